@@ -1,0 +1,19 @@
+export { Secret } from './secret.ts'
+export {
+  bytes,
+  choice,
+  durationMs,
+  flag,
+  httpUrl,
+  integer,
+  labels,
+  list,
+  optionalInteger,
+  optionalText,
+  port,
+  secret,
+  text,
+} from './settings.ts'
+export type { ConfigOf, Setting, Settings } from './settings.ts'
+export { processEnvironment, readConfig, unknownVariables } from './read-config.ts'
+export type { Environment } from './read-config.ts'

@@ -1,0 +1,68 @@
+/** Reads every setting once, reports all faults together, and never repeats a secret. */
+import { ServiceError } from '../errors/index.ts'
+import type { ErrorDetail } from '../errors/index.ts'
+import type { ConfigOf, Setting, Settings } from './settings.ts'
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+/** The variables of this process. No other file of the tree reads them. */
+export function processEnvironment(): Environment {
+  return { ...process.env }
+}
+
+/**
+ * Reads the settings from the environment; an empty variable counts as absent.
+ * Throws `malformed` with one detail per wrong variable; the value of a secret is never in it.
+ */
+export function readConfig<S extends Settings>(settings: S, environment: Environment): ConfigOf<S> {
+  const faults: ErrorDetail[] = []
+  const config: Record<string, unknown> = {}
+  for (const [key, setting] of Object.entries(settings)) {
+    const found = [setting.name, ...setting.aliases].find((name) => (environment[name] ?? '') !== '')
+    const value = found === undefined ? undefined : environment[found]
+    if (found === undefined || value === undefined) {
+      config[key] = setting.fallback
+      continue
+    }
+    try {
+      config[key] = setting.parse(value)
+    } catch (error) {
+      const wanted = error instanceof Error ? error.message : 'valid'
+      faults.push({ path: found, message: `must be ${wanted}${setting.isSecret ? '' : `, not "${value}"`}` })
+    }
+  }
+  if (faults.length > 0) {
+    const message = faults.map((fault) => `${fault.path} ${fault.message}`).join('; ')
+    throw new ServiceError('malformed', message, { details: faults })
+  }
+  return Object.freeze(config) as ConfigOf<S>
+}
+
+/**
+ * Variables with our prefix that no setting knows, each with the nearest known name: a misspelt setting is the most
+ * common reason why "it does not do what I configured".
+ */
+export function unknownVariables(settings: readonly Settings[], environment: Environment, prefixes: readonly string[]): string[] {
+  const known = new Set(settings.flatMap((one) => Object.values(one)).flatMap((setting: Setting<unknown>) => [setting.name, ...setting.aliases]))
+  return Object.keys(environment)
+    .filter((name) => prefixes.some((prefix) => name.startsWith(prefix)) && !known.has(name))
+    .toSorted()
+    .map((name) => {
+      const near = [...known].find((candidate) => isNear(candidate, name))
+      return near === undefined ? `${name} is not a setting` : `${name} is not a setting; did you mean ${near}?`
+    })
+}
+
+function isNear(left: string, right: string): boolean {
+  if (Math.abs(left.length - right.length) > 2) return false
+  let previous = Array.from({ length: right.length + 1 }, (_, index) => index)
+  for (let row = 1; row <= left.length; row++) {
+    const current = [row]
+    for (let column = 1; column <= right.length; column++) {
+      const cost = left[row - 1] === right[column - 1] ? 0 : 1
+      current.push(Math.min((previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1, (previous[column - 1] ?? 0) + cost))
+    }
+    previous = current
+  }
+  return (previous[right.length] ?? 0) <= 2
+}

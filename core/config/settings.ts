@@ -1,0 +1,185 @@
+/**
+ * The vocabulary of settings: each is an environment variable with a name, a meaning, a default and a parser.
+ * A room declares its settings as an object of these in its `config.ts`; `readConfig` reads them once.
+ */
+import { parseDurationMs } from '../time.ts'
+import { Secret } from './secret.ts'
+
+export type Setting<T> = {
+  /** The variable that is read first, then its aliases in order. */
+  readonly name: string
+  readonly aliases: readonly string[]
+  /** One sentence with meaning and unit, shown in the README's table. */
+  readonly description: string
+  /** The default as the documentation shows it. */
+  readonly defaultText: string
+  readonly fallback: T
+  readonly isSecret: boolean
+  /** Turns text into the value; throws an Error whose message ends the sentence `NAME must be …`. */
+  readonly parse: (text: string) => T
+}
+
+export type Settings = Record<string, Setting<unknown>>
+export type ConfigOf<S extends Settings> = { readonly [K in keyof S]: S[K] extends Setting<infer T> ? T : never }
+
+type Options = { aliases?: readonly string[]; defaultText?: string }
+
+function setting<T>(
+  name: string,
+  fallback: T,
+  description: string,
+  parse: (text: string) => T,
+  options: Options & { isSecret?: boolean } = {},
+): Setting<T> {
+  const defaultText =
+    options.defaultText ?? (fallback === undefined ? 'none' : Array.isArray(fallback) ? fallback.join(',') : String(fallback))
+  return {
+    name,
+    aliases: options.aliases ?? [],
+    description,
+    defaultText: defaultText === '' ? 'none' : defaultText,
+    fallback,
+    isSecret: options.isSecret ?? false,
+    parse,
+  }
+}
+
+export function text(name: string, fallback: string, description: string, options?: Options): Setting<string> {
+  return setting(name, fallback, description, (value) => value, options)
+}
+
+export function optionalText(name: string, description: string, options?: Options): Setting<string | undefined> {
+  return setting<string | undefined>(name, undefined, description, (value) => value, options)
+}
+
+export function secret(name: string, description: string, options?: Options): Setting<Secret | undefined> {
+  return setting<Secret | undefined>(name, undefined, description, (value) => new Secret(value), {
+    ...options,
+    isSecret: true,
+  })
+}
+
+export function flag(name: string, fallback: boolean, description: string, options?: Options): Setting<boolean> {
+  return setting(
+    name,
+    fallback,
+    description,
+    (value) => {
+      const lower = value.toLowerCase()
+      if (lower === 'true' || lower === '1') return true
+      if (lower === 'false' || lower === '0') return false
+      throw new Error('true or false')
+    },
+    options,
+  )
+}
+
+export function integer(
+  name: string,
+  fallback: number,
+  range: { min: number; max: number },
+  description: string,
+  options?: Options,
+): Setting<number> {
+  return setting(name, fallback, description, (value) => parseInteger(value, range), options)
+}
+
+export function optionalInteger(
+  name: string,
+  range: { min: number; max: number },
+  description: string,
+  options?: Options,
+): Setting<number | undefined> {
+  return setting<number | undefined>(name, undefined, description, (value) => parseInteger(value, range), options)
+}
+
+function parseInteger(value: string, { min, max }: { min: number; max: number }): number {
+  const number = Number(value)
+  if (!/^-?\d+$/.test(value) || number < min || number > max) throw new Error(`a whole number from ${min} to ${max}`)
+  return number
+}
+
+/** A TCP or UDP port; 0 asks the system for a free one, or turns the listener off where the description says so. */
+export function port(name: string, fallback: number, description: string): Setting<number> {
+  return integer(name, fallback, { min: 0, max: 65_535 }, description)
+}
+
+/** A Go duration (`90s`, `1h30m`) read as milliseconds. */
+export function durationMs(name: string, fallbackText: string, description: string): Setting<number> {
+  return setting(
+    name,
+    parseDurationMs(fallbackText, name),
+    description,
+    (value) => {
+      try {
+        return parseDurationMs(value, name)
+      } catch {
+        throw new Error('a duration such as 90s, 15m or 1h30m')
+      }
+    },
+    { defaultText: fallbackText },
+  )
+}
+
+const BYTE_UNITS: Record<string, number> = { '': 1, KIB: 1024, MIB: 1024 ** 2, GIB: 1024 ** 3, KB: 1e3, MB: 1e6, GB: 1e9 }
+
+/** A size: a number of bytes, or with a unit (`1MiB`, `64 MiB`, `2GB`). */
+export function bytes(name: string, fallbackText: string, description: string): Setting<number> {
+  const parse = (value: string) => {
+    const match = /^(\d+) ?(|[KMG]i?B)$/i.exec(value.trim())
+    const unit = match?.[2] === undefined ? undefined : BYTE_UNITS[match[2].toUpperCase()]
+    const size = match === null || unit === undefined ? NaN : Number(match[1]) * unit
+    if (!Number.isSafeInteger(size)) throw new Error('a size such as 1048576, 512KiB or 1MiB')
+    return size
+  }
+  return setting(name, parse(fallbackText), description, parse, { defaultText: fallbackText })
+}
+
+export function choice<const T extends string>(
+  name: string,
+  values: readonly T[],
+  fallback: NoInfer<T>,
+  description: string,
+): Setting<T> {
+  return setting(name, fallback, description, (value) => {
+    const found = values.find((candidate) => candidate === value)
+    if (found === undefined) throw new Error(`one of ${values.join(', ')}`)
+    return found
+  })
+}
+
+/** A comma-separated list; spaces around the parts are dropped, empty parts too. */
+export function list(name: string, fallback: readonly string[], description: string, options?: Options): Setting<readonly string[]> {
+  return setting(name, fallback, description, (value) => value.split(',').map((part) => part.trim()).filter((part) => part !== ''), options)
+}
+
+/** Labels as `key=value,key=value`. */
+export function labels(name: string, description: string): Setting<Readonly<Record<string, string>>> {
+  return setting<Readonly<Record<string, string>>>(
+    name,
+    {},
+    description,
+    (value) => {
+      const pairs = value.split(',').map((part) => part.trim()).filter((part) => part !== '')
+      return Object.fromEntries(
+        pairs.map((pair) => {
+          const [key, ...rest] = pair.split('=')
+          if (key === undefined || key === '' || rest.length === 0) throw new Error('a list such as zone=north,gpu=no')
+          return [key, rest.join('=')]
+        }),
+      )
+    },
+    { defaultText: 'none' },
+  )
+}
+
+/** An http or https address without a path's trailing slash. */
+export function httpUrl(name: string, fallback: string, description: string): Setting<string> {
+  return setting(name, fallback, description, (value) => {
+    const url = URL.canParse(value) ? new URL(value) : undefined
+    if (url === undefined || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
+      throw new Error('an address such as https://skein.example.com')
+    }
+    return value.replace(/\/+$/, '')
+  })
+}

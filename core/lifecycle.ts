@@ -1,0 +1,115 @@
+/**
+ * The life of a program: parts start in order and stop in reverse, each within a deadline. SIGTERM and SIGINT ask for
+ * a stop, a second signal ends the process at once. Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage.
+ */
+import { EXIT_FAILED, EXIT_WRONG_USAGE, ServiceError } from './errors/index.ts'
+import type { Logger } from './logging/index.ts'
+import { monotonicMs, withDeadline } from './time.ts'
+
+/** How long all parts together may take to stop before the process ends anyway. */
+export const STOP_DEADLINE_MS = 20_000
+
+export type Started<T> = { value: T; stop: () => Promise<void> }
+
+export type Lifecycle = {
+  /** Aborted as soon as a stop begins; background loops listen to it. */
+  readonly signal: AbortSignal
+  /** Starts a part and remembers how to stop it. Rejects when a stop was asked for meanwhile. */
+  start<T>(name: string, begin: () => Promise<Started<T>>): Promise<T>
+  /** A part died and the program cannot go on: stops everything and exits with 1. */
+  fail(error: unknown): void
+  /** Stops everything in reverse order; a second call waits for the first. */
+  stop(): Promise<void>
+  /** Resolves with the exit code when the program has stopped. */
+  readonly ended: Promise<number>
+}
+
+export function createLifecycle(logger: Logger, stopDeadlineMs: number = STOP_DEADLINE_MS): Lifecycle {
+  const parts: { name: string; stop: () => Promise<void> }[] = []
+  const abort = new AbortController()
+  const { promise: ended, resolve: end } = Promise.withResolvers<number>()
+  let exitCode = 0
+  let stopping: Promise<void> | undefined
+  let starting: Promise<unknown> = Promise.resolve()
+
+  async function stopAll(): Promise<void> {
+    const deadline = monotonicMs() + stopDeadlineMs
+    abort.abort(new ServiceError('unavailable', 'the program is stopping'))
+    await withDeadline(starting.catch(() => undefined), stopDeadlineMs, 'the start of a part').catch(() => undefined)
+    for (const part of parts.toReversed()) {
+      const before = monotonicMs()
+      try {
+        await withDeadline(part.stop(), Math.max(deadline - before, 1000), `stopping ${part.name}`)
+        logger.debug({ part: part.name, ms: Math.round(monotonicMs() - before) }, 'stopped')
+      } catch (error) {
+        exitCode = EXIT_FAILED
+        logger.error({ part: part.name, err: error }, 'did not stop cleanly')
+      }
+    }
+    end(exitCode)
+  }
+
+  const life: Lifecycle = {
+    signal: abort.signal,
+    ended,
+    async start(name, begin) {
+      abort.signal.throwIfAborted()
+      const before = monotonicMs()
+      const work = begin()
+      starting = work
+      const { value, stop } = await work
+      parts.push({ name, stop })
+      logger.debug({ part: name, ms: Math.round(monotonicMs() - before) }, 'started')
+      abort.signal.throwIfAborted()
+      return value
+    },
+    fail(error) {
+      if (exitCode === 0 && stopping === undefined) logger.fatal({ err: error }, sentenceOf(error))
+      exitCode = EXIT_FAILED
+      void life.stop()
+    },
+    stop() {
+      stopping ??= stopAll()
+      return stopping
+    },
+  }
+  return life
+}
+
+/** The one line that a failing program prints. */
+export function sentenceOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+/** Thrown by the argument parser of a program; printed with exit code 2. */
+export class UsageError extends Error {}
+
+/**
+ * Runs a program until it is told to stop, and ends the process with the right exit code. What the body throws before
+ * the program is up is printed as one line on stderr.
+ */
+export async function runProgram(logger: Logger, body: (life: Lifecycle) => Promise<void>): Promise<never> {
+  const life = createLifecycle(logger)
+  let signals = 0
+  const onSignal = (name: NodeJS.Signals) => {
+    signals += 1
+    if (signals > 1) process.exit(EXIT_FAILED)
+    logger.info({ signal: name }, 'stopping; the same signal again ends the process at once')
+    void life.stop()
+  }
+  process.on('SIGTERM', onSignal)
+  process.on('SIGINT', onSignal)
+  process.on('unhandledRejection', (error) => life.fail(error))
+  process.on('uncaughtException', (error) => life.fail(error))
+  try {
+    await body(life)
+  } catch (error) {
+    if (!life.signal.aborted) {
+      process.stderr.write(`${sentenceOf(error)}\n`)
+      if (!(error instanceof ServiceError) && !(error instanceof UsageError)) logger.error({ err: error }, 'failed to start')
+      await life.stop()
+      process.exit(error instanceof UsageError ? EXIT_WRONG_USAGE : EXIT_FAILED)
+    }
+  }
+  process.exit(await life.ended)
+}

@@ -1,0 +1,2 @@
+export { LOG_LEVELS, createLogger } from './logger.ts'
+export type { LogLevel, Logger, LoggerOptions } from './logger.ts'

@@ -1,0 +1,36 @@
+/**
+ * One logger for the product (pino): readable lines on a terminal, JSON elsewhere. Whether it is a terminal decides,
+ * not an environment name, because a developer reads and a collector parses.
+ */
+import { pino } from 'pino'
+import type { Logger } from 'pino'
+import pretty from 'pino-pretty'
+
+export type { Logger } from 'pino'
+
+export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
+export type LogLevel = (typeof LOG_LEVELS)[number]
+
+/** Fields that never reach a log line, wherever they stand in a logged object. */
+const SECRET_FIELDS = ['authorization', 'secret', 'password', 'token', 'access_token', 'refresh_token', 'external_key', 'client_key']
+
+export type LoggerOptions = {
+  name: string
+  level: LogLevel
+  /** Where lines go; default is stdout. */
+  stream?: NodeJS.WritableStream & { isTTY?: boolean }
+}
+
+export function createLogger({ name, level, stream = process.stdout }: LoggerOptions): Logger {
+  const options = {
+    name,
+    level,
+    base: { name },
+    redact: { paths: SECRET_FIELDS.flatMap((field) => [field, `*.${field}`]), censor: '[redacted]' },
+  }
+  if (stream.isTTY !== true) return pino(options, stream)
+  return pino(
+    options,
+    pretty({ destination: stream, sync: true, ignore: 'pid,hostname', translateTime: 'SYS:HH:MM:ss.l', singleLine: true }),
+  )
+}
