@@ -1,0 +1,18 @@
+/** The contract between manager, worker and proxy. `gen/` is written by `npm run generate:proto`, never by hand. */
+export * from './gen/cluster/v1/run_pb.ts'
+export * from './gen/cluster/v1/worker_pb.ts'
+export * from './gen/cluster/v1/module_pb.ts'
+export { TaskState as WireTaskState } from './gen/cluster/v1/run_pb.ts'
+export { TASK_STATE, taskStateFromWire, taskStateToWire } from './task-state.ts'
+export type { TaskState, TaskStateName } from './task-state.ts'
+export { createServiceClient, serviceDefinition } from './grpc.ts'
+export type {
+  GeneratedService,
+  ServerDuplexStream,
+  ServerUnaryCall,
+  ServerWritableStream,
+  ServiceClient,
+  ServiceHandlers,
+  StreamCallOptions,
+  UnaryCallOptions,
+} from './grpc.ts'
