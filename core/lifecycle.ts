@@ -35,7 +35,11 @@ export function createLifecycle(logger: Logger, stopDeadlineMs: number = STOP_DE
   async function stopAll(): Promise<void> {
     const deadline = monotonicMs() + stopDeadlineMs
     abort.abort(new ServiceError('unavailable', 'the program is stopping'))
-    await withDeadline(starting.catch(() => undefined), stopDeadlineMs, 'the start of a part').catch(() => undefined)
+    await withDeadline(
+      starting.catch(() => undefined),
+      stopDeadlineMs,
+      'the start of a part',
+    ).catch(() => undefined)
     for (const part of parts.toReversed()) {
       const before = monotonicMs()
       try {
@@ -106,7 +110,8 @@ export async function runProgram(logger: Logger, body: (life: Lifecycle) => Prom
   } catch (error) {
     if (!life.signal.aborted) {
       process.stderr.write(`${sentenceOf(error)}\n`)
-      if (!(error instanceof ServiceError) && !(error instanceof UsageError)) logger.error({ err: error }, 'failed to start')
+      if (!(error instanceof ServiceError) && !(error instanceof UsageError))
+        logger.error({ err: error }, 'failed to start')
       await life.stop()
       process.exit(error instanceof UsageError ? EXIT_WRONG_USAGE : EXIT_FAILED)
     }

@@ -62,7 +62,12 @@ export function formatDurationMs(durationMs: number): string {
   let rest = Math.round(durationMs)
   if (rest === 0) return '0s'
   let text = ''
-  for (const [unit, size] of [['h', 3_600_000], ['m', 60_000], ['s', 1000], ['ms', 1]] as const) {
+  for (const [unit, size] of [
+    ['h', 3_600_000],
+    ['m', 60_000],
+    ['s', 1000],
+    ['ms', 1],
+  ] as const) {
     const count = Math.floor(rest / size)
     if (count > 0) text += `${count}${unit}`
     rest -= count * size

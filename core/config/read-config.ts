@@ -42,8 +42,16 @@ export function readConfig<S extends Settings>(settings: S, environment: Environ
  * Variables with our prefix that no setting knows, each with the nearest known name: a misspelt setting is the most
  * common reason why "it does not do what I configured".
  */
-export function unknownVariables(settings: readonly Settings[], environment: Environment, prefixes: readonly string[]): string[] {
-  const known = new Set(settings.flatMap((one) => Object.values(one)).flatMap((setting: Setting<unknown>) => [setting.name, ...setting.aliases]))
+export function unknownVariables(
+  settings: readonly Settings[],
+  environment: Environment,
+  prefixes: readonly string[],
+): string[] {
+  const known = new Set(
+    settings
+      .flatMap((one) => Object.values(one))
+      .flatMap((setting: Setting<unknown>) => [setting.name, ...setting.aliases]),
+  )
   return Object.keys(environment)
     .filter((name) => prefixes.some((prefix) => name.startsWith(prefix)) && !known.has(name))
     .toSorted()
@@ -60,7 +68,9 @@ function isNear(left: string, right: string): boolean {
     const current = [row]
     for (let column = 1; column <= right.length; column++) {
       const cost = left[row - 1] === right[column - 1] ? 0 : 1
-      current.push(Math.min((previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1, (previous[column - 1] ?? 0) + cost))
+      current.push(
+        Math.min((previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1, (previous[column - 1] ?? 0) + cost),
+      )
     }
     previous = current
   }

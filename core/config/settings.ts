@@ -32,7 +32,8 @@ function setting<T>(
   options: Options & { isSecret?: boolean } = {},
 ): Setting<T> {
   const defaultText =
-    options.defaultText ?? (fallback === undefined ? 'none' : Array.isArray(fallback) ? fallback.join(',') : String(fallback))
+    options.defaultText ??
+    (fallback === undefined ? 'none' : Array.isArray(fallback) ? fallback.join(',') : String(fallback))
   return {
     name,
     aliases: options.aliases ?? [],
@@ -121,7 +122,15 @@ export function durationMs(name: string, fallbackText: string, description: stri
   )
 }
 
-const BYTE_UNITS: Record<string, number> = { '': 1, KIB: 1024, MIB: 1024 ** 2, GIB: 1024 ** 3, KB: 1e3, MB: 1e6, GB: 1e9 }
+const BYTE_UNITS: Record<string, number> = {
+  '': 1,
+  KIB: 1024,
+  MIB: 1024 ** 2,
+  GIB: 1024 ** 3,
+  KB: 1e3,
+  MB: 1e6,
+  GB: 1e9,
+}
 
 /** A size: a number of bytes, or with a unit (`1MiB`, `64 MiB`, `2GB`). */
 export function bytes(name: string, fallbackText: string, description: string): Setting<number> {
@@ -149,8 +158,23 @@ export function choice<const T extends string>(
 }
 
 /** A comma-separated list; spaces around the parts are dropped, empty parts too. */
-export function list(name: string, fallback: readonly string[], description: string, options?: Options): Setting<readonly string[]> {
-  return setting(name, fallback, description, (value) => value.split(',').map((part) => part.trim()).filter((part) => part !== ''), options)
+export function list(
+  name: string,
+  fallback: readonly string[],
+  description: string,
+  options?: Options,
+): Setting<readonly string[]> {
+  return setting(
+    name,
+    fallback,
+    description,
+    (value) =>
+      value
+        .split(',')
+        .map((part) => part.trim())
+        .filter((part) => part !== ''),
+    options,
+  )
 }
 
 /** Labels as `key=value,key=value`. */
@@ -160,7 +184,10 @@ export function labels(name: string, description: string): Setting<Readonly<Reco
     {},
     description,
     (value) => {
-      const pairs = value.split(',').map((part) => part.trim()).filter((part) => part !== '')
+      const pairs = value
+        .split(',')
+        .map((part) => part.trim())
+        .filter((part) => part !== '')
       return Object.fromEntries(
         pairs.map((pair) => {
           const [key, ...rest] = pair.split('=')

@@ -12,7 +12,16 @@ export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', '
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
 /** Fields that never reach a log line, wherever they stand in a logged object. */
-const SECRET_FIELDS = ['authorization', 'secret', 'password', 'token', 'access_token', 'refresh_token', 'external_key', 'client_key']
+const SECRET_FIELDS = [
+  'authorization',
+  'secret',
+  'password',
+  'token',
+  'access_token',
+  'refresh_token',
+  'external_key',
+  'client_key',
+]
 
 export type LoggerOptions = {
   name: string
@@ -31,6 +40,12 @@ export function createLogger({ name, level, stream = process.stdout }: LoggerOpt
   if (stream.isTTY !== true) return pino(options, stream)
   return pino(
     options,
-    pretty({ destination: stream, sync: true, ignore: 'pid,hostname', translateTime: 'SYS:HH:MM:ss.l', singleLine: true }),
+    pretty({
+      destination: stream,
+      sync: true,
+      ignore: 'pid,hostname',
+      translateTime: 'SYS:HH:MM:ss.l',
+      singleLine: true,
+    }),
   )
 }

@@ -1,0 +1,136 @@
+/**
+ * Group commit: what arrives while one batch is being written becomes the next one. One writer, no timer, order kept.
+ * Messages use it per lane, task state changes per manager; both answer their caller after the commit.
+ */
+import { ServiceError } from '../errors/index.ts'
+
+export type BatcherOptions<Item, Result> = {
+  name: string
+  maxItems: number
+  /** Together with `sizeOf`; a single item above it is a batch of its own. */
+  maxBytes?: number
+  maxQueuedItems: number
+  maxQueuedBytes?: number
+  sizeOf?: (item: Item) => number
+  /**
+   * Writes one batch in one transaction and returns one outcome per item, in order: a value, or the error that this
+   * item alone is refused with. Throwing refuses the whole batch.
+   */
+  write: (items: readonly Item[]) => Promise<readonly (Result | Error)[]>
+}
+
+export type Batcher<Item, Result> = {
+  /** Resolves after the commit that holds the item. Rejects with `unavailable` at once when the queue is full or closed. */
+  submit(item: Item): Promise<Result>
+  /** Items that wait or are being written. */
+  readonly pending: number
+  /** Bytes of the items that wait, by `sizeOf`. */
+  readonly queuedBytes: number
+  /** Takes nothing more and resolves when everything taken was written. */
+  close(): Promise<void>
+}
+
+/** Seconds that a caller is told to wait when the queue is full: a batch takes milliseconds. */
+const FULL_QUEUE_RETRY_SECONDS = 1
+
+type Waiting<Item, Result> = {
+  item: Item
+  bytes: number
+  resolve: (result: Result) => void
+  reject: (error: unknown) => void
+}
+
+export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result>): Batcher<Item, Result> {
+  const { name, maxItems, maxQueuedItems, sizeOf = () => 0, write } = options
+  const maxBytes = options.maxBytes ?? Infinity
+  const maxQueuedBytes = options.maxQueuedBytes ?? Infinity
+  let queue: Waiting<Item, Result>[] = []
+  let head = 0
+  let queuedBytes = 0
+  let inFlight = 0
+  let writing = false
+  let closed = false
+  let drained: (() => void) | undefined
+
+  function takeBatch(): Waiting<Item, Result>[] {
+    const start = head
+    let bytes = 0
+    while (head < queue.length && head - start < maxItems) {
+      const next = queue[head] as Waiting<Item, Result>
+      if (head > start && bytes + next.bytes > maxBytes) break
+      bytes += next.bytes
+      head += 1
+    }
+    const batch = queue.slice(start, head)
+    queuedBytes -= bytes
+    // The consumed front is dropped in one go, so that taking a batch stays proportional to the batch.
+    if (head === queue.length) {
+      queue = []
+      head = 0
+    } else if (head > 1024 && head * 2 > queue.length) {
+      queue = queue.slice(head)
+      head = 0
+    }
+    return batch
+  }
+
+  async function writeUntilEmpty(): Promise<void> {
+    writing = true
+    // One turn of the event loop lets everything that has already arrived join the first batch.
+    await new Promise<void>((resolve) => void setImmediate(resolve))
+    while (head < queue.length) {
+      const batch = takeBatch()
+      inFlight = batch.length
+      try {
+        const outcomes = await write(batch.map((waiting) => waiting.item))
+        if (outcomes.length !== batch.length)
+          throw new Error(`${name}: ${outcomes.length} outcomes for ${batch.length} items`)
+        batch.forEach((waiting, index) => {
+          const outcome = outcomes[index] as Result | Error
+          if (outcome instanceof Error) waiting.reject(outcome)
+          else waiting.resolve(outcome)
+        })
+      } catch (error) {
+        for (const waiting of batch) waiting.reject(error)
+      }
+      inFlight = 0
+    }
+    writing = false
+    drained?.()
+  }
+
+  return {
+    submit(item) {
+      if (closed)
+        return Promise.reject(
+          new ServiceError('unavailable', `${name} is stopping`, { retryAfterSeconds: FULL_QUEUE_RETRY_SECONDS }),
+        )
+      const bytes = sizeOf(item)
+      if (queue.length - head >= maxQueuedItems || (queuedBytes + bytes > maxQueuedBytes && queue.length > head)) {
+        return Promise.reject(
+          new ServiceError('unavailable', `${name} is full, try again`, {
+            retryAfterSeconds: FULL_QUEUE_RETRY_SECONDS,
+          }),
+        )
+      }
+      const { promise, resolve, reject } = Promise.withResolvers<Result>()
+      queue.push({ item, bytes, resolve, reject })
+      queuedBytes += bytes
+      if (!writing) void writeUntilEmpty()
+      return promise
+    },
+    get pending() {
+      return queue.length - head + inFlight
+    },
+    get queuedBytes() {
+      return queuedBytes
+    },
+    close() {
+      closed = true
+      if (!writing) return Promise.resolve()
+      return new Promise((resolve) => {
+        drained = resolve
+      })
+    },
+  }
+}

@@ -1,0 +1,108 @@
+/** What an error of the driver means. Constraint names decide, never texts. */
+import { ServiceError } from '../errors/index.ts'
+
+const UNIQUE_VIOLATION = '23505'
+const FOREIGN_KEY_VIOLATION = '23503'
+const CHECK_VIOLATION = '23514'
+const EXCLUSION_VIOLATION = '23P01'
+const SERIALIZATION_FAILURE = '40001'
+const DEADLOCK_DETECTED = '40P01'
+const QUERY_CANCELED = '57014'
+
+/** SQLSTATE classes and codes that say that the server is away, full or going down. */
+const AWAY_CLASSES = new Set(['08', '53', '58'])
+const AWAY_CODES = new Set(['57P01', '57P02', '57P03', '57P05', '25006'])
+/** Errors of the socket and of `pg` itself, which carry no SQLSTATE. */
+const SOCKET_CODES = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'ENOENT',
+  'EPIPE',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'EAI_AGAIN',
+  'ENOTFOUND',
+  'EACCES',
+])
+
+function codeOf(error: unknown): string | undefined {
+  if (typeof error !== 'object' || error === null || !('code' in error)) return undefined
+  return typeof error.code === 'string' ? error.code : undefined
+}
+
+/** The name of the violated constraint, or undefined when the error is no violation. */
+export function violatedConstraint(error: unknown): string | undefined {
+  const code = codeOf(error)
+  if (
+    code !== UNIQUE_VIOLATION &&
+    code !== FOREIGN_KEY_VIOLATION &&
+    code !== CHECK_VIOLATION &&
+    code !== EXCLUSION_VIOLATION
+  ) {
+    return undefined
+  }
+  const { constraint } = error as { constraint?: unknown }
+  return typeof constraint === 'string' ? constraint : undefined
+}
+
+/** PostgreSQL asks for the transaction to be repeated as a whole. */
+export function isRepeatable(error: unknown): boolean {
+  const code = codeOf(error)
+  return code === SERIALIZATION_FAILURE || code === DEADLOCK_DETECTED
+}
+
+/** The data of the statement are refused (classes 22 and 23): repeating it unchanged cannot help. */
+export function isRefusedData(error: unknown): boolean {
+  const code = codeOf(error)
+  return code !== undefined && code.length === 5 && (code.startsWith('22') || code.startsWith('23'))
+}
+
+/** The server cannot be reached or cannot serve now. */
+export function isDatabaseAway(error: unknown): boolean {
+  const code = codeOf(error)
+  if (code === undefined) {
+    // pg's own sentences for a connection that ended under a query or a pool that found none in time
+    return (
+      error instanceof Error &&
+      /^(Connection terminated|timeout exceeded when trying to connect|Client has encountered a connection error|Client was closed)/.test(
+        error.message,
+      )
+    )
+  }
+  return AWAY_CODES.has(code) || SOCKET_CODES.has(code) || (code.length === 5 && AWAY_CLASSES.has(code.slice(0, 2)))
+}
+
+/** Seconds after which a caller may try again when the database is away. */
+export const DATABASE_AWAY_RETRY_SECONDS = 2
+
+/** A driver error as a ServiceError where its meaning is the same everywhere; anything else as it is. */
+export function translateDatabaseError(error: unknown): unknown {
+  if (error instanceof ServiceError) return error
+  if (isDatabaseAway(error)) {
+    return new ServiceError('unavailable', 'the database is not available', {
+      cause: error,
+      retryAfterSeconds: DATABASE_AWAY_RETRY_SECONDS,
+    })
+  }
+  if (codeOf(error) === QUERY_CANCELED)
+    return new ServiceError('timeout', 'the database did not answer in time', { cause: error })
+  return error
+}
+
+/**
+ * Turns the violation of a named constraint into the error that the table names; everything else is rethrown as
+ * `translateDatabaseError` sees it. Repositories wrap their writes in it.
+ */
+export async function refusing<T>(
+  constraints: Readonly<Record<string, () => ServiceError>>,
+  work: Promise<T>,
+): Promise<T> {
+  try {
+    return await work
+  } catch (error) {
+    const name = violatedConstraint(error)
+    const refusal = name === undefined ? undefined : constraints[name]
+    throw refusal === undefined ? translateDatabaseError(error) : refusal()
+  }
+}

@@ -1,0 +1,15 @@
+export { createDatabase } from './connect.ts'
+export type { Database, DatabaseAddress, DatabaseOptions, NoTables, Queryable, Transaction } from './connect.ts'
+export {
+  DATABASE_AWAY_RETRY_SECONDS,
+  isDatabaseAway,
+  isRefusedData,
+  isRepeatable,
+  refusing,
+  translateDatabaseError,
+  violatedConstraint,
+} from './errors.ts'
+export { createBatcher } from './batcher.ts'
+export type { Batcher, BatcherOptions } from './batcher.ts'
+export { migrate, readMigrations } from './migrate.ts'
+export type { Migration } from './migrate.ts'
