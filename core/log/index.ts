@@ -1,0 +1,8 @@
+export { LOG_START, comparePositions, formatPosition, parsePosition } from './position.ts'
+export type { Position } from './position.ts'
+export { currentHorizon, readRecent, readSettled } from './read.ts'
+export type { LogRow, LogTable } from './read.ts'
+export { TAIL_INTERVAL_MS, TAIL_STALE_MS, startLogTail } from './tail.ts'
+export type { LogTail, LogTailOptions } from './tail.ts'
+export { findPosition, startLogFollower, storePosition } from './follow.ts'
+export type { LogFollower, LogFollowerOptions } from './follow.ts'

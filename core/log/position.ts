@@ -1,0 +1,27 @@
+/**
+ * A position orders the rows of a log by the transaction that wrote them. A sequence alone loses rows: a lower number
+ * may commit later than a higher one that was already read.
+ */
+import { ServiceError } from '../errors/index.ts'
+
+export type Position = { xid: bigint; seq: number }
+
+/** Before the first row of any log. */
+export const LOG_START: Position = { xid: 0n, seq: 0 }
+
+export function comparePositions(left: Position, right: Position): number {
+  if (left.xid !== right.xid) return left.xid < right.xid ? -1 : 1
+  return left.seq - right.seq
+}
+
+/** `<xid>-<seq>`: the form in which a position leaves the building (`Last-Event-ID`). */
+export function formatPosition(position: Position): string {
+  return `${position.xid}-${position.seq}`
+}
+
+/** Reads `formatPosition`'s form; throws `malformed`. */
+export function parsePosition(text: string): Position {
+  const match = /^(\d{1,20})-(\d{1,16})$/.exec(text)
+  if (match === null) throw new ServiceError('malformed', 'a position must have the form <number>-<number>')
+  return { xid: BigInt(match[1] as string), seq: Number(match[2]) }
+}
