@@ -1,0 +1,68 @@
+/** Turns whatever was thrown into the error body of the contract. No handler of a route catches for itself. */
+import { STATUS_CODES } from 'node:http'
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { translateDatabaseError } from '../database/index.ts'
+import { PROTOCOL_STATUS, ServiceError, presentError } from '../errors/index.ts'
+import type { ErrorKind } from '../errors/index.ts'
+
+/** Fastify's own refusals, by code. */
+const FRAMEWORK_KINDS: Readonly<Record<string, ErrorKind>> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
+  FST_ERR_CTP_BODY_TOO_LARGE: 'too_large',
+  FST_ERR_CTP_EMPTY_JSON_BODY: 'malformed',
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'malformed',
+  FST_ERR_BAD_URL: 'malformed',
+  FST_ERR_MAX_PARAM_LENGTH: 'malformed',
+  FST_REQ_FILE_TOO_LARGE: 'too_large',
+  FST_FILES_LIMIT: 'malformed',
+  FST_FIELDS_LIMIT: 'malformed',
+  FST_PARTS_LIMIT: 'malformed',
+  FST_INVALID_MULTIPART_CONTENT_TYPE: 'unsupported_media_type',
+  FST_NO_FORM_DATA: 'malformed',
+}
+
+/** Any thrown value as a ServiceError; unknown ones are `internal` and keep their cause for the log. */
+export function toServiceError(error: unknown): ServiceError {
+  const translated = translateDatabaseError(error)
+  if (translated instanceof ServiceError) return translated
+  const { code, message, statusCode } = (translated ?? {}) as Partial<FastifyError>
+  const kind = code === undefined ? undefined : FRAMEWORK_KINDS[code]
+  if (kind !== undefined)
+    return new ServiceError(kind, lowerFirst(message ?? 'the request is not valid'), { cause: error })
+  // Parsers of the platform (URL decoding, an aborted body) say 4xx without a code of their own.
+  if (statusCode !== undefined && statusCode >= 400 && statusCode < 500) {
+    const known = (Object.keys(PROTOCOL_STATUS) as ErrorKind[]).find(
+      (name) => PROTOCOL_STATUS[name].http === statusCode,
+    )
+    return new ServiceError(
+      known ?? 'malformed',
+      lowerFirst(message ?? STATUS_CODES[statusCode] ?? 'the request is not valid'),
+      { cause: error },
+    )
+  }
+  return new ServiceError('internal', 'internal error', { cause: error })
+}
+
+function lowerFirst(text: string): string {
+  return text.charAt(0).toLowerCase() + text.slice(1)
+}
+
+/** Sends the error; also used by hooks and by the 404 handler. */
+export function sendError(request: FastifyRequest, reply: FastifyReply, thrown: unknown): FastifyReply {
+  const error = toServiceError(thrown)
+  const status = PROTOCOL_STATUS[error.kind].http
+  if (error.kind === 'internal') request.log.error({ err: error.cause ?? error }, 'internal error')
+  else request.log.info({ kind: error.kind, ...error.context }, error.message)
+  if (error.retryAfterSeconds !== undefined) void reply.header('Retry-After', String(error.retryAfterSeconds))
+  else if (status === 503 || status === 429) void reply.header('Retry-After', '1')
+  const body = presentError(error)
+  return reply
+    .code(status)
+    .type('application/json')
+    .serializer(JSON.stringify)
+    .send(error.kind === 'internal' ? { ...body, request_id: request.id } : body)
+}
+
+export function registerErrorHandler(app: FastifyInstance): void {
+  app.setErrorHandler((error, request, reply) => sendError(request, reply, error))
+}

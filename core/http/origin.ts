@@ -1,0 +1,46 @@
+/**
+ * What a browser may do (contract decisions 42 and 49): pages of listed origins may call us, a page of any other origin
+ * may not change anything, whatever its form or content type, because a browser sends such requests without asking.
+ */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { ServiceError } from '../errors/index.ts'
+
+const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
+/** How long a browser may remember the answer to a preflight. */
+const PREFLIGHT_AGE_SECONDS = 600
+
+/** True when the request comes from a page that is neither ours nor listed. */
+export function isForeignOrigin(request: FastifyRequest, allowed: readonly string[]): boolean {
+  const { origin, host } = request.headers
+  if (origin === undefined) return false
+  if (allowed.includes(origin)) return false
+  return !URL.canParse(origin) || host === undefined || new URL(origin).host !== host
+}
+
+export function registerOriginRules(app: FastifyInstance, allowed: readonly string[]): void {
+  app.addHook('onRequest', (request, reply, done) => {
+    void reply.header('Access-Control-Expose-Headers', 'Location')
+    const { origin } = request.headers
+    if (origin !== undefined) {
+      if (isForeignOrigin(request, allowed)) {
+        if (SAFE_METHODS.has(request.method)) return done()
+        return done(new ServiceError('forbidden', 'requests from pages of this origin are not allowed'))
+      }
+      allow(reply, origin)
+    }
+    if (request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined) {
+      void reply
+        .header('Access-Control-Allow-Methods', 'GET, POST, PUT, PATCH, DELETE')
+        .header('Access-Control-Allow-Headers', 'Authorization, Content-Type, Idempotency-Key, Last-Event-ID')
+        .header('Access-Control-Max-Age', String(PREFLIGHT_AGE_SECONDS))
+        .code(204)
+        .send()
+      return
+    }
+    done()
+  })
+}
+
+function allow(reply: FastifyReply, origin: string): void {
+  void reply.header('Access-Control-Allow-Origin', origin).header('Vary', 'Origin')
+}

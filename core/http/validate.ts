@@ -1,0 +1,128 @@
+/**
+ * Validation at the edge with TypeBox's compiled checks. Text of a path or query is converted to what its schema says;
+ * a body is taken as it is: `"1"` is no number in JSON. Unknown fields stay (and are ignored by the rules).
+ */
+import { Compile } from 'typebox/compile'
+import type { TSchema } from 'typebox'
+import { ServiceError } from '../errors/index.ts'
+import type { ErrorDetail } from '../errors/index.ts'
+
+/** More faults than this help nobody. */
+const MAX_DETAILS = 20
+
+type Part = 'body' | 'querystring' | 'params' | 'headers'
+
+/** Fastify's validator compiler. The returned function gives `{ value }` or `{ error }`. */
+export function compileValidator({ schema, httpPart }: { schema: unknown; httpPart?: string | undefined }) {
+  const type = schema as TSchema
+  const validator = Compile(type)
+  const part = (httpPart ?? 'body') as Part
+  const isText = part !== 'body'
+  return (input: unknown): { value: unknown } | { error: Error } => {
+    const converted = isText ? convertText(type, input) : input
+    const value = part === 'headers' ? converted : applyDefaults(type, converted)
+    if (validator.Check(value)) return { value }
+    if (value === undefined || value === null) {
+      return {
+        error: new ServiceError('malformed', `the request needs a JSON ${part}`, {
+          details: [{ path: '', message: 'is required' }],
+        }),
+      }
+    }
+    const details: ErrorDetail[] = []
+    const seen = new Set<string>()
+    for (const error of validator.Errors(value)) {
+      const path = pathOf(error, isText)
+      if (seen.has(path) || details.length >= MAX_DETAILS) continue
+      seen.add(path)
+      details.push({ path, message: wordsOf(error) })
+    }
+    const first = details[0]
+    const message = first === undefined ? `the ${part} is not valid` : `${subjectOf(first.path, part)} ${first.message}`
+    return { error: new ServiceError('malformed', message, { details }) }
+  }
+}
+
+type Properties = Record<string, TSchema & { type?: string; default?: unknown; anyOf?: TSchema[] }>
+
+function propertiesOf(schema: TSchema): Properties {
+  return ('properties' in schema ? schema.properties : {}) as Properties
+}
+
+function convertText(schema: TSchema, input: unknown): unknown {
+  if (typeof input !== 'object' || input === null) return input
+  const properties = propertiesOf(schema)
+  const output: Record<string, unknown> = { ...input }
+  for (const [name, property] of Object.entries(properties)) {
+    const text = output[name]
+    if (typeof text !== 'string') continue
+    if (property.type === 'integer' || property.type === 'number') {
+      // An empty text and spaces are no number, though Number('') is 0.
+      if (/^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$/.test(text)) output[name] = Number(text)
+    } else if (property.type === 'boolean') {
+      if (text === 'true' || text === '1') output[name] = true
+      else if (text === 'false' || text === '0') output[name] = false
+    }
+  }
+  return output
+}
+
+function applyDefaults(schema: TSchema, input: unknown): unknown {
+  if (typeof input !== 'object' || input === null || Array.isArray(input)) return input
+  const output = input as Record<string, unknown>
+  for (const [name, property] of Object.entries(propertiesOf(schema))) {
+    if (property.default !== undefined && output[name] === undefined) output[name] = property.default
+  }
+  return output
+}
+
+type ValidationError = { keyword: string; instancePath: string; message: string; params: Record<string, unknown> }
+
+/** `/credentials/secret` in a body; the bare name in a query. */
+function pathOf(error: ValidationError, isText: boolean): string {
+  const missing =
+    error.keyword === 'required' ? (error.params['requiredProperties'] as string[] | undefined)?.[0] : undefined
+  const path = missing === undefined ? error.instancePath : `${error.instancePath}/${missing}`
+  return isText ? path.replace(/^\//, '') : path
+}
+
+/** `/credentials/secret` as a sentence begins with it: `credentials.secret`. */
+function subjectOf(path: string, part: Part): string {
+  return path === '' ? `the ${part}` : path.replace(/^\//, '').replaceAll('/', '.')
+}
+
+/** The rule in words that say what would be accepted. */
+function wordsOf(error: ValidationError): string {
+  const { keyword, params } = error
+  switch (keyword) {
+    case 'required':
+      return 'is required'
+    case 'minimum':
+      return `must be at least ${String(params['limit'])}`
+    case 'maximum':
+      return `must be at most ${String(params['limit'])}`
+    case 'minLength':
+      return params['limit'] === 1 ? 'must not be empty' : `must have at least ${String(params['limit'])} characters`
+    case 'maxLength':
+      return `must have at most ${String(params['limit'])} characters`
+    case 'minItems':
+      return params['limit'] === 1 ? 'must not be empty' : `must have at least ${String(params['limit'])} items`
+    case 'maxItems':
+      return `must have at most ${String(params['limit'])} items`
+    case 'type':
+      return `must be ${withArticle(String(params['type']))}`
+    case 'enum':
+    case 'const':
+    case 'anyOf':
+      return 'must be one of the allowed values'
+    case 'format':
+      return `must be a valid ${String(params['format'])}`
+    default:
+      return error.message
+  }
+}
+
+function withArticle(type: string): string {
+  if (type === 'null') return type
+  return /^[aeiou]/.test(type) ? `an ${type}` : `a ${type}`
+}

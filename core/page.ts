@@ -1,0 +1,35 @@
+/** Paging of listings: one query shape, one page shape (contract section 0). */
+import { Type } from 'typebox'
+
+export const DEFAULT_LIMIT = 10
+export const MAX_LIMIT = 100
+/** Deep offsets are served, absurd ones are refused before PostgreSQL counts to them. */
+export const MAX_OFFSET = 1_000_000_000
+
+export type Page<T> = { total: number; offset: number; limit: number; items: T[] }
+
+/** `offset` and `limit` of a query; other bounds where the contract names them. */
+export function pageQuery(bounds: { limit?: number; maxLimit?: number } = {}) {
+  return {
+    offset: Type.Integer({ minimum: 0, maximum: MAX_OFFSET, default: 0, description: 'Rows to skip' }),
+    limit: Type.Integer({
+      minimum: 1,
+      maximum: bounds.maxLimit ?? MAX_LIMIT,
+      default: bounds.limit ?? DEFAULT_LIMIT,
+      description: 'Rows to return',
+    }),
+  }
+}
+
+/** `dir` of a listing. */
+export const Direction = Type.Union([Type.Literal('asc'), Type.Literal('desc')], { description: 'Sort direction' })
+
+/**
+ * The fields beside the array of a page. With `only_total=true` nothing but `total` is sent, so the others are optional
+ * in the schema.
+ */
+export const pageFields = {
+  total: Type.Integer({ minimum: 0, description: 'Rows that match' }),
+  offset: Type.Optional(Type.Integer({ minimum: 0 })),
+  limit: Type.Optional(Type.Integer({ minimum: 0 })),
+}
