@@ -1,0 +1,7 @@
+export { formatBase64Url, parseBase64Url } from './base64url.ts'
+export { parseCborPack } from './cbor-pack.ts'
+export { parseJson } from './json.ts'
+export { SENML_VERSION, resolvePack } from './pack.ts'
+export type { ResolvedRecord } from './record.ts'
+export { findUnit, toPrimaryUnit } from './units.ts'
+export type { Unit } from './units.ts'

@@ -1,0 +1,18 @@
+/** What a SenML pack resolves to: one self-contained record per measurement (RFC 8428 section 4.6). */
+
+export type ResolvedRecord = {
+  /** Base name and name joined; a valid SenML name. */
+  name: string
+  /** The record's unit, else the base unit, else the empty string. */
+  unit: string
+  /** Absolute seconds since 1970 in UTC, leap seconds excluded. */
+  timeSeconds: number
+  /** At most one of the four kinds of value is set; none where the record carries a sum alone. */
+  value: number | undefined
+  stringValue: string | undefined
+  boolValue: boolean | undefined
+  dataValue: Uint8Array | undefined
+  sum: number | undefined
+  /** The longest time in seconds until the sensor reports again. */
+  updateTimeSeconds: number | undefined
+}
