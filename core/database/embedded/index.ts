@@ -1,0 +1,3 @@
+export { startEmbeddedPostgres } from './start.ts'
+export type { EmbeddedConnection, EmbeddedOptions, EmbeddedPostgres } from './start.ts'
+export type { PostmasterExit } from './postmaster.ts'

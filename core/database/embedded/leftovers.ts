@@ -1,0 +1,75 @@
+/**
+ * Ends what a Skein that was killed left behind. The server of a killed Skein lives on; it is stopped and started anew
+ * rather than adopted, because its log pipe is broken and its settings may be those of an older version. Call only
+ * while holding the folder's lock.
+ */
+import { readFileSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { findServerProcesses, isAlive, isServerOf, sendSignal, waitForEnd } from './processes.ts'
+
+export type Leftovers = {
+  clusterDir: string
+  socketDir: string
+  clusterName: string
+  log: (line: string) => void
+}
+
+const FAST_STOP_MS = 15_000
+const QUIT_MS = 3000
+const KILL_MS = 3000
+
+/** With `isThorough` every process is looked at, also when no `postmaster.pid` speaks of one. */
+export async function endLeftovers(leftovers: Leftovers, isThorough: boolean): Promise<void> {
+  const { clusterDir, log } = leftovers
+  const pid = readPostmasterPid(clusterDir)
+  if (pid === undefined && !isThorough) return
+  if (pid !== undefined && isAlive(pid)) {
+    if (await isServerOf(clusterDir, pid)) {
+      log(`a PostgreSQL server (pid ${pid}) outlived an earlier Skein; stopping it`)
+      await endServer(pid)
+    } else {
+      // The process id was given to somebody else since; PostgreSQL would take him for a server and refuse to start.
+      log(`postmaster.pid names process ${pid}, which is no server of this folder; removing it`)
+      rmSync(join(clusterDir, 'postmaster.pid'), { force: true })
+      removeSocketLocks(leftovers)
+    }
+  }
+  await endOrphans(leftovers)
+}
+
+/** The process that `postmaster.pid` names (its first line); undefined without one. */
+export function readPostmasterPid(clusterDir: string): number | undefined {
+  try {
+    const pid = Number.parseInt(readFileSync(join(clusterDir, 'postmaster.pid'), 'utf8'), 10)
+    return Number.isSafeInteger(pid) && pid > 0 ? pid : undefined
+  } catch {
+    return undefined
+  }
+}
+
+async function endServer(pid: number): Promise<void> {
+  sendSignal(pid, 'SIGINT')
+  if (await waitForEnd(pid, FAST_STOP_MS)) return
+  sendSignal(pid, 'SIGQUIT')
+  if (await waitForEnd(pid, QUIT_MS)) return
+  sendSignal(pid, 'SIGKILL')
+  await waitForEnd(pid, KILL_MS)
+}
+
+/**
+ * Backends whose postmaster was killed go by themselves once they look up from their work; a long statement can keep
+ * one for minutes, and the new server cannot start before. What they had not committed is lost either way.
+ */
+async function endOrphans({ clusterDir, clusterName }: Leftovers): Promise<void> {
+  const orphans = await findServerProcesses(clusterDir, clusterName)
+  for (const pid of orphans) sendSignal(pid, 'SIGQUIT')
+  for (const pid of orphans) {
+    if (await waitForEnd(pid, QUIT_MS)) continue
+    sendSignal(pid, 'SIGKILL')
+    await waitForEnd(pid, KILL_MS)
+  }
+}
+
+function removeSocketLocks({ socketDir }: Leftovers): void {
+  for (const name of ['.s.PGSQL.5432.lock', '.s.PGSQL.5432']) rmSync(join(socketDir, name), { force: true })
+}

@@ -1,0 +1,151 @@
+/** The running server process: started in a session of its own, watched until it is ready, stopped in three steps. */
+import { spawn } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { ServiceError } from '../../errors/index.ts'
+import { monotonicMs, sleep } from '../../time.ts'
+import { spawnIdentity } from './account.ts'
+import type { Account } from './account.ts'
+import { isLeftoverConflict, programFailure, spawnFailure } from './failures.ts'
+import { sendSignal } from './processes.ts'
+import { readLines } from './server-log.ts'
+
+export type PostmasterExit = { code: number | null; signal: string | null }
+
+export type Postmaster = {
+  pid: number
+  exited: Promise<PostmasterExit>
+  stop(deadlineMs?: number): Promise<void>
+}
+
+export type PostmasterOptions = {
+  file: string
+  clusterDir: string
+  args: string[]
+  account: Account
+  environment: Record<string, string>
+  log: (line: string) => void
+  signal: AbortSignal | undefined
+}
+
+/** The server refused because an earlier one was not quite gone: worth another try. */
+export class LeftoverConflict extends Error {}
+
+/** Recovery of 1 GB of write-ahead log on a slow disk; a server that makes no progress says so in the log. */
+const READY_DEADLINE_MS = 600_000
+const READY_POLL_MS = 2
+const STOP_DEADLINE_MS = 30_000
+const QUIT_DEADLINE_MS = 5000
+const MAX_REMEMBERED_LINES = 40
+
+/** When this process ends without stopping its servers (an uncaught error, `process.exit`), they are told to stop. */
+const running = new Set<number>()
+process.on('exit', () => {
+  for (const pid of running) sendSignal(pid, 'SIGINT')
+})
+
+/** Resolves when the server takes connections. Throws LeftoverConflict, or a ServiceError that says what to do. */
+export async function startPostmaster(options: PostmasterOptions): Promise<Postmaster> {
+  options.signal?.throwIfAborted()
+  const child = spawn(options.file, ['-D', options.clusterDir, ...options.args], {
+    ...spawnIdentity(options.account),
+    cwd: '/',
+    env: options.environment,
+    // A session of its own: Ctrl-C at the terminal reaches Skein alone, which stops the server last.
+    detached: true,
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
+  const lastLines: string[] = []
+  readLines(child.stderr, (line) => {
+    if (lastLines.push(line) > MAX_REMEMBERED_LINES) lastLines.shift()
+    options.log(line)
+  })
+  const exited = new Promise<PostmasterExit>((resolve, reject) => {
+    child.on('error', (error) => reject(spawnFailure(error, options.file)))
+    // `close` rather than `exit`: the last words are read by then. Backends that outlive a killed server keep the
+    // pipe open, and the news of its end cannot wait for them.
+    child.on('exit', (code, signal) => {
+      const timer = setTimeout(() => resolve({ code, signal }), LAST_WORDS_MS)
+      child.on('close', () => {
+        clearTimeout(timer)
+        resolve({ code, signal })
+      })
+    })
+  })
+  const { pid } = child
+  if (pid === undefined) {
+    await exited
+    throw new ServiceError('unavailable', 'the embedded PostgreSQL has no process id')
+  }
+  running.add(pid)
+  const ended = { isTrue: false }
+  void exited.finally(() => {
+    ended.isTrue = true
+    running.delete(pid)
+  })
+  const stop = (deadlineMs = STOP_DEADLINE_MS) => stopServer(pid, exited, deadlineMs)
+  try {
+    await waitUntilReady(options.clusterDir, pid, () => ended.isTrue, options.signal)
+  } catch (error) {
+    await stop()
+    throw error
+  }
+  if (ended.isTrue) {
+    const output = lastLines.join('\n')
+    if (isLeftoverConflict(output)) throw new LeftoverConflict(output)
+    throw programFailure('the embedded PostgreSQL did not start', output)
+  }
+  return { pid, exited, stop }
+}
+
+const LAST_WORDS_MS = 200
+
+/** `postmaster.pid` gets the word `ready` in its eighth line: unlike the log it depends on no setting. */
+async function waitUntilReady(
+  clusterDir: string,
+  pid: number,
+  hasEnded: () => boolean,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const until = monotonicMs() + READY_DEADLINE_MS
+  while (!hasEnded() && !isReady(clusterDir, pid)) {
+    if (monotonicMs() > until) {
+      throw new ServiceError('timeout', `the embedded PostgreSQL was not ready within ${READY_DEADLINE_MS / 1000} s`)
+    }
+    await sleep(READY_POLL_MS, signal)
+  }
+}
+
+function isReady(clusterDir: string, pid: number): boolean {
+  try {
+    const lines = readFileSync(join(clusterDir, 'postmaster.pid'), 'utf8').split('\n')
+    return lines[0] === String(pid) && lines[7]?.trim() === 'ready'
+  } catch {
+    return false
+  }
+}
+
+/** Fast shutdown first (transactions are rolled back, everything is written); a server that cannot is cut off. */
+async function stopServer(pid: number, exited: Promise<PostmasterExit>, deadlineMs: number): Promise<void> {
+  for (const [signal, patienceMs] of [
+    ['SIGINT', deadlineMs],
+    ['SIGQUIT', QUIT_DEADLINE_MS],
+    ['SIGKILL', QUIT_DEADLINE_MS],
+  ] as const) {
+    if (!running.has(pid)) return
+    sendSignal(pid, signal)
+    if (await settledWithin(exited, patienceMs)) return
+  }
+}
+
+async function settledWithin(exited: Promise<PostmasterExit>, patienceMs: number): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<false>((resolve) => {
+    timer = setTimeout(() => resolve(false), patienceMs)
+  })
+  try {
+    return await Promise.race([exited.then(() => true), late])
+  } finally {
+    clearTimeout(timer)
+  }
+}

@@ -1,0 +1,74 @@
+/**
+ * The server's settings, all on its command line: nothing that somebody wrote into `postgresql.conf` or with
+ * ALTER SYSTEM can weaken them, and a new version of Skein brings its own.
+ */
+
+export type SettingsChoice = {
+  socketDir: string
+  port: number
+  clusterName: string
+  /** fsync and its kin off: for test runs alone. */
+  isUnsafe: boolean
+  /** Overrides of the tunable settings. */
+  settings: Record<string, string>
+}
+
+/** Sized for a platform that lives beside its database within 400 MB. */
+const TUNABLE: Record<string, string> = {
+  max_connections: '100',
+  shared_buffers: '64MB',
+  wal_buffers: '8MB',
+  work_mem: '8MB',
+  maintenance_work_mem: '64MB',
+  effective_cache_size: '512MB',
+  // Group commit makes one large transaction out of many small ones; the checkpoints stay rare and spread out.
+  max_wal_size: '1GB',
+  min_wal_size: '128MB',
+  checkpoint_timeout: '15min',
+  checkpoint_completion_target: '0.9',
+  // No replica reads this log; the launcher and the workers of replication would be processes for nothing.
+  wal_level: 'minimal',
+  max_wal_senders: '0',
+  max_logical_replication_workers: '0',
+  max_worker_processes: '4',
+  max_parallel_workers_per_gather: '1',
+  autovacuum_max_workers: '2',
+  io_method: 'sync',
+  random_page_cost: '1.1',
+  jit: 'off',
+  log_checkpoints: 'off',
+}
+
+/** What the launcher and the promises of the platform depend on. */
+function fixed(choice: SettingsChoice): Record<string, string> {
+  const durable = choice.isUnsafe ? 'off' : 'on'
+  return {
+    listen_addresses: '',
+    unix_socket_directories: choice.socketDir,
+    unix_socket_permissions: '0700',
+    port: String(choice.port),
+    cluster_name: choice.clusterName,
+    update_process_title: 'on',
+    shared_preload_libraries: '',
+    fsync: durable,
+    full_page_writes: durable,
+    synchronous_commit: durable,
+    ...(process.platform === 'darwin' && !choice.isUnsafe ? { wal_sync_method: 'fsync_writethrough' } : {}),
+    timezone: 'UTC',
+    log_timezone: 'UTC',
+    lc_messages: 'C',
+    logging_collector: 'off',
+    log_destination: 'stderr',
+    log_line_prefix: '[%b] ',
+    // Statements and the values in DETAIL may be secrets; the caller of a statement has its error anyway.
+    log_error_verbosity: 'terse',
+    log_min_error_statement: 'panic',
+    log_statement: 'none',
+  }
+}
+
+/** The arguments after `postgres -D <cluster>`. */
+export function serverArguments(choice: SettingsChoice): string[] {
+  const settings = { ...TUNABLE, ...choice.settings, ...fixed(choice) }
+  return Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+}
