@@ -1,0 +1,31 @@
+/** What a run asks of a worker, as one value with a hash: runs of the same needs form one queue. */
+import { createHash } from 'node:crypto'
+
+export type RunNeeds = {
+  /** The domain of the task; platform workers take every domain, a domain's workers only their own. */
+  domainId: string | null
+  /** The only worker that may run it. */
+  workerId: string | null
+  /** Labels that the worker must carry with these values. */
+  labels: Readonly<Record<string, string>>
+  /** Runtime that the module needs; null while nobody has read the module. */
+  runtime: string | null
+  /** Memory that the machine must have, a power of two. */
+  memoryBytes: number
+}
+
+const SMALLEST_MEMORY_CLASS_BYTES = 64 * 1024 * 1024
+
+/** The memory limit rounded up to a power of two, so that limits a few bytes apart share one queue. */
+export function memoryClassBytes(memoryLimitBytes: number): number {
+  let size = SMALLEST_MEMORY_CLASS_BYTES
+  while (size < memoryLimitBytes) size *= 2
+  return size
+}
+
+/** The same needs give the same hash, whatever the order of the labels. */
+export function hashNeeds(needs: RunNeeds): string {
+  const labels = Object.entries(needs.labels).toSorted(([left], [right]) => (left < right ? -1 : 1))
+  const canonical = JSON.stringify([needs.domainId, needs.workerId, labels, needs.runtime, needs.memoryBytes])
+  return createHash('sha256').update(canonical).digest('base64url').slice(0, 22)
+}
