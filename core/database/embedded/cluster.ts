@@ -1,5 +1,6 @@
 /** The cluster on disk: made once and whole or not at all, of the major version that the binaries serve. */
 import {
+  chmodSync,
   existsSync,
   mkdirSync,
   openSync,
@@ -57,6 +58,8 @@ export async function ensureCluster(options: ClusterOptions): Promise<Cluster> {
   const password = ensurePassword(place.baseDir)
   if (existsSync(clusterDir)) {
     requireVersion(clusterDir, place.binaries.majorVersion)
+    // A copy or a restored backup may have lost its permissions, and PostgreSQL starts on no others.
+    chmodSync(clusterDir, 0o700)
     if (password.isNew) {
       options.log('the password file of the database was missing; setting a new password')
       await runSingle(options, clusterDir, `ALTER ROLE ${DATABASE_USER} PASSWORD '${password.text}'`)
@@ -134,7 +137,7 @@ async function createCluster(options: ClusterOptions, clusterDir: string, passwo
     syncFolder(postgresDir)
   } catch (error) {
     await rm(fresh, { recursive: true, force: true })
-    throw fileFailure(error, 'a new database cannot be made')
+    throw signal?.aborted ? error : fileFailure(error, 'a new database cannot be made')
   } finally {
     await rm(passwordFile, { force: true })
   }

@@ -3,7 +3,17 @@
  * them in an install script, which `npm ci --ignore-scripts` skips: so we make those that are absent, and in a folder
  * of ours, because the package's folder may be read-only.
  */
-import { existsSync, lstatSync, mkdirSync, readFileSync, readlinkSync, renameSync, rmSync, symlinkSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+} from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { ServiceError } from '../../errors/index.ts'
 import type { Binaries } from './binaries.ts'
@@ -14,7 +24,9 @@ type Link = { source: string; target: string }
 export function linkLibraries(binaries: Binaries, linkDir: string): string[] {
   const absent = readLinks(binaries).filter((link) => !existsSync(join(binaries.root, link.target)))
   if (absent.length === 0) return [binaries.libDir]
-  mkdirSync(linkDir, { recursive: true, mode: 0o755 })
+  mkdirSync(linkDir, { recursive: true })
+  // Whatever the umask is, the server's user id has to get there.
+  for (const folder of [dirname(linkDir), linkDir]) chmodSync(folder, 0o755)
   for (const link of absent) placeLink(join(binaries.root, link.source), join(linkDir, basename(link.target)))
   return [linkDir, binaries.libDir]
 }

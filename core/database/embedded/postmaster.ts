@@ -36,6 +36,7 @@ const READY_DEADLINE_MS = 600_000
 const READY_POLL_MS = 2
 const STOP_DEADLINE_MS = 30_000
 const QUIT_DEADLINE_MS = 5000
+const LAST_WORDS_MS = 500
 const MAX_REMEMBERED_LINES = 40
 
 /** When this process ends without stopping its servers (an uncaught error, `process.exit`), they are told to stop. */
@@ -62,9 +63,10 @@ export async function startPostmaster(options: PostmasterOptions): Promise<Postm
   })
   const exited = new Promise<PostmasterExit>((resolve, reject) => {
     child.on('error', (error) => reject(spawnFailure(error, options.file)))
-    // `close` rather than `exit`: the last words are read by then. Backends that outlive a killed server keep the
-    // pipe open, and the news of its end cannot wait for them.
+    // `close` rather than `exit`: the last words are read by then. A server that was killed says none, and its
+    // backends may keep the pipe open for long.
     child.on('exit', (code, signal) => {
+      if (signal !== null) return resolve({ code, signal })
       const timer = setTimeout(() => resolve({ code, signal }), LAST_WORDS_MS)
       child.on('close', () => {
         clearTimeout(timer)
@@ -97,8 +99,6 @@ export async function startPostmaster(options: PostmasterOptions): Promise<Postm
   }
   return { pid, exited, stop }
 }
-
-const LAST_WORDS_MS = 200
 
 /** `postmaster.pid` gets the word `ready` in its eighth line: unlike the log it depends on no setting. */
 async function waitUntilReady(

@@ -44,7 +44,8 @@ function fixed(choice: SettingsChoice): Record<string, string> {
   const durable = choice.isUnsafe ? 'off' : 'on'
   return {
     listen_addresses: '',
-    unix_socket_directories: choice.socketDir,
+    // A list of names; quoted, because a path may contain a comma or a space.
+    unix_socket_directories: `"${choice.socketDir.replaceAll('"', '""')}"`,
     unix_socket_permissions: '0700',
     port: String(choice.port),
     cluster_name: choice.clusterName,
