@@ -1,0 +1,151 @@
+/**
+ * Answers to 401 (OCI distribution, "Authentication", and Docker's token specification): Basic, or a Bearer token from the
+ * realm that the registry names. Who may see the configured credentials is decided here alone (task manager section 6):
+ * the configured registry, and the realm that it names itself over TLS, or over plain HTTP on the same host.
+ */
+import type { Secret } from '#core/config/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { monotonicMs } from '#core/time.ts'
+import { LRUCache } from 'lru-cache'
+import { parseChallenges } from './challenge.ts'
+import type { Challenge } from './challenge.ts'
+import { createSingleFlight } from './single-flight.ts'
+import { discard } from './transport.ts'
+import type { Transport } from './transport.ts'
+
+export type Credentials = { username: string; password: Secret }
+
+export type AuthDeps = {
+  transport: Transport
+  /** Name of the configured registry and its credentials; undefined: everything is anonymous. */
+  configured: { registry: string; credentials: Credentials } | undefined
+}
+
+/** What is asked for: a repository of a registry, whose API is at `baseUrl`. */
+export type Scope = { registry: string; repository: string; baseUrl: URL }
+
+export type Auth = {
+  /** The `Authorization` that worked last time for this repository; undefined: none is known. */
+  known(scope: Scope): string | undefined
+  /** Forgets what is known: the registry refused it. */
+  forget(scope: Scope): void
+  /**
+   * Answers the challenge of a 401. Throws `unauthenticated` when it cannot be answered, and what the transport throws
+   * when the realm is away or may not be reached. Equal questions at the same time are asked once.
+   */
+  answer(scope: Scope, header: string | undefined, signal: AbortSignal): Promise<string>
+}
+
+/** Docker's token specification: "expires_in", default 60 seconds. */
+const DEFAULT_TOKEN_SECONDS = 60
+const MAX_TOKEN_SECONDS = 3600
+/** A token is used for nine tenths of its life, so that none expires on the way. */
+const TOKEN_USE = 0.9
+const MAX_TOKEN_ANSWER_BYTES = 256 * 1024
+const MAX_KNOWN = 1000
+
+export function createAuth({ transport, configured }: AuthDeps): Auth {
+  const authorizations = new LRUCache<string, { header: string; untilMs: number }>({ max: MAX_KNOWN })
+  const flights = createSingleFlight<string>()
+
+  function credentialsFor(scope: Scope): Credentials | undefined {
+    return scope.registry === configured?.registry ? configured.credentials : undefined
+  }
+
+  async function bearer(scope: Scope, challenge: Challenge, signal: AbortSignal): Promise<string> {
+    const url = realmUrl(scope, challenge)
+    const credentials = mayKnowCredentials(scope, url) ? credentialsFor(scope) : undefined
+    const headers = credentials === undefined ? {} : { authorization: basicHeader(credentials) }
+    const answer = await transport.get(url, headers, signal)
+    if (answer.status !== 200) {
+      discard(answer)
+      throw refusedByRealm(scope, url, answer.status)
+    }
+    const { token, seconds } = readToken(await transport.readBody(answer, MAX_TOKEN_ANSWER_BYTES), url)
+    return remember(scope, `Bearer ${token}`, monotonicMs() + seconds * 1000 * TOKEN_USE)
+  }
+
+  function remember(scope: Scope, header: string, untilMs: number): string {
+    authorizations.set(keyOf(scope), { header, untilMs })
+    return header
+  }
+
+  return {
+    known(scope) {
+      const found = authorizations.get(keyOf(scope))
+      return found !== undefined && monotonicMs() < found.untilMs ? found.header : undefined
+    },
+    forget(scope) {
+      authorizations.delete(keyOf(scope))
+    },
+    async answer(scope, header, signal) {
+      const challenges = parseChallenges(header ?? '')
+      const bearerChallenge = challenges.find((challenge) => challenge.scheme === 'bearer')
+      if (bearerChallenge !== undefined) {
+        const { realm, service, scope: asked } = bearerChallenge.parameters
+        return await flights.run(JSON.stringify([keyOf(scope), realm, service, asked]), () =>
+          bearer(scope, bearerChallenge, signal),
+        )
+      }
+      const credentials = credentialsFor(scope)
+      if (challenges.some((challenge) => challenge.scheme === 'basic') && credentials !== undefined) {
+        return remember(scope, basicHeader(credentials), Infinity)
+      }
+      throw new ServiceError('unauthenticated', `${scope.registry} asks for credentials that are not configured for it`)
+    },
+  }
+}
+
+/** True when this realm may see the credentials of the registry that named it. */
+export function mayKnowCredentials(scope: Scope, realm: URL): boolean {
+  if (realm.protocol === 'https:')
+    return scope.baseUrl.protocol === 'https:' || realm.hostname === scope.baseUrl.hostname
+  return scope.baseUrl.protocol === 'http:' && realm.hostname === scope.baseUrl.hostname
+}
+
+function realmUrl(scope: Scope, challenge: Challenge): URL {
+  const { realm, service, scope: asked } = challenge.parameters
+  if (realm === undefined || !URL.canParse(realm)) {
+    throw new ServiceError('unauthenticated', `${scope.registry} asks for a token and names no usable realm`)
+  }
+  const url = new URL(realm)
+  if (url.username !== '' || url.password !== '') {
+    throw new ServiceError('unauthenticated', `${scope.registry} names a realm with credentials in it`)
+  }
+  if (service !== undefined) url.searchParams.set('service', service)
+  url.searchParams.set('scope', asked ?? `repository:${scope.repository}:pull`)
+  return url
+}
+
+function refusedByRealm(scope: Scope, url: URL, status: number): ServiceError {
+  if (status === 429 || status >= 500) {
+    return new ServiceError('unavailable', `token service ${url.host} of ${scope.registry} answered ${status}`)
+  }
+  return new ServiceError('unauthenticated', `token service ${url.host} of ${scope.registry} gave no token (${status})`)
+}
+
+function readToken(body: Buffer | undefined, url: URL): { token: string; seconds: number } {
+  const refuse = () => new ServiceError('unavailable', `token service ${url.host} answered without a token`)
+  let value: unknown
+  try {
+    value = JSON.parse(body?.toString('utf8') ?? '')
+  } catch {
+    throw refuse()
+  }
+  if (typeof value !== 'object' || value === null) throw refuse()
+  const fields = value as Record<string, unknown>
+  const token = fields['token'] ?? fields['access_token']
+  // RFC 6750 section 2.1: the characters of a bearer token; anything else could end the header.
+  if (typeof token !== 'string' || !/^[A-Za-z0-9\-._~+/]+=*$/.test(token)) throw refuse()
+  const stated = fields['expires_in']
+  const seconds = typeof stated === 'number' && stated > 0 ? stated : DEFAULT_TOKEN_SECONDS
+  return { token, seconds: Math.min(seconds, MAX_TOKEN_SECONDS) }
+}
+
+function basicHeader({ username, password }: Credentials): string {
+  return `Basic ${Buffer.from(`${username}:${password.reveal()}`).toString('base64')}`
+}
+
+function keyOf(scope: Scope): string {
+  return `${scope.registry}/${scope.repository}`
+}

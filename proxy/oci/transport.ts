@@ -1,0 +1,197 @@
+/**
+ * One GET to a registry, a token realm or the place a redirect names. It does not follow redirects and knows no
+ * credentials; it decides only whether the address may be reached, and that the connection goes to the address that was
+ * judged (task manager section 6, rule 9). `fetch` cannot promise that: it resolves names on its own.
+ */
+import { lookup as resolveName } from 'node:dns'
+import type { LookupAddress } from 'node:dns'
+import { Agent as HttpAgent, request as httpRequest } from 'node:http'
+import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
+import { isIP } from 'node:net'
+import type { LookupFunction } from 'node:net'
+import { ServiceError } from '#core/errors/index.ts'
+import { formatDurationMs } from '#core/time.ts'
+import { bareHost, isPublicAddress, mayBePlainHttp, mayBePrivate } from './address.ts'
+import type { AddressPolicy } from './address.ts'
+
+export type TransportLimits = {
+  /** From the start of a request, name and TLS included, to the last byte of the response's headers. */
+  headersMs: number
+  /** Longest silence in the middle of a body. */
+  stallMs: number
+}
+
+export type Answer = { url: URL; status: number; headers: IncomingHttpHeaders; body: IncomingMessage }
+
+export type Transport = {
+  /**
+   * Sends one GET. Throws `forbidden` for an address that the policy refuses, `timeout` and `unavailable` when nothing
+   * answers. The caller reads the body with `readBody` or `chunksOf`, or gives it to `discard`.
+   */
+  get(url: URL, headers: Record<string, string>, signal: AbortSignal): Promise<Answer>
+  /** The body in pieces; throws `timeout` when it stalls and `unavailable` when it breaks off. */
+  chunksOf(answer: Answer): AsyncGenerator<Buffer>
+  /** The whole body; undefined when it is longer than the limit. */
+  readBody(answer: Answer, maxBytes: number): Promise<Buffer | undefined>
+  close(): void
+}
+
+/** Sockets to one registry at a time; more requests wait in the agent, and the pulls before them are bounded. */
+const MAX_SOCKETS_PER_HOST = 16
+/** A body of this size that nobody wants is read, so that the connection can be used again; a longer one is cut. */
+const MAX_DISCARDED_BYTES = 64 * 1024
+
+export function createTransport(policy: AddressPolicy, limits: TransportLimits): Transport {
+  const agentOptions = { keepAlive: true, maxSockets: MAX_SOCKETS_PER_HOST, timeout: limits.stallMs }
+  const agents = { 'http:': new HttpAgent(agentOptions), 'https:': new HttpsAgent(agentOptions) }
+
+  async function* chunksOf(answer: Answer): AsyncGenerator<Buffer> {
+    const iterator = answer.body[Symbol.asyncIterator]() as AsyncIterator<Buffer>
+    try {
+      for (;;) {
+        const next = await nextWithin(iterator, limits.stallMs, answer.url)
+        if (next.done === true) return
+        yield next.value
+      }
+    } finally {
+      answer.body.destroy()
+    }
+  }
+
+  return {
+    chunksOf,
+    async get(url, headers, signal) {
+      signal.throwIfAborted()
+      checkUrl(url, policy)
+      return await new Promise<Answer>((resolve, reject) => {
+        const send = url.protocol === 'http:' ? httpRequest : httpsRequest
+        const request = send(url, {
+          agent: url.protocol === 'http:' ? agents['http:'] : agents['https:'],
+          // Identity: a body compressed on the way would match neither the size nor the digest of its descriptor.
+          headers: { ...headers, 'accept-encoding': 'identity', 'user-agent': 'skein-proxy' },
+          lookup: checkedLookup(url, policy),
+          signal,
+        })
+        const timer = armHeadersDeadline(request, url, limits.headersMs)
+        request.on('response', (body) => {
+          clearTimeout(timer)
+          resolve({ url, status: body.statusCode ?? 0, headers: body.headers, body })
+        })
+        request.on('error', (error) => {
+          clearTimeout(timer)
+          reject(signal.aborted ? (signal.reason as Error) : asUnavailable(error, url))
+        })
+        request.end()
+      })
+    },
+    async readBody(answer, maxBytes) {
+      if (Number(answer.headers['content-length'] ?? 0) > maxBytes) {
+        discard(answer)
+        return undefined
+      }
+      const pieces: Buffer[] = []
+      let sizeBytes = 0
+      for await (const piece of chunksOf(answer)) {
+        sizeBytes += piece.length
+        if (sizeBytes > maxBytes) return undefined
+        pieces.push(piece)
+      }
+      return Buffer.concat(pieces)
+    },
+    close() {
+      agents['http:'].destroy()
+      agents['https:'].destroy()
+    },
+  }
+}
+
+/** Gives a body up that nobody reads. */
+export function discard(answer: Answer): void {
+  answer.body.on('error', () => undefined) // it is given up: how it ends is nobody's concern
+  const sizeBytes = Number(answer.headers['content-length'] ?? Number.NaN)
+  if (sizeBytes <= MAX_DISCARDED_BYTES) answer.body.resume()
+  else answer.body.destroy()
+}
+
+function checkUrl(url: URL, policy: AddressPolicy): void {
+  if (url.protocol !== 'http:' && url.protocol !== 'https:') {
+    throw new ServiceError('forbidden', `address must be https, not ${url.protocol.slice(0, 20)}`)
+  }
+  if (url.protocol === 'http:' && !mayBePlainHttp(url, policy)) {
+    throw new ServiceError(
+      'forbidden',
+      `${url.host} is plain HTTP, which is for loopback and for hosts in SKEIN_PROXY_HTTP_HOSTS`,
+    )
+  }
+  // A literal address never reaches the lookup of a connection.
+  const host = bareHost(url.hostname)
+  if (isIP(host) !== 0 && !mayBePrivate(url, policy) && !isPublicAddress(host)) throw notPublic(url)
+}
+
+function notPublic(url: URL): ServiceError {
+  return new ServiceError(
+    'forbidden',
+    `${url.host} is a private, loopback or link-local address, which is for hosts in SKEIN_PROXY_HTTP_HOSTS`,
+  )
+}
+
+/**
+ * Resolves the name once and hands the connection what was judged, so that no second answer of the name server counts.
+ * One private address among the answers refuses all of them: a public name has no reason to have one.
+ */
+function checkedLookup(url: URL, policy: AddressPolicy): LookupFunction {
+  return (hostname, options, callback) => {
+    resolveName(hostname, { all: true, family: familyOf(options.family) }, (error, addresses: LookupAddress[]) => {
+      const [first] = addresses ?? []
+      if (error !== null || first === undefined) {
+        callback(error ?? new Error(`${hostname} has no address`), '', 0)
+      } else if (!mayBePrivate(url, policy) && !addresses.every(({ address }) => isPublicAddress(address))) {
+        callback(notPublic(url), '', 0)
+      } else if (options.all === true) {
+        callback(null, addresses)
+      } else {
+        callback(null, first.address, first.family)
+      }
+    })
+  }
+}
+
+function familyOf(family: number | 'IPv4' | 'IPv6' | undefined): number {
+  if (family === 'IPv4') return 4
+  return family === 'IPv6' ? 6 : (family ?? 0)
+}
+
+function armHeadersDeadline(request: ClientRequest, url: URL, headersMs: number): NodeJS.Timeout {
+  return setTimeout(() => {
+    request.destroy(new ServiceError('timeout', `${url.host} did not answer within ${formatDurationMs(headersMs)}`))
+  }, headersMs)
+}
+
+async function nextWithin(iterator: AsyncIterator<Buffer>, stallMs: number, url: URL): Promise<IteratorResult<Buffer>> {
+  const { promise: stalled, reject } = Promise.withResolvers<never>()
+  const timer = setTimeout(
+    () => reject(new ServiceError('timeout', `${url.host} sent nothing for ${formatDurationMs(stallMs)}`)),
+    stallMs,
+  )
+  try {
+    return await Promise.race([iterator.next(), stalled])
+  } catch (error) {
+    throw asUnavailable(error, url)
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+function asUnavailable(error: unknown, url: URL): ServiceError {
+  if (error instanceof ServiceError) return error
+  const code = errorCodeOf(error) ?? 'no answer'
+  return new ServiceError('unavailable', `${url.host} cannot be reached (${code})`, { cause: error })
+}
+
+/** The code of a system or TLS error, of this error or of its cause. */
+export function errorCodeOf(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined
+  return code ?? errorCodeOf(error.cause)
+}
