@@ -124,7 +124,8 @@ export function createRegistryClient({ transport, auth, registries, limits }: Cl
     maxAttempts: number,
     signal: AbortSignal,
   ): Promise<void> {
-    if (signal.aborted || !isRetryable(error) || attempt >= maxAttempts) throw error
+    signal.throwIfAborted() // its reason says more than the error of a connection that it cut
+    if (!isRetryable(error) || attempt >= maxAttempts) throw error
     const stated = error instanceof ServiceError ? error.retryAfterSeconds : undefined
     if (stated !== undefined && stated * 1000 > limits.maxRetryAfterMs) throw error
     await sleep(stated === undefined ? limits.retryDelayMs * 2 ** (attempt - 1) : stated * 1000, signal)

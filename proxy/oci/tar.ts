@@ -26,12 +26,20 @@ const MAX_EXTENSION_BYTES = 64 * 1024
  */
 export async function* readTar(source: AsyncIterable<Buffer>, limits: TarLimits): AsyncGenerator<TarEntry> {
   const stream = createByteReader(source, limits.maxTotalBytes)
+  try {
+    yield* readEntries(stream, limits.maxEntries)
+  } finally {
+    await stream.close()
+  }
+}
+
+async function* readEntries(stream: ByteReader, maxEntries: number): AsyncGenerator<TarEntry> {
   let extension: { path?: string; sizeBytes?: number } = {}
   for (let count = 0; ; count++) {
     const header = await stream.exactly(BLOCK_BYTES, 'a header')
     // Two blocks of zeros end an archive; many writers put one, and some none at all.
     if (header === undefined || header.every((byte) => byte === 0)) return
-    if (count >= limits.maxEntries) throw moduleInvalid(`archive has more than ${limits.maxEntries} entries`)
+    if (count >= maxEntries) throw moduleInvalid(`archive has more than ${maxEntries} entries`)
     checkChecksum(header)
     const flag = String.fromCharCode(header[156] ?? 0)
     const sizeBytes = extension.sizeBytes ?? readNumber(header, 124, 12)
@@ -141,6 +149,8 @@ type ByteReader = {
   /** So many bytes at once; undefined when the archive ends exactly here and something was wanted. */
   exactly(sizeBytes: number, what: string): Promise<Buffer | undefined>
   upTo(sizeBytes: number): AsyncGenerator<Buffer>
+  /** Ends the source, read to its end or not. */
+  close(): Promise<void>
 }
 
 function createByteReader(source: AsyncIterable<Buffer>, maxTotalBytes: number): ByteReader {
@@ -176,6 +186,9 @@ function createByteReader(source: AsyncIterable<Buffer>, maxTotalBytes: number):
         left -= taken.length
         if (taken.length > 0) yield taken
       }
+    },
+    async close() {
+      await iterator.return?.()
     },
   }
 }

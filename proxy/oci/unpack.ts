@@ -1,5 +1,5 @@
 /** From the bytes of a layer to the bytes of a module: as they are, or the one `.wasm` of an archive (rule 4). */
-import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import type { LayerForm } from './media-types.ts'
 import { moduleInvalid } from './refusal.ts'
@@ -81,14 +81,17 @@ async function* wasmOfArchive(
 
 /** Gunzips piece by piece; what is no gzip, or ends early, is `malformed`. */
 async function* gunzip(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  const stream = Readable.from(source, { objectMode: false }).compose(createGunzip())
+  const stream = createGunzip()
+  const fed = pipeline(source, stream)
+  fed.catch(() => undefined) // what goes wrong in it comes out of the stream, too
   try {
     for await (const piece of stream) yield piece as Buffer
   } catch (error) {
     const code = errorCodeOf(error)
-    if (code?.startsWith('Z_') === true) throw moduleInvalid(`layer is no gzip stream (${code})`)
+    if (code?.startsWith('Z_') === true) throw moduleInvalid(`layer is no gzip stream, or ends early (${code})`)
     throw error
   } finally {
     stream.destroy()
+    await fed.catch(() => undefined) // the source is closed when the caller goes on
   }
 }

@@ -1,0 +1,68 @@
+/** Writing a file so that it is there whole or not at all, also after kill -9 and a power cut. */
+import { randomUUID } from 'node:crypto'
+import { open, readdir, rename, rm, stat } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
+import { join } from 'node:path'
+import { ServiceError } from '#core/errors/index.ts'
+
+/** A temporary file that was not written for so long belongs to a process that is gone: pulls have shorter deadlines. */
+export const ABANDONED_AFTER_MS = 15 * 60_000
+
+export type TemporaryFile = { path: string; handle: FileHandle }
+
+/** A file that nobody else knows yet; it becomes visible by `publish` alone. */
+export async function createTemporary(folder: string): Promise<TemporaryFile> {
+  const path = join(folder, randomUUID())
+  return { path, handle: await open(path, 'wx', 0o600) }
+}
+
+/**
+ * Gives the closed file its name. The content is forced to disk before and the folder after, so that a name never stands
+ * for less than was written. Several writers of one name are no conflict: they hold the same bytes, the last one stays.
+ */
+export async function publish(file: TemporaryFile, path: string): Promise<void> {
+  await file.handle.sync()
+  await file.handle.close()
+  await rename(file.path, path)
+  await syncFolder(join(path, '..'))
+}
+
+/** Gives up a temporary file, whatever state it is in. */
+export async function abandon(file: TemporaryFile): Promise<void> {
+  await file.handle.close().catch(() => undefined) // closed already
+  await rm(file.path, { force: true })
+}
+
+/** Removes what killed processes left behind. Files of a process that shares the folder are younger and stay. */
+export async function removeAbandoned(folder: string, nowMs: number): Promise<void> {
+  for (const name of await readdir(folder)) {
+    const path = join(folder, name)
+    const age = await stat(path).then(
+      (found) => nowMs - found.mtimeMs,
+      () => 0, // another process published or removed it meanwhile
+    )
+    if (age > ABANDONED_AFTER_MS) await rm(path, { force: true })
+  }
+}
+
+/** A full disk is a state of this machine, not a bug: the run is tried again elsewhere or later. */
+export function asDiskError(error: unknown): unknown {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined
+  if (code !== 'ENOSPC' && code !== 'EDQUOT') return error
+  return new ServiceError('unavailable', 'the disk of the module cache is full', { cause: error })
+}
+
+export function isMissing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ENOENT'
+}
+
+async function syncFolder(path: string): Promise<void> {
+  // Windows cannot open folders; its rename is journalled.
+  if (process.platform === 'win32') return
+  const handle = await open(path, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}

@@ -1,0 +1,71 @@
+/**
+ * Small facts on disk, one JSON file per key: what a tag pointed to, which module a manifest holds. Losing one costs a
+ * question to the registry, so they are renamed into place but not forced to disk, and a broken one counts as absent.
+ */
+import { createHash, randomUUID } from 'node:crypto'
+import { mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { asDiskError } from './files.ts'
+
+export type Records<T> = {
+  get(key: string): Promise<T | undefined>
+  set(key: string, value: T): Promise<void>
+}
+
+export type RecordsOptions<T> = {
+  folder: string
+  /** The record set longest ago goes first. */
+  maxRecords: number
+  /** Undefined: not such a record, which may have been written by another version. */
+  parse: (value: unknown) => T | undefined
+}
+
+const SUFFIX = '.json'
+
+export async function openRecords<T>({ folder, maxRecords, parse }: RecordsOptions<T>): Promise<Records<T>> {
+  await mkdir(folder, { recursive: true, mode: 0o700 })
+  const names = new Set<string>()
+  for (const name of await readdir(folder)) {
+    if (name.endsWith(SUFFIX)) names.add(name)
+    else await rm(join(folder, name), { force: true }) // a writer was killed between write and rename
+  }
+  return {
+    async get(key) {
+      const text = await readFile(join(folder, nameOf(key)), 'utf8').catch(() => undefined)
+      const stored = text === undefined ? undefined : parseStored(text)
+      return stored?.key === key ? parse(stored.value) : undefined
+    },
+    async set(key, value) {
+      const name = nameOf(key)
+      const temporary = join(folder, randomUUID())
+      try {
+        await writeFile(temporary, JSON.stringify({ key, value }), { mode: 0o600 })
+        await rename(temporary, join(folder, name))
+      } catch (error) {
+        await rm(temporary, { force: true })
+        throw asDiskError(error)
+      }
+      names.delete(name)
+      names.add(name)
+      for (const oldest of names) {
+        if (names.size <= maxRecords) break
+        names.delete(oldest)
+        await rm(join(folder, oldest), { force: true })
+      }
+    },
+  }
+}
+
+// Keys hold slashes and may be longer than a file name.
+function nameOf(key: string): string {
+  return `${createHash('sha256').update(key).digest('hex')}${SUFFIX}`
+}
+
+function parseStored(text: string): { key: unknown; value: unknown } | undefined {
+  try {
+    const stored: unknown = JSON.parse(text)
+    return typeof stored === 'object' && stored !== null && 'key' in stored && 'value' in stored ? stored : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,87 @@
+/** The settings of the proxy, and the rules between them (contract section 15). */
+import { bytes, flag, list, optionalText, port, secret, text } from '#core/config/index.ts'
+import type { ConfigOf, Setting } from '#core/config/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { configuredAuthorities, isLoopbackHost, isRegistryHost, mayBePlainHttp, parseRegistryUrl } from './oci/index.ts'
+import type { AddressPolicy, ConfiguredRegistry, Credentials } from './oci/index.ts'
+
+export const PROXY_SETTINGS = {
+  dataDir: text('SKEIN_DATA_DIR', './data', 'Folder that holds the module cache, among other things'),
+  host: text('SKEIN_HOST', '127.0.0.1', 'Address that every listener binds to'),
+  port: port('SKEIN_PROXY_PORT', 7072, 'Port of the module proxy (gRPC); 0 asks the system for a free one'),
+  registry: registrySetting(),
+  authenticate: flag(
+    'PROXY_AUTHENTICATE',
+    false,
+    'Log in to the registry of PROXY_REGISTRY_URL with username and password',
+  ),
+  username: optionalText('PROXY_REGISTRY_USERNAME', 'User name at the registry of PROXY_REGISTRY_URL'),
+  password: secret('PROXY_REGISTRY_PASSWORD', 'Password or access token at the registry of PROXY_REGISTRY_URL'),
+  httpHosts: list(
+    'SKEIN_PROXY_HTTP_HOSTS',
+    [],
+    'Registries, host or host:port, that may be plain HTTP or have a private address',
+  ),
+  cacheBytes: bytes(
+    'SKEIN_PROXY_CACHE_BYTES',
+    '4GiB',
+    'Size of the module cache; the least recently used module goes first',
+  ),
+  tlsCert: optionalText('SKEIN_GRPC_TLS_CERT', 'PEM file with the certificate of the gRPC listeners'),
+  tlsKey: optionalText('SKEIN_GRPC_TLS_KEY', 'PEM file with the key of SKEIN_GRPC_TLS_CERT'),
+  insecure: flag('SKEIN_GRPC_INSECURE', false, 'Allow gRPC without TLS on an address other than loopback'),
+}
+
+export type ProxyConfig = ConfigOf<typeof PROXY_SETTINGS>
+
+/** Default limit of a module, as for uploads. */
+export const MAX_MODULE_BYTES = 64 * 1024 * 1024
+
+/** What the settings mean together. */
+export type Registration = {
+  configured: ConfiguredRegistry | undefined
+  credentials: Credentials | undefined
+  policy: AddressPolicy
+}
+
+/** Checks the rules between settings. Throws `malformed` with a sentence that says which variable to change. */
+export function checkProxyConfig(config: ProxyConfig): Registration {
+  const { registry, httpHosts, authenticate, username, password } = config
+  const policy: AddressPolicy = { listedHosts: httpHosts, configuredAuthorities: configuredAuthorities(registry) }
+  for (const host of httpHosts) {
+    if (!isRegistryHost(host)) refuse(`SKEIN_PROXY_HTTP_HOSTS must be a list of host or host:port, not "${host}"`)
+  }
+  if (registry?.scheme === 'http:' && !mayBePlainHttp(new URL(`http://${registry.name}/`), policy)) {
+    refuse(
+      `PROXY_REGISTRY_URL is plain HTTP and not on loopback: add ${registry.name} to SKEIN_PROXY_HTTP_HOSTS, or use https`,
+    )
+  }
+  if (authenticate && (registry === undefined || username === undefined || password === undefined)) {
+    refuse('PROXY_AUTHENTICATE needs PROXY_REGISTRY_URL, PROXY_REGISTRY_USERNAME and PROXY_REGISTRY_PASSWORD')
+  }
+  if (config.cacheBytes < MAX_MODULE_BYTES)
+    refuse(`SKEIN_PROXY_CACHE_BYTES must be at least ${MAX_MODULE_BYTES}, the size of one module`)
+  if ((config.tlsCert === undefined) !== (config.tlsKey === undefined)) {
+    refuse('SKEIN_GRPC_TLS_CERT and SKEIN_GRPC_TLS_KEY belong together')
+  }
+  if (config.tlsCert === undefined && !config.insecure && !isLoopbackHost(config.host)) {
+    refuse(
+      `SKEIN_HOST ${config.host} is not loopback: set SKEIN_GRPC_TLS_CERT and SKEIN_GRPC_TLS_KEY, or SKEIN_GRPC_INSECURE=true`,
+    )
+  }
+  const credentials =
+    authenticate && username !== undefined && password !== undefined ? { username, password } : undefined
+  return { configured: registry, credentials, policy }
+}
+
+function registrySetting(): Setting<ConfiguredRegistry | undefined> {
+  const { name, description, aliases, defaultText } = optionalText(
+    'PROXY_REGISTRY_URL',
+    'Registry of references that name none, such as https://ghcr.io',
+  )
+  return { name, description, aliases, defaultText, fallback: undefined, isSecret: false, parse: parseRegistryUrl }
+}
+
+function refuse(message: string): never {
+  throw new ServiceError('malformed', message)
+}

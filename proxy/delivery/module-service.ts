@@ -1,0 +1,117 @@
+/** `ModuleService` of `proto/cluster/v1/module.proto`: resolves references and streams modules to workers. */
+import { createHash } from 'node:crypto'
+import { create } from '@bufbuild/protobuf'
+import { Metadata, status } from '@grpc/grpc-js'
+import type { sendUnaryData } from '@grpc/grpc-js'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { withDeadline } from '#core/time.ts'
+import { FetchResponseSchema, ResolveResponseSchema } from '#proto/index.ts'
+import type {
+  FetchRequest,
+  FetchResponse,
+  ModuleService,
+  ResolveResponse,
+  ServerWritableStream,
+  ServiceHandlers,
+} from '#proto/index.ts'
+import { readInPieces } from '../cache/index.ts'
+import type { OpenBlob } from '../cache/index.ts'
+import type { ModuleSource } from '../module-source.ts'
+import { statusOf } from './status.ts'
+
+export type DeliveryLimits = {
+  /** Streams at a time; one more is refused, and the worker asks again. */
+  maxStreams: number
+  /** How long a worker may leave one chunk untaken. */
+  chunkDeadlineMs: number
+}
+
+export type ModuleServiceDeps = { source: ModuleSource; limits: DeliveryLimits; logger: Logger }
+
+type FetchCall = ServerWritableStream<FetchRequest, FetchResponse>
+
+export function moduleServiceHandlers({
+  source,
+  limits,
+  logger,
+}: ModuleServiceDeps): ServiceHandlers<typeof ModuleService> {
+  let streams = 0
+
+  async function resolve(reference: string, callback: sendUnaryData<ResolveResponse>): Promise<void> {
+    try {
+      const found = await source.resolve(reference)
+      callback(null, create(ResolveResponseSchema, { ...found, sizeBytes: BigInt(found.sizeBytes) }))
+    } catch (error) {
+      report(error, { reference })
+      callback(statusOf(error))
+    }
+  }
+
+  async function fetch(call: FetchCall): Promise<void> {
+    if (streams >= limits.maxStreams) {
+      throw new ServiceError('unavailable', `${limits.maxStreams} modules are being sent already`, {
+        retryAfterSeconds: 1,
+      })
+    }
+    streams += 1
+    try {
+      const { digest, reference, offset } = call.request
+      const blob = await source.open(digest, reference)
+      try {
+        await send(call, blob, offset)
+      } finally {
+        await blob.handle.close()
+      }
+    } finally {
+      streams -= 1
+    }
+  }
+
+  /** One chunk at a time: the next is read from disk when the connection has taken this one. */
+  async function send(call: FetchCall, blob: OpenBlob, offset: bigint): Promise<void> {
+    if (offset > BigInt(blob.sizeBytes)) {
+      call.emit('error', {
+        code: status.OUT_OF_RANGE,
+        details: `module has ${blob.sizeBytes} bytes`,
+        metadata: new Metadata(),
+      })
+      return
+    }
+    const cancelled = new Promise<'cancelled'>((resolve) => call.once('cancelled', () => resolve('cancelled')))
+    const hash = offset === 0n ? createHash('sha256') : undefined
+    for await (const data of readInPieces(blob.handle, Number(offset))) {
+      hash?.update(data)
+      const taken = new Promise<'taken'>((resolve) =>
+        call.write(create(FetchResponseSchema, { data }), () => resolve('taken')),
+      )
+      const outcome = call.cancelled
+        ? 'cancelled'
+        : await withDeadline(Promise.race([taken, cancelled]), limits.chunkDeadlineMs, 'sending a chunk')
+      if (outcome === 'cancelled') return
+    }
+    // A disk may give other bytes than it was given. The worker would notice, and would come back to the same file.
+    if (hash !== undefined && `sha256:${hash.digest('hex')}` !== blob.digest) {
+      await source.discard(blob.digest)
+      throw new ServiceError('unavailable', `module ${blob.digest} was damaged in the cache and is dropped; ask again`)
+    }
+    call.end()
+  }
+
+  function report(error: unknown, what: Record<string, string>): void {
+    if (kindOf(error) === 'internal') logger.error({ ...what, err: error }, 'module request failed')
+    else logger.info({ ...what, reason: error instanceof Error ? error.message : '' }, 'module request refused')
+  }
+
+  return {
+    resolve(call, callback) {
+      void resolve(call.request.reference, callback)
+    },
+    fetch(call) {
+      fetch(call).catch((error: unknown) => {
+        report(error, { digest: call.request.digest, reference: call.request.reference })
+        call.emit('error', statusOf(error))
+      })
+    },
+  }
+}

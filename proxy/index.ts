@@ -1,0 +1,95 @@
+/** The module proxy: brings modules from OCI registries to workers, verified, cached, and once for all of them. */
+import { join } from 'node:path'
+import type { Logger } from '#core/logging/index.ts'
+import { MAX_MODULE_BYTES, checkProxyConfig } from './config.ts'
+import type { ProxyConfig } from './config.ts'
+import { listen, moduleServiceHandlers } from './delivery/index.ts'
+import type { DeliveryLimits } from './delivery/index.ts'
+import { openModuleSource } from './module-source.ts'
+import type { SourceLimits } from './module-source.ts'
+import { createAuth, createRegistries, createRegistryClient, createTransport } from './oci/index.ts'
+import type { ClientLimits, TransportLimits } from './oci/index.ts'
+
+export { PROXY_SETTINGS } from './config.ts'
+export type { ProxyConfig } from './config.ts'
+
+export type Proxy = {
+  /** `host:port` that `ModuleService` is served on. */
+  address: string
+  /** Lets streams end for a few seconds, then cuts them; a second call waits for the first. */
+  stop(): Promise<void>
+}
+
+export type ProxyLimits = TransportLimits & ClientLimits & Omit<SourceLimits, 'maxCacheBytes'> & DeliveryLimits
+
+export const PROXY_LIMITS: ProxyLimits = {
+  headersMs: 30_000,
+  stallMs: 30_000,
+  retryDelayMs: 500,
+  maxRetryAfterMs: 60_000,
+  maxModuleBytes: MAX_MODULE_BYTES,
+  tagFreshMs: 60_000,
+  tagHoldMs: 10_000,
+  pullDeadlineMs: 10 * 60_000,
+  maxStreams: 1024,
+  chunkDeadlineMs: 60_000,
+}
+
+export type ProxyOptions = {
+  config: ProxyConfig
+  logger: Logger
+  /** Replaces some of `PROXY_LIMITS`; tests run with shorter waits. */
+  limits?: Partial<ProxyLimits>
+}
+
+/**
+ * Opens the cache below the data folder and serves. Throws `malformed` when settings contradict each other and
+ * `unavailable` when the port is taken, both with a sentence that says what to do.
+ */
+export async function startProxy({ config, logger, limits: changed = {} }: ProxyOptions): Promise<Proxy> {
+  const { configured, credentials, policy } = checkProxyConfig(config)
+  const limits = { ...PROXY_LIMITS, ...changed, maxCacheBytes: config.cacheBytes }
+  const transport = createTransport(policy, limits)
+  const client = createRegistryClient({
+    transport,
+    auth: createAuth({
+      transport,
+      configured:
+        configured === undefined || credentials === undefined ? undefined : { registry: configured.name, credentials },
+    }),
+    registries: createRegistries(configured, policy, transport),
+    limits,
+  })
+  const source = await openModuleSource({
+    client,
+    folder: join(config.dataDir, 'proxy'),
+    defaultRegistry: configured?.name,
+    limits,
+    logger,
+  })
+  const tls =
+    config.tlsCert === undefined || config.tlsKey === undefined
+      ? undefined
+      : { certFile: config.tlsCert, keyFile: config.tlsKey }
+  const listener = await listen(moduleServiceHandlers({ source, limits, logger }), {
+    host: config.host,
+    port: config.port,
+    tls,
+  })
+  logger.info({ address: listener.address, registry: configured?.name }, 'module proxy is ready')
+
+  let stopping: Promise<void> | undefined
+  return {
+    address: listener.address,
+    stop() {
+      stopping ??= stop()
+      return stopping
+    },
+  }
+
+  async function stop(): Promise<void> {
+    source.close() // who waits for a pull gets its answer now; who is being sent a module gets the rest of it
+    await listener.close()
+    transport.close()
+  }
+}
