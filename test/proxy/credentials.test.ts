@@ -1,0 +1,192 @@
+/** Task manager section 6: who sees the configured credentials, and who never does. */
+import { status } from '@grpc/grpc-js'
+import { describe, expect, test } from 'vitest'
+import { WASM, digestOf, startRegistry } from './misbehaving-registry.ts'
+import type { TestRegistry } from './misbehaving-registry.ts'
+import { runProxy } from './running-proxy.ts'
+
+const BASIC = `Basic ${Buffer.from('robot:s3cret').toString('base64')}`
+const login = (registry: TestRegistry, more: Record<string, string> = {}) => ({
+  PROXY_REGISTRY_URL: `http://${registry.host}`,
+  PROXY_AUTHENTICATE: 'true',
+  PROXY_REGISTRY_USERNAME: 'robot',
+  PROXY_REGISTRY_PASSWORD: 's3cret',
+  ...more,
+})
+
+/** Everything below /v2/ wants this header, else the challenge. */
+function protect(registry: TestRegistry, wanted: () => string, challenge: string): void {
+  registry.intercept((request, response, path) => {
+    if (!path.startsWith('/v2/') || request.headers.authorization === wanted()) return false
+    response.writeHead(401, { 'www-authenticate': challenge }).end()
+    return true
+  })
+}
+
+/** A token service at /token that gives the next of `token-1`, `token-2`, … to whoever may have one. */
+function tokenService(registry: TestRegistry, mayHave: (authorization: string | undefined) => boolean = () => true) {
+  const queries: string[] = []
+  registry.intercept((request, response, path) => {
+    if (path !== '/token') return false
+    queries.push(new URL(request.url ?? '', 'http://x').search)
+    if (mayHave(request.headers.authorization)) {
+      response.writeHead(200).end(JSON.stringify({ token: `token-${queries.length}`, expires_in: 300 }))
+    } else {
+      response.writeHead(401).end()
+    }
+    return true
+  })
+  return { queries, current: () => `Bearer token-${queries.length}` }
+}
+
+describe('Basic', () => {
+  test('is sent to the configured registry when it asks, and from then on at once', async () => {
+    await using registry = await startRegistry()
+    protect(registry, () => BASIC, 'Basic realm="r"')
+    await using proxy = await runProxy({ environment: login(registry) })
+    registry.module('m', 'latest', WASM)
+    expect(await proxy.bring('m')).toEqual(WASM)
+    expect(registry.seen.map((request) => request.authorization)).toEqual([undefined, BASIC, BASIC])
+  })
+
+  test('that is wrong is reported after one retry', async () => {
+    await using registry = await startRegistry()
+    protect(registry, () => 'Basic other', 'Basic realm="r"')
+    await using proxy = await runProxy({ environment: login(registry) })
+    await expect(proxy.resolve('m')).rejects.toMatchObject({
+      code: status.UNAUTHENTICATED,
+      details: expect.not.stringContaining('s3cret'),
+    })
+    expect(registry.seen).toHaveLength(2)
+  })
+
+  test('is never sent when PROXY_AUTHENTICATE is false', async () => {
+    await using registry = await startRegistry()
+    protect(registry, () => BASIC, 'Basic realm="r"')
+    await using proxy = await runProxy({ environment: login(registry, { PROXY_AUTHENTICATE: 'false' }) })
+    await expect(proxy.resolve('m')).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    expect(registry.seen.every((request) => request.authorization === undefined)).toBe(true)
+  })
+
+  test('never goes to another registry, whatever it asks for', async () => {
+    await using registry = await startRegistry()
+    await using other = await startRegistry()
+    protect(other, () => BASIC, `Basic realm="${registry.host}"`)
+    await using proxy = await runProxy({ environment: login(registry, { SKEIN_PROXY_HTTP_HOSTS: other.host }) })
+    await expect(proxy.resolve(`${other.host}/m`)).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    expect(other.seen.every((request) => request.authorization === undefined)).toBe(true)
+  })
+
+  test('never crosses a redirect, not even one back to the registry', async () => {
+    await using registry = await startRegistry()
+    await using storage = await startRegistry()
+    protect(registry, () => BASIC, 'Basic realm="r"')
+    await using proxy = await runProxy({ environment: login(registry, { SKEIN_PROXY_HTTP_HOSTS: storage.host }) })
+    registry.module('m', 'latest', WASM)
+    storage.blob(WASM, 'application/wasm')
+    registry.intercept((_request, response, path) => {
+      if (!path.includes('/blobs/')) return false
+      response.writeHead(307, { location: `http://${storage.host}/v2/m/blobs/${digestOf(WASM)}` }).end()
+      return true
+    })
+    expect(await proxy.bring('m')).toEqual(WASM)
+    expect(storage.seen.map((request) => request.authorization)).toEqual([undefined])
+  })
+})
+
+describe('Bearer', () => {
+  test('gets a token from the realm with service and scope, and uses it until it expires', async () => {
+    await using registry = await startRegistry()
+    const tokens = tokenService(registry, (authorization) => authorization === BASIC)
+    protect(
+      registry,
+      tokens.current,
+      `Bearer realm="http://${registry.host}/token",service="reg",scope="repository:acme/m:pull"`,
+    )
+    await using proxy = await runProxy({ environment: login(registry), limits: { tagFreshMs: 0 } })
+    registry.module('acme/m', 'latest', WASM)
+    for (let times = 0; times < 3; times++) expect(await proxy.bring('acme/m')).toEqual(WASM)
+    expect(tokens.queries).toEqual(['?service=reg&scope=repository%3Aacme%2Fm%3Apull'])
+  })
+
+  test('asks for the repository when the challenge names no scope, and anonymously without credentials', async () => {
+    await using registry = await startRegistry()
+    const tokens = tokenService(registry)
+    protect(registry, tokens.current, `Bearer realm="http://${registry.host}/token"`)
+    await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
+    registry.module('m', 'latest', WASM)
+    expect(await proxy.bring('m')).toEqual(WASM)
+    expect(tokens.queries).toEqual(['?scope=repository%3Am%3Apull'])
+    expect(
+      registry.seen
+        .filter((request) => request.path === '/token')
+        .every((request) => request.authorization === undefined),
+    ).toBe(true)
+  })
+
+  test('asks for another token when the registry no longer takes the one it gave', async () => {
+    await using registry = await startRegistry()
+    const tokens = tokenService(registry)
+    let revoked = ''
+    protect(
+      registry,
+      () => (tokens.current() === revoked ? 'nothing' : tokens.current()),
+      `Bearer realm="http://${registry.host}/token"`,
+    )
+    await using proxy = await runProxy({
+      environment: { PROXY_REGISTRY_URL: registry.host },
+      limits: { tagFreshMs: 0 },
+    })
+    registry.module('m', 'latest', WASM)
+    await proxy.resolve('m')
+    revoked = 'Bearer token-1'
+    await proxy.resolve('m')
+    expect(tokens.queries).toHaveLength(2)
+  })
+
+  test('does not ask for ever when no token is good enough', async () => {
+    await using registry = await startRegistry()
+    const tokens = tokenService(registry)
+    protect(registry, () => 'nothing', `Bearer realm="http://${registry.host}/token"`)
+    await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })
+    await expect(proxy.resolve('m')).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    expect(tokens.queries).toHaveLength(1)
+    expect(registry.count('/manifests/')).toBe(2)
+  })
+
+  test('a realm on another host, named over plain HTTP, does not see the credentials', async () => {
+    await using registry = await startRegistry()
+    await using realm = await startRegistry()
+    const tokens = tokenService(realm, (authorization) => authorization === BASIC)
+    protect(registry, tokens.current, `Bearer realm="http://localhost:${realm.port}/token"`)
+    await using proxy = await runProxy({ environment: login(registry, { SKEIN_PROXY_HTTP_HOSTS: 'localhost' }) })
+    await expect(proxy.resolve('m')).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    expect(realm.seen.map((request) => request.authorization)).toEqual([undefined])
+  })
+
+  test('a realm in the network that the proxy stands in is out of reach', async () => {
+    await using registry = await startRegistry()
+    await using realm = await startRegistry()
+    protect(registry, () => 'x', `Bearer realm="http://localhost:${realm.port}/token"`)
+    await using proxy = await runProxy({ environment: login(registry) })
+    await expect(proxy.resolve('m')).rejects.toMatchObject({ code: status.PERMISSION_DENIED })
+    expect(realm.seen).toEqual([])
+  })
+
+  test.each([
+    ['no JSON', '<html>'],
+    ['no token', '{}'],
+    ['a token that would end the header', '{"token":"a\\r\\nX: y"}'],
+    ['too much', `{"token":"${'a'.repeat(300_000)}"}`],
+  ])('a realm that answers %s gives an error, not a request', async (_what, body) => {
+    await using registry = await startRegistry()
+    registry.intercept((_request, response, path) => {
+      if (path !== '/token') return false
+      response.writeHead(200).end(body)
+      return true
+    })
+    protect(registry, () => 'x', `Bearer realm="http://${registry.host}/token"`)
+    await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })
+    await expect(proxy.resolve('m')).rejects.toMatchObject({ code: status.UNAVAILABLE })
+  })
+})

@@ -1,0 +1,84 @@
+/** A proxy with a folder of its own and the two calls of a worker, for tests. */
+import { createHash } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { credentials } from '@grpc/grpc-js'
+import { readConfig } from '#core/config/index.ts'
+import { createLogger } from '#core/logging/index.ts'
+import { ModuleService, createServiceClient } from '#proto/index.ts'
+import type { ResolveResponse } from '#proto/index.ts'
+import { PROXY_SETTINGS, startProxy } from '#proxy/index.ts'
+import type { ProxyLimits } from '#proxy/index.ts'
+
+export type RunningProxy = AsyncDisposable & {
+  address: string
+  dataDir: string
+  resolve(reference: string): Promise<ResolveResponse>
+  /** Fetches the module and gives its bytes; rejects as the stream does. */
+  fetch(digest: string, reference?: string, offset?: number): Promise<Buffer>
+  /** Both, as a worker does it: resolves, fetches by digest, checks the digest. */
+  bring(reference: string): Promise<Buffer>
+  /** Stops the proxy and leaves its folder. */
+  stop(): Promise<void>
+}
+
+export type ProxySetup = {
+  environment?: Record<string, string>
+  limits?: Partial<ProxyLimits>
+  /** Folder of an earlier proxy. */
+  dataDir?: string
+}
+
+/** Waits of tests: long enough for a busy machine, short enough for a stalled registry. */
+export const QUICK: Partial<ProxyLimits> = {
+  headersMs: 3000,
+  stallMs: 400,
+  retryDelayMs: 5,
+  maxRetryAfterMs: 2000,
+  pullDeadlineMs: 15_000,
+}
+const CALL_DEADLINE_MS = 20_000
+
+export async function runProxy({ environment = {}, limits = {}, dataDir }: ProxySetup = {}): Promise<RunningProxy> {
+  const folder = dataDir ?? (await mkdtemp(join(tmpdir(), 'skein-proxy-')))
+  const config = readConfig(PROXY_SETTINGS, { SKEIN_DATA_DIR: folder, SKEIN_PROXY_PORT: '0', ...environment })
+  const proxy = await startProxy({
+    config,
+    logger: createLogger({ name: 'proxy', level: 'silent' }),
+    limits: { ...QUICK, ...limits },
+  })
+  const client = createServiceClient(ModuleService, proxy.address, credentials.createInsecure())
+
+  const resolve: RunningProxy['resolve'] = (reference) =>
+    client.resolve({ reference }, { deadlineMs: CALL_DEADLINE_MS })
+  const fetch: RunningProxy['fetch'] = async (digest, reference = '', offset = 0) => {
+    const pieces: Uint8Array[] = []
+    const stream = client.fetch({ digest, reference, offset: BigInt(offset) }, { deadlineMs: CALL_DEADLINE_MS })
+    for await (const { data } of stream as AsyncIterable<{ data: Uint8Array }>) pieces.push(data)
+    return Buffer.concat(pieces)
+  }
+  async function stop(): Promise<void> {
+    client.close()
+    await proxy.stop()
+  }
+  return {
+    address: proxy.address,
+    dataDir: folder,
+    resolve,
+    fetch,
+    stop,
+    async bring(reference) {
+      const found = await resolve(reference)
+      const bytes = await fetch(found.digest, found.reference)
+      const digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`
+      if (digest !== found.digest || BigInt(bytes.length) !== found.sizeBytes)
+        throw new Error(`${reference} came with other bytes`)
+      return bytes
+    },
+    async [Symbol.asyncDispose]() {
+      await stop()
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
