@@ -1,0 +1,52 @@
+/**
+ * Idempotency-Key (contract decision 54): a publish that is repeated with its key is stored once. The key's row is in
+ * the transaction of the message, so neither can exist without the other.
+ */
+import type pg from 'pg'
+import { ServiceError } from '#core/errors/index.ts'
+import type { IncomingMessage } from '../message.ts'
+
+/** How long a key is remembered. */
+export const IDEMPOTENCY_HOURS = 24
+
+/** `store`: new, write the message. `stored`: it is there already. An error: the key was used with another body. */
+export type Claim = 'store' | 'stored' | ServiceError
+
+/** One claim per message, in order; messages without a key are stored. Runs in the transaction of the batch. */
+export async function claimKeys(client: pg.ClientBase, messages: readonly IncomingMessage[]): Promise<Claim[]> {
+  const first = new Map<string, number>()
+  messages.forEach(({ idempotency }, index) => {
+    const scope = idempotency?.scope.toString('hex')
+    if (scope !== undefined && !first.has(scope)) first.set(scope, index)
+  })
+  if (first.size === 0) return messages.map(() => 'store')
+
+  // Sorted: two batches that hold the same keys in another order would deadlock.
+  const sorted = [...first.keys()].toSorted()
+  const scopes = sorted.map((scope) => Buffer.from(scope, 'hex'))
+  const digests = sorted.map((scope) => messages[first.get(scope) as number]?.idempotency?.requestDigest)
+  const { rows: fresh } = await client.query<{ scope: Buffer }>(
+    `INSERT INTO idempotency_keys (scope, request_digest)
+     SELECT * FROM unnest($1::bytea[], $2::bytea[])
+     ON CONFLICT ON CONSTRAINT idempotency_keys_pkey DO UPDATE
+        SET request_digest = EXCLUDED.request_digest, created_at = EXCLUDED.created_at
+      WHERE idempotency_keys.created_at < now() - make_interval(hours => $3)
+     RETURNING scope`,
+    [scopes, digests, IDEMPOTENCY_HOURS],
+  )
+  const claimed = new Set(fresh.map((row) => row.scope.toString('hex')))
+  const { rows: known } = await client.query<{ scope: Buffer; request_digest: Buffer }>(
+    'SELECT scope, request_digest FROM idempotency_keys WHERE scope = ANY ($1::bytea[])',
+    [scopes],
+  )
+  const digestOf = new Map(known.map((row) => [row.scope.toString('hex'), row.request_digest]))
+
+  return messages.map(({ idempotency }, index) => {
+    if (idempotency === undefined) return 'store'
+    const scope = idempotency.scope.toString('hex')
+    if (digestOf.get(scope)?.equals(idempotency.requestDigest) !== true) {
+      return new ServiceError('unprocessable', 'this Idempotency-Key was used with another body')
+    }
+    return claimed.has(scope) && first.get(scope) === index ? 'store' : 'stored'
+  })
+}

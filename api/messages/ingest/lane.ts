@@ -1,0 +1,168 @@
+/**
+ * A lane: one connection, one open transaction, batches in the order of arrival. It owns what happens when a batch
+ * fails: repeat what PostgreSQL asks to repeat, find out what a COMMIT without an answer did, and halve a batch whose
+ * data are refused until the culprit stands alone.
+ */
+import { randomUUID } from 'node:crypto'
+import type pg from 'pg'
+import type { Database } from '#core/database/index.ts'
+import { isDatabaseAway, isRefusedData, isRepeatable, translateDatabaseError } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { monotonicMs, sleep, withDeadline } from '#core/time.ts'
+import type { IncomingMessage } from '../message.ts'
+import { createPartitions, isMissingPartition } from '../retention/partitions.ts'
+import type { StorableMessage } from '../store/message-rows.ts'
+import type { Attempt, Outcome } from './batch-transaction.ts'
+import { writeBatch } from './batch-transaction.ts'
+import type { SeriesKeys } from './series.ts'
+
+/** No statement of a lane takes longer; a transaction that was forgotten ends by itself. */
+const STATEMENT_DEADLINE_MS = 10_000
+/** A whole attempt, also when the network swallows the answers. */
+const ATTEMPT_DEADLINE_MS = 15_000
+/** A lost connection is tried anew for so long before its batch is refused; a server that restarts needs less. */
+const RECONNECT_MS = 3_000
+/** A batch whose COMMIT has no answer is looked up for so long. Its callers have been told "outcome unknown" by then. */
+const IN_DOUBT_MS = 30_000
+const RETRY_PAUSE_MS = 100
+/** Deadlocks and serialisation failures of one batch. */
+const MAX_REPEATS = 4
+
+export type Lane = {
+  /** One outcome per message, in order. Never rejects. */
+  write(messages: readonly IncomingMessage[]): Promise<Outcome[]>
+  close(): Promise<void>
+}
+
+export type LaneDeps = { database: Database; series: SeriesKeys; logger: Logger; name: string }
+
+/** The state of a batch over its attempts. */
+type Progress = {
+  batchId: string
+  /** The outcomes of the attempt whose COMMIT was sent; they hold if it turns out committed. */
+  inDoubt: Outcome[] | undefined
+}
+
+export function createLane({ database, series, logger, name }: LaneDeps): Lane {
+  let client: pg.Client | undefined
+
+  async function connected(): Promise<pg.Client> {
+    if (client !== undefined) return client
+    const fresh = await database.dedicated(name)
+    await fresh.query(
+      `SET statement_timeout = ${STATEMENT_DEADLINE_MS}; SET idle_in_transaction_session_timeout = ${STATEMENT_DEADLINE_MS}`,
+    )
+    client = fresh
+    return fresh
+  }
+
+  function disconnect(): void {
+    const broken = client
+    client = undefined
+    void broken?.end().catch(() => undefined)
+  }
+
+  async function attempt(progress: Progress, batch: readonly StorableMessage[]): Promise<Outcome[]> {
+    const connection = await connected()
+    let written: Attempt
+    try {
+      written = await writeBatch(connection, progress.batchId, batch)
+    } catch (error) {
+      if (isDatabaseAway(error)) disconnect()
+      else await connection.query('ROLLBACK').catch(disconnect)
+      throw error
+    }
+    if (written.wasCommitted) {
+      await connection.query('ROLLBACK')
+      return progress.inDoubt ?? written.outcomes
+    }
+    progress.inDoubt = written.outcomes
+    await connection.query('COMMIT')
+    return written.outcomes
+  }
+
+  async function transaction(batch: readonly StorableMessage[]): Promise<Outcome[]> {
+    const progress: Progress = { batchId: randomUUID(), inDoubt: undefined }
+    const beganMs = monotonicMs()
+    let repeats = 0
+    let madePartitions = false
+    for (;;) {
+      try {
+        return await withDeadline(attempt(progress, batch), ATTEMPT_DEADLINE_MS, 'writing a batch')
+      } catch (error) {
+        if (isMissingPartition(error) && !madePartitions) {
+          madePartitions = true
+          await createPartitions(database)
+          continue
+        }
+        if (isRepeatable(error) && repeats++ < MAX_REPEATS) continue
+        // Refused data, and faults of ours: the transaction is rolled back and nothing is in doubt.
+        if (isRefusedData(error) || !isAway(error)) throw error
+        disconnect()
+        const patienceMs = progress.inDoubt === undefined ? RECONNECT_MS : IN_DOUBT_MS
+        if (monotonicMs() - beganMs > patienceMs) {
+          if (progress.inDoubt === undefined) throw error
+          throw new ServiceError('timeout', 'the database did not say whether the message was stored', { cause: error })
+        }
+        logger.warn({ err: error, lane: name, isInDoubt: progress.inDoubt !== undefined }, 'a batch is repeated')
+        await sleep(RETRY_PAUSE_MS)
+      }
+    }
+  }
+
+  async function writeWhole(messages: readonly IncomingMessage[]): Promise<Outcome[]> {
+    const keys = await series.resolve(messages)
+    const outcomes: Outcome[] = keys.map((key) => (key instanceof ServiceError ? key : undefined))
+    const batch: (StorableMessage & { index: number })[] = []
+    messages.forEach((message, index) => {
+      const seriesKeys = keys[index]
+      if (Array.isArray(seriesKeys)) batch.push({ message, seriesKeys, index })
+    })
+    if (batch.length > 0) {
+      const written = await transaction(batch)
+      batch.forEach(({ index }, position) => (outcomes[index] = written[position]))
+    }
+    return outcomes
+  }
+
+  async function write(messages: readonly IncomingMessage[]): Promise<Outcome[]> {
+    try {
+      return await writeWhole(messages)
+    } catch (error) {
+      if (!isRefusedData(error)) {
+        const refusal = asServiceError(error)
+        if (refusal.kind === 'internal') logger.error({ err: error, lane: name }, 'a batch was not written')
+        return messages.map(() => refusal)
+      }
+      if (messages.length === 1) {
+        logger.warn({ err: error, lane: name }, 'a message was refused by the database')
+        return [new ServiceError('malformed', 'the message holds a value that cannot be stored', { cause: error })]
+      }
+      const middle = messages.length >> 1
+      return [...(await write(messages.slice(0, middle))), ...(await write(messages.slice(middle)))]
+    }
+  }
+
+  return {
+    write,
+    async close() {
+      const open = client
+      client = undefined
+      await open?.end()
+    },
+  }
+}
+
+/** The connection is gone, could not be made, or gave no answer in time. */
+function isAway(error: unknown): boolean {
+  const kind = asServiceError(error).kind
+  return kind === 'unavailable' || kind === 'timeout'
+}
+
+function asServiceError(error: unknown): ServiceError {
+  const translated = translateDatabaseError(error)
+  return translated instanceof ServiceError
+    ? translated
+    : new ServiceError('internal', 'internal error', { cause: error })
+}

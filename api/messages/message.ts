@@ -1,0 +1,59 @@
+/** A message on its way in: who sends what where. Made by the adapters, taken by ingest. */
+import type { ResolvedRecord } from './senml/index.ts'
+
+/** Protocols by the number that is stored; 0 is none. New ones are appended. */
+export const PROTOCOLS = ['', 'http', 'mqtt', 'coap', 'ws', 'task'] as const
+export type Protocol = Exclude<(typeof PROTOCOLS)[number], ''>
+
+export function protocolNumber(protocol: Protocol): number {
+  return PROTOCOLS.indexOf(protocol)
+}
+
+/** Days that messages are kept; each is a family of partitions. 0 is for ever. */
+const RETENTION_CLASSES = [7, 30, 90, 365, 3650] as const
+
+/** The class that keeps messages for at least so many days; null is for ever. */
+export function retentionClassOf(days: number | null): number {
+  return days === null ? 0 : (RETENTION_CLASSES.find((kept) => kept >= days) ?? 0)
+}
+
+/**
+ * What a publisher or reader has been found to be allowed: the stream's domain and channel, and who he is. A user has
+ * no publisher key, and his id does not appear in messages (contract section 7.1).
+ */
+export type MessageGrant = {
+  domainKey: number
+  domainId: string
+  channelKey: number
+  channelId: string
+  /** Key and id of the client; null for a user. */
+  publisherKey: number | null
+  publisherId: string | null
+  /** How long messages of the channel are kept; null is for ever. */
+  retentionDays: number | null
+}
+
+export type MessageContent =
+  | { kind: 'records'; records: ResolvedRecord[] }
+  /** JSON texts of objects, under the name that readers ask for. */
+  | { kind: 'documents'; format: string; contentType: string; documents: string[] }
+  | { kind: 'raw'; contentType: string; body: Uint8Array }
+
+export type IncomingMessage = {
+  grant: MessageGrant
+  /** Canonical: elements joined by `.`. */
+  subtopic: string
+  protocol: Protocol
+  /** Epoch seconds. */
+  receivedAtSeconds: number
+  content: MessageContent
+  idempotency?: Idempotency
+}
+
+/** A publish that may be repeated: the same scope stores once, the same scope with another digest is refused. */
+export type Idempotency = {
+  /** SHA-256 over caller, channel, subtopic and key. */
+  scope: Buffer
+  /** SHA-256 over content type and body. */
+  requestDigest: Buffer
+}

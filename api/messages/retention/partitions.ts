@@ -1,0 +1,106 @@
+/**
+ * Partitions by time of arrival, made ahead of need and dropped when their retention has passed. Whoever holds the
+ * maintenance lock works; everybody else leaves it to him.
+ */
+import type pg from 'pg'
+import type { Database } from '#core/database/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { sleep } from '#core/time.ts'
+
+/** Partitions exist for arrivals so far ahead; the longest unit is a month. */
+const AHEAD_DAYS = 45
+const INTERVAL_MS = 60 * 60 * 1000
+/** Maintenance gives way to messages: it waits so long for a lock and tries again with the next round. */
+const LOCK_TIMEOUT_MS = 2_000
+const MAINTENANCE_LOCK = 0x5ce1_0004
+
+const CHECK_VIOLATION = '23514'
+/** What PostgreSQL's tuple routing reports under that code when no partition fits. */
+const ROUTING_FUNCTION = 'ExecFindPartition'
+
+/** True where a row fell into a time that no partition covers: maintenance has not run for long, or a clock jumped. */
+export function isMissingPartition(error: unknown): boolean {
+  if (typeof error !== 'object' || error === null || !('code' in error) || !('routine' in error)) return false
+  return error.code === CHECK_VIOLATION && error.routine === ROUTING_FUNCTION
+}
+
+/** Makes the partitions that are missing from now on; returns how many. Several callers wait for each other. */
+export async function createPartitions(database: Database): Promise<number> {
+  const client = await database.dedicated('skein message partitions')
+  try {
+    await client.query('SELECT pg_advisory_lock($1)', [MAINTENANCE_LOCK])
+    return await create(client)
+  } finally {
+    await client.end()
+  }
+}
+
+async function create(client: pg.Client): Promise<number> {
+  const { rows } = await client.query<{ made: number }>(
+    'SELECT create_message_partitions(now(), now() + make_interval(days => $1)) AS made',
+    [AHEAD_DAYS],
+  )
+  return rows[0]?.made ?? 0
+}
+
+/** Partitions whose last arrival is older than their class keeps it. */
+async function dropExpired(client: pg.Client, logger: Logger): Promise<void> {
+  const { rows } = await client.query<{ parent: string; partition: string }>(`
+    SELECT parent.relname AS parent, leaf.relname AS partition
+      FROM pg_inherits
+      JOIN pg_class leaf ON leaf.oid = inhrelid
+      JOIN pg_class parent ON parent.oid = inhparent
+     CROSS JOIN LATERAL substring(parent.relname FROM '^(?:messages|payloads)_r([1-9]\\d*)$') AS days
+     CROSS JOIN LATERAL substring(pg_get_expr(leaf.relpartbound, leaf.oid) FROM 'TO \\(''([^'']+)''\\)') AS upper_bound
+     WHERE parent.relnamespace = current_schema()::regnamespace
+       AND days IS NOT NULL AND upper_bound::timestamptz < now() - make_interval(days => days::integer)`)
+  for (const { parent, partition } of rows) {
+    // CONCURRENTLY: readers and writers of the other partitions go on.
+    await client.query(`ALTER TABLE ${parent} DETACH PARTITION ${partition} CONCURRENTLY`)
+    await client.query(`DROP TABLE ${partition}`)
+    logger.info({ partition }, 'dropped a partition of messages whose retention has passed')
+  }
+}
+
+export type PartitionKeeper = { stop(): Promise<void> }
+
+/** Makes what is missing before it resolves, then keeps making and dropping. */
+export async function startPartitionKeeper(database: Database, logger: Logger): Promise<PartitionKeeper> {
+  await createPartitions(database)
+  const stopping = new AbortController()
+
+  async function round(): Promise<void> {
+    const client = await database.dedicated('skein message partitions')
+    try {
+      await client.query(`SET lock_timeout = ${LOCK_TIMEOUT_MS}`)
+      const { rows } = await client.query<{ locked: boolean }>('SELECT pg_try_advisory_lock($1) AS locked', [
+        MAINTENANCE_LOCK,
+      ])
+      if (rows[0]?.locked !== true) return
+      await create(client)
+      await dropExpired(client, logger)
+    } finally {
+      await client.end()
+    }
+  }
+
+  async function loop(): Promise<void> {
+    while (!stopping.signal.aborted) {
+      try {
+        await sleep(INTERVAL_MS, stopping.signal)
+        await round()
+      } catch (error) {
+        if (stopping.signal.aborted) return
+        logger.warn({ err: error }, 'maintenance of message partitions failed and is tried again')
+      }
+    }
+  }
+
+  const running = loop()
+  return {
+    async stop() {
+      stopping.abort()
+      await running
+    },
+  }
+}
