@@ -1,0 +1,71 @@
+/** The bounds of a core module, checked on its bytes before an engine sees them. */
+import { ModuleRefusal } from './module-refusal.ts'
+import { readModule } from './module-reader.ts'
+import type { Limits, ModuleLayout } from './module-reader.ts'
+
+export const PAGE_BYTES = 65_536
+
+export type ModuleBounds = {
+  maxModuleBytes: number
+  memoryLimitBytes: number
+  /** Minima and maxima of all tables together, in entries. */
+  maxTableEntries: number
+  maxFunctions: number
+  maxBodyBytes: number
+  /** Accept garbage-collected types, whose objects no memory limit bounds. */
+  allowGc: boolean
+}
+
+export const DEFAULT_MODULE_BOUNDS: ModuleBounds = {
+  maxModuleBytes: 64 * 1024 * 1024,
+  memoryLimitBytes: 64 * 1024 * 1024,
+  maxTableEntries: 1_000_000,
+  maxFunctions: 100_000,
+  maxBodyBytes: 1024 * 1024,
+  allowGc: false,
+}
+
+/** Reads a core module and refuses it when it breaks a bound; the sentence names the figure found and the one accepted. */
+export function readBoundedModule(bytes: Uint8Array, bounds: ModuleBounds = DEFAULT_MODULE_BOUNDS): ModuleLayout {
+  refuseAbove(bytes.length, bounds.maxModuleBytes, 'the module', 'bytes')
+  const layout = readModule(bytes, { allowGc: bounds.allowGc })
+  checkMemories(layout, bounds)
+  checkTables(layout.tables, bounds)
+  refuseAbove(layout.functionCount, bounds.maxFunctions, 'the module', 'functions')
+  refuseAbove(layout.largestBodyBytes, bounds.maxBodyBytes, 'the longest function body', 'bytes')
+  refuseAbove(layout.dataBytes + layout.elementBytes, bounds.maxModuleBytes, 'data and element segments', 'bytes')
+  return layout
+}
+
+/** The largest number of pages that a memory limit allows. */
+export function memoryLimitPages(memoryLimitBytes: number): bigint {
+  return BigInt(Math.floor(memoryLimitBytes / PAGE_BYTES))
+}
+
+/** Entries that a table may reach: its maximum, or its minimum while it has none. */
+export function tableEntries(tables: Limits[]): bigint {
+  return tables.reduce((sum, table) => sum + (table.max ?? table.min), 0n)
+}
+
+function checkMemories(layout: ModuleLayout, bounds: ModuleBounds): void {
+  refuseAbove(layout.memories.length, 1, 'the module', 'memories')
+  for (const memory of layout.memories) {
+    if (memory.isShared) throw new ModuleRefusal('a shared memory is not accepted')
+    const limit = memoryLimitPages(bounds.memoryLimitBytes)
+    if (memory.min > limit) {
+      throw new ModuleRefusal(
+        `the memory starts with ${memory.min} pages (${memory.min * BigInt(PAGE_BYTES)} bytes), ` +
+          `the memory limit is ${limit} pages (${bounds.memoryLimitBytes} bytes)`,
+      )
+    }
+  }
+}
+
+function checkTables(tables: Limits[], bounds: ModuleBounds): void {
+  if (tables.some((table) => table.isShared)) throw new ModuleRefusal('a shared table is not accepted')
+  refuseAbove(tableEntries(tables), bounds.maxTableEntries, 'the tables together', 'entries')
+}
+
+function refuseAbove(found: number | bigint, max: number, subject: string, unit: string): void {
+  if (found > max) throw new ModuleRefusal(`${subject}: ${found} ${unit}, at most ${max} are accepted`)
+}
