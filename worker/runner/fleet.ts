@@ -1,0 +1,436 @@
+/**
+ * The runner processes of a pool: starts them, hands runs to their lanes, watches deadlines and memory, and sorts out
+ * what becomes of each run when a lane or a whole runner ends. Which run goes where is the pool's decision.
+ */
+import { monotonicMs } from '#core/time.ts'
+import type { CallTimes } from './call-times.ts'
+import type { FromRunner } from './messages.ts'
+import type { RunnerPoolOptions } from './pool.ts'
+import type { PendingRun, RunOutcome } from './run-request.ts'
+import { SHORT_CALL_MS, heldRuns, isHoldingRuns, runsUnderWay } from './runner.ts'
+import type { Lane, Runner } from './runner.ts'
+import { RunnerProcess } from './runner-process.ts'
+import type { Suspects } from './suspects.ts'
+
+/** What a runner may use beside its guests' memory limits: the engine, code, threads. */
+export const DEFAULT_OVERHEAD_BYTES = 128 * 1024 * 1024
+const DEFAULT_IDLE_MS = 60_000
+/** How often deadlines are looked at while something runs. */
+const DEADLINE_INTERVAL_MS = 10
+/** How often memory is looked at while a runner exists. */
+const MEMORY_INTERVAL_MS = 100
+/** A thread that does not end within this takes its runner with it. */
+const KILL_LANE_DEADLINE_MS = 250
+const START_DEADLINE_MS = 10_000
+const LOAD_DEADLINE_MS = 30_000
+/** Starts that fail in a row before everybody who waits is sent away. */
+const MAX_START_FAILURES = 3
+const START_BACKOFF_MS = 500
+/** The engine keeps a module's bytes, and its code takes up to three times their size. */
+const MEMORY_PER_MODULE_BYTE = 4
+/** A thread of the engine with its heap, measured at 7 to 12 MB. */
+const LANE_BYTES = 16 * 1024 * 1024
+/** Compiled modules that a runner keeps. */
+const MAX_LOADED_MODULES = 64
+const MAX_LOADED_BYTES = 64 * 1024 * 1024
+
+export type FleetHooks = {
+  /** Something became free: a lane, a module, a runner. */
+  onCapacity: () => void
+  /** Runs that were handed over and have not begun; they go first. */
+  onReturned: (runs: PendingRun[]) => void
+  /** Nobody can run this module. */
+  onModuleRefused: (moduleKey: string, reason: 'module_invalid' | 'oom', error: string) => void
+  /** Runner processes do not start. */
+  onUnstartable: (cause: string) => void
+}
+
+export type FleetDeps = RunnerPoolOptions & { hooks: FleetHooks; suspects: Suspects; callTimes: CallTimes }
+
+export class Fleet {
+  readonly runners: Runner[] = []
+  readonly #deps: FleetDeps
+  readonly #overheadBytes: number
+  readonly #idleMs: number
+  #sequence = 0
+  #startFailures = 0
+  #nextStartMs = 0
+  #deadlineTimer: NodeJS.Timeout | undefined
+  #memoryTimer: NodeJS.Timeout | undefined
+  #isClosed = false
+
+  constructor(deps: FleetDeps) {
+    this.#deps = deps
+    this.#overheadBytes = deps.overheadBytes ?? DEFAULT_OVERHEAD_BYTES
+    this.#idleMs = deps.idleMs ?? DEFAULT_IDLE_MS
+  }
+
+  /** Starts one more runner; it takes nothing until it is ready. Does nothing while earlier starts fail. */
+  start(): void {
+    const nowMs = monotonicMs()
+    if (this.#isClosed || nowMs < this.#nextStartMs) return
+    const taken = new Set(this.runners.map((runner) => runner.index))
+    let index = 0
+    while (taken.has(index)) index++
+    const process = new RunnerProcess(
+      { codeFolder: this.#deps.codeFolder, modulesFolder: this.#deps.modulesFolder, index },
+      {
+        onMessage: (message) => this.#receive(runner, message),
+        onExit: (cause) => this.#bury(runner, cause),
+      },
+    )
+    const runner: Runner = {
+      index,
+      process,
+      state: 'starting',
+      domain: undefined,
+      reservedFor: undefined,
+      isAlone: false,
+      lanes: [],
+      modules: new Map(),
+      idleSinceMs: nowMs,
+      startDeadlineMs: nowMs + START_DEADLINE_MS,
+      killCause: undefined,
+      isOverMemory: false,
+    }
+    this.runners.push(runner)
+    this.#memoryTimer ??= setInterval(() => this.#watchRunners(), MEMORY_INTERVAL_MS)
+  }
+
+  openLane(runner: Runner): void {
+    const index = runner.lanes.length
+    runner.lanes.push({ index, isReady: false, runs: [], headSinceMs: 0, isRecalling: false, killing: undefined })
+    runner.process.send({ type: 'open_lane', lane: index })
+  }
+
+  loadModule(runner: Runner, run: PendingRun): void {
+    const { modulePath: path, moduleBytes: bytes, memoryLimitBytes } = run.request
+    const nowMs = monotonicMs()
+    this.#makeRoom(runner, bytes)
+    runner.modules.set(run.moduleKey, {
+      bytes,
+      digest: run.request.digest,
+      state: 'loading',
+      loadDeadlineMs: nowMs + LOAD_DEADLINE_MS,
+      lastUsedMs: nowMs,
+    })
+    const { maxModuleBytes, allowGc } = this.#deps
+    const module = { moduleKey: run.moduleKey, path, memoryLimitBytes, maxModuleBytes, allowGc }
+    runner.process.send({ type: 'load_module', module })
+  }
+
+  /** Gives the run to the lane, whose runner has its module loaded. */
+  handOver(runner: Runner, lane: Lane, run: PendingRun): void {
+    const { request } = run
+    run.sequence = ++this.#sequence
+    runner.domain = request.domain
+    runner.reservedFor = undefined
+    const module = runner.modules.get(run.moduleKey)
+    if (module !== undefined) module.lastUsedMs = monotonicMs()
+    lane.runs.push(run)
+    runner.process.send({
+      type: 'run',
+      lane: lane.index,
+      order: {
+        sequence: run.sequence,
+        moduleKey: run.moduleKey,
+        functionName: request.functionName,
+        taskName: request.taskName,
+        inputs: request.inputs,
+        args: request.args,
+        env: request.env,
+        stdin: request.stdin ?? '',
+        memoryLimitBytes: request.memoryLimitBytes,
+        maxOutputBytes: request.maxOutputBytes,
+      },
+    })
+    if (lane.runs.length === 1) this.#beginHead(lane)
+    this.#deadlineTimer ??= setInterval(() => this.#watchDeadlines(), DEADLINE_INTERVAL_MS)
+  }
+
+  /** Ends a run that was handed over, as `stopped`: at once when it has not begun, else when its thread is gone. */
+  stop(run: PendingRun): void {
+    for (const runner of this.runners) {
+      for (const lane of runner.lanes) {
+        const position = lane.runs.indexOf(run)
+        if (position === -1) continue
+        const durationMs = position === 0 ? monotonicMs() - lane.headSinceMs : 0
+        if (position === 0) return this.#killLane(runner, lane, { state: 'stopped', durationMs })
+        run.end({ state: 'stopped', durationMs })
+        return this.#recall(runner, lane)
+      }
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    clearInterval(this.#deadlineTimer)
+    clearInterval(this.#memoryTimer)
+    for (const runner of this.runners) {
+      for (const run of heldRuns(runner)) run.end({ state: 'stopped', durationMs: 0 })
+      if (runner.lanes.some((lane) => lane.runs.length > 0)) runner.process.kill()
+    }
+    await Promise.all(this.runners.map((runner) => runner.process.close()))
+  }
+
+  #receive(runner: Runner, message: FromRunner): void {
+    switch (message.type) {
+      case 'ready':
+        runner.state = 'ready'
+        this.#startFailures = 0
+        break
+      case 'lane_ready':
+        laneOf(runner, message.lane).isReady = true
+        break
+      case 'lane_killed':
+        this.#endKilledLane(laneOf(runner, message.lane))
+        this.#settle(runner)
+        break
+      case 'lane_lost':
+        this.#loseLane(runner, laneOf(runner, message.lane), message.error)
+        break
+      case 'module_ready':
+        this.#receiveModule(runner, message)
+        break
+      case 'ended':
+        this.#receiveEnd(runner, message)
+        break
+      case 'recalled': {
+        const lane = laneOf(runner, message.lane)
+        lane.isRecalling = false
+        this.#takeBack(lane, (run) => message.sequences.includes(run.sequence))
+        this.#settle(runner)
+        break
+      }
+      case 'resident':
+        return
+    }
+    this.#deps.hooks.onCapacity()
+  }
+
+  #receiveModule(runner: Runner, message: Extract<FromRunner, { type: 'module_ready' }>): void {
+    const { moduleKey, refused, reason = 'module_invalid' } = message
+    const module = runner.modules.get(moduleKey)
+    if (module === undefined) return
+    if (refused === undefined) {
+      module.state = 'ready'
+      return
+    }
+    runner.modules.delete(moduleKey)
+    this.#deps.hooks.onModuleRefused(moduleKey, reason, refused)
+  }
+
+  #receiveEnd(runner: Runner, message: Extract<FromRunner, { type: 'ended' }>): void {
+    const lane = laneOf(runner, message.lane)
+    const position = lane.runs.findIndex((run) => run.sequence === message.sequence)
+    const [run] = position === -1 ? [] : lane.runs.splice(position, 1)
+    if (run === undefined) return
+    this.#deps.callTimes.record(run.moduleKey, message.durationMs)
+    run.end({ ...message.outcome, durationMs: message.durationMs })
+    if (position === 0) this.#beginHead(lane)
+    this.#settle(runner)
+  }
+
+  #beginHead(lane: Lane): void {
+    lane.headSinceMs = monotonicMs()
+    const [head] = lane.runs
+    if (head !== undefined && !head.hasEnded) head.request.onStarted?.()
+  }
+
+  /** The engine ended the thread by itself: its heap was full with what the guest made it allocate. */
+  #loseLane(runner: Runner, lane: Lane, error: string): void {
+    lane.isReady = false
+    lane.isRecalling = false
+    const [head] = lane.runs
+    const durationMs = monotonicMs() - lane.headSinceMs
+    lane.runs.shift()
+    head?.end({ state: 'failed', reason: 'oom', error: `the guest's thread ended: ${error}`, durationMs })
+    this.#takeBack(lane, () => true)
+    this.#settle(runner)
+  }
+
+  #killLane(runner: Runner, lane: Lane, outcome: RunOutcome): void {
+    const [run] = lane.runs
+    if (run === undefined || lane.killing !== undefined) return
+    lane.isReady = false
+    lane.killing = { run, outcome, deadlineMs: monotonicMs() + KILL_LANE_DEADLINE_MS }
+    runner.process.send({ type: 'kill_lane', lane: lane.index })
+    this.#takeBack(lane, (other) => other !== run)
+  }
+
+  #endKilledLane(lane: Lane): void {
+    if (lane.killing === undefined) return
+    const { run, outcome } = lane.killing
+    lane.killing = undefined
+    lane.isRecalling = false
+    lane.runs = []
+    run.end(outcome)
+  }
+
+  #recall(runner: Runner, lane: Lane): void {
+    if (lane.isRecalling || lane.killing !== undefined) return
+    lane.isRecalling = true
+    runner.process.send({ type: 'recall', lane: lane.index })
+  }
+
+  #takeBack(lane: Lane, isTaken: (run: PendingRun) => boolean): void {
+    const taken = lane.runs.filter(isTaken)
+    if (taken.length === 0) return
+    const head = lane.runs[0]
+    lane.runs = lane.runs.filter((run) => !taken.includes(run))
+    if (lane.runs[0] !== head) this.#beginHead(lane)
+    this.#deps.hooks.onReturned(taken)
+  }
+
+  #settle(runner: Runner): void {
+    if (isHoldingRuns(runner)) return
+    runner.domain = undefined
+    runner.isAlone = false
+    runner.idleSinceMs = monotonicMs()
+  }
+
+  #makeRoom(runner: Runner, bytes: number): void {
+    const held = new Set(heldRuns(runner).map((run) => run.moduleKey))
+    const byAge = [...runner.modules].sort(([, a], [, b]) => a.lastUsedMs - b.lastUsedMs)
+    let total = byAge.reduce((sum, [, module]) => sum + module.bytes, bytes)
+    for (const [moduleKey, module] of byAge) {
+      if (runner.modules.size < MAX_LOADED_MODULES && total <= MAX_LOADED_BYTES) return
+      if (module.state === 'loading' || held.has(moduleKey)) continue
+      runner.modules.delete(moduleKey)
+      runner.process.send({ type: 'drop_module', moduleKey })
+      total -= module.bytes
+    }
+  }
+
+  #watchDeadlines(): void {
+    const nowMs = monotonicMs()
+    let isAnythingHeld = false
+    for (const runner of this.runners) {
+      for (const lane of runner.lanes) {
+        const [head] = lane.runs
+        if (head === undefined) continue
+        isAnythingHeld = true
+        const durationMs = nowMs - lane.headSinceMs
+        if (lane.killing !== undefined) {
+          if (nowMs > lane.killing.deadlineMs) this.#kill(runner, 'a thread did not end when it was told to')
+        } else if (durationMs >= head.request.timeoutMs) {
+          const error = `the run did not end within ${head.request.timeoutMs} ms`
+          this.#killLane(runner, lane, { state: 'failed', reason: 'timeout', error, durationMs })
+        } else if (lane.runs.length > 1 && durationMs > SHORT_CALL_MS) {
+          this.#recall(runner, lane)
+        }
+      }
+    }
+    if (isAnythingHeld) return
+    clearInterval(this.#deadlineTimer)
+    this.#deadlineTimer = undefined
+  }
+
+  #watchRunners(): void {
+    const nowMs = monotonicMs()
+    for (const runner of this.runners) {
+      const residentBytes = runner.process.residentBytes()
+      if (residentBytes > this.#allowedBytes(runner)) {
+        runner.isOverMemory = true
+        this.#kill(runner, `its resident memory of ${residentBytes} bytes exceeded ${this.#allowedBytes(runner)} bytes`)
+      }
+      if (runner.state === 'starting' && nowMs > runner.startDeadlineMs) this.#kill(runner, 'it did not start in time')
+      for (const module of runner.modules.values()) {
+        const isLate = module.state === 'loading' && nowMs > module.loadDeadlineMs
+        if (isLate) this.#kill(runner, `a module was not compiled within ${LOAD_DEADLINE_MS} ms`)
+      }
+      const isIdle = runner.state === 'ready' && !isHoldingRuns(runner) && nowMs - runner.idleSinceMs > this.#idleMs
+      if (isIdle) {
+        runner.state = 'dying'
+        void runner.process.close()
+      }
+    }
+    // Whoever waits for a start that failed is looked at again.
+    if (this.#startFailures > 0) this.#deps.hooks.onCapacity()
+  }
+
+  /** The limits of what is under way, the modules that are loaded, the threads, and the engine's own share. */
+  #allowedBytes(runner: Runner): number {
+    let allowed = this.#overheadBytes + LANE_BYTES * runner.lanes.length
+    for (const run of runsUnderWay(runner)) allowed += run.request.memoryLimitBytes
+    for (const module of runner.modules.values()) allowed += MEMORY_PER_MODULE_BYTE * module.bytes
+    return allowed
+  }
+
+  #kill(runner: Runner, cause: string): void {
+    if (runner.state === 'dying') return
+    runner.killCause = cause
+    if (runner.state === 'ready') runner.state = 'dying'
+    runner.process.kill()
+  }
+
+  /** The process is gone, by our hand or another's. Whatever was under way in it ends or is requeued. */
+  #bury(runner: Runner, exit: string): void {
+    const cause = runner.killCause ?? exit
+    this.runners.splice(this.runners.indexOf(runner), 1)
+    if (this.#isClosed) return
+    if (runner.state === 'starting') this.#countStartFailure(cause)
+    if (isHoldingRuns(runner) || runner.state !== 'dying') {
+      this.#deps.logger.warn({ pid: runner.process.pid, cause, underWay: runsUnderWay(runner).length }, 'a runner died')
+    }
+    const waiting = runner.lanes.flatMap((lane) => lane.runs.slice(1))
+    const culprits = runner.lanes.flatMap((lane) => (lane.killing === undefined ? [] : [lane.killing.run]))
+    for (const lane of runner.lanes) this.#endKilledLane(lane)
+    this.#endUnderWay(runner, culprits, cause)
+    this.#deps.hooks.onReturned(waiting)
+    if (this.runners.length === 0) {
+      clearInterval(this.#memoryTimer)
+      this.#memoryTimer = undefined
+    }
+    this.#deps.hooks.onCapacity()
+  }
+
+  #endUnderWay(runner: Runner, culprits: PendingRun[], cause: string): void {
+    const { suspects } = this.#deps
+    const underWay = runsUnderWay(runner)
+    const requeue = () => {
+      for (const run of underWay) run.end({ state: 'requeue', cause: `the runner process died: ${cause}` })
+    }
+    if (culprits.length > 0) {
+      suspects.foundTogether(culprits.map((run) => run.request.digest))
+      return requeue()
+    }
+    const loading = [...runner.modules].filter(([, module]) => module.state === 'loading')
+    const [only] = underWay
+    if (underWay.length === 1 && loading.length === 0 && only !== undefined) {
+      const durationMs = 0
+      if (runner.isOverMemory) return only.end({ state: 'failed', reason: 'oom', error: cause, durationMs })
+      if (runner.isAlone && suspects.foundAlone(only.request.digest)) {
+        const error = `its runner process died each time it ran alone: ${cause}`
+        return only.end({ state: 'failed', reason: 'trap', error, durationMs })
+      }
+    }
+    for (const [moduleKey, module] of loading) {
+      const isAlone = underWay.length === 0 && loading.length === 1 && suspects.mustRunAlone(module.digest)
+      if (!isAlone || !suspects.foundAlone(module.digest)) continue
+      this.#deps.hooks.onModuleRefused(
+        moduleKey,
+        'module_invalid',
+        `its runner process died while it was compiled: ${cause}`,
+      )
+    }
+    suspects.foundTogether([
+      ...underWay.map((run) => run.request.digest),
+      ...loading.map(([, module]) => module.digest),
+    ])
+    requeue()
+  }
+
+  #countStartFailure(cause: string): void {
+    this.#startFailures++
+    this.#nextStartMs = monotonicMs() + START_BACKOFF_MS * 2 ** Math.min(this.#startFailures, 5)
+    this.#deps.logger.error({ cause, failures: this.#startFailures }, 'a runner process did not start')
+    if (this.#startFailures >= MAX_START_FAILURES) this.#deps.hooks.onUnstartable(cause)
+  }
+}
+
+function laneOf(runner: Runner, index: number): Lane {
+  const lane = runner.lanes[index]
+  if (lane === undefined) throw new Error(`runner ${runner.index} spoke of lane ${index}, which was never opened`)
+  return lane
+}

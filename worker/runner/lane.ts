@@ -1,0 +1,55 @@
+/**
+ * A lane: one warm thread of a runner process. It makes one call at a time, each in an instance of its own. A run that
+ * waits in the lane can be taken back until the moment it begins; the shared slots decide that race.
+ */
+import { parentPort, workerData } from 'node:worker_threads'
+import type { MessagePort } from 'node:worker_threads'
+import { monotonicMs } from '#core/time.ts'
+import { callFunction } from '../runtime/core-module.ts'
+import type { CompiledModule } from '../runtime/core-module.ts'
+import { SLOT } from './messages.ts'
+import type { FromLane, RunOrder, ToLane } from './messages.ts'
+
+/** Ended instances look small to the engine's collector; beyond this much guest memory it is told to collect. */
+const COLLECT_AFTER_BYTES = 32 * 1024 * 1024
+
+declare const gc: (() => void) | undefined
+
+function serveLane(port: MessagePort, slots: Int32Array): void {
+  const modules = new Map<string, CompiledModule>()
+  let uncollectedBytes = 0
+
+  const run = (slot: number, order: RunOrder) => {
+    if (Atomics.compareExchange(slots, slot, SLOT.queued, SLOT.begun) !== SLOT.queued) {
+      Atomics.store(slots, slot, SLOT.free)
+      return
+    }
+    const compiled = modules.get(order.moduleKey)
+    if (compiled === undefined) throw new Error('a run came before its module')
+    const startedMs = monotonicMs()
+    const { outcome, memoryBytes } = callFunction(compiled, order)
+    const durationMs = monotonicMs() - startedMs
+    Atomics.store(slots, slot, SLOT.free)
+    port.postMessage({ slot, sequence: order.sequence, outcome, durationMs } satisfies FromLane)
+    uncollectedBytes += memoryBytes
+    if (uncollectedBytes <= COLLECT_AFTER_BYTES) return
+    uncollectedBytes = 0
+    gc?.()
+  }
+
+  port.on('message', (message: ToLane) => {
+    switch (message.type) {
+      case 'module':
+        modules.set(message.moduleKey, message.compiled)
+        break
+      case 'drop_module':
+        modules.delete(message.moduleKey)
+        break
+      case 'run':
+        run(message.slot, message.order)
+        break
+    }
+  })
+}
+
+if (parentPort !== null) serveLane(parentPort, workerData as Int32Array)

@@ -1,0 +1,69 @@
+/**
+ * What a worker process and its runner processes say to each other. Travels as JSON in arrays, one array per turn of
+ * the event loop, so that a thousand short runs cost a few system calls. JSON and not structured clone: the far side of
+ * this channel runs guest code.
+ */
+import type { JsonNumber } from '#core/wasm/index.ts'
+import type { CallOutcome, CompiledModule } from '../runtime/core-module.ts'
+
+/** Everything a lane needs to make one call; `sequence` identifies it within the pool. */
+export type RunOrder = {
+  sequence: number
+  /** Digest and memory limit: what a compiled module is kept by. */
+  moduleKey: string
+  functionName: string
+  taskName: string
+  inputs: JsonNumber[]
+  args: string[]
+  env: Record<string, string>
+  stdin: string
+  memoryLimitBytes: number
+  maxOutputBytes: number
+}
+
+export type ModuleOrder = {
+  moduleKey: string
+  path: string
+  memoryLimitBytes: number
+  maxModuleBytes: number
+  allowGc: boolean
+}
+
+export type ToRunner =
+  | { type: 'open_lane'; lane: number }
+  /** Only for a lane that is ready and a module that is loaded. */
+  | { type: 'run'; lane: number; order: RunOrder }
+  /** Take back what the lane has not begun. */
+  | { type: 'recall'; lane: number }
+  /** End the lane's thread, whatever it does, and start a new one. */
+  | { type: 'kill_lane'; lane: number }
+  | { type: 'load_module'; module: ModuleOrder }
+  | { type: 'drop_module'; moduleKey: string }
+
+export type FromRunner =
+  /** The code is loaded. */
+  | { type: 'ready' }
+  | { type: 'lane_ready'; lane: number }
+  /** The thread is gone; `lane_ready` follows when the new one runs. */
+  | { type: 'lane_killed'; lane: number }
+  | { type: 'module_ready'; moduleKey: string; refused?: string; reason?: 'module_invalid' | 'oom' }
+  | { type: 'ended'; lane: number; sequence: number; outcome: CallOutcome; durationMs: number }
+  | { type: 'recalled'; lane: number; sequences: number[] }
+  /** The thread ended without being told to, which the engine does when its own heap is full; a new one starts. */
+  | { type: 'lane_lost'; lane: number; error: string }
+  /** Resident memory, for platforms where the supervisor cannot read it. */
+  | { type: 'resident'; residentBytes: number }
+
+/** What a runner's main thread says to one of its lanes. */
+export type ToLane =
+  | { type: 'module'; moduleKey: string; compiled: CompiledModule }
+  | { type: 'drop_module'; moduleKey: string }
+  | { type: 'run'; slot: number; order: RunOrder }
+
+export type FromLane = { slot: number; sequence: number; outcome: CallOutcome; durationMs: number }
+
+/** Runs that a lane may hold at a time, the one under way included. */
+export const LANE_DEPTH = 32
+
+/** States of a lane's slots, in memory that a runner's main thread and the lane share: they decide who gets a run first. */
+export const SLOT = { free: 0, queued: 1, begun: 2, recalled: 3 } as const

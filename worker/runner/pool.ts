@@ -1,0 +1,262 @@
+/**
+ * Runs guests in runner processes and watches over them: who runs where, deadlines, memory, fairness between domains,
+ * and what happens to everybody else when one guest takes its runner down. All decisions are taken here, in a process
+ * that runs no guest code.
+ */
+import { ServiceError } from '#core/errors/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { monotonicMs } from '#core/time.ts'
+import { CallTimes } from './call-times.ts'
+import { Fleet } from './fleet.ts'
+import type { PendingRun, RunOutcome, RunRequest } from './run-request.ts'
+import { findLane, heldRuns, runsUnderWay } from './runner.ts'
+import type { Runner } from './runner.ts'
+import { Suspects } from './suspects.ts'
+
+export type RunnerPoolOptions = {
+  /** Calls under way at a time, over all runners. */
+  slots: number
+  /** Runner processes that share the slots, normally one per core. More start when domains would wait for each other. */
+  runners: number
+  /** Folder of the runners' code, as `stageRunnerCode` laid it out. */
+  codeFolder: string
+  /** Folder that every `modulePath` lies in; runners may read it. */
+  modulesFolder: string
+  maxModuleBytes: number
+  allowGc: boolean
+  logger: Logger
+  /** What a runner may use beside the memory limits of its guests. */
+  overheadBytes?: number
+  /** A runner without work leaves after this. */
+  idleMs?: number
+}
+
+export type RunnerPoolStats = { runners: { pid: number; residentBytes: number; underWay: number }[]; waiting: number }
+
+export type RunnerPool = {
+  /** Never rejects for what a guest does. Rejects with `unavailable` when too many wait or the pool is closed. */
+  run(request: RunRequest, signal?: AbortSignal): Promise<RunOutcome>
+  stats(): RunnerPoolStats
+  /** Ends everything under way as `stopped` and all processes. */
+  close(): Promise<void>
+}
+
+/** Runs that may wait; whoever calls keeps to its slots, so this is never reached in order. */
+const MAX_WAITING = 10_000
+/** Runner processes beyond one per core start only for domains that would wait for each other. */
+const MAX_RUNNERS = 16
+
+export function createRunnerPool(options: RunnerPoolOptions): RunnerPool {
+  return new Pool(options)
+}
+
+class Pool implements RunnerPool {
+  readonly #options: RunnerPoolOptions
+  readonly #fleet: Fleet
+  readonly #suspects = new Suspects()
+  readonly #callTimes = new CallTimes()
+  readonly #lanesPerRunner: number
+  #waiting: PendingRun[] = []
+  #isPlacing = false
+  #isClosed = false
+
+  constructor(options: RunnerPoolOptions) {
+    this.#options = options
+    this.#lanesPerRunner = Math.ceil(options.slots / options.runners)
+    this.#fleet = new Fleet({
+      ...options,
+      suspects: this.#suspects,
+      callTimes: this.#callTimes,
+      hooks: {
+        onCapacity: () => this.#placeSoon(),
+        onReturned: (runs) => {
+          this.#waiting.unshift(...runs)
+          this.#placeSoon()
+        },
+        onModuleRefused: (moduleKey, reason, error) => {
+          this.#endWaiting((run) => run.moduleKey === moduleKey, { state: 'failed', reason, error, durationMs: 0 })
+        },
+        onUnstartable: (cause) => {
+          this.#endWaiting(() => true, { state: 'requeue', cause: `no runner process starts: ${cause}` })
+        },
+      },
+    })
+  }
+
+  run(request: RunRequest, signal?: AbortSignal): Promise<RunOutcome> {
+    if (this.#isClosed) return Promise.reject(new ServiceError('unavailable', 'the worker is stopping'))
+    if (this.#waiting.length >= MAX_WAITING) {
+      return Promise.reject(new ServiceError('unavailable', `${MAX_WAITING} runs wait already`))
+    }
+    if (signal?.aborted) return Promise.resolve({ state: 'stopped', durationMs: 0 })
+    return new Promise((resolve) => {
+      const run: PendingRun = {
+        request,
+        moduleKey: `${request.digest} ${request.memoryLimitBytes}`,
+        sequence: 0,
+        hasEnded: false,
+        end: (outcome) => {
+          if (run.hasEnded) return
+          run.hasEnded = true
+          signal?.removeEventListener('abort', onAbort)
+          resolve(outcome)
+        },
+      }
+      const onAbort = () => this.#stop(run)
+      signal?.addEventListener('abort', onAbort, { once: true })
+      this.#waiting.push(run)
+      this.#placeSoon()
+    })
+  }
+
+  stats(): RunnerPoolStats {
+    return {
+      runners: this.#fleet.runners.map((runner) => ({
+        pid: runner.process.pid ?? 0,
+        residentBytes: runner.process.residentBytes(),
+        underWay: runsUnderWay(runner).length,
+      })),
+      waiting: this.#waiting.length,
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#endWaiting(() => true, { state: 'stopped', durationMs: 0 })
+    await this.#fleet.close()
+  }
+
+  #stop(run: PendingRun): void {
+    const position = this.#waiting.indexOf(run)
+    if (position === -1) return this.#fleet.stop(run)
+    this.#waiting.splice(position, 1)
+    run.end({ state: 'stopped', durationMs: 0 })
+  }
+
+  #endWaiting(isMeant: (run: PendingRun) => boolean, outcome: RunOutcome): void {
+    const meant = this.#waiting.filter(isMeant)
+    this.#waiting = this.#waiting.filter((run) => !meant.includes(run))
+    for (const run of meant) run.end(outcome)
+  }
+
+  /** Once per turn of the event loop, however much became free in it. */
+  #placeSoon(): void {
+    if (this.#isPlacing || this.#isClosed) return
+    this.#isPlacing = true
+    setImmediate(() => {
+      this.#isPlacing = false
+      this.#place()
+    })
+  }
+
+  #place(): void {
+    const waiting = this.#waiting
+    this.#waiting = []
+    this.#dropReservations(waiting)
+    const turn = new PlacingTurn(this.#fleet.runners)
+    const left = waiting.filter((run) => !run.hasEnded && !this.#placeOne(run, turn))
+    this.#waiting = left.concat(this.#waiting)
+  }
+
+  /** True when the run went to a lane. False: it waits, and what it waits for has been set going. */
+  #placeOne(run: PendingRun, turn: PlacingTurn): boolean {
+    const mustRunAlone = this.#suspects.mustRunAlone(run.request.digest)
+    const runner = this.#findRunner(run, mustRunAlone)
+    if (runner === undefined) {
+      this.#makeRoomFor(run.request.domain, turn)
+      return false
+    }
+    const module = runner.modules.get(run.moduleKey)
+    if (module === undefined) this.#fleet.loadModule(runner, run)
+    const isShort = !mustRunAlone && this.#callTimes.isShort(run.moduleKey)
+    const lane = findLane(runner, isShort, turn.nowMs)
+    const isIdle = lane?.runs.length === 0
+    if (!isIdle) this.#addLane(runner, turn, lane !== undefined)
+    if (lane === undefined || module?.state !== 'ready') return false
+    if (isIdle && turn.underWay >= this.#options.slots) return false
+    if (isIdle) turn.underWay++
+    if (mustRunAlone) runner.isAlone = true
+    this.#fleet.handOver(runner, lane, run)
+    return true
+  }
+
+  /** Another process while there is a core without one, else another lane, unless short calls do with the one they have. */
+  #addLane(runner: Runner, turn: PlacingTurn, isShared: boolean): void {
+    const opening = runner.lanes.filter((lane) => !lane.isReady).length
+    if (turn.claim(runner, opening)) return
+    const isFirst = runner.lanes.length === 0
+    if (!isFirst && this.#fleet.runners.length < this.#options.runners) {
+      if (!turn.claim('runner', turn.starting)) this.#fleet.start()
+      return
+    }
+    const isFull = runner.lanes.length >= this.#lanesPerRunner || turn.underWay + opening >= this.#options.slots
+    if (isFirst || (!isShared && !isFull)) this.#fleet.openLane(runner)
+  }
+
+  /** No runner takes this domain now: start one where that is allowed, else keep the emptiest one free for it. */
+  #makeRoomFor(domain: string, turn: PlacingTurn): void {
+    if (turn.claim('runner', turn.starting)) return
+    const count = this.#fleet.runners.length
+    const isAllowed = count < this.#options.runners || (count < MAX_RUNNERS && turn.underWay < this.#options.slots)
+    if (isAllowed) return this.#fleet.start()
+    if (this.#fleet.runners.some((runner) => runner.reservedFor === domain)) return
+    const [emptiest] = this.#fleet.runners
+      .filter((runner) => runner.state === 'ready' && runner.reservedFor === undefined)
+      .sort((a, b) => heldRuns(a).length - heldRuns(b).length)
+    if (emptiest !== undefined) emptiest.reservedFor = domain
+  }
+
+  /** A domain that waits no more needs no runner kept free. */
+  #dropReservations(waiting: PendingRun[]): void {
+    for (const runner of this.#fleet.runners) {
+      if (runner.reservedFor === undefined) continue
+      if (!waiting.some((run) => run.request.domain === runner.reservedFor)) runner.reservedFor = undefined
+    }
+  }
+
+  /** The runner that this run would disturb least: of its domain or of none, with the fewest runs in it. */
+  #findRunner(run: PendingRun, mustRunAlone: boolean): Runner | undefined {
+    const { domain } = run.request
+    let best: Runner | undefined
+    let bestHeld = Infinity
+    for (const runner of this.#fleet.runners) {
+      if (runner.state !== 'ready' || runner.isAlone) continue
+      if (runner.domain !== undefined && runner.domain !== domain) continue
+      if (runner.reservedFor !== undefined && runner.reservedFor !== domain) continue
+      const held = heldRuns(runner).length
+      if (mustRunAlone && (held > 0 || isLoadingAnother(runner, run.moduleKey))) continue
+      if (
+        held < bestHeld ||
+        (held === bestHeld && runner.modules.has(run.moduleKey) && !best?.modules.has(run.moduleKey))
+      ) {
+        best = runner
+        bestHeld = held
+      }
+    }
+    return best
+  }
+}
+
+/** What one turn of placing has used up already: each lane or process that is on its way serves one run that waits. */
+class PlacingTurn {
+  readonly nowMs = monotonicMs()
+  readonly starting: number
+  underWay: number
+  readonly #claims = new Map<Runner | 'runner', number>()
+
+  constructor(runners: Runner[]) {
+    this.starting = runners.filter((runner) => runner.state === 'starting').length
+    this.underWay = runners.reduce((sum, runner) => sum + runsUnderWay(runner).length, 0)
+  }
+
+  /** True while fewer than `available` were claimed. */
+  claim(what: Runner | 'runner', available: number): boolean {
+    const claimed = this.#claims.get(what) ?? 0
+    this.#claims.set(what, claimed + 1)
+    return claimed < available
+  }
+}
+
+function isLoadingAnother(runner: Runner, moduleKey: string): boolean {
+  return [...runner.modules].some(([key, module]) => module.state === 'loading' && key !== moduleKey)
+}

@@ -1,0 +1,44 @@
+/** What the pool takes and what it answers. */
+import type { JsonNumber } from '#core/wasm/index.ts'
+import type { CallOutcome } from '../runtime/core-module.ts'
+
+export type RunRequest = {
+  /** A runner process holds runs of one domain at a time; empty: the platform's own. */
+  domain: string
+  /** Digest of the module, and the file that holds it in the module cache. */
+  digest: string
+  modulePath: string
+  moduleBytes: number
+  /** Empty: the task's name, else `_start`, `run`, `main`, else the only exported function. */
+  functionName: string
+  taskName: string
+  inputs: JsonNumber[]
+  /** Without argv[0], which is the task's name. */
+  args: string[]
+  env: Record<string, string>
+  stdin?: string
+  memoryLimitBytes: number
+  /** Wall-clock time from the start of the call. */
+  timeoutMs: number
+  /** Bound of each of stdout and stderr. */
+  maxOutputBytes: number
+  /** Called when the call begins, never after the outcome; once more when the run had to begin anew. */
+  onStarted?: () => void
+}
+
+export type RunOutcome =
+  | (CallOutcome & { durationMs: number })
+  /** Its runner was killed because of somebody else, or could not be started: try again, here or elsewhere. */
+  | { state: 'requeue'; cause: string }
+  /** The caller's signal ended it. */
+  | { state: 'stopped'; durationMs: number }
+
+/** A request on its way through the pool. */
+export type PendingRun = {
+  request: RunRequest
+  moduleKey: string
+  /** New at each hand-over to a lane, so that a late message about an earlier one is known for what it is. */
+  sequence: number
+  hasEnded: boolean
+  end: (outcome: RunOutcome) => void
+}

@@ -1,0 +1,75 @@
+/** One runner as the pool books it: its lanes with what they hold, its modules, its domain. Decides nothing. */
+import { LANE_DEPTH } from './messages.ts'
+import type { PendingRun, RunOutcome } from './run-request.ts'
+import type { RunnerProcess } from './runner-process.ts'
+
+export type Lane = {
+  index: number
+  /** False until its thread runs: at first, and after a thread was ended. */
+  isReady: boolean
+  /** The first one is under way, the others wait in the lane's thread. */
+  runs: PendingRun[]
+  /** When the first one began, on the monotonic clock: when it became the first. */
+  headSinceMs: number
+  isRecalling: boolean
+  /** While its thread is being ended: the run that it is ended for, how that run ends, and when patience ends. */
+  killing: { run: PendingRun; outcome: RunOutcome; deadlineMs: number } | undefined
+}
+
+export type LoadedModule = {
+  bytes: number
+  digest: string
+  state: 'loading' | 'ready'
+  loadDeadlineMs: number
+  lastUsedMs: number
+}
+
+export type Runner = {
+  index: number
+  process: RunnerProcess
+  state: 'starting' | 'ready' | 'dying'
+  /** Domain of what it holds; undefined while it holds nothing. */
+  domain: string | undefined
+  /** The one domain that it takes next, so that a domain that waits is not kept out by a busy one. */
+  reservedFor: string | undefined
+  /** It holds a module that must run alone. */
+  isAlone: boolean
+  lanes: Lane[]
+  modules: Map<string, LoadedModule>
+  idleSinceMs: number
+  startDeadlineMs: number
+  /** Why we killed it; undefined while we have not. */
+  killCause: string | undefined
+  isOverMemory: boolean
+}
+
+export function heldRuns(runner: Runner): PendingRun[] {
+  return runner.lanes.flatMap((lane) => lane.runs)
+}
+
+/** What is under way in the runner: the first run of each lane. */
+export function runsUnderWay(runner: Runner): PendingRun[] {
+  return runner.lanes.flatMap((lane) => lane.runs.slice(0, 1))
+}
+
+export function isHoldingRuns(runner: Runner): boolean {
+  return runner.lanes.some((lane) => lane.runs.length > 0)
+}
+
+/** A call beyond this is not short: nothing waits behind it when it can wait elsewhere. */
+export const SHORT_CALL_MS = 5
+
+/**
+ * The lane for one more run: an idle one, else, for a module whose calls are short, the emptiest of those whose run
+ * under way has just begun. Undefined when there is none.
+ */
+export function findLane(runner: Runner, isShort: boolean, nowMs: number): Lane | undefined {
+  let best: Lane | undefined
+  for (const lane of runner.lanes) {
+    if (!lane.isReady || lane.isRecalling || lane.killing !== undefined) continue
+    if (lane.runs.length === 0) return lane
+    if (!isShort || lane.runs.length >= LANE_DEPTH || nowMs - lane.headSinceMs > SHORT_CALL_MS) continue
+    if (best === undefined || lane.runs.length < best.runs.length) best = lane
+  }
+  return best
+}

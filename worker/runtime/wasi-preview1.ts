@@ -1,0 +1,157 @@
+/**
+ * WASI preview 1 for one run: arguments, environment, stdin, stdout, stderr, clocks and random numbers. No files and no
+ * sockets: nothing of the host can be reached by construction. The functions are those of @bjorn3/browser_wasi_shim,
+ * but for the ones below, which are wrong or harmful there.
+ */
+import { Fd, WASI, WASIProcExit, wasi } from '@bjorn3/browser_wasi_shim'
+import type { BoundedOutput } from './bounded-output.ts'
+
+export type WasiOptions = {
+  /** With argv[0]. */
+  args: string[]
+  env: Record<string, string>
+  stdin: Uint8Array
+  stdout: BoundedOutput
+  stderr: BoundedOutput
+}
+
+export type WasiHost = {
+  imports: Record<string, (...parameters: never[]) => unknown>
+  /** Must be called before the first guest call: the functions read and write the memory of this instance. */
+  bind: (instance: WebAssembly.Instance) => void
+}
+
+/** A guest that ends by itself with an exit code. */
+export { WASIProcExit as ProcessExit }
+
+const encoder = new TextEncoder()
+
+class Output extends Fd {
+  readonly #sink: BoundedOutput
+
+  constructor(sink: BoundedOutput) {
+    super()
+    this.#sink = sink
+  }
+
+  override fd_write(data: Uint8Array): { ret: number; nwritten: number } {
+    this.#sink.write(data)
+    return { ret: wasi.ERRNO_SUCCESS, nwritten: data.byteLength }
+  }
+
+  override fd_fdstat_get(): { ret: number; fdstat: wasi.Fdstat | null } {
+    return characterDevice(wasi.RIGHTS_FD_WRITE)
+  }
+}
+
+class Input extends Fd {
+  readonly #data: Uint8Array
+  #offset = 0
+
+  constructor(data: Uint8Array) {
+    super()
+    this.#data = data
+  }
+
+  override fd_read(size: number): { ret: number; data: Uint8Array } {
+    const data = this.#data.subarray(this.#offset, this.#offset + size)
+    this.#offset += data.length
+    return { ret: wasi.ERRNO_SUCCESS, data }
+  }
+
+  override fd_fdstat_get(): { ret: number; fdstat: wasi.Fdstat | null } {
+    return characterDevice(wasi.RIGHTS_FD_READ)
+  }
+}
+
+function characterDevice(rights: number): { ret: number; fdstat: wasi.Fdstat } {
+  const fdstat = new wasi.Fdstat(wasi.FILETYPE_CHARACTER_DEVICE, 0)
+  fdstat.fs_rights_base = BigInt(rights)
+  return { ret: wasi.ERRNO_SUCCESS, fdstat }
+}
+
+/** Functions for the import object `wasi_snapshot_preview1` of one instance. */
+export function createWasiHost(options: WasiOptions): WasiHost {
+  const env = Object.entries(options.env).map(([name, value]) => `${name}=${value}`)
+  const fds = [new Input(options.stdin), new Output(options.stdout), new Output(options.stderr)]
+  const shim = new WASI(options.args, env, fds, { debug: false })
+  let memory: WebAssembly.Memory | undefined
+  const view = (): DataView => {
+    if (memory === undefined) throw new TypeError('the module exports no memory')
+    return new DataView(memory.buffer)
+  }
+  const notSupported = () => wasi.ERRNO_NOTSUP
+  return {
+    bind(started) {
+      const exported = started.exports['memory']
+      if (exported instanceof WebAssembly.Memory) memory = exported
+      // The shim's own `start` wants `_start`; what it keeps for its functions is the instance alone.
+      shim.inst = started as unknown as typeof shim.inst
+    },
+    imports: {
+      ...shim.wasiImport,
+      // The shim counts UTF-16 units, so that text beyond ASCII would be written past the guest's buffer.
+      args_sizes_get(countPointer: number, sizePointer: number) {
+        view().setUint32(countPointer >>> 0, options.args.length, true)
+        view().setUint32(sizePointer >>> 0, sum(options.args.map((arg) => encoder.encode(arg).length + 1)), true)
+        return wasi.ERRNO_SUCCESS
+      },
+      // The shim waits in a busy loop and takes one subscription; libc's sleep needs a wait, and poll needs several.
+      poll_oneoff(inPointer: number, outPointer: number, count: number, countPointer: number) {
+        return pollOneoff(view(), { inPointer: inPointer >>> 0, outPointer: outPointer >>> 0, count, countPointer })
+      },
+      sched_yield: () => wasi.ERRNO_SUCCESS,
+      // The shim throws text here, which would end the guest as if the host were at fault.
+      proc_raise: notSupported,
+      sock_accept: notSupported,
+      sock_recv: notSupported,
+      sock_send: notSupported,
+      sock_shutdown: notSupported,
+    },
+  }
+}
+
+type Poll = { inPointer: number; outPointer: number; count: number; countPointer: number }
+
+/** Sizes of `subscription` and `event` in WASI preview 1 (witx: 48 and 32 bytes). */
+const SUBSCRIPTION_BYTES = 48
+const EVENT_BYTES = 32
+const MAX_SUBSCRIPTIONS = 1_000
+
+/** Waits on this until the time is over: nobody ever wakes it, and ending the thread ends the wait. */
+const never = new Int32Array(new SharedArrayBuffer(4))
+
+/** Files are always ready; with clocks alone it waits for the earliest of them and reports that one. */
+function pollOneoff(view: DataView, poll: Poll): number {
+  if (poll.count < 1 || poll.count > MAX_SUBSCRIPTIONS) return wasi.ERRNO_INVAL
+  const subscriptions = Array.from({ length: poll.count }, (_, index) => {
+    const at = poll.inPointer + index * SUBSCRIPTION_BYTES
+    const type = view.getUint8(at + 8)
+    const isClock = type === wasi.EVENTTYPE_CLOCK
+    return { userdata: view.getBigUint64(at, true), type, waitMs: isClock ? clockWaitMs(view, at) : 0 }
+  })
+  const waitMs = Math.min(...subscriptions.map((subscription) => subscription.waitMs))
+  if (waitMs > 0) Atomics.wait(never, 0, 0, waitMs)
+  const ready = subscriptions.filter((subscription) => subscription.waitMs <= waitMs)
+  for (const [index, event] of ready.entries()) {
+    const at = poll.outPointer + index * EVENT_BYTES
+    for (let byte = 0; byte < EVENT_BYTES; byte++) view.setUint8(at + byte, 0)
+    view.setBigUint64(at, event.userdata, true)
+    view.setUint8(at + 10, event.type)
+  }
+  view.setUint32(poll.countPointer >>> 0, ready.length, true)
+  return wasi.ERRNO_SUCCESS
+}
+
+function clockWaitMs(view: DataView, at: number): number {
+  const clock = view.getUint32(at + 16, true)
+  const timeoutNs = view.getBigUint64(at + 24, true)
+  const isAbsolute = (view.getUint16(at + 40, true) & wasi.SUBCLOCKFLAGS_SUBSCRIPTION_CLOCK_ABSTIME) !== 0
+  const timeoutMs = Number(timeoutNs) / 1e6
+  if (!isAbsolute) return timeoutMs
+  return Math.max(0, timeoutMs - (clock === wasi.CLOCKID_REALTIME ? Date.now() : performance.now()))
+}
+
+function sum(numbers: number[]): number {
+  return numbers.reduce((total, number) => total + number, 0)
+}

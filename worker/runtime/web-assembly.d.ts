@@ -1,0 +1,20 @@
+/** The part of the WebAssembly JavaScript interface that we use: TypeScript has it in its browser library only. */
+declare namespace WebAssembly {
+  class Module {
+    constructor(bytes: Uint8Array)
+  }
+  class Instance {
+    constructor(module: Module, imports?: Record<string, Record<string, unknown>>)
+    readonly exports: Record<string, unknown>
+  }
+  class Memory {
+    constructor(descriptor: { initial: number; maximum?: number })
+    readonly buffer: ArrayBuffer
+  }
+  class Exception extends Error {}
+  class CompileError extends Error {}
+  class LinkError extends Error {}
+  class RuntimeError extends Error {}
+  function compile(bytes: Uint8Array): Promise<Module>
+  function validate(bytes: Uint8Array): boolean
+}
