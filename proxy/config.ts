@@ -79,7 +79,8 @@ function registrySetting(): Setting<ConfiguredRegistry | undefined> {
     'PROXY_REGISTRY_URL',
     'Registry of references that name none, such as https://ghcr.io',
   )
-  return { name, description, aliases, defaultText, fallback: undefined, isSecret: false, parse: parseRegistryUrl }
+  // Secret: people write passwords into URLs, and an error repeats what it refuses.
+  return { name, description, aliases, defaultText, fallback: undefined, isSecret: true, parse: parseRegistryUrl }
 }
 
 function refuse(message: string): never {

@@ -191,21 +191,6 @@ describe('the cache', () => {
     expect(registry.count('/blobs/')).toBe(1)
   })
 
-  test('holds the least recently used module shortest', async () => {
-    await using registry = await startRegistry()
-    await using proxy = await runProxy({
-      environment: { PROXY_REGISTRY_URL: registry.host, SKEIN_PROXY_CACHE_BYTES: '70000000' },
-    })
-    for (const [index, name] of ['a', 'b', 'c'].entries())
-      registry.module(name, 'latest', wasmOf(30_000_000, index + 1))
-    for (const name of ['a', 'b', 'a', 'c']) await proxy.bring(name)
-    const blobRequests = registry.count('/blobs/')
-    await proxy.bring('a')
-    expect(registry.count('/blobs/')).toBe(blobRequests)
-    await proxy.bring('b')
-    expect(registry.count('/blobs/')).toBe(blobRequests + 1)
-  })
-
   test('answers from a restart on without the registry, and says that the tag is old', async () => {
     const registry = await startRegistry()
     const environment = { PROXY_REGISTRY_URL: registry.host }
