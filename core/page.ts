@@ -22,7 +22,7 @@ export function pageQuery(bounds: { limit?: number; maxLimit?: number } = {}) {
 }
 
 /** `dir` of a listing. */
-export const Direction = Type.Union([Type.Literal('asc'), Type.Literal('desc')], { description: 'Sort direction' })
+export const Direction = Type.Enum(['asc', 'desc'], { description: 'Sort direction' })
 
 /**
  * The fields beside the array of a page. With `only_total=true` nothing but `total` is sent, so the others are optional

@@ -1,6 +1,6 @@
 /** The ports: every port serves every route, so that a client configured with one address per service works. */
 import { createServer as createHttpServer } from 'node:http'
-import type { Server } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { ServiceError } from '../errors/index.ts'
@@ -37,7 +37,7 @@ export async function listen(
   const servers: Server[] = []
   const taken: number[] = []
   for (const wanted of options.ports) {
-    const handler = app.routing
+    const handler = (request: IncomingMessage, response: ServerResponse) => app.routing(request, response)
     const server =
       options.tls === undefined ? createHttpServer(handler) : createHttpsServer({ ...options.tls }, handler)
     Object.assign(server, {

@@ -112,6 +112,7 @@ function wordsOf(error: ValidationError): string {
     case 'type':
       return `must be ${withArticle(String(params['type']))}`
     case 'enum':
+      return `must be one of ${(params['allowedValues'] as unknown[]).join(', ')}`
     case 'const':
     case 'anyOf':
       return 'must be one of the allowed values'

@@ -1,0 +1,132 @@
+/** Every action by name (contract section 2.3). The lists are closed: a role holds nothing else. */
+
+const ROLE_ACTIONS = ['manage_role', 'add_role_users', 'remove_role_users', 'view_role_users'] as const
+
+export const CLIENT_ACTIONS = [
+  'update',
+  'read',
+  'delete',
+  'set_parent_group',
+  'connect_to_channel',
+  ...ROLE_ACTIONS,
+] as const
+
+export const CHANNEL_ACTIONS = [
+  'update',
+  'read',
+  'delete',
+  'set_parent_group',
+  'connect_to_client',
+  'publish',
+  'subscribe',
+  ...ROLE_ACTIONS,
+] as const
+
+const GROUP_OWN_ACTIONS = [
+  'update',
+  'read',
+  'membership',
+  'delete',
+  'set_child',
+  'set_parent',
+  ...ROLE_ACTIONS,
+] as const
+
+/** What a task needs in its domain (task-manager section 1). */
+export const TASK_ACTIONS = [
+  'task_create',
+  'task_read',
+  'task_update',
+  'task_delete',
+  'task_start',
+  'worker_read',
+  'worker_manage',
+] as const
+
+type Prefixed<P extends string, A extends readonly string[]> = { [K in keyof A]: `${P}_${A[K] & string}` }
+
+function prefixed<const P extends string, const A extends readonly string[]>(prefix: P, actions: A): Prefixed<P, A> {
+  return actions.map((action) => `${prefix}_${action}`) as unknown as Prefixed<P, A>
+}
+
+const GROUP_ACTIONS_ON_DOMAIN = prefixed('group', GROUP_OWN_ACTIONS)
+
+export const DOMAIN_ACTIONS = [
+  'update',
+  'enable',
+  'disable',
+  'read',
+  'delete',
+  ...ROLE_ACTIONS,
+  'client_create',
+  'channel_create',
+  'group_create',
+  ...prefixed('client', CLIENT_ACTIONS),
+  ...prefixed('channel', CHANNEL_ACTIONS),
+  ...GROUP_ACTIONS_ON_DOMAIN,
+  ...TASK_ACTIONS,
+] as const
+
+export const GROUP_ACTIONS = [
+  ...GROUP_OWN_ACTIONS,
+  'client_create',
+  'channel_create',
+  'subgroup_create',
+  'subgroup_client_create',
+  'subgroup_channel_create',
+  ...prefixed('client', CLIENT_ACTIONS),
+  ...prefixed('channel', CHANNEL_ACTIONS),
+  ...prefixed('subgroup', GROUP_OWN_ACTIONS),
+  ...prefixed('subgroup_client', CLIENT_ACTIONS),
+  ...prefixed('subgroup_channel', CHANNEL_ACTIONS),
+] as const
+
+export type DomainAction = (typeof DOMAIN_ACTIONS)[number]
+export type ClientAction = (typeof CLIENT_ACTIONS)[number]
+export type ChannelAction = (typeof CHANNEL_ACTIONS)[number]
+export type GroupAction = (typeof GROUP_ACTIONS)[number]
+
+export const ENTITY_TYPES = ['domain', 'group', 'channel', 'client'] as const
+export type EntityType = (typeof ENTITY_TYPES)[number]
+
+/** The actions that exist on an entity type; the built-in role `admin` holds all of them. */
+export const ACTIONS = {
+  domain: DOMAIN_ACTIONS,
+  group: GROUP_ACTIONS,
+  channel: CHANNEL_ACTIONS,
+  client: CLIENT_ACTIONS,
+} as const satisfies Record<EntityType, readonly string[]>
+
+/** The actions on an entity type that can also be granted by its domain and its groups. */
+export const OWN_ACTIONS = {
+  group: GROUP_OWN_ACTIONS,
+  channel: CHANNEL_ACTIONS,
+  client: CLIENT_ACTIONS,
+} as const satisfies Record<Exclude<EntityType, 'domain'>, readonly string[]>
+
+/** Types of a connection as the wire says them, and the bits that are stored. */
+export const CONNECTION_BITS = { publish: 1, subscribe: 2 } as const
+export type ConnectionType = keyof typeof CONNECTION_BITS
+export const CONNECTION_TYPES = ['publish', 'subscribe'] as const satisfies readonly ConnectionType[]
+
+/** `publish`, `Publish` and the older `m_write` are one; undefined for anything else (contract 4.2). */
+export function parseConnectionType(text: string): ConnectionType | undefined {
+  switch (text.toLowerCase()) {
+    case 'publish':
+    case 'm_write':
+      return 'publish'
+    case 'subscribe':
+    case 'm_read':
+      return 'subscribe'
+    default:
+      return undefined
+  }
+}
+
+/** The stored bits as the names of the older connection record: `m_write`, `m_read`. */
+export function presentConnectionActions(bits: number): string[] {
+  return [
+    ...((bits & CONNECTION_BITS.publish) === 0 ? [] : ['m_write']),
+    ...((bits & CONNECTION_BITS.subscribe) === 0 ? [] : ['m_read']),
+  ]
+}

@@ -1,0 +1,13 @@
+export {
+  ACTIONS,
+  CONNECTION_BITS,
+  CONNECTION_TYPES,
+  ENTITY_TYPES,
+  parseConnectionType,
+  presentConnectionActions,
+} from './actions.ts'
+export type { ChannelAction, ClientAction, ConnectionType, DomainAction, EntityType, GroupAction } from './actions.ts'
+export type { Origin, UserPrincipal } from './principal.ts'
+export { createAccessPolicy } from './policy.ts'
+export type { AccessPolicy, DomainAccess, EntityFacts } from './policy.ts'
+export { ADMIN_ROLE_KEY } from './reach.ts'

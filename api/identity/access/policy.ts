@@ -1,0 +1,187 @@
+/**
+ * The one access policy, used by every transport (contract sections 2.4, 2.5 and decision 45). Deny by default:
+ * no role, no grant, no access; what a caller may not read looks exactly like what does not exist.
+ */
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { FactCache } from '#core/fact-cache.ts'
+import { createFactCache } from '#core/fact-cache.ts'
+import { isId } from '#core/ids.ts'
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import { ACTIONS, OWN_ACTIONS } from './actions.ts'
+import type { DomainAction, EntityType } from './actions.ts'
+import type { UserPrincipal } from './principal.ts'
+import type { Reach } from './reach.ts'
+import { directActions, groupAncestors, reachable, resolveReach } from './reach.ts'
+
+/** What the policy must know of an entity to decide about it. */
+export type EntityFacts = { type: Exclude<EntityType, 'domain'>; key: number; parentGroupKey: number | null }
+
+/** A caller inside a domain that it may enter. */
+export type DomainAccess = {
+  readonly principal: UserPrincipal
+  readonly domainKey: number
+  readonly domainId: string
+  /** The caller holds the built-in role `admin` of the domain, or administers the platform. */
+  readonly isAdmin: boolean
+  can(action: DomainAction): boolean
+  /** Throws `forbidden`. */
+  require(action: DomainAction): void
+  /** Everything that the caller may do on the entity, by whatever path. */
+  actionsOn(entity: EntityFacts): Promise<ReadonlySet<string>>
+  /**
+   * Returns the entity when the caller may do it; throws `not_found` when there is none or the caller may not read it,
+   * `forbidden` when he may read it but not do this.
+   */
+  requireOn<E extends EntityFacts>(entity: E | undefined, action: string): Promise<E>
+  /** The condition of a listing: rows on which the caller may do `action`. `alias` is the listed table in the query. */
+  reachable(type: EntityFacts['type'], action: string, alias: string): RawBuilder<SqlBool>
+}
+
+export type AccessPolicy = {
+  /** Throws `forbidden` alike for an unknown domain, a foreign one and one that is not open to the caller. */
+  enter(principal: UserPrincipal, domainId: string): Promise<DomainAccess>
+  /** Throws `forbidden` unless the caller administers the platform. */
+  requirePlatformAdmin(principal: UserPrincipal): void
+  /** Drops what depends on entities that changed. */
+  forget(entityKeys: readonly number[]): void
+  clear(): void
+}
+
+/** Callers times domains whose reach is kept; some hundred bytes each. */
+const MAX_REACHES = 50_000
+const MAX_DIRECT = 100_000
+const MAX_ANCESTRIES = 100_000
+
+const ALL_ACTIONS: Record<EntityType, ReadonlySet<string>> = {
+  domain: new Set(ACTIONS.domain),
+  group: new Set(ACTIONS.group),
+  channel: new Set(ACTIONS.channel),
+  client: new Set(ACTIONS.client),
+}
+
+const NOT_PERMITTED = 'failed to perform authorization: not permitted in this domain'
+
+export function createAccessPolicy({
+  database,
+  isFresh,
+}: {
+  database: Database
+  isFresh: () => boolean
+}): AccessPolicy {
+  const domainKeys: FactCache<number> = createFactCache({ maxEntries: MAX_REACHES, isFresh })
+  const reaches: FactCache<Reach | 'none'> = createFactCache({ maxEntries: MAX_REACHES, isFresh })
+  const directs: FactCache<ReadonlySet<string>> = createFactCache({ maxEntries: MAX_DIRECT, isFresh })
+  const ancestries: FactCache<readonly number[]> = createFactCache({ maxEntries: MAX_ANCESTRIES, isFresh })
+  const caches = [domainKeys, reaches, directs, ancestries]
+  const { db } = database
+
+  /** The key of a domain, 0 when there is none. */
+  function findDomainKey(domainId: string): Promise<number> {
+    return domainKeys.get(domainId, async () => {
+      const { rows } = await sql<{ key: number }>`SELECT key FROM domains WHERE id = ${domainId}`.execute(db)
+      const key = rows[0]?.key
+      return key === undefined ? { value: 0, dependsOn: [] } : { value: key, dependsOn: [key] }
+    })
+  }
+
+  function findReach(userKey: number, domainKey: number): Promise<Reach | 'none'> {
+    return reaches.get(`${userKey}/${domainKey}`, async () => {
+      const reach = await resolveReach(db, userKey, domainKey)
+      return reach === undefined ? { value: 'none', dependsOn: [] } : { value: reach, dependsOn: reach.dependsOn }
+    })
+  }
+
+  function findDirect(reach: Reach, entity: EntityFacts): Promise<ReadonlySet<string>> {
+    return directs.get(`${reach.userKey}/${entity.key}`, async () => {
+      const { actions, roleKeys } = await directActions(db, reach.userKey, reach.domainKey, entity.type, entity.key)
+      return { value: actions, dependsOn: [reach.userKey, entity.key, ...roleKeys] }
+    })
+  }
+
+  function findAncestors(groupKey: number): Promise<readonly number[]> {
+    return ancestries.get(String(groupKey), async () => {
+      const ancestors = await groupAncestors(db, groupKey)
+      return { value: ancestors, dependsOn: [groupKey, ...ancestors] }
+    })
+  }
+
+  async function actionsOn(reach: Reach, entity: EntityFacts): Promise<ReadonlySet<string>> {
+    const actions = new Set(await findDirect(reach, entity))
+    const inherit = (granted: ReadonlySet<string>, prefix: string) => {
+      for (const action of OWN_ACTIONS[entity.type]) if (granted.has(`${prefix}_${action}`)) actions.add(action)
+    }
+    inherit(reach.domainActions, entity.type)
+    if (reach.groupActions.size === 0) return actions
+    const start = entity.type === 'group' ? entity.key : entity.parentGroupKey
+    if (start === null) return actions
+    for (const [depth, groupKey] of (await findAncestors(start)).entries()) {
+      const granted = reach.groupActions.get(groupKey)
+      if (granted === undefined) continue
+      // A group's own role counts on its own members by the bare prefix, on everything deeper by `subgroup_`.
+      if (entity.type === 'group') {
+        if (depth > 0) inherit(granted, 'subgroup')
+      } else {
+        inherit(granted, depth === 0 ? entity.type : `subgroup_${entity.type}`)
+      }
+    }
+    return actions
+  }
+
+  function isOpen(reach: Reach): boolean {
+    if (!reach.isMember) return false
+    return reach.domainStatus === 'enabled' || (reach.domainStatus === 'disabled' && reach.isDomainAdmin)
+  }
+
+  return {
+    async enter(principal, domainId) {
+      const refuse = () => new ServiceError('forbidden', NOT_PERMITTED)
+      if (!isId(domainId)) throw refuse()
+      const domainKey = await findDomainKey(domainId)
+      if (domainKey === 0) throw refuse()
+      if (principal.boundDomainKey !== undefined && principal.boundDomainKey !== domainKey) throw refuse()
+      const reach = await findReach(principal.key, domainKey)
+      if (reach === 'none' || (!principal.isPlatformAdmin && !isOpen(reach))) throw refuse()
+      const everything = principal.isPlatformAdmin
+      return {
+        principal,
+        domainKey,
+        domainId,
+        isAdmin: everything || reach.isDomainAdmin,
+        can: (action) => everything || reach.domainActions.has(action),
+        require(action) {
+          if (!everything && !reach.domainActions.has(action))
+            throw new ServiceError('forbidden', `failed to perform authorization: needs ${action} in this domain`)
+        },
+        actionsOn: (entity) => (everything ? Promise.resolve(ALL_ACTIONS[entity.type]) : actionsOn(reach, entity)),
+        async requireOn(entity, action) {
+          if (entity === undefined) throw new ServiceError('not_found', 'entity not found')
+          if (everything) return entity
+          const actions = await actionsOn(reach, entity)
+          if (!actions.has('read')) throw new ServiceError('not_found', 'entity not found')
+          if (!actions.has(action))
+            throw new ServiceError(
+              'forbidden',
+              `failed to perform authorization: needs ${action} on this ${entity.type}`,
+            )
+          return entity
+        },
+        reachable: (type, action, alias) => reachable(reach, everything, type, action, alias),
+      }
+    },
+    requirePlatformAdmin(principal) {
+      if (!principal.isPlatformAdmin)
+        throw new ServiceError(
+          'forbidden',
+          'failed to perform authorization: only the platform administrator may do this',
+        )
+    },
+    forget(entityKeys) {
+      for (const cache of caches) cache.forget(entityKeys)
+    },
+    clear() {
+      for (const cache of caches) cache.clear()
+    },
+  }
+}

@@ -1,0 +1,22 @@
+/** Who is calling. Authentication makes a principal; what it may do is the policy's question. */
+
+/** Where a call came from, for the journal. */
+export type Origin = { address: string; requestId: string }
+
+export type UserPrincipal = {
+  readonly kind: 'user'
+  readonly key: number
+  readonly id: string
+  readonly isPlatformAdmin: boolean
+  /** The only domain in which the token works; undefined: every domain of the user (decision 40). */
+  readonly boundDomainKey: number | undefined
+  readonly sessionId: string
+  readonly origin: Origin | undefined
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Set by the authenticate hook on every route that is neither public nor reads its own credentials. */
+    principal: UserPrincipal
+  }
+}

@@ -1,0 +1,131 @@
+/**
+ * What a user reaches in a domain. The only SQL that joins tables of several slices stands here: it resolves the caller
+ * once (domain actions, groups with their actions), and gives every listing one fragment to filter by.
+ */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+import { ACTIONS } from './actions.ts'
+import type { EntityType } from './actions.ts'
+
+/** `role_key` of a grant of the built-in role `admin`. */
+export const ADMIN_ROLE_KEY = 0
+
+export type DomainStatus = 'enabled' | 'disabled' | 'freezed' | 'deleted'
+
+export type Reach = {
+  readonly userKey: number
+  readonly domainKey: number
+  readonly domainStatus: DomainStatus
+  readonly isMember: boolean
+  readonly isDomainAdmin: boolean
+  readonly domainActions: ReadonlySet<string>
+  /** Actions by group, of the groups in which the user has a role himself. */
+  readonly groupActions: ReadonlyMap<number, ReadonlySet<string>>
+  /** Keys whose change makes this wrong. */
+  readonly dependsOn: readonly number[]
+}
+
+type GrantRow = { entity_type: EntityType; entity_key: number; role_key: number; actions: string[] | null }
+
+/** Resolves a user in a domain; undefined when there is no such domain. */
+export async function resolveReach(db: Queryable, userKey: number, domainKey: number): Promise<Reach | undefined> {
+  const [{ rows: domains }, { rows: grants }] = await Promise.all([
+    sql<{ status: DomainStatus }>`SELECT status FROM domains WHERE key = ${domainKey}`.execute(db),
+    sql<GrantRow>`SELECT g.entity_type, g.entity_key, g.role_key, r.actions
+        FROM grants g LEFT JOIN roles r ON r.key = g.role_key
+       WHERE g.user_key = ${userKey} AND g.domain_key = ${domainKey} AND g.entity_type IN ('domain', 'group')`.execute(
+      db,
+    ),
+  ])
+  const domain = domains[0]
+  if (domain === undefined) return undefined
+  const domainActions = new Set<string>()
+  const groupActions = new Map<number, Set<string>>()
+  let isMember = false
+  let isDomainAdmin = false
+  const dependsOn = new Set([userKey, domainKey])
+  for (const grant of grants) {
+    const actions = grant.role_key === ADMIN_ROLE_KEY ? ACTIONS[grant.entity_type] : (grant.actions ?? [])
+    if (grant.role_key !== ADMIN_ROLE_KEY) dependsOn.add(grant.role_key)
+    if (grant.entity_type === 'domain') {
+      isMember = true
+      isDomainAdmin ||= grant.role_key === ADMIN_ROLE_KEY
+      for (const action of actions) domainActions.add(action)
+    } else {
+      const known = groupActions.get(grant.entity_key) ?? new Set<string>()
+      for (const action of actions) known.add(action)
+      groupActions.set(grant.entity_key, known)
+      dependsOn.add(grant.entity_key)
+    }
+  }
+  return {
+    userKey,
+    domainKey,
+    domainStatus: domain.status,
+    isMember,
+    isDomainAdmin,
+    domainActions,
+    groupActions,
+    dependsOn: [...dependsOn],
+  }
+}
+
+/** The actions that a user holds by roles on this one entity. */
+export async function directActions(
+  db: Queryable,
+  userKey: number,
+  domainKey: number,
+  type: EntityType,
+  entityKey: number,
+): Promise<{ actions: ReadonlySet<string>; roleKeys: number[] }> {
+  const { rows } = await sql<{ role_key: number; actions: string[] | null }>`
+    SELECT g.role_key, r.actions FROM grants g LEFT JOIN roles r ON r.key = g.role_key
+     WHERE g.user_key = ${userKey} AND g.domain_key = ${domainKey} AND g.entity_type = ${type} AND g.entity_key = ${entityKey}`.execute(
+    db,
+  )
+  const actions = new Set<string>()
+  for (const row of rows) {
+    for (const action of row.role_key === ADMIN_ROLE_KEY ? ACTIONS[type] : (row.actions ?? [])) actions.add(action)
+  }
+  return { actions, roleKeys: rows.map((row) => row.role_key).filter((key) => key !== ADMIN_ROLE_KEY) }
+}
+
+/** The group itself and everything above it, nearest first. */
+export async function groupAncestors(db: Queryable, groupKey: number): Promise<number[]> {
+  const { rows } = await sql<{
+    ancestor_key: number
+  }>`SELECT ancestor_key FROM group_closure WHERE descendant_key = ${groupKey} ORDER BY depth`.execute(db)
+  return rows.map((row) => row.ancestor_key)
+}
+
+/**
+ * The condition "the caller may do `action` on this row" for a listing of clients, channels or groups, where `alias` is the
+ * listed table. True for the whole domain without looking at a row when a domain role says so.
+ */
+export function reachable(
+  reach: Reach,
+  isPlatformAdmin: boolean,
+  type: Exclude<EntityType, 'domain'>,
+  action: string,
+  alias: string,
+): RawBuilder<SqlBool> {
+  if (isPlatformAdmin || reach.domainActions.has(`${type}_${action}`)) return sql<SqlBool>`true`
+  const groupsWith = (wanted: string) =>
+    [...reach.groupActions].filter(([, actions]) => actions.has(wanted)).map(([key]) => key)
+  const key = sql.ref(`${alias}.key`)
+  const direct = sql<SqlBool>`${key} IN (
+    SELECT g.entity_key FROM grants g LEFT JOIN roles r ON r.key = g.role_key
+     WHERE g.user_key = ${reach.userKey} AND g.domain_key = ${reach.domainKey} AND g.entity_type = ${type}
+       AND (g.role_key = ${ADMIN_ROLE_KEY} OR ${action} = ANY (r.actions)))`
+  const parent = sql.ref(`${alias}.${type === 'group' ? 'key' : 'parent_group_key'}`)
+  const inGroups = type === 'group' ? [] : groupsWith(`${type}_${action}`)
+  const inSubgroups = groupsWith(type === 'group' ? `subgroup_${action}` : `subgroup_${type}_${action}`)
+  const conditions = [direct]
+  if (inGroups.length > 0) conditions.push(sql<SqlBool>`${parent} = ANY (${inGroups}::bigint[])`)
+  if (inSubgroups.length > 0) {
+    conditions.push(sql<SqlBool>`${parent} IN (
+      SELECT descendant_key FROM group_closure WHERE ancestor_key = ANY (${inSubgroups}::bigint[]) AND depth > 0)`)
+  }
+  return sql<SqlBool>`(${sql.join(conditions, sql` OR `)})`
+}

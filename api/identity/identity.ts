@@ -1,0 +1,124 @@
+/** Composition of the room: who is calling, what it may do, users and domains. */
+import type { FastifyRequest } from 'fastify'
+import type { Bus } from '#core/bus/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import type { Keyring } from '#core/keyring/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { createAccessPolicy } from './access/index.ts'
+import type { AccessPolicy } from './access/index.ts'
+import type { IdentityConfig } from './config.ts'
+import { createDomainsService, domainRoutes } from './domains/index.ts'
+import { startJournal } from './journal/index.ts'
+import type { Journal } from './journal/index.ts'
+import { bearerOf, createTokensService, loadSigningKeys, originOf, tokenRoutes } from './tokens/index.ts'
+import type { TokensService } from './tokens/index.ts'
+import { createUsersService, ensureFirstAdmin, userRoutes } from './users/index.ts'
+import type { FirstAdmin } from './users/index.ts'
+
+export type IdentityDeps = {
+  config: IdentityConfig
+  database: Database
+  bus: Bus
+  keyring: Keyring
+  logger: Logger
+  dataDir: string
+  /** How often changes made by other processes are looked for; tests shorten it. */
+  tailIntervalMs?: number
+}
+
+export type Identity = {
+  readonly access: AccessPolicy
+  readonly journal: Journal
+  readonly tokens: TokensService
+  readonly routes: RoutePlugin
+  readonly firstAdmin: FirstAdmin
+  /** The authenticate hook of the edge: sets `request.principal`. */
+  authenticate(request: FastifyRequest): Promise<void>
+  stop(): Promise<void>
+}
+
+/** First path segments of the API; a domain's route must not shadow one (decision 23). */
+const RESERVED_ROUTES = new Set(
+  'api auth bootstrap certs channels clients connect console disconnect docs domains events groups health http invitations journal keys m mapping metrics modules mqtt openapi.json password pats proxy roles runs subscriptions tasks things users verify-email workers workflows ws'.split(
+    ' ',
+  ),
+)
+
+function compilePattern(pattern: string): RegExp {
+  try {
+    return new RegExp(pattern, 'su')
+  } catch (error) {
+    throw new ServiceError(
+      'malformed',
+      `SKEIN_PASSWORD_PATTERN must be a regular expression: ${(error as Error).message}`,
+      { cause: error },
+    )
+  }
+}
+
+export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
+  const { config, database, bus, keyring, logger, dataDir } = deps
+  const passwordPattern = compilePattern(config.passwordPattern)
+  const keys = await loadSigningKeys(database, keyring)
+  const journal = await startJournal({
+    database,
+    bus,
+    logger,
+    ...(deps.tailIntervalMs === undefined ? {} : { tailIntervalMs: deps.tailIntervalMs }),
+  })
+  try {
+    const access = createAccessPolicy({ database, isFresh: journal.isFresh })
+    const users = createUsersService({
+      database,
+      journal,
+      access,
+      passwordPattern,
+      allowSelfRegister: config.allowSelfRegister,
+      uniqueNames: config.uniqueNames,
+    })
+    const tokens = createTokensService({
+      database,
+      journal,
+      keys,
+      findLogin: users.findLogin,
+      accessTokenTtlMs: config.accessTokenTtlMs,
+      refreshTokenTtlMs: config.refreshTokenTtlMs,
+    })
+    const domains = createDomainsService({ database, journal, access, reservedRoutes: RESERVED_ROUTES })
+    journal.listen(access)
+    journal.listen(tokens)
+    await users.prepare()
+    const firstAdmin = await ensureFirstAdmin({
+      database,
+      journal,
+      dataDir,
+      email: config.adminEmail,
+      username: config.adminUsername,
+      secret: config.adminSecret,
+      uniqueNames: config.uniqueNames,
+    })
+    return {
+      access,
+      journal,
+      tokens,
+      firstAdmin,
+      routes: async (app) => {
+        await tokenRoutes(tokens)(app)
+        await userRoutes(users, tokens)(app)
+        await domainRoutes(domains)(app)
+      },
+      async authenticate(request) {
+        request.principal = await tokens.authenticate(bearerOf(request), originOf(request))
+      },
+      async stop() {
+        await tokens.stop()
+        await journal.stop()
+      },
+    }
+  } catch (error) {
+    await journal.stop()
+    throw error
+  }
+}

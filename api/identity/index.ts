@@ -1,0 +1,29 @@
+export { identitySettings } from './config.ts'
+export type { IdentityConfig } from './config.ts'
+export { startIdentity } from './identity.ts'
+export type { Identity, IdentityDeps } from './identity.ts'
+export * from './access/index.ts'
+export type { Actor, ChangeListener, Journal, JournalEntry, Recorder } from './journal/index.ts'
+export { ADMIN_ROLE_NAME, adminRoleId, grantAdmin, removeRolesOf } from './roles/index.ts'
+export { bearerOf, originOf } from './tokens/index.ts'
+export type { TokensService } from './tokens/index.ts'
+export { requireRoute } from './domains/index.ts'
+export {
+  ChosenId,
+  EnabledStatus,
+  Id,
+  MessageBody,
+  Metadata,
+  MetadataFilter,
+  Name,
+  OrderKey,
+  RequiredName,
+  StatusFilter,
+  Tags,
+  Timestamp,
+  allOf,
+  contains,
+  containsMetadata,
+  orderOf,
+  parseMetadataFilter,
+} from './wire/index.ts'

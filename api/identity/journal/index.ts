@@ -1,0 +1,2 @@
+export { startJournal } from './journal.ts'
+export type { Actor, ChangeListener, Journal, JournalEntry, Recorder } from './journal.ts'

@@ -1,0 +1,101 @@
+/**
+ * The journal: every change of an entity is one row, written in the transaction of the change, and a log that others
+ * follow (mechanisms: positions). Here is the only way to change something: the change and its record commit together,
+ * and caches of this process forget before the caller gets its answer.
+ */
+import { sql } from 'kysely'
+import type { Bus } from '#core/bus/index.ts'
+import type { Database, Transaction } from '#core/database/index.ts'
+import { startLogTail } from '#core/log/index.ts'
+import type { LogTail } from '#core/log/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import type { UserPrincipal } from '../access/principal.ts'
+
+export type JournalEntry = {
+  /** `<entity>.<what>` from contract section 10. */
+  operation: string
+  /** Undefined: the change belongs to no domain. */
+  domainKey?: number
+  /** Keys of everything that changed; caches forget what depends on them. */
+  entityKeys: readonly number[]
+  /** Flat facts of the change. Never a secret, a key or a token. */
+  attributes?: Readonly<Record<string, unknown>>
+}
+
+/** Who did it: a user, or the product itself. */
+export type Actor = UserPrincipal | 'system'
+
+export type Recorder = (entry: JournalEntry) => void
+
+/** Told about entities that changed, here or elsewhere; possibly twice. */
+export type ChangeListener = { forget: (entityKeys: readonly number[]) => void; clear: () => void }
+
+export type Journal = {
+  /** Runs the work in a transaction, writes what it recorded into the same one, and tells the listeners after the commit. */
+  change<T>(actor: Actor, work: (tx: Transaction, record: Recorder) => Promise<T>): Promise<T>
+  listen(listener: ChangeListener): void
+  /** False while changes of other processes may be unknown here: caches must not answer. */
+  isFresh(): boolean
+  stop(): Promise<void>
+}
+
+/** Bus topic of the hint "the journal grew". */
+const JOURNAL_TOPIC = 'skein.journal'
+const NO_PAYLOAD = new Uint8Array()
+
+export async function startJournal(options: {
+  database: Database
+  bus: Bus
+  logger: Logger
+  tailIntervalMs?: number
+}): Promise<Journal> {
+  const { database, bus, logger, tailIntervalMs } = options
+  const listeners: ChangeListener[] = []
+  const tail: LogTail = await startLogTail({
+    database,
+    logger,
+    table: { name: 'journal', columns: ['entity_keys'] },
+    onRows: (rows) => {
+      const keys = rows.flatMap((row) => (row['entity_keys'] as (string | number)[]).map(Number))
+      for (const listener of listeners) listener.forget(keys)
+    },
+    onReset: () => {
+      for (const listener of listeners) listener.clear()
+    },
+    ...(tailIntervalMs === undefined ? {} : { intervalMs: tailIntervalMs }),
+  })
+  const unsubscribe = bus.subscribe(JOURNAL_TOPIC, () => tail.poke())
+
+  return {
+    async change(actor, work) {
+      let entries: JournalEntry[] = []
+      const result = await database.transaction(async (tx) => {
+        entries = []
+        const value = await work(tx, (entry) => entries.push(entry))
+        await write(tx, actor, entries)
+        return value
+      })
+      const keys = entries.flatMap((entry) => entry.entityKeys)
+      for (const listener of listeners) listener.forget(keys)
+      if (entries.length > 0) bus.publish(JOURNAL_TOPIC, NO_PAYLOAD)
+      return result
+    },
+    listen: (listener) => void listeners.push(listener),
+    isFresh: () => tail.isFresh(),
+    async stop() {
+      unsubscribe()
+      await tail.stop()
+    },
+  }
+}
+
+async function write(tx: Transaction, actor: Actor, entries: readonly JournalEntry[]): Promise<void> {
+  for (const entry of entries) {
+    const user = actor === 'system' ? undefined : actor
+    await sql`INSERT INTO journal (operation, domain_key, actor_kind, actor_key, actor_id, address, request_id, entity_keys, attributes)
+      VALUES (${entry.operation}, ${entry.domainKey ?? null}, ${user === undefined ? 'system' : 'user'}, ${user?.key ?? null}, ${user?.id ?? null},
+              ${user?.origin?.address ?? null}, ${user?.origin?.requestId ?? null}, ${entry.entityKeys}::bigint[], ${JSON.stringify(entry.attributes ?? {})}::jsonb)`.execute(
+      tx,
+    )
+  }
+}

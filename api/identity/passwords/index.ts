@@ -1,0 +1,1 @@
+export { hashPassword, verifyAgainstNobody, verifyPassword } from './password.ts'

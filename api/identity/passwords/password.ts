@@ -1,0 +1,90 @@
+/** Passwords: argon2id through Node's own implementation, off the event loop, in the PHC string format. */
+import { argon2, randomBytes, timingSafeEqual } from 'node:crypto'
+import { promisify } from 'node:util'
+import { ServiceError } from '#core/errors/index.ts'
+
+const argon2Async = promisify(argon2)
+
+/** OWASP's recommendation for argon2id: 19 MiB, two passes, one lane. */
+const MEMORY_KIB = 19_456
+const PASSES = 2
+const LANES = 1
+const TAG_BYTES = 32
+const SALT_BYTES = 16
+
+/** Hashes at once: each takes 19 MiB and a thread of the pool for some 30 ms. */
+const MAX_RUNNING = 2
+/** Hashes that wait for their turn; beyond, logins are refused for a moment rather than queued for minutes. */
+const MAX_WAITING = 200
+
+let running = 0
+const waiting: (() => void)[] = []
+
+async function takeTurn(): Promise<void> {
+  if (running < MAX_RUNNING) {
+    running += 1
+    return
+  }
+  if (waiting.length >= MAX_WAITING) {
+    throw new ServiceError('rate_limited', 'too many logins at once, try again', { retryAfterSeconds: 1 })
+  }
+  await new Promise<void>((resolve) => void waiting.push(resolve))
+}
+
+function passTurn(): void {
+  const next = waiting.shift()
+  if (next === undefined) running -= 1
+  else next()
+}
+
+async function derive(
+  password: string,
+  salt: Buffer,
+  memory: number,
+  passes: number,
+  parallelism: number,
+): Promise<Buffer> {
+  await takeTurn()
+  try {
+    const message = Buffer.from(password.normalize('NFC'))
+    return await argon2Async('argon2id', { message, nonce: salt, memory, passes, parallelism, tagLength: TAG_BYTES })
+  } finally {
+    passTurn()
+  }
+}
+
+const unpadded = (bytes: Buffer) => bytes.toString('base64').replace(/=+$/, '')
+
+/** `$argon2id$v=19$m=…,t=…,p=…$salt$tag`. Throws `rate_limited` when too many wait. */
+export async function hashPassword(password: string): Promise<string> {
+  const salt = randomBytes(SALT_BYTES)
+  const tag = await derive(password, salt, MEMORY_KIB, PASSES, LANES)
+  return `$argon2id$v=19$m=${MEMORY_KIB},t=${PASSES},p=${LANES}$${unpadded(salt)}$${unpadded(tag)}`
+}
+
+const PHC = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)$/
+
+/** True when the password belongs to the hash. Takes the same time for any password. */
+export async function verifyPassword(password: string, hash: string): Promise<boolean> {
+  const match = PHC.exec(hash)
+  if (match === null) return false
+  const [, memory, passes, lanes, salt, tag] = match
+  const expected = Buffer.from(tag as string, 'base64')
+  const actual = await derive(
+    password,
+    Buffer.from(salt as string, 'base64'),
+    Number(memory),
+    Number(passes),
+    Number(lanes),
+  )
+  return actual.length === expected.length && timingSafeEqual(actual, expected)
+}
+
+let decoy: Promise<string> | undefined
+
+/** Spends the time of a verification, so that an unknown login answers no sooner than a wrong password. */
+export async function verifyAgainstNobody(password: string): Promise<false> {
+  decoy ??= hashPassword('nobody')
+  await verifyPassword(password, await decoy)
+  return false
+}

@@ -1,0 +1,19 @@
+/** What a request says about its caller: the bearer token and where it came from. */
+import type { FastifyRequest } from 'fastify'
+import { ServiceError } from '#core/errors/index.ts'
+import type { Origin } from '../access/index.ts'
+
+const PREFIX = 'Bearer '
+
+/** The token of `Authorization: Bearer …`; the prefix is matched exactly. Throws `unauthenticated`. */
+export function bearerOf(request: FastifyRequest): string {
+  const { authorization } = request.headers
+  if (authorization === undefined || !authorization.startsWith(PREFIX) || authorization.length === PREFIX.length) {
+    throw new ServiceError('unauthenticated', 'failed to perform authentication: missing or invalid bearer')
+  }
+  return authorization.slice(PREFIX.length)
+}
+
+export function originOf(request: FastifyRequest): Origin {
+  return { address: request.ip, requestId: request.id }
+}

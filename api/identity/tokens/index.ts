@@ -1,0 +1,6 @@
+export { bearerOf, originOf } from './bearer.ts'
+export { tokenRoutes } from './routes.ts'
+export { createTokensService } from './service.ts'
+export type { LoginUser, TokensService } from './service.ts'
+export { revokeSessionsOf } from './repository.ts'
+export { loadSigningKeys } from './signing-keys.ts'

@@ -1,0 +1,109 @@
+/** SQL of sessions. */
+import { sql } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+
+export type Session = {
+  id: string
+  userKey: number
+  userId: string
+  userStatus: 'enabled' | 'disabled' | 'deleted'
+  userRole: 'user' | 'admin'
+  domainKey: number | null
+  domainId: string | null
+  generation: number
+  /** Neither revoked nor expired. */
+  isAlive: boolean
+}
+
+type Row = {
+  id: string
+  user_key: number
+  user_id: string
+  user_status: Session['userStatus']
+  user_role: Session['userRole']
+  domain_key: number | null
+  domain_id: string | null
+  generation: number
+  is_alive: boolean
+}
+
+export async function findSession(
+  db: Queryable,
+  id: string,
+  options: { forUpdate?: boolean } = {},
+): Promise<Session | undefined> {
+  const lock = options.forUpdate === true ? sql`FOR UPDATE OF s` : sql``
+  const { rows } = await sql<Row>`
+    SELECT s.id, s.user_key, u.id AS user_id, u.status AS user_status, u.role AS user_role, s.domain_key, d.id AS domain_id,
+           s.generation, s.revoked_at IS NULL AND s.expires_at > now() AS is_alive
+      FROM sessions s JOIN users u ON u.key = s.user_key LEFT JOIN domains d ON d.key = s.domain_key
+     WHERE s.id = ${id} ${lock}`.execute(db)
+  const row = rows[0]
+  if (row === undefined) return undefined
+  return {
+    id: row.id,
+    userKey: row.user_key,
+    userId: row.user_id,
+    userStatus: row.user_status,
+    userRole: row.user_role,
+    domainKey: row.domain_key,
+    domainId: row.domain_id,
+    generation: row.generation,
+    isAlive: row.is_alive,
+  }
+}
+
+export type NewSession = {
+  id: string
+  userKey: number
+  domainKey: number | undefined
+  lifetimeSeconds: number
+  address: string | undefined
+}
+
+export async function insertSession(db: Queryable, session: NewSession): Promise<void> {
+  await sql`INSERT INTO sessions (id, user_key, domain_key, expires_at, address)
+    VALUES (${session.id}, ${session.userKey}, ${session.domainKey ?? null}, now() + make_interval(secs => ${session.lifetimeSeconds}), ${session.address ?? null})`.execute(
+    db,
+  )
+}
+
+/** Makes every earlier refresh token of the session an old one. */
+export async function advanceSession(
+  db: Queryable,
+  id: string,
+  domainKey: number | undefined,
+  lifetimeSeconds: number,
+): Promise<void> {
+  await sql`UPDATE sessions SET generation = generation + 1, last_used_at = now(), domain_key = ${domainKey ?? null},
+      expires_at = now() + make_interval(secs => ${lifetimeSeconds}) WHERE id = ${id}`.execute(db)
+}
+
+export async function revokeSession(db: Queryable, id: string): Promise<void> {
+  await sql`UPDATE sessions SET revoked_at = now() WHERE id = ${id} AND revoked_at IS NULL`.execute(db)
+}
+
+/** Ends every session of a user but one. */
+export async function revokeSessionsOf(db: Queryable, userKey: number, except?: string): Promise<void> {
+  await sql`UPDATE sessions SET revoked_at = now() WHERE user_key = ${userKey} AND revoked_at IS NULL AND id IS DISTINCT FROM ${except ?? null}::uuid`.execute(
+    db,
+  )
+}
+
+/** Removes sessions that ended longer than a day ago, so that the table stays as large as its use. */
+export async function purgeSessions(db: Queryable): Promise<void> {
+  await sql`DELETE FROM sessions WHERE expires_at < now() - interval '1 day' OR revoked_at < now() - interval '1 day'`.execute(
+    db,
+  )
+}
+
+/** The key of a domain that this user may bind a token to: one in which he has a role. */
+export async function findMembership(db: Queryable, userKey: number, domainId: string): Promise<number | undefined> {
+  const { rows } = await sql<{
+    key: number
+  }>`SELECT d.key FROM domains d WHERE d.id = ${domainId} AND d.status <> 'deleted'
+    AND EXISTS (SELECT 1 FROM grants g WHERE g.user_key = ${userKey} AND g.domain_key = d.key AND g.entity_type = 'domain')`.execute(
+    db,
+  )
+  return rows[0]?.key
+}

@@ -1,0 +1,267 @@
+/**
+ * Logins and tokens (contract section 6, decisions 40, 41, 47). An access token is verified from memory; the session
+ * and the user behind it are facts that the journal's tail takes away within a second of their end.
+ */
+import type { KeyObject } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { createFactCache } from '#core/fact-cache.ts'
+import { isId, newId } from '#core/ids.ts'
+import { sleep } from '#core/time.ts'
+import type { Origin, UserPrincipal } from '../access/index.ts'
+import type { Journal } from '../journal/index.ts'
+import { verifyAgainstNobody, verifyPassword } from '../passwords/index.ts'
+import type { Claims, TokenType } from './jwt.ts'
+import { TOKEN_TYPE, newClaims, signToken, verifyToken } from './jwt.ts'
+import type { Session } from './repository.ts'
+import {
+  advanceSession,
+  findMembership,
+  findSession,
+  insertSession,
+  purgeSessions,
+  revokeSession,
+} from './repository.ts'
+import type { IssueToken, TokenPair } from './schema.ts'
+import type { SigningKeys } from './signing-keys.ts'
+
+export type TokensService = {
+  /** Throws `malformed` without login or password, `unauthenticated` for a wrong pair or a disabled user. */
+  issue(input: IssueToken, origin: Origin): Promise<TokenPair>
+  /** A refresh token works once; an old one ends its whole session. */
+  refresh(refreshToken: string, domainId: string | undefined, origin: Origin): Promise<TokenPair>
+  /** Ends the session of a refresh token; its access tokens end with it. */
+  revoke(refreshToken: string, origin: Origin): Promise<void>
+  /** The user behind an access token. Throws `unauthenticated`. */
+  authenticate(accessToken: string, origin: Origin): Promise<UserPrincipal>
+  jwks: SigningKeys['jwks']
+  forget(entityKeys: readonly number[]): void
+  clear(): void
+  stop(): Promise<void>
+}
+
+/** What a login must know of the user that it names. */
+export type LoginUser = {
+  key: number
+  id: string
+  secretHash: string
+  role: 'user' | 'admin'
+  status: 'enabled' | 'disabled' | 'deleted'
+}
+
+export type TokensDeps = {
+  database: Database
+  journal: Journal
+  keys: SigningKeys
+  /** The user that a login names, by username or email. */
+  findLogin: (login: string) => Promise<LoginUser | undefined>
+  accessTokenTtlMs: number
+  refreshTokenTtlMs: number
+}
+
+const MAX_VERIFIED_TOKENS = 20_000
+const MAX_SESSIONS = 50_000
+const PURGE_INTERVAL_MS = 3_600_000
+
+const WRONG_LOGIN = 'failed to perform authentication: wrong identity or secret'
+const BAD_TOKEN = 'failed to perform authentication: missing or invalid bearer'
+
+export function createTokensService(deps: TokensDeps): TokensService {
+  const { database, journal, keys, findLogin } = deps
+  const verified = new LRUCache<string, Claims>({ max: MAX_VERIFIED_TOKENS })
+  const sessions = createFactCache<Session | 'none'>({ maxEntries: MAX_SESSIONS, isFresh: journal.isFresh })
+  const stopping = new AbortController()
+
+  const nowSeconds = () => Math.floor(Date.now() / 1000)
+  const keyOf = (kid: string): KeyObject | undefined => keys.publicKeyOf(kid)
+
+  function verify(token: string, type: TokenType): Claims {
+    const known = verified.get(token)
+    const claims = known !== undefined && known.exp > nowSeconds() ? known : verifyToken(token, keyOf, nowSeconds())
+    if (claims === undefined || claims.type !== type) throw new ServiceError('unauthenticated', BAD_TOKEN)
+    if (known === undefined && type === TOKEN_TYPE.access) verified.set(token, claims)
+    return claims
+  }
+
+  function pairOf(session: {
+    id: string
+    generation: number
+    userId: string
+    userRole: 'user' | 'admin'
+    domainId: string | null
+  }): TokenPair {
+    const base = {
+      jti: `${session.id}.${session.generation}`,
+      sub: session.userId,
+      role: session.userRole,
+      ...(session.domainId === null ? {} : { domain: session.domainId }),
+    }
+    const sign = (type: TokenType, ttlMs: number) =>
+      signToken(
+        newClaims({ ...base, type }, nowSeconds(), Math.ceil(ttlMs / 1000)),
+        keys.current.kid,
+        keys.current.privateKey,
+      )
+    return {
+      access_token: sign(TOKEN_TYPE.access, deps.accessTokenTtlMs),
+      refresh_token: sign(TOKEN_TYPE.refresh, deps.refreshTokenTtlMs),
+      access_type: 'Bearer',
+    }
+  }
+
+  async function bindableDomain(userKey: number, domainId: string | undefined): Promise<number | undefined> {
+    if (domainId === undefined || domainId === '') return undefined
+    const key = isId(domainId) ? await findMembership(database.db, userKey, domainId) : undefined
+    if (key === undefined)
+      throw new ServiceError('forbidden', 'failed to perform authorization: not a member of this domain')
+    return key
+  }
+
+  function principalOf(session: Session, origin: Origin | undefined): UserPrincipal {
+    return {
+      kind: 'user',
+      key: session.userKey,
+      id: session.userId,
+      isPlatformAdmin: session.userRole === 'admin',
+      boundDomainKey: session.domainKey ?? undefined,
+      sessionId: session.id,
+      origin,
+    }
+  }
+
+  function parseJti(jti: string): { sessionId: string; generation: number } {
+    const [sessionId = '', generation = ''] = jti.split('.')
+    if (!isId(sessionId) || !/^\d{1,9}$/.test(generation)) throw new ServiceError('unauthenticated', BAD_TOKEN)
+    return { sessionId, generation: Number(generation) }
+  }
+
+  async function purgeLoop(): Promise<void> {
+    while (!stopping.signal.aborted) {
+      await sleep(PURGE_INTERVAL_MS, stopping.signal).catch(() => undefined)
+      if (!stopping.signal.aborted) await purgeSessions(database.db).catch(() => undefined)
+    }
+  }
+  const purging = purgeLoop()
+
+  return {
+    jwks: keys.jwks,
+    async issue(input, origin) {
+      const login = input.identity ?? input.username
+      const password = input.secret ?? input.password
+      if (login === undefined || login === '')
+        throw new ServiceError('malformed', 'identity is required: a username or an email', {
+          details: [{ path: '/identity', message: 'is required' }],
+        })
+      if (password === undefined || password === '')
+        throw new ServiceError('malformed', 'secret is required', {
+          details: [{ path: '/secret', message: 'is required' }],
+        })
+      const user = await findLogin(login)
+      const isRight =
+        user === undefined ? await verifyAgainstNobody(password) : await verifyPassword(password, user.secretHash)
+      if (user === undefined || !isRight || user.status !== 'enabled') {
+        if (user !== undefined) {
+          await journal.change('system', async (_tx, record) => {
+            record({
+              operation: 'user.refused_token',
+              entityKeys: [user.key],
+              attributes: { id: user.id, address: origin.address },
+            })
+          })
+        }
+        throw new ServiceError('unauthenticated', WRONG_LOGIN)
+      }
+      const domainKey = await bindableDomain(user.key, input.domain_id)
+      const session = {
+        id: newId(),
+        generation: 0,
+        userId: user.id,
+        userRole: user.role,
+        domainId: domainKey === undefined ? null : (input.domain_id ?? null),
+      }
+      await journal.change('system', async (tx, record) => {
+        await insertSession(tx, {
+          id: session.id,
+          userKey: user.key,
+          domainKey,
+          lifetimeSeconds: deps.refreshTokenTtlMs / 1000,
+          address: origin.address,
+        })
+        record({
+          operation: 'user.issue_token',
+          entityKeys: [user.key],
+          attributes: { id: user.id, session: session.id, address: origin.address },
+        })
+      })
+      return pairOf(session)
+    },
+    async refresh(refreshToken, domainId, origin) {
+      const claims = verify(refreshToken, TOKEN_TYPE.refresh)
+      const { sessionId, generation } = parseJti(claims.jti)
+      const outcome = await journal.change('system', async (tx, record) => {
+        const session = await findSession(tx, sessionId, { forUpdate: true })
+        if (session === undefined || !session.isAlive || session.userStatus !== 'enabled') return undefined
+        if (session.generation !== generation) {
+          // Somebody holds a copy: neither of the two can be trusted any more (decision 41).
+          await revokeSession(tx, sessionId)
+          record({
+            operation: 'user.refresh_token_reused',
+            entityKeys: [session.userKey],
+            attributes: { id: session.userId, session: sessionId, address: origin.address },
+          })
+          return undefined
+        }
+        const domainKey =
+          domainId === undefined || domainId === ''
+            ? (session.domainKey ?? undefined)
+            : await bindableDomain(session.userKey, domainId)
+        await advanceSession(tx, sessionId, domainKey, deps.refreshTokenTtlMs / 1000)
+        record({
+          operation: 'user.refresh_token',
+          entityKeys: [session.userKey],
+          attributes: { id: session.userId, session: sessionId },
+        })
+        return {
+          ...session,
+          generation: generation + 1,
+          domainId: domainId === undefined || domainId === '' ? session.domainId : domainId,
+        }
+      })
+      if (outcome === undefined) throw new ServiceError('unauthenticated', BAD_TOKEN)
+      return pairOf(outcome)
+    },
+    async revoke(refreshToken, origin) {
+      const claims = verify(refreshToken, TOKEN_TYPE.refresh)
+      const { sessionId } = parseJti(claims.jti)
+      await journal.change('system', async (tx, record) => {
+        const session = await findSession(tx, sessionId, { forUpdate: true })
+        if (session === undefined) throw new ServiceError('unauthenticated', BAD_TOKEN)
+        await revokeSession(tx, sessionId)
+        record({
+          operation: 'user.revoke_token',
+          entityKeys: [session.userKey],
+          attributes: { id: session.userId, session: sessionId, address: origin.address },
+        })
+      })
+    },
+    async authenticate(accessToken, origin) {
+      const claims = verify(accessToken, TOKEN_TYPE.access)
+      const { sessionId } = parseJti(claims.jti)
+      const session = await sessions.get(sessionId, async () => {
+        const found = await findSession(database.db, sessionId)
+        if (found === undefined) return { value: 'none', dependsOn: [] }
+        return { value: found, dependsOn: [found.userKey, ...(found.domainKey === null ? [] : [found.domainKey])] }
+      })
+      if (session === 'none' || !session.isAlive || session.userStatus !== 'enabled')
+        throw new ServiceError('unauthenticated', BAD_TOKEN)
+      return principalOf(session, origin)
+    },
+    forget: (entityKeys) => sessions.forget(entityKeys),
+    clear: () => sessions.clear(),
+    async stop() {
+      stopping.abort()
+      await purging
+    },
+  }
+}

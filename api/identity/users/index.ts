@@ -1,0 +1,5 @@
+export { ensureFirstAdmin } from './first-admin.ts'
+export type { FirstAdmin } from './first-admin.ts'
+export { userRoutes } from './routes.ts'
+export { createUsersService } from './service.ts'
+export type { UsersService } from './service.ts'

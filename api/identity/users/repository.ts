@@ -1,0 +1,233 @@
+/** SQL of users. Names of constraints decide which conflict it is. */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+import { refusing } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { orderOf } from '../wire/index.ts'
+
+export type UserRecord = {
+  key: number
+  id: string
+  firstName: string | null
+  lastName: string | null
+  name: string | null
+  email: string | null
+  username: string | null
+  secretHash: string
+  tags: string[]
+  metadata: Record<string, unknown>
+  profilePicture: string | null
+  role: 'user' | 'admin'
+  status: 'enabled' | 'disabled' | 'deleted'
+  createdBy: string | null
+  createdAt: string
+  updatedBy: string | null
+  updatedAt: string | null
+}
+
+type Row = {
+  key: number
+  id: string
+  first_name: string | null
+  last_name: string | null
+  name: string | null
+  email: string | null
+  username: string | null
+  secret_hash: string
+  tags: string[]
+  metadata: Record<string, unknown>
+  profile_picture: string | null
+  role: UserRecord['role']
+  status: UserRecord['status']
+  created_by: string | null
+  created_at: string
+  updated_by: string | null
+  updated_at: string | null
+}
+
+function fromRow(row: Row): UserRecord {
+  return {
+    key: row.key,
+    id: row.id,
+    firstName: row.first_name,
+    lastName: row.last_name,
+    name: row.name,
+    email: row.email,
+    username: row.username,
+    secretHash: row.secret_hash,
+    tags: row.tags,
+    metadata: row.metadata,
+    profilePicture: row.profile_picture,
+    role: row.role,
+    status: row.status,
+    createdBy: row.created_by,
+    createdAt: row.created_at,
+    updatedBy: row.updated_by,
+    updatedAt: row.updated_at,
+  }
+}
+
+const taken =
+  (what: string, hint = '') =>
+  () =>
+    new ServiceError('conflict', `a user with this ${what} exists already${hint}`)
+
+const CONFLICTS = {
+  users_email_key: taken('email'),
+  users_username_key: taken('username'),
+  user_unique_names_pkey: taken(
+    'first or last name',
+    '; first and last names are unique unless SKEIN_USERS_UNIQUE_NAMES=false',
+  ),
+}
+
+export type NewUserRow = Pick<
+  UserRecord,
+  | 'id'
+  | 'firstName'
+  | 'lastName'
+  | 'name'
+  | 'email'
+  | 'username'
+  | 'secretHash'
+  | 'tags'
+  | 'metadata'
+  | 'profilePicture'
+  | 'role'
+  | 'status'
+  | 'createdBy'
+>
+
+export async function insertUser(db: Queryable, user: NewUserRow, uniqueNames: boolean): Promise<UserRecord> {
+  const { rows } = await refusing(
+    CONFLICTS,
+    sql<Row>`INSERT INTO users (id, first_name, last_name, name, email, username, secret_hash, tags, metadata, profile_picture, role, status, created_by)
+      VALUES (${user.id}, ${user.firstName}, ${user.lastName}, ${user.name}, ${user.email}, ${user.username}, ${user.secretHash}, ${user.tags},
+              ${JSON.stringify(user.metadata)}::jsonb, ${user.profilePicture}, ${user.role}, ${user.status}, ${user.createdBy}) RETURNING *`.execute(
+      db,
+    ),
+  )
+  const record = fromRow(rows[0] as Row)
+  if (uniqueNames) await claimNames(db, record)
+  return record
+}
+
+async function claimNames(db: Queryable, user: UserRecord): Promise<void> {
+  await sql`DELETE FROM user_unique_names WHERE user_key = ${user.key}`.execute(db)
+  for (const [kind, value] of [
+    ['first_name', user.firstName],
+    ['last_name', user.lastName],
+  ] as const) {
+    if (value === null) continue
+    await refusing(
+      CONFLICTS,
+      sql`INSERT INTO user_unique_names (kind, value, user_key) VALUES (${kind}, ${value}, ${user.key})`.execute(db),
+    )
+  }
+}
+
+/**
+ * Makes the table of unique names agree with the switch. Throws `invalid_state` when the switch is on and users exist
+ * that share a name.
+ */
+export async function applyUniqueNamesSwitch(db: Queryable, uniqueNames: boolean): Promise<void> {
+  if (!uniqueNames) {
+    await sql`DELETE FROM user_unique_names`.execute(db)
+    return
+  }
+  const shared = () =>
+    new ServiceError(
+      'invalid_state',
+      'users exist that share a first or last name: rename them, or start with SKEIN_USERS_UNIQUE_NAMES=false',
+    )
+  await refusing(
+    { user_unique_names_pkey: shared },
+    sql`INSERT INTO user_unique_names (kind, value, user_key)
+      SELECT names.kind, names.value, u.key FROM users u
+        CROSS JOIN LATERAL (VALUES ('first_name', u.first_name), ('last_name', u.last_name)) names (kind, value)
+       WHERE names.value IS NOT NULL
+         AND NOT EXISTS (SELECT 1 FROM user_unique_names n WHERE n.user_key = u.key AND n.kind = names.kind)`.execute(
+      db,
+    ),
+  )
+}
+
+export async function findUser(db: Queryable, id: string): Promise<UserRecord | undefined> {
+  const { rows } = await sql<Row>`SELECT * FROM users WHERE id = ${id} AND status <> 'deleted'`.execute(db)
+  return rows[0] === undefined ? undefined : fromRow(rows[0])
+}
+
+/** By username or email, in any case. */
+export async function findUserByLogin(db: Queryable, login: string): Promise<UserRecord | undefined> {
+  const { rows } = await sql<Row>`SELECT * FROM users
+    WHERE (lower(email) = lower(${login}) OR lower(username) = lower(${login})) AND status <> 'deleted'`.execute(db)
+  return rows[0] === undefined ? undefined : fromRow(rows[0])
+}
+
+export type UserChange = Partial<Pick<UserRecord, 'firstName' | 'lastName' | 'metadata' | 'secretHash' | 'status'>>
+
+/** Writes the given fields; undefined when there is no such user. */
+export async function updateUser(
+  db: Queryable,
+  id: string,
+  change: UserChange,
+  updatedBy: string,
+  uniqueNames: boolean,
+): Promise<UserRecord | undefined> {
+  const sets: RawBuilder<unknown>[] = [sql`updated_at = now()`, sql`updated_by = ${updatedBy}`]
+  if (change.firstName !== undefined) sets.push(sql`first_name = ${change.firstName}`)
+  if (change.lastName !== undefined) sets.push(sql`last_name = ${change.lastName}`)
+  if (change.metadata !== undefined) sets.push(sql`metadata = ${JSON.stringify(change.metadata)}::jsonb`)
+  if (change.secretHash !== undefined) sets.push(sql`secret_hash = ${change.secretHash}`)
+  if (change.status !== undefined) sets.push(sql`status = ${change.status}`)
+  const { rows } = await refusing(
+    CONFLICTS,
+    sql<Row>`UPDATE users SET ${sql.join(sets)} WHERE id = ${id} AND status <> 'deleted' RETURNING *`.execute(db),
+  )
+  if (rows[0] === undefined) return undefined
+  const record = fromRow(rows[0])
+  if (uniqueNames && (change.firstName !== undefined || change.lastName !== undefined)) await claimNames(db, record)
+  return record
+}
+
+export type UserListing = {
+  where: RawBuilder<SqlBool>
+  order: string
+  dir: 'asc' | 'desc'
+  offset: number
+  limit: number
+}
+
+export async function listUsers(
+  db: Queryable,
+  { where, order, dir, offset, limit }: UserListing,
+): Promise<UserRecord[]> {
+  const sorted = order === 'name' ? sql`coalesce(u.name, u.first_name) ${sql.raw(dir)}, u.id` : orderOf('u', order, dir)
+  const { rows } =
+    await sql<Row>`SELECT u.* FROM users u WHERE ${where} ORDER BY ${sorted} OFFSET ${offset} LIMIT ${limit}`.execute(
+      db,
+    )
+  return rows.map(fromRow)
+}
+
+export async function countUsers(db: Queryable, where: RawBuilder<SqlBool>): Promise<number> {
+  const { rows } = await sql<{ total: number }>`SELECT count(*) AS total FROM users u WHERE ${where}`.execute(db)
+  return rows[0]?.total ?? 0
+}
+
+/** Whether any platform administrator exists. */
+export async function hasPlatformAdmin(db: Queryable): Promise<boolean> {
+  const { rows } = await sql`SELECT 1 FROM users WHERE role = 'admin' AND status = 'enabled' LIMIT 1`.execute(db)
+  return rows.length > 0
+}
+
+/** True when the user is the last member of the built-in admin role of a domain; gives that domain's id. */
+export async function findSoleAdminDomain(db: Queryable, userKey: number): Promise<string | undefined> {
+  const { rows } = await sql<{ id: string }>`SELECT d.id FROM grants g JOIN domains d ON d.key = g.domain_key
+    WHERE g.user_key = ${userKey} AND g.entity_type = 'domain' AND g.role_key = 0 AND d.status <> 'deleted'
+      AND NOT EXISTS (SELECT 1 FROM grants o JOIN users u ON u.key = o.user_key AND u.status = 'enabled'
+                       WHERE o.entity_key = g.entity_key AND o.role_key = 0 AND o.user_key <> g.user_key)
+    LIMIT 1`.execute(db)
+  return rows[0]?.id
+}

@@ -1,0 +1,134 @@
+/** Wire shapes of users (specification section 2, contract section 5, decision 50). */
+import { Type } from 'typebox'
+import type { Static } from 'typebox'
+import { Direction, pageFields, pageQuery } from '#core/page.ts'
+import { ZERO_TIME, formatTime } from '#core/time.ts'
+import { EnabledStatus, Id, Metadata, MetadataFilter, Name, OrderKey, Tags, Timestamp } from '../wire/index.ts'
+import type { UserRecord } from './repository.ts'
+
+const Email = Type.String({ maxLength: 254, description: 'Unique' })
+const Username = Type.String({ maxLength: 254, description: 'Unique; letters, digits, _ and -, at most 32' })
+/** argon2 takes any length; nobody types more than this. */
+const Password = Type.String({ minLength: 1, maxLength: 1024 })
+const MAX_PICTURE_URL_CHARS = 2048
+const Picture = Type.String({ maxLength: MAX_PICTURE_URL_CHARS, description: 'URL' })
+
+export const User = Type.Object(
+  {
+    id: Id,
+    first_name: Type.Optional(Type.String()),
+    last_name: Type.Optional(Type.String()),
+    name: Type.Optional(Type.String({ description: 'Display name; else first and last name' })),
+    email: Type.Optional(Type.String()),
+    credentials: Type.Optional(
+      Type.Object({
+        username: Type.Optional(Type.String()),
+        identity: Type.Optional(Type.String({ description: 'Email, else username' })),
+      }),
+    ),
+    tags: Type.Optional(Type.Array(Type.String())),
+    metadata: Type.Optional(Metadata),
+    profile_picture: Type.Optional(Type.String()),
+    role: Type.Optional(Type.Enum(['user', 'admin'])),
+    status: Type.Optional(Type.Enum(['enabled', 'disabled', 'deleted'])),
+    owner: Type.Optional(Id),
+    created_at: Type.Optional(Timestamp),
+    updated_at: Type.Optional(Timestamp),
+    updated_by: Type.Optional(Id),
+  },
+  { $id: 'User', description: 'User' },
+)
+export type User = Static<typeof User>
+
+export const NewUser = Type.Object(
+  {
+    first_name: Type.Optional(Name),
+    last_name: Type.Optional(Name),
+    name: Type.Optional(Type.String({ maxLength: 1024, description: 'Older shape: display name' })),
+    email: Type.Optional(Email),
+    credentials: Type.Object({
+      username: Type.Optional(Username),
+      identity: Type.Optional(Type.String({ maxLength: 254, description: 'Older shape: email or username' })),
+      secret: Password,
+    }),
+    tags: Type.Optional(Tags),
+    metadata: Type.Optional(Metadata),
+    profile_picture: Type.Optional(Picture),
+    status: Type.Optional(EnabledStatus),
+    role: Type.Optional(Type.Enum(['user', 'admin'], { description: 'Platform administrator only' })),
+  },
+  { $id: 'NewUser' },
+)
+export type NewUser = Static<typeof NewUser>
+
+export const UserUpdate = Type.Object({
+  first_name: Type.Optional(Name),
+  last_name: Type.Optional(Name),
+  metadata: Type.Optional(Metadata),
+})
+export type UserUpdate = Static<typeof UserUpdate>
+
+export const SecretUpdate = Type.Object({ old_secret: Password, new_secret: Password })
+
+export const UserQuery = Type.Object({
+  ...pageQuery(),
+  status: Type.Enum(['enabled', 'disabled', 'deleted', 'all'], { default: 'enabled' }),
+  visibility: Type.Enum(['all', 'mine', 'shared'], { default: 'all' }),
+  metadata: Type.Optional(MetadataFilter),
+  identity: Type.Optional(Type.String({ maxLength: 254 })),
+  username: Type.Optional(Type.String({ maxLength: 254 })),
+  email: Type.Optional(Type.String({ maxLength: 254 })),
+  name: Type.Optional(Name),
+  first_name: Type.Optional(Name),
+  last_name: Type.Optional(Name),
+  tag: Type.Optional(Name),
+  id: Type.Optional(Id),
+  order: OrderKey,
+  dir: Type.Optional(Direction),
+  only_total: Type.Optional(Type.Boolean()),
+})
+export type UserQuery = Static<typeof UserQuery>
+
+export const UserPage = Type.Object({ ...pageFields, users: Type.Optional(Type.Array(User)) })
+
+function displayName(user: UserRecord): string | undefined {
+  return user.name ?? ([user.firstName, user.lastName].filter((part) => part !== null).join(' ') || undefined)
+}
+
+/** The whole record for whoever may see it; never the secret. */
+export function presentUser(user: UserRecord): User {
+  const name = displayName(user)
+  const identity = user.email ?? user.username
+  return {
+    id: user.id,
+    ...(user.firstName === null ? {} : { first_name: user.firstName }),
+    ...(user.lastName === null ? {} : { last_name: user.lastName }),
+    ...(name === undefined ? {} : { name }),
+    ...(user.email === null ? {} : { email: user.email }),
+    credentials: {
+      ...(user.username === null ? {} : { username: user.username }),
+      ...(identity === null ? {} : { identity }),
+    },
+    tags: user.tags,
+    metadata: user.metadata,
+    ...(user.profilePicture === null ? {} : { profile_picture: user.profilePicture }),
+    role: user.role,
+    status: user.status,
+    ...(user.createdBy === null ? {} : { owner: user.createdBy }),
+    created_at: formatTime(user.createdAt),
+    updated_at: user.updatedAt === null ? ZERO_TIME : formatTime(user.updatedAt),
+    ...(user.updatedBy === null ? {} : { updated_by: user.updatedBy }),
+  }
+}
+
+/** What a stranger may see: id, first and last name, username (contract section 5). */
+export function presentStranger(user: UserRecord): User {
+  const name = displayName(user)
+  return {
+    id: user.id,
+    ...(user.firstName === null ? {} : { first_name: user.firstName }),
+    ...(user.lastName === null ? {} : { last_name: user.lastName }),
+    ...(name === undefined ? {} : { name }),
+    credentials: user.username === null ? {} : { username: user.username },
+  }
+}

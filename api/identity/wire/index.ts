@@ -1,0 +1,15 @@
+export {
+  ChosenId,
+  EnabledStatus,
+  Id,
+  MessageBody,
+  Metadata,
+  MetadataFilter,
+  Name,
+  OrderKey,
+  RequiredName,
+  StatusFilter,
+  Tags,
+  Timestamp,
+} from './fields.ts'
+export { allOf, contains, containsMetadata, orderOf, parseMetadataFilter } from './listing.ts'

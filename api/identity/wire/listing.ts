@@ -1,0 +1,52 @@
+/** The parts of a listing's query that every resource reads alike: order, metadata and text filters (contract section 0). */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import { ServiceError } from '#core/errors/index.ts'
+import { requireStorable } from '#core/http/index.ts'
+
+export type OrderColumn = 'name' | 'created_at' | 'updated_at'
+
+/**
+ * ORDER BY of a listing on the table `alias`. Ties break by created_at, then id (decision 58); a record that was never
+ * updated stands where it was created.
+ */
+export function orderOf(alias: string, order: string, dir: 'asc' | 'desc'): RawBuilder<unknown> {
+  const column = (name: string) => sql.ref(`${alias}.${name}`)
+  const direction = dir === 'desc' ? sql`DESC` : sql`ASC`
+  const created = sql`${column('created_at')} ${direction}, ${column('id')} ${direction}`
+  if (order === 'name') return sql`${column('name')} ${direction}, ${created}`
+  if (order === 'created_at') return created
+  return sql`coalesce(${column('updated_at')}, ${column('created_at')}) ${direction}, ${created}`
+}
+
+/** `ILIKE %text%` with the text's own wildcards taken literally. */
+export function contains(reference: string, text: string): RawBuilder<SqlBool> {
+  return sql<SqlBool>`${sql.ref(reference)} ILIKE ${`%${text.replaceAll(/[\\%_]/g, (sign) => `\\${sign}`)}%`}`
+}
+
+/** Parses the `metadata` filter; throws `malformed` unless it is a JSON object. */
+export function parseMetadataFilter(text: string): Record<string, unknown> {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch (error) {
+    throw refuseMetadata(error)
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refuseMetadata(undefined)
+  requireStorable(value, '/metadata', 0)
+  return value as Record<string, unknown>
+}
+
+function refuseMetadata(cause: unknown): ServiceError {
+  const message = 'must be a JSON object'
+  return new ServiceError('malformed', `metadata ${message}`, { details: [{ path: 'metadata', message }], cause })
+}
+
+export function containsMetadata(reference: string, filter: Record<string, unknown>): RawBuilder<SqlBool> {
+  return sql<SqlBool>`${sql.ref(reference)} @> ${JSON.stringify(filter)}::jsonb`
+}
+
+/** All conditions joined by AND; true without any. */
+export function allOf(conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<SqlBool> {
+  return conditions.length === 0 ? sql<SqlBool>`true` : sql<SqlBool>`${sql.join([...conditions], sql` AND `)}`
+}

@@ -1,0 +1,67 @@
+/**
+ * Keys derived from the one secret of an installation. Each purpose has keys of its own (HKDF, RFC 5869), so that a
+ * value made for one purpose means nothing for another.
+ */
+import { createCipheriv, createDecipheriv, createHash, createHmac, hkdfSync, randomBytes } from 'node:crypto'
+import { ServiceError } from '../errors/index.ts'
+
+/** Length of the installation's secret key. */
+export const MASTER_KEY_BYTES = 32
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
+/** A stored MAC: 128 bits find one secret among any number of others. */
+const MAC_BYTES = 16
+
+export type Keyring = {
+  /** Tells whether two installations use the same key without saying anything about it. */
+  readonly fingerprint: string
+  /** Keyed digest of a secret, for lookups by equality. */
+  mac(purpose: string, text: string): Buffer
+  /** AES-256-GCM; `context` binds the value to its place, so that it cannot be moved to another row. */
+  seal(purpose: string, context: string, text: string): Buffer
+  /** Throws `internal` when the value was not sealed with this key for this purpose and context. */
+  open(purpose: string, context: string, sealed: Uint8Array): string
+}
+
+export function createKeyring(masterKey: Uint8Array): Keyring {
+  if (masterKey.byteLength !== MASTER_KEY_BYTES) throw new Error(`the secret key must have ${MASTER_KEY_BYTES} bytes`)
+  const derived = new Map<string, Buffer>()
+  const keyFor = (purpose: string): Buffer => {
+    let key = derived.get(purpose)
+    if (key === undefined) {
+      key = Buffer.from(hkdfSync('sha256', masterKey, 'skein', purpose, MASTER_KEY_BYTES))
+      derived.set(purpose, key)
+    }
+    return key
+  }
+  return {
+    fingerprint: createHash('sha256').update(keyFor('fingerprint')).digest('hex').slice(0, 32),
+    mac: (purpose, text) =>
+      createHmac('sha256', keyFor(`mac ${purpose}`))
+        .update(text)
+        .digest()
+        .subarray(0, MAC_BYTES),
+    seal(purpose, context, text) {
+      const nonce = randomBytes(NONCE_BYTES)
+      const cipher = createCipheriv('aes-256-gcm', keyFor(`seal ${purpose}`), nonce, { authTagLength: TAG_BYTES })
+      cipher.setAAD(Buffer.from(context))
+      const body = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()])
+      return Buffer.concat([nonce, cipher.getAuthTag(), body])
+    },
+    open(purpose, context, sealed) {
+      const bytes = Buffer.from(sealed)
+      const decipher = createDecipheriv('aes-256-gcm', keyFor(`seal ${purpose}`), bytes.subarray(0, NONCE_BYTES), {
+        authTagLength: TAG_BYTES,
+      })
+      decipher.setAAD(Buffer.from(context))
+      decipher.setAuthTag(bytes.subarray(NONCE_BYTES, NONCE_BYTES + TAG_BYTES))
+      try {
+        return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES + TAG_BYTES)), decipher.final()]).toString(
+          'utf8',
+        )
+      } catch (error) {
+        throw new ServiceError('internal', 'a stored secret cannot be opened with this secret key', { cause: error })
+      }
+    },
+  }
+}
