@@ -15,7 +15,7 @@ test('each state leaves only to the states that the specification lists', () => 
       const next = nextState(state, event)
       if (next !== undefined && event !== 'edit') targets.add(next)
     }
-    return [...targets].toSorted()
+    return [...targets].toSorted((left, right) => left - right)
   })
   expect(leaves).toEqual([[1], [1, 2, 4, 5, 6], [1, 3, 4, 6, 7], [1], [1], [1], [1], [1, 2, 4, 6]])
 })

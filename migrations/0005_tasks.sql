@@ -32,8 +32,8 @@ CREATE TABLE workers (
   key bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT workers_pkey PRIMARY KEY,
   id uuid NOT NULL CONSTRAINT workers_id_key UNIQUE,
   -- NULL: a worker of the platform; else it runs tasks of this domain only
-  domain_key bigint,
-  domain_id text,
+  domain_key bigint CONSTRAINT workers_domain_fkey REFERENCES domains (key) ON DELETE CASCADE,
+  domain_id uuid,
   name text NOT NULL,
   -- SHA-256 of the secret that the registration gave
   secret_hash bytea NOT NULL,
@@ -58,6 +58,7 @@ CREATE TABLE workers (
   alive_history timestamptz[] NOT NULL,
   created_at timestamptz NOT NULL DEFAULT now()
 );
+CREATE INDEX workers_domain ON workers (domain_key) WHERE domain_key IS NOT NULL;
 -- Who is to be declared dead.
 CREATE INDEX workers_lease ON workers (lease_until) WHERE manager_id IS NOT NULL;
 
@@ -66,8 +67,8 @@ CREATE TABLE worker_tokens (
   key bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT worker_tokens_pkey PRIMARY KEY,
   token_hash bytea NOT NULL CONSTRAINT worker_tokens_hash_key UNIQUE,
   -- NULL: workers of the platform
-  domain_key bigint,
-  domain_id text,
+  domain_key bigint CONSTRAINT worker_tokens_domain_fkey REFERENCES domains (key) ON DELETE CASCADE,
+  domain_id uuid,
   -- NULL: never
   expires_at timestamptz,
   -- NULL: any number
@@ -79,10 +80,10 @@ CREATE TABLE tasks (
   key bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT tasks_pkey PRIMARY KEY,
   id uuid NOT NULL CONSTRAINT tasks_id_key UNIQUE,
   -- NULL: made without a principal (authorisation off). It never changes, nor does the domain's id.
-  domain_key bigint,
-  domain_id text,
+  domain_key bigint CONSTRAINT tasks_domain_fkey REFERENCES domains (key) ON DELETE CASCADE,
+  domain_id uuid,
   -- the user it acts as
-  user_key bigint,
+  user_key bigint CONSTRAINT tasks_user_fkey REFERENCES users (key) ON DELETE SET NULL,
   name text NOT NULL,
   -- 0 pending 1 scheduled 2 running 3 completed 4 failed 5 skipped 6 stopped 7 unknown
   state smallint NOT NULL DEFAULT 0 CONSTRAINT tasks_state_check CHECK (state BETWEEN 0 AND 7),

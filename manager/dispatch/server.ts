@@ -1,0 +1,187 @@
+/** The gRPC listener of the manager: workers dial in here, register, hold their session and fetch uploads. */
+import { create } from '@bufbuild/protobuf'
+import { LRUCache } from 'lru-cache'
+import { Server, ServerCredentials } from '@grpc/grpc-js'
+import { sql } from 'kysely'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { portError } from '#core/http/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { ModuleService, RegisterResponseSchema, WorkerService, serviceDefinition } from '#proto/index.ts'
+import type { Hello, RegisterRequest, RegisterResponse, ServiceHandlers } from '#proto/index.ts'
+import { moduleHandlers } from '../modules/module-service.ts'
+import { MAX_CHUNK_BYTES, MAX_INLINE_RESULT_BYTES, MAX_MESSAGE_BYTES, MAX_STAGED_RESULT_BYTES } from '../runs/limits.ts'
+import type { LeaseKeeper } from '../workers/leases.ts'
+import { registerWorker } from '../workers/registration.ts'
+import { digestSecret } from '../workers/tokens.ts'
+import { grpcFailure } from './failure.ts'
+import { serveSession, type SessionDeps } from './session-handler.ts'
+import type { WorkerFacts } from './worker-session.ts'
+
+export type DispatchDeps = Omit<SessionDeps, 'findWorker'> & {
+  database: Database
+  leases: LeaseKeeper
+  logger: Logger
+  newId: () => string
+  managerId: string
+  host: string
+  port: number
+  tls: { cert: Buffer; key: Buffer } | undefined
+}
+
+export type DispatchServer = { address: string; port: number; stop(): Promise<void> }
+
+/** A dead connection of a worker is noticed by pings, because TCP alone may take minutes. */
+const KEEPALIVE_MS = 10_000
+const KEEPALIVE_ANSWER_MS = 5_000
+/** Sessions get this long to end by themselves. */
+const GOAWAY_MS = 1_000
+/** Digests of workers between their Register and their Hello. */
+const MAX_REGISTERED = 10_000
+
+export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer> {
+  const { database, cluster, logger } = deps
+  const server = new Server({
+    'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
+    'grpc.keepalive_time_ms': KEEPALIVE_MS,
+    'grpc.keepalive_timeout_ms': KEEPALIVE_ANSWER_MS,
+    'grpc.keepalive_permit_without_calls': 1,
+  })
+  const cachedDigests = new LRUCache<string, string[]>({ max: MAX_REGISTERED })
+  const sessionDeps: SessionDeps = {
+    ...deps,
+    findWorker: (hello) => findWorker(database, hello, cachedDigests.get(hello.workerId) ?? []),
+  }
+
+  const workerHandlers: ServiceHandlers<typeof WorkerService> = {
+    register: (call, callback) => {
+      register(deps, call.request).then(
+        (response) => {
+          cachedDigests.set(response.workerId, call.request.cachedDigests)
+          callback(null, response)
+        },
+        (error: unknown) => {
+          const failure = grpcFailure(error)
+          logger.info(
+            { worker: call.request.name, peer: call.getPeer(), reason: failure.details },
+            'a worker was not registered',
+          )
+          callback(failure)
+        },
+      )
+    },
+    session: (call) => void serveSession(sessionDeps, call),
+  }
+  server.addService(serviceDefinition(WorkerService), workerHandlers)
+  server.addService(serviceDefinition(ModuleService), moduleHandlers(deps))
+
+  const credentials =
+    deps.tls === undefined
+      ? ServerCredentials.createInsecure()
+      : ServerCredentials.createSsl(null, [{ cert_chain: deps.tls.cert, private_key: deps.tls.key }])
+  const port = await bind(server, deps, credentials)
+  return {
+    port,
+    address: `${deps.host}:${port}`,
+    async stop() {
+      for (const session of cluster.sessions) {
+        session.tell({ case: 'goaway', value: { reason: 'the manager stops', reconnectAfterMs: BigInt(GOAWAY_MS) } })
+      }
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(() => {
+          server.forceShutdown()
+          resolve()
+        }, GOAWAY_MS)
+        server.tryShutdown(() => {
+          clearTimeout(timer)
+          resolve()
+        })
+      })
+    },
+  }
+}
+
+function bind(
+  server: Server,
+  { host, port }: { host: string; port: number },
+  credentials: ServerCredentials,
+): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.bindAsync(`${host.includes(':') ? `[${host}]` : host}:${port}`, credentials, (error, bound) => {
+      if (error === null) return resolve(bound)
+      const cause = /EADDRINUSE/.test(error.message) ? Object.assign(error, { code: 'EADDRINUSE' }) : error
+      reject(portError(cause, { port, setting: 'SKEIN_MANAGER_GRPC_PORT' }, host))
+    })
+  })
+}
+
+async function register(deps: DispatchDeps, request: RegisterRequest): Promise<RegisterResponse> {
+  const registered = await registerWorker(
+    { database: deps.database, newId: deps.newId, managerId: deps.managerId, leaseMs: deps.leases.leaseMs },
+    request,
+  )
+  // Whatever still speaks for this worker here does so under a void epoch.
+  const before = deps.cluster.find(registered.key)
+  if (before !== undefined) deps.cluster.remove(before)
+  return create(RegisterResponseSchema, {
+    workerId: registered.id,
+    workerSecret: registered.secret ?? '',
+    sessionEpoch: BigInt(registered.epoch),
+    heartbeatIntervalMs: BigInt(deps.leases.intervalMs()),
+    leaseTtlMs: BigInt(deps.leases.leaseMs()),
+    limits: {
+      maxInlineResultBytes: BigInt(MAX_INLINE_RESULT_BYTES),
+      maxStagedResultBytes: BigInt(MAX_STAGED_RESULT_BYTES),
+      maxChunkBytes: BigInt(MAX_CHUNK_BYTES),
+      maxMessageBytes: BigInt(MAX_MESSAGE_BYTES),
+    },
+  })
+}
+
+type WorkerRow = {
+  key: number
+  id: string
+  name: string
+  domain_id: string | null
+  labels: Record<string, string>
+  runtimes: string[]
+  memory_bytes: number
+  slots: number
+  backlog: number
+  draining: boolean
+  session_epoch: number
+  secret_matches: boolean
+}
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+/** Throws `unauthenticated` for a wrong secret; undefined when the epoch is void. */
+async function findWorker(
+  database: Database,
+  hello: Hello,
+  cachedDigests: readonly string[],
+): Promise<WorkerFacts | undefined> {
+  const id = UUID.test(hello.workerId) ? hello.workerId : null
+  const { rows } = await sql<WorkerRow>`
+    SELECT key, id, name, domain_id, labels, runtimes, memory_bytes, slots, backlog, draining, session_epoch,
+      secret_hash = ${digestSecret(hello.workerSecret)} AS secret_matches
+    FROM workers WHERE id = ${id}`.execute(database.db)
+  const row = rows[0]
+  if (row === undefined || !row.secret_matches)
+    throw new ServiceError('unauthenticated', 'no worker has this id and secret')
+  if (BigInt(row.session_epoch) !== hello.sessionEpoch) return undefined
+  return {
+    key: row.key,
+    id: row.id,
+    name: row.name,
+    domainId: row.domain_id,
+    labels: row.labels,
+    runtimes: row.runtimes,
+    memoryBytes: row.memory_bytes,
+    slots: row.slots,
+    backlog: row.backlog,
+    isDraining: row.draining,
+    epoch: row.session_epoch,
+    cachedDigests,
+  }
+}

@@ -1,0 +1,110 @@
+/** Between the manager's values and the messages of the protocol; no rule lives here. */
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import {
+  FailureReason as WireReason,
+  OnLost as WireOnLost,
+  WireTaskState,
+  type AssignmentSchema,
+  type RunRef,
+  type RunRefSchema,
+  type RunResult,
+  TASK_STATE,
+} from '#proto/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { MAX_OUTPUT_BYTES, MAX_STAGED_RESULT_BYTES } from '../runs/limits.ts'
+import type { FailureReason, HeldRun, OnLost, RunEnding } from '../runs/spec.ts'
+
+/** Identity of an assignment with the manager's types. */
+export type RunIdentity = { id: string; attempt: number; fence: number }
+
+const ON_LOST = {
+  requeue: WireOnLost.REQUEUE,
+  fail: WireOnLost.FAIL,
+  wait: WireOnLost.WAIT,
+} as const satisfies Record<OnLost, WireOnLost>
+
+const REASONS = new Map<WireReason, FailureReason>([
+  [WireReason.TIMEOUT, 'timeout'],
+  [WireReason.OOM, 'oom'],
+  [WireReason.TRAP, 'trap'],
+  [WireReason.GUEST_ERROR, 'guest_error'],
+  [WireReason.MODULE_INVALID, 'module_invalid'],
+  [WireReason.FETCH_FAILED, 'fetch_failed'],
+  [WireReason.NO_SUCH_FUNCTION, 'no_such_function'],
+])
+
+const MAX_ERROR_CHARS = 4096
+
+export function toRef(run: RunIdentity): MessageInitShape<typeof RunRefSchema> {
+  return { runId: run.id, attempt: run.attempt, fence: BigInt(run.fence) }
+}
+
+/** Throws `malformed` when the worker left it out. */
+export function fromRef(run: RunRef | undefined): RunIdentity {
+  if (run === undefined) throw new ServiceError('malformed', 'the message names no run')
+  return { id: run.runId, attempt: run.attempt, fence: Number(run.fence) }
+}
+
+export function toAssignment(run: HeldRun, proxyAddress: string): MessageInitShape<typeof AssignmentSchema> {
+  const { spec } = run
+  return {
+    run: toRef(run),
+    taskId: spec.task_id,
+    domainId: spec.domain_id ?? '',
+    taskName: spec.task_name,
+    module: {
+      digest: run.digest,
+      sizeBytes: BigInt(spec.module_bytes),
+      sourceAddress: spec.module_reference === null ? '' : proxyAddress,
+      reference: spec.module_reference ?? '',
+    },
+    function: spec.function ?? '',
+    inputsJson: JSON.stringify(spec.inputs),
+    cliArgs: [...spec.cli_args],
+    env: { ...spec.env },
+    limits: {
+      timeoutMs: BigInt(spec.timeout_ms),
+      memoryLimitBytes: BigInt(spec.memory_limit_bytes),
+      maxOutputBytes: BigInt(MAX_OUTPUT_BYTES),
+      maxResultBytes: BigInt(MAX_STAGED_RESULT_BYTES),
+    },
+    onLost: ON_LOST[spec.on_lost],
+  }
+}
+
+/** Throws `malformed` for an end that is none, or for text that is no JSON. */
+export function fromResult(result: RunResult): RunEnding {
+  const staged =
+    result.staged === undefined ? null : { digest: result.staged.digest, sizeBytes: Number(result.staged.sizeBytes) }
+  return {
+    ...endState(result),
+    error: result.error === '' ? null : result.error.slice(0, MAX_ERROR_CHARS).replaceAll('\0', ''),
+    results: result.resultsJson === '' ? null : requireJson(result.resultsJson),
+    staged,
+    durationMs: Number.isFinite(result.durationMs) ? result.durationMs : null,
+    prepareMs: Number.isFinite(result.prepareMs) ? result.prepareMs : null,
+    outputTruncated: result.outputTruncated,
+  }
+}
+
+function endState({ state, reason }: RunResult): Pick<RunEnding, 'state' | 'reason'> {
+  switch (state) {
+    case WireTaskState.COMPLETED:
+      return { state: TASK_STATE.completed, reason: null }
+    case WireTaskState.STOPPED:
+      return { state: TASK_STATE.stopped, reason: null }
+    case WireTaskState.FAILED:
+      return { state: TASK_STATE.failed, reason: REASONS.get(reason) ?? 'guest_error' }
+    default:
+      throw new ServiceError('malformed', `a result with state ${state} is no result`)
+  }
+}
+
+function requireJson(text: string): string {
+  try {
+    JSON.parse(text)
+  } catch (error) {
+    throw new ServiceError('malformed', 'a result is not JSON', { cause: error })
+  }
+  return text
+}

@@ -1,0 +1,115 @@
+/**
+ * A worker's session as this manager sees it: what the worker offers, what it holds, when it was last heard of. What
+ * the manager wants to tell it is gathered and sent as one message per kind when a batch has been committed.
+ */
+import { create } from '@bufbuild/protobuf'
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import { SessionResponseSchema } from '#proto/index.ts'
+import type { SessionResponse } from '#proto/index.ts'
+import type { HeldRun } from '../runs/spec.ts'
+import type { WorkerView } from '../scheduler/index.ts'
+import { toAssignment, toRef } from './translate.ts'
+
+export type WorkerFacts = {
+  key: number
+  id: string
+  name: string
+  domainId: string | null
+  labels: Readonly<Record<string, string>>
+  runtimes: readonly string[]
+  memoryBytes: number
+  slots: number
+  backlog: number
+  isDraining: boolean
+  epoch: number
+  cachedDigests: readonly string[]
+}
+
+export type Receipt = { run: { id: string; attempt: number; fence: number }; recorded: boolean }
+type Outgoing = NonNullable<MessageInitShape<typeof SessionResponseSchema>['message']>
+
+/** Digests remembered per worker; what is beyond counts as not cached, which costs a fetch at most. */
+const MAX_CACHED_DIGESTS = 1_000
+
+export class WorkerSession implements WorkerView {
+  readonly key: number
+  readonly id: string
+  readonly name: string
+  readonly domainId: string | null
+  readonly labels: Readonly<Record<string, string>>
+  readonly runtimes: readonly string[]
+  readonly memoryBytes: number
+  readonly slots: number
+  readonly backlog: number
+  readonly epoch: number
+  /** Runs by id; a run is in here from the commit of its assignment to the commit of its end. */
+  readonly runs = new Map<string, HeldRun>()
+  readonly cachedDigests: Set<string>
+  isDraining: boolean
+  isAlive = true
+  isSuspect = false
+  lastPlaced = 0
+  /** Placed in a batch that is not committed yet. */
+  reserved = 0
+  /** Runs that were stopped and whose slot the worker has not freed yet count until it says so. */
+  lastBeatMs: number
+  freeSlots: number
+  readonly #send: (message: SessionResponse) => void
+  #assignments: HeldRun[] = []
+  #receipts: Receipt[] = []
+
+  constructor(facts: WorkerFacts, nowMs: number, send: (message: SessionResponse) => void) {
+    this.key = facts.key
+    this.id = facts.id
+    this.name = facts.name
+    this.domainId = facts.domainId
+    this.labels = facts.labels
+    this.runtimes = facts.runtimes
+    this.memoryBytes = facts.memoryBytes
+    this.slots = facts.slots
+    this.backlog = facts.backlog
+    this.epoch = facts.epoch
+    this.isDraining = facts.isDraining
+    this.freeSlots = facts.slots
+    this.cachedDigests = new Set(facts.cachedDigests.slice(0, MAX_CACHED_DIGESTS))
+    this.lastBeatMs = nowMs
+    this.#send = send
+  }
+
+  get held(): number {
+    return this.runs.size + this.reserved
+  }
+
+  /** Gathers an assignment; `flush` sends it. The fence must be committed. */
+  assign(run: HeldRun): void {
+    this.runs.set(run.id, run)
+    this.rememberDigest(run.digest)
+    this.#assignments.push(run)
+  }
+
+  acknowledge(receipt: Receipt): void {
+    this.#receipts.push(receipt)
+  }
+
+  rememberDigest(digest: string): void {
+    if (this.cachedDigests.size < MAX_CACHED_DIGESTS) this.cachedDigests.add(digest)
+  }
+
+  /** Sends what was gathered: receipts first, because they free the worker's spool. */
+  flush(proxyAddress: string): void {
+    if (this.#receipts.length > 0) {
+      const receipts = this.#receipts.map(({ run, recorded }) => ({ run: toRef(run), recorded }))
+      this.#receipts = []
+      this.tell({ case: 'resultAck', value: { receipts } })
+    }
+    if (this.#assignments.length > 0) {
+      const assignments = this.#assignments.map((run) => toAssignment(run, proxyAddress))
+      this.#assignments = []
+      this.tell({ case: 'assign', value: { assignments } })
+    }
+  }
+
+  tell(message: Outgoing): void {
+    this.#send(create(SessionResponseSchema, { message }))
+  }
+}

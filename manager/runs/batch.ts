@@ -1,0 +1,139 @@
+/**
+ * One transaction of the run writer: its connection, what it has placed so far, the task states it owes, and what is to
+ * be done once it is committed. Steps write through it; none of them commits.
+ */
+import type { Client } from 'pg'
+import type { Logger } from '#core/logging/index.ts'
+import { TASK_STATE, type TaskState } from '#proto/index.ts'
+import type { Cluster } from '../dispatch/cluster.ts'
+import type { WorkerSession } from '../dispatch/worker-session.ts'
+import type { ManagerTiming } from '../timing.ts'
+import type { RunEndings } from './endings.ts'
+import type { RunQueues } from './queues.ts'
+import type { ModuleCatalogue } from '../modules/catalogue.ts'
+
+export type WriterContext = {
+  cluster: Cluster
+  queues: RunQueues
+  endings: RunEndings
+  modules: ModuleCatalogue
+  timing: ManagerTiming
+  logger: Logger
+  random: () => number
+}
+
+type TaskChange = { runKey: number; state: TaskState; durationMs: number | null }
+
+export class RunBatch {
+  readonly context: WriterContext
+  readonly #client: Client
+  readonly #afterCommit: (() => void)[] = []
+  readonly #reserved: WorkerSession[] = []
+  readonly #freed: WorkerSession[] = []
+  readonly #tasks = new Map<number, TaskChange>()
+
+  constructor(client: Client, context: WriterContext) {
+    this.#client = client
+    this.context = context
+  }
+
+  /** A prepared statement; the name is its identity on the connection. */
+  async rows<Row extends object>(name: string, text: string, values: readonly unknown[]): Promise<Row[]> {
+    const { rows } = await this.#client.query<Row>({ name, text, values: [...values] })
+    return rows
+  }
+
+  afterCommit(effect: () => void): void {
+    this.#afterCommit.push(effect)
+  }
+
+  place(needsHash: string, taskKey: number, digest: string): WorkerSession | undefined {
+    const session = this.context.cluster.place(needsHash, taskKey, digest)
+    if (session !== undefined) this.#reserved.push(session)
+    return session
+  }
+
+  /** The run leaves its worker with this commit; what is placed in the same batch may count on its room. */
+  free(session: WorkerSession, runId: string): void {
+    session.reserved -= 1
+    this.#freed.push(session)
+    this.#afterCommit.push(() => {
+      session.reserved += 1
+      session.runs.delete(runId)
+    })
+  }
+
+  /** The task follows its run. The last change of a batch counts; a task has one driving run at a time. */
+  changeTask(taskKey: number, change: TaskChange): void {
+    this.#tasks.set(taskKey, change)
+  }
+
+  /** Writes the task states that are owed, sorted by key: two unsorted updates of many rows deadlock. */
+  async writeTasks(): Promise<void> {
+    if (this.#tasks.size === 0) return
+    const changes = [...this.#tasks].toSorted(([left], [right]) => left - right)
+    await this.rows('write-tasks', WRITE_TASKS, [
+      changes.map(([key]) => key),
+      changes.map(([, change]) => change.runKey),
+      changes.map(([, change]) => change.state),
+      changes.map(([, change]) => change.durationMs),
+    ])
+  }
+
+  /**
+   * Holds the sessions that were given work until the commit. Throws `StaleSession` when one is void: its worker has
+   * registered anew, perhaps at another manager, which has settled already what the worker holds.
+   */
+  async holdSessions(): Promise<void> {
+    const sessions = [...new Set(this.#reserved)].toSorted((left, right) => left.key - right.key)
+    if (sessions.length === 0) return
+    const rows = await this.rows<{ key: number }>('hold-sessions', HOLD_SESSIONS, [
+      sessions.map((session) => session.key),
+      sessions.map((session) => session.epoch),
+    ])
+    if (rows.length === sessions.length) return
+    const current = new Set(rows.map((row) => row.key))
+    throw new StaleSession(sessions.filter((session) => !current.has(session.key)))
+  }
+
+  committed(): void {
+    for (const effect of this.#afterCommit) effect()
+    this.context.cluster.flush()
+  }
+
+  abandoned(): void {
+    for (const session of this.#reserved) this.context.cluster.release(session)
+    for (const session of this.#freed) session.reserved += 1
+  }
+}
+
+// The times are those of the run that drives it: start when it first runs, finish when it ends; a new start clears both.
+const WRITE_TASKS = `
+  UPDATE tasks t SET
+    state = c.state,
+    run_key = c.run_key,
+    start_time = CASE
+      WHEN t.run_key IS DISTINCT FROM c.run_key THEN NULL
+      WHEN c.state = ${TASK_STATE.scheduled} THEN t.start_time
+      WHEN c.state = ${TASK_STATE.stopped} AND c.duration_ms IS NULL THEN t.start_time
+      ELSE coalesce(t.start_time, now() - make_interval(secs => coalesce(c.duration_ms, 0) / 1000))
+    END,
+    finish_time = CASE WHEN c.state IN (${TASK_STATE.completed}, ${TASK_STATE.failed}, ${TASK_STATE.stopped}) THEN now() END
+  FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::float8[]) AS c (key, run_key, state, duration_ms)
+  WHERE t.key = c.key`
+
+const HOLD_SESSIONS = `
+  SELECT w.key FROM workers w
+  JOIN unnest($1::bigint[], $2::bigint[]) AS s (key, epoch) ON w.key = s.key AND w.session_epoch = s.epoch
+  ORDER BY w.key
+  FOR SHARE OF w`
+
+/** Sessions whose epoch somebody has raised. */
+export class StaleSession extends Error {
+  readonly sessions: readonly WorkerSession[]
+
+  constructor(sessions: readonly WorkerSession[]) {
+    super('a session is void')
+    this.sessions = sessions
+  }
+}

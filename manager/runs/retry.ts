@@ -1,0 +1,35 @@
+/** Whether a failed attempt is followed by another one, and when (task-manager.md section 3, rule 8). Pure. */
+import type { FailureReason, RunSpec } from './spec.ts'
+
+/** Attempts for what the task is not to blame for. */
+export const ATTEMPTS_FOR_LOSS = 3
+export const BACKOFF_MAX_MS = 100_000
+export const BACKOFF_DEFAULT_MS = 1_000
+/** Share by which a backoff is made shorter or longer, so that what failed together does not come back together. */
+const JITTER = 0.2
+
+/** Nobody's fault: the worker or the way to the module went away, and another attempt may well succeed. */
+const NOT_THE_GUEST: ReadonlySet<FailureReason> = new Set(['worker_lost', 'fetch_failed'])
+/** Another attempt cannot end differently. */
+const FINAL: ReadonlySet<FailureReason> = new Set(['module_invalid', 'no_such_function'])
+
+export type AfterFailure = { retry: false } | { retry: true; delayMs: number }
+
+/** `random` is in [0, 1). `on_lost: fail` makes the loss of a worker final. */
+export function afterFailure(
+  spec: Pick<RunSpec, 'max_attempts' | 'backoff_ms' | 'on_lost'>,
+  attempt: number,
+  reason: FailureReason,
+  random: number,
+): AfterFailure {
+  if (FINAL.has(reason) || (reason === 'worker_lost' && spec.on_lost === 'fail')) return { retry: false }
+  const attempts = spec.max_attempts ?? (NOT_THE_GUEST.has(reason) ? ATTEMPTS_FOR_LOSS : 1)
+  if (attempt >= attempts) return { retry: false }
+  return { retry: true, delayMs: backoffMs(spec.backoff_ms, attempt, random) }
+}
+
+/** The first backoff after the first attempt, doubling up to 100 s. */
+export function backoffMs(firstMs: number, attempt: number, random: number): number {
+  const plain = Math.min(firstMs * 2 ** Math.min(attempt - 1, 30), BACKOFF_MAX_MS)
+  return Math.round(plain * (1 - JITTER + 2 * JITTER * random))
+}

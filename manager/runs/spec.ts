@@ -1,0 +1,89 @@
+/**
+ * What a run is made of. The spec is frozen when the run starts and stored as JSON with it, so that any manager can
+ * assign it again, hours later and after the task was edited, without asking anybody.
+ */
+import type { TaskState } from '#proto/index.ts'
+
+export type OnLost = 'requeue' | 'fail' | 'wait'
+
+/** A JSON number, or a decimal string for a 64-bit integer. */
+export type RunInput = number | string
+
+/** Stored in `runs.spec`; the names are those of the database. */
+export type RunSpec = {
+  task_id: string
+  task_name: string
+  domain_id: string | null
+  function: string | null
+  inputs: readonly RunInput[]
+  cli_args: readonly string[]
+  env: Readonly<Record<string, string>>
+  module_bytes: number
+  /** The full reference the digest was resolved from; null: uploaded, served by the managers. */
+  module_reference: string | null
+  timeout_ms: number
+  memory_limit_bytes: number
+  on_lost: OnLost
+  /** null: the default of the reason for which an attempt failed. */
+  max_attempts: number | null
+  backoff_ms: number
+}
+
+/** A run as the writer handles it. */
+export type RunHandle = {
+  key: number
+  id: string
+  taskKey: number
+  drivesTask: boolean
+  attempt: number
+  /** null: not assigned. */
+  fence: number | null
+  digest: string
+  /** Hash of its needs. */
+  needs: string
+  spec: RunSpec
+  state: TaskState
+}
+
+/** A run that is assigned to a worker, as the manager that holds the worker's session knows it. */
+export type HeldRun = RunHandle & { fence: number }
+
+export function isAssigned(run: RunHandle): run is HeldRun {
+  return run.fence !== null
+}
+
+export const FAILURE_REASONS = [
+  'timeout',
+  'oom',
+  'trap',
+  'guest_error',
+  'worker_lost',
+  'module_invalid',
+  'fetch_failed',
+  'no_such_function',
+] as const
+export type FailureReason = (typeof FAILURE_REASONS)[number]
+
+/** How a run ended. */
+export type RunEnding = {
+  /** completed, failed or stopped */
+  state: TaskState
+  reason: FailureReason | null
+  error: string | null
+  /** JSON text; null: none, or staged. */
+  results: string | null
+  staged: { digest: string; sizeBytes: number } | null
+  durationMs: number | null
+  prepareMs: number | null
+  outputTruncated: boolean
+}
+
+export const STOPPED_BEFORE_RUNNING = {
+  reason: null,
+  error: null,
+  results: null,
+  staged: null,
+  durationMs: null,
+  prepareMs: null,
+  outputTruncated: false,
+} as const satisfies Omit<RunEnding, 'state'>

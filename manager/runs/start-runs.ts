@@ -1,0 +1,347 @@
+/**
+ * Starts: reads the tasks, applies the rules of a start, places each run or queues it, and inserts all rows of the batch
+ * in one statement. A run that finds a free slot is inserted with its fence, so that it needs no second write.
+ */
+import { ServiceError } from '#core/errors/index.ts'
+import { COMMAND_FUNCTION, findFunction, formatType, isCallableFromJson, parseInputs } from '#core/wasm/index.ts'
+import type { DescribedExport } from '#core/wasm/index.ts'
+import { TASK_STATE, type TaskState } from '#proto/index.ts'
+import type { WorkerSession } from '../dispatch/worker-session.ts'
+import { requireNextState } from '../lifecycle.ts'
+import { MODULE_COLUMNS } from '../modules/catalogue.ts'
+import type { ModuleFacts, ModuleRow } from '../modules/catalogue.ts'
+import { memoryClassBytes } from '../scheduler/index.ts'
+import type { RunNeeds } from '../scheduler/index.ts'
+import type { RunBatch } from './batch.ts'
+import { MAX_QUEUED_RUNS } from './limits.ts'
+import type { HeldRun, OnLost, RunInput, RunSpec } from './spec.ts'
+
+/** What the caller may change for this run alone. */
+export type RunOverrides = { inputs?: RunInput[]; cliArgs?: string[]; env?: Record<string, string> }
+
+/** A digest that an image reference stands for now. */
+export type ResolvedImage = { imageUrl: string; digest: string; sizeBytes: number; reference: string }
+
+export type StartRequest = {
+  taskId: string
+  runId: string
+  overrides: RunOverrides
+  /** true: start, the task's state follows the run; false: invoke. */
+  drivesTask: boolean
+  image: ResolvedImage | undefined
+  /** Idempotency-Key of a start. */
+  idempotency: { userKey: number; key: string; bodyDigest: string } | undefined
+}
+
+/** `image`: the task runs an image and the request did not bring its digest; resolve it and ask again. */
+export type StartOutcome = { runId: string; runKey: number | undefined; taskKey: number } | { resolveImage: string }
+
+type TaskRow = {
+  key: number
+  id: string
+  domain_id: string | null
+  name: string
+  state: TaskState
+  inputs: RunInput[]
+  cli_args: string[] | null
+  env: Record<string, string>
+  image_url: string | null
+  module_key: number | null
+  function: string | null
+  labels: Record<string, string>
+  worker_id: string | null
+  priority: number
+  timeout_ms: number
+  memory_limit_bytes: number
+  max_attempts: number | null
+  backoff_ms: number
+  on_lost: OnLost
+}
+
+const TASK_COLUMNS = `key, id, domain_id, name, state, inputs, cli_args, env, image_url, module_key, function, labels,
+  worker_id, priority, timeout_ms, memory_limit_bytes, max_attempts, backoff_ms, on_lost`
+
+// A start changes the task, so its row is locked first, in key order. An invocation leaves it as it is; the reference
+// from the run holds it against deletion.
+const READ_TASKS = `SELECT ${TASK_COLUMNS} FROM tasks WHERE id = ANY($1::uuid[])`
+const LOCK_TASKS = `SELECT key FROM tasks WHERE id = ANY($1::uuid[]) ORDER BY key FOR NO KEY UPDATE`
+const READ_MODULES = `SELECT ${MODULE_COLUMNS} FROM modules m WHERE m.key = ANY($1::bigint[])`
+
+type Prepared = {
+  index: number
+  request: StartRequest
+  task: TaskRow
+  spec: RunSpec
+  digest: string
+  needs: RunNeeds
+  needsHash: string
+  session: WorkerSession | undefined
+}
+
+export async function startRuns(batch: RunBatch, requests: readonly StartRequest[]): Promise<(StartOutcome | Error)[]> {
+  const outcomes: (StartOutcome | Error)[] = []
+  const driving = requests.filter((request) => request.drivesTask)
+  if (driving.length > 0) await batch.rows('lock-tasks', LOCK_TASKS, [unique(driving.map(({ taskId }) => taskId))])
+  const rows = await batch.rows<TaskRow>('read-tasks', READ_TASKS, [unique(requests.map(({ taskId }) => taskId))])
+  const tasks = new Map(rows.map((row) => [row.id, row]))
+  const moduleKeys = rows.flatMap((row) => row.module_key ?? [])
+  const modules = await batch.context.modules.find(moduleKeys, (missing) =>
+    batch.rows<ModuleRow>('read-modules', READ_MODULES, [missing]),
+  )
+  const repeated = await findRepeated(batch, requests, tasks)
+
+  const prepared: Prepared[] = []
+  for (const [index, request] of requests.entries()) {
+    try {
+      const task = tasks.get(request.taskId)
+      if (task === undefined) throw new ServiceError('not_found', 'no such task')
+      const earlier = repeated.runOf(request, task)
+      if (earlier !== undefined) {
+        outcomes[index] = { runId: earlier, runKey: undefined, taskKey: task.key }
+        continue
+      }
+      const run = prepare(request, task, modules)
+      if ('resolveImage' in run) {
+        outcomes[index] = run
+        continue
+      }
+      if (request.drivesTask) task.state = requireNextState(task.state, 'start')
+      const needsHash = batch.context.cluster.learnNeeds(run.needs)
+      const session = placeNow(batch, needsHash, task.key, run.digest)
+      prepared.push({ index, request, task, ...run, needsHash, session })
+      repeated.remember(request, task)
+    } catch (error) {
+      outcomes[index] = error as Error
+    }
+  }
+  await insert(batch, prepared, outcomes)
+  await repeated.write()
+  return outcomes
+}
+
+/** Places at once unless others of the same needs wait already: they come first. Throws `unavailable` at the bound. */
+function placeNow(batch: RunBatch, needsHash: string, taskKey: number, digest: string): WorkerSession | undefined {
+  const { queues } = batch.context
+  const session = queues.waiting(needsHash) > 0 ? undefined : batch.place(needsHash, taskKey, digest)
+  if (session === undefined && queues.total >= MAX_QUEUED_RUNS) {
+    throw new ServiceError('unavailable', `${MAX_QUEUED_RUNS} runs wait for a worker already, try again`, {
+      retryAfterSeconds: 1,
+    })
+  }
+  return session
+}
+
+function prepare(
+  request: StartRequest,
+  task: TaskRow,
+  modules: ReadonlyMap<number, ModuleFacts>,
+): { spec: RunSpec; digest: string; needs: RunNeeds } | { resolveImage: string } {
+  const inputs = request.overrides.inputs ?? task.inputs
+  const module = task.module_key === null ? undefined : modules.get(task.module_key)
+  if (task.image_url !== null && request.image?.imageUrl !== task.image_url) return { resolveImage: task.image_url }
+  const source = task.image_url === null ? module : request.image
+  if (source === undefined) {
+    throw new ServiceError('unprocessable', 'the task has no module: upload one or give it an image_url')
+  }
+  if (module !== undefined) requireCallable(module, task, inputs)
+  return {
+    digest: source.digest,
+    spec: {
+      task_id: task.id,
+      task_name: task.name,
+      domain_id: task.domain_id,
+      function: task.function,
+      inputs,
+      cli_args: request.overrides.cliArgs ?? task.cli_args ?? [],
+      env: { ...task.env, ...request.overrides.env },
+      module_bytes: source.sizeBytes,
+      module_reference: 'reference' in source ? source.reference : null,
+      timeout_ms: task.timeout_ms,
+      memory_limit_bytes: task.memory_limit_bytes,
+      on_lost: task.on_lost,
+      max_attempts: task.max_attempts,
+      backoff_ms: task.backoff_ms,
+    },
+    needs: {
+      domainId: task.domain_id,
+      workerId: task.worker_id,
+      labels: task.labels,
+      runtime: module?.runtime ?? null,
+      memoryBytes: memoryClassBytes(task.memory_limit_bytes),
+    },
+  }
+}
+
+/** Throws `unprocessable` naming what the module exports, or what the function takes. */
+function requireCallable(module: ModuleFacts, task: TaskRow, inputs: readonly RunInput[]): void {
+  const called = findFunction(module.exports, { explicit: task.function ?? undefined, fallback: task.name })
+  if (called === undefined) {
+    const wanted =
+      task.function === null
+        ? 'the module leaves open which function is meant'
+        : `the module exports no function ${task.function}`
+    throw new ServiceError('unprocessable', `${wanted}; it exports ${listFunctions(module.exports)}`)
+  }
+  if (called.name === COMMAND_FUNCTION) return
+  if (!isCallableFromJson(called)) {
+    throw new ServiceError(
+      'unprocessable',
+      `${called.name} ${formatType(called)} takes or returns what JSON cannot carry`,
+    )
+  }
+  const parsed = parseInputs([...inputs], called.params, called.name)
+  if ('refused' in parsed) throw new ServiceError('unprocessable', parsed.refused)
+}
+
+function listFunctions(exports: readonly DescribedExport[]): string {
+  const names = exports.filter((exported) => exported.kind === 'function').map((exported) => exported.name)
+  return names.length === 0 ? 'none' : names.slice(0, 20).join(', ')
+}
+
+const LEARN_NEEDS = `
+  INSERT INTO run_needs (hash, definition)
+  SELECT * FROM unnest($1::text[], $2::jsonb[]) AS n (hash, definition) ORDER BY hash
+  ON CONFLICT ON CONSTRAINT run_needs_pkey DO NOTHING`
+
+const INSERT_RUNS = `
+  INSERT INTO runs (id, task_key, drives_task, state, spec, module_digest, needs, priority, worker_key, fence, queue_seq,
+    assigned_at, next_check_at)
+  SELECT n.id, n.task_key, n.drives_task, ${TASK_STATE.scheduled}, n.spec, n.module_digest, n.needs, n.priority, n.worker_key,
+    CASE WHEN n.worker_key IS NOT NULL THEN nextval('fence') END,
+    CASE WHEN n.worker_key IS NULL THEN nextval('fence') END,
+    CASE WHEN n.worker_key IS NOT NULL THEN now() END,
+    now() + make_interval(secs => n.check_ms / 1000)
+  FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::json[], $5::text[], $6::text[], $7::smallint[], $8::bigint[],
+      $9::float8[])
+    AS n (id, task_key, drives_task, spec, module_digest, needs, priority, worker_key, check_ms)
+  RETURNING key, id, fence`
+
+async function insert(
+  batch: RunBatch,
+  prepared: readonly Prepared[],
+  outcomes: (StartOutcome | Error)[],
+): Promise<void> {
+  if (prepared.length === 0) return
+  const { timing, queues, cluster } = batch.context
+  await writeNeeds(batch, prepared)
+  const rows = await batch.rows<{ key: number; id: string; fence: number | null }>('insert-runs', INSERT_RUNS, [
+    prepared.map(({ request }) => request.runId),
+    prepared.map(({ task }) => task.key),
+    prepared.map(({ request }) => request.drivesTask),
+    prepared.map(({ spec }) => JSON.stringify(spec)),
+    prepared.map(({ digest }) => digest),
+    prepared.map(({ needsHash }) => needsHash),
+    prepared.map(({ task }) => task.priority),
+    prepared.map(({ session }) => session?.key ?? null),
+    prepared.map(({ session, spec }) =>
+      session === undefined ? timing.placementCheckMs : spec.timeout_ms + timing.runCheckMarginMs,
+    ),
+  ])
+  const inserted = new Map(rows.map((row) => [row.id, row]))
+  for (const { index, request, task, spec, digest, needsHash, session } of prepared) {
+    const row = inserted.get(request.runId)
+    if (row === undefined) throw new Error(`run ${request.runId} was not inserted`)
+    outcomes[index] = { runId: request.runId, runKey: row.key, taskKey: task.key }
+    if (request.drivesTask) {
+      batch.changeTask(task.key, { runKey: row.key, state: TASK_STATE.scheduled, durationMs: null })
+    }
+    if (session === undefined || row.fence === null) {
+      queues.add(needsHash, 1)
+      continue
+    }
+    const run: HeldRun = {
+      key: row.key,
+      id: row.id,
+      taskKey: task.key,
+      drivesTask: request.drivesTask,
+      attempt: 1,
+      fence: row.fence,
+      digest,
+      needs: needsHash,
+      spec,
+      state: TASK_STATE.scheduled,
+    }
+    batch.afterCommit(() => cluster.assign(session, run))
+  }
+}
+
+async function writeNeeds(batch: RunBatch, prepared: readonly Prepared[]): Promise<void> {
+  const { cluster } = batch.context
+  const fresh = new Map<string, RunNeeds>()
+  for (const { needs, needsHash } of prepared) if (!cluster.areNeedsStored(needsHash)) fresh.set(needsHash, needs)
+  if (fresh.size === 0) return
+  await batch.rows('learn-needs', LEARN_NEEDS, [
+    [...fresh.keys()],
+    [...fresh.values()].map((needs) => JSON.stringify(needs)),
+  ])
+  batch.afterCommit(() => {
+    for (const hash of fresh.keys()) cluster.markNeedsStored(hash)
+  })
+}
+
+type KeyRow = { task_key: number; user_key: number; idempotency_key: string; body_digest: string; run_id: string }
+
+const READ_START_KEYS = `
+  SELECT k.task_key, k.user_key, k.idempotency_key, k.body_digest, k.run_id FROM run_start_keys k
+  JOIN unnest($1::bigint[], $2::bigint[], $3::text[]) AS c (task_key, user_key, idempotency_key)
+    USING (task_key, user_key, idempotency_key)`
+
+const WRITE_START_KEYS = `
+  INSERT INTO run_start_keys (task_key, user_key, idempotency_key, body_digest, run_id)
+  SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::uuid[])`
+
+/** Idempotency-Key (contract decision 54): the same key starts once, and with another body it is refused. */
+async function findRepeated(batch: RunBatch, requests: readonly StartRequest[], tasks: ReadonlyMap<string, TaskRow>) {
+  const asked = requests.flatMap(({ taskId, idempotency }) => {
+    const task = tasks.get(taskId)
+    return task === undefined || idempotency === undefined ? [] : [{ task, idempotency }]
+  })
+  const rows =
+    asked.length === 0
+      ? []
+      : await batch.rows<KeyRow>('read-start-keys', READ_START_KEYS, [
+          asked.map(({ task }) => task.key),
+          asked.map(({ idempotency }) => idempotency.userKey),
+          asked.map(({ idempotency }) => idempotency.key),
+        ])
+  const name = (taskKey: number, userKey: number, key: string) => `${taskKey} ${userKey} ${key}`
+  const known = new Map(rows.map((row) => [name(row.task_key, row.user_key, row.idempotency_key), row]))
+  const fresh: KeyRow[] = []
+  return {
+    runOf({ idempotency }: StartRequest, task: TaskRow): string | undefined {
+      if (idempotency === undefined) return undefined
+      const row = known.get(name(task.key, idempotency.userKey, idempotency.key))
+      if (row !== undefined && row.body_digest !== idempotency.bodyDigest) {
+        throw new ServiceError('unprocessable', 'this Idempotency-Key was used with another body')
+      }
+      return row?.run_id
+    },
+    remember({ idempotency, runId }: StartRequest, task: TaskRow): void {
+      if (idempotency === undefined) return
+      const { userKey, key, bodyDigest } = idempotency
+      const row = {
+        task_key: task.key,
+        user_key: userKey,
+        idempotency_key: key,
+        body_digest: bodyDigest,
+        run_id: runId,
+      }
+      known.set(name(task.key, userKey, key), row)
+      fresh.push(row)
+    },
+    async write(): Promise<void> {
+      if (fresh.length === 0) return
+      await batch.rows('write-start-keys', WRITE_START_KEYS, [
+        fresh.map((row) => row.task_key),
+        fresh.map((row) => row.user_key),
+        fresh.map((row) => row.idempotency_key),
+        fresh.map((row) => row.body_digest),
+        fresh.map((row) => row.run_id),
+      ])
+    },
+  }
+}
+
+function unique(ids: readonly string[]): string[] {
+  return [...new Set(ids)]
+}

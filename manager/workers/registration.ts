@@ -1,0 +1,160 @@
+/**
+ * Register: a join token makes a worker, its secret lets it come back; each registration raises the session epoch, so
+ * that whatever still speaks for the worker under an older one is void at every manager.
+ */
+import { sql } from 'kysely'
+import type { Database, Transaction } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { newToken } from '#core/ids.ts'
+import type { RegisterRequest } from '#proto/index.ts'
+import { digestSecret } from './tokens.ts'
+
+export type Registered = {
+  key: number
+  id: string
+  /** Given once, to a worker that is new. */
+  secret: string | undefined
+  epoch: number
+  domainId: string | null
+  isDraining: boolean
+}
+
+export type RegistrationDeps = { database: Database; newId: () => string; managerId: string; leaseMs: () => number }
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+const MAX_LABELS = 64
+const MAX_TEXT_CHARS = 256
+const MAX_SLOTS = 10_000
+const MAX_BACKLOG = 100_000
+
+/** Throws `unauthenticated` when neither secret nor token is known, `malformed` for facts out of range. */
+export async function registerWorker(deps: RegistrationDeps, request: RegisterRequest): Promise<Registered> {
+  requireFacts(request)
+  return await deps.database.transaction(async (tx) => {
+    const known = await renew(tx, deps, request)
+    if (known !== undefined) return known
+    const token = await useToken(tx, request.joinToken)
+    if (token === undefined) {
+      throw new ServiceError('unauthenticated', 'neither the join token nor the secret of the worker is known')
+    }
+    return await insert(tx, deps, request, token)
+  })
+}
+
+function requireFacts(request: RegisterRequest): void {
+  const refuse = (rule: string): never => {
+    throw new ServiceError('malformed', `the registration ${rule}`)
+  }
+  const labels = Object.entries(request.labels)
+  if (request.bootId === '') refuse('must have a boot id')
+  if (request.slots < 1 || request.slots > MAX_SLOTS) refuse(`must have 1 to ${MAX_SLOTS} slots`)
+  if (request.backlog > MAX_BACKLOG) refuse(`must have a backlog of at most ${MAX_BACKLOG}`)
+  if (labels.length > MAX_LABELS) refuse(`must have at most ${MAX_LABELS} labels`)
+  const texts = [
+    request.name,
+    request.bootId,
+    request.version,
+    request.os,
+    request.arch,
+    ...request.runtimes,
+    ...labels.flat(),
+  ]
+  if (texts.some((text) => text.length > MAX_TEXT_CHARS || text.includes('\0'))) {
+    refuse(`must have texts of at most ${MAX_TEXT_CHARS} characters without NUL`)
+  }
+}
+
+/** What a worker tells about itself, as columns. */
+function factColumns(request: RegisterRequest) {
+  return sql`name = ${request.name}, version = ${request.version}, labels = ${JSON.stringify(request.labels)}::jsonb,
+    os = ${request.os}, arch = ${request.arch}, cpu_cores = ${request.cpuCores}, memory_bytes = ${Number(request.memoryBytes)},
+    slots = ${request.slots}, backlog = ${request.backlog}, runtimes = ${request.runtimes}::text[]`
+}
+
+type WorkerRow = { key: number; id: string; session_epoch: number; domain_id: string | null; draining: boolean }
+
+// The boot id is written by Hello, which also settles what the former process held.
+async function renew(
+  tx: Transaction,
+  deps: RegistrationDeps,
+  request: RegisterRequest,
+): Promise<Registered | undefined> {
+  if (!UUID.test(request.workerId) || request.workerSecret === '') return undefined
+  const { rows } = await sql<WorkerRow>`UPDATE workers SET ${factColumns(request)},
+      session_epoch = session_epoch + 1, manager_id = ${deps.managerId},
+      lease_until = now() + make_interval(secs => ${deps.leaseMs() / 1000}::float8)
+    WHERE id = ${request.workerId} AND secret_hash = ${digestSecret(request.workerSecret)}
+    RETURNING key, id, session_epoch, domain_id, draining`.execute(tx)
+  const row = rows[0]
+  if (row === undefined) return undefined
+  return {
+    key: row.key,
+    id: row.id,
+    secret: undefined,
+    epoch: row.session_epoch,
+    domainId: row.domain_id,
+    isDraining: row.draining,
+  }
+}
+
+type Token = { domain_key: number | null; domain_id: string | null }
+
+async function useToken(tx: Transaction, joinToken: string): Promise<Token | undefined> {
+  if (joinToken === '') return undefined
+  const hash = digestSecret(secretOf(joinToken))
+  const { rows } = await sql<Token>`UPDATE worker_tokens SET uses_left = uses_left - 1
+    WHERE token_hash = ${hash} AND (expires_at IS NULL OR expires_at > now()) AND (uses_left IS NULL OR uses_left > 0)
+    RETURNING domain_key, domain_id`.execute(tx)
+  return rows[0]
+}
+
+/** `<fingerprint>.<secret>`: the fingerprint of the server's certificate is for the worker; only the secret counts. */
+function secretOf(joinToken: string): string {
+  return joinToken.slice(joinToken.lastIndexOf('.') + 1)
+}
+
+async function insert(
+  tx: Transaction,
+  deps: RegistrationDeps,
+  request: RegisterRequest,
+  token: Token,
+): Promise<Registered> {
+  const secret = newToken()
+  const id = deps.newId()
+  const { rows } =
+    await sql<WorkerRow>`INSERT INTO workers (id, domain_key, domain_id, name, secret_hash, boot_id, version,
+      labels, os, arch, cpu_cores, memory_bytes, slots, backlog, runtimes, session_epoch, manager_id, lease_until, last_alive_at,
+      alive_history)
+    VALUES (${id}, ${token.domain_key}, ${token.domain_id}, ${request.name}, ${digestSecret(secret)}, ${request.bootId},
+      ${request.version}, ${JSON.stringify(request.labels)}::jsonb, ${request.os}, ${request.arch}, ${request.cpuCores},
+      ${Number(request.memoryBytes)}, ${request.slots}, ${request.backlog}, ${request.runtimes}::text[], 1, ${deps.managerId},
+      now() + make_interval(secs => ${deps.leaseMs() / 1000}::float8), now(), ARRAY[now()])
+    RETURNING key, id, session_epoch, domain_id, draining`.execute(tx)
+  const row = rows[0]
+  if (row === undefined) throw new Error('the worker was not inserted')
+  return {
+    key: row.key,
+    id: row.id,
+    secret,
+    epoch: row.session_epoch,
+    domainId: row.domain_id,
+    isDraining: row.draining,
+  }
+}
+
+export type WorkerCredential = { id: string; secret: string }
+
+/** `<worker_id>.<worker_secret>` of a call's metadata. */
+export function parseCredential(text: string): WorkerCredential | undefined {
+  const dot = text.indexOf('.')
+  const id = text.slice(0, dot)
+  return dot > 0 && UUID.test(id) ? { id, secret: text.slice(dot + 1) } : undefined
+}
+
+/** True when such a worker exists with this secret. */
+export async function isWorker(database: Database, { id, secret }: WorkerCredential): Promise<boolean> {
+  const { rows } = await sql`SELECT 1 FROM workers WHERE id = ${id} AND secret_hash = ${digestSecret(secret)}`.execute(
+    database.db,
+  )
+  return rows.length === 1
+}

@@ -1,0 +1,45 @@
+/**
+ * The platform's join token: made once, kept sealed in the database, so that every manager and the local worker know
+ * the same one. Workers present it; the database holds only its digest where it is checked.
+ */
+import { createHash } from 'node:crypto'
+import { sql } from 'kysely'
+import type { Database } from '#core/database/index.ts'
+import { newToken } from '#core/ids.ts'
+import type { Keyring } from '#core/keyring/index.ts'
+
+const SECRET_NAME = 'worker_join_token'
+const PURPOSE = 'worker token'
+
+/** What is stored of a token or of a worker's secret; both have 256 random bits, so that a plain digest will do. */
+export function digestSecret(secret: string): Buffer {
+  return createHash('sha256').update(secret).digest()
+}
+
+/** The token of the installation. A configured one replaces the stored one and is accepted from then on. */
+export async function ensureJoinToken(
+  database: Database,
+  keyring: Keyring,
+  configured: string | undefined,
+): Promise<string> {
+  return await database.transaction(async (tx) => {
+    const candidate = configured ?? newToken()
+    const seal = keyring.seal(PURPOSE, SECRET_NAME, candidate)
+    await sql`INSERT INTO sealed_secrets (name, sealed) VALUES (${SECRET_NAME}, ${seal})
+      ON CONFLICT ON CONSTRAINT sealed_secrets_pkey DO NOTHING`.execute(tx)
+    const { rows } = await sql<{
+      sealed: Buffer
+    }>`SELECT sealed FROM sealed_secrets WHERE name = ${SECRET_NAME} FOR UPDATE`.execute(tx)
+    const stored = rows[0]
+    if (stored === undefined) throw new Error('the join token was not stored')
+    const current = keyring.open(PURPOSE, SECRET_NAME, stored.sealed)
+    const token = configured ?? current
+    if (token !== current) {
+      await sql`UPDATE sealed_secrets SET sealed = ${seal} WHERE name = ${SECRET_NAME}`.execute(tx)
+      await sql`DELETE FROM worker_tokens WHERE token_hash = ${digestSecret(current)}`.execute(tx)
+    }
+    await sql`INSERT INTO worker_tokens (token_hash) VALUES (${digestSecret(token)})
+      ON CONFLICT ON CONSTRAINT worker_tokens_hash_key DO NOTHING`.execute(tx)
+    return token
+  })
+}
