@@ -2,9 +2,10 @@
  * Idempotency-Key (contract decision 54): a publish that is repeated with its key is stored once. The key's row is in
  * the transaction of the message, so neither can exist without the other.
  */
+import { createHash } from 'node:crypto'
 import type pg from 'pg'
 import { ServiceError } from '#core/errors/index.ts'
-import type { IncomingMessage } from '../message.ts'
+import type { Idempotency, IncomingMessage } from '../message.ts'
 
 /** How long a key is remembered. */
 export const IDEMPOTENCY_HOURS = 24
@@ -49,4 +50,29 @@ export async function claimKeys(client: pg.ClientBase, messages: readonly Incomi
     }
     return claimed.has(scope) && first.get(scope) === index ? 'store' : 'stored'
   })
+}
+
+/** Longer keys are refused. */
+const MAX_KEY_LENGTH = 255
+
+/**
+ * What identifies a repeatable publish: `caller` is a client or a user, the key is his, the digest is of what he sent.
+ * Throws `malformed` for an empty or overlong key.
+ */
+export function idempotencyOf(request: {
+  caller: string
+  channelKey: number
+  subtopic: string
+  key: string
+  contentType: string
+  body: Uint8Array
+}): Idempotency {
+  const { caller, channelKey, subtopic, key, contentType, body } = request
+  if (key === '' || key.length > MAX_KEY_LENGTH) {
+    throw new ServiceError('malformed', `the header Idempotency-Key must have 1 to ${MAX_KEY_LENGTH} characters`)
+  }
+  return {
+    scope: createHash('sha256').update(`${caller}\0${channelKey}\0${subtopic}\0${key}`).digest(),
+    requestDigest: createHash('sha256').update(`${contentType}\0`).update(body).digest(),
+  }
 }

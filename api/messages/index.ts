@@ -1,0 +1,62 @@
+/** The messages room: what is published is stored before it is acknowledged, and then it is in the next read. */
+import type { Database } from '#core/database/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { createIngest } from './ingest/ingest.ts'
+import type { SeriesLimits } from './ingest/series.ts'
+import type { IncomingMessage, MessageGrant } from './message.ts'
+import { createReader } from './reader/reader.ts'
+import type { MessagesPage, MessagesQuery } from './reader/schema.ts'
+import { startPartitionKeeper } from './retention/partitions.ts'
+
+export {
+  JSON_TYPE,
+  OCTET_STREAM,
+  SENML_CBOR,
+  SENML_JSON,
+  TEXT_PLAIN,
+  judgeByBytes,
+  parseContent,
+} from './ingest/content.ts'
+export type { ContentFacts } from './ingest/content.ts'
+export { idempotencyOf } from './ingest/idempotency.ts'
+export type { SeriesLimits } from './ingest/series.ts'
+export type { Idempotency, IncomingMessage, MessageContent, MessageGrant, Protocol } from './message.ts'
+export { MessagesPage, MessagesQuery, StoredMessage } from './reader/schema.ts'
+export { matchesSubtopic, parseMessagePath, parseSubtopic, parseSubtopicFilter } from './topics.ts'
+export type { MessagePath } from './topics.ts'
+
+export type MessagesDeps = {
+  database: Database
+  logger: Logger
+  /** False while the disk of the database is nearly full; messages are refused until there is room again. */
+  hasRoom: () => boolean
+  seriesLimits?: SeriesLimits
+}
+
+export type Messages = {
+  /** Resolves after the commit. What it rejects with: see `Ingest.publish`. */
+  publish(message: IncomingMessage): Promise<void>
+  /** See `Reader.read`. */
+  read(grant: MessageGrant, query: MessagesQuery): Promise<MessagesPage>
+  /** Messages that wait for their commit. */
+  readonly pending: number
+  /** Takes nothing more and resolves when everything taken is written. */
+  close(): Promise<void>
+}
+
+/** Resolves when the partitions of the present exist, so that the first message finds its place. */
+export async function startMessages({ database, logger, hasRoom, seriesLimits }: MessagesDeps): Promise<Messages> {
+  const keeper = await startPartitionKeeper(database, logger)
+  const ingest = createIngest({ database, logger, hasRoom, ...(seriesLimits === undefined ? {} : { seriesLimits }) })
+  const reader = createReader(database)
+  return {
+    publish: (message) => ingest.publish(message),
+    read: (grant, query) => reader.read(grant, query),
+    get pending() {
+      return ingest.pending
+    },
+    async close() {
+      await Promise.all([ingest.close(), keeper.stop()])
+    },
+  }
+}

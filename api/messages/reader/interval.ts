@@ -1,0 +1,48 @@
+/** The interval of an aggregation: a Go duration, or words (contract section 8). */
+import { ServiceError } from '#core/errors/index.ts'
+import { parseDurationMs } from '#core/time.ts'
+
+/** A fixed length, or a number of calendar units, which begin at midnight of a time zone. */
+export type Interval =
+  | { kind: 'fixed'; seconds: number }
+  | { kind: 'calendar'; unit: 'day' | 'week' | 'month'; count: number }
+
+const WORDS = /^(\d{1,9}) ?(second|minute|hour|day|week|month|year)s?$/i
+const SECONDS: Readonly<Record<string, number>> = { second: 1, minute: 60, hour: 3600 }
+/** Longer ones would leave the years that a time can have. */
+const MAX_YEARS = 1000
+const MAX_SECONDS = MAX_YEARS * 365 * 86_400
+/** PostgreSQL's clock has microseconds. */
+const MIN_SECONDS = 1e-6
+
+/** Throws `malformed` for anything that is neither, for zero, and for more than 1000 years. */
+export function parseInterval(text: string): Interval {
+  const words = WORDS.exec(text.trim())
+  const interval = words === null ? parseFixed(text) : inWords(Number(words[1]), (words[2] as string).toLowerCase())
+  const tooLong =
+    interval.kind === 'fixed'
+      ? !(interval.seconds >= MIN_SECONDS && interval.seconds <= MAX_SECONDS)
+      : interval.count < 1 || interval.count > MAX_YEARS * 12
+  if (tooLong) throw refusal()
+  return interval
+}
+
+function parseFixed(text: string): Interval {
+  try {
+    return { kind: 'fixed', seconds: parseDurationMs(text, 'interval') / 1000 }
+  } catch (error) {
+    throw error instanceof ServiceError ? refusal() : error
+  }
+}
+
+function inWords(count: number, unit: string): Interval {
+  const seconds = SECONDS[unit]
+  if (seconds !== undefined) return { kind: 'fixed', seconds: count * seconds }
+  if (unit === 'year') return { kind: 'calendar', unit: 'month', count: count * 12 }
+  return { kind: 'calendar', unit: unit as 'day' | 'week' | 'month', count }
+}
+
+function refusal(): ServiceError {
+  const message = 'must be a duration such as 90s or 1h30m, or words such as 15 minutes, 1 day or 1 month'
+  return new ServiceError('malformed', `interval ${message}`, { details: [{ path: 'interval', message }] })
+}

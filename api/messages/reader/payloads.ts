@@ -1,0 +1,51 @@
+/** Reads JSON and raw messages. */
+import type { RawBuilder, SqlBool } from 'kysely'
+import { sql } from 'kysely'
+import type { Transaction } from '#core/database/index.ts'
+import type { Filter } from './filter.ts'
+import type { Rows, Window } from './records.ts'
+import { timeConditions } from './records.ts'
+
+export type PayloadRow = {
+  subtopic: string
+  publisher_id: string
+  protocol: number
+  time: number
+  content_type: string
+  document: string | null
+  body: Buffer | null
+}
+
+/** A page of one format and the number of all that match, of one snapshot. */
+export async function readPayloads(
+  tx: Transaction,
+  channelKey: number,
+  format: string,
+  filter: Filter,
+  { offset, limit, dir }: Window,
+): Promise<Rows<PayloadRow>> {
+  const conditions = [sql<SqlBool>`channel_key = ${channelKey} AND format = ${format}`, ...payloadConditions(filter)]
+  const condition = sql.join(conditions, sql` AND `)
+  const direction = dir === 'asc' ? sql`ASC` : sql`DESC`
+  const order = sql`p.time ${direction}, p.batch_seq ${direction}, p.message ${direction}, p.ordinal ASC`
+  const { rows } = await sql<PayloadRow & { total: number; place: number | null }>`
+    WITH page AS (
+      SELECT found.*, row_number() OVER () AS place
+        FROM (SELECT subtopic, publisher_id, protocol, extract(epoch FROM p.time)::float8 AS time, content_type,
+                     document::text AS document, body
+                FROM payloads p WHERE ${condition} ORDER BY ${order} LIMIT ${limit} OFFSET ${offset}) found
+    ), counted AS (
+      SELECT count(*) AS total FROM payloads p WHERE ${condition}
+    )
+    SELECT counted.total, page.* FROM counted LEFT JOIN page ON true ORDER BY page.place`.execute(tx)
+  return { rows: rows.filter((row) => row.place !== null), total: rows[0]?.total ?? 0 }
+}
+
+/** Names and values are those of records; here they filter nothing. */
+function payloadConditions(filter: Filter): RawBuilder<SqlBool>[] {
+  const conditions = timeConditions(sql`p.time`, filter)
+  if (filter.subtopic !== undefined) conditions.push(sql`subtopic = ${filter.subtopic}`)
+  if (filter.publisherId !== undefined) conditions.push(sql`publisher_id = ${filter.publisherId}`)
+  if (filter.protocol !== undefined) conditions.push(sql`protocol = ${filter.protocol}`)
+  return conditions
+}

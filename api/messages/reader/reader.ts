@@ -1,0 +1,85 @@
+/** Reading the stored messages of a channel. Who may read it was decided before: a grant is given, not a caller. */
+import { sql } from 'kysely'
+import type { Database } from '#core/database/index.ts'
+import { parseExactJson } from '../exact-json.ts'
+import type { MessageGrant } from '../message.ts'
+import { PROTOCOLS } from '../message.ts'
+import { RECORDS_FORMAT } from '../ingest/content.ts'
+import { formatBase64Url } from '../senml/index.ts'
+import { parseAggregation, parseFilter } from './filter.ts'
+import type { PayloadRow } from './payloads.ts'
+import { readPayloads } from './payloads.ts'
+import type { RecordRow, Window } from './records.ts'
+import { aggregateRecords, readRecords } from './records.ts'
+import type { MessagesPage, MessagesQuery, StoredMessage } from './schema.ts'
+
+/** No read takes longer; filters and aggregates over many rows are refused rather than left to hold up the others. */
+const READ_DEADLINE_MS = 5_000
+
+export type Reader = {
+  /**
+   * A page of the channel's messages, newest first unless asked otherwise. What was acknowledged before the call is in
+   * it. Throws `malformed` for a query that cannot be understood, `timeout` for one that takes too long.
+   */
+  read(grant: MessageGrant, query: MessagesQuery): Promise<MessagesPage>
+}
+
+export function createReader(database: Database): Reader {
+  return {
+    async read(grant, query) {
+      const filter = parseFilter(query)
+      const aggregation = parseAggregation(query)
+      const { offset, limit, format, order, dir = 'desc' } = query
+      const window: Window = { offset, limit, order, dir }
+      const { messages, total } = await database.transaction(async (tx) => {
+        await sql`SELECT set_config('statement_timeout', ${String(READ_DEADLINE_MS)}, true)`.execute(tx)
+        if (format !== RECORDS_FORMAT) {
+          const found = await readPayloads(tx, grant.channelKey, format, filter, window)
+          return { total: found.total, messages: found.rows.map((row) => presentPayload(grant.channelId, row)) }
+        }
+        const found =
+          aggregation === undefined
+            ? await readRecords(tx, grant.channelKey, filter, window)
+            : await aggregateRecords(tx, grant.channelKey, filter, aggregation, window)
+        return { total: found.total, messages: found.rows.map((row) => presentRecord(grant.channelId, row)) }
+      })
+      return { ...echoOf(query), offset, limit, format, total, messages }
+    },
+  }
+}
+
+/** The filters that were given, as they were given. */
+function echoOf({ offset: _offset, limit: _limit, format: _format, ...filters }: MessagesQuery): Partial<MessagesPage> {
+  return Object.fromEntries(Object.entries(filters).filter(([, value]) => value !== undefined && value !== ''))
+}
+
+function presentRecord(channel: string, row: RecordRow): StoredMessage {
+  return {
+    channel,
+    ...(row.subtopic === '' ? {} : { subtopic: row.subtopic }),
+    publisher: row.publisher_id,
+    protocol: PROTOCOLS[row.protocol] ?? '',
+    name: row.name,
+    ...(row.unit === '' ? {} : { unit: row.unit }),
+    time: row.time,
+    ...(row.update_time === null ? {} : { update_time: row.update_time }),
+    ...(row.value === null ? {} : { value: row.value }),
+    ...(row.string_value === null ? {} : { string_value: row.string_value }),
+    ...(row.bool_value === null ? {} : { bool_value: row.bool_value }),
+    ...(row.data_value === null ? {} : { data_value: formatBase64Url(row.data_value) }),
+    ...(row.sum === null ? {} : { sum: row.sum }),
+  }
+}
+
+/** JSON and raw messages always carry their subtopic (contract decision 53). */
+function presentPayload(channel: string, row: PayloadRow): StoredMessage {
+  const common = {
+    channel,
+    created: row.time,
+    subtopic: row.subtopic,
+    publisher: row.publisher_id,
+    protocol: PROTOCOLS[row.protocol] ?? '',
+  }
+  if (row.document !== null) return { ...common, payload: parseExactJson(row.document) }
+  return { ...common, content_type: row.content_type, payload: (row.body ?? Buffer.alloc(0)).toString('base64') }
+}

@@ -1,0 +1,95 @@
+/** What a reader asks and gets (contract section 8). */
+import { Type } from 'typebox'
+import type { Static } from 'typebox'
+
+export const MAX_READ_LIMIT = 1000
+
+export const COMPARATORS = ['eq', 'lt', 'le', 'gt', 'ge'] as const
+export type Comparator = (typeof COMPARATORS)[number]
+
+export const AGGREGATIONS = ['max', 'min', 'avg', 'sum', 'count'] as const
+export type Aggregation = (typeof AGGREGATIONS)[number]
+
+export const MessagesQuery = Type.Object({
+  offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
+  limit: Type.Integer({ minimum: 1, maximum: MAX_READ_LIMIT, default: 10 }),
+  format: Type.String({
+    default: 'messages',
+    description: '`messages`: SenML records; `raw`: raw payloads; any other: JSON messages of that format name',
+  }),
+  subtopic: Type.Optional(Type.String({ description: 'Equality; `a/b` and `a.b` are the same' })),
+  publisher: Type.Optional(Type.String({ description: 'Id of the client' })),
+  protocol: Type.Optional(Type.String({ description: 'http, mqtt, coap or ws' })),
+  name: Type.Optional(Type.String({ description: 'Name of the record, base name included' })),
+  v: Type.Optional(Type.Number({ description: 'Compared with the numeric value' })),
+  vb: Type.Optional(Type.Boolean({ description: 'Equals the boolean value' })),
+  vs: Type.Optional(
+    Type.String({
+      description: 'String value; eq: equal, ge: contains, gt: contains and differs, le and lt: is contained in',
+    }),
+  ),
+  vd: Type.Optional(Type.String({ description: 'Data value, base64url without padding' })),
+  comparator: Type.Optional(Type.Union(COMPARATORS.map((name) => Type.Literal(name)))),
+  from: Type.Optional(Type.Number({ description: 'Seconds since 1970, inclusive; above 1e14: nanoseconds' })),
+  to: Type.Optional(Type.Number({ description: 'Seconds since 1970, exclusive; above 1e14: nanoseconds' })),
+  aggregation: Type.Optional(
+    Type.String({ description: 'max, min, avg, sum or count per interval and series; needs from and to' }),
+  ),
+  interval: Type.Optional(
+    Type.String({ description: 'Of the aggregation: `90s`, `1h30m`, `15 minutes`, `1 day`, `1 month`; default 1s' }),
+  ),
+  tz: Type.Optional(
+    Type.String({ description: 'Time zone in which days, weeks and months of the interval begin; default UTC' }),
+  ),
+  order: Type.Optional(
+    Type.String({ description: 'time (default), name, unit, publisher, subtopic, protocol or value' }),
+  ),
+  dir: Type.Optional(Type.Union([Type.Literal('asc'), Type.Literal('desc')])),
+})
+export type MessagesQuery = Static<typeof MessagesQuery>
+
+/** One stored message; which fields it has depends on its format. */
+export const StoredMessage = Type.Object({
+  channel: Type.String(),
+  subtopic: Type.Optional(Type.String()),
+  publisher: Type.String({ description: 'Id of the client; empty for a user' }),
+  protocol: Type.String(),
+  name: Type.Optional(Type.String()),
+  unit: Type.Optional(Type.String()),
+  time: Type.Optional(Type.Number({ description: 'Seconds since 1970' })),
+  update_time: Type.Optional(Type.Number()),
+  value: Type.Optional(Type.Number()),
+  string_value: Type.Optional(Type.String()),
+  bool_value: Type.Optional(Type.Boolean()),
+  data_value: Type.Optional(Type.String({ description: 'base64url without padding' })),
+  sum: Type.Optional(Type.Number()),
+  created: Type.Optional(Type.Number({ description: 'JSON and raw: time of reception, seconds since 1970' })),
+  content_type: Type.Optional(Type.String({ description: 'Raw' })),
+  payload: Type.Optional(Type.Unknown({ description: 'JSON: the object as it was sent; raw: the bytes in base64' })),
+})
+export type StoredMessage = Static<typeof StoredMessage>
+
+export const MessagesPage = Type.Object({
+  offset: Type.Integer(),
+  limit: Type.Integer(),
+  format: Type.String(),
+  total: Type.Integer(),
+  messages: Type.Array(StoredMessage),
+  subtopic: Type.Optional(Type.String()),
+  publisher: Type.Optional(Type.String()),
+  protocol: Type.Optional(Type.String()),
+  name: Type.Optional(Type.String()),
+  v: Type.Optional(Type.Number()),
+  vb: Type.Optional(Type.Boolean()),
+  vs: Type.Optional(Type.String()),
+  vd: Type.Optional(Type.String()),
+  comparator: Type.Optional(Type.String()),
+  from: Type.Optional(Type.Number()),
+  to: Type.Optional(Type.Number()),
+  aggregation: Type.Optional(Type.String()),
+  interval: Type.Optional(Type.String()),
+  tz: Type.Optional(Type.String()),
+  order: Type.Optional(Type.String()),
+  dir: Type.Optional(Type.String()),
+})
+export type MessagesPage = Static<typeof MessagesPage>
