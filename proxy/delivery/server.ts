@@ -1,6 +1,6 @@
 /** The gRPC listener of the proxy. */
 import { readFile } from 'node:fs/promises'
-import { Server, ServerCredentials } from '@grpc/grpc-js'
+import { Server, ServerCredentials, logVerbosity, setLogVerbosity } from '@grpc/grpc-js'
 import { ServiceError } from '#core/errors/index.ts'
 import { withDeadline } from '#core/time.ts'
 import { ModuleService, serviceDefinition } from '#proto/index.ts'
@@ -28,6 +28,8 @@ export async function listen(
   handlers: ServiceHandlers<typeof ModuleService>,
   { host, port, tls }: ListenOptions,
 ): Promise<Listener> {
+  // The library would write lines of its own to stderr beside the error that it reports.
+  setLogVerbosity(logVerbosity.NONE)
   const server = new Server({
     'grpc.max_receive_message_length': MAX_REQUEST_BYTES,
     'grpc.max_concurrent_streams': MAX_STREAMS_PER_CONNECTION,

@@ -1,0 +1,190 @@
+/**
+ * Task manager section 6 against a registry that we did not write: Debian's `docker-registry` (distribution 2.8), filled
+ * by `skopeo`. Where they are not installed the tests say so and are skipped, but not in CI, where absence is a failure.
+ */
+import { execFile, spawn } from 'node:child_process'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { gzipSync } from 'node:zlib'
+import { status } from '@grpc/grpc-js'
+import { describe, expect, test } from 'vitest'
+import { OCI_MANIFEST, digestOf, wasmOf } from './misbehaving-registry.ts'
+import { runProxy } from './running-proxy.ts'
+
+const run = promisify(execFile)
+const START_DEADLINE_MS = 10_000
+/** bcrypt of `s3cret`, which is what the registry's htpasswd understands. */
+const HTPASSWD = 'robot:$2b$04$/GC/ggSy9aTw/pAHx/gy3emKab/NRv9Np9gwwfAgaEQ1C63tddfwK\n'
+
+const isInstalled = await run('sh', ['-c', 'command -v docker-registry && command -v skopeo']).then(
+  () => true,
+  () => false,
+)
+
+test.runIf(process.env['CI'] === 'true')('docker-registry and skopeo are installed where tests decide', () => {
+  expect(isInstalled, 'apt-get install docker-registry skopeo').toBe(true)
+})
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}
+
+/** The registry as a process on a free port of loopback, with or without a login. */
+async function startDockerRegistry({ login = false } = {}) {
+  const folder = mkdtempSync(join(tmpdir(), 'skein-docker-registry-'))
+  const host = `127.0.0.1:${await freePort()}`
+  writeFileSync(join(folder, 'htpasswd'), HTPASSWD)
+  const auth = login ? { auth: { htpasswd: { realm: 'test', path: join(folder, 'htpasswd') } } } : {}
+  const storage = { filesystem: { rootdirectory: join(folder, 'data') } }
+  // YAML is a superset of JSON.
+  writeFileSync(
+    join(folder, 'config.yml'),
+    JSON.stringify({ version: '0.1', log: { level: 'error' }, storage, http: { addr: host }, ...auth }),
+  )
+  const child = spawn('docker-registry', ['serve', join(folder, 'config.yml')], { stdio: 'ignore' })
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  const deadline = performance.now() + START_DEADLINE_MS
+  while (
+    !(await fetch(`http://${host}/v2/`).then(
+      () => true,
+      () => false,
+    ))
+  ) {
+    if (performance.now() > deadline) throw new Error('docker-registry did not start')
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  async function stop(): Promise<void> {
+    child.kill()
+    await exited
+  }
+  return {
+    host,
+    stop,
+    /** Copies an image layout made of these parts into the registry, as any tool of the field would push it. */
+    async push(reference: string, config: Part, ...layers: Part[]): Promise<void> {
+      const layout = join(folder, `layout-${digestOf(Buffer.from(reference)).slice(7, 20)}`)
+      writeLayout(layout, config, layers)
+      const credentials = login ? ['--dest-creds', 'robot:s3cret'] : []
+      await run('skopeo', [
+        'copy',
+        '--insecure-policy',
+        '--dest-tls-verify=false',
+        ...credentials,
+        `oci:${layout}:x`,
+        `docker://${host}/${reference}`,
+      ])
+    },
+    async [Symbol.asyncDispose]() {
+      await stop()
+      rmSync(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+type Part = { mediaType: string; bytes: Buffer }
+
+/** OCI image specification, "Image Layout". */
+function writeLayout(folder: string, config: Part, layers: Part[]): void {
+  const blobs = join(folder, 'blobs/sha256')
+  mkdirSync(blobs, { recursive: true })
+  const put = ({ mediaType, bytes }: Part) => {
+    const digest = digestOf(bytes)
+    writeFileSync(join(blobs, digest.slice(7)), bytes)
+    return { mediaType, digest, size: bytes.length }
+  }
+  const manifest = { schemaVersion: 2, mediaType: OCI_MANIFEST, config: put(config), layers: layers.map(put) }
+  const entry = {
+    ...put({ mediaType: OCI_MANIFEST, bytes: Buffer.from(JSON.stringify(manifest)) }),
+    annotations: { 'org.opencontainers.image.ref.name': 'x' },
+  }
+  writeFileSync(join(folder, 'oci-layout'), '{"imageLayoutVersion":"1.0.0"}')
+  writeFileSync(join(folder, 'index.json'), JSON.stringify({ schemaVersion: 2, manifests: [entry] }))
+}
+
+/** A ustar archive with one file. */
+function tarOf(name: string, bytes: Buffer): Buffer {
+  const header = Buffer.alloc(512)
+  header.write(name, 0)
+  header.write(
+    '0000644\0' +
+      '0000000\0'.repeat(2) +
+      bytes.length.toString(8).padStart(11, '0') +
+      '\0' +
+      '00000000000\0' +
+      '        0',
+    100,
+  )
+  header.write('ustar\x0000', 257)
+  const sum = header.reduce((total, byte) => total + byte, 0)
+  header.write(sum.toString(8).padStart(6, '0') + '\0 ', 148)
+  return Buffer.concat([header, bytes, Buffer.alloc((512 - (bytes.length % 512)) % 512), Buffer.alloc(1024)])
+}
+
+const WASM_CONFIG = {
+  mediaType: 'application/vnd.wasm.config.v0+json',
+  bytes: Buffer.from('{"architecture":"wasm","os":"wasip1"}'),
+}
+
+describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo)', () => {
+  test('gives a Wasm artifact that skopeo pushed, by tag and by digest, also when it is gone itself', async () => {
+    await using registry = await startDockerRegistry()
+    const wasm = wasmOf(5_000_000)
+    await registry.push('acme/add:1.0', WASM_CONFIG, { mediaType: 'application/wasm', bytes: wasm })
+    await using proxy = await runProxy({
+      environment: { PROXY_REGISTRY_URL: `http://${registry.host}` },
+      limits: { tagFreshMs: 0 },
+    })
+    expect((await proxy.bring('acme/add:1.0')).equals(wasm)).toBe(true)
+    const { reference } = await proxy.resolve('acme/add:1.0')
+    await registry.stop()
+    expect(await proxy.resolve('acme/add:1.0')).toMatchObject({ digest: digestOf(wasm), stale: true })
+    expect((await proxy.bring(reference)).equals(wasm)).toBe(true)
+  }, 30_000)
+
+  test('gives the module inside the layer of a container image', async () => {
+    await using registry = await startDockerRegistry()
+    const wasm = wasmOf(300_000)
+    const archive = tarOf('hello.wasm', wasm)
+    const image = {
+      architecture: 'wasm',
+      os: 'wasi',
+      config: {},
+      rootfs: { type: 'layers', diff_ids: [digestOf(archive)] },
+    }
+    const config = { mediaType: 'application/vnd.oci.image.config.v1+json', bytes: Buffer.from(JSON.stringify(image)) }
+    await registry.push('acme/hello', config, {
+      mediaType: 'application/vnd.oci.image.layer.v1.tar+gzip',
+      bytes: gzipSync(archive),
+    })
+    await using proxy = await runProxy({ environment: { SKEIN_PROXY_HTTP_HOSTS: registry.host } })
+    expect((await proxy.bring(`${registry.host}/acme/hello`)).equals(wasm)).toBe(true)
+  }, 30_000)
+
+  test('lets in with a login and not without', async () => {
+    await using registry = await startDockerRegistry({ login: true })
+    const wasm = wasmOf(1000)
+    await registry.push('private/add', WASM_CONFIG, { mediaType: 'application/wasm', bytes: wasm })
+    const environment = {
+      PROXY_REGISTRY_URL: `http://${registry.host}`,
+      PROXY_REGISTRY_USERNAME: 'robot',
+      PROXY_REGISTRY_PASSWORD: 's3cret',
+    }
+    await using without = await runProxy({ environment })
+    await expect(without.resolve('private/add')).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    await using wrong = await runProxy({
+      environment: { ...environment, PROXY_AUTHENTICATE: 'true', PROXY_REGISTRY_PASSWORD: 'no' },
+    })
+    await expect(wrong.resolve('private/add')).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    await using proxy = await runProxy({ environment: { ...environment, PROXY_AUTHENTICATE: 'true' } })
+    expect((await proxy.bring('private/add')).equals(wasm)).toBe(true)
+    await expect(proxy.resolve('private/none')).rejects.toMatchObject({ code: status.NOT_FOUND })
+  }, 30_000)
+})

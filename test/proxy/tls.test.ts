@@ -1,0 +1,49 @@
+/** Registries over TLS: a certificate that nobody vouches for is refused, and never answered by going on in plain text. */
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { status } from '@grpc/grpc-js'
+import { expect, test } from 'vitest'
+import { runProxy } from './running-proxy.ts'
+
+function selfSigned(): { key: Buffer; cert: Buffer } {
+  const folder = mkdtempSync(join(tmpdir(), 'skein-tls-'))
+  try {
+    const [key, cert] = [join(folder, 'key.pem'), join(folder, 'cert.pem')]
+    const curve = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1']
+    execFileSync(
+      'openssl',
+      ['req', '-x509', '-nodes', '-days', '2', '-subj', '/CN=localhost', ...curve, '-keyout', key, '-out', cert],
+      { stdio: 'ignore' },
+    )
+    return { key: readFileSync(key), cert: readFileSync(cert) }
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+}
+
+test('a listed registry with an untrusted certificate is refused before any request reaches it', async () => {
+  const seen: string[] = []
+  const server = createServer(selfSigned(), (request, response) => {
+    seen.push(request.url ?? '')
+    response.end()
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  try {
+    const host = `127.0.0.1:${(server.address() as AddressInfo).port}`
+    for (const environment of [{ SKEIN_PROXY_HTTP_HOSTS: host }, { PROXY_REGISTRY_URL: `https://${host}` }]) {
+      await using proxy = await runProxy({ environment })
+      await expect(proxy.resolve(`${host}/m`)).rejects.toMatchObject({
+        code: status.UNAVAILABLE,
+        details: expect.stringContaining('DEPTH_ZERO_SELF_SIGNED_CERT'),
+      })
+    }
+    expect(seen).toEqual([])
+  } finally {
+    server.closeAllConnections()
+    await new Promise((resolve) => server.close(resolve))
+  }
+})
