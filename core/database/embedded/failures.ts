@@ -6,7 +6,10 @@ import { ServiceError } from '../../errors/index.ts'
 const LEFTOVER =
   /lock file "[^"]+" already exists|pre-existing shared memory block|could not bind Unix address|Is another postmaster/
 
-const NO_SPACE = /No space left on device|Disk quota exceeded/
+const NO_SPACE = /No space left on device|Disk quota exceeded|Check free disk space|wrote only \d+ of \d+/
+
+/** What SQLite, of which we use the file lock, says in numbers of its own. */
+const SQLITE_CODES: Record<number, string> = { 3: 'EACCES', 8: 'EROFS', 13: 'ENOSPC', 14: 'EACCES' }
 
 /** True when the server gave up only because an earlier one was not quite gone. */
 export function isLeftoverConflict(output: string): boolean {
@@ -24,6 +27,13 @@ function explain(output: string): string {
     return 'the disk is full; free some space, or set SKEIN_DATA_DIR to a folder on another disk'
   if (/error while loading shared libraries|Library not loaded/.test(output)) {
     return `a library is missing (${lastLine(output)}); run npm ci, or set SKEIN_DATABASE_URL`
+  }
+  const nameless = /could not look up effective user ID (\d+)/.exec(output)
+  if (nameless !== null) {
+    return (
+      `user id ${nameless[1]} has no name in /etc/passwd, which PostgreSQL asks for; add one, let a user with a name ` +
+      'own the data folder, or set SKEIN_DATABASE_URL'
+    )
   }
   if (LEFTOVER.test(output)) return `another PostgreSQL still uses the folder (${lastFatal(output)})`
   if (/could not create shared memory segment|could not resize shared memory/.test(output)) {
@@ -65,9 +75,9 @@ export function spawnFailure(error: NodeJS.ErrnoException, file: string): Servic
 /** A file or folder of ours could not be read or written. */
 export function fileFailure(error: unknown, what: string): ServiceError {
   if (error instanceof ServiceError) return error
-  const code = (error as NodeJS.ErrnoException).code
+  const { code, errcode } = error as NodeJS.ErrnoException & { errcode?: number }
   const reason = (() => {
-    switch (code) {
+    switch (errcode === undefined ? code : SQLITE_CODES[errcode & 0xff]) {
       case 'ENOSPC':
       case 'EDQUOT':
         return 'the disk is full; free some space, or set SKEIN_DATA_DIR to a folder on another disk'
@@ -80,7 +90,7 @@ export function fileFailure(error: unknown, what: string): ServiceError {
       case 'EEXIST':
         return 'a file is in the way; set SKEIN_DATA_DIR to a folder'
       default:
-        return code ?? String(error)
+        return errcode === undefined && code !== undefined ? code : (error as Error).message
     }
   })()
   return new ServiceError('unavailable', `${what}: ${reason}`, { cause: error })

@@ -52,7 +52,8 @@ function takeLock(baseDir: string): DatabaseSync {
   const file = join(baseDir, 'postgres.lock')
   const database = open(file, baseDir)
   try {
-    database.exec('BEGIN EXCLUSIVE')
+    // Nothing is ever written through it, so that it locks on a full disk as well.
+    database.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE')
   } catch (error) {
     database.close()
     if ((error as { errcode?: unknown }).errcode === SQLITE_BUSY) throw inUse(baseDir, readHolder(baseDir))
@@ -73,7 +74,7 @@ function open(file: string, baseDir: string): DatabaseSync {
   try {
     return new DatabaseSync(file, { timeout: 0 })
   } catch (error) {
-    throw fileFailure(error, `the data folder ${baseDir} cannot be locked (${(error as Error).message})`)
+    throw fileFailure(error, `the data folder ${baseDir} cannot be locked`)
   }
 }
 
