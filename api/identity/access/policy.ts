@@ -42,12 +42,17 @@ export type DomainAccess = {
 export type AccessPolicy = {
   /** Throws `forbidden` alike for an unknown domain, a foreign one and one that is not open to the caller. */
   enter(principal: UserPrincipal, domainId: string): Promise<DomainAccess>
+  /** Every domain that is open to the caller, for listings without a domain in the path (decision 31). At most `MAX_ENTERED`. */
+  enterAll(principal: UserPrincipal): Promise<DomainAccess[]>
   /** Throws `forbidden` unless the caller administers the platform. */
   requirePlatformAdmin(principal: UserPrincipal): void
   /** Drops what depends on entities that changed. */
   forget(entityKeys: readonly number[]): void
   clear(): void
 }
+
+/** Domains that one listing spans; who reaches more names one in the path. */
+const MAX_ENTERED = 200
 
 /** Callers times domains whose reach is kept; some hundred bytes each. */
 const MAX_REACHES = 50_000
@@ -134,41 +139,54 @@ export function createAccessPolicy({
     return reach.domainStatus === 'enabled' || (reach.domainStatus === 'disabled' && reach.isDomainAdmin)
   }
 
+  /** The caller in a domain; undefined when it is not open to him. */
+  async function open(
+    principal: UserPrincipal,
+    domainKey: number,
+    domainId: string,
+  ): Promise<DomainAccess | undefined> {
+    if (principal.boundDomainKey !== undefined && principal.boundDomainKey !== domainKey) return undefined
+    const reach = await findReach(principal.key, domainKey)
+    const everything = principal.isPlatformAdmin
+    if (reach === 'none' || (!everything && !isOpen(reach))) return undefined
+    return {
+      principal,
+      domainKey,
+      domainId,
+      isAdmin: everything || reach.isDomainAdmin,
+      can: (action) => everything || reach.domainActions.has(action),
+      require(action) {
+        if (everything || reach.domainActions.has(action)) return
+        throw new ServiceError('forbidden', `failed to perform authorization: needs ${action} in this domain`)
+      },
+      actionsOn: (entity) => (everything ? Promise.resolve(ALL_ACTIONS[entity.type]) : actionsOn(reach, entity)),
+      async requireOn(entity, action) {
+        if (entity === undefined) throw new ServiceError('not_found', 'entity not found')
+        if (everything) return entity
+        const actions = await actionsOn(reach, entity)
+        if (!actions.has('read')) throw new ServiceError('not_found', 'entity not found')
+        if (!actions.has(action))
+          throw new ServiceError('forbidden', `failed to perform authorization: needs ${action} on this ${entity.type}`)
+        return entity
+      },
+      reachable: (type, action, alias) => reachable(reach, everything, type, action, alias),
+    }
+  }
+
   return {
     async enter(principal, domainId) {
-      const refuse = () => new ServiceError('forbidden', NOT_PERMITTED)
-      if (!isId(domainId)) throw refuse()
-      const domainKey = await findDomainKey(domainId)
-      if (domainKey === 0) throw refuse()
-      if (principal.boundDomainKey !== undefined && principal.boundDomainKey !== domainKey) throw refuse()
-      const reach = await findReach(principal.key, domainKey)
-      if (reach === 'none' || (!principal.isPlatformAdmin && !isOpen(reach))) throw refuse()
-      const everything = principal.isPlatformAdmin
-      return {
-        principal,
-        domainKey,
-        domainId,
-        isAdmin: everything || reach.isDomainAdmin,
-        can: (action) => everything || reach.domainActions.has(action),
-        require(action) {
-          if (!everything && !reach.domainActions.has(action))
-            throw new ServiceError('forbidden', `failed to perform authorization: needs ${action} in this domain`)
-        },
-        actionsOn: (entity) => (everything ? Promise.resolve(ALL_ACTIONS[entity.type]) : actionsOn(reach, entity)),
-        async requireOn(entity, action) {
-          if (entity === undefined) throw new ServiceError('not_found', 'entity not found')
-          if (everything) return entity
-          const actions = await actionsOn(reach, entity)
-          if (!actions.has('read')) throw new ServiceError('not_found', 'entity not found')
-          if (!actions.has(action))
-            throw new ServiceError(
-              'forbidden',
-              `failed to perform authorization: needs ${action} on this ${entity.type}`,
-            )
-          return entity
-        },
-        reachable: (type, action, alias) => reachable(reach, everything, type, action, alias),
-      }
+      const domainKey = isId(domainId) ? await findDomainKey(domainId) : 0
+      const domain = domainKey === 0 ? undefined : await open(principal, domainKey, domainId)
+      if (domain === undefined) throw new ServiceError('forbidden', NOT_PERMITTED)
+      return domain
+    },
+    async enterAll(principal) {
+      const { rows } = await sql<{ key: number; id: string }>`SELECT d.key, d.id FROM domains d
+        WHERE d.status <> 'deleted' AND (${principal.isPlatformAdmin} OR EXISTS (
+          SELECT 1 FROM grants g WHERE g.user_key = ${principal.key} AND g.domain_key = d.key AND g.entity_type = 'domain'))
+        ORDER BY d.key LIMIT ${MAX_ENTERED}`.execute(db)
+      const entered = await Promise.all(rows.map(({ key, id }) => open(principal, key, id)))
+      return entered.filter((domain) => domain !== undefined)
     },
     requirePlatformAdmin(principal) {
       if (!principal.isPlatformAdmin)

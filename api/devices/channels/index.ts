@@ -1,0 +1,3 @@
+export { channelRoutes } from './routes.ts'
+export { createChannelsService } from './service.ts'
+export type { ChannelsService } from './service.ts'

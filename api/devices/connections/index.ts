@@ -1,0 +1,3 @@
+export { connectionRoutes } from './routes.ts'
+export { createConnectionsService } from './service.ts'
+export type { ConnectionsService } from './service.ts'

@@ -1,0 +1,205 @@
+/**
+ * Who may send and receive on a channel, for every protocol. Decisions are kept in memory and forgotten as soon as a
+ * client, channel, connection or domain behind them changes, so that a message costs one look-up (mechanisms section 4).
+ */
+import { CONNECTION_BITS } from '#api/identity/index.ts'
+import type { AccessPolicy, ConnectionType, Journal, UserPrincipal } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { LoadedFact } from '#core/fact-cache.ts'
+import { createFactCache } from '#core/fact-cache.ts'
+import { isId } from '#core/ids.ts'
+import type { Keyring } from '#core/keyring/index.ts'
+import { secretMac } from '../client-secrets.ts'
+import type { Candidate, ChannelFacts, ChannelPathQuery } from './repository.ts'
+import { findCandidates, findChannels } from './repository.ts'
+
+/** What a message came with. `clientId` stands beside the secret in Basic authentication and MQTT. */
+export type MessageCredentials =
+  | { readonly kind: 'client'; readonly secret: string; readonly clientId?: string | undefined }
+  | { readonly kind: 'user'; readonly principal: UserPrincipal }
+
+/** A channel as a path names it: by id or route; without a domain on the older paths. */
+export type ChannelPath = { readonly domain?: string | undefined; readonly channel: string }
+
+/** Canonical ends of an allowed message. */
+export type MessageAccess = {
+  readonly domainKey: number
+  readonly domainId: string
+  readonly channelKey: number
+  readonly channelId: string
+  /** Null when a user sends. */
+  readonly publisherKey: number | null
+  readonly publisherId: string | null
+  /** Days that messages of the channel are kept; null: for ever. */
+  readonly retentionDays: number | null
+}
+
+export type MessageGate = {
+  /**
+   * Throws `unauthenticated` for wrong credentials or a disabled client; `forbidden` for an unknown, foreign, disabled or
+   * unconnected channel alike; for a user who subscribes `not_found` when he may not read the channel, `conflict` when a
+   * path without a domain fits several.
+   */
+  authorize(credentials: MessageCredentials, path: ChannelPath, type: ConnectionType): Promise<MessageAccess>
+  /** The same from memory, without waiting; undefined: call `authorize`. */
+  authorizeNow(credentials: MessageCredentials, path: ChannelPath, type: ConnectionType): MessageAccess | undefined
+  forget(entityKeys: readonly number[]): void
+  clear(): void
+}
+
+/** Pairs of a device and a channel that are kept, with both directions; some 500 bytes each. */
+const MAX_DECISIONS = 100_000
+/** A secret that came from outside and is shorter counts only together with the client id (decision 31c). */
+const MIN_LONE_SECRET_CHARS = 16
+
+type Refusal = 'unauthenticated' | 'forbidden'
+type Decision = { access: MessageAccess } | { refusal: Refusal }
+
+const REFUSALS: Record<Refusal, () => ServiceError> = {
+  unauthenticated: () =>
+    new ServiceError('unauthenticated', 'failed to perform authentication: wrong or missing client secret'),
+  forbidden: () => new ServiceError('forbidden', 'failed to perform authorization: not connected to this channel'),
+}
+
+const asPath = ({ domain, channel }: ChannelPath): ChannelPathQuery => ({
+  domainId: domain !== undefined && isId(domain) ? domain : undefined,
+  domainRoute: domain !== undefined && !isId(domain) ? domain : undefined,
+  channelId: isId(channel) ? channel : undefined,
+  channelRoute: isId(channel) ? undefined : channel,
+})
+
+export function createMessageGate(deps: {
+  database: Database
+  access: AccessPolicy
+  journal: Journal
+  keyring: Keyring
+}): MessageGate {
+  const { database, access, journal, keyring } = deps
+  const decisions = createFactCache<Decision>({ maxEntries: MAX_DECISIONS, isFresh: journal.isFresh })
+  const channels = createFactCache<readonly ChannelFacts[]>({ maxEntries: MAX_DECISIONS, isFresh: journal.isFresh })
+
+  const keyOf = (secret: string, clientId: string | undefined, path: ChannelPath, type: ConnectionType) =>
+    `${type}\n${path.domain ?? ''}\n${path.channel}\n${clientId ?? ''}\n${secret}`
+
+  async function decide(
+    secret: string,
+    clientId: string | undefined,
+    path: ChannelPath,
+    type: ConnectionType,
+  ): Promise<LoadedFact<Decision>> {
+    const refused = (refusal: Refusal): LoadedFact<Decision> => ({ value: { refusal }, dependsOn: [] })
+    if (clientId !== undefined && !isId(clientId)) return refused('unauthenticated')
+    const query = asPath(path)
+    const found = await findCandidates(database.db, { ...query, secretMac: secretMac(keyring, secret), clientId })
+    const candidates = found.filter(
+      (one) =>
+        one.clientStatus === 'enabled' &&
+        (path.domain !== undefined || clientId !== undefined || secret.length >= MIN_LONE_SECRET_CHARS),
+    )
+    if (candidates.length === 0) return refused('unauthenticated')
+    const allowed = candidates.filter((one) => isConnected(one, type))
+    const [only, ...more] = allowed
+    if (only === undefined) return refused('forbidden')
+    if (more.length > 0) {
+      await reportAmbiguity(allowed)
+      return refused('unauthenticated')
+    }
+    const value = {
+      access: {
+        domainKey: only.domainKey,
+        domainId: only.domainId,
+        channelKey: only.channelKey as number,
+        channelId: only.channelId as string,
+        publisherKey: only.clientKey,
+        publisherId: only.clientId,
+        retentionDays: only.retentionDays,
+      },
+    }
+    return { value, dependsOn: [only.domainKey, only.clientKey, only.channelKey as number] }
+  }
+
+  /** The same external secret and channel id in several domains: each of them learns that its device is shut out. */
+  async function reportAmbiguity(candidates: readonly Candidate[]): Promise<void> {
+    await journal.change('system', async (_tx, record) => {
+      for (const one of candidates) {
+        record({
+          operation: 'client.ambiguous',
+          domainKey: one.domainKey,
+          entityKeys: [one.clientKey],
+          attributes: { id: one.clientId },
+        })
+      }
+    })
+  }
+
+  async function authorizeUser(
+    principal: UserPrincipal,
+    path: ChannelPath,
+    type: ConnectionType,
+  ): Promise<MessageAccess> {
+    const refuse = () => (type === 'publish' ? REFUSALS.forbidden() : new ServiceError('not_found', 'entity not found'))
+    const found = await channels.get(`${path.domain ?? ''}\n${path.channel}`, async () => {
+      const facts = await findChannels(database.db, asPath(path))
+      return { value: facts, dependsOn: facts.flatMap((one) => [one.domainKey, one.key]) }
+    })
+    const allowed: ChannelFacts[] = []
+    let isReadable = false
+    for (const channel of found) {
+      const domain = await access.enter(principal, channel.domainId).catch(() => undefined)
+      const actions = await domain?.actionsOn({
+        type: 'channel',
+        key: channel.key,
+        parentGroupKey: channel.parentGroupKey,
+      })
+      if (actions?.has('read') === true) isReadable = true
+      if (actions?.has(type) === true && channel.status === 'enabled' && channel.domainStatus === 'enabled')
+        allowed.push(channel)
+    }
+    const [only, ...more] = allowed
+    if (only === undefined) throw isReadable ? REFUSALS.forbidden() : refuse()
+    if (more.length > 0)
+      throw new ServiceError(
+        'conflict',
+        'the channel id exists in several domains: use the path /m/<domain>/c/<channel>',
+      )
+    return {
+      domainKey: only.domainKey,
+      domainId: only.domainId,
+      channelKey: only.key,
+      channelId: only.id,
+      publisherKey: null,
+      publisherId: null,
+      retentionDays: only.retentionDays,
+    }
+  }
+
+  return {
+    async authorize(credentials, path, type) {
+      if (credentials.kind === 'user') return await authorizeUser(credentials.principal, path, type)
+      const { secret, clientId } = credentials
+      const decision = await decisions.get(keyOf(secret, clientId, path, type), () =>
+        decide(secret, clientId, path, type),
+      )
+      if ('refusal' in decision) throw REFUSALS[decision.refusal]()
+      return decision.access
+    },
+    authorizeNow(credentials, path, type) {
+      if (credentials.kind === 'user') return undefined
+      const decision = decisions.peek(keyOf(credentials.secret, credentials.clientId, path, type))
+      return decision !== undefined && 'access' in decision ? decision.access : undefined
+    },
+    forget(entityKeys) {
+      decisions.forget(entityKeys)
+      channels.forget(entityKeys)
+    },
+    clear() {
+      decisions.clear()
+      channels.clear()
+    },
+  }
+}
+
+function isConnected(one: Candidate, type: ConnectionType): boolean {
+  return one.domainStatus === 'enabled' && one.channelStatus === 'enabled' && (one.types & CONNECTION_BITS[type]) !== 0
+}

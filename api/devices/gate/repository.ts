@@ -1,0 +1,136 @@
+/** What the message path asks the database when its memory does not know. */
+import { sql } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+
+/** A client whose secret fits, in the domain of the path or in any, with the channel of the path where it is of that domain. */
+export type Candidate = {
+  domainKey: number
+  domainId: string
+  domainStatus: string
+  clientKey: number
+  clientId: string
+  clientStatus: string
+  channelKey: number | null
+  channelId: string | null
+  channelStatus: string | null
+  /** Bits of the connection; 0: not connected. */
+  types: number
+  retentionDays: number | null
+}
+
+type Row = {
+  domain_key: number
+  domain_id: string
+  domain_status: string
+  client_key: number
+  client_id: string
+  client_status: string
+  channel_key: number | null
+  channel_id: string | null
+  channel_status: string | null
+  types: number | null
+  retention_days: number | null
+}
+
+export type CandidateQuery = {
+  secretMac: Buffer
+  clientId: string | undefined
+  /** Domain of the path as an id, or as a route; neither: every domain is looked at. */
+  domainId: string | undefined
+  domainRoute: string | undefined
+  /** Channel of the path as an id, or as a route. */
+  channelId: string | undefined
+  channelRoute: string | undefined
+}
+
+/** Several clients of different domains may share a secret; more than this is an attack or an accident. */
+const MAX_CANDIDATES = 100
+
+export async function findCandidates(db: Queryable, query: CandidateQuery): Promise<Candidate[]> {
+  const inDomain =
+    query.domainId !== undefined
+      ? sql`AND d.id = ${query.domainId}`
+      : query.domainRoute !== undefined
+        ? sql`AND lower(d.route) = lower(${query.domainRoute})`
+        : sql``
+  const ofClient = query.clientId === undefined ? sql`` : sql`AND c.id = ${query.clientId}`
+  const channel =
+    query.channelId !== undefined
+      ? sql`h.id = ${query.channelId}`
+      : query.channelRoute !== undefined
+        ? sql`lower(h.route) = lower(${query.channelRoute})`
+        : sql`false`
+  const { rows } = await sql<Row>`
+    SELECT d.key AS domain_key, d.id AS domain_id, d.status AS domain_status, c.key AS client_key, c.id AS client_id, c.status AS client_status,
+           h.key AS channel_key, h.id AS channel_id, h.status AS channel_status, n.types, coalesce(h.retention_days, d.retention_days) AS retention_days
+      FROM clients c JOIN domains d ON d.key = c.domain_key
+      LEFT JOIN channels h ON h.domain_key = c.domain_key AND ${channel}
+      LEFT JOIN connections n ON n.client_key = c.key AND n.channel_key = h.key
+     WHERE c.secret_mac = ${query.secretMac} ${ofClient} ${inDomain}
+     ORDER BY c.key LIMIT ${MAX_CANDIDATES}`.execute(db)
+  return rows.map((row) => ({
+    domainKey: row.domain_key,
+    domainId: row.domain_id,
+    domainStatus: row.domain_status,
+    clientKey: row.client_key,
+    clientId: row.client_id,
+    clientStatus: row.client_status,
+    channelKey: row.channel_key,
+    channelId: row.channel_id,
+    channelStatus: row.channel_status,
+    types: row.types ?? 0,
+    retentionDays: row.retention_days,
+  }))
+}
+
+/** A channel as a user names it. */
+export type ChannelFacts = {
+  domainKey: number
+  domainId: string
+  domainStatus: string
+  key: number
+  id: string
+  status: string
+  parentGroupKey: number | null
+  retentionDays: number | null
+}
+
+export type ChannelPathQuery = Pick<CandidateQuery, 'domainId' | 'domainRoute' | 'channelId' | 'channelRoute'>
+
+export async function findChannels(db: Queryable, query: ChannelPathQuery): Promise<ChannelFacts[]> {
+  const inDomain =
+    query.domainId !== undefined
+      ? sql`AND d.id = ${query.domainId}`
+      : query.domainRoute !== undefined
+        ? sql`AND lower(d.route) = lower(${query.domainRoute})`
+        : sql``
+  const channel =
+    query.channelId !== undefined
+      ? sql`h.id = ${query.channelId}`
+      : sql`lower(h.route) = lower(${query.channelRoute ?? ''})`
+  const { rows } = await sql<{
+    domain_key: number
+    domain_id: string
+    domain_status: string
+    key: number
+    id: string
+    status: string
+    parent_group_key: number | null
+    retention_days: number | null
+  }>`
+    SELECT d.key AS domain_key, d.id AS domain_id, d.status AS domain_status, h.key, h.id, h.status, h.parent_group_key,
+           coalesce(h.retention_days, d.retention_days) AS retention_days
+      FROM channels h JOIN domains d ON d.key = h.domain_key WHERE ${channel} ${inDomain} ORDER BY h.key LIMIT ${MAX_CANDIDATES}`.execute(
+    db,
+  )
+  return rows.map((row) => ({
+    domainKey: row.domain_key,
+    domainId: row.domain_id,
+    domainStatus: row.domain_status,
+    key: row.key,
+    id: row.id,
+    status: row.status,
+    parentGroupKey: row.parent_group_key,
+    retentionDays: row.retention_days,
+  }))
+}

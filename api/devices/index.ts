@@ -1,0 +1,3 @@
+export { createDevices } from './devices.ts'
+export type { Devices } from './devices.ts'
+export type { ChannelPath, MessageAccess, MessageCredentials, MessageGate } from './gate/index.ts'

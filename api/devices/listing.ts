@@ -1,0 +1,89 @@
+/** The filters that listings of clients and channels read alike; `alias` is the listed table. */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import { CONNECTION_BITS, contains, containsMetadata, parseMetadataFilter } from '#api/identity/index.ts'
+import type { ConnectionType, DomainAccess } from '#api/identity/index.ts'
+import { isId } from '#core/ids.ts'
+
+export type DeviceQuery = {
+  name?: string
+  tag?: string
+  tags?: string
+  status: 'enabled' | 'disabled' | 'all'
+  metadata?: string
+  id?: string
+  connection_type?: ConnectionType
+  group?: string
+}
+
+/** Rows of these domains that the caller may read. */
+export function readableIn(
+  domains: readonly DomainAccess[],
+  type: 'client' | 'channel',
+  alias: string,
+): RawBuilder<SqlBool> {
+  if (domains.length === 0) return sql<SqlBool>`false`
+  const each = domains.map(
+    (domain) =>
+      sql<SqlBool>`(${sql.ref(`${alias}.domain_key`)} = ${domain.domainKey} AND ${domain.reachable(type, 'read', alias)})`,
+  )
+  return sql<SqlBool>`(${sql.join(each, sql` OR `)})`
+}
+
+/** Throws `malformed` for a metadata filter that is no JSON object. An id that is no id matches nothing. */
+export function deviceConditions(query: DeviceQuery, alias: string): RawBuilder<SqlBool>[] {
+  const column = (name: string) => sql.ref(`${alias}.${name}`)
+  const conditions: RawBuilder<SqlBool>[] = []
+  if (query.status !== 'all') conditions.push(sql<SqlBool>`${column('status')} = ${query.status}`)
+  if (query.name !== undefined) conditions.push(contains(`${alias}.name`, query.name))
+  const tags = [...(query.tags?.split(',') ?? []), ...(query.tag === undefined ? [] : [query.tag])].filter(
+    (tag) => tag !== '',
+  )
+  if (tags.length > 0) conditions.push(sql<SqlBool>`${column('tags')} @> ${tags}::text[]`)
+  if (query.metadata !== undefined)
+    conditions.push(containsMetadata(`${alias}.metadata`, parseMetadataFilter(query.metadata)))
+  if (query.id !== undefined)
+    conditions.push(isId(query.id) ? sql<SqlBool>`${column('id')} = ${query.id}` : sql<SqlBool>`false`)
+  if (query.group === '') conditions.push(sql<SqlBool>`${column('parent_group_key')} IS NULL`)
+  else if (query.group !== undefined) {
+    conditions.push(
+      isId(query.group)
+        ? sql<SqlBool>`${column('parent_group_key')} = (SELECT g.key FROM groups g WHERE g.domain_key = ${column('domain_key')} AND g.id = ${query.group})`
+        : sql<SqlBool>`false`,
+    )
+  }
+  return conditions
+}
+
+/** Rows that are connected to the client or channel `peerId` of the same domain, in the given way or any. */
+export function connectedTo(
+  alias: string,
+  type: 'client' | 'channel',
+  peerId: string,
+  connectionType: ConnectionType | undefined,
+): RawBuilder<SqlBool> {
+  if (!isId(peerId)) return sql<SqlBool>`false`
+  const bits =
+    connectionType === undefined ? CONNECTION_BITS.publish | CONNECTION_BITS.subscribe : CONNECTION_BITS[connectionType]
+  const own = sql.ref(type === 'client' ? 'n.client_key' : 'n.channel_key')
+  const peer = sql.ref(type === 'client' ? 'n.channel_key' : 'n.client_key')
+  const peers = sql.table(type === 'client' ? 'channels' : 'clients')
+  return sql<SqlBool>`EXISTS (SELECT 1 FROM connections n JOIN ${peers} p ON p.key = ${peer}
+    WHERE ${own} = ${sql.ref(`${alias}.key`)} AND p.domain_key = ${sql.ref(`${alias}.domain_key`)} AND p.id = ${peerId} AND n.types & ${bits}::smallint <> 0)`
+}
+
+/** The first two items that repeat a value of one field, so that a refusal can name them; undefined when all differ. */
+export function findRepetition<T>(
+  items: readonly T[],
+  valueOf: (item: T) => string | undefined,
+): { first: number; second: number } | undefined {
+  const places = new Map<string, number>()
+  for (const [second, item] of items.entries()) {
+    const value = valueOf(item)
+    if (value === undefined) continue
+    const first = places.get(value)
+    if (first !== undefined) return { first, second }
+    places.set(value, second)
+  }
+  return undefined
+}
