@@ -1,5 +1,6 @@
 /** The module proxy: brings modules from OCI registries to workers, verified, cached, and once for all of them. */
 import { join } from 'node:path'
+import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { MAX_MODULE_BYTES, checkProxyConfig } from './config.ts'
 import type { ProxyConfig } from './config.ts'
@@ -60,13 +61,12 @@ export async function startProxy({ config, logger, limits: changed = {} }: Proxy
     registries: createRegistries(configured, policy, transport),
     limits,
   })
-  const source = await openModuleSource({
-    client,
-    folder: join(config.dataDir, 'proxy'),
-    defaultRegistry: configured?.name,
-    limits,
-    logger,
-  })
+  const folder = join(config.dataDir, 'proxy')
+  const source = await openModuleSource({ client, folder, defaultRegistry: configured?.name, limits, logger }).catch(
+    (error: unknown) => {
+      throw cacheRefused(folder, error)
+    },
+  )
   const tls =
     config.tlsCert === undefined || config.tlsKey === undefined
       ? undefined
@@ -92,4 +92,10 @@ export async function startProxy({ config, logger, limits: changed = {} }: Proxy
     await listener.close()
     transport.close()
   }
+}
+
+function cacheRefused(folder: string, error: unknown): ServiceError {
+  const reason = error instanceof Error && 'code' in error ? String(error.code) : 'unknown reason'
+  const message = `the module cache cannot be kept in ${folder} (${reason}): set SKEIN_DATA_DIR to a folder that Skein may write`
+  return new ServiceError('unavailable', message, { cause: error })
 }

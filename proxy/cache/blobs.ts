@@ -13,6 +13,8 @@ export type Blob = { digest: string; sizeBytes: number }
 export type OpenBlob = Blob & {
   /** The caller closes it. It stays readable when the blob is evicted meanwhile. */
   handle: FileHandle
+  /** Another one whenever the file was written or used; equal versions have equal bytes. */
+  version: string
 }
 /** Bytes on disk that are no blob: an archive that is to be unpacked. */
 export type Scratch = { read(): AsyncIterable<Buffer>; remove(): Promise<void> }
@@ -38,7 +40,8 @@ export type BlobCacheOptions = { folder: string; maxBytes: number }
 
 /** Recency reaches the disk at most this often per blob: it only orders evictions after a restart. */
 const TOUCH_INTERVAL_MS = 60_000
-const READ_BYTES = 256 * 1024
+/** Of a file, and of a module on its way to a worker (`FetchResponse`). */
+export const PIECE_BYTES = 256 * 1024
 
 /** Opens the cache, creating its folders. What killed processes left half written is removed, never served. */
 export async function openBlobCache({ folder, maxBytes }: BlobCacheOptions): Promise<BlobCache> {
@@ -99,9 +102,9 @@ export async function openBlobCache({ folder, maxBytes }: BlobCacheOptions): Pro
         return undefined
       }
       try {
-        const { size } = await handle.stat()
+        const { size, ino, mtimeMs } = await handle.stat()
         await touch(digest, size)
-        return { digest, sizeBytes: size, handle }
+        return { digest, sizeBytes: size, handle, version: `${ino}:${mtimeMs}` }
       } catch (error) {
         await handle.close()
         throw error
@@ -157,13 +160,17 @@ export async function openBlobCache({ folder, maxBytes }: BlobCacheOptions): Pro
   }
 }
 
-/** The content of an open file from an offset, in pieces of at most `READ_BYTES`, one buffer at a time. */
-export async function* readInPieces(handle: FileHandle, offset: number): AsyncGenerator<Buffer> {
+/**
+ * The content of an open file from an offset, in pieces of at most `PIECE_BYTES`. With a `buffer` of that size every piece
+ * is a view of it: the caller is done with one piece before it asks for the next.
+ */
+export async function* readInPieces(handle: FileHandle, offset: number, buffer?: Buffer): AsyncGenerator<Buffer> {
   for (let position = offset; ;) {
-    const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(READ_BYTES), 0, READ_BYTES, position)
+    const target = buffer ?? Buffer.allocUnsafe(PIECE_BYTES)
+    const { bytesRead } = await handle.read(target, 0, PIECE_BYTES, position)
     if (bytesRead === 0) return
     position += bytesRead
-    yield buffer.subarray(0, bytesRead)
+    yield target.subarray(0, bytesRead)
   }
 }
 
@@ -181,8 +188,8 @@ async function scan(folder: string): Promise<(Blob & { usedMs: number })[]> {
   for (const name of await readdir(folder)) {
     const digest = `sha256:${name}`
     if (!isDigest(digest)) continue
-    const { size, mtimeMs } = await stat(join(folder, name))
-    found.push({ digest, sizeBytes: size, usedMs: mtimeMs })
+    const file = await stat(join(folder, name)).catch(() => undefined) // another process evicted it just now
+    if (file !== undefined) found.push({ digest, sizeBytes: file.size, usedMs: file.mtimeMs })
   }
   return found.toSorted((left, right) => left.usedMs - right.usedMs)
 }

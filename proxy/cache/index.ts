@@ -1,5 +1,5 @@
 /** What the proxy keeps on disk: modules by digest, and what references stood for. */
-export { openBlobCache, readInPieces } from './blobs.ts'
+export { PIECE_BYTES, openBlobCache, readInPieces } from './blobs.ts'
 export type { Blob, BlobCache, OpenBlob, Scratch } from './blobs.ts'
 export { openRecords } from './records.ts'
 export type { Records } from './records.ts'

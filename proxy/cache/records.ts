@@ -5,7 +5,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { asDiskError } from './files.ts'
+import { asDiskError, removeAbandoned } from './files.ts'
 
 export type Records<T> = {
   get(key: string): Promise<T | undefined>
@@ -27,8 +27,10 @@ export async function openRecords<T>({ folder, maxRecords, parse }: RecordsOptio
   const names = new Set<string>()
   for (const name of await readdir(folder)) {
     if (name.endsWith(SUFFIX)) names.add(name)
-    else await rm(join(folder, name), { force: true }) // a writer was killed between write and rename
   }
+  const temporaryFolder = join(folder, 'tmp')
+  await mkdir(temporaryFolder, { recursive: true, mode: 0o700 })
+  await removeAbandoned(temporaryFolder, Date.now()) // a writer was killed between write and rename
   return {
     async get(key) {
       const text = await readFile(join(folder, nameOf(key)), 'utf8').catch(() => undefined)
@@ -37,7 +39,7 @@ export async function openRecords<T>({ folder, maxRecords, parse }: RecordsOptio
     },
     async set(key, value) {
       const name = nameOf(key)
-      const temporary = join(folder, randomUUID())
+      const temporary = join(temporaryFolder, randomUUID())
       try {
         await writeFile(temporary, JSON.stringify({ key, value }), { mode: 0o600 })
         await rename(temporary, join(folder, name))

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { create } from '@bufbuild/protobuf'
 import { Metadata, status } from '@grpc/grpc-js'
+import { LRUCache } from 'lru-cache'
 import type { sendUnaryData } from '@grpc/grpc-js'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
@@ -15,7 +16,7 @@ import type {
   ServerWritableStream,
   ServiceHandlers,
 } from '#proto/index.ts'
-import { readInPieces } from '../cache/index.ts'
+import { PIECE_BYTES, readInPieces } from '../cache/index.ts'
 import type { OpenBlob } from '../cache/index.ts'
 import type { ModuleSource } from '../module-source.ts'
 import { statusOf } from './status.ts'
@@ -29,6 +30,8 @@ export type DeliveryLimits = {
 
 export type ModuleServiceDeps = { source: ModuleSource; limits: DeliveryLimits; logger: Logger }
 
+const MAX_VERIFIED = 10_000
+
 type FetchCall = ServerWritableStream<FetchRequest, FetchResponse>
 
 export function moduleServiceHandlers({
@@ -37,6 +40,8 @@ export function moduleServiceHandlers({
   logger,
 }: ModuleServiceDeps): ServiceHandlers<typeof ModuleService> {
   let streams = 0
+  /** Files that were hashed on their way out, by digest: each version once. */
+  const verified = new LRUCache<string, string>({ max: MAX_VERIFIED })
 
   async function resolve(reference: string, callback: sendUnaryData<ResolveResponse>): Promise<void> {
     try {
@@ -79,8 +84,9 @@ export function moduleServiceHandlers({
       return
     }
     const cancelled = new Promise<'cancelled'>((resolve) => call.once('cancelled', () => resolve('cancelled')))
-    const hash = offset === 0n ? createHash('sha256') : undefined
-    for await (const data of readInPieces(blob.handle, Number(offset))) {
+    const hash = offset === 0n && verified.get(blob.digest) !== blob.version ? createHash('sha256') : undefined
+    const buffer = Buffer.allocUnsafe(PIECE_BYTES)
+    for await (const data of readInPieces(blob.handle, Number(offset), buffer)) {
       hash?.update(data)
       const taken = new Promise<'taken'>((resolve) =>
         call.write(create(FetchResponseSchema, { data }), () => resolve('taken')),
@@ -90,12 +96,15 @@ export function moduleServiceHandlers({
         : await withDeadline(Promise.race([taken, cancelled]), limits.chunkDeadlineMs, 'sending a chunk')
       if (outcome === 'cancelled') return
     }
-    // A disk may give other bytes than it was given. The worker would notice, and would come back to the same file.
-    if (hash !== undefined && `sha256:${hash.digest('hex')}` !== blob.digest) {
-      await source.discard(blob.digest)
-      throw new ServiceError('unavailable', `module ${blob.digest} was damaged in the cache and is dropped; ask again`)
-    }
+    if (hash !== undefined) await verify(blob, `sha256:${hash.digest('hex')}`)
     call.end()
+  }
+
+  /** A disk may give other bytes than it was given. The worker would notice, and would come back to the same file. */
+  async function verify(blob: OpenBlob, digest: string): Promise<void> {
+    if (digest === blob.digest) return void verified.set(blob.digest, blob.version)
+    await source.discard(blob.digest)
+    throw new ServiceError('unavailable', `module ${blob.digest} was damaged in the cache and is dropped; ask again`)
   }
 
   function report(error: unknown, what: Record<string, string>): void {

@@ -41,6 +41,7 @@ export type Transport = {
 const MAX_SOCKETS_PER_HOST = 16
 /** A body of this size that nobody wants is read, so that the connection can be used again; a longer one is cut. */
 const MAX_DISCARDED_BYTES = 64 * 1024
+const DISCARD_DEADLINE_MS = 5_000
 
 export function createTransport(policy: AddressPolicy, limits: TransportLimits): Transport {
   const agentOptions = { keepAlive: true, maxSockets: MAX_SOCKETS_PER_HOST, timeout: limits.stallMs }
@@ -76,6 +77,8 @@ export function createTransport(policy: AddressPolicy, limits: TransportLimits):
         const timer = armHeadersDeadline(request, url, limits.headersMs)
         request.on('response', (body) => {
           clearTimeout(timer)
+          // Who reads the body hears of its errors; without any listener one in between would end the process.
+          body.on('error', () => undefined)
           resolve({ url, status: body.statusCode ?? 0, headers: body.headers, body })
         })
         request.on('error', (error) => {
@@ -107,11 +110,11 @@ export function createTransport(policy: AddressPolicy, limits: TransportLimits):
 }
 
 /** Gives a body up that nobody reads. */
-export function discard(answer: Answer): void {
-  answer.body.on('error', () => undefined) // it is given up: how it ends is nobody's concern
-  const sizeBytes = Number(answer.headers['content-length'] ?? Number.NaN)
-  if (sizeBytes <= MAX_DISCARDED_BYTES) answer.body.resume()
-  else answer.body.destroy()
+export function discard({ body, headers }: Answer): void {
+  if (!(Number(headers['content-length'] ?? Number.NaN) <= MAX_DISCARDED_BYTES)) return void body.destroy()
+  const timer = setTimeout(() => body.destroy(), DISCARD_DEADLINE_MS)
+  body.once('close', () => clearTimeout(timer))
+  body.resume()
 }
 
 function checkUrl(url: URL, policy: AddressPolicy): void {
