@@ -26,7 +26,12 @@ async function buildFibonacci(): Promise<void> {
   await run(process.execPath, [
     asc,
     `${folder}/assembly/index.ts`,
-    ...['--runtime', 'stub', '--optimize', '--noAssert', '--outFile', `${folder}/fibonacci.wasm`],
+    '--runtime',
+    'stub',
+    '--optimize',
+    '--noAssert',
+    '--outFile',
+    `${folder}/fibonacci.wasm`,
   ])
 }
 

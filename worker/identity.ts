@@ -1,0 +1,36 @@
+/** Who this worker is, kept in its data folder across restarts: the id and the secret that the manager gave it. */
+import { mkdir, open, readFile, rename } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { ServiceError } from '#core/errors/index.ts'
+
+export type Identity = { workerId: string; workerSecret: string }
+
+/** Undefined: never registered. Throws `malformed` when the file is there and is not ours. */
+export async function readIdentity(path: string): Promise<Identity | undefined> {
+  let text: string
+  try {
+    text = await readFile(path, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+  const [workerId = '', workerSecret = '', ...rest] = text.trim().split('\n')
+  if (workerId === '' || workerSecret === '' || rest.length > 0) {
+    throw new ServiceError('malformed', `${path} is damaged; remove it to register as a new worker`)
+  }
+  return { workerId, workerSecret }
+}
+
+/** On disk when it returns: an id that is lost would leave a dead worker in every listing. */
+export async function writeIdentity(path: string, identity: Identity): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+  const draft = `${path}.new`
+  const file = await open(draft, 'w', 0o600)
+  try {
+    await file.writeFile(`${identity.workerId}\n${identity.workerSecret}\n`)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+  await rename(draft, path)
+}

@@ -1,0 +1,29 @@
+/** Where runner processes find code and modules: a folder that their users can enter. */
+import { createHash } from 'node:crypto'
+import { mkdir, stat } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
+
+/** Used where the data folder lies below a folder that only its owner may enter; a folder of its own per data folder. */
+const SHARED_ROOT = '/var/lib/skein/worker'
+
+const OTHERS_MAY_ENTER = 0o001
+
+/**
+ * The folder itself, made when it is not there. As root, with runner users of their own, and below a closed folder (a
+ * 0700 home, for instance): a folder below /var/lib/skein instead.
+ */
+export async function reachableFolder(folder: string): Promise<string> {
+  const path = resolve(folder)
+  await mkdir(path, { recursive: true, mode: 0o755 })
+  if (process.getuid?.() !== 0 || (await canOthersEnter(path))) return path
+  const shared = `${SHARED_ROOT}/${createHash('sha256').update(path).digest('hex').slice(0, 16)}`
+  await mkdir(shared, { recursive: true, mode: 0o755 })
+  return shared
+}
+
+async function canOthersEnter(path: string): Promise<boolean> {
+  for (let at = path; ; at = dirname(at)) {
+    if (((await stat(at)).mode & OTHERS_MAY_ENTER) === 0) return false
+    if (at === dirname(at)) return true
+  }
+}

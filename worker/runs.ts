@@ -1,0 +1,259 @@
+/**
+ * The runs that this worker holds, from their assignment to the acknowledgement of their result. Lives as long as the
+ * process; streams to the manager come and go, and what is said while there is none is said by the next Hello.
+ */
+import { create, fromBinary } from '@bufbuild/protobuf'
+import { HeldRunSchema, OnLost, RejectReason, RunResultSchema, WireTaskState } from '#proto/index.ts'
+import type { Assignment, HeldRun, RunRef, Welcome } from '#proto/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { monotonicMs } from '#core/time.ts'
+import type { ModuleCache } from './modules/index.ts'
+import type { RunOutcome, RunnerPool } from './runner/index.ts'
+import { encodeResult } from './session/outbox.ts'
+import type { Outbox } from './session/outbox.ts'
+import { isComplete, keyOf, toRunRequest, toRunResult } from './session/run-messages.ts'
+import type { CheckedAssignment, RunEnd } from './session/run-messages.ts'
+import type { Spool } from './spool/index.ts'
+
+/** Why a run is being ended before its time, which decides what is said about it. */
+type EndingFor =
+  /** The manager asked for it and waits for the confirmation. */
+  | 'cancel'
+  /** Nobody waits for it: a stale fence, or a lease that ended. */
+  | 'nobody'
+  /** The worker stops; somebody else shall run it. */
+  | 'shutdown'
+
+type Run = {
+  assignment: CheckedAssignment
+  receivedMs: number
+  isRunning: boolean
+  abort: AbortController
+  endingFor: EndingFor | undefined
+}
+
+/** How the pool answered, or why the run never reached it. */
+type Ended = RunOutcome | (RunEnd & { state: 'failed' })
+
+export type RunsDeps = {
+  pool: RunnerPool
+  modules: ModuleCache
+  spool: Spool
+  slots: number
+  /** Runs taken beyond the slots, to begin as slots come free. */
+  backlog: number
+  logger: Logger
+}
+
+export class Runs {
+  readonly #deps: RunsDeps
+  readonly #held = new Map<string, Run>()
+  #outbox: Outbox | undefined
+  #finishedTotal = 0
+  #isDraining = false
+  #onEmpty: (() => void) | undefined
+
+  constructor(deps: RunsDeps) {
+    this.#deps = deps
+  }
+
+  get count(): number {
+    return this.#held.size
+  }
+
+  get freeSlots(): number {
+    return Math.max(0, this.#deps.slots - this.#held.size)
+  }
+
+  get finishedTotal(): number {
+    return this.#finishedTotal
+  }
+
+  get isDraining(): boolean {
+    return this.#isDraining
+  }
+
+  set isDraining(isDraining: boolean) {
+    this.#isDraining = isDraining
+    this.#outbox?.tell({ case: 'drainState', value: { draining: isDraining, running: this.count } })
+  }
+
+  /** What Hello says. */
+  claims(): { running: HeldRun[]; spooled: RunRef[] } {
+    const running = [...this.#held.values()].map(({ assignment, isRunning }) => {
+      const state = isRunning ? WireTaskState.RUNNING : WireTaskState.SCHEDULED
+      return create(HeldRunSchema, { run: assignment.run, state })
+    })
+    const spooled = this.#deps.spool.results().map(({ payload }) => fromBinary(RunResultSchema, payload).run)
+    return { running, spooled: spooled.filter((run) => run !== undefined) }
+  }
+
+  /** A session has begun: settles what Hello claimed, and everything said from now on goes there. */
+  connect(outbox: Outbox, welcome: Welcome): void {
+    this.#outbox = outbox
+    for (const run of welcome.acknowledged) this.#deps.spool.acknowledge(keyOf(run))
+    for (const run of welcome.stop) this.#end(keyOf(run), 'nobody')
+    // Results that came up since Hello are in here too.
+    for (const { payload } of this.#deps.spool.results()) outbox.ended(fromBinary(RunResultSchema, payload))
+  }
+
+  disconnect(): void {
+    this.#outbox = undefined
+  }
+
+  take(assignment: Assignment): void {
+    const { run } = assignment
+    if (run === undefined || this.#held.has(keyOf(run))) return
+    const refusal = this.#findRefusal()
+    if (refusal !== undefined) return this.#outbox?.rejected(run, ...refusal)
+    this.#outbox?.accepted(run)
+    if (isComplete(assignment)) {
+      void this.#execute(assignment)
+      return
+    }
+    const limits = { timeoutMs: 0n, memoryLimitBytes: 0n, maxOutputBytes: 0n, maxResultBytes: 4096n }
+    const incomplete = { ...assignment, run, limits, module: { digest: '' } } as CheckedAssignment
+    const error = 'the assignment names no module, or a limit is zero'
+    void this.#record(incomplete, { state: 'failed', reason: 'module_invalid', error, durationMs: 0 }, 0)
+  }
+
+  cancel(run: RunRef): void {
+    if (!this.#held.has(keyOf(run))) return this.#outbox?.cancelled(run, false)
+    this.#end(keyOf(run), 'cancel')
+  }
+
+  acknowledge(run: RunRef, isRecorded: boolean): void {
+    if (!isRecorded) this.#deps.logger.info({ run: keyOf(run) }, 'a result was stale and is dropped')
+    this.#deps.spool.acknowledge(keyOf(run))
+  }
+
+  /** The lease is over: everything ends but what was told to wait for better times. True when something was ended. */
+  endForLease(): boolean {
+    let hasEnded = false
+    for (const [key, { assignment }] of this.#held) {
+      if (assignment.onLost === OnLost.WAIT) continue
+      hasEnded = true
+      this.#end(key, 'nobody')
+    }
+    return hasEnded
+  }
+
+  /** Gives back at once what has not begun, and after `graceMs` what has not ended. Resolves when nothing is held. */
+  async drain(graceMs: number): Promise<void> {
+    this.isDraining = true
+    for (const [key, { isRunning }] of this.#held) if (!isRunning) this.#end(key, 'shutdown')
+    if (this.#held.size === 0) return
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#onEmpty = resolve
+    const timer = setTimeout(() => {
+      for (const key of this.#held.keys()) this.#end(key, 'shutdown')
+    }, graceMs)
+    await promise
+    clearTimeout(timer)
+  }
+
+  #findRefusal(): [RejectReason, string] | undefined {
+    if (this.#isDraining) return [RejectReason.DRAINING, 'the worker drains']
+    if (this.#deps.spool.isFull) return [RejectReason.NO_SLOT, 'too many results wait for their acknowledgement']
+    const { slots, backlog } = this.#deps
+    if (this.#held.size < slots + backlog) return undefined
+    return [RejectReason.NO_SLOT, `all ${slots} slots and ${backlog} places behind them are taken`]
+  }
+
+  #end(key: string, endingFor: EndingFor): void {
+    const run = this.#held.get(key)
+    if (run === undefined) return
+    // Whoever asked first to forget the run is right: its fence is void.
+    if (run.endingFor !== 'nobody') run.endingFor = endingFor
+    run.abort.abort(new ServiceError('unavailable', `the run is ended for ${endingFor}`))
+  }
+
+  async #execute(assignment: CheckedAssignment): Promise<void> {
+    const key = keyOf(assignment.run)
+    const run: Run = {
+      assignment,
+      receivedMs: monotonicMs(),
+      isRunning: false,
+      abort: new AbortController(),
+      endingFor: undefined,
+    }
+    this.#held.set(key, run)
+    let startedMs = 0
+    const onStarted = () => {
+      startedMs = monotonicMs()
+      if (run.isRunning) return
+      run.isRunning = true
+      this.#outbox?.started(assignment.run)
+    }
+    const outcome = await this.#run(run, onStarted)
+    await this.#settle(run, outcome, startedMs === 0 ? 0 : startedMs - run.receivedMs)
+    this.#held.delete(key)
+    this.#finishedTotal++
+    if (this.#held.size === 0) this.#onEmpty?.()
+  }
+
+  /** Never rejects: what goes wrong before the call is an outcome too. */
+  async #run(run: Run, onStarted: () => void): Promise<Ended> {
+    const { assignment, abort } = run
+    const { digest, sizeBytes, sourceAddress, reference } = assignment.module
+    try {
+      const wanted = { digest, sizeBytes: Number(sizeBytes), sourceAddress, reference }
+      const module = await this.#deps.modules.get(wanted, abort.signal)
+      try {
+        const request = toRunRequest(assignment, module.path)
+        return await this.#deps.pool.run({ ...request, onStarted }, abort.signal)
+      } finally {
+        module.release()
+      }
+    } catch (error) {
+      if (abort.signal.aborted) return { state: 'stopped', durationMs: 0 }
+      const reason = kindOf(error) === 'malformed' ? 'module_invalid' : 'fetch_failed'
+      const message = error instanceof Error ? error.message : String(error)
+      if (kindOf(error) === 'internal') this.#deps.logger.error({ err: error, digest }, 'a run could not be prepared')
+      return { state: 'failed', reason, error: message, durationMs: 0 }
+    }
+  }
+
+  async #settle(run: Run, outcome: Ended, prepareMs: number): Promise<void> {
+    const { assignment, endingFor } = run
+    const ref = assignment.run
+    if (endingFor === 'nobody') return
+    const hasNotEnded = outcome.state === 'stopped' || outcome.state === 'requeue'
+    if (hasNotEnded && endingFor === 'cancel') {
+      await this.#record(
+        assignment,
+        { state: 'stopped', durationMs: 'durationMs' in outcome ? outcome.durationMs : 0 },
+        prepareMs,
+      )
+      this.#outbox?.cancelled(ref, true)
+      return
+    }
+    if (outcome.state === 'stopped') {
+      this.#outbox?.rejected(ref, RejectReason.DRAINING, 'the worker stops')
+      return
+    }
+    if (outcome.state === 'requeue') {
+      this.#outbox?.rejected(ref, RejectReason.RUNNER_KILLED, outcome.cause)
+      return
+    }
+    if ('stdout' in outcome || 'stderr' in outcome) {
+      const { stdout = '', stderr = '', isOutputTruncated: isTruncated = false } = outcome
+      this.#outbox?.output(ref, { stdout, stderr, isTruncated })
+    }
+    await this.#record(assignment, outcome, prepareMs)
+    // It ended by itself before the cancellation reached it: its result counts.
+    if (endingFor === 'cancel') this.#outbox?.cancelled(ref, false)
+  }
+
+  /** On disk first, then on its way. A disk that fails does not hold the result back. */
+  async #record(assignment: CheckedAssignment, end: RunEnd, prepareMs: number): Promise<void> {
+    const result = toRunResult(assignment, end, prepareMs)
+    try {
+      await this.#deps.spool.add(keyOf(assignment.run), encodeResult(result))
+    } catch (error) {
+      this.#deps.logger.error({ err: error }, 'a result could not be spooled and would be lost in a crash')
+    }
+    this.#outbox?.ended(result)
+  }
+}

@@ -1,0 +1,157 @@
+/**
+ * What the worker has to say on one stream, gathered per turn of the event loop and sent as one message per kind. Waits
+ * while the stream is congested. What is not sent when the stream ends is not lost: the next Hello tells what is held,
+ * and results are in the spool.
+ */
+import { createHash } from 'node:crypto'
+import { create, toBinary } from '@bufbuild/protobuf'
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import type { ClientDuplexStream } from '@grpc/grpc-js'
+import { LogStream, RunResultSchema, SessionRequestSchema, StagedResultSchema } from '#proto/index.ts'
+import type { RejectReason, RunRef, RunResult, SessionRequest, SessionResponse, WorkerLimits } from '#proto/index.ts'
+
+type Message = NonNullable<MessageInitShape<typeof SessionRequestSchema>['message']>
+export type SessionStream = ClientDuplexStream<SessionRequest, SessionResponse>
+
+/** Room for everything in a result but its JSON. */
+const RESULT_OVERHEAD_BYTES = 8 * 1024
+const MAX_RESULTS_PER_MESSAGE = 1_000
+
+export class Outbox {
+  readonly #stream: SessionStream
+  readonly #limits: WorkerLimits
+  #accepted: RunRef[] = []
+  #running: RunRef[] = []
+  #other: Message[] = []
+  #results: RunResult[] = []
+  #after: Message[] = []
+  #isScheduled = false
+
+  constructor(stream: SessionStream, limits: WorkerLimits) {
+    this.#stream = stream
+    this.#limits = limits
+    stream.on('drain', () => this.#schedule())
+  }
+
+  accepted(run: RunRef): void {
+    this.#accepted.push(run)
+    this.#schedule()
+  }
+
+  started(run: RunRef): void {
+    this.#running.push(run)
+    this.#schedule()
+  }
+
+  rejected(run: RunRef, reason: RejectReason, message: string): void {
+    this.#other.push({ case: 'reject', value: { run, reason, message } })
+    this.#schedule()
+  }
+
+  output(run: RunRef, output: { stdout: string; stderr: string; isTruncated: boolean }): void {
+    this.#pushLog(run, LogStream.STDOUT, output.stdout, output.isTruncated)
+    this.#pushLog(run, LogStream.STDERR, output.stderr, output.isTruncated)
+    this.#schedule()
+  }
+
+  ended(result: RunResult): void {
+    this.#results.push(result)
+    this.#schedule()
+  }
+
+  /** Sent after the results that were there before it. */
+  cancelled(run: RunRef, stopped: boolean): void {
+    this.#after.push({ case: 'cancelAck', value: { run, stopped } })
+    this.#schedule()
+  }
+
+  tell(message: Message): void {
+    this.#other.push(message)
+    this.#schedule()
+  }
+
+  /** True when everything was handed to the stream. */
+  get isEmpty(): boolean {
+    const waiting = [this.#accepted, this.#running, this.#other, this.#results, this.#after]
+    return waiting.every((list) => list.length === 0)
+  }
+
+  #pushLog(run: RunRef, stream: LogStream, text: string, truncated: boolean): void {
+    const bytes = Buffer.from(text)
+    const maxBytes = Number(this.#limits.maxChunkBytes)
+    for (let offset = 0; offset < bytes.length; offset += maxBytes) {
+      const data = bytes.subarray(offset, offset + maxBytes)
+      const isLast = offset + maxBytes >= bytes.length
+      const value = { run, stream, offset: BigInt(offset), data, truncated: truncated && isLast }
+      this.#other.push({ case: 'logChunk', value })
+    }
+  }
+
+  #schedule(): void {
+    if (this.#isScheduled) return
+    this.#isScheduled = true
+    setImmediate(() => {
+      this.#isScheduled = false
+      this.#flush()
+    })
+  }
+
+  #flush(): void {
+    const { writable, writableNeedDrain } = this.#stream
+    if (!writable || writableNeedDrain) return
+    if (this.#accepted.length > 0) this.#write({ case: 'accept', value: { runs: this.#accepted } })
+    this.#accepted = []
+    if (this.#running.length > 0) this.#write({ case: 'stateUpdate', value: { running: this.#running } })
+    this.#running = []
+    for (const message of this.#other) this.#write(message)
+    this.#other = []
+    this.#flushResults()
+    for (const message of this.#after) this.#write(message)
+    this.#after = []
+  }
+
+  #flushResults(): void {
+    const maxBytes = Number(this.#limits.maxMessageBytes)
+    let batch: RunResult[] = []
+    let batchBytes = 0
+    const send = () => {
+      if (batch.length > 0) this.#write({ case: 'result', value: { results: batch } })
+      batch = []
+      batchBytes = 0
+    }
+    for (const result of this.#results) {
+      const sendable = this.#stage(result)
+      const bytes = sendable.resultsJson.length * 3 + RESULT_OVERHEAD_BYTES
+      if (batch.length >= MAX_RESULTS_PER_MESSAGE || batchBytes + bytes > maxBytes) send()
+      batch.push(sendable)
+      batchBytes += bytes
+    }
+    send()
+    this.#results = []
+  }
+
+  /** A result that is too large for its message goes ahead in chunks, and the message names its digest. */
+  #stage(result: RunResult): RunResult {
+    const maxInline = Number(this.#limits.maxInlineResultBytes)
+    if (result.resultsJson.length * 3 <= maxInline || Buffer.byteLength(result.resultsJson) <= maxInline) return result
+    const bytes = Buffer.from(result.resultsJson)
+    const digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`
+    const maxChunk = Number(this.#limits.maxChunkBytes)
+    for (let offset = 0; offset < bytes.length; offset += maxChunk) {
+      const data = bytes.subarray(offset, offset + maxChunk)
+      const value = { digest, offset: BigInt(offset), data }
+      this.#write({ case: 'resultChunk', value: result.run === undefined ? value : { ...value, run: result.run } })
+    }
+    const staged = create(StagedResultSchema, { digest, sizeBytes: BigInt(bytes.length) })
+    return create(RunResultSchema, { ...result, resultsJson: '', staged })
+  }
+
+  #write(message: Message): void {
+    this.#stream.write(create(SessionRequestSchema, { message }))
+  }
+}
+
+/** The bytes that the spool keeps: the result in full, before it is staged. */
+export function encodeResult(result: RunResult): Uint8Array {
+  return toBinary(RunResultSchema, result)
+}

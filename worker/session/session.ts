@@ -1,0 +1,224 @@
+/**
+ * One session with a manager, from Register to the end of the stream: Hello, heartbeats, and what the manager says. It
+ * changes nothing about runs by itself; it passes on.
+ */
+import { create } from '@bufbuild/protobuf'
+import { status } from '@grpc/grpc-js'
+import type { ServiceError as GrpcError } from '@grpc/grpc-js'
+import { SessionRequestSchema, WorkerLimitsSchema } from '#proto/index.ts'
+import type { RegisterResponse, ServiceClient, SessionResponse, WorkerService } from '#proto/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { monotonicMs } from '#core/time.ts'
+import type { Identity } from '../identity.ts'
+import type { Lease } from '../lease.ts'
+import type { ModuleCache } from '../modules/index.ts'
+import type { Runs } from '../runs.ts'
+import { createLoadMeter, freeMemoryBytes } from './machine.ts'
+import { Outbox } from './outbox.ts'
+import type { SessionStream } from './outbox.ts'
+
+export type SessionDeps = {
+  client: ServiceClient<typeof WorkerService>
+  identity: Identity
+  registered: RegisterResponse
+  bootId: string
+  runs: Runs
+  modules: ModuleCache
+  lease: Lease
+  logger: Logger
+  /** The stream is up and settled. */
+  onWelcome: () => void
+}
+
+/** How a session ended: when to come back, if the manager said so. */
+export type SessionEnd = { reconnectAfterMs: number | undefined; cause: string }
+
+const WELCOME_DEADLINE_MS = 10_000
+/** Heartbeats spread by so much around their interval, so that a thousand workers do not beat together. */
+const JITTER = 0.2
+/** A stream that answers nothing for so many intervals is dead, whatever TCP believes. */
+const MAX_SILENT_INTERVALS = 3
+/** Limits that a manager which names none is taken to have. */
+const DEFAULT_LIMITS = {
+  maxInlineResultBytes: 256n * 1024n,
+  maxStagedResultBytes: 16n * 1024n * 1024n,
+  maxChunkBytes: 256n * 1024n,
+  maxMessageBytes: 4n * 1024n * 1024n,
+}
+/** Hello is the first heartbeat; the heartbeats themselves count from 1. */
+const HELLO_SEQUENCE = 0n
+
+/** Resolves when the stream is over, for whatever reason; an aborted signal ends it. */
+export function holdSession(deps: SessionDeps, signal: AbortSignal): Promise<SessionEnd> {
+  return new Promise((resolve) => new Session(deps, resolve).begin(signal))
+}
+
+class Session {
+  readonly #deps: SessionDeps
+  readonly #stream: SessionStream
+  readonly #outbox: Outbox
+  readonly #end: (end: SessionEnd) => void
+  readonly #cpuLoad = createLoadMeter()
+  readonly #leaseTtlMs: number
+  #intervalMs: number
+  #sequence = HELLO_SEQUENCE
+  #lastHeardMs = monotonicMs()
+  #isWelcome = false
+  #timer: NodeJS.Timeout | undefined
+  #isOver = false
+
+  constructor(deps: SessionDeps, end: (end: SessionEnd) => void) {
+    const { registered } = deps
+    this.#deps = deps
+    this.#end = end
+    this.#intervalMs = Number(registered.heartbeatIntervalMs)
+    this.#leaseTtlMs = Number(registered.leaseTtlMs)
+    this.#stream = deps.client.session()
+    this.#outbox = new Outbox(this.#stream, registered.limits ?? create(WorkerLimitsSchema, DEFAULT_LIMITS))
+  }
+
+  begin(signal: AbortSignal): void {
+    const { registered, identity, bootId, runs, lease } = this.#deps
+    const onAbort = () => this.#leave('the worker leaves', undefined)
+    signal.addEventListener('abort', onAbort, { once: true })
+    const stop = (cause: string, reconnectAfterMs?: number) => {
+      signal.removeEventListener('abort', onAbort)
+      this.#leave(cause, reconnectAfterMs)
+    }
+    this.#stream.on('data', (response: SessionResponse) => this.#receive(response, stop))
+    this.#stream.on('error', (error: GrpcError) => stop(error.details === '' ? error.message : error.details))
+    this.#stream.on('end', () => stop('the manager ended the stream'))
+    lease.restarted()
+    lease.sent(HELLO_SEQUENCE)
+    const hello = {
+      workerId: identity.workerId,
+      workerSecret: identity.workerSecret,
+      sessionEpoch: registered.sessionEpoch,
+      bootId,
+      ...runs.claims(),
+    }
+    this.#stream.write(create(SessionRequestSchema, { message: { case: 'hello', value: hello } }))
+    this.#timer = setTimeout(() => stop('the manager did not answer Hello'), WELCOME_DEADLINE_MS)
+    if (signal.aborted) onAbort()
+  }
+
+  #receive(response: SessionResponse, stop: (cause: string, reconnectAfterMs?: number) => void): void {
+    const { runs, lease, modules, logger } = this.#deps
+    this.#lastHeardMs = monotonicMs()
+    const { message } = response
+    if (!this.#isWelcome && message.case !== 'welcome') return stop('the manager did not begin with Welcome')
+    switch (message.case) {
+      case 'welcome':
+        if (this.#isWelcome) return stop('the manager said Welcome twice')
+        this.#isWelcome = true
+        lease.renewed(HELLO_SEQUENCE, this.#leaseTtlMs)
+        runs.connect(this.#outbox, message.value)
+        if (runs.isDraining) this.#outbox.tell({ case: 'drainState', value: { draining: true, running: runs.count } })
+        this.#deps.onWelcome()
+        this.#beatLater(stop)
+        return
+      case 'assign':
+        for (const assignment of message.value.assignments) runs.take(assignment)
+        return
+      case 'cancel':
+        for (const run of message.value.runs) runs.cancel(run)
+        return
+      case 'leaseRenewed':
+        lease.renewed(message.value.sequence, Number(message.value.leaseTtlMs))
+        this.#intervalMs = Number(message.value.heartbeatIntervalMs) || this.#intervalMs
+        return
+      case 'resultAck':
+        for (const { run, recorded } of message.value.receipts) if (run !== undefined) runs.acknowledge(run, recorded)
+        return
+      case 'prefetch':
+        for (const { digest, sizeBytes, sourceAddress, reference } of message.value.modules) {
+          modules
+            .get({ digest, sizeBytes: Number(sizeBytes), sourceAddress, reference }, AbortSignal.timeout(60_000))
+            .then((held) => held.release())
+            .catch((error: unknown) => logger.debug({ digest, err: error }, 'a module could not be prefetched'))
+        }
+        return
+      case 'drain':
+        runs.isDraining = message.value.draining
+        return
+      case 'goaway':
+        logger.info({ reason: message.value.reason }, 'the manager asks to reconnect')
+        return stop(message.value.reason, Number(message.value.reconnectAfterMs))
+      case undefined:
+        // A message of a newer manager: what this worker does not know, it need not do.
+        return
+    }
+  }
+
+  #beatLater(stop: (cause: string) => void): void {
+    clearTimeout(this.#timer)
+    const delayMs = this.#intervalMs * (1 + JITTER * (2 * Math.random() - 1))
+    this.#timer = setTimeout(() => {
+      if (monotonicMs() - this.#lastHeardMs > MAX_SILENT_INTERVALS * this.#intervalMs) {
+        return stop('the manager was silent for too long')
+      }
+      this.#beat()
+      this.#beatLater(stop)
+    }, delayMs)
+  }
+
+  #beat(): void {
+    const { runs, modules, lease } = this.#deps
+    const changes = modules.takeChanges()
+    this.#sequence++
+    const value = {
+      sequence: this.#sequence,
+      freeSlots: runs.freeSlots,
+      running: runs.count,
+      cpuLoad: this.#cpuLoad(),
+      freeMemoryBytes: freeMemoryBytes(),
+      finishedTotal: BigInt(runs.finishedTotal),
+      cachedDigestsAdded: changes.added,
+      cachedDigestsRemoved: changes.removed,
+    }
+    lease.sent(this.#sequence)
+    // Not through the outbox: a sign of life does not wait behind results.
+    this.#stream.write(create(SessionRequestSchema, { message: { case: 'heartbeat', value } }))
+  }
+
+  #leave(cause: string, reconnectAfterMs: number | undefined): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    clearTimeout(this.#timer)
+    this.#deps.runs.disconnect()
+    // The stream reports its own end as an error once more; nobody listens to that any more.
+    this.#stream.removeAllListeners('data')
+    this.#stream.on('error', () => undefined)
+    this.#stream.end()
+    setTimeout(() => this.#stream.cancel(), 100).unref()
+    this.#end({ cause, reconnectAfterMs })
+  }
+}
+
+/** What a failed registration means: `unauthenticated` and `unprocessable` when trying again is of no use. */
+export function explainRegisterError(error: unknown, address: string): ServiceError {
+  const { code, details = '' } = error as Partial<GrpcError>
+  switch (code) {
+    case status.UNAUTHENTICATED:
+      return new ServiceError(
+        'unauthenticated',
+        `the manager at ${address} does not know this join token: ${details}`,
+        {
+          cause: error,
+        },
+      )
+    case status.FAILED_PRECONDITION:
+    case status.INVALID_ARGUMENT:
+      return new ServiceError('unprocessable', `the manager at ${address} does not take this worker: ${details}`, {
+        cause: error,
+      })
+    default: {
+      if (error instanceof ServiceError) return error
+      // grpc-js wraps the reason into a sentence about its resolver.
+      const wrapped = /Last error: (?:Error: )?(.*?)\. Resolution note/.exec(details)?.[1]
+      const reason = wrapped ?? (details === '' && error instanceof Error ? error.message : details)
+      return new ServiceError('unavailable', `the manager at ${address} cannot be reached: ${reason}`, { cause: error })
+    }
+  }
+}

@@ -1,0 +1,2 @@
+export { Spool } from './spool.ts'
+export type { SpooledResult } from './spool.ts'

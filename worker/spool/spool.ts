@@ -1,0 +1,200 @@
+/**
+ * Results on disk until the manager acknowledged them. One file that is only appended to: a record per result and one
+ * per acknowledgement, each with its length and a checksum. Results that arrive in one turn of the event loop share a
+ * write and a sync. A file whose results are all acknowledged begins anew.
+ */
+import { createHash } from 'node:crypto'
+import { open, rename } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { ServiceError } from '#core/errors/index.ts'
+
+export type SpooledResult = { key: string; payload: Uint8Array }
+
+/** Beyond this, a file with mostly acknowledged results is written anew. */
+const COMPACT_BYTES = 32 * 1024 * 1024
+/** Length of payload, length of key, kind, checksum. */
+const HEADER_BYTES = 4 + 2 + 1 + 8
+const KIND_RESULT = 1
+const KIND_ACKNOWLEDGED = 2
+/** A staged result is at most 16 MiB; a longer record is no record. */
+const MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
+
+type Append = { bytes: Uint8Array; mustSync: boolean; resolve: () => void; reject: (error: unknown) => void }
+
+export class Spool {
+  readonly #path: string
+  readonly #maxBytes: number
+  readonly #held = new Map<string, Uint8Array>()
+  #file: FileHandle
+  #fileBytes: number
+  #heldBytes = 0
+  #appends: Append[] = []
+  #writing: Promise<void> | undefined
+
+  private constructor(path: string, file: FileHandle, maxBytes: number) {
+    this.#path = path
+    this.#file = file
+    this.#fileBytes = 0
+    this.#maxBytes = maxBytes
+  }
+
+  /** Opens or makes the file. A record that was cut off by a crash, and everything after it, is dropped. */
+  static async open(path: string, options: { maxBytes: number }): Promise<Spool> {
+    const file = await open(path, 'a+', 0o600)
+    const spool = new Spool(path, file, options.maxBytes)
+    const content = await file.readFile()
+    let offset = 0
+    for (let record = readRecord(content, 0); record !== undefined; record = readRecord(content, offset)) {
+      if (record.kind === KIND_RESULT) spool.#hold(record.key, record.payload)
+      else spool.#release(record.key)
+      offset = record.end
+    }
+    await file.truncate(offset)
+    spool.#fileBytes = offset
+    return spool
+  }
+
+  get size(): number {
+    return this.#held.size
+  }
+
+  /** True while results that nobody acknowledged take more than the bound: take no new work then. */
+  get isFull(): boolean {
+    return this.#heldBytes >= this.#maxBytes
+  }
+
+  /** Oldest first. */
+  results(): SpooledResult[] {
+    return [...this.#held].map(([key, payload]) => ({ key, payload }))
+  }
+
+  find(key: string): Uint8Array | undefined {
+    return this.#held.get(key)
+  }
+
+  /** On disk when it resolves. The same key again replaces nothing and is written once. */
+  async add(key: string, payload: Uint8Array): Promise<void> {
+    if (this.#held.has(key)) return
+    this.#hold(key, payload)
+    await this.#append(encodeRecord(KIND_RESULT, key, payload), true)
+  }
+
+  /** Forgets the result. Not synced: a lost acknowledgement costs one more delivery of a result that counts once. */
+  acknowledge(key: string): void {
+    if (!this.#release(key)) return
+    this.#append(encodeRecord(KIND_ACKNOWLEDGED, key, new Uint8Array()), false).catch(() => undefined)
+  }
+
+  async close(): Promise<void> {
+    await this.#writing?.catch(() => undefined)
+    await this.#file.close()
+  }
+
+  #hold(key: string, payload: Uint8Array): void {
+    this.#held.set(key, payload)
+    this.#heldBytes += payload.length
+  }
+
+  #release(key: string): boolean {
+    const payload = this.#held.get(key)
+    if (payload === undefined) return false
+    this.#heldBytes -= payload.length
+    return this.#held.delete(key)
+  }
+
+  #append(bytes: Uint8Array, mustSync: boolean): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#appends.push({ bytes, mustSync, resolve, reject })
+      this.#writing ??= this.#writeAll().finally(() => {
+        this.#writing = undefined
+      })
+    })
+  }
+
+  async #writeAll(): Promise<void> {
+    // What arrives in this turn of the event loop goes into the same write.
+    await new Promise(setImmediate)
+    while (this.#appends.length > 0) {
+      const batch = this.#appends
+      this.#appends = []
+      try {
+        if (this.#held.size === 0) await this.#beginAnew()
+        else if (this.#fileBytes > COMPACT_BYTES && this.#fileBytes > 2 * this.#heldBytes) await this.#compact()
+        else await this.#write(batch)
+        for (const append of batch) append.resolve()
+      } catch (cause) {
+        const error = new ServiceError('unavailable', `results cannot be written to ${this.#path}`, { cause })
+        for (const append of batch) append.reject(error)
+      }
+    }
+  }
+
+  async #write(batch: Append[]): Promise<void> {
+    const bytes = Buffer.concat(batch.map((append) => append.bytes))
+    await this.#file.appendFile(bytes)
+    this.#fileBytes += bytes.length
+    if (batch.some((append) => append.mustSync)) await this.#file.datasync()
+  }
+
+  /** Everything is acknowledged: the file holds nothing that anyone needs. */
+  async #beginAnew(): Promise<void> {
+    if (this.#fileBytes === 0) return
+    await this.#file.truncate(0)
+    this.#fileBytes = 0
+  }
+
+  async #compact(): Promise<void> {
+    const draftPath = `${this.#path}.new`
+    const draft = await open(draftPath, 'w', 0o600)
+    const records = this.results().map(({ key, payload }) => encodeRecord(KIND_RESULT, key, payload))
+    await draft.writeFile(Buffer.concat(records))
+    await draft.sync()
+    await draft.close()
+    await rename(draftPath, this.#path)
+    await syncFolder(dirname(this.#path))
+    await this.#file.close()
+    this.#file = await open(this.#path, 'a+', 0o600)
+    this.#fileBytes = records.reduce((sum, record) => sum + record.length, 0)
+  }
+}
+
+/** Makes the new name of a file durable: without it a crash may bring back the old file, without what came later. */
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, 'r')
+  await folder.sync()
+  await folder.close()
+}
+
+function encodeRecord(kind: number, key: string, payload: Uint8Array): Uint8Array {
+  const keyBytes = Buffer.from(key)
+  const record = Buffer.allocUnsafe(HEADER_BYTES + keyBytes.length + payload.length)
+  record.writeUInt32LE(payload.length, 0)
+  record.writeUInt16LE(keyBytes.length, 4)
+  record.writeUInt8(kind, 6)
+  keyBytes.copy(record, HEADER_BYTES)
+  record.set(payload, HEADER_BYTES + keyBytes.length)
+  checksum(record.subarray(0, 7), record.subarray(HEADER_BYTES)).copy(record, 7)
+  return record
+}
+
+type SpoolRecord = { kind: number; key: string; payload: Uint8Array; end: number }
+
+/** Undefined at the end, and where a record is cut off or damaged. */
+function readRecord(content: Buffer, offset: number): SpoolRecord | undefined {
+  if (content.length - offset < HEADER_BYTES) return undefined
+  const payloadBytes = content.readUInt32LE(offset)
+  const keyBytes = content.readUInt16LE(offset + 4)
+  const start = offset + HEADER_BYTES
+  const end = start + keyBytes + payloadBytes
+  if (payloadBytes > MAX_PAYLOAD_BYTES || end > content.length) return undefined
+  const body = content.subarray(start, end)
+  if (!checksum(content.subarray(offset, offset + 7), body).equals(content.subarray(offset + 7, start)))
+    return undefined
+  const payload = Uint8Array.from(body.subarray(keyBytes))
+  return { kind: content.readUInt8(offset + 6), key: body.toString('utf8', 0, keyBytes), payload, end }
+}
+
+function checksum(head: Buffer, body: Buffer): Buffer {
+  return createHash('sha1').update(head).update(body).digest().subarray(0, 8)
+}
