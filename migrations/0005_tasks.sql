@@ -171,6 +171,7 @@ CREATE INDEX runs_queue ON runs (needs, priority DESC, queue_seq) WHERE queue_se
 CREATE INDEX runs_due ON runs (next_check_at) WHERE next_check_at IS NOT NULL;
 CREATE INDEX runs_held ON runs (worker_key) WHERE next_check_at IS NOT NULL;
 CREATE INDEX runs_task ON runs (task_key, key);
+CREATE INDEX runs_staged ON runs (result_digest) WHERE result_digest IS NOT NULL;
 
 -- Attempts that ended without ending the run.
 CREATE TABLE run_attempts (

@@ -29,6 +29,8 @@ export type DispatchDeps = Omit<SessionDeps, 'findWorker'> & {
   tls: { cert: Buffer; key: Buffer } | undefined
 }
 
+type AsyncHandler = (...call: Parameters<ServiceHandlers<typeof WorkerService>['register']>) => Promise<void>
+
 export type DispatchServer = { address: string; port: number; stop(): Promise<void> }
 
 /** A dead connection of a worker is noticed by pings, because TCP alone may take minutes. */
@@ -53,23 +55,24 @@ export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer>
     findWorker: (hello) => findWorker(database, hello, cachedDigests.get(hello.workerId) ?? []),
   }
 
-  const workerHandlers: ServiceHandlers<typeof WorkerService> = {
-    register: (call, callback) => {
-      register(deps, call.request).then(
-        (response) => {
-          cachedDigests.set(response.workerId, call.request.cachedDigests)
-          callback(null, response)
-        },
-        (error: unknown) => {
-          const failure = grpcFailure(error)
-          logger.info(
-            { worker: call.request.name, peer: call.getPeer(), reason: failure.details },
-            'a worker was not registered',
-          )
-          callback(failure)
-        },
+  const answerRegister: AsyncHandler = async (call, callback) => {
+    let response: RegisterResponse
+    try {
+      response = await register(deps, call.request)
+    } catch (error) {
+      const failure = grpcFailure(error)
+      logger.info(
+        { worker: call.request.name, peer: call.getPeer(), reason: failure.details },
+        'a worker was not registered',
       )
-    },
+      callback(failure)
+      return
+    }
+    cachedDigests.set(response.workerId, call.request.cachedDigests)
+    callback(null, response)
+  }
+  const workerHandlers: ServiceHandlers<typeof WorkerService> = {
+    register: (call, callback) => void answerRegister(call, callback),
     session: (call) => void serveSession(sessionDeps, call),
   }
   server.addService(serviceDefinition(WorkerService), workerHandlers)

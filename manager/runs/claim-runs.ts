@@ -27,7 +27,7 @@ type Waiting = Pick<RunRow, 'key' | 'task_key' | 'module_digest' | 'spec'>
 export async function claimRuns(batch: RunBatch): Promise<void> {
   const { queues, cluster, timing } = batch.context
   const placed: { row: Waiting; session: WorkerSession }[] = []
-  for (const needsHash of [...queues.needs]) {
+  for (const needsHash of queues.needs) {
     const wanted = Math.min(cluster.roomFor(needsHash), MAX_CLAIMED_PER_BATCH - placed.length)
     if (wanted <= 0) continue
     const rows = await batch.rows<Waiting>('find-waiting', FIND_WAITING, [needsHash, wanted])

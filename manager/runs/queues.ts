@@ -14,8 +14,9 @@ export class RunQueues {
     return this.#waiting.get(needsHash) ?? 0
   }
 
-  get needs(): Iterable<string> {
-    return this.#waiting.keys()
+  /** Needs of which something waits; a copy, because claiming changes the counts. */
+  get needs(): string[] {
+    return [...this.#waiting.keys()]
   }
 
   add(needsHash: string, runs: number): void {

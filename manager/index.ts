@@ -1,0 +1,147 @@
+/**
+ * The task manager: HTTP routes to register on the shared app, and the gRPC listener that workers dial into. It can be
+ * hosted in the process of the API or run alone.
+ */
+import { randomUUID, X509Certificate } from 'node:crypto'
+import type { Database } from '#core/database/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import type { Keyring } from '#core/keyring/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import type { TaskAccess } from './access.ts'
+import { createCallers } from './callers.ts'
+import { loadGrpcTls, type ManagerConfig } from './config.ts'
+import { Cluster } from './dispatch/cluster.ts'
+import { startDispatch } from './dispatch/server.ts'
+import { ModuleCatalogue } from './modules/catalogue.ts'
+import { createImageResolver } from './modules/resolve.ts'
+import { RunEndings, RunQueues, createRunOutput, createRunWriter, createRunsService, runRoutes } from './runs/index.ts'
+import { startSweeper } from './runs/sweeper.ts'
+import { createTasksService, taskRoutes } from './tasks/index.ts'
+import { DEFAULT_TIMING, type ManagerTiming } from './timing.ts'
+import { createWorkersService, ensureJoinToken, startLeaseKeeper, workerRoutes } from './workers/index.ts'
+
+export { MANAGER_SETTINGS } from './config.ts'
+export type { ManagerConfig } from './config.ts'
+export { createTaskAccess, isLocal } from './access.ts'
+export type { AuthMode, TaskAccess, TaskAccessDeps, TaskAction, TaskCaller, TaskDomain } from './access.ts'
+export { DEFAULT_TIMING } from './timing.ts'
+export type { ManagerTiming } from './timing.ts'
+export { renderLifecycle } from './lifecycle.ts'
+
+export type ManagerDeps = {
+  config: ManagerConfig
+  database: Database
+  keyring: Keyring
+  access: TaskAccess
+  logger: Logger
+  /** Intervals that tests shorten; heartbeat and lease come from the settings unless given here. */
+  timing?: Partial<ManagerTiming>
+}
+
+export type Manager = {
+  /** To be registered on the HTTP app. */
+  readonly routes: RoutePlugin
+  /** host:port that workers dial. */
+  readonly grpcAddress: string
+  /** What a worker joins with: `<secret>`, or `<fingerprint of the certificate>.<secret>` where TLS is on. */
+  readonly workerToken: string
+  /** Workers whose session is here. */
+  readonly workerCount: number
+  stop(): Promise<void>
+}
+
+export async function startManager({
+  config,
+  database,
+  keyring,
+  access,
+  logger,
+  timing: changed,
+}: ManagerDeps): Promise<Manager> {
+  const tls = loadGrpcTls(config)
+  const timing: ManagerTiming = {
+    ...DEFAULT_TIMING,
+    heartbeatIntervalMs: config.heartbeatIntervalMs,
+    minLeaseMs: config.minLeaseMs,
+    ...changed,
+  }
+  const managerId = randomUUID()
+  const stopping = new AbortController()
+  const token = await ensureJoinToken(database, keyring, config.workerToken?.reveal())
+  const cluster = new Cluster(config.proxyAddress)
+  const endings = new RunEndings()
+  const queues = new RunQueues()
+  const writer = createRunWriter({
+    context: { cluster, queues, endings, modules: new ModuleCatalogue(), timing, logger, random: Math.random },
+    managerId,
+    connect: () => database.dedicated('skein-run-writer'),
+    signal: stopping.signal,
+  })
+  const output = createRunOutput({ database, logger })
+  const leases = startLeaseKeeper({ database, cluster, writer, timing, managerId, logger })
+  const sweeper = startSweeper({ database, writer, timing, logger })
+  const images = createImageResolver(config.proxyAddress, tls?.cert)
+  const tasks = createTasksService({ database, access, newId: randomUUID })
+  const runs = createRunsService({
+    database,
+    tasks,
+    writer,
+    endings,
+    timing,
+    newId: randomUUID,
+    resolveImage: images.resolve,
+    logger,
+  })
+  const workers = createWorkersService({ database, access, tasks, cluster })
+  const callers = createCallers(access)
+
+  async function stopParts(): Promise<void> {
+    stopping.abort()
+    await sweeper.stop()
+    await leases.stop()
+    runs.close()
+    images.close()
+    await output.close()
+    await writer.close()
+  }
+
+  try {
+    const dispatch = await startDispatch({
+      cluster,
+      writer,
+      leases,
+      output,
+      logger,
+      database,
+      newId: randomUUID,
+      managerId,
+      host: config.host,
+      port: config.grpcPort,
+      tls,
+    })
+    return {
+      grpcAddress: dispatch.address,
+      workerToken: tls === undefined ? token : `${fingerprintOf(tls.cert)}.${token}`,
+      get workerCount() {
+        return cluster.size
+      },
+      routes: async (app) => {
+        await taskRoutes({ tasks, runs, callers })(app)
+        await runRoutes({ runs, callers })(app)
+        await workerRoutes({ workers, callers })(app)
+      },
+      async stop() {
+        await dispatch.stop()
+        await stopParts()
+      },
+    }
+  } catch (error) {
+    await stopParts()
+    throw error
+  }
+}
+
+/** SHA-256 of the certificate in hexadecimal digits, as workers compare it. */
+function fingerprintOf(certificate: Buffer): string {
+  return new X509Certificate(certificate).fingerprint256.replaceAll(':', '').toLowerCase()
+}

@@ -1,0 +1,56 @@
+/** The digest behind an image reference, asked of the proxy. */
+import { credentials, status } from '@grpc/grpc-js'
+import type { ServiceError as GrpcError } from '@grpc/grpc-js'
+import { ServiceError } from '#core/errors/index.ts'
+import { ModuleService, createServiceClient } from '#proto/index.ts'
+import type { ResolvedImage } from '../runs/start-runs.ts'
+
+/** A registry may be slow; a start waits no longer. */
+const RESOLVE_DEADLINE_MS = 30_000
+
+export type ImageResolver = {
+  resolve(reference: string, domainId: string | null): Promise<ResolvedImage>
+  close(): void
+}
+
+/** Throws `unprocessable` for what is no module, `unavailable` when proxy or registry are away. */
+export function createImageResolver(proxyAddress: string, rootCertificate: Buffer | undefined): ImageResolver {
+  const channel = rootCertificate === undefined ? credentials.createInsecure() : credentials.createSsl(rootCertificate)
+  const client = createServiceClient(ModuleService, proxyAddress, channel)
+  return {
+    async resolve(reference, domainId) {
+      try {
+        const found = await client.resolve({ reference, domainId: domainId ?? '' }, { deadlineMs: RESOLVE_DEADLINE_MS })
+        return {
+          imageUrl: reference,
+          digest: found.digest,
+          sizeBytes: Number(found.sizeBytes),
+          reference: found.reference,
+        }
+      } catch (error) {
+        throw refusalOf(error as GrpcError, reference)
+      }
+    },
+    close: () => client.close(),
+  }
+}
+
+function refusalOf(error: GrpcError, reference: string): ServiceError {
+  const options = { cause: error }
+  switch (error.code) {
+    case status.NOT_FOUND:
+    case status.INVALID_ARGUMENT:
+    case status.FAILED_PRECONDITION:
+    case status.RESOURCE_EXHAUSTED:
+    case status.PERMISSION_DENIED:
+    case status.UNAUTHENTICATED:
+      return new ServiceError('unprocessable', `image_url ${reference}: ${error.details}`, options)
+    case status.DEADLINE_EXCEEDED:
+      return new ServiceError('timeout', `image_url ${reference}: the registry did not answer in time`, options)
+    default:
+      return new ServiceError('unavailable', `image_url ${reference}: ${error.details}`, {
+        ...options,
+        retryAfterSeconds: 5,
+      })
+  }
+}

@@ -1,0 +1,8 @@
+export { runRoutes } from './routes.ts'
+export { createRunsService } from './service.ts'
+export type { RunsService } from './service.ts'
+export { createRunWriter } from './writer.ts'
+export type { RunWriter } from './writer.ts'
+export { createRunOutput } from './output.ts'
+export { RunEndings } from './endings.ts'
+export { RunQueues } from './queues.ts'

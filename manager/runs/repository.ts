@@ -1,0 +1,188 @@
+/** Reads of runs for people: pages with every attempt, results however large, output as text. The writer owns all writes. */
+import { sql } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+import type { TaskState } from '#proto/index.ts'
+import { MAX_OUTPUT_BYTES } from './limits.ts'
+
+export type AttemptRecord = {
+  attempt: number
+  fence: number
+  workerId: string | null
+  assignedAt: string | null
+  runningAt: string | null
+  endedAt: string
+  reason: string
+  error: string | null
+}
+
+export type RunRecord = {
+  key: number
+  id: string
+  drivesTask: boolean
+  state: TaskState
+  attempt: number
+  fence: number | null
+  workerId: string | null
+  moduleDigest: string
+  moduleReference: string | null
+  createdAt: string
+  assignedAt: string | null
+  runningAt: string | null
+  finishedAt: string | null
+  durationMs: number | null
+  prepareMs: number | null
+  reason: string | null
+  error: string | null
+  results: unknown
+  resultDigest: string | null
+  resultBytes: number | null
+  outputTruncated: boolean
+  earlier: AttemptRecord[]
+}
+
+type Row = {
+  key: number
+  id: string
+  drives_task: boolean
+  state: TaskState
+  attempt: number
+  fence: number | null
+  worker_id: string | null
+  module_digest: string
+  module_reference: string | null
+  created_at: string
+  assigned_at: string | null
+  running_at: string | null
+  finished_at: string | null
+  duration_ms: number | null
+  prepare_ms: number | null
+  reason: string | null
+  error: string | null
+  results: unknown
+  result_digest: string | null
+  result_bytes: number | null
+  output_truncated: boolean
+}
+
+const RUNS = sql`
+  SELECT r.key, r.id, r.drives_task, r.state, r.attempt, r.fence, w.id AS worker_id, r.module_digest,
+    r.spec ->> 'module_reference' AS module_reference, r.created_at, r.assigned_at, r.running_at, r.finished_at, r.duration_ms,
+    r.prepare_ms, r.reason, r.error, r.results, r.result_digest, r.result_bytes, r.output_truncated
+  FROM runs r LEFT JOIN workers w ON w.key = r.worker_key`
+
+function fromRow(row: Row, earlier: AttemptRecord[]): RunRecord {
+  return {
+    key: row.key,
+    id: row.id,
+    drivesTask: row.drives_task,
+    state: row.state,
+    attempt: row.attempt,
+    fence: row.fence,
+    workerId: row.worker_id,
+    moduleDigest: row.module_digest,
+    moduleReference: row.module_reference,
+    createdAt: row.created_at,
+    assignedAt: row.assigned_at,
+    runningAt: row.running_at,
+    finishedAt: row.finished_at,
+    durationMs: row.duration_ms,
+    prepareMs: row.prepare_ms,
+    reason: row.reason,
+    error: row.error,
+    results: row.results,
+    resultDigest: row.result_digest,
+    resultBytes: row.result_bytes,
+    outputTruncated: row.output_truncated,
+    earlier,
+  }
+}
+
+/** The newest run first. */
+export async function listRuns(
+  db: Queryable,
+  taskKey: number,
+  page: { offset: number; limit: number },
+): Promise<{ total: number; runs: RunRecord[] }> {
+  const [{ rows }, counted] = await Promise.all([
+    sql<Row>`${RUNS} WHERE r.task_key = ${taskKey} ORDER BY r.key DESC LIMIT ${page.limit} OFFSET ${page.offset}`.execute(
+      db,
+    ),
+    sql<{ total: number }>`SELECT count(*) AS total FROM runs WHERE task_key = ${taskKey}`.execute(db),
+  ])
+  return { total: counted.rows[0]?.total ?? 0, runs: await withAttempts(db, rows) }
+}
+
+export async function findRun(db: Queryable, taskKey: number, runId: string): Promise<RunRecord | undefined> {
+  const { rows } = await sql<Row>`${RUNS} WHERE r.task_key = ${taskKey} AND r.id = ${runId}`.execute(db)
+  return (await withAttempts(db, rows))[0]
+}
+
+/** The run whose result is the task's; undefined when it was never started, or edited since. */
+export async function findDrivingRun(db: Queryable, taskKey: number): Promise<RunRecord | undefined> {
+  const { rows } = await sql<Row>`${RUNS} JOIN tasks t ON t.run_key = r.key WHERE t.key = ${taskKey}`.execute(db)
+  return (await withAttempts(db, rows))[0]
+}
+
+async function withAttempts(db: Queryable, rows: readonly Row[]): Promise<RunRecord[]> {
+  if (rows.length === 0) return []
+  const attempts = await sql<AttemptRecord & { runKey: number }>`
+    SELECT a.run_key AS "runKey", a.attempt, a.fence, w.id AS "workerId", a.assigned_at AS "assignedAt", a.running_at AS "runningAt",
+      a.ended_at AS "endedAt", a.reason, a.error
+    FROM run_attempts a LEFT JOIN workers w ON w.key = a.worker_key
+    WHERE a.run_key = ANY(${rows.map((row) => row.key)}::bigint[]) ORDER BY a.run_key, a.fence`.execute(db)
+  const earlier = Map.groupBy(attempts.rows, (row) => row.runKey)
+  return rows.map((row) =>
+    fromRow(
+      row,
+      (earlier.get(row.key) ?? []).map(({ runKey: _runKey, ...attempt }) => attempt),
+    ),
+  )
+}
+
+/** The result of a run as a value, put together from its parts when it was staged. */
+export async function readResult(
+  db: Queryable,
+  run: { results: unknown; resultDigest: string | null },
+): Promise<unknown> {
+  if (run.resultDigest === null) return run.results
+  const { rows } = await sql<{ data: Buffer }>`
+    SELECT data FROM staged_results WHERE digest = ${run.resultDigest} ORDER BY byte_offset`.execute(db)
+  return JSON.parse(Buffer.concat(rows.map((row) => row.data)).toString('utf8')) as unknown
+}
+
+export type EndedRow = {
+  key: number
+  id: string
+  state: TaskState
+  worker_id: string | null
+  reason: string | null
+  error: string | null
+  results: string | null
+  result_digest: string | null
+  result_bytes: number | null
+  duration_ms: number | null
+  prepare_ms: number | null
+  output_truncated: boolean
+}
+
+/** Those of the runs that have ended. */
+export async function findEnded(db: Queryable, runKeys: readonly number[]): Promise<EndedRow[]> {
+  const { rows } = await sql<EndedRow>`
+    SELECT r.key, r.id, r.state, w.id AS worker_id, r.reason, r.error, r.results::text AS results, r.result_digest, r.result_bytes,
+      r.duration_ms, r.prepare_ms, r.output_truncated
+    FROM runs r LEFT JOIN workers w ON w.key = r.worker_key
+    WHERE r.key = ANY(${runKeys}::bigint[]) AND r.next_check_at IS NULL`.execute(db)
+  return rows
+}
+
+/** Output of a run as text, in the order it was written; 1: stdout, 2: stderr, both when none is named. */
+export async function readLogs(db: Queryable, runKey: number, stream: 1 | 2 | undefined): Promise<string> {
+  const { rows } = await sql<{ data: Buffer; truncated: boolean }>`
+    SELECT data, truncated FROM run_logs WHERE run_key = ${runKey} AND (${stream ?? null}::smallint IS NULL OR stream = ${stream ?? null})
+    ORDER BY stream, byte_offset LIMIT ${MAX_LOG_ROWS}`.execute(db)
+  const text = Buffer.concat(rows.map((row) => row.data)).toString('utf8')
+  return rows.some((row) => row.truncated) ? `${text}\n[truncated at ${MAX_OUTPUT_BYTES} bytes]\n` : text
+}
+
+/** A guest that writes single bytes makes many rows of a bounded output. */
+const MAX_LOG_ROWS = 100_000

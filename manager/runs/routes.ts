@@ -1,0 +1,194 @@
+/** Routes below a task: start, stop, invoke, results, runs and output (task-manager.md section 1). */
+import { Type } from 'typebox'
+import { ServiceError } from '#core/errors/index.ts'
+import { responses } from '#core/http/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import type { Callers } from '../callers.ts'
+import { TaskId } from '../tasks/schema.ts'
+import {
+  InvokeBody,
+  Invoked,
+  LogQuery,
+  Run,
+  RunPage,
+  RunQuery,
+  StartBody,
+  Started,
+  Stopped,
+  TaskResults,
+  presentRun,
+} from './schema.ts'
+import type { RunsService } from './service.ts'
+
+const Params = Type.Object({ task_id: TaskId })
+const RunParams = Type.Object({ task_id: TaskId, run_id: TaskId })
+const tags = ['tasks']
+
+export function runRoutes({ runs, callers }: { runs: RunsService; callers: Callers }): RoutePlugin {
+  const { onRequest } = callers
+  const config = (action: string) => ({ action, ownCredentials: true })
+  return (app) => {
+    app.post(
+      '/tasks/:task_id/start',
+      {
+        onRequest,
+        config: config('task_start'),
+        schema: {
+          tags,
+          summary: 'Start a run; the state of the task follows it',
+          description: 'With an Idempotency-Key header the same start happens once.',
+          params: Params,
+          body: StartBody,
+          response: responses(
+            { 200: Started },
+            'unauthenticated',
+            'forbidden',
+            'not_found',
+            'invalid_state',
+            'unprocessable',
+            'unsupported_media_type',
+            'too_large',
+            'timeout',
+          ),
+        },
+      },
+      async (request) => {
+        const key = request.headers['idempotency-key']
+        const { runId } = await runs.start(
+          callers.of(request),
+          request.params.task_id,
+          request.body,
+          Array.isArray(key) ? key[0] : key,
+        )
+        return { started: true as const, run_id: runId }
+      },
+    )
+    app.post(
+      '/tasks/:task_id/stop',
+      {
+        onRequest,
+        config: config('task_start'),
+        schema: {
+          tags,
+          summary: 'Stop every run of a task',
+          params: Params,
+          response: responses({ 200: Stopped }, 'unauthenticated', 'forbidden', 'not_found'),
+        },
+      },
+      async (request) => {
+        await runs.stop(callers.of(request), request.params.task_id)
+        return { stopped: true as const }
+      },
+    )
+    app.post(
+      '/tasks/:task_id/invoke',
+      {
+        onRequest,
+        config: config('task_start'),
+        schema: {
+          tags,
+          summary: 'Start a run and wait for its result',
+          params: Params,
+          body: InvokeBody,
+          response: responses(
+            { 200: Invoked },
+            'unauthenticated',
+            'forbidden',
+            'not_found',
+            'unprocessable',
+            'unsupported_media_type',
+            'too_large',
+            'timeout',
+          ),
+        },
+      },
+      async (request) => {
+        const ended = await runs.invoke(callers.of(request), request.params.task_id, request.body)
+        return {
+          results: ended.results,
+          run_id: ended.runId,
+          worker_id: ended.workerId,
+          duration_ms: ended.durationMs,
+          state: ended.state,
+          reason: ended.reason,
+          error: ended.error,
+        }
+      },
+    )
+    app.get(
+      '/tasks/:task_id/results',
+      {
+        onRequest,
+        config: config('task_read'),
+        schema: {
+          tags,
+          summary: 'Result of the last start',
+          params: Params,
+          response: responses({ 200: TaskResults }, 'unauthenticated', 'not_found'),
+        },
+      },
+      async (request) => {
+        const { runId, ...results } = await runs.results(callers.of(request), request.params.task_id)
+        return { ...results, run_id: runId }
+      },
+    )
+    app.get(
+      '/tasks/:task_id/runs',
+      {
+        onRequest,
+        config: config('task_read'),
+        schema: {
+          tags,
+          summary: 'List the runs of a task, the newest first',
+          params: Params,
+          querystring: RunQuery,
+          response: responses({ 200: RunPage }, 'unauthenticated', 'not_found'),
+        },
+      },
+      async (request) => {
+        const { offset, limit } = request.query
+        const page = await runs.list(callers.of(request), request.params.task_id, { offset, limit })
+        return { offset, limit, total: page.total, runs: page.runs.map((run) => presentRun(run, run.results)) }
+      },
+    )
+    app.get(
+      '/tasks/:task_id/runs/:run_id',
+      {
+        onRequest,
+        config: config('task_read'),
+        schema: {
+          tags,
+          summary: 'View a run',
+          params: RunParams,
+          response: responses({ 200: Run }, 'unauthenticated', 'not_found'),
+        },
+      },
+      async (request) => {
+        const { run, results } = await runs.get(callers.of(request), request.params.task_id, request.params.run_id)
+        return presentRun(run, results)
+      },
+    )
+    app.get(
+      '/tasks/:task_id/logs',
+      {
+        onRequest,
+        config: config('task_read'),
+        schema: {
+          tags,
+          summary: 'Output of a run as text',
+          params: Params,
+          querystring: LogQuery,
+          response: responses({ 200: Type.String() }, 'unauthenticated', 'not_found', 'unprocessable'),
+        },
+      },
+      async (request, reply) => {
+        const { run_id: runId, stream, follow } = request.query
+        if (follow === true)
+          throw new ServiceError('unprocessable', 'follow is not offered by this version: ask for the text again')
+        const number = stream === undefined ? undefined : stream === 'stdout' ? (1 as const) : (2 as const)
+        void reply.type('text/plain; charset=utf-8')
+        return await runs.logs(callers.of(request), request.params.task_id, { runId, stream: number })
+      },
+    )
+  }
+}

@@ -1,0 +1,137 @@
+/** Wire shapes of runs, results and starts (task-manager.md section 1). */
+import { Type } from 'typebox'
+import type { Static } from 'typebox'
+import { pageFields, pageQuery } from '#core/page.ts'
+import { formatTime } from '#core/time.ts'
+import { CliArgs, Env, Inputs, TaskId, Timestamp } from '../tasks/schema.ts'
+import type { RunRecord } from './repository.ts'
+
+const PAGE_LIMIT = 100
+const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(type: T) => Type.Union([type, Type.Null()])
+
+/** What a start changes for its run alone; nothing at all is fine. */
+export const StartBody = Type.Optional(
+  nullable(Type.Object({ inputs: Type.Optional(Inputs), cli_args: Type.Optional(CliArgs), env: Type.Optional(Env) })),
+)
+export const InvokeBody = Type.Optional(
+  nullable(
+    Type.Object({
+      inputs: Type.Optional(Inputs),
+      cli_args: Type.Optional(CliArgs),
+      env: Type.Optional(Env),
+      timeout: Type.Optional(
+        Type.String({ maxLength: 64, description: 'How long to wait for the result, such as 30s' }),
+      ),
+    }),
+  ),
+)
+export type RunBody = { inputs?: Static<typeof Inputs>; cli_args?: string[]; env?: Record<string, string> }
+
+export const Started = Type.Object({ started: Type.Literal(true), run_id: TaskId })
+export const Stopped = Type.Object({ stopped: Type.Literal(true) })
+
+const State = Type.Integer({ minimum: 0, maximum: 7 })
+const Results = Type.Unknown({
+  description: 'Array of the returned values; of a command: exit_code, stdout, stderr; null: none',
+})
+const Words = nullable(Type.String())
+
+export const Invoked = Type.Object({
+  results: Results,
+  run_id: TaskId,
+  worker_id: Words,
+  duration_ms: nullable(Type.Number()),
+  state: State,
+  reason: Words,
+  error: Words,
+})
+
+export const TaskResults = Type.Object({
+  state: State,
+  results: Results,
+  error: Words,
+  reason: Words,
+  run_id: nullable(TaskId),
+})
+
+export const Run = Type.Object(
+  {
+    id: TaskId,
+    kind: Type.Enum(['start', 'invoke']),
+    state: State,
+    attempt: Type.Integer(),
+    fence: nullable(Type.Integer()),
+    worker_id: Words,
+    module_digest: Type.String(),
+    module_reference: Type.Optional(Type.String()),
+    created_at: Timestamp,
+    assigned_at: Timestamp,
+    running_at: Timestamp,
+    finished_at: Timestamp,
+    duration_ms: nullable(Type.Number()),
+    prepare_ms: nullable(Type.Number()),
+    reason: Words,
+    error: Words,
+    results: Results,
+    result_bytes: Type.Optional(
+      Type.Integer({ description: 'Size of a result that only the single run and /results show' }),
+    ),
+    output_truncated: Type.Boolean(),
+    earlier_attempts: Type.Array(
+      Type.Object({
+        attempt: Type.Integer(),
+        fence: Type.Integer(),
+        worker_id: Words,
+        assigned_at: Timestamp,
+        running_at: Timestamp,
+        ended_at: Timestamp,
+        reason: Type.String(),
+        error: Words,
+      }),
+    ),
+  },
+  { $id: 'Run', description: 'Run with all its attempts' },
+)
+export type Run = Static<typeof Run>
+
+export const RunQuery = Type.Object(pageQuery({ limit: PAGE_LIMIT, maxLimit: PAGE_LIMIT }))
+export const RunPage = Type.Object({ ...pageFields, runs: Type.Array(Run) })
+export const LogQuery = Type.Object({
+  run_id: Type.Optional(TaskId),
+  stream: Type.Optional(Type.Enum(['stdout', 'stderr'])),
+  follow: Type.Optional(Type.Boolean()),
+})
+
+export function presentRun(run: RunRecord, results: unknown): Run {
+  return {
+    id: run.id,
+    kind: run.drivesTask ? 'start' : 'invoke',
+    state: run.state,
+    attempt: run.attempt,
+    fence: run.fence,
+    worker_id: run.workerId,
+    module_digest: run.moduleDigest,
+    ...(run.moduleReference === null ? {} : { module_reference: run.moduleReference }),
+    created_at: formatTime(run.createdAt),
+    assigned_at: formatTime(run.assignedAt),
+    running_at: formatTime(run.runningAt),
+    finished_at: formatTime(run.finishedAt),
+    duration_ms: run.durationMs,
+    prepare_ms: run.prepareMs,
+    reason: run.reason,
+    error: run.error,
+    results,
+    ...(run.resultBytes === null ? {} : { result_bytes: run.resultBytes }),
+    output_truncated: run.outputTruncated,
+    earlier_attempts: run.earlier.map((attempt) => ({
+      attempt: attempt.attempt,
+      fence: attempt.fence,
+      worker_id: attempt.workerId,
+      assigned_at: formatTime(attempt.assignedAt),
+      running_at: formatTime(attempt.runningAt),
+      ended_at: formatTime(attempt.endedAt),
+      reason: attempt.reason,
+      error: attempt.error,
+    })),
+  }
+}

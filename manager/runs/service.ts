@@ -1,0 +1,241 @@
+/** Starting, stopping, waiting for and reading runs. Rights are checked by the task they belong to. */
+import { createHash } from 'node:crypto'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { parseDurationMs } from '#core/time.ts'
+import { TASK_STATE } from '#proto/index.ts'
+import type { TaskCaller } from '../access.ts'
+import type { TasksService } from '../tasks/service.ts'
+import type { ManagerTiming } from '../timing.ts'
+import type { EndedRun, RunEndings } from './endings.ts'
+import { findDrivingRun, findEnded, findRun, listRuns, readLogs, readResult, type RunRecord } from './repository.ts'
+import type { RunBody } from './schema.ts'
+import type { FailureReason } from './spec.ts'
+import type { ResolvedImage, RunOverrides, StartRequest } from './start-runs.ts'
+import type { RunWriter } from './writer.ts'
+
+export type RunsDeps = {
+  database: Database
+  tasks: TasksService
+  writer: RunWriter
+  endings: RunEndings
+  timing: ManagerTiming
+  newId: () => string
+  /** Asks the proxy for the digest behind a reference. */
+  resolveImage: (reference: string, domainId: string | null) => Promise<ResolvedImage>
+  logger: Logger
+}
+
+export type RunsService = ReturnType<typeof createRunsService>
+
+/** How long invoke waits unless it is told. */
+const DEFAULT_INVOKE_WAIT_MS = 60_000
+const MAX_INVOKE_WAIT_MS = 3_600_000
+const MAX_IDEMPOTENCY_KEY_CHARS = 255
+
+export function createRunsService(deps: RunsDeps) {
+  const { database, tasks, writer, endings, timing, newId } = deps
+
+  // Ends that this manager did not write itself: the run's worker has its session at another one.
+  const poll = setInterval(() => {
+    const awaited = endings.awaited
+    if (awaited.length === 0) return
+    findEnded(database.db, awaited).then(
+      (rows) => {
+        for (const row of rows) {
+          endings.tell({
+            runKey: row.key,
+            runId: row.id,
+            workerId: row.worker_id,
+            state: row.state,
+            reason: row.reason as FailureReason | null,
+            error: row.error,
+            results: row.results,
+            staged: row.result_digest === null ? null : { digest: row.result_digest, sizeBytes: row.result_bytes ?? 0 },
+            durationMs: row.duration_ms,
+            prepareMs: row.prepare_ms,
+            outputTruncated: row.output_truncated,
+          })
+        }
+      },
+      (error: unknown) => deps.logger.warn({ err: error }, 'ends of runs could not be read'),
+    )
+  }, timing.foreignRunPollMs)
+
+  async function submit(request: Omit<StartRequest, 'image'>, domainId: string | null) {
+    let image: ResolvedImage | undefined
+    // The reference may be edited between two rounds; a third one would be a coincidence.
+    for (let round = 0; round < 3; round++) {
+      const outcome = await writer.start({ ...request, image })
+      if (!('resolveImage' in outcome)) return outcome
+      image = await deps.resolveImage(outcome.resolveImage, domainId)
+    }
+    throw new ServiceError('unavailable', 'the task is being edited, try again', { retryAfterSeconds: 1 })
+  }
+
+  /** The end of the run, or undefined when it has not come by the deadline. */
+  function waitFor(runKey: number, waitMs: number): Promise<EndedRun | undefined> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => {
+        leave()
+        resolve(undefined)
+      }, waitMs)
+      const leave = endings.on(runKey, (ended) => {
+        clearTimeout(timer)
+        resolve(ended)
+      })
+    })
+  }
+
+  async function stopAll(taskKey: number): Promise<void> {
+    const held = await writer.stop(taskKey)
+    const ends = await Promise.all(held.map(async (key) => ({ key, ended: await waitFor(key, timing.stopDeadlineMs) })))
+    const silent = ends.filter(({ ended }) => ended === undefined).map(({ key }) => key)
+    if (silent.length > 0) await writer.force(silent)
+  }
+
+  async function requireRun(taskKey: number, runId: string): Promise<RunRecord> {
+    const run = UUID.test(runId) ? await findRun(database.db, taskKey, runId) : undefined
+    if (run === undefined) throw new ServiceError('not_found', 'the task has no such run')
+    return run
+  }
+
+  return {
+    /** Queues one run; the task's state follows it. Throws `invalid_state` while another one is under way. */
+    async start(
+      caller: TaskCaller,
+      taskId: string,
+      body: RunBody | null | undefined,
+      idempotencyKey: string | undefined,
+    ) {
+      const task = await tasks.require(caller, taskId, 'task_start')
+      const { runId } = await submit(
+        {
+          taskId: task.id,
+          runId: newId(),
+          overrides: overridesOf(body),
+          drivesTask: true,
+          idempotency: idempotencyKey === undefined ? undefined : idempotencyOf(caller, idempotencyKey, body),
+        },
+        task.domainId,
+      )
+      return { runId }
+    },
+
+    /** One run and its result. Throws `timeout` naming the run, which goes on. */
+    async invoke(caller: TaskCaller, taskId: string, body: (RunBody & { timeout?: string }) | null | undefined) {
+      const waitMs = body?.timeout === undefined ? DEFAULT_INVOKE_WAIT_MS : requireWait(body.timeout)
+      const task = await tasks.require(caller, taskId, 'task_start')
+      const { runId, runKey } = await submit(
+        { taskId: task.id, runId: newId(), overrides: overridesOf(body), drivesTask: false, idempotency: undefined },
+        task.domainId,
+      )
+      const ended = runKey === undefined ? undefined : await waitFor(runKey, waitMs)
+      if (ended === undefined) {
+        throw new ServiceError(
+          'timeout',
+          `run ${runId} has not ended yet; its result will be at /tasks/${task.id}/runs/${runId}`,
+          {
+            details: [{ path: 'run_id', message: runId }],
+          },
+        )
+      }
+      const results =
+        ended.staged === null
+          ? parseResults(ended.results)
+          : await readResult(database.db, { results: null, resultDigest: ended.staged.digest })
+      return { ...ended, results }
+    },
+
+    /** Resolves when every run of the task has ended: confirmed by its worker, or forced at the deadline. */
+    async stop(caller: TaskCaller, taskId: string): Promise<void> {
+      const task = await tasks.require(caller, taskId, 'task_start')
+      await stopAll(task.key)
+    },
+
+    /** Throws `invalid_state` while it is under way, unless it is to be stopped first. */
+    async remove(caller: TaskCaller, taskId: string, force: boolean): Promise<void> {
+      const task = await tasks.require(caller, taskId, 'task_delete')
+      if (force) await stopAll(task.key)
+      await tasks.remove(task)
+    },
+
+    async results(caller: TaskCaller, taskId: string) {
+      const task = await tasks.get(caller, taskId)
+      const run = await findDrivingRun(database.db, task.key)
+      if (run === undefined) return { state: task.state, results: null, error: null, reason: null, runId: null }
+      const hasResult = run.state !== TASK_STATE.scheduled && run.state !== TASK_STATE.running
+      return {
+        state: run.state,
+        results: hasResult ? await readResult(database.db, run) : null,
+        error: run.error,
+        reason: run.reason,
+        runId: run.id,
+      }
+    },
+
+    async list(caller: TaskCaller, taskId: string, page: { offset: number; limit: number }) {
+      const task = await tasks.require(caller, taskId, 'task_read')
+      return await listRuns(database.db, task.key, page)
+    },
+
+    async get(caller: TaskCaller, taskId: string, runId: string) {
+      const task = await tasks.require(caller, taskId, 'task_read')
+      const run = await requireRun(task.key, runId)
+      return { run, results: await readResult(database.db, run) }
+    },
+
+    /** Output of a run, of the task's last start when none is named. */
+    async logs(
+      caller: TaskCaller,
+      taskId: string,
+      query: { runId: string | undefined; stream: 1 | 2 | undefined },
+    ): Promise<string> {
+      const task = await tasks.require(caller, taskId, 'task_read')
+      const run =
+        query.runId === undefined
+          ? await findDrivingRun(database.db, task.key)
+          : await requireRun(task.key, query.runId)
+      return run === undefined ? '' : await readLogs(database.db, run.key, query.stream)
+    },
+
+    close(): void {
+      clearInterval(poll)
+    },
+  }
+}
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+function overridesOf(body: RunBody | null | undefined): RunOverrides {
+  return {
+    ...(body?.inputs === undefined ? {} : { inputs: body.inputs }),
+    ...(body?.cli_args === undefined ? {} : { cliArgs: body.cli_args }),
+    ...(body?.env === undefined ? {} : { env: body.env }),
+  }
+}
+
+function parseResults(text: string | null): unknown {
+  return text === null ? null : (JSON.parse(text) as unknown)
+}
+
+function requireWait(text: string): number {
+  const waitMs = parseDurationMs(text, 'timeout')
+  if (waitMs < 1 || waitMs > MAX_INVOKE_WAIT_MS) throw new ServiceError('malformed', 'timeout must be 1ms to 1h')
+  return waitMs
+}
+
+/** Scope: caller and task (contract decision 54). Without a principal all callers are one. */
+function idempotencyOf(caller: TaskCaller, key: string, body: RunBody | null | undefined) {
+  if (key.length === 0 || key.length > MAX_IDEMPOTENCY_KEY_CHARS) {
+    throw new ServiceError('malformed', `Idempotency-Key must have 1 to ${MAX_IDEMPOTENCY_KEY_CHARS} characters`)
+  }
+  const { inputs, cli_args: cliArgs, env } = body ?? {}
+  const canonical = JSON.stringify([
+    inputs ?? null,
+    cliArgs ?? null,
+    Object.entries(env ?? {}).toSorted(([left], [right]) => (left < right ? -1 : 1)),
+  ])
+  return { userKey: caller?.key ?? 0, key, bodyDigest: createHash('sha256').update(canonical).digest('hex') }
+}

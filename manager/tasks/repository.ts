@@ -1,0 +1,251 @@
+/** SQL of the tasks table, but for the states, which the run writer owns. Rows in, domain values out. */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import { refusing, type Database, type Queryable, type Transaction } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { TASK_STATE, type TaskState } from '#proto/index.ts'
+import { fromModuleRow, type ModuleFacts, type ModuleRow } from '../modules/catalogue.ts'
+import type { OnLost, RunInput } from '../runs/spec.ts'
+
+export type TaskFields = {
+  name: string
+  inputs: readonly RunInput[]
+  cliArgs: readonly string[] | null
+  imageUrl: string | null
+  function: string | null
+  env: Readonly<Record<string, string>>
+  labels: Readonly<Record<string, string>>
+  workerId: string | null
+  priority: number
+  timeoutMs: number
+  memoryLimitBytes: number
+  maxAttempts: number | null
+  backoffMs: number
+  onLost: OnLost
+  metadata: Readonly<Record<string, unknown>>
+}
+
+export type TaskRecord = TaskFields & {
+  key: number
+  id: string
+  domainId: string | null
+  state: TaskState
+  module: ModuleFacts | null
+  runId: string | null
+  startTime: string | null
+  finishTime: string | null
+  createdAt: string
+  updatedAt: string | null
+}
+
+/** What never changes about a task. */
+export type TaskIdentity = { key: number; id: string; domainId: string | null }
+
+type TaskRow = {
+  key: number
+  id: string
+  domain_id: string | null
+  name: string
+  state: TaskState
+  inputs: RunInput[]
+  cli_args: string[] | null
+  image_url: string | null
+  function: string | null
+  env: Record<string, string>
+  labels: Record<string, string>
+  worker_id: string | null
+  priority: number
+  timeout_ms: number
+  memory_limit_bytes: number
+  max_attempts: number | null
+  backoff_ms: number
+  on_lost: OnLost
+  metadata: Record<string, unknown>
+  run_id: string | null
+  start_time: string | null
+  finish_time: string | null
+  created_at: string
+  updated_at: string | null
+  module_key: number | null
+  digest: string
+  size_bytes: number
+  kind: 'core' | 'component'
+  runtime: string
+  exports: ModuleRow['exports']
+  imports: ModuleRow['imports']
+}
+
+const TASKS = sql`
+  SELECT t.key, t.id, t.domain_id, t.name, t.state, t.inputs, t.cli_args, t.image_url, t.function, t.env, t.labels, t.worker_id,
+    t.priority, t.timeout_ms, t.memory_limit_bytes, t.max_attempts, t.backoff_ms, t.on_lost, t.metadata, t.start_time, t.finish_time,
+    t.created_at, t.updated_at, r.id AS run_id, m.key AS module_key, m.digest, m.size_bytes, m.kind, m.runtime, m.exports, m.imports
+  FROM tasks t LEFT JOIN modules m ON m.key = t.module_key LEFT JOIN runs r ON r.key = t.run_key`
+
+function fromRow(row: TaskRow): TaskRecord {
+  return {
+    key: row.key,
+    id: row.id,
+    domainId: row.domain_id,
+    name: row.name,
+    state: row.state,
+    inputs: row.inputs,
+    cliArgs: row.cli_args,
+    imageUrl: row.image_url,
+    function: row.function,
+    env: row.env,
+    labels: row.labels,
+    workerId: row.worker_id,
+    priority: row.priority,
+    timeoutMs: row.timeout_ms,
+    memoryLimitBytes: row.memory_limit_bytes,
+    maxAttempts: row.max_attempts,
+    backoffMs: row.backoff_ms,
+    onLost: row.on_lost,
+    metadata: row.metadata,
+    module: row.module_key === null ? null : fromModuleRow({ ...row, key: row.module_key }),
+    runId: row.run_id,
+    startTime: row.start_time,
+    finishTime: row.finish_time,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+  }
+}
+
+export async function findTask(db: Queryable | Transaction, key: number): Promise<TaskRecord | undefined> {
+  const { rows } = await sql<TaskRow>`${TASKS} WHERE t.key = ${key}`.execute(db)
+  const row = rows[0]
+  return row === undefined ? undefined : fromRow(row)
+}
+
+export async function findIdentity(db: Queryable, id: string): Promise<TaskIdentity | undefined> {
+  const { rows } = await sql<{ key: number; id: string; domain_id: string | null }>`
+    SELECT key, id, domain_id FROM tasks WHERE id = ${id}`.execute(db)
+  const row = rows[0]
+  return row === undefined ? undefined : { key: row.key, id: row.id, domainId: row.domain_id }
+}
+
+export type NewTaskRow = TaskFields & { id: string; domain: { key: number; id: string } | null; userKey: number | null }
+
+export async function insertTask(db: Queryable, task: NewTaskRow): Promise<number> {
+  const { rows } = await sql<{ key: number }>`
+    INSERT INTO tasks (id, domain_key, domain_id, user_key, name, inputs, cli_args, image_url, function, env, labels, worker_id,
+      priority, timeout_ms, memory_limit_bytes, max_attempts, backoff_ms, on_lost, metadata)
+    VALUES (${task.id}, ${task.domain?.key ?? null}, ${task.domain?.id ?? null}, ${task.userKey}, ${task.name},
+      ${JSON.stringify(task.inputs)}::json, ${task.cliArgs === null ? null : JSON.stringify(task.cliArgs)}::json, ${task.imageUrl},
+      ${task.function}, ${JSON.stringify(task.env)}::json, ${JSON.stringify(task.labels)}::jsonb, ${task.workerId}, ${task.priority},
+      ${task.timeoutMs}, ${task.memoryLimitBytes}, ${task.maxAttempts}, ${task.backoffMs}, ${task.onLost},
+      ${JSON.stringify(task.metadata)}::jsonb)
+    RETURNING key`.execute(db)
+  const [row] = rows
+  if (row === undefined) throw new Error('the task was not inserted')
+  return row.key
+}
+
+const COLUMNS: { readonly [K in keyof TaskFields]: { column: string; cast?: 'json' | 'jsonb' } } = {
+  name: { column: 'name' },
+  inputs: { column: 'inputs', cast: 'json' },
+  cliArgs: { column: 'cli_args', cast: 'json' },
+  imageUrl: { column: 'image_url' },
+  function: { column: 'function' },
+  env: { column: 'env', cast: 'json' },
+  labels: { column: 'labels', cast: 'jsonb' },
+  workerId: { column: 'worker_id' },
+  priority: { column: 'priority' },
+  timeoutMs: { column: 'timeout_ms' },
+  memoryLimitBytes: { column: 'memory_limit_bytes' },
+  maxAttempts: { column: 'max_attempts' },
+  backoffMs: { column: 'backoff_ms' },
+  onLost: { column: 'on_lost' },
+  metadata: { column: 'metadata', cast: 'jsonb' },
+}
+
+const AT_REST = sql<SqlBool>`t.state NOT IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})`
+// An edited task is as if it had not run yet; its runs stay in the listing.
+const AS_NEW = sql`state = ${TASK_STATE.pending}, run_key = NULL, start_time = NULL, finish_time = NULL, updated_at = now()`
+
+/** False when the task is under way or gone. An image reference clears the uploaded module. */
+export async function updateTask(
+  db: Queryable,
+  key: number,
+  fields: Partial<TaskFields>,
+  userKey: number | null,
+): Promise<boolean> {
+  const sets = (Object.entries(fields) as [keyof TaskFields, unknown][]).map(([field, value]) => {
+    const { column, cast } = COLUMNS[field]
+    const stored = cast === undefined || value === null ? value : JSON.stringify(value)
+    return cast === undefined
+      ? sql`${sql.ref(column)} = ${stored}`
+      : sql`${sql.ref(column)} = ${stored}::${sql.raw(cast)}`
+  })
+  if (typeof fields.imageUrl === 'string') sets.push(sql`module_key = NULL`)
+  if (userKey !== null) sets.push(sql`user_key = ${userKey}`)
+  const { rows } =
+    await sql`UPDATE tasks t SET ${sql.join([...sets, AS_NEW])} WHERE t.key = ${key} AND ${AT_REST} RETURNING t.key`.execute(
+      db,
+    )
+  return rows.length === 1
+}
+
+/** False when the task is under way or gone. An upload clears the image reference. */
+export async function setModule(tx: Transaction, key: number, moduleKey: number): Promise<boolean> {
+  const { rows } = await sql`
+    UPDATE tasks t SET module_key = ${moduleKey}, image_url = NULL, ${AS_NEW} WHERE t.key = ${key} AND ${AT_REST} RETURNING t.key`.execute(
+    tx,
+  )
+  return rows.length === 1
+}
+
+/** False when a run of it is under way, or it is gone. */
+export async function deleteTask(database: Database, key: number): Promise<boolean> {
+  const work = sql`DELETE FROM tasks t WHERE t.key = ${key} AND ${AT_REST}
+    AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.task_key = t.key AND r.next_check_at IS NOT NULL) RETURNING t.key`.execute(
+    database.db,
+  )
+  const { rows } = await refusing({}, work)
+  return rows.length === 1
+}
+
+export type TaskFilter = {
+  /** Keys of domains; 'all' hides nothing. */
+  domains: readonly number[] | 'all'
+  state?: number | undefined
+  name?: string | undefined
+  metadata?: Readonly<Record<string, unknown>> | undefined
+  workerId?: string | undefined
+  order: string
+  dir: 'asc' | 'desc'
+  offset: number
+  limit: number
+}
+
+const ORDERS: Readonly<Record<string, RawBuilder<unknown>>> = {
+  name: sql`t.name`,
+  created_at: sql`t.created_at`,
+  updated_at: sql`coalesce(t.updated_at, t.created_at)`,
+}
+
+export async function listTasks(db: Queryable, filter: TaskFilter): Promise<{ total: number; tasks: TaskRecord[] }> {
+  const conditions: RawBuilder<SqlBool>[] = []
+  if (filter.domains !== 'all') conditions.push(sql`t.domain_key = ANY(${filter.domains}::bigint[])`)
+  if (filter.state !== undefined) conditions.push(sql`t.state = ${filter.state}`)
+  if (filter.name !== undefined && filter.name !== '') {
+    conditions.push(sql`t.name ILIKE ${`%${filter.name.replaceAll(/[\\%_]/g, '\\$&')}%`}`)
+  }
+  if (filter.metadata !== undefined) conditions.push(sql`t.metadata @> ${JSON.stringify(filter.metadata)}::jsonb`)
+  if (filter.workerId !== undefined) {
+    conditions.push(
+      sql`EXISTS (SELECT 1 FROM runs l JOIN workers w ON w.key = l.worker_key WHERE l.key = t.run_key AND w.id = ${filter.workerId})`,
+    )
+  }
+  const where = conditions.length === 0 ? sql`` : sql`WHERE ${sql.join(conditions, sql` AND `)}`
+  const dir = sql.raw(filter.dir)
+  const order = ORDERS[filter.order] ?? ORDERS['updated_at']
+  const page = sql<TaskRow>`${TASKS} ${where} ORDER BY ${order} ${dir}, t.created_at ${dir}, t.id ${dir} LIMIT ${filter.limit} OFFSET ${filter.offset}`
+  const count = sql<{ total: number }>`SELECT count(*) AS total FROM tasks t ${where}`
+  const [{ rows }, counted] = await Promise.all([page.execute(db), count.execute(db)])
+  return { total: counted.rows[0]?.total ?? 0, tasks: rows.map(fromRow) }
+}
+
+export function taskUnderWay(): ServiceError {
+  return new ServiceError('invalid_state', 'the task is scheduled or running: stop it before it is changed')
+}

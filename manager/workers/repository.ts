@@ -1,0 +1,81 @@
+/** Reads of the workers table. Registration and leases write it. */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+
+export type WorkerRecord = {
+  key: number
+  id: string
+  domainId: string | null
+  name: string
+  version: string
+  labels: Record<string, string>
+  os: string
+  arch: string
+  cpuCores: number
+  memoryBytes: number
+  slots: number
+  backlog: number
+  runtimes: string[]
+  isDraining: boolean
+  isAlive: boolean
+  aliveHistory: string[]
+  lastAliveAt: string
+  createdAt: string
+  taskCount: number
+}
+
+// Alive: some manager holds its session and its lease has not ended, in the database's own time.
+const ALIVE = sql<SqlBool>`(w.manager_id IS NOT NULL AND w.lease_until > now())`
+
+const WORKERS = sql`
+  SELECT w.key, w.id, w.domain_id AS "domainId", w.name, w.version, w.labels, w.os, w.arch, w.cpu_cores AS "cpuCores",
+    w.memory_bytes AS "memoryBytes", w.slots, w.backlog, w.runtimes, w.draining AS "isDraining", ${ALIVE} AS "isAlive",
+    to_jsonb(w.alive_history) AS "aliveHistory", w.last_alive_at AS "lastAliveAt", w.created_at AS "createdAt",
+    (SELECT count(*) FROM runs r WHERE r.worker_key = w.key AND r.next_check_at IS NOT NULL) AS "taskCount"
+  FROM workers w`
+
+export type WorkerFilter = {
+  /** Keys of domains whose workers are seen beside the platform's; 'all' hides nothing. */
+  domains: readonly number[] | 'all'
+  status?: 'alive' | 'dead' | 'draining' | undefined
+  label?: { name: string; value: string } | undefined
+  offset: number
+  limit: number
+}
+
+export async function listWorkers(
+  db: Queryable,
+  filter: WorkerFilter,
+): Promise<{ total: number; workers: WorkerRecord[] }> {
+  const conditions: RawBuilder<SqlBool>[] = []
+  if (filter.domains !== 'all')
+    conditions.push(sql`(w.domain_key IS NULL OR w.domain_key = ANY(${filter.domains}::bigint[]))`)
+  if (filter.status === 'alive') conditions.push(sql`${ALIVE} AND NOT w.draining`)
+  if (filter.status === 'dead') conditions.push(sql`NOT ${ALIVE}`)
+  if (filter.status === 'draining') conditions.push(sql`${ALIVE} AND w.draining`)
+  if (filter.label !== undefined)
+    conditions.push(sql`w.labels @> ${JSON.stringify({ [filter.label.name]: filter.label.value })}::jsonb`)
+  const where = conditions.length === 0 ? sql`` : sql`WHERE ${sql.join(conditions, sql` AND `)}`
+  const [{ rows }, counted] = await Promise.all([
+    sql<WorkerRecord>`${WORKERS} ${where} ORDER BY w.key LIMIT ${filter.limit} OFFSET ${filter.offset}`.execute(db),
+    sql<{ total: number }>`SELECT count(*) AS total FROM workers w ${where}`.execute(db),
+  ])
+  return { total: counted.rows[0]?.total ?? 0, workers: rows }
+}
+
+export async function findWorker(db: Queryable, id: string): Promise<WorkerRecord | undefined> {
+  const { rows } = await sql<WorkerRecord>`${WORKERS} WHERE w.id = ${id}`.execute(db)
+  return rows[0]
+}
+
+export type PlacedRun = { runId: string; state: number; needs: unknown; workerId: string | null; isQueued: boolean }
+
+/** The newest run of the task with what it asks of a worker. */
+export async function findNewestRun(db: Queryable, taskKey: number): Promise<PlacedRun | undefined> {
+  const { rows } = await sql<PlacedRun>`
+    SELECT r.id AS "runId", r.state, n.definition AS needs, w.id AS "workerId", r.queue_seq IS NOT NULL AS "isQueued"
+    FROM runs r LEFT JOIN run_needs n ON n.hash = r.needs LEFT JOIN workers w ON w.key = r.worker_key
+    WHERE r.task_key = ${taskKey} ORDER BY r.key DESC LIMIT 1`.execute(db)
+  return rows[0]
+}

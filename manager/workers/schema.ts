@@ -1,0 +1,87 @@
+/** Wire shapes of workers and of placements (specification section Worker node, task-manager.md section 1). */
+import { Type } from 'typebox'
+import type { Static } from 'typebox'
+import { pageFields, pageQuery } from '#core/page.ts'
+import { formatTime } from '#core/time.ts'
+import { Timestamp } from '../tasks/schema.ts'
+import type { WorkerRecord } from './repository.ts'
+
+const PAGE_LIMIT = 100
+
+export const WorkerId = Type.String({ maxLength: 64, description: 'UUID' })
+
+export const Worker = Type.Object(
+  {
+    id: WorkerId,
+    name: Type.String(),
+    alive: Type.Boolean(),
+    free_slots: Type.Integer(),
+    task_count: Type.Optional(Type.Integer({ description: 'Runs that it holds now' })),
+    alive_history: Type.Optional(Type.Array(Timestamp, { description: 'The last ten signs of life' })),
+    state: Type.Optional(Type.Enum(['alive', 'draining', 'dead'])),
+    labels: Type.Optional(Type.Record(Type.String(), Type.String())),
+    slots: Type.Optional(Type.Integer()),
+    cpu_cores: Type.Optional(Type.Integer()),
+    memory_bytes: Type.Optional(Type.Integer()),
+    runtimes: Type.Optional(Type.Array(Type.String())),
+    version: Type.Optional(Type.String()),
+    os: Type.Optional(Type.String()),
+    arch: Type.Optional(Type.String()),
+    domain_id: Type.Optional(Type.String()),
+    cached_modules: Type.Optional(Type.Array(Type.String(), { description: 'Digests, as far as this manager knows' })),
+    last_alive_at: Type.Optional(Timestamp),
+    created_at: Type.Optional(Timestamp),
+  },
+  {
+    $id: 'Worker',
+    description: 'Worker; those of the platform are shown to members of domains by id, name, alive and free_slots',
+  },
+)
+export type Worker = Static<typeof Worker>
+
+export const WorkerQuery = Type.Object({
+  ...pageQuery({ limit: PAGE_LIMIT, maxLimit: PAGE_LIMIT }),
+  status: Type.Optional(Type.Enum(['alive', 'dead', 'draining'])),
+  label: Type.Optional(Type.String({ maxLength: 513, description: 'key=value' })),
+})
+export type WorkerQuery = Static<typeof WorkerQuery>
+
+export const WorkerPage = Type.Object({ ...pageFields, workers: Type.Array(Worker) })
+
+export const Placement = Type.Object({
+  run_id: Type.Union([WorkerId, Type.Null()]),
+  reason: Type.String({ description: 'What the newest run of the task waits for, or where it is' }),
+  workers: Type.Array(
+    Type.Object({
+      worker_id: WorkerId,
+      name: Type.String(),
+      chosen: Type.Boolean(),
+      reason: Type.String(),
+    }),
+  ),
+})
+
+/** `whole` is false for a caller who may only know that the platform's worker is there. */
+export function presentWorker(worker: WorkerRecord, cachedModules: readonly string[], whole: boolean): Worker {
+  const freeSlots = worker.isAlive ? Math.max(worker.slots - worker.taskCount, 0) : 0
+  const seen = { id: worker.id, name: worker.name, alive: worker.isAlive, free_slots: freeSlots }
+  if (!whole) return seen
+  return {
+    ...seen,
+    task_count: worker.taskCount,
+    alive_history: worker.aliveHistory.map(formatTime),
+    state: worker.isAlive ? (worker.isDraining ? 'draining' : 'alive') : 'dead',
+    labels: worker.labels,
+    slots: worker.slots,
+    cpu_cores: worker.cpuCores,
+    memory_bytes: worker.memoryBytes,
+    runtimes: worker.runtimes,
+    version: worker.version,
+    os: worker.os,
+    arch: worker.arch,
+    ...(worker.domainId === null ? {} : { domain_id: worker.domainId }),
+    cached_modules: [...cachedModules],
+    last_alive_at: formatTime(worker.lastAliveAt),
+    created_at: formatTime(worker.createdAt),
+  }
+}
