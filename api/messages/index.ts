@@ -1,9 +1,10 @@
 /** The messages room: what is published is stored before it is acknowledged, and then it is in the next read. */
+import type { MessageAccess } from '#api/devices/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { createIngest } from './ingest/ingest.ts'
 import type { SeriesLimits } from './ingest/series.ts'
-import type { IncomingMessage, MessageGrant } from './message.ts'
+import type { IncomingMessage } from './message.ts'
 import { createReader } from './reader/reader.ts'
 import type { MessagesPage, MessagesQuery } from './reader/schema.ts'
 import { startPartitionKeeper } from './retention/partitions.ts'
@@ -20,7 +21,7 @@ export {
 export type { ContentFacts } from './ingest/content.ts'
 export { idempotencyOf } from './ingest/idempotency.ts'
 export type { SeriesLimits } from './ingest/series.ts'
-export type { Idempotency, IncomingMessage, MessageContent, MessageGrant, Protocol } from './message.ts'
+export type { Idempotency, IncomingMessage, MessageContent, Protocol } from './message.ts'
 export { MessagesPage, MessagesQuery, StoredMessage } from './reader/schema.ts'
 export { matchesSubtopic, parseMessagePath, parseSubtopic, parseSubtopicFilter } from './topics.ts'
 export type { MessagePath } from './topics.ts'
@@ -37,7 +38,7 @@ export type Messages = {
   /** Resolves after the commit. What it rejects with: see `Ingest.publish`. */
   publish(message: IncomingMessage): Promise<void>
   /** See `Reader.read`. */
-  read(grant: MessageGrant, query: MessagesQuery): Promise<MessagesPage>
+  read(access: MessageAccess, query: MessagesQuery): Promise<MessagesPage>
   /** Messages that wait for their commit. */
   readonly pending: number
   /** Takes nothing more and resolves when everything taken is written. */
@@ -51,7 +52,7 @@ export async function startMessages({ database, logger, hasRoom, seriesLimits }:
   const reader = createReader(database)
   return {
     publish: (message) => ingest.publish(message),
-    read: (grant, query) => reader.read(grant, query),
+    read: (access, query) => reader.read(access, query),
     get pending() {
       return ingest.pending
     },

@@ -1,4 +1,5 @@
 /** A message on its way in: who sends what where. Made by the adapters, taken by ingest. */
+import type { MessageAccess } from '#api/devices/index.ts'
 import type { ResolvedRecord } from './senml/index.ts'
 
 /** Protocols by the number that is stored; 0 is none. New ones are appended. */
@@ -17,22 +18,6 @@ export function retentionClassOf(days: number | null): number {
   return days === null ? 0 : (RETENTION_CLASSES.find((kept) => kept >= days) ?? 0)
 }
 
-/**
- * What a publisher or reader has been found to be allowed: the stream's domain and channel, and who he is. A user has
- * no publisher key, and his id does not appear in messages (contract section 7.1).
- */
-export type MessageGrant = {
-  domainKey: number
-  domainId: string
-  channelKey: number
-  channelId: string
-  /** Key and id of the client; null for a user. */
-  publisherKey: number | null
-  publisherId: string | null
-  /** How long messages of the channel are kept; null is for ever. */
-  retentionDays: number | null
-}
-
 export type MessageContent =
   | { kind: 'records'; records: ResolvedRecord[] }
   /** JSON texts of objects, under the name that readers ask for. */
@@ -40,7 +25,8 @@ export type MessageContent =
   | { kind: 'raw'; contentType: string; body: Uint8Array }
 
 export type IncomingMessage = {
-  grant: MessageGrant
+  /** The channel, and who publishes: no client where a user does. */
+  access: MessageAccess
   /** Canonical: elements joined by `.`. */
   subtopic: string
   protocol: Protocol

@@ -95,8 +95,8 @@ export function createIngest({ database, logger, hasRoom, seriesLimits }: Ingest
 }
 
 /** By publisher, so that its messages keep their order; a user's by channel. */
-function laneOf({ grant }: IncomingMessage): number {
-  const key = grant.publisherKey ?? grant.channelKey
+function laneOf({ access }: IncomingMessage): number {
+  const key = access.publisherKey ?? access.channelKey
   // Multiplying by 2^32 / golden ratio spreads keys that were given out in a pattern.
   return (Math.imul(key, 0x9e37_79b1) >>> 16) % LANES
 }

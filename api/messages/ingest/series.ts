@@ -115,8 +115,8 @@ export function createSeriesKeys(database: Database, limits: SeriesLimits = SERI
   }
 }
 
-function streamIdOf({ grant, subtopic }: IncomingMessage): string {
-  return `${grant.channelKey} ${grant.publisherKey ?? ''} ${subtopic}`
+function streamIdOf({ access, subtopic }: IncomingMessage): string {
+  return `${access.channelKey} ${access.publisherKey ?? ''} ${subtopic}`
 }
 
 /** Names hold no line feed (SenML), so the two parts cannot run into each other. */
@@ -132,20 +132,20 @@ function missingSeries(messages: readonly IncomingMessage[]): Wanted[] {
   const wanted = new Map<string, Wanted>()
   for (const message of messages) {
     if (message.content.kind !== 'records') continue
-    const { grant, subtopic } = message
+    const { access, subtopic } = message
     const streamId = streamIdOf(message)
     for (const { name, unit } of message.content.records) {
       const id = `${streamId}\n${entryOf(name, unit)}`
       if (wanted.has(id)) continue
       wanted.set(id, {
-        domainKey: grant.domainKey,
-        channelKey: grant.channelKey,
-        publisherKey: grant.publisherKey,
-        publisherId: grant.publisherId ?? '',
+        domainKey: access.domainKey,
+        channelKey: access.channelKey,
+        publisherKey: access.publisherKey,
+        publisherId: access.publisherId ?? '',
         subtopic,
         name,
         unit,
-        digest: digestOf(grant.publisherKey, subtopic, name, unit),
+        digest: digestOf(access.publisherKey, subtopic, name, unit),
         streamId,
       })
     }

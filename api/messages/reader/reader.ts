@@ -1,8 +1,8 @@
-/** Reading the stored messages of a channel. Who may read it was decided before: a grant is given, not a caller. */
+/** Reading the stored messages of a channel. Who may read it was decided before: the canonical channel is given, not a caller. */
 import { sql } from 'kysely'
+import type { MessageAccess } from '#api/devices/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { parseExactJson } from '../exact-json.ts'
-import type { MessageGrant } from '../message.ts'
 import { PROTOCOLS } from '../message.ts'
 import { RECORDS_FORMAT } from '../ingest/content.ts'
 import { formatBase64Url } from '../senml/index.ts'
@@ -21,12 +21,12 @@ export type Reader = {
    * A page of the channel's messages, newest first unless asked otherwise. What was acknowledged before the call is in
    * it. Throws `malformed` for a query that cannot be understood, `timeout` for one that takes too long.
    */
-  read(grant: MessageGrant, query: MessagesQuery): Promise<MessagesPage>
+  read(access: MessageAccess, query: MessagesQuery): Promise<MessagesPage>
 }
 
 export function createReader(database: Database): Reader {
   return {
-    async read(grant, query) {
+    async read(access, query) {
       const filter = parseFilter(query)
       const aggregation = parseAggregation(query)
       const { offset, limit, format, order, dir = 'desc' } = query
@@ -34,14 +34,14 @@ export function createReader(database: Database): Reader {
       const { messages, total } = await database.transaction(async (tx) => {
         await sql`SELECT set_config('statement_timeout', ${String(READ_DEADLINE_MS)}, true)`.execute(tx)
         if (format !== RECORDS_FORMAT) {
-          const found = await readPayloads(tx, grant.channelKey, format, filter, window)
-          return { total: found.total, messages: found.rows.map((row) => presentPayload(grant.channelId, row)) }
+          const found = await readPayloads(tx, access.channelKey, format, filter, window)
+          return { total: found.total, messages: found.rows.map((row) => presentPayload(access.channelId, row)) }
         }
         const found =
           aggregation === undefined
-            ? await readRecords(tx, grant.channelKey, filter, window)
-            : await aggregateRecords(tx, grant.channelKey, filter, aggregation, window)
-        return { total: found.total, messages: found.rows.map((row) => presentRecord(grant.channelId, row)) }
+            ? await readRecords(tx, access.channelKey, filter, window)
+            : await aggregateRecords(tx, access.channelKey, filter, aggregation, window)
+        return { total: found.total, messages: found.rows.map((row) => presentRecord(access.channelId, row)) }
       })
       return { ...echoOf(query), offset, limit, format, total, messages }
     },

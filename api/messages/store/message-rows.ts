@@ -55,7 +55,7 @@ export function toRows(batch: readonly StorableMessage[], facts: BatchFacts): Ba
 
 function writeRecord(
   rows: BinaryRows,
-  { grant, protocol }: IncomingMessage,
+  { access, protocol }: IncomingMessage,
   record: ResolvedRecord,
   seriesKey: number,
   facts: BatchFacts,
@@ -63,14 +63,14 @@ function writeRecord(
   ordinal: number,
 ): void {
   rows.row(MESSAGE_COLUMNS.length)
-  rows.int64(grant.channelKey)
+  rows.int64(access.channelKey)
   rows.int64(seriesKey)
   rows.timestamp(record.timeSeconds)
   rows.timestamp(facts.arrivedAtSeconds)
   rows.int64(facts.seq)
   rows.int32(index)
   rows.int32(ordinal)
-  rows.int16(retentionClassOf(grant.retentionDays))
+  rows.int16(retentionClassOf(access.retentionDays))
   rows.int16(protocolNumber(protocol))
   writeFloat(rows, record.value)
   writeFloat(rows, record.sum)
@@ -91,7 +91,7 @@ function writeFloat(rows: BinaryRows, value: number | undefined): void {
 /** All columns of a payload but the last two, `document` and `body`. */
 function writePayload(
   rows: BinaryRows,
-  { grant, subtopic, protocol, receivedAtSeconds }: IncomingMessage,
+  { access, subtopic, protocol, receivedAtSeconds }: IncomingMessage,
   format: string,
   contentType: string,
   facts: BatchFacts,
@@ -99,17 +99,17 @@ function writePayload(
   ordinal: number,
 ): void {
   rows.row(PAYLOAD_COLUMNS.length)
-  rows.int64(grant.channelKey)
-  if (grant.publisherKey === null) rows.null()
-  else rows.int64(grant.publisherKey)
+  rows.int64(access.channelKey)
+  if (access.publisherKey === null) rows.null()
+  else rows.int64(access.publisherKey)
   rows.timestamp(receivedAtSeconds)
   rows.timestamp(facts.arrivedAtSeconds)
   rows.int64(facts.seq)
   rows.int32(index)
   rows.int32(ordinal)
-  rows.int16(retentionClassOf(grant.retentionDays))
+  rows.int16(retentionClassOf(access.retentionDays))
   rows.int16(protocolNumber(protocol))
-  rows.text(grant.publisherId ?? '')
+  rows.text(access.publisherId ?? '')
   rows.text(subtopic)
   rows.text(format)
   rows.text(contentType)

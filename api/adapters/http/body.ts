@@ -1,0 +1,66 @@
+/** Bodies of messages: any declared type that messages have, as bytes; gzip within the same bound. */
+import { promisify } from 'node:util'
+import { gunzip } from 'node:zlib'
+import type { FastifyRequest } from 'fastify'
+import { JSON_TYPE, OCTET_STREAM, SENML_CBOR, SENML_JSON, TEXT_PLAIN } from '#api/messages/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { HttpApp } from '#core/http/index.ts'
+
+export const MESSAGE_TYPES = [SENML_JSON, SENML_CBOR, JSON_TYPE, OCTET_STREAM, TEXT_PLAIN] as const
+
+const inflate = promisify(gunzip)
+
+/** Bodies of this scope arrive as a Buffer; other content types and encodings are refused before they are read. */
+export function takeMessageBodies(scope: HttpApp): void {
+  scope.removeAllContentTypeParsers()
+  scope.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body))
+  scope.addHook('preParsing', (request, _reply, payload, done) => {
+    try {
+      contentTypeOf(request)
+      isCompressed(request)
+      done(null, payload)
+    } catch (error) {
+      done(error as Error)
+    }
+  })
+}
+
+/** The declared type without parameters; undefined where none is declared. Throws `unsupported_media_type`. */
+export function contentTypeOf(request: FastifyRequest): string | undefined {
+  const declared = request.headers['content-type']
+  if (declared === undefined || declared === '') return undefined
+  const semicolon = declared.indexOf(';')
+  const type = (semicolon < 0 ? declared : declared.slice(0, semicolon)).trim().toLowerCase()
+  if (!MESSAGE_TYPES.some((known) => known === type)) {
+    throw new ServiceError(
+      'unsupported_media_type',
+      `unsupported content type: a message is ${MESSAGE_TYPES.join(', ')}`,
+    )
+  }
+  return type
+}
+
+/** The bytes of the message. Throws `too_large` where they inflate beyond the bound of the route. */
+export async function messageBytes(request: FastifyRequest): Promise<Buffer> {
+  const body = (request.body as Buffer | undefined) ?? Buffer.alloc(0)
+  if (!isCompressed(request)) return body
+  const maxBytes = request.routeOptions.bodyLimit
+  try {
+    return await inflate(body, { maxOutputLength: maxBytes })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') {
+      throw new ServiceError('too_large', `the body must have at most ${maxBytes} bytes`, { cause: error })
+    }
+    throw new ServiceError('malformed', 'the body must be valid gzip, as its Content-Encoding says', { cause: error })
+  }
+}
+
+function isCompressed(request: FastifyRequest): boolean {
+  const encoding = request.headers['content-encoding']?.trim().toLowerCase()
+  if (encoding === undefined || encoding === '' || encoding === 'identity') return false
+  if (encoding === 'gzip' || encoding === 'x-gzip') return true
+  throw new ServiceError(
+    'unsupported_media_type',
+    'unsupported content encoding: a message is sent as it is or with gzip',
+  )
+}

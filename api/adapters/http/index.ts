@@ -1,0 +1,16 @@
+/** The HTTP adapter: messages in and out of the platform over HTTP. No rule of its own. */
+import type { Messages } from '#api/messages/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import type { MessageAccessDeps } from './access.ts'
+import { publishRoutes } from './publish.ts'
+import { readRoutes } from './read.ts'
+
+export type HttpAdapterDeps = MessageAccessDeps & { messages: Messages }
+
+/** Routes to publish and to read; `messages` is not closed by them. */
+export function httpMessageRoutes({ messages, gate, tokens }: HttpAdapterDeps): RoutePlugin {
+  return async (app) => {
+    await publishRoutes(messages, { gate, tokens })(app)
+    await readRoutes(messages, { gate, tokens })(app)
+  }
+}

@@ -1,0 +1,112 @@
+/** Publishing over HTTP (contract section 7.1, decisions 17, 17b and 54): 202 means stored. */
+import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import { idempotencyOf, parseContent, parseSubtopic } from '#api/messages/index.ts'
+import type { Messages } from '#api/messages/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { NoBody, responses } from '#core/http/index.ts'
+import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import type { MessageAccessDeps } from './access.ts'
+import { accessOf, callerOf, checkAccess } from './access.ts'
+import { MESSAGE_TYPES, contentTypeOf, messageBytes, takeMessageBodies } from './body.ts'
+
+const DomainChannel = Type.Object({
+  domain_id: Type.String({ description: 'Id or route of the domain' }),
+  channel_id: Type.String({ description: 'Id or route of the channel' }),
+})
+const Channel = Type.Pick(DomainChannel, ['channel_id'])
+const Subtopic = { '*': Type.String({ description: 'Subtopic: elements separated by / or .' }) }
+const Headers = Type.Object({
+  'idempotency-key': Type.Optional(
+    Type.String({ description: 'The same key with the same body is stored once in 24 hours' }),
+  ),
+})
+const Query = Type.Object({
+  authorization: Type.Optional(Type.String({ description: 'The client secret, where no header can be set' })),
+})
+
+/** Paths with the parameters that they have; the older ones name no domain. */
+const PATHS = [
+  { path: '/http/m/:domain_id/c/:channel_id', params: DomainChannel },
+  { path: '/m/:domain_id/c/:channel_id', params: DomainChannel },
+  { path: '/http/channels/:channel_id/messages', params: Channel },
+  { path: '/channels/:channel_id/messages', params: Channel },
+] as const
+
+export function publishRoutes(messages: Messages, deps: MessageAccessDeps): RoutePlugin {
+  return async (app) => {
+    // A scope of its own: only here a body is more than JSON.
+    await app.register((scope: HttpApp, _options, done) => {
+      checkAccess(scope, 'publish', deps)
+      takeMessageBodies(scope)
+      for (const { path, params } of PATHS) {
+        addRoute(scope, path, params)
+        addRoute(scope, `${path}/*`, Type.Object({ ...params.properties, ...Subtopic }))
+      }
+      done()
+    })
+  }
+
+  function addRoute(scope: HttpApp, path: string, params: typeof DomainChannel | typeof Channel): void {
+    scope.post(
+      path,
+      {
+        config: { action: 'publish', ownCredentials: true },
+        schema: {
+          tags: ['messages'],
+          summary: 'Publish a message',
+          description:
+            'Authorization: `Client <secret>`, Basic with client id and secret, or `Bearer` of a user. 202 means stored.',
+          consumes: [...MESSAGE_TYPES],
+          params,
+          headers: Headers,
+          querystring: Query,
+          response: responses(
+            { 202: NoBody },
+            ...(['unauthenticated', 'forbidden', 'not_found', 'conflict', 'unprocessable'] as const),
+            ...(['too_large', 'unsupported_media_type', 'timeout'] as const),
+          ),
+        },
+      },
+      async (request, reply) => {
+        await publish(request)
+        return await reply.code(202).send()
+      },
+    )
+  }
+
+  async function publish(request: FastifyRequest): Promise<void> {
+    const receivedAtSeconds = Date.now() / 1000
+    const contentType = contentTypeOf(request)
+    const body = await messageBytes(request)
+    const subtopic = subtopicOf(request)
+    const content = parseContent(contentType, body, { subtopic, receivedAtSeconds })
+    const access = accessOf(request)
+    const key = request.headers['idempotency-key']
+    if (Array.isArray(key)) throw new ServiceError('malformed', 'the header Idempotency-Key must be given once')
+    await messages.publish({
+      access,
+      subtopic,
+      protocol: 'http',
+      receivedAtSeconds,
+      content,
+      ...(key === undefined
+        ? {}
+        : {
+            idempotency: idempotencyOf({
+              caller: callerOf(request),
+              channelKey: access.channelKey,
+              subtopic,
+              key,
+              contentType: contentType ?? '',
+              body,
+            }),
+          }),
+    })
+  }
+}
+
+function subtopicOf(request: FastifyRequest): string {
+  const { '*': rest } = request.params as { '*'?: string }
+  return rest === undefined || rest === '' ? '' : parseSubtopic(rest)
+}
