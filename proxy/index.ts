@@ -34,6 +34,7 @@ export const PROXY_LIMITS: ProxyLimits = {
   pullDeadlineMs: 10 * 60_000,
   maxStreams: 1024,
   chunkDeadlineMs: 60_000,
+  waitingChunkMs: 10_000,
 }
 
 export type ProxyOptions = {

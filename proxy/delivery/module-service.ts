@@ -2,8 +2,8 @@
 import { createHash } from 'node:crypto'
 import { create } from '@bufbuild/protobuf'
 import { Metadata, status } from '@grpc/grpc-js'
-import { LRUCache } from 'lru-cache'
 import type { sendUnaryData } from '@grpc/grpc-js'
+import { LRUCache } from 'lru-cache'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { withDeadline } from '#core/time.ts'
@@ -26,6 +26,8 @@ export type DeliveryLimits = {
   maxStreams: number
   /** How long a worker may leave one chunk untaken. */
   chunkDeadlineMs: number
+  /** Between empty chunks while the module is still being pulled; workers give up a source that is silent for 30 s. */
+  waitingChunkMs: number
 }
 
 export type ModuleServiceDeps = { source: ModuleSource; limits: DeliveryLimits; logger: Logger }
@@ -62,7 +64,7 @@ export function moduleServiceHandlers({
     streams += 1
     try {
       const { digest, reference, offset } = call.request
-      const blob = await source.open(digest, reference)
+      const blob = await whileSaying(call, source.open(digest, reference))
       try {
         await send(call, blob, offset)
       } finally {
@@ -70,6 +72,16 @@ export function moduleServiceHandlers({
       }
     } finally {
       streams -= 1
+    }
+  }
+
+  /** A pull may take minutes: an empty chunk now and then tells the worker that its source is alive. */
+  async function whileSaying<T>(call: FetchCall, work: Promise<T>): Promise<T> {
+    const timer = setInterval(() => call.cancelled || call.write(create(FetchResponseSchema)), limits.waitingChunkMs)
+    try {
+      return await work
+    } finally {
+      clearInterval(timer)
     }
   }
 

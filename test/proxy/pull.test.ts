@@ -181,10 +181,6 @@ describe('the cache', () => {
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
     const wasm = wasmOf(3_000_000)
     registry.module('m', 'latest', wasm)
-    registry.intercept(async (_request, _response, path) => {
-      if (path.includes('/blobs/')) await new Promise((resolve) => setTimeout(resolve, 50)) // all of them ask meanwhile
-      return false
-    })
     const copies = await Promise.all(Array.from({ length: 20 }, () => proxy.bring('m')))
     expect(copies.every((copy) => copy.equals(wasm))).toBe(true)
     expect(registry.count('/manifests/')).toBe(1)
@@ -232,6 +228,27 @@ describe('the cache', () => {
 })
 
 describe('delivery', () => {
+  test('says that it is alive while a module is still being pulled', async () => {
+    await using registry = await startRegistry()
+    await using proxy = await runProxy({
+      environment: { PROXY_REGISTRY_URL: registry.host },
+      limits: { waitingChunkMs: 10, stallMs: 15_000 },
+    })
+    const { moduleDigest } = registry.module('m', 'latest', WASM)
+    const wasAlive = Promise.withResolvers<void>()
+    registry.intercept(async (_request, _response, path) => {
+      if (path.includes('/blobs/')) await wasAlive.promise
+      return false
+    })
+    const sizes: number[] = []
+    const { reference } = await proxy.resolve('m')
+    for await (const { data } of proxy.chunks(moduleDigest, reference)) {
+      sizes.push(data.length)
+      wasAlive.resolve()
+    }
+    expect([sizes[0], sizes.at(-1)]).toEqual([0, 8])
+  })
+
   test('resumes from an offset, gives nothing at the end and refuses beyond it', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })

@@ -17,6 +17,8 @@ export type RunningProxy = AsyncDisposable & {
   resolve(reference: string): Promise<ResolveResponse>
   /** Fetches the module and gives its bytes; rejects as the stream does. */
   fetch(digest: string, reference?: string, offset?: number): Promise<Buffer>
+  /** The chunks of a stream as they come. */
+  chunks(digest: string, reference: string): AsyncIterable<{ data: Uint8Array }>
   /** Both, as a worker does it: resolves, fetches by digest, checks the digest. */
   bring(reference: string): Promise<Buffer>
   /** Stops the proxy and leaves its folder. */
@@ -67,6 +69,7 @@ export async function runProxy({ environment = {}, limits = {}, dataDir }: Proxy
     dataDir: folder,
     resolve,
     fetch,
+    chunks: (digest, reference) => client.fetch({ digest, reference }, { deadlineMs: CALL_DEADLINE_MS }),
     stop,
     async bring(reference) {
       const found = await resolve(reference)
