@@ -1,0 +1,66 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import wabt from 'wabt'
+import { DEFAULT_MODULE_BOUNDS, readModule } from '#core/wasm/index.ts'
+import { limitModule } from './limits.ts'
+
+const library = await wabt()
+const bounds = { ...DEFAULT_MODULE_BOUNDS, memoryLimitBytes: 4 * 65_536 }
+
+function limited(text: string): {
+  memories: [bigint, bigint | undefined][]
+  tables: [bigint, bigint | undefined][]
+  bytes: Uint8Array
+} {
+  const features = { memory64: true, reference_types: true }
+  const original = library.parseWat('test.wat', text, features).toBinary({ write_debug_names: true }).buffer
+  const { bytes } = limitModule(original, bounds)
+  const layout = readModule(bytes, { allowGc: false })
+  const pairs = (limits: typeof layout.memories): [bigint, bigint | undefined][] =>
+    limits.map(({ min, max }) => [min, max])
+  return { memories: pairs(layout.memories), tables: pairs(layout.tables), bytes }
+}
+
+test('adds a maximum to a memory that has none', () => {
+  expect(limited('(module (memory 1))').memories).toEqual([[1n, 4n]])
+})
+
+test('lowers a maximum above the limit and keeps one below it', () => {
+  expect(limited('(module (memory 1 100))').memories).toEqual([[1n, 4n]])
+  expect(limited('(module (memory 1 2))').memories).toEqual([[1n, 2n]])
+})
+
+test('treats imported and 64-bit memories alike', () => {
+  expect(limited('(module (import "env" "memory" (memory 1)))').memories).toEqual([[1n, 4n]])
+  expect(limited('(module (memory i64 1 100000))').memories).toEqual([[1n, 4n]])
+})
+
+test('gives tables without a maximum a share of what is left', () => {
+  expect(limited('(module (table 10 20 funcref) (table 4 funcref) (table 6 funcref))').tables).toEqual([
+    [10n, 20n],
+    [4n, 4n + 499_985n],
+    [6n, 6n + 499_985n],
+  ])
+})
+
+test('leaves a module that obeys already as it is, byte for byte', () => {
+  const original = library.parseWat('test.wat', '(module (memory 1 2) (table 1 1 funcref))').toBinary({}).buffer
+  expect(limitModule(original, bounds).bytes).toBe(original)
+})
+
+test('the rewritten module compiles, runs and cannot grow beyond the limit', () => {
+  fc.assert(
+    fc.property(fc.nat(4), fc.option(fc.integer({ min: 4, max: 65_536 })), fc.nat(3), (min, max, tables) => {
+      const { bytes } = limited(`(module
+        (memory ${min} ${max ?? ''}) ${'(table 1 funcref)'.repeat(tables)}
+        (func (export "grow") (param i32) (result i32) (memory.grow (local.get 0)))
+        (func (export "five") (result i32) (i32.const 5)))`)
+      const { exports } = new WebAssembly.Instance(new WebAssembly.Module(bytes))
+      const grow = exports['grow'] as (pages: number) => number
+      expect((exports['five'] as () => number)()).toBe(5)
+      expect(grow(4 - min + 1)).toBe(-1)
+      expect(grow(4 - min)).toBe(min)
+    }),
+    { numRuns: 100 },
+  )
+})
