@@ -92,7 +92,7 @@ export class UsageError extends Error {}
  * Runs a program until it is told to stop, and ends the process with the right exit code. What the body throws before
  * the program is up is printed as one line on stderr.
  */
-export async function runProgram(logger: Logger, body: (life: Lifecycle) => Promise<void>): Promise<never> {
+export async function runUntilStopped(logger: Logger, body: (life: Lifecycle) => Promise<void>): Promise<never> {
   const life = createLifecycle(logger)
   let signals = 0
   const onSignal = (name: NodeJS.Signals) => {

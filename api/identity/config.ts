@@ -2,7 +2,7 @@
 import { durationMs, flag, secret, text } from '#core/config/index.ts'
 import type { ConfigOf } from '#core/config/index.ts'
 
-export const identitySettings = {
+export const IDENTITY_SETTINGS = {
   adminEmail: text('SKEIN_ADMIN_EMAIL', 'admin@example.com', 'Email of the first platform administrator'),
   adminUsername: text('SKEIN_ADMIN_USERNAME', 'admin', 'Username of the first platform administrator'),
   adminSecret: secret(
@@ -28,4 +28,4 @@ export const identitySettings = {
   passwordPattern: text('SKEIN_PASSWORD_PATTERN', '^.{8,}$', 'Regular expression that a password must match'),
 } as const
 
-export type IdentityConfig = ConfigOf<typeof identitySettings>
+export type IdentityConfig = ConfigOf<typeof IDENTITY_SETTINGS>

@@ -1,4 +1,4 @@
-export { identitySettings } from './config.ts'
+export { IDENTITY_SETTINGS } from './config.ts'
 export type { IdentityConfig } from './config.ts'
 export { startIdentity } from './identity.ts'
 export type { Identity, IdentityDeps } from './identity.ts'

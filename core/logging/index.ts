@@ -1,2 +1,3 @@
 export { LOG_LEVELS, createLogger } from './logger.ts'
 export type { LogLevel, Logger, LoggerOptions } from './logger.ts'
+export { LOG_LEVEL_SETTING } from './settings.ts'

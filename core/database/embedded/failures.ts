@@ -23,6 +23,10 @@ export function programFailure(what: string, output: string): ServiceError {
 }
 
 function explain(output: string): string {
+  // Shared memory that runs out is "no space left on device" as well, but of another device.
+  if (/could not create shared memory segment|could not resize shared memory/.test(output)) {
+    return `the system gives too little shared memory (${lastFatal(output)}); enlarge /dev/shm, or set SKEIN_DATABASE_URL`
+  }
   if (NO_SPACE.test(output))
     return 'the disk is full; free some space, or set SKEIN_DATA_DIR to a folder on another disk'
   if (/error while loading shared libraries|Library not loaded/.test(output)) {
@@ -36,9 +40,6 @@ function explain(output: string): string {
     )
   }
   if (LEFTOVER.test(output)) return `another PostgreSQL still uses the folder (${lastFatal(output)})`
-  if (/could not create shared memory segment|could not resize shared memory/.test(output)) {
-    return `the system gives too little shared memory (${lastFatal(output)}); enlarge /dev/shm, or set SKEIN_DATABASE_URL`
-  }
   if (/could not locate a valid checkpoint record|invalid primary checkpoint record/.test(output)) {
     return `its write-ahead log is damaged (${lastFatal(output)}); restore a backup`
   }

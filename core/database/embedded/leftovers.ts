@@ -6,6 +6,7 @@
 import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { findServerProcesses, isAlive, isServerOf, sendSignal, waitForEnd } from './processes.ts'
+import { SOCKET_PORT } from './socket.ts'
 
 export type Leftovers = {
   clusterDir: string
@@ -28,13 +29,11 @@ export async function endLeftovers(leftovers: Leftovers, isThorough: boolean): P
       log(`a PostgreSQL server (pid ${pid}) outlived an earlier Skein; stopping it`)
       await endServer(pid)
     } else {
-      // The process id was given to somebody else since; PostgreSQL would take him for a server and refuse to start.
-      log(`postmaster.pid names process ${pid}, which is no server of this folder; removing it`)
-      rmSync(join(clusterDir, 'postmaster.pid'), { force: true })
-      removeSocketLocks(leftovers)
+      log(`postmaster.pid names process ${pid}, which is no server of this folder`)
     }
   }
   await endOrphans(leftovers)
+  removePidFiles(leftovers)
 }
 
 /** The process that `postmaster.pid` names (its first line); undefined without one. */
@@ -70,6 +69,13 @@ async function endOrphans({ clusterDir, clusterName }: Leftovers): Promise<void>
   }
 }
 
-function removeSocketLocks({ socketDir }: Leftovers): void {
-  for (const name of ['.s.PGSQL.5432.lock', '.s.PGSQL.5432']) rmSync(join(socketDir, name), { force: true })
+/**
+ * PostgreSQL takes any process of the recorded id for its server: one that got the id since, or a zombie whose parent
+ * does not look (Node as the first process of a container). By now no process of the cluster lives, so the record is
+ * of nobody.
+ */
+function removePidFiles({ clusterDir, socketDir }: Leftovers): void {
+  rmSync(join(clusterDir, 'postmaster.pid'), { force: true })
+  for (const name of [`.s.PGSQL.${SOCKET_PORT}.lock`, `.s.PGSQL.${SOCKET_PORT}`])
+    rmSync(join(socketDir, name), { force: true })
 }

@@ -1,12 +1,14 @@
 /**
  * One Skein per data folder. The lock is one of the operating system (fcntl, taken through the SQLite library that is
  * part of Node): it ends with the process, however that ends, it needs no guess about recycled process ids, and of two
- * simultaneous starts exactly one gets it. Containers that share the folder see it as well.
+ * simultaneous starts exactly one gets it. Containers that share the folder see it as well. Nothing else of this process
+ * may open the lock file: closing it again would give the lock away (fcntl(2)).
  */
 import { chmodSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { ServiceError } from '../../errors/index.ts'
+import { monotonicMs, sleep } from '../../time.ts'
 import { giveToFolderOwner } from './account.ts'
 import { fileFailure } from './failures.ts'
 import { isAlive } from './processes.ts'
@@ -21,18 +23,38 @@ export type FolderLock = {
 type Held = { database: DatabaseSync; owner: symbol; isVacant: boolean }
 
 const SQLITE_BUSY = 5
+const DYING_DEADLINE_MS = 3000
+const DYING_PAUSE_MS = 10
 const held = new Map<string, Held>()
 
-/** Throws `invalid_state` naming the process that holds the folder. */
-export function lockFolder(baseDir: string): FolderLock {
+/**
+ * Throws `invalid_state` naming the process that holds the folder. A holder that is dead by now is waited for: the
+ * system gives the lock of a killed process back only when it has cleared the rest of it away.
+ */
+export async function lockFolder(baseDir: string, signal?: AbortSignal): Promise<FolderLock> {
+  const until = monotonicMs() + DYING_DEADLINE_MS
+  for (;;) {
+    const lock = tryLock(baseDir)
+    if (lock !== undefined) return lock
+    const pid = readHolder(baseDir)
+    if (pid !== undefined && isAlive(pid)) throw inUse(baseDir, `another Skein (pid ${pid})`)
+    if (monotonicMs() > until) throw inUse(baseDir, 'another Skein, which this system does not show')
+    await sleep(DYING_PAUSE_MS, signal)
+  }
+}
+
+/** Undefined when another process has it. */
+function tryLock(baseDir: string): FolderLock | undefined {
   const owner = Symbol(baseDir)
   const known = held.get(baseDir)
-  if (known !== undefined) {
+  if (known === undefined) {
+    const database = takeLock(baseDir)
+    if (database === undefined) return undefined
+    held.set(baseDir, { database, owner, isVacant: false })
+  } else {
     if (!known.isVacant) throw inUse(baseDir, `this process (pid ${process.pid})`)
     known.owner = owner
     known.isVacant = false
-  } else {
-    held.set(baseDir, { database: takeLock(baseDir), owner, isVacant: false })
   }
   return {
     vacate() {
@@ -48,7 +70,7 @@ export function lockFolder(baseDir: string): FolderLock {
   }
 }
 
-function takeLock(baseDir: string): DatabaseSync {
+function takeLock(baseDir: string): DatabaseSync | undefined {
   const file = join(baseDir, 'postgres.lock')
   const database = open(file, baseDir)
   try {
@@ -56,7 +78,7 @@ function takeLock(baseDir: string): DatabaseSync {
     database.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE')
   } catch (error) {
     database.close()
-    if ((error as { errcode?: unknown }).errcode === SQLITE_BUSY) throw inUse(baseDir, readHolder(baseDir))
+    if ((error as { errcode?: unknown }).errcode === SQLITE_BUSY) return undefined
     throw fileFailure(error, `the data folder ${baseDir} cannot be locked`)
   }
   try {
@@ -91,13 +113,12 @@ function writeHolder(baseDir: string): void {
   renameSync(fresh, file)
 }
 
-function readHolder(baseDir: string): string {
+/** A holder that has only just got the lock may not have written its id over the one before. */
+function readHolder(baseDir: string): number | undefined {
   try {
-    const pid = Number(readFileSync(holderFile(baseDir), 'utf8'))
-    // A holder that has only just got the lock may not have written its id over the one before.
-    return isAlive(pid) ? `another Skein (pid ${pid})` : 'another Skein, which is just starting'
+    return Number(readFileSync(holderFile(baseDir), 'utf8'))
   } catch {
-    return 'another Skein, which is just starting'
+    return undefined
   }
 }
 

@@ -4,13 +4,13 @@
  * the system folder, and a notice says so.
  */
 import { chmodSync, existsSync, mkdirSync, readdirSync, realpathSync } from 'node:fs'
-import { createHash } from 'node:crypto'
 import { dirname, join, resolve } from 'node:path'
 import { ServiceError } from '../../errors/index.ts'
 import { nobodyAccount, ownAccount, ownerOf } from './account.ts'
 import type { Account } from './account.ts'
 import type { Binaries } from './binaries.ts'
 import { copyBinaries } from './copy-binaries.ts'
+import { ensureLocation, findLocation } from './location.ts'
 import { findBarrier } from './reachable.ts'
 import { fileFailure } from './failures.ts'
 
@@ -53,12 +53,14 @@ function hasCluster(baseDir: string): boolean {
 }
 
 function chooseForRoot(requested: string, systemDir: string, notices: string[]): { baseDir: string; account: Account } {
-  const moved = join(systemDir, 'data', createHash('sha256').update(requested).digest('hex').slice(0, 16))
+  const dataOf = (name: string) => join(systemDir, 'data', name)
+  const location = findLocation(requested)
   // A cluster that was once put there stays the one in use, although the folder asked for may be reachable by now:
   // starting with an empty one would look like losing every message.
-  if (!hasCluster(requested) && hasCluster(moved)) {
-    notices.push(`the database of ${requested} lies in ${moved}`)
-    return { baseDir: moved, account: accountFor(moved) }
+  if (location !== undefined && !hasCluster(requested) && hasCluster(dataOf(location))) {
+    const baseDir = dataOf(location)
+    notices.push(`the database of ${requested} lies in ${baseDir}`)
+    return { baseDir, account: accountFor(baseDir) }
   }
   const account = accountFor(requested)
   openIfEmpty(requested)
@@ -72,7 +74,7 @@ function chooseForRoot(requested: string, systemDir: string, notices: string[]):
     )
   }
   ensureSystemFolder(systemDir, 'data')
-  const baseDir = ensureFolder(moved, 0o711)
+  const baseDir = ensureFolder(dataOf(ensureLocation(requested)), 0o711)
   notices.push(
     `the database of ${requested} lies in ${baseDir}, because user id ${account.uid} may not enter ${barrier} ` +
       `(Skein was started as root)`,

@@ -58,7 +58,7 @@ const LEFTOVER_PAUSE_MS = 100
 export async function startEmbeddedPostgres(options: EmbeddedOptions): Promise<EmbeddedPostgres> {
   options.signal?.throwIfAborted()
   const place = await choosePlace(options.dataDir, findBinaries(options.binariesDir), options.systemDir)
-  const lock = lockFolder(place.baseDir)
+  const lock = await lockFolder(place.baseDir, options.signal)
   try {
     return await startLocked(options, place, lock)
   } catch (error) {

@@ -1,0 +1,208 @@
+/**
+ * The ground that a process with a database stands on, in the order in which it is laid: server, safety, schema, secret
+ * key, hints, sign of life. Stopped in reverse by the lifecycle.
+ */
+import { resolve } from 'node:path'
+import { hostname } from 'node:os'
+import { sql } from 'kysely'
+import { createLocalBus, createRedisBus } from '../bus/index.ts'
+import type { Bus } from '../bus/index.ts'
+import { createDatabase, migrate, readMigrations } from '../database/index.ts'
+import type { Database, DatabaseAddress } from '../database/index.ts'
+import { checkServerSafety, createDiskGuard, superviseEmbeddedPostgres } from '../database/embedded/index.ts'
+import { ServiceError } from '../errors/index.ts'
+import type { BuildInfo } from '../http/index.ts'
+import { newId } from '../ids.ts'
+import { createKeyring, loadMasterKey, requireSameKey } from '../keyring/index.ts'
+import type { Keyring } from '../keyring/index.ts'
+import type { Lifecycle } from '../lifecycle.ts'
+import type { Logger } from '../logging/index.ts'
+import { sleep } from '../time.ts'
+import { readBuildInfo } from './build-info.ts'
+import type { GroundConfig } from './settings.ts'
+
+export type Ground = {
+  readonly config: GroundConfig
+  readonly logger: Logger
+  readonly build: BuildInfo
+  /** Absolute path of the data folder. */
+  readonly dataDir: string
+  readonly database: Database
+  readonly keyring: Keyring
+  readonly bus: Bus
+  /** Unique per process: its row in `nodes`. */
+  readonly nodeId: string
+  /** False while the disk below the embedded database is nearly full; ingest refuses until there is room again. */
+  hasRoom(): boolean
+  /** What the banner says about the database. */
+  readonly databaseNote: string
+  readonly notices: readonly string[]
+}
+
+export type GroundOptions = {
+  config: GroundConfig
+  logger: Logger
+  /** What kind of process this is, for `nodes`. */
+  kind: string
+  maxConnections: number
+  /** Told what is being done, for whoever watches the start. */
+  onStep?: (step: string) => void
+  /** Tests run many databases on one server and skip the embedded one. */
+  address?: DatabaseAddress
+}
+
+export const MIGRATIONS_FOLDER = resolve(import.meta.dirname, '..', '..', 'migrations')
+
+const NODE_BEAT_MS = 10_000
+/** Rows of nodes that were not seen for so long are removed. */
+const NODE_FORGET_SECONDS = 86_400
+
+export async function startGround(life: Lifecycle, options: GroundOptions): Promise<Ground> {
+  const { config, logger, kind, onStep = () => undefined } = options
+  const dataDir = resolve(config.dataDir)
+  const build = readBuildInfo()
+  const server = await findServer(life, options, dataDir)
+
+  const database = await life.start('database connections', async () => {
+    const value = createDatabase({
+      address: server.address,
+      maxConnections: options.maxConnections,
+      applicationName: `skein ${kind}`,
+      logger,
+    })
+    return { value, stop: () => value.close() }
+  })
+  const migrations = await readMigrations(MIGRATIONS_FOLDER)
+  const setup = await database.dedicated('skein setup').catch((error: unknown) => {
+    throw unreachable(error, config)
+  })
+  try {
+    await checkServerSafety(setup, config.databaseUnsafe)
+    onStep('checking the schema')
+    await migrate(setup, migrations, logger)
+  } finally {
+    await setup.end()
+  }
+  const keyring = createKeyring(
+    await loadMasterKey({ configured: config.secretKey, dataDir, isEmbedded: server.isLocal }),
+  )
+  await requireSameKey(database.db, keyring.fingerprint)
+  const bus = await life.start('hints', async () => {
+    const value =
+      config.redisUrl === undefined ? createLocalBus() : await createRedisBus({ url: config.redisUrl.reveal(), logger })
+    return { value, stop: () => value.close() }
+  })
+  const nodeId = `${kind}-${hostname()}-${newId().slice(0, 8)}`
+  await life.start('sign of life', () =>
+    startBeat(database, { nodeId, kind, version: build.version, migration: migrations.length }, logger),
+  )
+  return {
+    config,
+    logger,
+    build,
+    dataDir,
+    database,
+    keyring,
+    bus,
+    nodeId,
+    hasRoom: server.hasRoom,
+    databaseNote: server.note,
+    notices: server.notices,
+  }
+}
+
+type Server = {
+  address: DatabaseAddress
+  isLocal: boolean
+  note: string
+  notices: readonly string[]
+  hasRoom: () => boolean
+}
+
+async function findServer(
+  life: Lifecycle,
+  { config, logger, address, onStep = () => undefined }: GroundOptions,
+  dataDir: string,
+): Promise<Server> {
+  if (address !== undefined) return { address, isLocal: true, note: 'given', notices: [], hasRoom: () => true }
+  if (config.databaseUrl !== undefined) {
+    onStep('connecting to the database')
+    const url = config.databaseUrl.reveal()
+    if (!URL.canParse(url))
+      throw new ServiceError(
+        'malformed',
+        'SKEIN_DATABASE_URL must be an address such as postgres://user:password@host:5432/skein',
+      )
+    return {
+      address: { url },
+      isLocal: false,
+      note: `PostgreSQL at ${new URL(url).host}`,
+      notices: [],
+      hasRoom: () => true,
+    }
+  }
+  onStep('starting PostgreSQL')
+  const embedded = await life.start('embedded PostgreSQL', async () => {
+    const value = await superviseEmbeddedPostgres({
+      dataDir,
+      unsafe: config.databaseUnsafe,
+      log: (line) => logger.debug({ from: 'postgres' }, line),
+      onExit: (exit) => logger.error({ exit }, 'PostgreSQL ended unexpectedly and is started again'),
+      onRestart: ({ downMs }) => logger.info({ downMs: Math.round(downMs) }, 'PostgreSQL is back'),
+      onGiveUp: (error) => life.fail(error),
+    })
+    return { value, stop: () => value.stop() }
+  })
+  const guard = await life.start('disk guard', async () => {
+    const value = createDiskGuard({ path: embedded.dataDir })
+    await value.refresh()
+    return { value, stop: () => Promise.resolve(value.close()) }
+  })
+  return {
+    address: embedded.connection,
+    isLocal: true,
+    note: `embedded PostgreSQL in ${embedded.dataDir}`,
+    notices: embedded.notices,
+    hasRoom: () => guard.hasRoom(),
+  }
+}
+
+function unreachable(error: unknown, config: GroundConfig): unknown {
+  if (config.databaseUrl === undefined || !(error instanceof ServiceError) || error.kind !== 'unavailable') return error
+  const reason = error.cause instanceof Error ? error.cause.message : error.message
+  return new ServiceError(
+    'unavailable',
+    `the database of SKEIN_DATABASE_URL cannot be reached (${reason}): check that it runs and that the address is right`,
+    { cause: error },
+  )
+}
+
+async function startBeat(
+  database: Database,
+  node: { nodeId: string; kind: string; version: string; migration: number },
+  logger: Logger,
+) {
+  const stopping = new AbortController()
+  const beat = () =>
+    sql`INSERT INTO nodes (id, kind, version, migration) VALUES (${node.nodeId}, ${node.kind}, ${node.version}, ${node.migration})
+      ON CONFLICT ON CONSTRAINT nodes_pkey DO UPDATE SET seen_at = now()`.execute(database.db)
+  await beat()
+  await sql`DELETE FROM nodes WHERE seen_at < now() - make_interval(secs => ${NODE_FORGET_SECONDS})`.execute(
+    database.db,
+  )
+  const loop = (async () => {
+    while (!stopping.signal.aborted) {
+      await sleep(NODE_BEAT_MS, stopping.signal).catch(() => undefined)
+      if (stopping.signal.aborted) return
+      await beat().catch((error: unknown) => logger.debug({ err: error }, 'the sign of life could not be written'))
+    }
+  })()
+  return {
+    value: undefined,
+    async stop() {
+      stopping.abort()
+      await loop
+      await sql`DELETE FROM nodes WHERE id = ${node.nodeId}`.execute(database.db).catch(() => undefined)
+    },
+  }
+}

@@ -1,0 +1,46 @@
+/** One HTTP server program: the edge with a room's routes, listening on its ports. */
+import type { FastifyRequest } from 'fastify'
+import type { Lifecycle } from '../lifecycle.ts'
+import type { Logger } from '../logging/index.ts'
+import { createHttpApp } from './edge.ts'
+import type { HttpApp, RoutePlugin } from './edge.ts'
+import type { BuildInfo } from './health.ts'
+import { listen } from './listeners.ts'
+import type { ListenerPort, Listeners } from './listeners.ts'
+import type { Metrics } from './metrics.ts'
+import type { HttpConfig } from './settings.ts'
+import { readTlsFiles } from './tls.ts'
+
+export type HttpServerOptions = {
+  config: HttpConfig
+  logger: Logger
+  build: BuildInfo
+  metrics: Metrics
+  /** The base address comes first. */
+  ports: readonly ListenerPort[]
+  serviceOf: (port: number | undefined) => string
+  authenticate: (request: FastifyRequest) => Promise<void>
+  routes: readonly RoutePlugin[]
+}
+
+export async function startHttpServer(
+  life: Lifecycle,
+  options: HttpServerOptions,
+): Promise<{ app: HttpApp; listeners: Listeners; scheme: 'http' | 'https' }> {
+  const { config, logger, build, metrics, ports, serviceOf, authenticate, routes } = options
+  const tls = await readTlsFiles(config)
+  const app = createHttpApp({
+    logger,
+    authenticate,
+    health: { build, metrics, serviceOf },
+    maxBodyBytes: config.maxBodyBytes,
+    corsOrigins: config.corsOrigins,
+    trustProxy: config.trustProxy,
+  })
+  for (const plugin of routes) await plugin(app)
+  const listeners = await life.start('HTTP listeners', async () => {
+    const value = await listen(app, { host: config.host, ports, tls, logger })
+    return { value, stop: () => value.stop() }
+  })
+  return { app, listeners, scheme: tls === undefined ? 'http' : 'https' }
+}

@@ -1,0 +1,83 @@
+/**
+ * The frame of every program: arguments, `--help`, settings read once, the logger, and the life until a signal. A file
+ * of `programs/` says only what it is made of.
+ */
+import { parseArgs } from 'node:util'
+import { processEnvironment, readConfig, unknownVariables } from './config/index.ts'
+import type { ConfigOf, Environment, Settings } from './config/index.ts'
+import { UsageError, runUntilStopped, sentenceOf } from './lifecycle.ts'
+import type { Lifecycle } from './lifecycle.ts'
+import { LOG_LEVELS, createLogger } from './logging/index.ts'
+import type { LogLevel, Logger } from './logging/index.ts'
+
+export type Program<S extends Settings> = {
+  /** The npm script that starts it. */
+  name: string
+  /** One sentence for `--help`. */
+  summary: string
+  settings: S
+  /** Flags of the command line and the setting that each stands for; `true` marks a flag without a value. */
+  flags?: Readonly<Record<string, { setting: string; isSwitch?: boolean }>>
+  /** Variables with these prefixes must be settings; others belong to programs beside this one. */
+  ownPrefixes: readonly string[]
+  run: (life: Lifecycle, config: ConfigOf<S>, logger: Logger, environment: Environment) => Promise<void>
+}
+
+function usageOf<S extends Settings>({ name, summary, settings, flags = {} }: Program<S>): string {
+  const options = Object.entries(flags).map(
+    ([flag, { setting, isSwitch }]) => `  --${flag}${isSwitch === true ? '' : ' VALUE'}  stands for ${setting}`,
+  )
+  const variables = Object.values(settings).map(
+    (one) => `  ${one.name.padEnd(28)} ${one.description} (default: ${one.defaultText})`,
+  )
+  return [
+    `Usage: npm run ${name}${options.length === 0 ? '' : ' -- [flags]'}`,
+    '',
+    summary,
+    '',
+    ...(options.length === 0 ? [] : ['Flags:', ...options, '']),
+    'Settings are environment variables:',
+    ...variables,
+    '',
+  ].join('\n')
+}
+
+/** Flags as the variables that they stand for. Throws UsageError for anything else. */
+function readFlags<S extends Settings>({ flags = {} }: Program<S>): { isHelp: boolean; overrides: Environment } {
+  try {
+    const options = Object.fromEntries(
+      Object.entries(flags).map(([flag, { isSwitch }]) => [
+        flag,
+        { type: isSwitch === true ? ('boolean' as const) : ('string' as const) },
+      ]),
+    )
+    const { values } = parseArgs({ options: { ...options, help: { type: 'boolean', short: 'h' } } })
+    const given = values as Record<string, string | boolean | undefined>
+    const overrides = Object.entries(flags).flatMap(([flag, { setting }]) =>
+      given[flag] === undefined ? [] : [[setting, String(given[flag])]],
+    )
+    return { isHelp: values.help === true, overrides: Object.fromEntries(overrides) as Environment }
+  } catch (error) {
+    throw new UsageError(`${sentenceOf(error)}; see --help`)
+  }
+}
+
+/** Runs the program and ends the process: 0 stopped as asked, 1 failed, 2 wrong usage. */
+export async function runProgram<S extends Settings>(program: Program<S>): Promise<void> {
+  const environment = processEnvironment()
+  const named = environment['SKEIN_LOG_LEVEL']
+  // Lines before the settings are read; a wrong level is reported with the other settings.
+  const level: LogLevel = LOG_LEVELS.find((one) => one === named) ?? 'info'
+  const logger = createLogger({ name: program.name, level })
+  await runUntilStopped(logger, async (life) => {
+    const { isHelp, overrides } = readFlags(program)
+    if (isHelp) {
+      process.stdout.write(usageOf(program))
+      return await life.stop()
+    }
+    const merged = { ...environment, ...overrides }
+    const config = readConfig(program.settings, merged)
+    for (const warning of unknownVariables([program.settings], environment, program.ownPrefixes)) logger.warn(warning)
+    await program.run(life, config, logger, merged)
+  })
+}

@@ -1,0 +1,34 @@
+/** `npm run api`: the platform alone; manager, workers and proxy run elsewhere. */
+import { IDENTITY_SETTINGS, SERVICE_PORTS, startApi } from '#api/index.ts'
+import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
+import { HTTP_SETTINGS, createMetrics, startHttpServer } from '#core/http/index.ts'
+import { runProgram } from '#core/program.ts'
+
+/** Connections of the pool; ingest and the journal's tail have their own. */
+const MAX_CONNECTIONS = 16
+
+await runProgram({
+  name: 'api',
+  summary: 'Runs the platform: users, domains, clients, channels and messages over HTTP.',
+  settings: { ...GROUND_SETTINGS, ...HTTP_SETTINGS, ...IDENTITY_SETTINGS },
+  ownPrefixes: ['SKEIN_ADMIN_', 'SKEIN_HTTP_', 'SKEIN_DATABASE_', 'SKEIN_TLS_'],
+  async run(life, config, logger) {
+    const ground = await startGround(life, { config, logger, kind: 'api', maxConnections: MAX_CONNECTIONS })
+    const api = await startApi(life, { ground, config })
+    const servicePorts = config.servicePorts ? [...SERVICE_PORTS.keys()] : []
+    const { listeners, scheme } = await startHttpServer(life, {
+      config,
+      logger,
+      build: ground.build,
+      metrics: createMetrics(),
+      ports: [
+        { port: config.httpPort, isOptional: false, setting: 'SKEIN_HTTP_PORT' },
+        ...servicePorts.map((port) => ({ port, isOptional: true, setting: 'SKEIN_SERVICE_PORTS' })),
+      ],
+      serviceOf: (port) => SERVICE_PORTS.get(port ?? 0) ?? 'api',
+      authenticate: api.authenticate,
+      routes: [api.routes],
+    })
+    logger.info(`the platform is at ${scheme}://${config.host}:${listeners.ports[0]}`)
+  },
+})
