@@ -1,0 +1,280 @@
+// task-manager.md sections 1 and 2: one task from its creation to its result
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { clientOf, exampleModule, startDatabase, startTestManager, startTestWorker, until } from './support.ts'
+import type { TestDatabase, TestManager, TestWorker } from './support.ts'
+
+let db: TestDatabase
+let manager: TestManager
+let worker: TestWorker
+let client: ReturnType<typeof clientOf>
+
+beforeAll(async () => {
+  db = await startDatabase()
+  manager = await startTestManager(db.database)
+  worker = await startTestWorker(manager)
+  client = clientOf(manager.app)
+}, 60_000)
+
+afterAll(async () => {
+  await worker.close()
+  await manager.close()
+  await db.close()
+})
+
+test('a task just created is pending, with zero times and its defaults', async () => {
+  const { status, body, headers } = await client.post('/tasks', { name: 'add', inputs: [1, 2] })
+  expect(status).toBe(201)
+  expect(headers['location']).toBe(`/tasks/${String(body['id'])}`)
+  expect(body).toMatchObject({
+    name: 'add',
+    state: 0,
+    inputs: [1, 2],
+    cli_args: null,
+    on_lost: 'requeue',
+    timeout: '5m',
+  })
+  expect(body).toMatchObject({ start_time: '0001-01-01T00:00:00Z', finish_time: '0001-01-01T00:00:00Z' })
+})
+
+test('add is uploaded, started, runs on the worker and its result is recorded', async () => {
+  const id = await client.task('add', { inputs: [2, 40] })
+  const started = await client.post(`/tasks/${id}/start`)
+  expect(started).toMatchObject({ status: 200, body: { started: true } })
+  expect(await client.ended(id)).toMatchObject({
+    state: 3,
+    results: [42],
+    error: null,
+    reason: null,
+    run_id: started.body['run_id'],
+  })
+  const { body: task } = await client.get(`/tasks/${id}`)
+  expect(task['state']).toBe(3)
+  expect(String(task['start_time']) > '2020').toBe(true)
+  expect(String(task['finish_time']) >= String(task['start_time'])).toBe(true)
+  const { body: page } = await client.get(`/tasks/${id}/runs`)
+  expect(page).toMatchObject({
+    total: 1,
+    runs: [{ kind: 'start', state: 3, attempt: 1, worker_id: worker.id, results: [42] }],
+  })
+})
+
+test('the upload shows what the module exports and imports', async () => {
+  const { body } = await client.post('/tasks', { name: 'add' })
+  const uploaded = await client.upload(String(body['id']), exampleModule('add'))
+  expect(uploaded.body['module']).toMatchObject({
+    kind: 'core',
+    exports: [{ name: 'add', kind: 'function', params: ['i32', 'i32'], results: ['i32'] }],
+  })
+})
+
+test('invoke starts and waits in one call and leaves the state of the task as it is', async () => {
+  const id = await client.task('fibonacci')
+  const { status, body } = await client.post(`/tasks/${id}/invoke`, { inputs: [20] })
+  expect(status).toBe(200)
+  expect(body).toMatchObject({ results: [6765], worker_id: worker.id, state: 3, reason: null })
+  expect((await client.get(`/tasks/${id}`)).body['state']).toBe(0)
+})
+
+test('any number of invocations run at once, each a run of its own', async () => {
+  const id = await client.task('add')
+  const sums = await Promise.all(
+    Array.from({ length: 100 }, (_, index) => client.post(`/tasks/${id}/invoke`, { inputs: [index, 1] })),
+  )
+  expect(sums.map(({ body }) => body['results'])).toEqual(Array.from({ length: 100 }, (_, index) => [index + 1]))
+  expect((await client.get(`/tasks/${id}/runs?limit=1`)).body['total']).toBe(100)
+})
+
+test('a command gets its arguments and answers with exit code and output', async () => {
+  const id = await client.task('hello', { cli_args: ['world'] })
+  const { body } = await client.post(`/tasks/${id}/invoke`)
+  expect(body).toMatchObject({
+    state: 3,
+    results: { exit_code: 0, stdout: expect.stringContaining('world') as string },
+  })
+  await client.post(`/tasks/${id}/start`)
+  await client.ended(id)
+  const logs = await until(
+    'the output',
+    () => client.get(`/tasks/${id}/logs`),
+    ({ body: { text } }) => String(text).includes('world'),
+  )
+  expect(String(logs.headers['content-type'])).toContain('text/plain')
+})
+
+test('an endless loop ends as failed with the reason timeout', async () => {
+  const id = await client.task('endless', { timeout: '200ms' })
+  await client.post(`/tasks/${id}/start`)
+  expect(await client.ended(id)).toMatchObject({ state: 4, reason: 'timeout', results: null })
+})
+
+test('a task that is under way is not started again, edited, deleted or given another module', async () => {
+  const id = await client.task('endless', { timeout: '30s' })
+  await client.post(`/tasks/${id}/start`)
+  await until(
+    'running',
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => body['state'] === 2,
+  )
+  expect((await client.post(`/tasks/${id}/start`)).body).toMatchObject({ error: 'invalid_state' })
+  expect((await client.put(`/tasks/${id}`, { name: 'other' })).status).toBe(409)
+  expect((await client.delete(`/tasks/${id}`)).status).toBe(409)
+  expect((await client.upload(id, exampleModule('add'))).status).toBe(409)
+  expect(await client.post(`/tasks/${id}/stop`)).toMatchObject({ status: 200, body: { stopped: true } })
+  expect((await client.get(`/tasks/${id}`)).body['state']).toBe(6)
+  expect((await client.delete(`/tasks/${id}`)).status).toBe(204)
+  expect((await client.get(`/tasks/${id}`)).status).toBe(404)
+})
+
+test('deletion with force stops a running task first', async () => {
+  const id = await client.task('endless', { timeout: '30s' })
+  await client.post(`/tasks/${id}/start`)
+  await until(
+    'running',
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => body['state'] === 2,
+  )
+  expect((await client.delete(`/tasks/${id}?force=true`)).status).toBe(204)
+})
+
+test('stop of a task that is not under way changes nothing', async () => {
+  const id = await client.task('add', { inputs: [1, 1] })
+  expect((await client.post(`/tasks/${id}/stop`)).status).toBe(200)
+  expect((await client.get(`/tasks/${id}`)).body['state']).toBe(0)
+})
+
+test.each([
+  ['too few inputs', { inputs: [1] }, 'add takes 2 inputs (i32, i32), not 1'],
+  ['an input out of range', { inputs: [1, 2 ** 40] }, 'input 1 must be an integer'],
+  ['a fraction for an integer', { inputs: [1, 0.5] }, 'input 1 must be an integer'],
+])('a start with %s is 422 and names what the function takes', async (_name, body, message) => {
+  const id = await client.task('add')
+  const answer = await client.post(`/tasks/${id}/start`, body)
+  expect(answer.status).toBe(422)
+  expect(String(answer.body['message'])).toContain(message)
+  expect((await client.get(`/tasks/${id}`)).body['state']).toBe(0)
+})
+
+test('a start without a module, or of a function that is not exported, is 422', async () => {
+  const { body } = await client.post('/tasks', { name: 'empty' })
+  expect((await client.post(`/tasks/${String(body['id'])}/start`)).status).toBe(422)
+  const id = await client.task('add', { function: 'subtract' })
+  const answer = await client.post(`/tasks/${id}/start`, { inputs: [1, 2] })
+  expect(answer.body).toMatchObject({
+    error: 'unprocessable',
+    message: 'the module exports no function subtract; it exports add',
+  })
+})
+
+test('an upload of garbage is 400, of an unknown task 404, in the wrong field 400, without a form 415', async () => {
+  const { body } = await client.post('/tasks', { name: 'x' })
+  const id = String(body['id'])
+  expect(await client.upload(id, Buffer.from('not a module'))).toMatchObject({
+    status: 400,
+    body: { error: 'malformed' },
+  })
+  expect(await client.upload(id, exampleModule('add').subarray(0, 20))).toMatchObject({ status: 400 })
+  expect(await client.upload(id, exampleModule('add'), 'module')).toMatchObject({ status: 400 })
+  expect(await client.upload('00000000-0000-4000-8000-000000000000', exampleModule('add'))).toMatchObject({
+    status: 404,
+  })
+  expect(await client.put(`/tasks/${id}/upload`, { file: 'x' })).toMatchObject({ status: 415 })
+})
+
+test('fields of later versions are refused by name, unknown ones are ignored', async () => {
+  expect(await client.post('/tasks', { name: 'x', schedule: '* * * * *' })).toMatchObject({
+    status: 422,
+    body: { error: 'unprocessable' },
+  })
+  expect(await client.post('/tasks', { name: 'x', broadcast: false, colour: 'red' })).toMatchObject({ status: 201 })
+})
+
+test.each([
+  ['no name', {}],
+  ['inputs that are no numbers', { name: 'x', inputs: [{}] }],
+  ['a priority out of range', { name: 'x', priority: 101 }],
+  ['a timeout that is no duration', { name: 'x', timeout: 'soon' }],
+  ['a memory limit of nothing', { name: 'x', memory_limit: 0 }],
+  ['an unknown on_lost', { name: 'x', on_lost: 'shrug' }],
+  ['a worker id that is none', { name: 'x', worker_id: 'w1' }],
+])('a task with %s is 400', async (_name, body) => {
+  expect(await client.post('/tasks', body)).toMatchObject({ status: 400, body: { error: 'malformed' } })
+})
+
+test('the same Idempotency-Key starts once, and with another body it is 422', async () => {
+  const id = await client.task('add', { inputs: [1, 2] })
+  const headers = { 'idempotency-key': 'k1' }
+  const [first, second] = await Promise.all([
+    client.post(`/tasks/${id}/start`, {}, headers),
+    client.post(`/tasks/${id}/start`, {}, headers),
+  ])
+  expect(first.body).toEqual(second.body)
+  await client.ended(id)
+  expect((await client.post(`/tasks/${id}/start`, {}, headers)).body).toEqual(first.body)
+  expect((await client.post(`/tasks/${id}/start`, { inputs: [3, 4] }, headers)).status).toBe(422)
+  expect((await client.get(`/tasks/${id}/runs`)).body['total']).toBe(1)
+})
+
+test('an edit of a task that ended makes it pending again, absent fields stay', async () => {
+  const id = await client.task('add', { inputs: [1, 2], metadata: { a: 1 } })
+  await client.post(`/tasks/${id}/start`)
+  await client.ended(id)
+  const { body } = await client.put(`/tasks/${id}`, { inputs: [5, 5] })
+  expect(body).toMatchObject({
+    state: 0,
+    inputs: [5, 5],
+    metadata: { a: 1 },
+    name: 'add',
+    finish_time: '0001-01-01T00:00:00Z',
+  })
+  expect(await client.results(id)).toMatchObject({ state: 0, results: null, run_id: null })
+})
+
+test('a listing filters by state, name and metadata, and gives total and page', async () => {
+  const marker = `listing-${Date.now()}`
+  for (const index of [1, 2, 3])
+    await client.post('/tasks', { name: `${marker}-${index}`, metadata: { marker, index } })
+  const page = await client.get(`/tasks?name=${marker}&limit=2&order=name&dir=desc`)
+  expect(page.body).toMatchObject({
+    total: 3,
+    limit: 2,
+    offset: 0,
+    tasks: [{ name: `${marker}-3` }, { name: `${marker}-2` }],
+  })
+  const filtered = await client.get(
+    `/tasks?metadata=${encodeURIComponent(JSON.stringify({ marker, index: 2 }))}&state=0`,
+  )
+  expect(filtered.body).toMatchObject({ total: 1, tasks: [{ name: `${marker}-2` }] })
+  expect((await client.get('/tasks?limit=101')).status).toBe(400)
+})
+
+test('the worker is listed alive with its slots and its signs of life', async () => {
+  const { body } = await client.get('/workers')
+  expect(body).toMatchObject({
+    total: 1,
+    offset: 0,
+    limit: 100,
+    workers: [{ id: worker.id, alive: true, slots: 2, state: 'alive', runtimes: ['core', 'wasi-preview1'] }],
+  })
+  const beats = await until(
+    'ten beats',
+    () => client.get(`/workers/${worker.id}`),
+    ({ body: seen }) => (seen['alive_history'] as string[]).length === 10,
+  )
+  expect((beats.body['alive_history'] as string[]).toSorted((left, right) => (left < right ? -1 : 1))).toEqual(
+    beats.body['alive_history'],
+  )
+  expect((await client.get('/workers/00000000-0000-4000-8000-000000000000')).status).toBe(404)
+})
+
+test('a task that no worker fits stays scheduled, and its placement says why', async () => {
+  const id = await client.task('add', { inputs: [1, 2], labels: { zone: 'moon' } })
+  await client.post(`/tasks/${id}/start`)
+  const { body } = await client.get(`/tasks/${id}/placement`)
+  expect(body).toMatchObject({
+    reason: 'no worker fits',
+    workers: [{ worker_id: worker.id, chosen: false, reason: 'its label zone is not set, not moon' }],
+  })
+  expect((await client.get(`/tasks/${id}`)).body['state']).toBe(1)
+  await client.post(`/tasks/${id}/stop`)
+  expect((await client.get(`/tasks/${id}`)).body['state']).toBe(6)
+})
