@@ -1,11 +1,14 @@
 /** The embedded PostgreSQL in ordinary times (mechanisms section 5): start, start again, refuse what cannot be served. */
+import { execFileSync } from 'node:child_process'
 import { chmodSync, chownSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import pg from 'pg'
 import { checkServerSafety, startEmbeddedPostgres } from '#core/database/embedded/index.ts'
 import { isRoot, query, startProgram, temporaryFolder } from './embedded-support.ts'
 
+// Making a database takes a second on an idle machine.
+vi.setConfig({ testTimeout: 60_000 })
 const log = () => {}
 
 describe('a data folder', () => {
@@ -52,6 +55,16 @@ describe('a data folder', () => {
     await expect(query({ ...server.connection, password: 'guess' }, 'SELECT 1')).rejects.toMatchObject({
       code: '28P01',
     })
+    await server.stop()
+  })
+
+  it('is served by a process in a session of its own, so that Ctrl-C reaches Skein alone', async () => {
+    using folder = temporaryFolder()
+    const server = await startEmbeddedPostgres({ dataDir: folder.path, log, unsafe: true })
+    const [session, group] = execFileSync('ps', ['-o', 'sess=,pgid=', '-p', String(server.pid)], { encoding: 'utf8' })
+      .trim()
+      .split(/\s+/)
+    expect([session, group]).toEqual([String(server.pid), String(server.pid)])
     await server.stop()
   })
 

@@ -32,8 +32,7 @@ export async function endLeftovers(leftovers: Leftovers, isThorough: boolean): P
       log(`postmaster.pid names process ${pid}, which is no server of this folder`)
     }
   }
-  await endOrphans(leftovers)
-  removePidFiles(leftovers)
+  if (await endOrphans(leftovers)) removePidFiles(leftovers)
 }
 
 /** The process that `postmaster.pid` names (its first line); undefined without one. */
@@ -57,16 +56,19 @@ async function endServer(pid: number): Promise<void> {
 
 /**
  * Backends whose postmaster was killed go by themselves once they look up from their work; a long statement can keep
- * one for minutes, and the new server cannot start before. What they had not committed is lost either way.
+ * one for minutes, and the new server cannot start before. What they had not committed is lost either way. False when
+ * one cannot be ended (it waits for a disk that does not answer).
  */
-async function endOrphans({ clusterDir, clusterName }: Leftovers): Promise<void> {
+async function endOrphans({ clusterDir, clusterName }: Leftovers): Promise<boolean> {
   const orphans = await findServerProcesses(clusterDir, clusterName)
   for (const pid of orphans) sendSignal(pid, 'SIGQUIT')
+  let isClear = true
   for (const pid of orphans) {
     if (await waitForEnd(pid, QUIT_MS)) continue
     sendSignal(pid, 'SIGKILL')
-    await waitForEnd(pid, KILL_MS)
+    isClear = (await waitForEnd(pid, KILL_MS)) && isClear
   }
+  return isClear
 }
 
 /**
