@@ -195,6 +195,8 @@ class Pool implements RunnerPool {
 
   /** No runner takes this domain now: start one where that is allowed, else keep the emptiest one free for it. */
   #makeRoomFor(domain: string, turn: PlacingTurn): void {
+    if (turn.hasAsked.has(domain)) return
+    turn.hasAsked.add(domain)
     if (turn.claim('runner', turn.starting)) return
     const count = this.#fleet.runners.length
     const isAllowed = count < this.#options.runners || (count < MAX_RUNNERS && turn.underWay < this.#options.slots)
@@ -242,6 +244,8 @@ class PlacingTurn {
   readonly nowMs = monotonicMs()
   readonly starting: number
   underWay: number
+  /** Domains that no runner takes and for which one was asked. */
+  readonly hasAsked = new Set<string>()
   readonly #claims = new Map<Runner | 'runner', number>()
 
   constructor(runners: Runner[]) {

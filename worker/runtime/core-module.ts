@@ -108,15 +108,19 @@ function execute(execution: Execution): CallReport & { exitCode?: number } {
     if (error instanceof ProcessExit) {
       return { ...report({ state: 'completed', results: [] }), exitCode: Number(error.code) >>> 0 }
     }
-    return report(explainFailure(error, memoryBytesOf(instance, compiled, call), call.memoryLimitBytes))
+    return report(explainFailure(error, exportedMemoryBytes(instance), call.memoryLimitBytes))
   }
 }
 
-/** A memory that is not exported cannot be seen; it counts as full for the collector and as unknown for a trap. */
+/** For the collector: a memory that is not exported cannot be seen and counts as full. */
 function memoryBytesOf(instance: WebAssembly.Instance | undefined, compiled: CompiledModule, call: Call): number {
   if (!compiled.hasMemory) return 0
+  return exportedMemoryBytes(instance) || call.memoryLimitBytes
+}
+
+function exportedMemoryBytes(instance: WebAssembly.Instance | undefined): number {
   const memory = Object.values(instance?.exports ?? {}).find((exported) => exported instanceof WebAssembly.Memory)
-  return memory === undefined ? call.memoryLimitBytes : memory.buffer.byteLength
+  return memory?.buffer.byteLength ?? 0
 }
 
 function instantiate({ compiled, host }: Execution): WebAssembly.Instance {

@@ -1,0 +1,191 @@
+/** What guests may do and how their runs end (task-manager.md sections 1, 2 and 4), over real runner processes. */
+import { readFileSync } from 'node:fs'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { moduleFromText, startPool, until } from './pool.ts'
+import type { TestPool } from './pool.ts'
+
+// Processes and threads start while other suites use the same two cores.
+vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
+
+let host: TestPool
+beforeAll(async () => {
+  host = await startPool()
+})
+afterAll(() => host[Symbol.asyncDispose]())
+
+describe('a core module', () => {
+  test('gets its inputs and returns its results as an array', async () => {
+    expect(await host.run('add', { inputs: [5, 3] })).toMatchObject({ state: 'completed', results: [8] })
+  })
+
+  test('returns 64-bit results beyond 2^53 as text', async () => {
+    expect(await host.run('fibonacci', { inputs: [30] })).toMatchObject({ results: [832040] })
+    expect(await host.run('fibonacci', { inputs: [90] })).toMatchObject({ results: ['2880067194370816120'] })
+  })
+
+  test('returns several values, and none, as an array', async () => {
+    const several = await moduleFromText('(module (func (export "run") (result i32 f64) i32.const 1 f64.const 2.5))')
+    expect(await host.run(several)).toMatchObject({ results: [1, 2.5] })
+    const none = await moduleFromText('(module (func (export "run")))')
+    expect(await host.run(none)).toMatchObject({ state: 'completed', results: [] })
+  })
+
+  test('is refused inputs that it does not take, naming what it takes', async () => {
+    const outcome = await host.run('add', { inputs: [1] })
+    expect(outcome).toMatchObject({ reason: 'guest_error', error: 'add takes 2 inputs (i32, i32), not 1' })
+  })
+
+  test('ends with no_such_function, naming what is there', async () => {
+    const outcome = await host.run('add', { functionName: 'subtract', inputs: [1, 2] })
+    expect(outcome).toMatchObject({
+      reason: 'no_such_function',
+      error: expect.stringContaining('it exports add') as string,
+    })
+  })
+
+  test('has its function chosen by name, then task name, then _start, run, main, then the only one', async () => {
+    const module = await moduleFromText(`(module
+      (func (export "main") (result i32) i32.const 1) (func (export "run") (result i32) i32.const 2)
+      (func (export "pump") (result i32) i32.const 3) (func (export "other") (result i32) i32.const 4))`)
+    expect(await host.run(module, { functionName: 'other', taskName: 'pump' })).toMatchObject({ results: [4] })
+    expect(await host.run(module, { taskName: 'pump' })).toMatchObject({ results: [3] })
+    expect(await host.run(module, { taskName: 'unknown' })).toMatchObject({ results: [2] })
+    expect(await host.run('add', { taskName: 'unknown', inputs: [1, 1] })).toMatchObject({ results: [2] })
+  })
+
+  test('starts anew at every run: nothing of a run is seen by the next', async () => {
+    const counter = await moduleFromText(`(module (global $n (mut i32) (i32.const 0))
+      (func (export "run") (result i32) (global.set $n (i32.add (global.get $n) (i32.const 1))) (global.get $n)))`)
+    for (let run = 0; run < 3; run++) expect(await host.run(counter)).toMatchObject({ results: [1] })
+  })
+})
+
+describe('a command of WASI preview 1', () => {
+  test('prints its arguments, whatever their script', async () => {
+    const outcome = await host.run('hello', { args: ['größe', '温度', ''] })
+    const stdout = 'hello\ngröße\n温度\n\n'
+    expect(outcome).toMatchObject({ state: 'completed', results: { exit_code: 0, stdout, stderr: '' } })
+  })
+
+  test('ends with guest_error when its exit code is not 0, and keeps what it printed', async () => {
+    const outcome = await host.run('hello', { args: ['--fail'] })
+    expect(outcome).toMatchObject({
+      state: 'failed',
+      reason: 'guest_error',
+      results: { exit_code: 3, stdout: 'hello\n', stderr: 'asked to fail\n' },
+    })
+  })
+
+  test('has its output cut at the bound, with a mark', async () => {
+    const outcome = await host.run('hello', { args: ['x'.repeat(1000)], maxOutputBytes: 100 })
+    expect(outcome).toMatchObject({ isOutputTruncated: true })
+    expect(outcome).toMatchObject({ stdout: `hello\n${'x'.repeat(94)}\n[truncated: 907 more bytes]\n` })
+  })
+
+  test('sees its environment and no files', async () => {
+    const module = await moduleFromText(`(module
+      (import "wasi_snapshot_preview1" "environ_sizes_get" (func $sizes (param i32 i32) (result i32)))
+      (import "wasi_snapshot_preview1" "fd_prestat_get" (func $prestat (param i32 i32) (result i32)))
+      (memory (export "memory") 1)
+      (func (export "run") (result i32 i32 i32)
+        (drop (call $sizes (i32.const 0) (i32.const 4)))
+        (i32.load (i32.const 0)) (i32.load (i32.const 4)) (call $prestat (i32.const 3) (i32.const 8))))`)
+    // ERRNO_BADF is 8: there is no fourth descriptor, so there is no folder.
+    expect(await host.run(module, { env: { A: 'ä' } })).toMatchObject({ results: [1, 5, 8] })
+  })
+
+  test('waits without burning a core, and its wait ends with its timeout', async () => {
+    const sleeper = await moduleFromText(`(module
+      (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+      (memory (export "memory") 1)
+      (func (export "run") (param $ns i64) (result i32)
+        (i64.store (i32.const 24) (local.get $ns)) (i32.store (i32.const 16) (i32.const 1))
+        (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)))
+        (i32.load (i32.const 128))))`)
+    expect(await host.run(sleeper, { inputs: [2_000_000] })).toMatchObject({ results: [1] })
+    const outcome = await host.run(sleeper, { inputs: ['60000000000'], timeoutMs: 100 })
+    expect(outcome).toMatchObject({ reason: 'timeout' })
+  })
+
+  test('is refused an import that no worker offers, naming it', async () => {
+    const module = await moduleFromText('(module (import "env" "open" (func)) (func (export "run")))')
+    const outcome = await host.run(module)
+    expect(outcome).toMatchObject({ reason: 'module_invalid', error: expect.stringContaining('env.open') as string })
+  })
+})
+
+describe('a guest that goes wrong', () => {
+  test('ends with timeout when it never returns', async () => {
+    expect(await host.run('endless', { timeoutMs: 100 })).toMatchObject({ state: 'failed', reason: 'timeout' })
+  })
+
+  test('ends with oom when its memory is full', async () => {
+    const outcome = await host.run('memory-eater', { memoryLimitBytes: 8 * 65_536 })
+    expect(outcome).toMatchObject({ state: 'failed', reason: 'oom' })
+  })
+
+  test('ends with module_invalid when its tables would take gigabytes, and the neighbours go on', async () => {
+    const [bomb, neighbour] = await Promise.all([host.run('table-bomb'), host.run('add', { inputs: [1, 2] })])
+    expect(bomb).toMatchObject({
+      reason: 'module_invalid',
+      error: expect.stringContaining('320000000 entries') as string,
+    })
+    expect(neighbour).toMatchObject({ results: [3] })
+  })
+
+  test('ends with module_invalid when its memory starts above the limit, naming both figures', async () => {
+    const module = await moduleFromText('(module (memory 9) (func (export "run")))')
+    const outcome = await host.run(module, { memoryLimitBytes: 8 * 65_536 })
+    expect(outcome).toMatchObject({ reason: 'module_invalid' })
+    expect(outcome).toMatchObject({ error: expect.stringMatching(/589824 bytes.*524288 bytes/) as string })
+  })
+
+  test.each([
+    ['unreachable', '(module (func (export "run") unreachable))'],
+    ['divide by zero', '(module (func (export "run") (drop (i32.div_s (i32.const 1) (i32.const 0)))))'],
+    ['call stack exhausted', '(module (func $run (export "run") (call $run)))'],
+    ['memory access out of bounds', '(module (memory 1) (func (export "run") (drop (i32.load (i32.const 65536)))))'],
+  ])('ends with trap: %s', async (sentence, text) => {
+    const outcome = await host.run(await moduleFromText(text))
+    expect(outcome).toMatchObject({
+      state: 'failed',
+      reason: 'trap',
+      error: expect.stringContaining(sentence) as string,
+    })
+  })
+
+  test('ends with guest_error when it throws and does not catch', async () => {
+    const module = await moduleFromText('(module (tag $t) (func (export "run") (throw $t)))')
+    expect(await host.run(module)).toMatchObject({ reason: 'guest_error' })
+  })
+
+  test('ends with module_invalid when its code is not well typed', async () => {
+    const whole = await moduleFromText('(module (func (export "run") (result i32) i32.const 1))')
+    // The body `i32.const 1` becomes `i64.const 1`: well formed, badly typed.
+    const bytes = whole.map((byte, at) => (byte === 0x41 && at > whole.length - 6 ? 0x42 : byte))
+    expect(await host.run(bytes)).toMatchObject({ reason: 'module_invalid' })
+  })
+
+  test('traps in its start function like anywhere else', async () => {
+    const module = await moduleFromText('(module (func $s unreachable) (start $s) (func (export "run")))')
+    expect(await host.run(module)).toMatchObject({ reason: 'trap' })
+  })
+})
+
+describe('a runner process', () => {
+  test('has no environment, no descriptors of ours and, below root, a user of its own', async () => {
+    const abort = new AbortController()
+    const running = host.run('endless', {}, abort.signal)
+    await until(() => host.pool.stats().runners.some(({ underWay }) => underWay > 0))
+    for (const { pid } of host.pool.stats().runners) {
+      const names = readFileSync(`/proc/${pid}/environ`, 'latin1')
+        .split('\0')
+        .map((entry) => entry.split('=')[0])
+      expect(names.filter((name) => name !== '' && !name?.startsWith('NODE_CHANNEL_'))).toEqual([])
+      const uid = Number(/^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1])
+      if (process.getuid?.() === 0) expect(uid).toBeGreaterThanOrEqual(60_600)
+    }
+    abort.abort()
+    expect(await running).toMatchObject({ state: 'stopped' })
+  })
+})

@@ -1,0 +1,91 @@
+/** A runner pool over the examples and hand-written modules, with a folder of its own. */
+import { createHash } from 'node:crypto'
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import wabt from 'wabt'
+import { createLogger } from '#core/logging/index.ts'
+import { monotonicMs } from '#core/time.ts'
+import { createRunnerPool, stageRunnerCode } from '#worker/runner/index.ts'
+import type { RunOutcome, RunRequest, RunnerPool, RunnerPoolOptions } from '#worker/runner/index.ts'
+
+const root = fileURLToPath(new URL('../../', import.meta.url))
+const MIB = 1024 * 1024
+
+export type ExampleName = 'add' | 'fibonacci' | 'hello' | 'endless' | 'memory-eater' | 'table-bomb'
+
+export function exampleBytes(name: ExampleName): Uint8Array {
+  return readFileSync(`${root}examples/${name}/${name}.wasm`)
+}
+
+export async function moduleFromText(text: string): Promise<Uint8Array> {
+  const module = (await wabt()).parseWat('test.wat', text, { exceptions: true })
+  return module.toBinary({}).buffer
+}
+
+export function digestOf(bytes: Uint8Array): string {
+  return `sha256:${createHash('sha256').update(bytes).digest('hex')}`
+}
+
+export type TestPool = {
+  pool: RunnerPool
+  /** Runs an example, or bytes. */
+  run: (module: ExampleName | Uint8Array, request?: Partial<RunRequest>, signal?: AbortSignal) => Promise<RunOutcome>
+  [Symbol.asyncDispose]: () => Promise<void>
+}
+
+export async function startPool(options: Partial<RunnerPoolOptions> = {}): Promise<TestPool> {
+  // Runners have users of their own where the tests run as root: they must be able to enter.
+  const folder = mkdtempSync(join(tmpdir(), 'skein-pool-'))
+  const modulesFolder = join(folder, 'modules')
+  mkdirSync(modulesFolder)
+  chmodSync(folder, 0o755)
+  const pool = createRunnerPool({
+    slots: 4,
+    runners: 2,
+    codeFolder: await stageRunnerCode(join(folder, 'code')),
+    modulesFolder,
+    maxModuleBytes: 64 * MIB,
+    allowGc: false,
+    logger: createLogger({ name: 'test', level: 'fatal' }),
+    ...options,
+  })
+  return {
+    pool,
+    run(module, request = {}, signal) {
+      const bytes = typeof module === 'string' ? exampleBytes(module) : module
+      const digest = digestOf(bytes)
+      const modulePath = join(modulesFolder, `${digest.slice(7)}.wasm`)
+      writeFileSync(modulePath, bytes)
+      const defaults: RunRequest = {
+        domain: 'north',
+        digest,
+        modulePath,
+        moduleBytes: bytes.length,
+        functionName: '',
+        taskName: typeof module === 'string' ? module : 'run',
+        inputs: [],
+        args: [],
+        env: {},
+        memoryLimitBytes: 64 * MIB,
+        timeoutMs: 20_000,
+        maxOutputBytes: MIB,
+      }
+      return pool.run({ ...defaults, ...request }, signal)
+    },
+    async [Symbol.asyncDispose]() {
+      await pool.close()
+      rmSync(folder, { recursive: true })
+    },
+  }
+}
+
+/** Waits until it holds; throws when it has not within the deadline. */
+export async function until(holds: () => boolean, deadlineMs = 10_000): Promise<void> {
+  const deadline = monotonicMs() + deadlineMs
+  while (!holds()) {
+    if (monotonicMs() > deadline) throw new Error(`did not happen within ${deadlineMs} ms: ${holds.toString()}`)
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+}

@@ -1,0 +1,167 @@
+/** What happens to a run and to its neighbours when a lane or a runner ends (task-manager.md section 4). */
+import { describe, expect, test, vi } from 'vitest'
+import { moduleFromText, startPool, until } from './pool.ts'
+import type { TestPool } from './pool.ts'
+
+// Processes and threads start while other suites use the same two cores.
+vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
+
+const MIB = 1024 * 1024
+
+/** The one runner of a pool, once `count` calls are under way in it. */
+async function runnerWith(host: TestPool, count: number): Promise<number> {
+  const find = () => host.pool.stats().runners.find(({ underWay }) => underWay === count)
+  await until(() => find() !== undefined)
+  return find()?.pid ?? 0
+}
+
+describe('stopping', () => {
+  test('ends a call under way and frees its slot', async () => {
+    await using host = await startPool({ slots: 1, runners: 1 })
+    const abort = new AbortController()
+    const run = host.run('endless', { onStarted: () => abort.abort() }, abort.signal)
+    expect(await run).toMatchObject({ state: 'stopped' })
+    expect(await host.run('add', { inputs: [1, 2] })).toMatchObject({ results: [3] })
+  })
+
+  test('ends a call that waits without disturbing the one under way', async () => {
+    await using host = await startPool({ slots: 1, runners: 1 })
+    const first = new AbortController()
+    const running = host.run('endless', {}, first.signal)
+    await runnerWith(host, 1)
+    const second = new AbortController()
+    const waiting = host.run('add', { inputs: [1, 2] }, second.signal)
+    second.abort()
+    expect(await waiting).toEqual({ state: 'stopped', durationMs: 0 })
+    expect(host.pool.stats().runners[0]?.underWay).toBe(1)
+    first.abort()
+    expect(await running).toMatchObject({ state: 'stopped' })
+  })
+
+  test('of the pool ends everything and leaves no process behind', async () => {
+    const host = await startPool()
+    const runs = [host.run('endless'), host.run('endless'), host.run('endless')]
+    await until(() => host.pool.stats().runners.reduce((sum, { underWay }) => sum + underWay, 0) === 3)
+    const pids = host.pool.stats().runners.map(({ pid }) => pid)
+    await host[Symbol.asyncDispose]()
+    for (const outcome of await Promise.all(runs)) expect(outcome.state).toBe('stopped')
+    for (const pid of pids) expect(() => process.kill(pid, 0)).toThrow('ESRCH')
+    await expect(host.pool.run({} as never)).rejects.toThrow('stopping')
+  })
+})
+
+describe('a runner that dies', () => {
+  test('by kill -9 gives back what was under way, and the pool goes on', async () => {
+    await using host = await startPool({ slots: 2, runners: 1 })
+    const runs = [host.run('endless'), host.run('endless')]
+    process.kill(await runnerWith(host, 2), 'SIGKILL')
+    for (const outcome of await Promise.all(runs)) expect(outcome).toMatchObject({ state: 'requeue' })
+    expect(await host.run('add', { inputs: [1, 2] })).toMatchObject({ results: [3] })
+  })
+
+  test('takes down nobody in another runner', async () => {
+    await using host = await startPool({ slots: 2, runners: 2 })
+    const abort = new AbortController()
+    const first = host.run('endless', {}, abort.signal)
+    const victim = await runnerWith(host, 1)
+    const second = host.run('endless', {}, abort.signal)
+    await until(() => host.pool.stats().runners.filter(({ underWay }) => underWay === 1).length === 2)
+    process.kill(victim, 'SIGKILL')
+    expect(await first).toMatchObject({ state: 'requeue' })
+    expect(host.pool.stats().runners.some(({ underWay }) => underWay === 1)).toBe(true)
+    abort.abort()
+    expect(await second).toMatchObject({ state: 'stopped' })
+  })
+
+  test('six times with one module fails it: three times in company, three times alone', async () => {
+    await using host = await startPool({ slots: 2, runners: 1 })
+    for (let death = 0; death < 3; death++) {
+      const runs = [host.run('endless'), host.run('endless')]
+      process.kill(await runnerWith(host, 2), 'SIGKILL')
+      for (const outcome of await Promise.all(runs)) expect(outcome.state).toBe('requeue')
+    }
+    for (let death = 0; death < 3; death++) {
+      const run = host.run('endless')
+      const neighbour = host.run('add', { inputs: [1, 2] })
+      // It runs alone: the neighbour was before it, or waits until it is gone.
+      const pid = await runnerWith(host, 1)
+      await until(() => host.pool.stats().waiting <= 1)
+      process.kill(pid, 'SIGKILL')
+      const outcome = await run
+      expect(outcome).toMatchObject(death < 2 ? { state: 'requeue' } : { state: 'failed', reason: 'trap' })
+      expect(['completed', 'requeue']).toContain((await neighbour).state)
+    }
+  })
+
+  test('for its memory ends the only run in it with oom', async () => {
+    const eater = await moduleFromText(`(module (table 1000000 funcref) (elem declare func $f) (func $f)
+      (func (export "run") (table.fill (i32.const 0) (ref.func $f) (i32.const 1000000)) (loop $again (br $again))))`)
+    let idleBytes = 0
+    {
+      await using plain = await startPool({ slots: 1, runners: 1 })
+      await plain.run('add', { inputs: [1, 2] })
+      idleBytes = plain.pool.stats().runners[0]?.residentBytes ?? 0
+    }
+    // The lane's own allowance is 16 MiB, the run's limit 1 MiB; the table takes more than what is left.
+    await using host = await startPool({ slots: 1, runners: 1, overheadBytes: idleBytes - 16 * MIB })
+    const outcome = await host.run(eater, { memoryLimitBytes: MIB })
+    expect(outcome).toMatchObject({
+      state: 'failed',
+      reason: 'oom',
+      error: expect.stringContaining('resident memory') as string,
+    })
+    expect(await host.run('add', { inputs: [1, 2] })).toMatchObject({ results: [3] })
+  })
+})
+
+describe('sharing', () => {
+  test('many short runs come back each with its own result', async () => {
+    await using host = await startPool({ slots: 2, runners: 2 })
+    const outcomes = await Promise.all(Array.from({ length: 500 }, (_, n) => host.run('add', { inputs: [n, 1] })))
+    expect(outcomes.map((outcome) => (outcome.state === 'completed' ? outcome.results : outcome))).toEqual(
+      Array.from({ length: 500 }, (_, n) => [n + 1]),
+    )
+  })
+
+  test('a short run does not wait behind a long one of the same module', async () => {
+    await using host = await startPool({ slots: 2, runners: 1 })
+    const module = await moduleFromText(`(module (func (export "run") (param $forever i32)
+      (loop $again (br_if $again (local.get $forever)))))`)
+    // The module is known as short when one of its runs turns out to be endless.
+    for (let run = 0; run < 5; run++) await host.run(module, { inputs: [0] })
+    const abort = new AbortController()
+    const endless = host.run(module, { inputs: [1] }, abort.signal)
+    const short = await Promise.all(Array.from({ length: 20 }, () => host.run(module, { inputs: [0] })))
+    expect(short.every(({ state }) => state === 'completed')).toBe(true)
+    abort.abort()
+    expect(await endless).toMatchObject({ state: 'stopped' })
+  })
+
+  test('a runner holds runs of one domain at a time, and no domain waits for another for ever', async () => {
+    await using host = await startPool({ slots: 4, runners: 2 })
+    const abort = new AbortController()
+    const north = [host.run('endless', {}, abort.signal), host.run('endless', {}, abort.signal)]
+    await until(() => host.pool.stats().runners.reduce((sum, { underWay }) => sum + underWay, 0) === 2)
+    const before = new Set(
+      host.pool
+        .stats()
+        .runners.filter(({ underWay }) => underWay > 0)
+        .map(({ pid }) => pid),
+    )
+    const south = host.run('endless', { domain: 'south' }, abort.signal)
+    await until(() => host.pool.stats().runners.reduce((sum, { underWay }) => sum + underWay, 0) === 3)
+    const servedBy = host.pool
+      .stats()
+      .runners.filter(({ underWay }) => underWay > 0)
+      .map(({ pid }) => pid)
+    expect(servedBy.filter((pid) => !before.has(pid))).toHaveLength(1)
+    abort.abort()
+    for (const outcome of await Promise.all([...north, south])) expect(outcome.state).toBe('stopped')
+  })
+
+  test('runs beyond the slots wait and all end', async () => {
+    await using host = await startPool({ slots: 2, runners: 2 })
+    const runs = Array.from({ length: 6 }, () => host.run('endless', { timeoutMs: 50 }))
+    for (const outcome of await Promise.all(runs)) expect(outcome).toMatchObject({ reason: 'timeout' })
+  })
+})
