@@ -1,0 +1,86 @@
+// specification section 2 "Domain"; contract sections 1.1 and 1.2, decisions 13, 23, 45
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { newId } from '#core/ids.ts'
+import type { TestApi } from '../harness/api.ts'
+import { startTestApi } from '../harness/api.ts'
+
+let api: TestApi
+beforeAll(async () => {
+  api = await startTestApi()
+})
+afterAll(() => api[Symbol.asyncDispose]())
+
+type Domain = { id: string; name: string; alias: string; route: string; status: string; created_at: string; updated_at: string; permission?: string; role_name?: string; actions?: string[] }
+
+test('whoever creates a domain administers it and finds it in his list', async () => {
+  const user = await api.newUser()
+  const created = await user.call('POST', '/domains', { name: 'plant one', alias: `plant-${newId().slice(0, 8)}` })
+  expect(created.status).toBe(201)
+  const domain = created.json<Domain>()
+  expect(domain).toMatchObject({ name: 'plant one', status: 'enabled', updated_at: '0001-01-01T00:00:00Z' })
+  expect(domain.alias).toBe(domain.route)
+  expect(domain.created_at).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/)
+
+  const list = (await user.call('GET', '/domains')).json<{ total: number; domains: Domain[] }>()
+  expect(list).toMatchObject({ total: 1, offset: 0, limit: 10 })
+  expect(list.domains[0]).toMatchObject({ id: domain.id, permission: 'administrator', role_name: 'admin' })
+  expect(list.domains[0]?.actions).toContain('client_create')
+})
+
+test('a domain without an alias gets one made from its name', async () => {
+  const user = await api.newUser()
+  const domain = (await user.call('POST', '/domains', { name: 'Würzburg Süd 7' })).json<Domain>()
+  expect(domain.alias).toMatch(/^wu-rzburg-su-d-7-[a-z0-9]{6}$|^w[a-z0-9-]+$/)
+})
+
+test('an alias is taken once, whatever its case, and never shadows the API', async () => {
+  const user = await api.newUser()
+  const alias = `a-${newId().slice(0, 8)}`
+  expect((await user.call('POST', '/domains', { name: 'one', alias })).status).toBe(201)
+  const again = await user.call('POST', '/domains', { name: 'two', alias: alias.toUpperCase() })
+  expect(again.status).toBe(409)
+  expect(again.json()).toMatchObject({ error: 'conflict' })
+  expect((await user.call('POST', '/domains', { name: 'three', alias: 'users' })).status).toBe(400)
+  expect((await user.call('POST', '/domains', { name: 'four', alias: newId() })).status).toBe(400)
+})
+
+test('an unknown domain and one of somebody else are refused alike', async () => {
+  const [owner, stranger] = [await api.newUser(), await api.newUser()]
+  const { id } = (await owner.call('POST', '/domains', { name: 'mine' })).json<Domain>()
+  const foreign = await stranger.call('GET', `/domains/${id}`)
+  const unknown = await stranger.call('GET', `/domains/${newId()}`)
+  const malformed = await stranger.call('GET', '/domains/not-an-id')
+  expect(foreign.status).toBe(403)
+  expect(unknown.text).toBe(foreign.text)
+  expect(malformed.text).toBe(foreign.text)
+})
+
+test('a change keeps what it does not name', async () => {
+  const user = await api.newUser()
+  const domain = (await user.call('POST', '/domains', { name: 'old', tags: ['a'], metadata: { k: 1 } })).json<Domain>()
+  const updated = (await user.call('PATCH', `/domains/${domain.id}`, { name: 'new' })).json<Domain>()
+  expect(updated).toMatchObject({ id: domain.id, name: 'new', tags: ['a'], metadata: { k: 1 }, alias: domain.alias })
+  expect(updated.updated_at).not.toBe('0001-01-01T00:00:00Z')
+})
+
+test('disabling closes the domain to everybody but its administrators, and repeating it changes nothing', async () => {
+  const user = await api.newUser()
+  const domain = (await user.call('POST', '/domains', { name: 'closing' })).json<Domain>()
+  const disabled = (await user.call('POST', `/domains/${domain.id}/disable`)).json<Domain>()
+  expect(disabled.status).toBe('disabled')
+  const again = (await user.call('POST', `/domains/${domain.id}/disable`)).json<Domain>()
+  expect(again.updated_at).toBe(disabled.updated_at)
+  expect((await user.call('POST', `/domains/${domain.id}/enable`)).json<Domain>().status).toBe('enabled')
+})
+
+test('bad input is named', async () => {
+  const user = await api.newUser()
+  const missing = await user.call('POST', '/domains', {})
+  expect(missing.status).toBe(400)
+  expect(missing.json()).toMatchObject({ error: 'malformed', details: [{ path: '/name', message: 'is required' }] })
+  expect((await user.call('GET', '/domains?limit=101')).json()).toMatchObject({ error: 'malformed', message: 'limit must be at most 100' })
+  expect((await user.call('GET', '/domains?limit=0')).status).toBe(400)
+  expect((await user.call('GET', '/domains?status=sleeping')).status).toBe(400)
+  expect((await user.call('GET', '/domains?metadata=nonsense')).status).toBe(400)
+  expect((await user.call('POST', '/domains', { name: 'x', metadata: [] })).status).toBe(400)
+})

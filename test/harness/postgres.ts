@@ -1,0 +1,45 @@
+/**
+ * One PostgreSQL for a whole test run (without fsync: the fault suites have servers of their own), with a template that
+ * holds the migrated schema. A test file copies the template, so that files run in parallel and share nothing.
+ */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { chmodSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import type { TestProject } from 'vitest/node'
+import { migrate, readMigrations } from '#core/database/index.ts'
+import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
+import { MIGRATIONS_FOLDER } from '#core/ground/index.ts'
+import { createLogger } from '#core/logging/index.ts'
+
+export type TestServer = { host: string; port: number; user: string; password: string }
+
+export const TEMPLATE_DATABASE = 'skein_template'
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    postgres: TestServer
+  }
+}
+
+/** Called by vitest once before the run; returns the way to end it. */
+export async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const folder = mkdtempSync(join(tmpdir(), 'skein-test-'))
+  chmodSync(folder, 0o755)
+  const server = await startEmbeddedPostgres({ dataDir: folder, log: () => undefined, unsafe: true, settings: { max_connections: '300' } })
+  const { host, port, user, password } = server.connection
+  const admin = new pg.Client(server.connection)
+  await admin.connect()
+  await admin.query(`CREATE DATABASE ${TEMPLATE_DATABASE}`)
+  await admin.end()
+  const template = new pg.Client({ ...server.connection, database: TEMPLATE_DATABASE })
+  await template.connect()
+  await migrate(template, await readMigrations(MIGRATIONS_FOLDER), createLogger({ name: 'test', level: 'silent' }))
+  await template.end()
+  project.provide('postgres', { host, port, user, password })
+  return async () => {
+    await server.stop()
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+  }
+}

@@ -1,0 +1,30 @@
+import { defineConfig } from 'vitest/config'
+
+/** A suite is a project with a room of its own; `.ci/run` prints how long each took. */
+const suite = (name: string, include: string[], options: { needsPostgres?: boolean; testTimeout?: number } = {}) => ({
+  test: {
+    name,
+    include,
+    testTimeout: options.testTimeout ?? 20_000,
+    hookTimeout: 60_000,
+    globalSetup: options.needsPostgres === true ? ['test/harness/postgres.ts'] : [],
+  },
+})
+
+export default defineConfig({
+  test: {
+    // Two cores: more files at once only wait for each other.
+    maxWorkers: 2,
+    projects: [
+      suite('unit', ['{core,api,proto,manager,worker,proxy,tools}/**/*.test.ts']),
+      suite('architecture', ['test/architecture/**/*.test.ts'], { needsPostgres: true, testTimeout: 60_000 }),
+      suite('api', ['test/{api,core,messages}/**/*.test.ts'], { needsPostgres: true }),
+      suite('database', ['test/database/**/*.test.ts'], { testTimeout: 60_000 }),
+      suite('worker', ['test/worker/**/*.test.ts'], { testTimeout: 60_000 }),
+      suite('tasks', ['test/{tasks,manager}/**/*.test.ts'], { needsPostgres: true, testTimeout: 60_000 }),
+      suite('proxy', ['test/proxy/**/*.test.ts'], { testTimeout: 60_000 }),
+      suite('faults', ['test/faults/**/*.test.ts'], { testTimeout: 120_000 }),
+      suite('programs', ['test/programs/**/*.test.ts'], { testTimeout: 120_000 }),
+    ],
+  },
+})
