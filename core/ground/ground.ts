@@ -145,7 +145,6 @@ async function findServer(
   const embedded = await life.start('embedded PostgreSQL', async () => {
     const value = await superviseEmbeddedPostgres({
       dataDir,
-      unsafe: config.databaseUnsafe,
       log: (line) => logger.debug({ from: 'postgres' }, line),
       onExit: (exit) => logger.error({ exit }, 'PostgreSQL ended unexpectedly and is started again'),
       onRestart: ({ downMs }) => logger.info({ downMs: Math.round(downMs) }, 'PostgreSQL is back'),
