@@ -1,0 +1,172 @@
+/** Modules by digest on disk: one download for many, resumed, verified, bounded. */
+import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { ServiceError } from '#core/errors/index.ts'
+import { createLogger } from '#core/logging/index.ts'
+import { ModuleCache } from '#worker/modules/index.ts'
+import type { ModuleSource } from '#worker/modules/index.ts'
+import { digestOf } from './pool.ts'
+
+const logger = createLogger({ name: 'test', level: 'silent' })
+const never = new AbortController().signal
+let folder: string
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'skein-modules-'))
+})
+afterEach(() => rmSync(folder, { recursive: true }))
+
+const module = (size: number, fill: number) => new Uint8Array(size).fill(fill)
+const wanted = (bytes: Uint8Array) => ({
+  digest: digestOf(bytes),
+  sizeBytes: bytes.length,
+  sourceAddress: '',
+  reference: '',
+})
+
+function open(source: ModuleSource, maxBytes = 10_000): Promise<ModuleCache> {
+  return ModuleCache.open({ folder, maxBytes, maxModuleBytes: 100_000, source, logger })
+}
+
+/** Serves from memory in chunks of 100 bytes, and counts how often it was asked from where. */
+function serve(...modules: Uint8Array[]): { source: ModuleSource; offsets: number[] } {
+  const offsets: number[] = []
+  return {
+    offsets,
+    async *source({ digest }, offset) {
+      offsets.push(offset)
+      const bytes = modules.find((candidate) => digestOf(candidate) === digest) ?? new Uint8Array()
+      for (let at = offset; at < bytes.length; at += 100) yield bytes.subarray(at, at + 100)
+    },
+  }
+}
+
+describe('a download', () => {
+  test('happens once for all who want the module at the same time, and never again', async () => {
+    const bytes = module(1_000, 1)
+    const { source, offsets } = serve(bytes)
+    const cache = await open(source)
+    const held = await Promise.all(Array.from({ length: 10 }, () => cache.get(wanted(bytes), never)))
+    await cache.get(wanted(bytes), never)
+    expect(offsets).toEqual([0])
+    expect(readFileSync(held[0]?.path ?? '')).toEqual(Buffer.from(bytes))
+    expect(cache.takeChanges()).toEqual({ added: [digestOf(bytes)], removed: [] })
+    await cache.close()
+  })
+
+  test('that breaks goes on where it stood', async () => {
+    const bytes = module(1_000, 2)
+    const offsets: number[] = []
+    const cache = await open(async function* (_, offset) {
+      offsets.push(offset)
+      yield bytes.subarray(offset, offset + 400)
+      if (offset + 400 < bytes.length) throw new ServiceError('unavailable', 'the link broke')
+    })
+    await cache.get(wanted(bytes), never)
+    expect(offsets).toEqual([0, 400, 800])
+    await cache.close()
+  })
+
+  test('that another process began goes on where it stood', async () => {
+    const bytes = module(1_000, 3)
+    const first = await open(async function* () {
+      yield bytes.subarray(0, 300)
+      throw new ServiceError('not_found', 'gone')
+    })
+    await expect(first.get(wanted(bytes), never)).rejects.toThrow('gone')
+    await first.close()
+    const { source, offsets } = serve(bytes)
+    const second = await open(source)
+    await second.get(wanted(bytes), never)
+    expect(offsets).toEqual([300])
+    await second.close()
+  })
+
+  test('of other bytes than the digest names is refused, and nothing stays', async () => {
+    const bytes = module(1_000, 4)
+    const cache = await open(async function* () {
+      yield module(1_000, 5)
+    })
+    await expect(cache.get(wanted(bytes), never)).rejects.toMatchObject({ kind: 'malformed' })
+    expect(readdirSync(folder)).toEqual([])
+    await cache.close()
+  })
+
+  test('of more bytes than announced is refused', async () => {
+    const bytes = module(1_000, 6)
+    const cache = await open(async function* () {
+      yield bytes
+      yield bytes
+    })
+    await expect(cache.get(wanted(bytes), never)).rejects.toMatchObject({ kind: 'malformed' })
+    await cache.close()
+  })
+
+  test('that nobody has ends with the kind of the refusal, without further tries', async () => {
+    let tries = 0
+    const cache = await open(async function* () {
+      tries++
+      yield new Uint8Array()
+      throw new ServiceError('not_found', 'no such module')
+    })
+    await expect(cache.get(wanted(module(10, 1)), never)).rejects.toMatchObject({ kind: 'not_found' })
+    expect(tries).toBe(1)
+    await cache.close()
+  })
+
+  test('goes on for the others when one of those who wait gives up', async () => {
+    const bytes = module(1_000, 7)
+    const gate = Promise.withResolvers<void>()
+    const cache = await open(async function* () {
+      await gate.promise
+      yield bytes
+    })
+    const abort = new AbortController()
+    const impatient = cache.get(wanted(bytes), abort.signal)
+    const patient = cache.get(wanted(bytes), never)
+    abort.abort(new Error('enough'))
+    await expect(impatient).rejects.toThrow('enough')
+    gate.resolve()
+    expect(await patient).toMatchObject({ path: expect.stringContaining('.wasm') as string })
+    await cache.close()
+  })
+})
+
+describe('the bound in bytes', () => {
+  test('lets the least recently used module go, and never one in use', async () => {
+    const modules = [1, 2, 3, 4].map((fill) => module(1_000, fill))
+    const [a, b, c, d] = modules as [Uint8Array, Uint8Array, Uint8Array, Uint8Array]
+    const { source } = serve(...modules)
+    const cache = await open(source, 3_000)
+    const heldA = await cache.get(wanted(a), never)
+    for (const bytes of [b, c]) (await cache.get(wanted(bytes), never)).release()
+    ;(await cache.get(wanted(b), never)).release()
+    ;(await cache.get(wanted(d), never)).release()
+    expect(cache.digests().toSorted()).toEqual([a, b, d].map(digestOf).toSorted())
+    expect(cache.takeChanges().removed).toEqual([digestOf(c)])
+    heldA.release()
+    await cache.close()
+  })
+
+  test('holds across restarts: what is on disk is known', async () => {
+    const bytes = module(1_000, 1)
+    const first = await open(serve(bytes).source)
+    await first.get(wanted(bytes), never)
+    await first.close()
+    const { source, offsets } = serve(bytes)
+    const second = await open(source)
+    expect(second.digests()).toEqual([digestOf(bytes)])
+    await second.get(wanted(bytes), never)
+    expect(offsets).toEqual([])
+    await second.close()
+  })
+})
+
+test('a digest that is none never becomes a path', async () => {
+  const cache = await open(serve().source)
+  const evil = { ...wanted(module(1, 1)), digest: 'sha256:../../etc/passwd' }
+  await expect(cache.get(evil, never)).rejects.toMatchObject({ kind: 'malformed' })
+  await cache.close()
+})

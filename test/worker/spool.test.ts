@@ -1,0 +1,111 @@
+/** Results on disk until they are acknowledged (task-manager.md section 3, rule 6), across restarts and torn writes. */
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import fc from 'fast-check'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { Spool } from '#worker/spool/index.ts'
+
+const MIB = 1024 * 1024
+let folder: string
+let path: string
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'skein-spool-'))
+  path = join(folder, 'spool')
+})
+afterEach(() => rmSync(folder, { recursive: true }))
+
+const open = () => Spool.open(path, { maxBytes: MIB })
+const bytes = (text: string) => new TextEncoder().encode(text)
+const keys = (spool: Spool) => spool.results().map(({ key }) => key)
+
+test('a result is there after a restart until it is acknowledged', async () => {
+  let spool = await open()
+  await spool.add('a', bytes('one'))
+  await spool.add('b', bytes('two'))
+  await spool.close()
+
+  spool = await open()
+  expect(spool.results()).toEqual([
+    { key: 'a', payload: bytes('one') },
+    { key: 'b', payload: bytes('two') },
+  ])
+  spool.acknowledge('a')
+  await spool.close()
+
+  spool = await open()
+  expect(keys(spool)).toEqual(['b'])
+  await spool.close()
+})
+
+test('many results at once are all kept, in order', async () => {
+  const spool = await open()
+  const names = Array.from({ length: 300 }, (_, index) => `run-${index}`)
+  await Promise.all(names.map((name) => spool.add(name, bytes(name))))
+  await spool.close()
+  const again = await open()
+  expect(keys(again)).toEqual(names)
+  await again.close()
+})
+
+test('the same result twice is kept once', async () => {
+  const spool = await open()
+  await Promise.all([spool.add('a', bytes('one')), spool.add('a', bytes('one'))])
+  expect(spool.size).toBe(1)
+  await spool.close()
+})
+
+test('a file whose results are all acknowledged begins anew', async () => {
+  const spool = await open()
+  for (let round = 0; round < 50; round++) {
+    await spool.add(`run-${round}`, new Uint8Array(10_000))
+    spool.acknowledge(`run-${round}`)
+  }
+  await spool.close()
+  expect(statSync(path).size).toBeLessThan(50_000)
+})
+
+test('says that it is full at its bound, and not any more after acknowledgements', async () => {
+  const spool = await open()
+  await spool.add('a', new Uint8Array(MIB))
+  expect(spool.isFull).toBe(true)
+  spool.acknowledge('a')
+  expect(spool.isFull).toBe(false)
+  await spool.close()
+})
+
+test('a record that a crash cut off is dropped, and what was whole before it stays', async () => {
+  const spool = await open()
+  await spool.add('a', bytes('one'))
+  const whole = statSync(path).size
+  await spool.add('b', bytes('two'))
+  await spool.close()
+  truncateSync(path, whole + 5)
+  const again = await open()
+  expect(keys(again)).toEqual(['a'])
+  await again.add('c', bytes('three'))
+  await again.close()
+  const last = await open()
+  expect(keys(last)).toEqual(['a', 'c'])
+  await last.close()
+})
+
+test('whatever is in the file, opening it neither fails nor invents results', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.uint8Array({ maxLength: 200 }), fc.boolean(), async (garbage, isBehindResult) => {
+      rmSync(path, { force: true })
+      if (isBehindResult) {
+        const spool = await open()
+        await spool.add('a', bytes('one'))
+        await spool.close()
+        appendFileSync(path, garbage)
+      } else writeFileSync(path, garbage)
+      const spool = await open()
+      expect(keys(spool)).toEqual(isBehindResult ? ['a'] : [])
+      await spool.close()
+      expect(readFileSync(path).length).toBeLessThan(60)
+    }),
+    { numRuns: 100 },
+  )
+})
