@@ -1,9 +1,7 @@
 /** The messages room: what is published is stored before it is acknowledged, and then it is in the next read. */
 import type { MessageAccess } from '#api/devices/index.ts'
-import type { Database } from '#core/database/index.ts'
-import type { Logger } from '#core/logging/index.ts'
 import { createIngest } from './ingest/ingest.ts'
-import type { SeriesLimits } from './ingest/series.ts'
+import type { IngestDeps } from './ingest/ingest.ts'
 import type { IncomingMessage } from './message.ts'
 import { createReader } from './reader/reader.ts'
 import type { MessagesPage, MessagesQuery } from './reader/schema.ts'
@@ -26,13 +24,8 @@ export { MessagesPage, MessagesQuery, StoredMessage } from './reader/schema.ts'
 export { matchesSubtopic, parseMessagePath, parseSubtopic, parseSubtopicFilter } from './topics.ts'
 export type { MessagePath } from './topics.ts'
 
-export type MessagesDeps = {
-  database: Database
-  logger: Logger
-  /** False while the disk of the database is nearly full; messages are refused until there is room again. */
-  hasRoom: () => boolean
-  seriesLimits?: SeriesLimits
-}
+/** A database, a logger, and `hasRoom`: false while the disk of the database is nearly full. */
+export type MessagesDeps = IngestDeps
 
 export type Messages = {
   /** Resolves after the commit. What it rejects with: see `Ingest.publish`. */
@@ -46,9 +39,10 @@ export type Messages = {
 }
 
 /** Resolves when the partitions of the present exist, so that the first message finds its place. */
-export async function startMessages({ database, logger, hasRoom, seriesLimits }: MessagesDeps): Promise<Messages> {
+export async function startMessages(deps: MessagesDeps): Promise<Messages> {
+  const { database, logger } = deps
   const keeper = await startPartitionKeeper(database, logger)
-  const ingest = createIngest({ database, logger, hasRoom, ...(seriesLimits === undefined ? {} : { seriesLimits }) })
+  const ingest = createIngest(deps)
   const reader = createReader(database)
   return {
     publish: (message) => ingest.publish(message),

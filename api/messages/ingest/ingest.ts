@@ -36,6 +36,7 @@ export type IngestDeps = {
   /** False while the disk of the database is nearly full: PostgreSQL must not be driven into a panic. */
   hasRoom: () => boolean
   seriesLimits?: SeriesLimits
+  acknowledgeDeadlineMs?: number
 }
 
 export type Ingest = {
@@ -51,7 +52,8 @@ export type Ingest = {
   close(): Promise<void>
 }
 
-export function createIngest({ database, logger, hasRoom, seriesLimits }: IngestDeps): Ingest {
+export function createIngest(deps: IngestDeps): Ingest {
+  const { database, logger, hasRoom, seriesLimits, acknowledgeDeadlineMs = ACKNOWLEDGE_DEADLINE_MS } = deps
   const series = createSeriesKeys(database, seriesLimits)
   const lanes: { lane: Lane; batcher: Batcher<IncomingMessage, undefined> }[] = Array.from(
     { length: LANES },
@@ -82,7 +84,7 @@ export function createIngest({ database, logger, hasRoom, seriesLimits }: Ingest
         )
       }
       const { batcher } = lanes[laneOf(message)] as (typeof lanes)[number]
-      await withDeadline(batcher.submit(message), ACKNOWLEDGE_DEADLINE_MS, 'storing the message')
+      await withDeadline(batcher.submit(message), acknowledgeDeadlineMs, 'storing the message')
     },
     get pending() {
       return lanes.reduce((sum, { batcher }) => sum + batcher.pending, 0)

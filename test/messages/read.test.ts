@@ -1,0 +1,262 @@
+/** Reading over HTTP: specification section 4 (Messages), contract section 8, decisions 18, 19 and 31b. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Device, Platform } from './support.ts'
+import { startPlatform } from './support.ts'
+
+let platform: Platform
+let device: Device & { channelId: string }
+let other: Device
+
+const START = 1_700_000_000
+
+beforeAll(async () => {
+  platform = await startPlatform()
+  device = await platform.newConnectedDevice()
+  other = await platform.newDevice()
+  await platform.connect(other, device.channelId)
+  // 20 temperatures, one a minute, of which each second one is of the other device and below a subtopic.
+  for (let index = 0; index < 20; index++) {
+    const isOther = index % 2 === 1
+    await publish(isOther ? other : device, isOther ? '/hall/a' : '', [
+      { n: 'temp', u: 'Cel', t: START + index * 60, v: index },
+    ])
+  }
+  await publish(device, '', [
+    { bn: 'x:', bt: START - 100, n: 'on', vb: true },
+    { n: 'label', vs: 'Machine Room' },
+    { n: 'label', vs: 'Room' },
+    { n: 'blob', vd: 'aGkgCg' },
+  ])
+}, 60_000)
+afterAll(() => platform[Symbol.asyncDispose]())
+
+async function publish(from: Device, subtopic: string, pack: object[], channelId = device.channelId): Promise<void> {
+  const response = await platform.app.inject({
+    method: 'POST',
+    url: `/m/${platform.domainId}/c/${channelId}${subtopic}`,
+    payload: JSON.stringify(pack),
+    headers: { authorization: `Client ${from.secret}`, 'content-type': 'application/senml+json' },
+  })
+  if (response.statusCode !== 202) throw new Error(response.body)
+}
+
+type Page = Record<string, unknown> & { total: number; messages: { name: string; value?: number; time: number }[] }
+
+async function read(query: string, channelId = device.channelId): Promise<Page> {
+  const response = await platform.app.inject({
+    url: `/m/${platform.domainId}/c/${channelId}?${query}`,
+    headers: { authorization: `Client ${device.secret}` },
+  })
+  if (response.statusCode !== 200) throw new Error(response.body)
+  return response.json<Page>()
+}
+
+async function values(query: string): Promise<(number | undefined)[]> {
+  return (await read(query)).messages.map((message) => message.value)
+}
+
+async function statusOf(query: string): Promise<number> {
+  const url = `/m/${platform.domainId}/c/${device.channelId}?${query}`
+  return (await platform.app.inject({ url, headers: { authorization: `Client ${device.secret}` } })).statusCode
+}
+
+describe('pages', () => {
+  test('newest first, ten by default, with the total', async () => {
+    const page = await read('')
+    expect(page).toMatchObject({ offset: 0, limit: 10, format: 'messages', total: 24 })
+    expect(page.messages.map((message) => message.value)).toEqual([19, 18, 17, 16, 15, 14, 13, 12, 11, 10])
+  })
+
+  test('pages laid end to end are the whole, in both directions', async () => {
+    for (const dir of ['asc', 'desc']) {
+      const whole = (await read(`limit=1000&dir=${dir}`)).messages
+      const pages: object[] = []
+      for (let offset = 0; offset < 28; offset += 7)
+        pages.push(...(await read(`limit=7&offset=${offset}&dir=${dir}`)).messages)
+      expect(pages).toEqual(whole)
+    }
+  })
+
+  test('records of one time stay in the order in which they were sent', async () => {
+    expect((await read('dir=desc&offset=20')).messages.map((message) => message.name)).toEqual([
+      'x:on',
+      'x:label',
+      'x:label',
+      'x:blob',
+    ])
+    expect((await read('dir=asc&limit=4')).messages.map((message) => message.name)).toEqual([
+      'x:on',
+      'x:label',
+      'x:label',
+      'x:blob',
+    ])
+  })
+
+  test('an offset beyond the end is an empty array with the total', async () => {
+    expect(await read('offset=100')).toMatchObject({ total: 24, messages: [] })
+  })
+
+  test('another order, equal ones newest first', async () => {
+    expect((await read('order=name&dir=asc&limit=3')).messages.map((message) => message.value)).toEqual([0, 1, 2])
+    expect((await read('order=name&dir=desc&limit=2')).messages.map((message) => message.name)).toEqual([
+      'x:on',
+      'x:label',
+    ])
+    expect(await values('order=nonsense&limit=2')).toEqual([19, 18])
+  })
+
+  test.each(['limit=0', 'limit=1001', 'limit=x', 'limit=', 'offset=-1', 'offset=1.5', 'dir=up', 'limit=5&limit=6'])(
+    '%s is 400',
+    async (query) => {
+      expect(await statusOf(query)).toBe(400)
+    },
+  )
+
+  test('the same stream under every path', async () => {
+    for (const url of [
+      `/m/plant/c/${device.channelId}`,
+      `/${platform.domainId}/channels/${device.channelId}/messages`,
+      `/channels/${device.channelId}/messages`,
+    ]) {
+      const response = await platform.app.inject({ url, headers: { authorization: `Client ${device.secret}` } })
+      expect([url, response.json<Page>().total]).toEqual([url, 24])
+    }
+  })
+
+  test('a user with the action subscribe reads with a Bearer token', async () => {
+    const url = `/m/${platform.domainId}/c/${device.channelId}`
+    const response = await platform.app.inject({ url, headers: { authorization: `Bearer ${platform.token}` } })
+    expect(response.json<Page>().total).toBe(24)
+  })
+
+  test('no credentials 401, an unknown channel 403 for a client and 404 for a user', async () => {
+    const unknown = `/m/${platform.domainId}/c/11111111-1111-4111-8111-111111111111`
+    const statuses = await Promise.all(
+      [{}, { authorization: `Client ${device.secret}` }, { authorization: `Bearer ${platform.token}` }].map(
+        async (headers) => (await platform.app.inject({ url: unknown, headers })).statusCode,
+      ),
+    )
+    expect(statuses).toEqual([401, 403, 404])
+  })
+})
+
+describe('filters', () => {
+  test('by name, subtopic, publisher and protocol, echoed in the answer', async () => {
+    expect(await read('name=temp&limit=1')).toMatchObject({ total: 20, name: 'temp' })
+    expect(await read('subtopic=hall/a&limit=1')).toMatchObject({ total: 10, subtopic: 'hall/a' })
+    expect(await read('subtopic=hall.a&limit=1')).toMatchObject({ total: 10 })
+    expect(await read(`publisher=${other.id}&limit=1`)).toMatchObject({ total: 10, publisher: other.id })
+    expect(await read('protocol=http&limit=1')).toMatchObject({ total: 24, protocol: 'http' })
+    expect(await read('protocol=mqtt')).toMatchObject({ total: 0 })
+    expect(await read('name=nothing')).toMatchObject({ total: 0, messages: [] })
+  })
+
+  test('from is inclusive, to is exclusive, in seconds or nanoseconds', async () => {
+    expect(await values(`from=${START + 60}&to=${START + 180}`)).toEqual([2, 1])
+    expect(await values(`from=${START + 60}000000000&to=${START + 180}000000000`)).toEqual([2, 1])
+    expect((await read(`from=${START + 60}&to=${START + 180}`))['from']).toBe(START + 60)
+    expect(await values('from=9e13')).toEqual([])
+  })
+
+  test.each([
+    ['v=3', [3]],
+    ['v=3&comparator=eq', [3]],
+    ['v=3&comparator=lt', [2, 1, 0]],
+    ['v=3&comparator=le', [3, 2, 1, 0]],
+    ['v=17&comparator=gt', [19, 18]],
+    ['v=17&comparator=ge', [19, 18, 17]],
+    ['v=-1', []],
+  ])('%s', async (query, expected) => expect(await values(query)).toEqual(expected))
+
+  test.each([
+    ['vs=Room', ['Room']],
+    ['vs=Room&comparator=ge', ['Machine Room', 'Room']],
+    ['vs=Room&comparator=gt', ['Machine Room']],
+    ['vs=Machine%20Room%20B&comparator=le', ['Machine Room', 'Room']],
+    ['vs=Machine%20Room%20B&comparator=lt', ['Machine Room', 'Room']],
+    ['vs=room', []],
+    ['vs=%25&comparator=ge', []],
+  ])('%s', async (query, expected) => {
+    const { messages } = await read(query)
+    expect(messages.map((message) => (message as { string_value?: string }).string_value)).toEqual(expected)
+  })
+
+  test('by boolean and by data', async () => {
+    expect(await read('vb=true')).toMatchObject({ total: 1, vb: true })
+    expect(await read('vb=false')).toMatchObject({ total: 0 })
+    expect(await read('vd=aGkgCg')).toMatchObject({ total: 1, vd: 'aGkgCg' })
+    expect(await read('vd=aGkgCQ&comparator=gt')).toMatchObject({ total: 1 })
+  })
+
+  test.each(['comparator=ne', 'v=x', 'v=', 'vb=maybe', 'vd=%2B%2B', 'from=x', 'aggregation=median&from=1&to=2'])(
+    '%s is 400',
+    async (query) => {
+      expect(await statusOf(query)).toBe(400)
+    },
+  )
+
+  test('a format that nothing was stored under is an empty page', async () => {
+    expect(await read('format=unknown')).toMatchObject({ format: 'unknown', total: 0, messages: [] })
+  })
+})
+
+describe('aggregation', () => {
+  const range = `from=${START}&to=${START + 1200}`
+
+  test.each([
+    ['max', [18, 16, 10]],
+    ['MIN', [18, 12, 8]],
+    ['avg', [18, 14, 9]],
+    ['sum', [18, 42, 18]],
+    ['count', [1, 3, 2]],
+  ])('%s per interval of one series, newest first', async (aggregation, expected) => {
+    // START is 200 s after a multiple of 5 minutes: the even minutes fall into 0 | 2 4 6 | 8 10 | 12 14 16 | 18.
+    const page = await read(`${range}&aggregation=${aggregation}&interval=5m&publisher=${device.id}&name=temp&limit=3`)
+    expect(page.total).toBe(5)
+    expect(page.messages.map((message) => message.value)).toEqual(expected)
+    expect(page.messages.every((message) => message.time % 300 === 0)).toBe(true)
+  })
+
+  test('series are never mixed, whatever the interval', async () => {
+    const { messages } = await read(`${range}&aggregation=count&interval=1%20hour`)
+    expect(messages.map((message) => message.value).toSorted()).toEqual([10, 10])
+  })
+
+  test('days begin at midnight of the time zone', async () => {
+    const first = async (query: string) =>
+      (await read(`${range}&aggregation=count&interval=1%20day&limit=1${query}`)).messages[0]?.time
+    // START is 2023-11-14 22:13:20 UTC, 23:13:20 in Belgrade.
+    expect(await first('')).toBe(Date.UTC(2023, 10, 14) / 1000)
+    expect(await first('&tz=Europe/Belgrade')).toBe(Date.UTC(2023, 10, 13, 23) / 1000)
+  })
+
+  test('months and years', async () => {
+    const first = async (interval: string) =>
+      (await read(`${range}&aggregation=sum&interval=${interval}&limit=1`)).messages[0]?.time
+    expect(await first('1%20month')).toBe(Date.UTC(2023, 10, 1) / 1000)
+    expect(await first('3%20months')).toBe(Date.UTC(2023, 9, 1) / 1000)
+    expect(await first('1%20year')).toBe(Date.UTC(2023, 0, 1) / 1000)
+    expect(await first('1%20week')).toBe(Date.UTC(2023, 10, 13) / 1000)
+  })
+
+  test.each([
+    'aggregation=avg',
+    'aggregation=avg&from=1',
+    'aggregation=avg&from=0&to=5',
+    `${range}&aggregation=avg&interval=soon`,
+    `${range}&aggregation=avg&interval=0s`,
+    `${range}&aggregation=avg&interval=-5m`,
+    `${range}&aggregation=avg&interval=9999999%20years`,
+    `${range}&aggregation=avg&tz=Mars`,
+  ])('%s is 400', async (query) => expect(await statusOf(query)).toBe(400))
+})
+
+test('an acknowledged message is in the next read, always', async () => {
+  const channelId = await platform.newChannel()
+  await platform.connect(device, channelId)
+  for (let index = 1; index <= 50; index++) {
+    await publish(device, '', [{ n: 'n', v: index, t: START + index }], channelId)
+    const page = await read('limit=1', channelId)
+    expect([page.total, page.messages[0]?.value]).toEqual([index, index])
+  }
+})
