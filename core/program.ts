@@ -3,33 +3,38 @@
  * of `programs/` says only what it is made of.
  */
 import { parseArgs } from 'node:util'
-import { processEnvironment, readConfig, unknownVariables } from './config/index.ts'
-import type { ConfigOf, Environment, Settings } from './config/index.ts'
+import { processEnvironment, readConfigs, unknownVariables } from './config/index.ts'
+import type { ConfigsOf, Environment, SettingGroups } from './config/index.ts'
 import { UsageError, runUntilStopped, sentenceOf } from './lifecycle.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import { LOG_LEVELS, createLogger } from './logging/index.ts'
 import type { LogLevel, Logger } from './logging/index.ts'
 
-export type Program<S extends Settings> = {
+export type Program<G extends SettingGroups> = {
   /** The npm script that starts it. */
   name: string
   /** One sentence for `--help`. */
   summary: string
-  settings: S
+  /** By room; several may read the same variable. */
+  settings: G
   /** Flags of the command line and the setting that each stands for; `true` marks a flag without a value. */
   flags?: Readonly<Record<string, { setting: string; isSwitch?: boolean }>>
   /** Variables with these prefixes must be settings; others belong to programs beside this one. */
   ownPrefixes: readonly string[]
-  run: (life: Lifecycle, config: ConfigOf<S>, logger: Logger, environment: Environment) => Promise<void>
+  run: (life: Lifecycle, config: ConfigsOf<G>, logger: Logger, environment: Environment) => Promise<void>
 }
 
-function usageOf<S extends Settings>({ name, summary, settings, flags = {} }: Program<S>): string {
+function usageOf<G extends SettingGroups>({ name, summary, settings, flags = {} }: Program<G>): string {
   const options = Object.entries(flags).map(
     ([flag, { setting, isSwitch }]) => `  --${flag}${isSwitch === true ? '' : ' VALUE'}  stands for ${setting}`,
   )
-  const variables = Object.values(settings).map(
-    (one) => `  ${one.name.padEnd(28)} ${one.description} (default: ${one.defaultText})`,
-  )
+  const variables = [
+    ...new Map(
+      Object.values(settings)
+        .flatMap((group) => Object.values(group))
+        .map((one) => [one.name, one]),
+    ).values(),
+  ].map((one) => `  ${one.name.padEnd(28)} ${one.description} (default: ${one.defaultText})`)
   return [
     `Usage: npm run ${name}${options.length === 0 ? '' : ' -- [flags]'}`,
     '',
@@ -43,7 +48,7 @@ function usageOf<S extends Settings>({ name, summary, settings, flags = {} }: Pr
 }
 
 /** Flags as the variables that they stand for. Throws UsageError for anything else. */
-function readFlags<S extends Settings>({ flags = {} }: Program<S>): { isHelp: boolean; overrides: Environment } {
+function readFlags<G extends SettingGroups>({ flags = {} }: Program<G>): { isHelp: boolean; overrides: Environment } {
   try {
     const options = Object.fromEntries(
       Object.entries(flags).map(([flag, { isSwitch }]) => [
@@ -63,7 +68,7 @@ function readFlags<S extends Settings>({ flags = {} }: Program<S>): { isHelp: bo
 }
 
 /** Runs the program and ends the process: 0 stopped as asked, 1 failed, 2 wrong usage. */
-export async function runProgram<S extends Settings>(program: Program<S>): Promise<void> {
+export async function runProgram<G extends SettingGroups>(program: Program<G>): Promise<void> {
   const environment = processEnvironment()
   const named = environment['SKEIN_LOG_LEVEL']
   // Lines before the settings are read; a wrong level is reported with the other settings.
@@ -76,8 +81,9 @@ export async function runProgram<S extends Settings>(program: Program<S>): Promi
       return await life.stop()
     }
     const merged = { ...environment, ...overrides }
-    const config = readConfig(program.settings, merged)
-    for (const warning of unknownVariables([program.settings], environment, program.ownPrefixes)) logger.warn(warning)
+    const config = readConfigs(program.settings, merged)
+    for (const warning of unknownVariables(Object.values(program.settings), environment, program.ownPrefixes))
+      logger.warn(warning)
     await program.run(life, config, logger, merged)
   })
 }

@@ -10,25 +10,30 @@ const MAX_CONNECTIONS = 16
 await runProgram({
   name: 'api',
   summary: 'Runs the platform: users, domains, clients, channels and messages over HTTP.',
-  settings: { ...GROUND_SETTINGS, ...HTTP_SETTINGS, ...IDENTITY_SETTINGS },
+  settings: { ground: GROUND_SETTINGS, http: HTTP_SETTINGS, identity: IDENTITY_SETTINGS },
   ownPrefixes: ['SKEIN_ADMIN_', 'SKEIN_HTTP_', 'SKEIN_DATABASE_', 'SKEIN_TLS_'],
   async run(life, config, logger) {
-    const ground = await startGround(life, { config, logger, kind: 'api', maxConnections: MAX_CONNECTIONS })
-    const api = await startApi(life, { ground, config })
-    const servicePorts = config.servicePorts ? [...SERVICE_PORTS.keys()] : []
+    const ground = await startGround(life, {
+      config: config.ground,
+      logger,
+      kind: 'api',
+      maxConnections: MAX_CONNECTIONS,
+    })
+    const api = await startApi(life, { ground, config: config.identity })
+    const servicePorts = config.http.servicePorts ? [...SERVICE_PORTS.keys()] : []
     const { listeners, scheme } = await startHttpServer(life, {
-      config,
+      config: config.http,
       logger,
       build: ground.build,
       metrics: createMetrics(),
       ports: [
-        { port: config.httpPort, isOptional: false, setting: 'SKEIN_HTTP_PORT' },
+        { port: config.http.httpPort, isOptional: false, setting: 'SKEIN_HTTP_PORT' },
         ...servicePorts.map((port) => ({ port, isOptional: true, setting: 'SKEIN_SERVICE_PORTS' })),
       ],
       serviceOf: (port) => SERVICE_PORTS.get(port ?? 0) ?? 'api',
       authenticate: api.authenticate,
       routes: [api.routes],
     })
-    logger.info(`the platform is at ${scheme}://${config.host}:${listeners.ports[0]}`)
+    logger.info(`the platform is at ${scheme}://${config.http.host}:${listeners.ports[0]}`)
   },
 })

@@ -7,7 +7,7 @@ import { WORKER_SETTINGS, startWorker } from '#worker/index.ts'
 await runProgram({
   name: 'worker',
   summary: 'Joins a manager and runs WebAssembly for it.',
-  settings: { ...WORKER_SETTINGS, ...LOG_LEVEL_SETTING },
+  settings: { worker: WORKER_SETTINGS, log: LOG_LEVEL_SETTING },
   flags: {
     manager: { setting: 'SKEIN_WORKER_MANAGER' },
     token: { setting: 'SKEIN_WORKER_TOKEN' },
@@ -17,8 +17,15 @@ await runProgram({
   // Other programs read the same environment, so only the worker's own variables can be misspelt here.
   ownPrefixes: ['SKEIN_WORKER_'],
   async run(life, config, logger) {
+    // Started by another program of ours: when that ends, however, the channel closes and this worker leaves too.
+    if (process.channel !== undefined) process.once('disconnect', () => void life.stop())
     await life.start('worker', async () => {
-      const worker = await startWorker({ config, logger, version: readBuildInfo().version, signal: life.signal })
+      const worker = await startWorker({
+        config: config.worker,
+        logger,
+        version: readBuildInfo().version,
+        signal: life.signal,
+      })
       return { value: worker, stop: () => worker.stop() }
     })
   },

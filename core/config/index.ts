@@ -15,5 +15,5 @@ export {
   text,
 } from './settings.ts'
 export type { ConfigOf, Setting, Settings } from './settings.ts'
-export { processEnvironment, readConfig, unknownVariables } from './read-config.ts'
-export type { Environment } from './read-config.ts'
+export { processEnvironment, readConfig, readConfigs, unknownVariables } from './read-config.ts'
+export type { ConfigsOf, Environment, SettingGroups } from './read-config.ts'

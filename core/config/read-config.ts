@@ -15,7 +15,33 @@ export function processEnvironment(): Environment {
  * Throws `malformed` with one detail per wrong variable; the value of a secret is never in it.
  */
 export function readConfig<S extends Settings>(settings: S, environment: Environment): ConfigOf<S> {
-  const faults: ErrorDetail[] = []
+  return readConfigs({ settings }, environment).settings
+}
+
+export type SettingGroups = Record<string, Settings>
+export type ConfigsOf<G extends SettingGroups> = { readonly [K in keyof G]: ConfigOf<G[K]> }
+
+/** The same for the settings of several rooms, which may read the same variable; all faults are reported together. */
+export function readConfigs<G extends SettingGroups>(groups: G, environment: Environment): ConfigsOf<G> {
+  const faults = new Map<string, ErrorDetail>()
+  const configs = Object.entries(groups).map(([name, settings]) => [
+    name,
+    Object.freeze(readGroup(settings, environment, faults)),
+  ])
+  if (faults.size > 0) {
+    const details = [...faults.values()]
+    throw new ServiceError('malformed', details.map((fault) => `${fault.path} ${fault.message}`).join('; '), {
+      details,
+    })
+  }
+  return Object.freeze(Object.fromEntries(configs)) as ConfigsOf<G>
+}
+
+function readGroup(
+  settings: Settings,
+  environment: Environment,
+  faults: Map<string, ErrorDetail>,
+): Record<string, unknown> {
   const config: Record<string, unknown> = {}
   for (const [key, setting] of Object.entries(settings)) {
     const found = [setting.name, ...setting.aliases].find((name) => (environment[name] ?? '') !== '')
@@ -28,14 +54,10 @@ export function readConfig<S extends Settings>(settings: S, environment: Environ
       config[key] = setting.parse(value)
     } catch (error) {
       const wanted = error instanceof Error ? error.message : 'valid'
-      faults.push({ path: found, message: `must be ${wanted}${setting.isSecret ? '' : `, not "${value}"`}` })
+      faults.set(found, { path: found, message: `must be ${wanted}${setting.isSecret ? '' : `, not "${value}"`}` })
     }
   }
-  if (faults.length > 0) {
-    const message = faults.map((fault) => `${fault.path} ${fault.message}`).join('; ')
-    throw new ServiceError('malformed', message, { details: faults })
-  }
-  return Object.freeze(config) as ConfigOf<S>
+  return config
 }
 
 /**

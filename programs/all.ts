@@ -1,0 +1,117 @@
+/**
+ * `npm start`: everything. Embedded PostgreSQL; platform, task manager and module proxy in this process; one worker as a
+ * process of its own, joined over gRPC.
+ */
+import { IDENTITY_SETTINGS, SERVICE_PORTS, startApi } from '#api/index.ts'
+import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
+import { HTTP_SETTINGS, createMetrics, startHttpServer } from '#core/http/index.ts'
+import { runProgram } from '#core/program.ts'
+import { MANAGER_SETTINGS, createTaskAccess, startManager } from '#manager/index.ts'
+import { PROXY_SETTINGS, startProxy } from '#proxy/index.ts'
+import { WORKER_SETTINGS } from '#worker/index.ts'
+import { renderBanner } from './start/banner.ts'
+import { startLocalWorker } from './start/local-worker.ts'
+import { createProgress } from './start/progress.ts'
+
+/** Connections of the pool; ingest, journal tail and run writer have their own. */
+const MAX_CONNECTIONS = 16
+
+const MANAGER_ACCESS = {
+  auto: 'no token needed from this machine (SKEIN_MANAGER_AUTH=auto)',
+  off: 'no token needed from anywhere (SKEIN_MANAGER_AUTH=off)',
+  on: 'needs a token (SKEIN_MANAGER_AUTH=on)',
+} as const
+
+await runProgram({
+  name: 'start',
+  summary: 'Runs the whole product on one machine.',
+  settings: {
+    ground: GROUND_SETTINGS,
+    http: HTTP_SETTINGS,
+    identity: IDENTITY_SETTINGS,
+    manager: MANAGER_SETTINGS,
+    proxy: PROXY_SETTINGS,
+    worker: WORKER_SETTINGS,
+  },
+  ownPrefixes: ['SKEIN_', 'PROXY_'],
+  async run(life, config, logger, environment) {
+    const progress = createProgress(logger, process.stdout)
+    const ground = await startGround(life, {
+      config: config.ground,
+      logger,
+      kind: 'all',
+      maxConnections: MAX_CONNECTIONS,
+      onStep: progress.step,
+    })
+    const { database, keyring, build } = ground
+    progress.step('starting the platform')
+    const api = await startApi(life, { ground, config: config.identity })
+
+    progress.step('starting the module proxy')
+    const proxy = await life.start('module proxy', async () => {
+      const value = await startProxy({ config: config.proxy, logger })
+      return { value, stop: () => value.stop() }
+    })
+
+    progress.step('starting the task manager')
+    const access = createTaskAccess({
+      database,
+      access: api.identity.access,
+      authenticate: api.authenticate,
+      mode: config.manager.auth,
+      corsOrigins: config.http.corsOrigins,
+    })
+    const manager = await life.start('task manager', async () => {
+      const value = await startManager({
+        config: { ...config.manager, proxyAddress: proxy.address },
+        database,
+        keyring,
+        access,
+        logger,
+      })
+      return { value, stop: () => value.stop() }
+    })
+
+    progress.step('opening the ports')
+    const servicePorts = config.http.servicePorts ? [...SERVICE_PORTS.keys()] : []
+    const { listeners, scheme } = await startHttpServer(life, {
+      config: config.http,
+      logger,
+      build,
+      metrics: createMetrics(),
+      ports: [
+        { port: config.http.httpPort, isOptional: false, setting: 'SKEIN_HTTP_PORT' },
+        { port: config.manager.httpPort, isOptional: false, setting: 'SKEIN_MANAGER_HTTP_PORT' },
+        ...servicePorts.map((port) => ({ port, isOptional: true, setting: 'SKEIN_SERVICE_PORTS' })),
+      ],
+      serviceOf: (port) => (port === config.manager.httpPort ? 'manager' : (SERVICE_PORTS.get(port ?? 0) ?? 'skein')),
+      authenticate: api.authenticate,
+      routes: [api.routes, manager.routes],
+    })
+
+    progress.step('starting a worker')
+    await life.start('local worker', async () => {
+      const value = startLocalWorker({ manager: manager.grpcAddress, token: manager.workerToken, environment, logger })
+      return { value, stop: () => value.stop() }
+    })
+    await manager.untilWorker(life.signal)
+    const at = (port: number | undefined) => `${scheme}://${config.http.host}:${port}`
+    const banner = renderBanner(
+      {
+        version: build.version,
+        seconds: progress.done(),
+        base: at(listeners.ports[0]),
+        manager: at(listeners.ports[1]),
+        managerAccess: MANAGER_ACCESS[config.manager.auth],
+        grpcAddress: manager.grpcAddress,
+        proxyAddress: proxy.address,
+        databaseNote: ground.databaseNote,
+        takenPorts: listeners.taken,
+        admin: api.identity.firstAdmin,
+        notices: ground.notices,
+      },
+      process.stdout.isTTY,
+    )
+    process.stdout.write(banner)
+  },
+})

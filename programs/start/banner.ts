@@ -1,0 +1,52 @@
+/** The banner of `npm start`: where everything is, how to log in, what to try next. */
+import { relative } from 'node:path'
+
+export type BannerFacts = {
+  version: string
+  seconds: number
+  base: string
+  manager: string
+  /** What SKEIN_MANAGER_AUTH means for whoever reads this. */
+  managerAccess: string
+  grpcAddress: string
+  proxyAddress: string
+  databaseNote: string
+  /** Ports of the specification that another program holds. */
+  takenPorts: readonly number[]
+  admin: { username: string; secretFile: string | undefined; madeSecret: string | undefined }
+  notices: readonly string[]
+}
+
+/** The secret is shown on a terminal only, and only at the start that made it (decision 48). */
+export function renderBanner(facts: BannerFacts, isTerminal: boolean): string {
+  const bold = (text: string) => (isTerminal ? `\u001B[1m${text}\u001B[22m` : text)
+  const { admin } = facts
+  const file = admin.secretFile === undefined ? undefined : relative(process.cwd(), admin.secretFile)
+  const login =
+    admin.madeSecret === undefined
+      ? `${admin.username}, with the password it was given`
+      : isTerminal
+        ? `${admin.username} / ${admin.madeSecret}   (shown once; kept in ${file})`
+        : `${admin.username}, with the password in ${file}`
+  const rows: [string, string][] = [
+    ['Platform', `${facts.base}   API: ${facts.base}/docs`],
+    ['Task manager', `${facts.manager}   ${facts.managerAccess}`],
+    ['Workers', `dial ${facts.grpcAddress}; one runs here`],
+    ['Module proxy', facts.proxyAddress],
+    ['Data', facts.databaseNote],
+    ['Log in', login],
+    ...(facts.takenPorts.length === 0
+      ? []
+      : [['Ports', `${facts.takenPorts.join(', ')} taken by another program; use ${facts.base}`] as [string, string]]),
+    ...facts.notices.map((notice): [string, string] => ['Note', notice]),
+    ['Next', 'npm run tour'],
+  ]
+  return [
+    '',
+    `  ${bold(`Skein ${facts.version} is running`)}  (ready after ${facts.seconds.toFixed(2)} s, Ctrl-C stops it)`,
+    '',
+    ...rows.map(([name, text]) => `  ${name.padEnd(14)}${text}`),
+    '',
+    '',
+  ].join('\n')
+}

@@ -1,0 +1,74 @@
+/**
+ * The worker of `npm start`: a process of its own that joins over gRPC like any other. It leaves with its parent, however
+ * that ends, and is started again when it dies.
+ */
+import { fork } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
+import { join } from 'node:path'
+import type { Environment } from '#core/config/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { monotonicMs, sleep } from '#core/time.ts'
+
+const FIRST_PAUSE_MS = 250
+const MAX_PAUSE_MS = 30_000
+/** A worker that ran so long starts again at once when it dies. */
+const STABLE_MS = 60_000
+/** A worker drains its runs when it is asked to stop; beyond this it is killed. */
+const STOP_DEADLINE_MS = 15_000
+
+export type LocalWorker = { stop(): Promise<void> }
+
+export function startLocalWorker(options: {
+  manager: string
+  token: string
+  environment: Environment
+  logger: Logger
+}): LocalWorker {
+  const { logger } = options
+  const stopping = new AbortController()
+  let child: ChildProcess | undefined
+
+  const launch = (): Promise<string> => {
+    const environment = {
+      ...options.environment,
+      SKEIN_WORKER_MANAGER: options.manager,
+      SKEIN_WORKER_TOKEN: options.token,
+    }
+    // A group of its own: Ctrl-C reaches us alone, and we stop the worker in our order. The channel tells it when we die.
+    const started = fork(join(import.meta.dirname, '..', 'worker.ts'), {
+      env: environment as NodeJS.ProcessEnv,
+      detached: true,
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    })
+    child = started
+    return new Promise((resolve) => {
+      started.once('error', (error) => resolve(error.message))
+      started.once('exit', (code, signal) => resolve(signal === null ? `exit code ${code}` : signal))
+    })
+  }
+
+  async function supervise(): Promise<void> {
+    let pauseMs = FIRST_PAUSE_MS
+    while (!stopping.signal.aborted) {
+      const sinceMs = monotonicMs()
+      const reason = await launch()
+      child = undefined
+      if (stopping.signal.aborted) return
+      if (monotonicMs() - sinceMs > STABLE_MS) pauseMs = FIRST_PAUSE_MS
+      logger.warn({ reason, pauseMs }, 'the local worker ended and is started again')
+      await sleep(pauseMs, stopping.signal).catch(() => undefined)
+      pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS)
+    }
+  }
+
+  const running = supervise()
+  return {
+    async stop() {
+      stopping.abort()
+      child?.kill('SIGTERM')
+      const killer = setTimeout(() => child?.kill('SIGKILL'), STOP_DEADLINE_MS)
+      await running
+      clearTimeout(killer)
+    },
+  }
+}
