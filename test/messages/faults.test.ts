@@ -11,17 +11,18 @@ import type { IncomingMessage, MessageContent, Messages, MessagesDeps } from '#a
 import { createDatabase } from '#core/database/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import type { TestDatabase } from './support.ts'
-import { logger, startDatabase } from './support.ts'
+import type { TestDatabase } from '../harness/database.ts'
+import { createTestDatabase, silentLogger as logger } from '../harness/database.ts'
 
-const LANE_CONNECTIONS = `application_name LIKE 'skein ingest lane%'`
+/** Of our own database: other test files have lanes on the same server. */
+const LANE_CONNECTIONS = `datname = current_database() AND application_name LIKE 'skein ingest lane%'`
 
 let server: TestDatabase
 
 beforeAll(async () => {
-  server = await startDatabase()
-}, 60_000)
-afterAll(() => server.close())
+  server = await createTestDatabase()
+})
+afterAll(() => server[Symbol.asyncDispose]())
 
 async function withMessages(
   work: (messages: Messages) => Promise<void>,
@@ -141,7 +142,7 @@ test('connections killed while messages run: what was acknowledged is there once
 
 describe('a COMMIT without an answer', () => {
   test('is looked up: the message is there once and its publisher hears of it', async () => {
-    await using link = await startLink(server.database)
+    await using link = await startLink(server.address)
     const messages = await startMessages({ database: link.database, logger, hasRoom: () => true })
     try {
       const access = newAccess()
@@ -156,7 +157,7 @@ describe('a COMMIT without an answer', () => {
   })
 
   test('that never arrived is written again, once', async () => {
-    await using link = await startLink(server.database)
+    await using link = await startLink(server.address)
     const messages = await startMessages({ database: link.database, logger, hasRoom: () => true })
     try {
       const access = newAccess()
@@ -309,8 +310,8 @@ type Link = {
 }
 
 /** A network between us and the server that can be cut at a chosen moment. */
-async function startLink(database: Database): Promise<Link> {
-  const { host, port } = database.pool.options as { host: string; port: number }
+async function startLink(address: TestDatabase['address']): Promise<Link> {
+  const { host, port } = address
   const folder = mkdtempSync(join(tmpdir(), 'skein-link-'))
   let cut: { text: string; passOn: boolean } | undefined
   const sockets = new Set<Socket>()
@@ -346,13 +347,8 @@ async function startLink(database: Database): Promise<Link> {
     })
   })
   await new Promise<void>((resolve) => void relay.listen(join(folder, `.s.PGSQL.${port}`), resolve))
-  const {
-    user,
-    password,
-    database: name,
-  } = database.pool.options as { user: string; password: string; database: string }
   const linked = createDatabase({
-    address: { host: folder, port, user, password, database: name },
+    address: { ...address, host: folder },
     maxConnections: 4,
     applicationName: 'linked',
     logger,

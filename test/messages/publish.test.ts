@@ -3,10 +3,11 @@ import { gzipSync } from 'node:zlib'
 import { Encoder } from 'cbor-x'
 import type { InjectOptions } from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Device, Platform } from './support.ts'
-import { startPlatform } from './support.ts'
+import type { Device, Plant } from './support.ts'
+import { startPlant } from './support.ts'
 
-const MAX_BODY_BYTES = 64 * 1024
+/** The default of SKEIN_MAX_BODY_BYTES. */
+const MAX_BODY_BYTES = 1024 * 1024
 /** The pack of the specification. */
 const PACK = [
   { bn: 'some-base-name:', bt: 1.276020076001e9, bu: 'A', bver: 5, n: 'voltage', u: 'V', v: 120.1 },
@@ -14,16 +15,16 @@ const PACK = [
   { n: 'current', t: -4, v: 1.3 },
 ]
 
-let platform: Platform
+let plant: Plant
 let device: Device & { channelId: string }
 let path: string
 
 beforeAll(async () => {
-  platform = await startPlatform({ maxBodyBytes: MAX_BODY_BYTES })
-  device = await platform.newConnectedDevice()
-  path = `/http/m/${platform.domainId}/c/${device.channelId}`
+  plant = await startPlant()
+  device = await plant.newConnectedDevice()
+  path = `/http/m/${plant.domainId}/c/${device.channelId}`
 }, 60_000)
-afterAll(() => platform[Symbol.asyncDispose]())
+afterAll(() => plant[Symbol.asyncDispose]())
 
 type Headers = Record<string, string>
 
@@ -35,12 +36,12 @@ async function publish(payload: unknown, headers: Headers = {}, url = path) {
     payload: body,
     headers: { 'content-type': 'application/senml+json', authorization: `Client ${device.secret}`, ...headers },
   }
-  return await platform.app.inject(request)
+  return await plant.api.app.inject(request)
 }
 
 async function read(query = '', channelId = device.channelId, authorization = `Client ${device.secret}`) {
-  const response = await platform.app.inject({
-    url: `/m/${platform.domainId}/c/${channelId}${query}`,
+  const response = await plant.api.app.inject({
+    url: `/m/${plant.domainId}/c/${channelId}${query}`,
     headers: { authorization },
   })
   expect(response.statusCode).toBe(200)
@@ -49,9 +50,9 @@ async function read(query = '', channelId = device.channelId, authorization = `C
 
 /** Another channel, so that a test sees its own messages alone. */
 async function freshChannel() {
-  const channelId = await platform.newChannel()
-  await platform.connect(device, channelId)
-  return { channelId, url: `/m/${platform.domainId}/c/${channelId}` }
+  const channelId = await plant.newChannel()
+  await plant.connect(device, channelId)
+  return { channelId, url: `/m/${plant.domainId}/c/${channelId}` }
 }
 
 test('202 with an empty body, and the records are in the next read, resolved and newest first', async () => {
@@ -76,7 +77,7 @@ describe('paths', () => {
     '%s',
     async (form) => {
       const { channelId } = await freshChannel()
-      const url = form.replace('D', platform.domainId).replace('C', channelId)
+      const url = form.replace('D', plant.domainId).replace('C', channelId)
       expect((await publish([{ n: 'a', v: 1 }], {}, url)).statusCode).toBe(202)
       expect((await publish([{ n: 'a', v: 2 }], {}, `${url}/a/b`)).statusCode).toBe(202)
       expect((await publish([{ n: 'a', v: 3 }], {}, `${url}//a.b/`)).statusCode).toBe(202)
@@ -101,13 +102,15 @@ describe('credentials', () => {
       payload: JSON.stringify(PACK),
       headers: { 'content-type': 'application/senml+json' },
     }
-    const inQuery = await platform.app.inject({ ...request, url: `${path}?authorization=${device.secret}` })
+    const inQuery = await plant.api.app.inject({ ...request, url: `${path}?authorization=${device.secret}` })
     expect(inQuery.statusCode).toBe(202)
   })
 
   test('a user with the action publish appears without a publisher', async () => {
     const { channelId, url } = await freshChannel()
-    expect((await publish([{ n: 'a', v: 1 }], { authorization: `Bearer ${platform.token}` }, url)).statusCode).toBe(202)
+    expect(
+      (await publish([{ n: 'a', v: 1 }], { authorization: `Bearer ${plant.owner.accessToken}` }, url)).statusCode,
+    ).toBe(202)
     expect((await read('', channelId)).messages[0]).toMatchObject({ publisher: '' })
   })
 
@@ -125,15 +128,15 @@ describe('credentials', () => {
   })
 
   test('none is 401', async () => {
-    const response = await platform.app.inject({ method: 'POST', url: path, payload: '[]' })
+    const response = await plant.api.app.inject({ method: 'POST', url: path, payload: '[]' })
     expect(response.statusCode).toBe(401)
   })
 
   test('an unknown, a foreign and an unconnected channel are 403 alike', async () => {
-    const unconnected = await platform.newChannel()
+    const unconnected = await plant.newChannel()
     const answers = await Promise.all(
       [unconnected, '11111111-1111-4111-8111-111111111111', 'no-such-route'].map((channel) =>
-        publish(PACK, {}, `/m/${platform.domainId}/c/${channel}`),
+        publish(PACK, {}, `/m/${plant.domainId}/c/${channel}`),
       ),
     )
     expect(answers.map((answer) => answer.statusCode)).toEqual([403, 403, 403])
@@ -141,33 +144,30 @@ describe('credentials', () => {
   })
 
   test('a client connected for subscribe alone may not publish, one for publish alone may not read', async () => {
-    const [channelId, listener, sender] = [
-      await platform.newChannel(),
-      await platform.newDevice(),
-      await platform.newDevice(),
-    ]
-    await platform.connect(listener, channelId, ['subscribe'])
-    await platform.connect(sender, channelId, ['publish'])
-    const url = `/m/${platform.domainId}/c/${channelId}`
+    const [channelId, listener, sender] = [await plant.newChannel(), await plant.newDevice(), await plant.newDevice()]
+    await plant.connect(listener, channelId, ['subscribe'])
+    await plant.connect(sender, channelId, ['publish'])
+    const url = `/m/${plant.domainId}/c/${channelId}`
     expect((await publish(PACK, { authorization: `Client ${listener.secret}` }, url)).statusCode).toBe(403)
     expect((await publish(PACK, { authorization: `Client ${sender.secret}` }, url)).statusCode).toBe(202)
-    const reading = await platform.app.inject({ url, headers: { authorization: `Client ${sender.secret}` } })
+    const reading = await plant.api.app.inject({ url, headers: { authorization: `Client ${sender.secret}` } })
     expect(reading.statusCode).toBe(403)
     expect((await read('', channelId, `Client ${listener.secret}`)).total).toBe(3)
   })
 
   test('a user outside the domain is refused: 403 to publish, 404 to read', async () => {
-    const authorization = `Bearer ${await platform.newUser()}`
+    const { accessToken } = await plant.api.newUser()
+    const authorization = `Bearer ${accessToken}`
     expect((await publish(PACK, { authorization })).statusCode).toBe(403)
-    const reading = await platform.app.inject({
-      url: `/m/${platform.domainId}/c/${device.channelId}`,
+    const reading = await plant.api.app.inject({
+      url: `/m/${plant.domainId}/c/${device.channelId}`,
       headers: { authorization },
     })
     expect(reading.statusCode).toBe(404)
   })
 
   test('the order of checks is 401, 415, 400, 403', async () => {
-    const forbidden = `/m/${platform.domainId}/c/11111111-1111-4111-8111-111111111111`
+    const forbidden = `/m/${plant.domainId}/c/11111111-1111-4111-8111-111111111111`
     const wrong = { authorization: 'Client wrong-secret-of-sixteen-and-more' }
     expect((await publish('{', { ...wrong, 'content-type': 'image/png' }, forbidden)).statusCode).toBe(401)
     expect((await publish('{', { 'content-type': 'image/png' }, forbidden)).statusCode).toBe(415)
@@ -242,7 +242,7 @@ describe('content', () => {
       { a: 1 },
       { a: 2 },
     ])
-    const response = await platform.app.inject({
+    const response = await plant.api.app.inject({
       url: `${url}?format=prices`,
       headers: { authorization: `Client ${device.secret}` },
     })
@@ -278,7 +278,7 @@ describe('content', () => {
   test('without a content type the bytes are judged', async () => {
     const { channelId, url } = await freshChannel()
     const send = (payload: string | Buffer) =>
-      platform.app.inject({
+      plant.api.app.inject({
         method: 'POST',
         url,
         payload,
@@ -337,7 +337,7 @@ describe('content', () => {
   })
 
   test('an unknown method on the path is 405', async () => {
-    const response = await platform.app.inject({
+    const response = await plant.api.app.inject({
       method: 'PATCH',
       url: path,
       headers: { authorization: `Client ${device.secret}` },
@@ -368,8 +368,8 @@ describe('Idempotency-Key', () => {
   test('another channel, subtopic or client has keys of its own', async () => {
     const { channelId, url } = await freshChannel()
     const key = { 'idempotency-key': 'k-1' }
-    const other = await platform.newDevice()
-    await platform.connect(other, channelId)
+    const other = await plant.newDevice()
+    await plant.connect(other, channelId)
     await publish(PACK, key, url)
     await publish(PACK, key, `${url}/sub`)
     await publish(PACK, { ...key, authorization: `Client ${other.secret}` }, url)
