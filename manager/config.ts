@@ -6,6 +6,7 @@ import { ServiceError } from '#core/errors/index.ts'
 
 export const MANAGER_SETTINGS = {
   host: text('SKEIN_HOST', '127.0.0.1', 'Address that every listener binds to'),
+  httpPort: port('SKEIN_MANAGER_HTTP_PORT', 7070, 'Port of tasks and workers over HTTP'),
   grpcPort: port(
     'SKEIN_MANAGER_GRPC_PORT',
     7071,

@@ -7,6 +7,7 @@ import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { monotonicMs, sleep } from '#core/time.ts'
 import type { TaskAccess } from './access.ts'
 import { createCallers } from './callers.ts'
 import { loadGrpcTls, type ManagerConfig } from './config.ts'
@@ -47,8 +48,13 @@ export type Manager = {
   readonly workerToken: string
   /** Workers whose session is here. */
   readonly workerCount: number
+  /** Resolves with true once a worker has joined, with false at the deadline or when the signal comes. */
+  untilWorker(deadlineMs: number, signal: AbortSignal): Promise<boolean>
   stop(): Promise<void>
 }
+
+/** How often a start looks whether its first worker is there. */
+const JOIN_POLL_MS = 10
 
 export async function startManager({
   config,
@@ -124,6 +130,14 @@ export async function startManager({
       workerToken: tls === undefined ? token : `${fingerprintOf(tls.cert)}.${token}`,
       get workerCount() {
         return cluster.size
+      },
+      async untilWorker(deadlineMs, signal) {
+        const end = monotonicMs() + deadlineMs
+        while (cluster.size === 0) {
+          if (signal.aborted || monotonicMs() > end) return false
+          await sleep(JOIN_POLL_MS, signal).catch(() => undefined)
+        }
+        return true
       },
       routes: async (app) => {
         await taskRoutes({ tasks, runs, callers })(app)

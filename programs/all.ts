@@ -16,6 +16,9 @@ import { createProgress } from './start/progress.ts'
 /** Connections of the pool; ingest, journal tail and run writer have their own. */
 const MAX_CONNECTIONS = 16
 
+/** A first start compiles everything; beyond this the banner appears without a worker. */
+const JOIN_DEADLINE_MS = 20_000
+
 const MANAGER_ACCESS = {
   auto: 'no token needed from this machine (SKEIN_MANAGER_AUTH=auto)',
   off: 'no token needed from anywhere (SKEIN_MANAGER_AUTH=off)',
@@ -94,7 +97,9 @@ await runProgram({
       const value = startLocalWorker({ manager: manager.grpcAddress, token: manager.workerToken, environment, logger })
       return { value, stop: () => value.stop() }
     })
-    await manager.untilWorker(life.signal)
+    const hasWorker = await manager.untilWorker(JOIN_DEADLINE_MS, life.signal)
+    if (life.signal.aborted) return
+    if (!hasWorker) logger.warn('the local worker has not joined yet; tasks wait for it')
     const at = (port: number | undefined) => `${scheme}://${config.http.host}:${port}`
     const banner = renderBanner(
       {
