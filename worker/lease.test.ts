@@ -59,6 +59,13 @@ describe('the lease of a worker', () => {
     expect(lease.isValid()).toBe(false)
   })
 
+  test('that ended begins again with the answer to a heartbeat that was under way', () => {
+    lease.sent(0n)
+    lease.end()
+    lease.renewed(0n, TTL_MS)
+    expect(lease.isValid()).toBe(true)
+  })
+
   test('ends when the machine slept for more than 2 s, and no late answer brings it back', () => {
     renewAfter(1n, 0)
     lease.sent(2n)
@@ -68,6 +75,8 @@ describe('the lease of a worker', () => {
     expect(lease.isValid()).toBe(false)
     lease.end()
     expect(lease.hasSlept()).toBe(false)
+    lease.renewed(2n, TTL_MS)
+    expect(lease.isValid()).toBe(false)
     renewAfter(3n, 0)
     expect(lease.isValid()).toBe(true)
   })

@@ -63,10 +63,13 @@ export class Lease {
     return this.#offset() - this.#offsetMs > MAX_JUMP_MS
   }
 
-  /** Called when everything was stopped that must be: from here on the clocks are compared anew. */
+  /**
+   * Called when everything was stopped that must be. An answer that is still under way may begin a new lease, unless the
+   * machine slept: the sleep is missing in the moments that were noted before it.
+   */
   end(): void {
     this.#deadlineMs = -Infinity
-    this.#sentMs.clear()
+    if (this.hasSlept()) this.#sentMs.clear()
     this.#offsetMs = this.#offset()
   }
 

@@ -284,7 +284,7 @@ class Membership {
     if (lease.isValid()) return lease.followClock()
     const hasSlept = lease.hasSlept()
     lease.end()
-    if (!runs.endForLease()) return
+    if (!runs.endForLease() && !hasSlept) return
     logger.warn({ hasSlept }, 'the lease ended; what was running is stopped, others may have it now')
     // The manager must hear that these runs are gone, and Hello is where it asks.
     this.#sessionAbort.abort(new ServiceError('unavailable', 'the lease ended'))

@@ -70,12 +70,6 @@ export class Outbox {
     this.#schedule()
   }
 
-  /** True when everything was handed to the stream. */
-  get isEmpty(): boolean {
-    const waiting = [this.#accepted, this.#running, this.#other, this.#results, this.#after]
-    return waiting.every((list) => list.length === 0)
-  }
-
   #pushLog(run: RunRef, stream: LogStream, text: string, truncated: boolean): void {
     const bytes = Buffer.from(text)
     const maxBytes = Number(this.#limits.maxChunkBytes)
@@ -92,11 +86,12 @@ export class Outbox {
     this.#isScheduled = true
     setImmediate(() => {
       this.#isScheduled = false
-      this.#flush()
+      this.flush()
     })
   }
 
-  #flush(): void {
+  /** Hands over what there is now, unless the stream is congested or gone. */
+  flush(): void {
     const { writable, writableNeedDrain } = this.#stream
     if (!writable || writableNeedDrain) return
     if (this.#accepted.length > 0) this.#write({ case: 'accept', value: { runs: this.#accepted } })

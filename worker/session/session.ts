@@ -8,6 +8,7 @@ import type { ServiceError as GrpcError } from '@grpc/grpc-js'
 import { SessionRequestSchema, WorkerLimitsSchema } from '#proto/index.ts'
 import type { RegisterResponse, ServiceClient, SessionResponse, WorkerService } from '#proto/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sentenceOf } from '#core/lifecycle.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { Identity } from '../identity.ts'
@@ -80,7 +81,7 @@ class Session {
 
   begin(signal: AbortSignal): void {
     const { registered, identity, bootId, runs, lease } = this.#deps
-    const onAbort = () => this.#leave('the worker leaves', undefined)
+    const onAbort = () => this.#leave(sentenceOf(signal.reason), undefined)
     signal.addEventListener('abort', onAbort, { once: true })
     const stop = (cause: string, reconnectAfterMs?: number) => {
       signal.removeEventListener('abort', onAbort)
@@ -190,6 +191,7 @@ class Session {
     // The stream reports its own end as an error once more; nobody listens to that any more.
     this.#stream.removeAllListeners('data')
     this.#stream.on('error', () => undefined)
+    this.#outbox.flush()
     this.#stream.end()
     setTimeout(() => this.#stream.cancel(), 100).unref()
     this.#end({ cause, reconnectAfterMs })

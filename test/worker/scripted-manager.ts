@@ -1,0 +1,207 @@
+/**
+ * The manager's side of the protocol under a test's control: it records what a worker says and says what the test wants.
+ * It holds no rule of the manager; those are tested with the real one in test/tasks/.
+ */
+import { create } from '@bufbuild/protobuf'
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import { Metadata, Server, ServerCredentials, status } from '@grpc/grpc-js'
+import {
+  AssignmentSchema,
+  FetchResponseSchema,
+  ModuleService,
+  OnLost,
+  RegisterResponseSchema,
+  SessionResponseSchema,
+  WorkerService,
+  serviceDefinition,
+} from '#proto/index.ts'
+import type {
+  RegisterRequest,
+  RunResult,
+  ServerDuplexStream,
+  ServiceHandlers,
+  SessionRequest,
+  SessionResponse,
+} from '#proto/index.ts'
+import { digestOf, exampleBytes, until } from './pool.ts'
+import type { ExampleName } from './pool.ts'
+
+type Said = NonNullable<SessionRequest['message']>
+type Case = Exclude<Said['case'], undefined>
+export type SaidOf<C extends Case> = Extract<Said, { case: C }>['value']
+type Answer = NonNullable<MessageInitShape<typeof SessionResponseSchema>['message']>
+type WelcomeLists = Extract<Answer, { case: 'welcome' }>['value']
+
+export const JOIN_TOKEN = 'let-me-in'
+
+export class ScriptedManager {
+  readonly #server = new Server()
+  readonly registrations: RegisterRequest[] = []
+  readonly bearers: string[] = []
+  readonly fetches: { digest: string; offset: bigint }[] = []
+  said: Said[] = []
+  stream: ServerDuplexStream<SessionRequest, SessionResponse> | undefined
+  sessions = 0
+  address = ''
+  /** Changed by tests before a worker connects. */
+  leaseTtlMs = 20_000
+  heartbeatIntervalMs = 1_000
+  answersHeartbeats = true
+  acknowledges = true
+  welcome: (hello: SaidOf<'hello'>) => WelcomeLists = ({ running, spooled }) => ({
+    keep: running.flatMap(({ run }) => run ?? []),
+    resend: spooled,
+  })
+  readonly modules = new Map<string, Uint8Array>()
+
+  constructor() {
+    for (const name of ['add', 'fibonacci', 'hello', 'endless'] as const) {
+      const bytes = exampleBytes(name)
+      this.modules.set(digestOf(bytes), bytes)
+    }
+  }
+
+  static async start(): Promise<ScriptedManager> {
+    const manager = new ScriptedManager()
+    await manager.listen('127.0.0.1:0', ServerCredentials.createInsecure())
+    return manager
+  }
+
+  async listen(address: string, credentials: ServerCredentials): Promise<void> {
+    const workerHandlers: ServiceHandlers<typeof WorkerService> = {
+      register: (call, callback) => {
+        this.registrations.push(call.request)
+        const isKnown = call.request.workerSecret === 'secret-1'
+        if (!isKnown && call.request.joinToken !== JOIN_TOKEN) {
+          const metadata = new Metadata()
+          return callback({ code: status.UNAUTHENTICATED, details: 'unknown token', metadata, name: '', message: '' })
+        }
+        callback(
+          null,
+          create(RegisterResponseSchema, {
+            workerId: 'worker-1',
+            workerSecret: isKnown ? '' : 'secret-1',
+            sessionEpoch: BigInt(this.registrations.length),
+            heartbeatIntervalMs: BigInt(this.heartbeatIntervalMs),
+            leaseTtlMs: BigInt(this.leaseTtlMs),
+            limits: {
+              maxInlineResultBytes: 256n * 1024n,
+              maxStagedResultBytes: 16n * 1024n * 1024n,
+              maxChunkBytes: 64n * 1024n,
+              maxMessageBytes: 1024n * 1024n,
+            },
+          }),
+        )
+      },
+      session: (stream) => {
+        this.stream = stream
+        this.sessions++
+        stream.on('data', (request: SessionRequest) => this.#hear(request))
+        stream.on('end', () => stream.end())
+        stream.on('error', () => undefined)
+      },
+    }
+    const moduleHandlers: ServiceHandlers<typeof ModuleService> = {
+      resolve: (_call, callback) => callback({ code: status.UNIMPLEMENTED }),
+      fetch: (call) => {
+        const { digest, offset } = call.request
+        this.bearers.push(String(call.metadata.get('authorization')[0]))
+        this.fetches.push({ digest, offset })
+        const bytes = this.modules.get(digest)
+        if (bytes === undefined) {
+          call.emit('error', { code: status.NOT_FOUND, details: 'no such module' })
+          return
+        }
+        call.write(create(FetchResponseSchema, { data: bytes.subarray(Number(offset)) }))
+        call.end()
+      },
+    }
+    this.#server.addService(serviceDefinition(WorkerService), workerHandlers)
+    this.#server.addService(serviceDefinition(ModuleService), moduleHandlers)
+    const port = await new Promise<number>((resolve, reject) => {
+      this.#server.bindAsync(address, credentials, (error, bound) => (error === null ? resolve(bound) : reject(error)))
+    })
+    this.address = `127.0.0.1:${port}`
+  }
+
+  tell(message: Answer): void {
+    this.stream?.write(create(SessionResponseSchema, { message }))
+  }
+
+  /** Everything of one kind that was said in all sessions so far. */
+  heard<C extends Case>(kind: C): SaidOf<C>[] {
+    return this.said.flatMap((message) => (message.case === kind ? [message.value as SaidOf<C>] : []))
+  }
+
+  results(): RunResult[] {
+    return this.heard('result').flatMap(({ results }) => results)
+  }
+
+  async result(runId: string): Promise<RunResult> {
+    const find = () => this.results().find(({ run }) => run?.runId === runId)
+    await until(() => find() !== undefined)
+    return find() as RunResult
+  }
+
+  /** Waits for the worker's `running` of a run. */
+  async running(runId: string): Promise<void> {
+    await until(() => this.heard('stateUpdate').some(({ running }) => running.some((run) => run.runId === runId)))
+  }
+
+  assign(module: ExampleName, runId: string, more: Partial<MessageInitShape<typeof AssignmentSchema>> = {}): void {
+    this.tell({ case: 'assign', value: { assignments: [this.assignment(module, runId, more)] } })
+  }
+
+  assignment(module: ExampleName, runId: string, more: Partial<MessageInitShape<typeof AssignmentSchema>> = {}) {
+    const bytes = exampleBytes(module)
+    return create(AssignmentSchema, {
+      run: runRef(runId),
+      taskId: 'task-1',
+      domainId: 'north',
+      taskName: module,
+      module: { digest: digestOf(bytes), sizeBytes: BigInt(bytes.length) },
+      inputsJson: '[]',
+      limits: {
+        timeoutMs: 30_000n,
+        memoryLimitBytes: 64n * 1024n * 1024n,
+        maxOutputBytes: 1024n * 1024n,
+        maxResultBytes: 16n * 1024n * 1024n,
+      },
+      onLost: OnLost.REQUEUE,
+      ...more,
+    } as MessageInitShape<typeof AssignmentSchema>)
+  }
+
+  /** Ends the stream under the worker. */
+  breakStream(): void {
+    this.stream?.emit('error', { code: status.UNAVAILABLE, details: 'broken by the test' })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.forceShutdown()
+    await Promise.resolve()
+  }
+
+  #hear({ message }: SessionRequest): void {
+    this.said.push(message)
+    if (message.case === 'hello') this.tell({ case: 'welcome', value: this.welcome(message.value) })
+    if (message.case === 'heartbeat' && this.answersHeartbeats) {
+      const { sequence } = message.value
+      const heartbeatIntervalMs = BigInt(this.heartbeatIntervalMs)
+      this.tell({
+        case: 'leaseRenewed',
+        value: { sequence, leaseTtlMs: BigInt(this.leaseTtlMs), heartbeatIntervalMs },
+      })
+    }
+    if (message.case === 'result' && this.acknowledges) this.acknowledge(message.value.results, true)
+  }
+
+  acknowledge(results: RunResult[], recorded: boolean): void {
+    const receipts = results.flatMap(({ run }) => (run === undefined ? [] : [{ run, recorded }]))
+    this.tell({ case: 'resultAck', value: { receipts } })
+  }
+}
+
+export function runRef(runId: string, fence = 1n) {
+  return { runId, attempt: 1, fence }
+}

@@ -1,0 +1,299 @@
+/** A worker against the protocol of task-manager.md section 3: what it says, when, and what it keeps. */
+import { createHash } from 'node:crypto'
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { readConfig } from '#core/config/index.ts'
+import { createLogger } from '#core/logging/index.ts'
+import { FailureReason, OnLost, RejectReason, WireTaskState } from '#proto/index.ts'
+import { WORKER_SETTINGS, startWorker } from '#worker/index.ts'
+import type { Worker } from '#worker/index.ts'
+import { until } from './pool.ts'
+import { JOIN_TOKEN, ScriptedManager, runRef } from './scripted-manager.ts'
+
+vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
+
+const logger = createLogger({ name: 'test', level: 'fatal' })
+let folder: string
+let manager: ScriptedManager
+let workers: Worker[]
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'skein-worker-'))
+  // Runners have users of their own where the tests run as root.
+  chmodSync(folder, 0o755)
+  manager = await ScriptedManager.start()
+  workers = []
+})
+afterEach(async () => {
+  await Promise.all(workers.map((worker) => worker.stop()))
+  await manager[Symbol.asyncDispose]()
+  rmSync(folder, { recursive: true })
+})
+
+async function joinManager(environment: Record<string, string> = {}): Promise<Worker> {
+  const config = readConfig(WORKER_SETTINGS, {
+    SKEIN_DATA_DIR: folder,
+    SKEIN_WORKER_MANAGER: manager.address,
+    SKEIN_WORKER_TOKEN: JOIN_TOKEN,
+    SKEIN_WORKER_SLOTS: '2',
+    SKEIN_WORKER_DRAIN: '50ms',
+    ...environment,
+  })
+  const timing = { reconnectMinMs: 10, reconnectMaxMs: 50, leaseCheckMs: 10 }
+  const worker = await startWorker({ config, logger, version: '0.1.0', timing })
+  workers.push(worker)
+  return worker
+}
+
+describe('joining', () => {
+  test('registers with the token, says Hello first and beats from then on', async () => {
+    manager.heartbeatIntervalMs = 50
+    const worker = await joinManager({ SKEIN_WORKER_NAME: 'edge', SKEIN_WORKER_LABELS: 'zone=north' })
+    expect(worker.id).toBe('worker-1')
+    expect(manager.registrations[0]).toMatchObject({
+      joinToken: JOIN_TOKEN,
+      workerId: '',
+      name: 'edge',
+      labels: { zone: 'north' },
+      slots: 2,
+      runtimes: ['core', 'wasi-preview1'],
+      version: '0.1.0',
+    })
+    await until(() => manager.heard('heartbeat').length >= 2)
+    expect(manager.said[0]).toMatchObject({ case: 'hello', value: { workerId: 'worker-1', sessionEpoch: 1n } })
+    expect(
+      manager
+        .heard('heartbeat')
+        .map(({ sequence }) => sequence)
+        .slice(0, 2),
+    ).toEqual([1n, 2n])
+    expect(manager.heard('heartbeat')[0]).toMatchObject({ freeSlots: 2, running: 0 })
+  })
+
+  test('comes back as the same worker with another boot id', async () => {
+    await (await joinManager()).stop()
+    await joinManager({ SKEIN_WORKER_TOKEN: '' })
+    const [first, second] = manager.registrations
+    expect(second).toMatchObject({ workerId: 'worker-1', workerSecret: 'secret-1' })
+    expect(second?.bootId).not.toBe(first?.bootId)
+  })
+
+  test('with a token that nobody knows is refused at once', async () => {
+    await expect(joinManager({ SKEIN_WORKER_TOKEN: 'guess' })).rejects.toMatchObject({ kind: 'unauthenticated' })
+  })
+
+  test('twice from one folder is refused, naming the setting', async () => {
+    await joinManager()
+    const script = `const { lockFolder } = await import('#worker/folder-lock.ts'); await lockFolder(process.argv[1])`
+    const { spawnSync } = await import('node:child_process')
+    const other = spawnSync(process.execPath, ['--input-type=module', '-e', script, join(folder, 'worker', 'lock')], {
+      encoding: 'utf8',
+    })
+    expect(other.stderr).toContain('SKEIN_WORKER_DATA_DIR')
+  })
+
+  test('waits for a manager that is not there yet', async () => {
+    const { address } = manager
+    await manager[Symbol.asyncDispose]()
+    const joining = joinManager({ SKEIN_WORKER_MANAGER: address })
+    manager = new ScriptedManager()
+    const { ServerCredentials } = await import('@grpc/grpc-js')
+    await manager.listen(address, ServerCredentials.createInsecure())
+    expect((await joining).id).toBe('worker-1')
+  })
+})
+
+describe('a run', () => {
+  test('is accepted, reported running and ended, with its module fetched from the manager', async () => {
+    await joinManager()
+    manager.assign('add', 'run-1', { inputsJson: '[5,3]' })
+    const result = await manager.result('run-1')
+    expect(result).toMatchObject({ state: WireTaskState.COMPLETED, resultsJson: '[8]', run: runRef('run-1') })
+    const order = manager.said.map(({ case: kind }) => kind).filter((kind) => kind !== 'heartbeat')
+    expect(order).toEqual(['hello', 'accept', 'stateUpdate', 'result'])
+    expect(manager.bearers).toEqual(['Bearer worker-1.secret-1'])
+  })
+
+  test('sees TASK_ID, RUN_ID and ATTEMPT, and its output is sent as log and as result', async () => {
+    await joinManager()
+    manager.assign('hello', 'run-1', { cliArgs: ['a b'] })
+    const result = await manager.result('run-1')
+    expect(JSON.parse(result.resultsJson)).toEqual({ exit_code: 0, stdout: 'hello\na b\n', stderr: '' })
+    const log = manager.heard('logChunk').map(({ data }) => Buffer.from(data).toString())
+    expect(log.join('')).toBe('hello\na b\n')
+  })
+
+  test('that fails names its reason', async () => {
+    await joinManager()
+    manager.assign('hello', 'run-1', { cliArgs: ['--fail'] })
+    manager.assign('add', 'run-2')
+    const limits = { timeoutMs: 50n, memoryLimitBytes: 65_536n, maxOutputBytes: 1n, maxResultBytes: 1000n }
+    manager.assign('endless', 'run-3', { limits })
+    expect(await manager.result('run-1')).toMatchObject({ reason: FailureReason.GUEST_ERROR })
+    expect(await manager.result('run-2')).toMatchObject({ reason: FailureReason.GUEST_ERROR })
+    expect(await manager.result('run-3')).toMatchObject({ reason: FailureReason.TIMEOUT, state: WireTaskState.FAILED })
+  })
+
+  test('whose module is missing fails with fetch_failed, whose module is another one with module_invalid', async () => {
+    await joinManager()
+    const digest = `sha256:${'a'.repeat(64)}`
+    manager.assign('add', 'run-1', { module: { digest, sizeBytes: 10n } })
+    expect(await manager.result('run-1')).toMatchObject({ reason: FailureReason.FETCH_FAILED })
+    manager.modules.set(digest, new Uint8Array(10))
+    manager.assign('add', 'run-2', { module: { digest, sizeBytes: 10n } })
+    expect(await manager.result('run-2')).toMatchObject({ reason: FailureReason.MODULE_INVALID })
+  })
+
+  test('without limits is refused, because zero would mean without limit', async () => {
+    await joinManager()
+    manager.assign('add', 'run-1', { limits: { timeoutMs: 0n } })
+    expect(await manager.result('run-1')).toMatchObject({ reason: FailureReason.MODULE_INVALID })
+  })
+
+  test('with a large result sends it in chunks before it names their digest', async () => {
+    await joinManager()
+    const argument = 'x'.repeat(300_000)
+    manager.assign('hello', 'run-1', { cliArgs: [argument] })
+    const { staged, resultsJson } = await manager.result('run-1')
+    const whole = Buffer.concat(manager.heard('resultChunk').map(({ data }) => data))
+    expect(resultsJson).toBe('')
+    expect(staged).toMatchObject({
+      sizeBytes: BigInt(whole.length),
+      digest: `sha256:${createHash('sha256').update(whole).digest('hex')}`,
+    })
+    expect(JSON.parse(whole.toString())).toMatchObject({ stdout: `hello\n${argument}\n` })
+  })
+
+  test('beyond the slots and the places behind them is given back with NO_SLOT', async () => {
+    await joinManager({ SKEIN_WORKER_SLOTS: '1' })
+    const assignments = Array.from({ length: 66 }, (_, n) => manager.assignment('endless', `run-${n}`))
+    manager.tell({ case: 'assign', value: { assignments } })
+    await until(() => manager.heard('reject').length === 1)
+    expect(manager.heard('reject')[0]).toMatchObject({ reason: RejectReason.NO_SLOT, run: { runId: 'run-65' } })
+    await until(() => manager.heard('accept').flatMap(({ runs }) => runs).length === 65)
+  })
+})
+
+describe('cancelling', () => {
+  test('stops the run, sends its result and confirms', async () => {
+    await joinManager()
+    manager.assign('endless', 'run-1')
+    await manager.running('run-1')
+    manager.tell({ case: 'cancel', value: { runs: [runRef('run-1')] } })
+    expect(await manager.result('run-1')).toMatchObject({ state: WireTaskState.STOPPED })
+    await until(() => manager.heard('cancelAck').length === 1)
+    expect(manager.heard('cancelAck')[0]).toMatchObject({ run: { runId: 'run-1' }, stopped: true })
+  })
+
+  test('what it does not hold is answered with stopped=false', async () => {
+    await joinManager()
+    manager.tell({ case: 'cancel', value: { runs: [runRef('run-9')] } })
+    await until(() => manager.heard('cancelAck').length === 1)
+    expect(manager.heard('cancelAck')[0]).toMatchObject({ stopped: false })
+  })
+})
+
+describe('a broken stream', () => {
+  test('ends no run: the worker comes back, claims it, and its result arrives there', async () => {
+    await joinManager()
+    manager.assign('endless', 'run-1', {
+      limits: { timeoutMs: 1_000n, memoryLimitBytes: 65_536n, maxOutputBytes: 1n, maxResultBytes: 1_000n },
+    })
+    await manager.running('run-1')
+    manager.breakStream()
+    await until(() => manager.heard('hello').length === 2)
+    expect(manager.heard('hello')[1]?.running).toMatchObject([{ run: runRef('run-1'), state: WireTaskState.RUNNING }])
+    expect(await manager.result('run-1')).toMatchObject({ reason: FailureReason.TIMEOUT })
+  })
+
+  test('a run that Welcome says to stop is stopped without a word', async () => {
+    await joinManager()
+    manager.assign('endless', 'run-1')
+    await manager.running('run-1')
+    manager.welcome = ({ running }) => ({ stop: running.flatMap(({ run }) => run ?? []) })
+    manager.heartbeatIntervalMs = 20
+    manager.breakStream()
+    await until(() => manager.heard('heartbeat').at(-1)?.running === 0 && manager.heard('hello').length === 2)
+    expect(manager.results()).toEqual([])
+  })
+
+  test('a result without acknowledgement is named by the next Hello and sent again, also after a restart', async () => {
+    manager.acknowledges = false
+    const worker = await joinManager()
+    manager.assign('add', 'run-1', { inputsJson: '[1,2]' })
+    await manager.result('run-1')
+    manager.breakStream()
+    await until(() => manager.results().length === 2)
+    expect(manager.heard('hello')[1]?.spooled).toMatchObject([runRef('run-1')])
+    await worker.stop()
+    manager.acknowledges = true
+    await joinManager()
+    await until(() => manager.results().length === 3)
+    expect(manager.results().map(({ resultsJson }) => resultsJson)).toEqual(['[3]', '[3]', '[3]'])
+    manager.breakStream()
+    await until(() => manager.heard('hello').length === 4)
+    expect(manager.heard('hello')[3]?.spooled).toEqual([])
+  })
+
+  test('a stale result is dropped when the manager says so', async () => {
+    manager.acknowledges = false
+    await joinManager()
+    manager.assign('add', 'run-1', { inputsJson: '[1,2]' })
+    manager.acknowledge([await manager.result('run-1')], false)
+    manager.tell({ case: 'cancel', value: { runs: [runRef('run-1')] } })
+    await until(() => manager.heard('cancelAck').length === 1)
+    manager.breakStream()
+    await until(() => manager.heard('hello').length === 2)
+    expect(manager.heard('hello')[1]?.spooled).toEqual([])
+  })
+
+  test('Goaway is followed by a new session', async () => {
+    await joinManager()
+    manager.tell({ case: 'goaway', value: { reason: 'restart', reconnectAfterMs: 10n } })
+    await until(() => manager.sessions === 2)
+    expect(manager.registrations).toHaveLength(2)
+  })
+})
+
+describe('the lease', () => {
+  test('ends runs before it ends, but for those that are told to wait, and Hello says that they are gone', async () => {
+    manager.leaseTtlMs = 600
+    manager.heartbeatIntervalMs = 250
+    await joinManager()
+    manager.assign('endless', 'requeued')
+    manager.assign('endless', 'waiting', { onLost: OnLost.WAIT })
+    await manager.running('requeued')
+    await manager.running('waiting')
+    manager.answersHeartbeats = false
+    await until(() => manager.heard('hello').length === 2)
+    const claims = manager.heard('hello')[1]?.running.map(({ run }) => run?.runId)
+    expect(claims).toContain('waiting')
+    await until(() => manager.heard('heartbeat').at(-1)?.running === 1)
+    expect(manager.results()).toEqual([])
+  })
+})
+
+describe('draining and stopping', () => {
+  test('takes nothing while it drains and takes work again afterwards', async () => {
+    await joinManager()
+    manager.tell({ case: 'drain', value: { draining: true } })
+    await until(() => manager.heard('drainState').length === 1)
+    manager.assign('add', 'run-1', { inputsJson: '[1,2]' })
+    await until(() => manager.heard('reject').length === 1)
+    expect(manager.heard('reject')[0]).toMatchObject({ reason: RejectReason.DRAINING })
+    manager.tell({ case: 'drain', value: { draining: false } })
+    manager.assign('add', 'run-2', { inputsJson: '[1,2]' })
+    expect(await manager.result('run-2')).toMatchObject({ resultsJson: '[3]' })
+  })
+
+  test('a worker that stops gives back what it could not end', async () => {
+    const worker = await joinManager()
+    manager.assign('endless', 'run-1')
+    await manager.running('run-1')
+    await worker.stop()
+    expect(manager.heard('drainState')[0]).toMatchObject({ draining: true, running: 1 })
+    expect(manager.heard('reject')[0]).toMatchObject({ run: { runId: 'run-1' }, reason: RejectReason.DRAINING })
+  })
+})
