@@ -63,6 +63,14 @@ export class RunBatch {
     })
   }
 
+  /** The session turned out to be void: its worker gets nothing, here and from now on. */
+  unplace(session: WorkerSession): void {
+    const index = this.#reserved.lastIndexOf(session)
+    if (index >= 0) this.#reserved.splice(index, 1)
+    this.context.cluster.release(session)
+    this.context.cluster.remove(session)
+  }
+
   /** The task follows its run. The last change of a batch counts; a task has one driving run at a time. */
   changeTask(taskKey: number, change: TaskChange): void {
     this.#tasks.set(taskKey, change)
@@ -78,22 +86,6 @@ export class RunBatch {
       changes.map(([, change]) => change.state),
       changes.map(([, change]) => change.durationMs),
     ])
-  }
-
-  /**
-   * Holds the sessions that were given work until the commit. Throws `StaleSession` when one is void: its worker has
-   * registered anew, perhaps at another manager, which has settled already what the worker holds.
-   */
-  async holdSessions(): Promise<void> {
-    const sessions = [...new Set(this.#reserved)].toSorted((left, right) => left.key - right.key)
-    if (sessions.length === 0) return
-    const rows = await this.rows<{ key: number }>('hold-sessions', HOLD_SESSIONS, [
-      sessions.map((session) => session.key),
-      sessions.map((session) => session.epoch),
-    ])
-    if (rows.length === sessions.length) return
-    const current = new Set(rows.map((row) => row.key))
-    throw new StaleSession(sessions.filter((session) => !current.has(session.key)))
   }
 
   committed(): void {
@@ -121,19 +113,3 @@ const WRITE_TASKS = `
     finish_time = CASE WHEN c.state IN (${TASK_STATE.completed}, ${TASK_STATE.failed}, ${TASK_STATE.stopped}) THEN now() END
   FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::float8[]) AS c (key, run_key, state, duration_ms)
   WHERE t.key = c.key`
-
-const HOLD_SESSIONS = `
-  SELECT w.key FROM workers w
-  JOIN unnest($1::bigint[], $2::bigint[]) AS s (key, epoch) ON w.key = s.key AND w.session_epoch = s.epoch
-  ORDER BY w.key
-  FOR SHARE OF w`
-
-/** Sessions whose epoch somebody has raised. */
-export class StaleSession extends Error {
-  readonly sessions: readonly WorkerSession[]
-
-  constructor(sessions: readonly WorkerSession[]) {
-    super('a session is void')
-    this.sessions = sessions
-  }
-}

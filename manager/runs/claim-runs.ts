@@ -15,10 +15,15 @@ const FIND_WAITING = `
   LIMIT $2
   FOR UPDATE SKIP LOCKED`
 
+// Only to workers whose session is still this one; see INSERT_RUNS.
 const ASSIGN = `
+  WITH held AS MATERIALIZED (
+    SELECT w.key FROM workers w
+    JOIN (SELECT DISTINCT * FROM unnest($2::bigint[], $4::bigint[])) AS s (key, epoch) ON w.key = s.key AND w.session_epoch = s.epoch
+    ORDER BY w.key FOR SHARE OF w)
   UPDATE runs r SET worker_key = c.worker_key, fence = nextval('fence'), queue_seq = NULL, assigned_at = now(),
     next_check_at = now() + make_interval(secs => c.check_ms / 1000)
-  FROM unnest($1::bigint[], $2::bigint[], $3::float8[]) AS c (key, worker_key, check_ms)
+  FROM unnest($1::bigint[], $2::bigint[], $3::float8[]) AS c (key, worker_key, check_ms) JOIN held ON held.key = c.worker_key
   WHERE r.key = c.key AND r.state = ${TASK_STATE.scheduled}
   RETURNING ${RUN_COLUMNS}`
 
@@ -48,8 +53,11 @@ export async function claimRuns(batch: RunBatch): Promise<void> {
     sorted.map(({ row }) => row.key),
     sorted.map(({ session }) => session.key),
     sorted.map(({ row }) => row.spec.timeout_ms + timing.runCheckMarginMs),
+    sorted.map(({ session }) => session.epoch),
   ])
   const sessions = new Map(sorted.map(({ row, session }) => [row.key, session]))
+  const taken = new Set(assigned.map((row) => row.key))
+  for (const { row, session } of sorted) if (!taken.has(row.key)) batch.unplace(session)
   for (const row of assigned) {
     const session = sessions.get(row.key)
     const run = fromRunRow(row)

@@ -78,16 +78,31 @@ type Prepared = {
   session: WorkerSession | undefined
 }
 
-export async function startRuns(batch: RunBatch, requests: readonly StartRequest[]): Promise<(StartOutcome | Error)[]> {
-  const outcomes: (StartOutcome | Error)[] = []
+export type StartTasks = { tasks: Map<string, TaskRow>; modules: Map<number, ModuleFacts> }
+
+/** The tasks that are to be started, and their modules. */
+export async function readTasks(batch: RunBatch, requests: readonly StartRequest[]): Promise<StartTasks> {
   const driving = requests.filter((request) => request.drivesTask)
-  if (driving.length > 0) await batch.rows('lock-tasks', LOCK_TASKS, [unique(driving.map(({ taskId }) => taskId))])
-  const rows = await batch.rows<TaskRow>('read-tasks', READ_TASKS, [unique(requests.map(({ taskId }) => taskId))])
-  const tasks = new Map(rows.map((row) => [row.id, row]))
+  const locked =
+    driving.length === 0
+      ? undefined
+      : batch.rows('lock-tasks', LOCK_TASKS, [unique(driving.map(({ taskId }) => taskId))])
+  // Sent behind the lock, so that it sees what the lock waited for.
+  const read = batch.rows<TaskRow>('read-tasks', READ_TASKS, [unique(requests.map(({ taskId }) => taskId))])
+  const [rows] = await Promise.all([read, locked])
   const moduleKeys = rows.flatMap((row) => row.module_key ?? [])
   const modules = await batch.context.modules.find(moduleKeys, (missing) =>
     batch.rows<ModuleRow>('read-modules', READ_MODULES, [missing]),
   )
+  return { tasks: new Map(rows.map((row) => [row.id, row])), modules }
+}
+
+export async function startRuns(
+  batch: RunBatch,
+  requests: readonly StartRequest[],
+  { tasks, modules }: StartTasks,
+): Promise<(StartOutcome | Error)[]> {
+  const outcomes: (StartOutcome | Error)[] = []
   const repeated = await findRepeated(batch, requests, tasks)
 
   const prepared: Prepared[] = []
@@ -203,17 +218,24 @@ const LEARN_NEEDS = `
   SELECT * FROM unnest($1::text[], $2::jsonb[]) AS n (hash, definition) ORDER BY hash
   ON CONFLICT ON CONSTRAINT run_needs_pkey DO NOTHING`
 
+// A worker whose epoch somebody has raised meanwhile has registered anew, perhaps at another manager, which has settled
+// what it holds: its run is queued instead. The lock keeps the epoch until the commit.
 const INSERT_RUNS = `
+  WITH held AS MATERIALIZED (
+    SELECT w.key FROM workers w
+    JOIN (SELECT DISTINCT * FROM unnest($8::bigint[], $10::bigint[])) AS s (key, epoch) ON w.key = s.key AND w.session_epoch = s.epoch
+    ORDER BY w.key FOR SHARE OF w)
   INSERT INTO runs (id, task_key, drives_task, state, spec, module_digest, needs, priority, worker_key, fence, queue_seq,
     assigned_at, next_check_at)
-  SELECT n.id, n.task_key, n.drives_task, ${TASK_STATE.scheduled}, n.spec, n.module_digest, n.needs, n.priority, n.worker_key,
-    CASE WHEN n.worker_key IS NOT NULL THEN nextval('fence') END,
-    CASE WHEN n.worker_key IS NULL THEN nextval('fence') END,
-    CASE WHEN n.worker_key IS NOT NULL THEN now() END,
+  SELECT n.id, n.task_key, n.drives_task, ${TASK_STATE.scheduled}, n.spec, n.module_digest, n.needs, n.priority, held.key,
+    CASE WHEN held.key IS NOT NULL THEN nextval('fence') END,
+    CASE WHEN held.key IS NULL THEN nextval('fence') END,
+    CASE WHEN held.key IS NOT NULL THEN now() END,
     now() + make_interval(secs => n.check_ms / 1000)
   FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::json[], $5::text[], $6::text[], $7::smallint[], $8::bigint[],
       $9::float8[])
     AS n (id, task_key, drives_task, spec, module_digest, needs, priority, worker_key, check_ms)
+    LEFT JOIN held ON held.key = n.worker_key
   RETURNING key, id, fence`
 
 async function insert(
@@ -236,6 +258,7 @@ async function insert(
     prepared.map(({ session, spec }) =>
       session === undefined ? timing.placementCheckMs : spec.timeout_ms + timing.runCheckMarginMs,
     ),
+    prepared.map(({ session }) => session?.epoch ?? null),
   ])
   const inserted = new Map(rows.map((row) => [row.id, row]))
   for (const { index, request, task, spec, digest, needsHash, session } of prepared) {
@@ -247,6 +270,7 @@ async function insert(
     }
     if (session === undefined || row.fence === null) {
       queues.add(needsHash, 1)
+      if (session !== undefined) batch.unplace(session)
       continue
     }
     const run: HeldRun = {

@@ -120,7 +120,7 @@ export type TestWorker = Worker & { close(): Promise<void> }
 
 export async function startTestWorker(
   manager: { grpcAddress: string; workerToken: string },
-  options: { slots?: number; labels?: string; folder?: string; name?: string } = {},
+  options: { slots?: number; labels?: string; folder?: string; name?: string; leaseCheckMs?: number } = {},
 ): Promise<TestWorker> {
   const folder = options.folder ?? temporaryFolder('skein-worker-')
   const config = readConfig(WORKER_SETTINGS, {
@@ -136,7 +136,7 @@ export async function startTestWorker(
     config,
     logger,
     version: '0.0.0',
-    timing: { reconnectMinMs: 20, reconnectMaxMs: 200, leaseCheckMs: 20 },
+    timing: { reconnectMinMs: 20, reconnectMaxMs: 200, leaseCheckMs: options.leaseCheckMs ?? 100 },
   })
   return Object.assign(worker, {
     async close() {
