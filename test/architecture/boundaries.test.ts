@@ -1,0 +1,93 @@
+/** The layer rule of `rooms.ts`, checked over every import of the tree. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { checkImports } from './check-imports.ts'
+import { EXAMINERS, PACKAGE_OWNERS, PURE_FILES, ROOMS } from './rooms.ts'
+import { ROOT, importsOf, readSources } from './source-imports.ts'
+
+const sources = readSources()
+const tree = new Set(sources.map((source) => source.path))
+const report = checkImports(sources, tree)
+
+/** Fewer edges than this means that the checker has gone blind. */
+const MIN_EDGES = 900
+/** Fewer files than this in a room means that it has moved. */
+const MIN_FILES = 2
+
+describe('boundaries', () => {
+  it('no file imports what its room may not', () => {
+    expect(report.violations).toEqual([])
+  })
+
+  it('sees every room and enough edges to be believed', () => {
+    const counts = ROOMS.filter((room) => room.name !== 'bench').map((room) => [
+      room.name,
+      report.fileCounts.get(room.name) ?? 0,
+    ])
+    expect(counts.filter(([, count]) => Number(count) < MIN_FILES)).toEqual([])
+    expect(report.edgeCount).toBeGreaterThan(MIN_EDGES)
+    for (const pattern of PURE_FILES)
+      expect(
+        sources.some((source) => pattern.test(source.path)),
+        String(pattern),
+      ).toBe(true)
+  })
+
+  it('has no row for a room or a package that nobody has any more', () => {
+    const names = new Set(ROOMS.map((room) => room.name))
+    for (const room of ROOMS) expect(room.mayImport.filter((name) => !names.has(name))).toEqual([])
+    expect(PACKAGE_OWNERS.map((owner) => owner.package).filter((name) => !report.packages.has(name))).toEqual([])
+  })
+
+  it('every package that runs is a dependency, which `npm ci --omit=dev` installs', () => {
+    const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+      dependencies: Record<string, string>
+    }
+    expect([...report.packages].filter((name) => dependencies[name] === undefined)).toEqual([])
+  })
+
+  // Each planted edge is one way of breaking the rule; a checker that misses one is not believed about the tree.
+  it.each([
+    ['a higher room', 'core/planted.ts', `import { startApi } from '#api/index.ts'`],
+    ['a type of a higher room', 'api/identity/planted.ts', `import type { Devices } from '#api/devices/index.ts'`],
+    ['a re-export', 'worker/planted.ts', `export { startManager } from '#manager/index.ts'`],
+    ['a re-export of everything', 'worker/planted.ts', `export * from '#manager/index.ts'`],
+    ['a dynamic import', 'proxy/planted.ts', `await import('#manager/index.ts')`],
+    ['an import type', 'proxy/planted.ts', `export type M = import('#manager/index.ts').Manager`],
+    ['an import for its effect', 'manager/planted.ts', `import '#worker/index.ts'`],
+    ['a relative path out of the room', 'api/devices/planted.ts', `import { Id } from '../identity/index.ts'`],
+    ['the inside of another room', 'api/devices/planted.ts', `import { Id } from '#api/identity/wire/fields.ts'`],
+    ['its own room by the # path', 'manager/planted.ts', `import { DEFAULT_TIMING } from '#manager/timing.ts'`],
+    ['a test', 'core/planted.ts', `import { until } from '../test/harness/until.ts'`],
+    ['a tool', 'programs/planted.ts', `import '../tools/generate.ts'`],
+    ['a package of another owner', 'manager/planted.ts', `import pg from 'pg'`],
+    ['a package that nobody owns', 'manager/planted.ts', `import { z } from 'zod'`],
+    ['more than the type of a package', 'manager/runs/planted.ts', `import { Client } from 'pg'`],
+    ['SQL in routes', 'api/devices/clients/routes.ts', `import { findClient } from './repository.ts'`],
+    ['the edge in a service', 'api/devices/clients/service.ts', `import { responses } from '#core/http/index.ts'`],
+    ['a clock in a pure file', 'manager/scheduler/planted.ts', `export const now = () => Date.now()`],
+    ['a database in a pure file', 'manager/lifecycle.ts', `import { createDatabase } from '#core/database/index.ts'`],
+    ['a computed import', 'core/planted.ts', 'await import(`./${name}.ts`)'],
+    ['a file that is not there', 'core/planted.ts', `import { x } from './gone.ts'`],
+  ])('finds %s', (_what, path, text) => {
+    expect(checkImports([{ path, text }], tree).violations).toHaveLength(1)
+  })
+
+  it('tells a type from a value in one import', () => {
+    const { imports } = importsOf({
+      path: 'core/x.ts',
+      text: `import { type A, b } from 'pg'; import { type C } from 'kysely'`,
+    })
+    expect(imports.map(({ to, isType }) => [to, isType])).toEqual([
+      ['pg', false],
+      ['kysely', true],
+    ])
+  })
+
+  it('keeps what examines the product out of it', () => {
+    expect(
+      ROOMS.filter((room) => room.mayImport.some((name) => EXAMINERS.has(name)) && !EXAMINERS.has(room.name)),
+    ).toEqual([])
+  })
+})

@@ -1,0 +1,235 @@
+/**
+ * The layer rule as data: the rooms, what each may import, who owns a third-party package, what stays pure. Checked by
+ * `boundaries.test.ts`, drawn in docs/architecture.md. A rule is changed here, with the sentence that a failure prints.
+ */
+
+export type Room = {
+  name: string
+  /** Its files: the folder, or the files directly in it. */
+  folder: string
+  /** Whether the rooms below the folder are its own files too. */
+  isDeep: boolean
+  /** Rooms whose face it may import; its own files always. */
+  mayImport: readonly string[]
+  /** Files that others may import. */
+  face: RegExp
+  /** What a failure prints. */
+  rule: string
+  /** Whether it stands in the picture: the product's rooms do. */
+  isDrawn: boolean
+}
+
+const PRODUCT = ['core', 'identity', 'devices', 'messages', 'adapters', 'api', 'proto', 'manager', 'worker', 'proxy']
+
+function room(
+  name: string,
+  folder: string,
+  mayImport: readonly string[],
+  rule: string,
+  options: Partial<Room> = {},
+): Room {
+  const face = new RegExp(`^${folder}/index\\.ts$`)
+  return { name, folder, isDeep: true, mayImport, face, rule, isDrawn: true, ...options }
+}
+
+/** From the ground up. A file belongs to the last room whose folder it lies in. */
+export const ROOMS: readonly Room[] = [
+  room('core', 'core', [], 'core is technology without a domain: it imports no other room', {
+    face: /^core\/([a-z-]+\.ts|([a-z-]+\/)+index\.ts)$/,
+  }),
+  room(
+    'api',
+    'api',
+    ['core', 'identity', 'devices', 'messages', 'adapters'],
+    'the files of api/ itself put the rooms of the platform together and hold no rule',
+  ),
+  room('identity', 'api/identity', ['core'], 'identity stands on core alone'),
+  room('devices', 'api/devices', ['core', 'identity'], 'devices stands on core and identity'),
+  room('messages', 'api/messages', ['core', 'identity', 'devices'], 'messages stands on core, identity and devices'),
+  room(
+    'adapters',
+    'api/adapters',
+    ['core', 'identity', 'devices', 'messages'],
+    'adapters turn a protocol into one call of a service; nothing but the composition of api/ imports them',
+    { face: /^api\/adapters\/[a-z]+\/index\.ts$/ },
+  ),
+  room('proto', 'proto', [], 'proto is the contract between manager, worker and proxy: it imports nothing of ours'),
+  room(
+    'manager',
+    'manager',
+    ['core', 'proto', 'identity'],
+    'the manager imports core and proto, and of the platform only who may do what (identity)',
+  ),
+  room('worker', 'worker', ['core', 'proto'], 'a worker imports core and proto alone'),
+  room('proxy', 'proxy', ['core', 'proto'], 'the proxy imports core and proto alone'),
+  room(
+    'programs',
+    'programs',
+    ['core', 'api', 'manager', 'worker', 'proxy'],
+    'programs/ alone puts rooms together that do not import each other; nothing imports it',
+    { face: /^$/ },
+  ),
+  room('test', 'test', [...PRODUCT, 'architecture', 'tools'], 'no room imports a test', {
+    face: /^$/,
+    isDrawn: false,
+  }),
+  room('architecture', 'test/architecture', [...PRODUCT, 'test', 'tools'], 'tools read the table of rooms', {
+    face: /^test\/architecture\/rooms\.ts$/,
+    isDrawn: false,
+  }),
+  room('tools', 'tools', [...PRODUCT, 'architecture'], 'no room imports a tool', {
+    face: /^tools\/generate\/index\.ts$/,
+    isDrawn: false,
+  }),
+  room('bench', 'bench', PRODUCT, 'no room imports a bench', { face: /^$/, isDrawn: false }),
+]
+
+/** Rooms that see through faces: they start, measure and take apart what they examine. */
+export const EXAMINERS: ReadonlySet<string> = new Set(['test', 'architecture', 'tools', 'bench'])
+
+export type PackageOwner = {
+  package: string
+  /** Files that may import it. */
+  owner: RegExp
+  /** Files that may import its types and nothing that runs. */
+  types?: RegExp
+  rule: string
+}
+
+const ROUTES = 'routes\\.ts$'
+const CLUSTER = 'manager/(dispatch|modules)/|worker/(session|modules)/|proxy/delivery/'
+
+/** Who may import a third-party package. A package without a row may be imported by no room of the product. */
+export const PACKAGE_OWNERS: readonly PackageOwner[] = [
+  {
+    package: 'fastify',
+    owner: /^core\/http\//,
+    types: new RegExp(
+      `${ROUTES}|^api/(api|identity/identity|identity/tokens/bearer)\\.ts$|^api/adapters/http/|^manager/(access|callers)\\.ts$`,
+    ),
+    rule: 'Fastify belongs to core/http; routes, HTTP adapters and the authenticate hooks name its types',
+  },
+  { package: '@fastify/swagger', owner: /^core\/http\//, rule: 'the OpenAPI document is made in core/http' },
+  { package: '@fastify/swagger-ui', owner: /^core\/http\//, rule: 'the page at /docs is served by core/http' },
+  {
+    package: '@fastify/multipart',
+    owner: /^manager\/tasks\/routes\.ts$/,
+    rule: 'the upload of a module is the one multipart route',
+  },
+  {
+    package: 'typebox',
+    owner: new RegExp(
+      `^core/http/|^core/page\\.ts$|^api/identity/wire/|^api/adapters/http/|(^|/)schema\\.ts$|${ROUTES}`,
+    ),
+    rule: 'schemas live in schema.ts, at the edge and in routes.ts, never in rules',
+  },
+  { package: 'pino', owner: /^core\/logging\//, rule: 'everybody else gets a Logger passed in' },
+  { package: 'pino-pretty', owner: /^core\/logging\//, rule: 'everybody else gets a Logger passed in' },
+  { package: 'prom-client', owner: /^core\/http\/metrics\.ts$/, rule: 'metrics are made by core/http' },
+  { package: 'redis', owner: /^core\/bus\//, rule: 'Redis is a hint between processes, behind core/bus' },
+  {
+    package: 'pg',
+    owner: /^core\/database\//,
+    types: /^core\/log\/|^api\/messages\/(ingest|store|retention)\/|^manager\/runs\//,
+    rule: 'core/database makes connections; who writes on a dedicated one names its type',
+  },
+  {
+    package: 'kysely',
+    owner:
+      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|roles|domains|wire)\/|^api\/devices\/|^api\/messages\/(ingest|reader|store)\/|^manager\/(access\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/)/,
+    rule: 'SQL is written by the slice that owns the tables',
+  },
+  {
+    package: 'lru-cache',
+    owner: /^(core|api|manager|worker|proxy)\//,
+    rule: 'every cache is bounded, and lru-cache is how',
+  },
+  {
+    package: '@grpc/grpc-js',
+    owner: new RegExp(`^proto/|^(${CLUSTER})`),
+    rule: 'gRPC belongs to proto, manager/dispatch, worker/session, proxy/delivery and the carriers of modules',
+  },
+  {
+    package: '@bufbuild/protobuf',
+    owner: new RegExp(`^proto/|^(${CLUSTER})|^worker/runs\\.ts$`),
+    rule: 'messages of the protocol are built where they are sent',
+  },
+  {
+    package: '@bjorn3/browser_wasi_shim',
+    owner: /^worker\/runtime\//,
+    rule: 'what a guest sees is made inside a runner',
+  },
+]
+
+/** Packages of the tests beside the code. */
+export const TEST_PACKAGES: ReadonlySet<string> = new Set([
+  'vitest',
+  'fast-check',
+  'wabt',
+  'cbor-x',
+  '@grpc/proto-loader',
+])
+
+export type RoleRule = {
+  /** The files that the rule is about, by name. */
+  files: RegExp
+  mustNotImport: RegExp
+  /** Types may be imported all the same. */
+  allowsTypes: boolean
+  rule: string
+}
+
+/** Inside a slice: routes or adapter -> service -> repository -> database. */
+export const ROLE_RULES: readonly RoleRule[] = [
+  {
+    files: /\/routes\.ts$/,
+    mustNotImport: /\/repository\.ts$|^kysely$|^pg$|^core\/database\//,
+    allowsTypes: false,
+    rule: 'routes call one service; they know neither SQL nor the database',
+  },
+  {
+    files: /^api\/adapters\//,
+    mustNotImport: /\/repository\.ts$|^kysely$|^pg$|^core\/database\//,
+    allowsTypes: false,
+    rule: 'an adapter makes one service call; it knows neither SQL nor the database',
+  },
+  {
+    files: /\/service\.ts$/,
+    mustNotImport: /\/routes\.ts$|^fastify$|^@fastify\/|^core\/http\/|^pg$/,
+    allowsTypes: false,
+    rule: 'a service knows no protocol: an MQTT packet and a test reach the same rule',
+  },
+  {
+    files: /\/repository\.ts$/,
+    mustNotImport: /\/(routes|service)\.ts$|^fastify$|^core\/http\//,
+    allowsTypes: false,
+    rule: 'a repository holds the SQL of its tables and calls no rule',
+  },
+  {
+    files: /\/schema\.ts$/,
+    mustNotImport: /\/(routes|service|repository)\.ts$|^kysely$|^pg$|^core\/database\//,
+    // presentX maps a domain value to the wire, so it names the value's type.
+    allowsTypes: true,
+    rule: 'a schema is data: it may name the types of what it presents, never run a service or SQL',
+  },
+]
+
+/** Files that decide from their arguments alone: no clock, no randomness, no file, no database. */
+export const PURE_FILES: readonly RegExp[] = [
+  /^api\/messages\/(senml\/|topics\.ts$|exact-json\.ts$)/,
+  /^api\/identity\/access\/actions\.ts$/,
+  /^api\/identity\/domains\/route-name\.ts$/,
+  /^manager\/(lifecycle\.ts$|scheduler\/)/,
+  /^worker\/(lease|runtime\/limits|runtime\/bounded-output)\.ts$/,
+  /^proxy\/oci\/(reference|manifest|media-types|challenge|digest|retry-after|refusal|tar)\.ts$/,
+  /^proto\/task-state\.ts$/,
+  /^core\/(wasm\/|errors\/|log\/position\.ts$)/,
+]
+
+/** What a pure file may import beside other pure files. */
+export const PURE_IMPORTS =
+  /^core\/(errors|wasm)\/index\.ts$|^core\/(ids|time)\.ts$|^proto\/(index\.ts$|gen\/)|^node:(buffer|crypto)$/
+
+/** Text that a pure file must not hold. */
+export const IMPURE_TEXT =
+  /\b(Date\.now|new Date\(\)|Math\.random|performance\.now|setTimeout|setInterval|randomUUID|randomBytes|process\.)/
