@@ -5,7 +5,7 @@
 import { resolve } from 'node:path'
 import { hostname } from 'node:os'
 import { sql } from 'kysely'
-import { createLocalBus, createRedisBus } from '../bus/index.ts'
+import { connectBus } from '../bus/index.ts'
 import type { Bus } from '../bus/index.ts'
 import { createDatabase, migrate, readMigrations } from '../database/index.ts'
 import type { Database, DatabaseAddress } from '../database/index.ts'
@@ -88,8 +88,7 @@ export async function startGround(life: Lifecycle, options: GroundOptions): Prom
   )
   await requireSameKey(database.db, keyring.fingerprint)
   const bus = await life.start('hints', async () => {
-    const value =
-      config.redisUrl === undefined ? createLocalBus() : await createRedisBus({ url: config.redisUrl.reveal(), logger })
+    const value = await connectBus(config.redisUrl?.reveal(), logger)
     return { value, stop: () => value.close() }
   })
   const nodeId = `${kind}-${hostname()}-${newId().slice(0, 8)}`
