@@ -35,8 +35,11 @@ export function createFactCache<V>({
   isFresh: () => boolean
 }): FactCache<V> {
   const dependents = new Map<number, Set<string>>()
+  /** Loads that a further caller may share. */
   const loads = new Map<string, Promise<V>>()
-  /** When an entity was last forgotten, kept while loads run that may have read it before. */
+  /** When each running load began, oldest first: those that nobody may share any more too. */
+  const running = new Set<number>()
+  /** When an entity was last forgotten, oldest first, kept while a load runs that may have read it before. */
   const forgottenAt = new Map<number, number>()
   let clock = 0
   let clearedAt = 0
@@ -65,32 +68,48 @@ export function createFactCache<V>({
 
   async function loadFact(key: string, load: () => Promise<LoadedFact<V>>): Promise<V> {
     const began = ++clock
-    const { value, dependsOn } = await load()
-    const isOutdated = clearedAt > began || dependsOn.some((entity) => (forgottenAt.get(entity) ?? 0) > began)
-    if (!isOutdated) {
-      entries.set(key, {
-        value,
-        dependsOn,
-        untilMs: dependsOn.length === 0 ? monotonicMs() + NEGATIVE_TTL_MS : Infinity,
-      })
-      for (const entity of dependsOn) {
-        const keys = dependents.get(entity)
-        if (keys === undefined) dependents.set(entity, new Set([key]))
-        else keys.add(key)
-      }
+    running.add(began)
+    try {
+      const { value, dependsOn } = await load()
+      const isOutdated = clearedAt > began || dependsOn.some((entity) => (forgottenAt.get(entity) ?? 0) > began)
+      if (!isOutdated) keep(key, value, dependsOn)
+      return value
+    } finally {
+      running.delete(began)
+      dropForgotten()
     }
-    return value
+  }
+
+  function keep(key: string, value: V, dependsOn: readonly number[]): void {
+    entries.set(key, {
+      value,
+      dependsOn,
+      untilMs: dependsOn.length === 0 ? monotonicMs() + NEGATIVE_TTL_MS : Infinity,
+    })
+    for (const entity of dependsOn) {
+      const keys = dependents.get(entity)
+      if (keys === undefined) dependents.set(entity, new Set([key]))
+      else keys.add(key)
+    }
+  }
+
+  /** What was forgotten before the oldest running load began can make no result outdated any more. */
+  function dropForgotten(): void {
+    const [oldest = Infinity] = running
+    for (const [entity, at] of forgottenAt) {
+      if (at > oldest) return
+      forgottenAt.delete(entity)
+    }
   }
 
   return {
     async get(key, load) {
       const known = peek(key)
       if (known !== undefined) return known
-      const running = loads.get(key)
-      if (running !== undefined) return await running
+      const shared = loads.get(key)
+      if (shared !== undefined) return await shared
       const work = loadFact(key, load).finally(() => {
         if (loads.get(key) === work) loads.delete(key)
-        if (loads.size === 0) forgottenAt.clear()
       })
       loads.set(key, work)
       return await work
@@ -99,7 +118,10 @@ export function createFactCache<V>({
     forget(entityKeys) {
       clock += 1
       for (const entity of entityKeys) {
-        if (loads.size > 0) forgottenAt.set(entity, clock)
+        if (running.size > 0) {
+          forgottenAt.delete(entity)
+          forgottenAt.set(entity, clock)
+        }
         for (const key of dependents.get(entity) ?? []) entries.delete(key)
       }
       // Whoever asks from now on must not be given an answer that was read before the change.

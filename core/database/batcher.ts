@@ -50,7 +50,8 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
   let inFlight = 0
   let writing = false
   let closed = false
-  let drained: (() => void) | undefined
+  /** The writer while it works; it never rejects. */
+  let work: Promise<void> = Promise.resolve()
 
   function takeBatch(): Waiting<Item, Result>[] {
     const start = head
@@ -96,7 +97,6 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
       inFlight = 0
     }
     writing = false
-    drained?.()
   }
 
   return {
@@ -116,7 +116,7 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
       const { promise, resolve, reject } = Promise.withResolvers<Result>()
       queue.push({ item, bytes, resolve, reject })
       queuedBytes += bytes
-      if (!writing) void writeUntilEmpty()
+      if (!writing) work = writeUntilEmpty()
       return promise
     },
     get pending() {
@@ -127,10 +127,7 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
     },
     close() {
       closed = true
-      if (!writing) return Promise.resolve()
-      return new Promise((resolve) => {
-        drained = resolve
-      })
+      return work
     },
   }
 }
