@@ -1,0 +1,143 @@
+/**
+ * Ingest over HTTP, acknowledged after the commit, 10 records per message, 1,000 series: against `node:http` that stores
+ * nothing, and against one INSERT per record into the same PostgreSQL.
+ */
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import pg from 'pg'
+import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
+import { load, prepareRequest } from './http-load.ts'
+import type { LoadResult } from './http-load.ts'
+import { memoryMiB, newDataDir, prepareDevices, removeDataDir, startPlatform } from './platform.ts'
+import { median, milliseconds, perSecond, percentile, printTable, repeat } from './statistics.ts'
+import type { Row } from './statistics.ts'
+
+const RECORDS = 10
+const DEVICES = 100
+const CONNECTIONS = 64
+const DURATION_MS = 5000
+const REPEATS = 3
+const INSERT_CONNECTIONS = 10
+const TARGET_RECORDS_PER_SECOND = 100_000
+
+function packOf(index: number): string {
+  const records = Array.from({ length: RECORDS }, (_, place) => ({
+    n: `m${place}`,
+    u: 'V',
+    v: index + place / 10,
+    t: -place,
+  }))
+  return JSON.stringify([{ bn: 'device:', ...records[0] }, ...records.slice(1)])
+}
+
+async function measurePlatform(rows: Row[], dataDir: string): Promise<number> {
+  await using platform = await startPlatform(dataDir)
+  const { domainId, channelId, devices } = await prepareDevices(platform, DEVICES)
+  const requests = devices.map((device, index) =>
+    prepareRequest(
+      'POST',
+      `/m/${domainId}/c/${channelId}`,
+      { Authorization: `Client ${device.secret}`, 'Content-Type': 'application/senml+json' },
+      packOf(index),
+    ),
+  )
+  const results: LoadResult[] = await repeat(1, REPEATS, () =>
+    load({ port: platform.port, requests, connections: CONNECTIONS, durationMs: DURATION_MS, status: 202 }),
+  )
+  const messages = median(results.map((result) => result.perSecond))
+  const latencies = results.flatMap((result) => result.latenciesMs)
+  rows.push({
+    name: 'Skein, acknowledged after commit',
+    figure: perSecond(messages * RECORDS, 'records'),
+    target: perSecond(TARGET_RECORDS_PER_SECOND, 'records'),
+    isReached: messages * RECORDS >= TARGET_RECORDS_PER_SECOND,
+  })
+  rows.push({
+    name: `  latency at ${CONNECTIONS} connections`,
+    figure: `p50 ${milliseconds(median(latencies))}, p99 ${milliseconds(percentile(latencies, 0.99))}`,
+  })
+  rows.push({ name: '  refused', figure: String(results.reduce((sum, result) => sum + result.refused, 0)) })
+  rows.push({ name: '  memory afterwards, all processes', figure: `${Math.round(memoryMiB(platform.pid))} MiB` })
+  return messages
+}
+
+async function measureBareHttp(): Promise<number> {
+  const child = fork(join(import.meta.dirname, 'bare-http.ts'))
+  const [port] = (await once(child, 'message')) as [number]
+  const requests = Array.from({ length: DEVICES }, (_, index) =>
+    prepareRequest('POST', '/m', { 'Content-Type': 'application/senml+json' }, packOf(index)),
+  )
+  const results = await repeat(1, REPEATS, () =>
+    load({ port, requests, connections: CONNECTIONS, durationMs: DURATION_MS, status: 202 }),
+  )
+  child.kill()
+  return median(results.map((result) => result.perSecond))
+}
+
+/** What a plain service does: a row per record, each committed by itself. */
+async function measureInserts(dataDir: string): Promise<number> {
+  const server = await startEmbeddedPostgres({ dataDir, log: () => undefined })
+  const clients = await Promise.all(
+    Array.from({ length: INSERT_CONNECTIONS }, async () => {
+      const client = new pg.Client(server.connection)
+      await client.connect()
+      return client
+    }),
+  )
+  await clients[0]?.query(
+    'CREATE TABLE plain (channel uuid, publisher uuid, name text, unit text, time double precision, value double precision)',
+  )
+  const end = performance.now() + DURATION_MS
+  const began = performance.now()
+  let inserted = 0
+  await Promise.all(
+    clients.map(async (client) => {
+      while (performance.now() < end) {
+        await client.query({
+          name: 'insert',
+          text: 'INSERT INTO plain VALUES ($1, $2, $3, $4, $5, $6)',
+          values: [
+            '6f6a6ff1-8d1c-4b6b-9a65-2a1f7a0f0001',
+            '6f6a6ff1-8d1c-4b6b-9a65-2a1f7a0f0002',
+            'device:m0',
+            'V',
+            1,
+            1,
+          ],
+        })
+        inserted += 1
+      }
+    }),
+  )
+  const seconds = (performance.now() - began) / 1000
+  await Promise.all(clients.map((client) => client.end()))
+  await server.stop()
+  return inserted / seconds
+}
+
+export async function benchIngest(): Promise<void> {
+  const rows: Row[] = []
+  const folders = [newDataDir(), newDataDir()] as const
+  try {
+    const messages = await measurePlatform(rows, folders[0])
+    const bare = await measureBareHttp()
+    const inserts = await measureInserts(folders[1])
+    rows.push({
+      name: 'node:http without storage',
+      figure: perSecond(bare * RECORDS, 'records'),
+      ratio: `Skein does ${(messages / bare).toFixed(2)} of it`,
+    })
+    rows.push({
+      name: `one INSERT per record, ${INSERT_CONNECTIONS} connections`,
+      figure: perSecond(inserts, 'records'),
+      ratio: `Skein does ${((messages * RECORDS) / inserts).toFixed(1)} times it`,
+    })
+    printTable(
+      `Ingest over HTTP, ${RECORDS} records per message, ${DEVICES * RECORDS} series, loader on the same cores`,
+      rows,
+    )
+  } finally {
+    for (const folder of folders) removeDataDir(folder)
+  }
+}

@@ -1,0 +1,190 @@
+/** A whole Skein for a bench: `programs/all.ts` as a process of its own, on free ports, in a folder of its own. */
+import { spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+const ROOT = join(import.meta.dirname, '..')
+const START_DEADLINE_MS = 60_000
+
+export type Platform = AsyncDisposable & {
+  readonly port: number
+  readonly dataDir: string
+  /** From the start of the process to the banner. */
+  readonly readyMs: number
+  readonly pid: number
+  call<T>(method: string, path: string, body?: unknown, authorization?: string): Promise<T>
+  upload(taskId: string, file: string): Promise<void>
+}
+
+export function newDataDir(): string {
+  return mkdtempSync(join(tmpdir(), 'skein-bench-'))
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise<void>((resolve) => server.close(() => resolve()))
+  return port
+}
+
+/** All processes are pinned to the first two cores, so that figures of larger machines compare. */
+function command(): { file: string; prefix: string[] } {
+  return existsSync('/usr/bin/taskset')
+    ? { file: '/usr/bin/taskset', prefix: ['-c', '0,1', process.execPath] }
+    : { file: process.execPath, prefix: [] }
+}
+
+export async function startPlatform(
+  dataDir: string = newDataDir(),
+  environment: Record<string, string> = {},
+): Promise<Platform> {
+  const [port, managerPort, grpcPort, proxyPort] = [
+    await freePort(),
+    await freePort(),
+    await freePort(),
+    await freePort(),
+  ]
+  const { file, prefix } = command()
+  const began = performance.now()
+  const child: ChildProcess = spawn(file, [...prefix, 'programs/all.ts'], {
+    cwd: ROOT,
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: {
+      ...process.env,
+      NODE_COMPILE_CACHE: join(ROOT, 'node_modules/.cache/node'),
+      SKEIN_DATA_DIR: dataDir,
+      SKEIN_HTTP_PORT: String(port),
+      SKEIN_MANAGER_HTTP_PORT: String(managerPort),
+      SKEIN_MANAGER_GRPC_PORT: String(grpcPort),
+      SKEIN_PROXY_PORT: String(proxyPort),
+      SKEIN_PROXY_ADDRESS: `127.0.0.1:${proxyPort}`,
+      SKEIN_SERVICE_PORTS: 'false',
+      SKEIN_USERS_UNIQUE_NAMES: 'false',
+      SKEIN_LOG_LEVEL: 'warn',
+      ...environment,
+    },
+  })
+  const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  await new Promise<void>((resolve, reject) => {
+    let text = ''
+    const timer = setTimeout(() => reject(new Error(`not ready: ${text}`)), START_DEADLINE_MS)
+    child.stdout?.on('data', (chunk: Buffer) => {
+      text += chunk.toString()
+      if (!text.includes('is running')) return
+      clearTimeout(timer)
+      resolve()
+    })
+    child.once('exit', () => reject(new Error(`ended while starting: ${text}`)))
+  })
+  const readyMs = performance.now() - began
+  const base = `http://127.0.0.1:${port}`
+
+  return {
+    port,
+    dataDir,
+    readyMs,
+    pid: child.pid as number,
+    async call<T>(method: string, path: string, body?: unknown, authorization?: string): Promise<T> {
+      const response = await fetch(`${base}${path}`, {
+        method,
+        headers: {
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...(authorization === undefined ? {} : { authorization }),
+        },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      })
+      const text = await response.text()
+      if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`)
+      return (text === '' ? undefined : JSON.parse(text)) as T
+    },
+    async upload(taskId, path) {
+      const body = new FormData()
+      body.append('file', new Blob([readFileSync(join(ROOT, path))]), 'module.wasm')
+      const response = await fetch(`${base}/tasks/${taskId}/upload`, { method: 'PUT', body })
+      if (!response.ok) throw new Error(`upload: ${response.status} ${await response.text()}`)
+    },
+    async [Symbol.asyncDispose]() {
+      child.kill('SIGTERM')
+      await ended
+    },
+  }
+}
+
+export function removeDataDir(dataDir: string): void {
+  rmSync(dataDir, { recursive: true, force: true, maxRetries: 5 })
+}
+
+function childrenOf(pid: number): number[] {
+  const parents = new Map<number, number>()
+  for (const name of readdirSync('/proc')) {
+    if (!/^\d+$/.test(name)) continue
+    try {
+      const stat = readFileSync(`/proc/${name}/stat`, 'utf8')
+      parents.set(Number(name), Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]))
+    } catch {
+      // The process ended between the listing and the look.
+    }
+  }
+  const family = [pid]
+  for (const parent of family) for (const [child, its] of parents) if (its === parent) family.push(child)
+  return family
+}
+
+/** Memory of all processes together: the proportional share, which counts a shared page once (Linux). */
+export function memoryMiB(pid: number): number {
+  let kibibytes = 0
+  for (const member of childrenOf(pid)) {
+    try {
+      kibibytes += Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${member}/smaps_rollup`, 'utf8'))?.[1] ?? 0)
+    } catch {
+      // The process ended, or is not ours to look at.
+    }
+  }
+  return kibibytes / 1024
+}
+
+export type Device = { id: string; secret: string }
+
+/** A user, a domain, a channel and devices that may publish to it. */
+export async function prepareDevices(
+  platform: Platform,
+  count: number,
+): Promise<{ token: string; domainId: string; channelId: string; devices: Device[] }> {
+  const name = `bench-${Date.now()}`
+  await platform.call('POST', '/users', {
+    first_name: name,
+    last_name: name,
+    email: `${name}@example.com`,
+    credentials: { username: name, secret: 'bench-password' },
+  })
+  const { access_token: accessToken } = await platform.call<{ access_token: string }>('POST', '/users/tokens/issue', {
+    identity: name,
+    secret: 'bench-password',
+  })
+  const token = `Bearer ${accessToken}`
+  const domain = await platform.call<{ id: string }>('POST', '/domains', { name }, token)
+  const channel = await platform.call<{ id: string }>('POST', `/${domain.id}/channels`, { name }, token)
+  const { clients } = await platform.call<{ clients: { id: string; credentials: { secret: string } }[] }>(
+    'POST',
+    `/${domain.id}/clients/bulk`,
+    Array.from({ length: count }, (_, index) => ({ name: `device-${index}` })),
+    token,
+  )
+  await platform.call(
+    'POST',
+    `/${domain.id}/channels/connect`,
+    { client_ids: clients.map((client) => client.id), channel_ids: [channel.id], types: ['publish', 'subscribe'] },
+    token,
+  )
+  return {
+    token,
+    domainId: domain.id,
+    channelId: channel.id,
+    devices: clients.map((client) => ({ id: client.id, secret: client.credentials.secret })),
+  }
+}

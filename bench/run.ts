@@ -1,0 +1,17 @@
+/** `npm run bench [-- name…]`: prints figures, medians of repeated runs, as ratios against a floor of the same run. */
+import { benchIngest } from './ingest.ts'
+import { benchReader } from './reader.ts'
+import { benchStart } from './start.ts'
+import { benchTasks } from './tasks.ts'
+
+const BENCHES = { start: benchStart, ingest: benchIngest, reader: benchReader, tasks: benchTasks }
+
+const wanted = process.argv.slice(2)
+const unknown = wanted.filter((name) => !(name in BENCHES))
+if (unknown.length > 0) {
+  process.stderr.write(`no bench ${unknown.join(', ')}; there are ${Object.keys(BENCHES).join(', ')}\n`)
+  process.exit(2)
+}
+for (const [name, bench] of Object.entries(BENCHES)) {
+  if (wanted.length === 0 || wanted.includes(name)) await bench()
+}

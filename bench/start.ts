@@ -1,0 +1,48 @@
+/** Time to the banner on an empty and on an existing data folder, and memory once it stands. */
+import { memoryMiB, newDataDir, removeDataDir, startPlatform } from './platform.ts'
+import { median, milliseconds, printTable } from './statistics.ts'
+
+const REPEATS = 5
+const TARGET_EXISTING_MS = 1500
+const TARGET_EMPTY_MS = 5000
+const TARGET_MIB = 400
+
+export async function benchStart(): Promise<void> {
+  const empty: number[] = []
+  const existing: number[] = []
+  const memory: number[] = []
+  // One start before anything counts: it fills the compile cache, as the first start after an installation does.
+  for (let round = 0; round <= REPEATS; round++) {
+    const dataDir = newDataDir()
+    try {
+      for (const kind of [empty, existing]) {
+        await using platform = await startPlatform(dataDir)
+        if (round === 0) continue
+        kind.push(platform.readyMs)
+        if (kind === existing) memory.push(memoryMiB(platform.pid))
+      }
+    } finally {
+      removeDataDir(dataDir)
+    }
+  }
+  printTable('Start of everything', [
+    {
+      name: 'ready on an empty data folder',
+      figure: milliseconds(median(empty)),
+      target: milliseconds(TARGET_EMPTY_MS),
+      isReached: median(empty) < TARGET_EMPTY_MS,
+    },
+    {
+      name: 'ready on an existing data folder',
+      figure: milliseconds(median(existing)),
+      target: milliseconds(TARGET_EXISTING_MS),
+      isReached: median(existing) < TARGET_EXISTING_MS,
+    },
+    {
+      name: 'memory, all processes',
+      figure: `${Math.round(median(memory))} MiB`,
+      target: `${TARGET_MIB} MiB`,
+      isReached: median(memory) < TARGET_MIB,
+    },
+  ])
+}
