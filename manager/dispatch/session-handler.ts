@@ -8,12 +8,13 @@ import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'
 import { RejectReason, taskStateFromWire, TASK_STATE } from '#proto/index.ts'
 import type { Hello, ServerDuplexStream, SessionRequest, SessionResponse } from '#proto/index.ts'
+import { heldRun } from '../runs/end-runs.ts'
 import type { RunOutput } from '../runs/output.ts'
 import type { RunWriter } from '../runs/writer.ts'
 import type { LeaseKeeper } from '../workers/leases.ts'
 import type { Cluster } from './cluster.ts'
 import { grpcFailure } from './failure.ts'
-import { fromRef, fromResult, toRef } from './translate.ts'
+import { fromRef, fromResult, toRef, type RunIdentity } from './translate.ts'
 import { WorkerSession, type WorkerFacts } from './worker-session.ts'
 
 export type SessionDeps = {
@@ -119,6 +120,18 @@ const REJECTIONS: Readonly<Record<RejectReason, string>> = {
   [RejectReason.RUNNER_KILLED]: 'its runner was killed because of another run',
 }
 
+/**
+ * A run that will have ended before its "running" is committed needs no write of its own for it: its end writes both. It
+ * is held back for this long when runs of its task are known to be that short.
+ */
+const SHORT_RUN_MS = 5
+
+function isShort(cluster: Cluster, session: WorkerSession, identity: RunIdentity): boolean {
+  const run = heldRun(session, identity)
+  const expectedMs = run === undefined ? 0 : cluster.expectedMs(run.taskKey)
+  return expectedMs !== undefined && expectedMs < SHORT_RUN_MS
+}
+
 function receive(deps: SessionDeps, session: WorkerSession, request: SessionRequest): void {
   const { writer, leases, cluster, output, logger } = deps
   const failed = (error: unknown) =>
@@ -149,9 +162,13 @@ function receive(deps: SessionDeps, session: WorkerSession, request: SessionRequ
       writer.reject(session, fromRef(run), why).catch(failed)
       return
     }
-    case 'stateUpdate':
-      writer.running(session, message.value.running.map(fromRef)).catch(failed)
+    case 'stateUpdate': {
+      const begun = message.value.running.map(fromRef)
+      const write = () => void writer.running(session, begun).catch(failed)
+      if (begun.every((run) => isShort(cluster, session, run))) setTimeout(write, SHORT_RUN_MS)
+      else write()
       return
+    }
     case 'result': {
       const ends = message.value.results.map((result) => {
         const run = fromRef(result.run)

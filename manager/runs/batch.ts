@@ -28,6 +28,8 @@ export class RunBatch {
   readonly context: WriterContext
   readonly #client: Client
   readonly #afterCommit: (() => void)[] = []
+  readonly #work: Promise<unknown>[] = []
+  #isCommitted = false
   readonly #reserved: WorkerSession[] = []
   readonly #freed: WorkerSession[] = []
   readonly #tasks = new Map<number, TaskChange>()
@@ -41,6 +43,25 @@ export class RunBatch {
   async rows<Row extends object>(name: string, text: string, values: readonly unknown[]): Promise<Row[]> {
     const { rows } = await this.#client.query<Row>({ name, text, values: [...values] })
     return rows
+  }
+
+  begin(): void {
+    this.#work.push(this.#client.query('BEGIN'))
+  }
+
+  /**
+   * Sends the commit, behind every statement that was sent before it: when one of those fails, PostgreSQL turns it into
+   * a rollback. Nothing may be written afterwards.
+   */
+  commit(): void {
+    if (this.#isCommitted) return
+    this.#isCommitted = true
+    this.#work.push(this.#client.query('COMMIT'))
+  }
+
+  /** Resolves when the transaction has begun and ended. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#work)
   }
 
   afterCommit(effect: () => void): void {

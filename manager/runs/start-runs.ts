@@ -97,10 +97,12 @@ export async function readTasks(batch: RunBatch, requests: readonly StartRequest
   return { tasks: new Map(rows.map((row) => [row.id, row])), modules }
 }
 
+/** `isLast`: nothing is written after the runs, so the commit is sent with them. */
 export async function startRuns(
   batch: RunBatch,
   requests: readonly StartRequest[],
   { tasks, modules }: StartTasks,
+  isLast: boolean,
 ): Promise<(StartOutcome | Error)[]> {
   const outcomes: (StartOutcome | Error)[] = []
   const repeated = await findRepeated(batch, requests, tasks)
@@ -129,7 +131,7 @@ export async function startRuns(
       outcomes[index] = error as Error
     }
   }
-  await insert(batch, prepared, outcomes)
+  await insert(batch, prepared, outcomes, isLast)
   await repeated.write()
   return outcomes
 }
@@ -242,11 +244,12 @@ async function insert(
   batch: RunBatch,
   prepared: readonly Prepared[],
   outcomes: (StartOutcome | Error)[],
+  isLast: boolean,
 ): Promise<void> {
   if (prepared.length === 0) return
   const { timing, queues, cluster } = batch.context
   await writeNeeds(batch, prepared)
-  const rows = await batch.rows<{ key: number; id: string; fence: number | null }>('insert-runs', INSERT_RUNS, [
+  const inserting = batch.rows<{ key: number; id: string; fence: number | null }>('insert-runs', INSERT_RUNS, [
     prepared.map(({ request }) => request.runId),
     prepared.map(({ task }) => task.key),
     prepared.map(({ request }) => request.drivesTask),
@@ -260,6 +263,8 @@ async function insert(
     ),
     prepared.map(({ session }) => session?.epoch ?? null),
   ])
+  if (isLast) batch.commit()
+  const rows = await inserting
   const inserted = new Map(rows.map((row) => [row.id, row]))
   for (const { index, request, task, spec, digest, needsHash, session } of prepared) {
     const row = inserted.get(request.runId)

@@ -11,6 +11,7 @@ import {
   translateDatabaseError,
 } from '#core/database/index.ts'
 import { sleep } from '#core/time.ts'
+import { TASK_STATE } from '#proto/index.ts'
 import type { RunIdentity } from '../dispatch/translate.ts'
 import type { WorkerSession } from '../dispatch/worker-session.ts'
 import { RunBatch, type WriterContext } from './batch.ts'
@@ -109,14 +110,16 @@ export function createRunWriter({ context, managerId, connect, signal }: RunWrit
     const connection = client
     const batch = new RunBatch(connection, context)
     try {
-      const begun = connection.query('BEGIN')
-      const [outcomes] = await allOf([apply(batch, changes, managerId), begun])
+      batch.begin()
+      const outcomes = await apply(batch, changes, managerId)
       await batch.writeTasks()
-      await connection.query('COMMIT')
+      batch.commit()
+      await batch.settled()
       batch.committed()
       return outcomes
     } catch (error) {
       batch.abandoned()
+      await batch.settled().catch(() => undefined)
       await connection.query('ROLLBACK').catch(() => undefined)
       throw error
     }
@@ -170,13 +173,10 @@ async function apply(batch: RunBatch, changes: readonly Change[], managerId: str
 
   const ends = of('ends').map(({ change }) => change)
   const starts = of('start')
-  const [tasks] = await allOf([
-    starts.length === 0
-      ? undefined
-      : readTasks(
-          batch,
-          starts.map(({ change }) => change.request),
-        ),
+  const requests = starts.map(({ change }) => change.request)
+  const isPlain = batch.context.queues.total === 0 && changes.every((change) => isPlainChange(change))
+  const firstWave = [
+    requests.length === 0 ? undefined : readTasks(batch, requests),
     applyRunning(
       batch,
       of('running').map(({ change }) => change),
@@ -187,7 +187,9 @@ async function apply(batch: RunBatch, changes: readonly Change[], managerId: str
       batch,
       of('reject').map(({ change }) => change),
     ),
-  ])
+  ] as const
+  if (isPlain && requests.length === 0) batch.commit()
+  const [tasks] = await allOf(firstWave)
   for (const { change, index } of of('hello')) {
     outcomes[index] = await reconcileHello(batch, change.session, change.claims, managerId, change.leaseMs)
   }
@@ -202,15 +204,32 @@ async function apply(batch: RunBatch, changes: readonly Change[], managerId: str
     await refreshQueues(batch)
   }
   if (tasks !== undefined) {
-    const started = await startRuns(
-      batch,
-      starts.map(({ change }) => change.request),
-      tasks,
-    )
+    const started = await startRuns(batch, requests, tasks, isPlain)
     for (const [at, { index }] of starts.entries()) outcomes[index] = started[at]
   }
-  await claimRuns(batch)
+  // In a plain batch nothing waits, but for starts that have just found no room.
+  if (!isPlain) await claimRuns(batch)
   return outcomes
+}
+
+/**
+ * True when the change is one statement whatever that statement finds: its commit can be sent behind it. Not so for what
+ * moves a task's state, may be tried again, or was perhaps recorded earlier.
+ */
+function isPlainChange(change: Change): boolean {
+  switch (change.kind) {
+    case 'ends':
+      return change.ends.every(({ run, ending }) => {
+        const held = heldRun(change.session, run)
+        return held !== undefined && !held.drivesTask && ending.state !== TASK_STATE.failed
+      })
+    case 'running':
+      return change.runs.every((run) => heldRun(change.session, run)?.drivesTask !== true)
+    case 'start':
+      return !change.request.drivesTask && change.request.idempotency === undefined
+    default:
+      return false
+  }
 }
 
 /** Waits for all, also when one fails, so that nothing of a batch is under way when it is rolled back. */
