@@ -50,7 +50,8 @@ CREATE TABLE messages (
   channel_key bigint NOT NULL,
   series_key bigint NOT NULL,
   time timestamptz NOT NULL,
-  arrived_at timestamptz NOT NULL,
+  -- The moment of the transaction, which is also that of the batch.
+  arrived_at timestamptz NOT NULL DEFAULT now(),
   batch_seq bigint NOT NULL,
   -- Which message of the batch, and which record of the message: rows of one message belong together and keep order.
   message integer NOT NULL,
@@ -76,7 +77,7 @@ CREATE TABLE payloads (
   channel_key bigint NOT NULL,
   publisher_key bigint,
   time timestamptz NOT NULL,
-  arrived_at timestamptz NOT NULL,
+  arrived_at timestamptz NOT NULL DEFAULT now(),
   batch_seq bigint NOT NULL,
   message integer NOT NULL,
   ordinal integer NOT NULL,

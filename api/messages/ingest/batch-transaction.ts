@@ -3,57 +3,56 @@
  * payloads, one row of the batch log, and the idempotency keys of its own publishes.
  */
 import type pg from 'pg'
+import { violatedConstraint } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import type { IncomingMessage } from '../message.ts'
-import { copyIn } from '../store/copy-in.ts'
+import { runWithCopies } from '../store/copy-in.ts'
 import type { StorableMessage } from '../store/message-rows.ts'
-import { COPY_MESSAGES, COPY_PAYLOADS, toRows } from '../store/message-rows.ts'
+import { toCopies } from '../store/message-rows.ts'
+import type { Claim } from './idempotency.ts'
 import { claimKeys } from './idempotency.ts'
 
 /** What became of each message of a batch: stored (or stored before under its key), or refused alone. */
 export type Outcome = undefined | ServiceError
 
-export type Attempt = {
-  /** The batch was found committed by an earlier attempt that had no answer. */
-  wasCommitted: boolean
-  outcomes: Outcome[]
-}
+/** Names of a batch: the uuid by which it is recognised after a COMMIT without an answer, and its number in the log. */
+export type BatchNames = { id: string; seq: number }
 
 /**
- * Writes the batch up to, and not including, its COMMIT. With the same uuid it can be called again after a COMMIT
- * without an answer: it waits for the transaction in doubt and stores nothing when that one was committed.
+ * Writes and commits the batch, in one round trip unless it claims idempotency keys. `beforeCommit` is called with the
+ * outcomes before anything is sent that could commit them. Rejects with the violation of `ingest_batches_batch_key`
+ * where an earlier attempt with the same id was committed; the transaction is left open for a ROLLBACK then.
  */
-export async function writeBatch(
+export async function commitBatch(
   client: pg.ClientBase,
-  batchId: string,
+  names: BatchNames,
   batch: readonly StorableMessage[],
-): Promise<Attempt> {
+  beforeCommit: (outcomes: Outcome[]) => void,
+): Promise<void> {
   const messages = batch.map(({ message }) => message)
-  const span = spanOf(messages)
-  // One round trip for both; every value in the text is a number or a uuid of ours.
-  const results = (await client.query(`BEGIN;
-    INSERT INTO ingest_batches (batch, messages, records, min_time, max_time)
-    VALUES ('${batchId}', ${messages.length}, ${span.records}, ${timeOf(span.minSeconds)}, ${timeOf(span.maxSeconds)})
-    ON CONFLICT ON CONSTRAINT ingest_batches_batch_key DO NOTHING
-    RETURNING seq, extract(epoch FROM arrived_at)::float8 AS arrived_at`)) as unknown as pg.QueryResult<{
-    seq: number
-    arrived_at: number
-  }>[]
-  const facts = results[1]?.rows[0]
-  if (facts === undefined) return { wasCommitted: true, outcomes: messages.map(() => undefined) }
-
+  const begin = ['BEGIN', logRow(names, messages)]
+  if (messages.every(({ idempotency }) => idempotency === undefined)) {
+    beforeCommit(messages.map(() => undefined))
+    return await runWithCopies(client, begin, toCopies(batch, names.seq), ['COMMIT'])
+  }
+  await client.query(begin.join(';\n'))
   const claims = await claimKeys(client, messages)
-  const rows = toRows(
-    batch.filter((_, index) => claims[index] === 'store'),
-    { seq: facts.seq, arrivedAtSeconds: facts.arrived_at },
-  )
-  if (rows.messages.rows > 0) await copyIn(client, COPY_MESSAGES, rows.messages.end())
-  if (rows.payloads.rows > 0) await copyIn(client, COPY_PAYLOADS, rows.payloads.end())
-  return { wasCommitted: false, outcomes: claims.map((claim) => (typeof claim === 'string' ? undefined : claim)) }
+  const fresh = batch.filter((_, index) => claims[index] === 'store')
+  beforeCommit(claims.map(outcomeOf))
+  return await runWithCopies(client, [], toCopies(fresh, names.seq), ['COMMIT'])
 }
 
-/** How many records there are and the span of their times. */
-function spanOf(messages: readonly IncomingMessage[]): { records: number; minSeconds: number; maxSeconds: number } {
+/** The batch is in the log: an earlier attempt was committed although nobody heard of it. */
+export function isCommittedBefore(error: unknown): boolean {
+  return violatedConstraint(error) === 'ingest_batches_batch_key'
+}
+
+function outcomeOf(claim: Claim): Outcome {
+  return typeof claim === 'string' ? undefined : claim
+}
+
+/** Every value in the text is a number or a uuid of ours. */
+function logRow({ id, seq }: BatchNames, messages: readonly IncomingMessage[]): string {
   let records = 0
   let minSeconds = Infinity
   let maxSeconds = -Infinity
@@ -65,9 +64,7 @@ function spanOf(messages: readonly IncomingMessage[]): { records: number; minSec
       if (timeSeconds > maxSeconds) maxSeconds = timeSeconds
     }
   }
-  return { records, minSeconds, maxSeconds }
-}
-
-function timeOf(epochSeconds: number): string {
-  return Number.isFinite(epochSeconds) ? `to_timestamp(${epochSeconds})` : 'NULL'
+  const span = records === 0 ? 'NULL, NULL' : `to_timestamp(${minSeconds}), to_timestamp(${maxSeconds})`
+  return `INSERT INTO ingest_batches (seq, batch, messages, records, min_time, max_time)
+    VALUES (${seq}, '${id}', ${messages.length}, ${records}, ${span})`
 }

@@ -13,21 +13,24 @@ import { monotonicMs, sleep, withDeadline } from '#core/time.ts'
 import type { IncomingMessage } from '../message.ts'
 import { createPartitions, isMissingPartition } from '../retention/partitions.ts'
 import type { StorableMessage } from '../store/message-rows.ts'
-import type { Attempt, Outcome } from './batch-transaction.ts'
-import { writeBatch } from './batch-transaction.ts'
+import type { Outcome } from './batch-transaction.ts'
+import { commitBatch, isCommittedBefore } from './batch-transaction.ts'
 import type { SeriesKeys } from './series.ts'
 
 /** No statement of a lane takes longer; a transaction that was forgotten ends by itself. */
 const STATEMENT_DEADLINE_MS = 10_000
 /** A whole attempt, also when the network swallows the answers. */
 const ATTEMPT_DEADLINE_MS = 15_000
-/** A lost connection is tried anew for so long before its batch is refused; a server that restarts needs less. */
-const RECONNECT_MS = 3_000
-/** A batch whose COMMIT has no answer is looked up for so long. Its callers have been told "outcome unknown" by then. */
-const IN_DOUBT_MS = 30_000
+/**
+ * A batch whose COMMIT may have been sent is asked about for so long. Its publishers have been told "outcome unknown"
+ * by then, and those who wait behind it should hear that the database is away.
+ */
+const IN_DOUBT_MS = 10_000
 const RETRY_PAUSE_MS = 100
 /** Deadlocks and serialisation failures of one batch. */
 const MAX_REPEATS = 4
+/** Numbers of batches are taken from their sequence in blocks: one round trip for so many batches. */
+const SEQ_BLOCK = 256
 
 export type Lane = {
   /** One outcome per message, in order. Never rejects. */
@@ -37,15 +40,18 @@ export type Lane = {
 
 export type LaneDeps = { database: Database; series: SeriesKeys; logger: Logger; name: string }
 
-/** The state of a batch over its attempts. */
+/** A batch over its attempts. */
 type Progress = {
   batchId: string
-  /** The outcomes of the attempt whose COMMIT was sent; they hold if it turns out committed. */
+  attempts: number
+  batch: readonly StorableMessage[]
+  /** What holds if it turns out to be committed; undefined as long as no COMMIT was sent. */
   inDoubt: Outcome[] | undefined
 }
 
 export function createLane({ database, series, logger, name }: LaneDeps): Lane {
   let client: pg.Client | undefined
+  let seqs: number[] = []
 
   async function connected(): Promise<pg.Client> {
     if (client !== undefined) return client
@@ -63,33 +69,47 @@ export function createLane({ database, series, logger, name }: LaneDeps): Lane {
     void broken?.end().catch(() => undefined)
   }
 
-  async function attempt(progress: Progress, batch: readonly StorableMessage[]): Promise<Outcome[]> {
+  async function nextSeq(connection: pg.Client): Promise<number> {
+    const seq = seqs.pop()
+    if (seq !== undefined) return seq
+    const { rows } = await connection.query<{ seq: number }>(
+      `SELECT nextval('ingest_batches_seq_seq') AS seq FROM generate_series(1, ${SEQ_BLOCK}) ORDER BY seq DESC`,
+    )
+    seqs = rows.map((row) => row.seq)
+    return seqs.pop() as number
+  }
+
+  async function attempt(progress: Progress): Promise<Outcome[]> {
     const connection = await connected()
-    let written: Attempt
+    // A number of its own for each attempt: only the uuid says that a batch was committed before.
+    const names = { id: progress.batchId, seq: await nextSeq(connection) }
+    progress.attempts++
+    let outcomes: Outcome[] = []
     try {
-      written = await writeBatch(connection, progress.batchId, batch)
+      await commitBatch(connection, names, progress.batch, (expected) => {
+        outcomes = expected
+        progress.inDoubt ??= expected
+      })
+      return outcomes
     } catch (error) {
-      if (isDatabaseAway(error)) disconnect()
-      else await connection.query('ROLLBACK').catch(disconnect)
+      if (isDatabaseAway(error)) throw error
+      await connection.query('ROLLBACK').catch(disconnect)
+      if (progress.inDoubt !== undefined && isCommittedBefore(error)) return progress.inDoubt
+      // PostgreSQL answered: this attempt is rolled back. If there was an earlier one, then only refused data prove
+      // that it is not committed, since they come after the row of the log, which would have met it.
+      if (progress.attempts === 1 || isRefusedData(error)) progress.inDoubt = undefined
       throw error
     }
-    if (written.wasCommitted) {
-      await connection.query('ROLLBACK')
-      return progress.inDoubt ?? written.outcomes
-    }
-    progress.inDoubt = written.outcomes
-    await connection.query('COMMIT')
-    return written.outcomes
   }
 
   async function transaction(batch: readonly StorableMessage[]): Promise<Outcome[]> {
-    const progress: Progress = { batchId: randomUUID(), inDoubt: undefined }
+    const progress: Progress = { batchId: randomUUID(), attempts: 0, batch, inDoubt: undefined }
     const beganMs = monotonicMs()
     let repeats = 0
     let madePartitions = false
     for (;;) {
       try {
-        return await withDeadline(attempt(progress, batch), ATTEMPT_DEADLINE_MS, 'writing a batch')
+        return await withDeadline(attempt(progress), ATTEMPT_DEADLINE_MS, 'writing a batch')
       } catch (error) {
         if (isMissingPartition(error) && !madePartitions) {
           madePartitions = true
@@ -97,15 +117,13 @@ export function createLane({ database, series, logger, name }: LaneDeps): Lane {
           continue
         }
         if (isRepeatable(error) && repeats++ < MAX_REPEATS) continue
-        // Refused data, and faults of ours: the transaction is rolled back and nothing is in doubt.
-        if (isRefusedData(error) || !isAway(error)) throw error
-        disconnect()
-        const patienceMs = progress.inDoubt === undefined ? RECONNECT_MS : IN_DOUBT_MS
-        if (monotonicMs() - beganMs > patienceMs) {
-          if (progress.inDoubt === undefined) throw error
+        if (isAway(error)) disconnect()
+        // Refused data, a database that is away before anything was sent, faults of ours: the batch is not stored.
+        if (progress.inDoubt === undefined || isRefusedData(error) || !isAway(error)) throw error
+        if (monotonicMs() - beganMs > IN_DOUBT_MS) {
           throw new ServiceError('timeout', 'the database did not say whether the message was stored', { cause: error })
         }
-        logger.warn({ err: error, lane: name, isInDoubt: progress.inDoubt !== undefined }, 'a batch is repeated')
+        logger.warn({ err: error, lane: name }, 'a batch has no answer and is asked about')
         await sleep(RETRY_PAUSE_MS)
       }
     }

@@ -1,6 +1,9 @@
 /** COPY … FROM STDIN over a `pg` connection, which knows the protocol messages but brings no statement for them. */
 import type pg from 'pg'
 
+/** A COPY statement and what it reads. */
+export type CopyData = { statement: string; data: Uint8Array }
+
 /** Larger pieces would make the driver's serialiser grow its buffer for good. */
 const CHUNK_BYTES = 64 * 1024
 
@@ -9,36 +12,55 @@ type CopyConnection = {
   query(text: string): void
   sendCopyFromChunk(chunk: Uint8Array): void
   endCopyFrom(): void
+  stream: { cork?: () => void; uncork?: () => void }
 }
 
 /**
- * Sends the data with the statement and resolves when PostgreSQL has taken all of it. Nothing waits for the
- * CopyInResponse: where COPY is refused, PostgreSQL drops the data that follow (protocol documentation, section 55.2.6).
+ * Runs `before`, the copies and `after` as one query with the data behind it: a whole transaction in one round trip.
+ * Nothing waits for a CopyInResponse: the server reads the data of each COPY when it comes to it, and drops what
+ * follows a statement that failed (protocol documentation, sections 55.2.3 and 55.2.6).
  */
-export function copyIn(client: pg.ClientBase, statement: string, data: Uint8Array): Promise<void> {
+export function runWithCopies(
+  client: pg.ClientBase,
+  before: readonly string[],
+  copies: readonly CopyData[],
+  after: readonly string[],
+): Promise<void> {
+  const text = [...before, ...copies.map((copy) => copy.statement), ...after].join(';\n')
   return new Promise((resolve, reject) => {
-    client.query(new CopyIn(statement, data, (error) => (error === undefined ? resolve() : reject(error))))
+    client.query(
+      new CopyQuery(
+        text,
+        copies.map((copy) => copy.data),
+        (error) => (error === undefined ? resolve() : reject(error)),
+      ),
+    )
   })
 }
 
-class CopyIn implements pg.Submittable {
-  readonly #statement: string
-  readonly #data: Uint8Array
+class CopyQuery implements pg.Submittable {
+  readonly #text: string
+  readonly #data: readonly Uint8Array[]
   #done: ((error?: Error) => void) | undefined
 
-  constructor(statement: string, data: Uint8Array, done: (error?: Error) => void) {
-    this.#statement = statement
+  constructor(text: string, data: readonly Uint8Array[], done: (error?: Error) => void) {
+    this.#text = text
     this.#data = data
     this.#done = done
   }
 
   submit(connection: unknown): void {
     const copy = connection as CopyConnection
-    copy.query(this.#statement)
-    for (let start = 0; start < this.#data.length; start += CHUNK_BYTES) {
-      copy.sendCopyFromChunk(this.#data.subarray(start, start + CHUNK_BYTES))
+    // Statement and data leave in one write: each write to the socket wakes the server.
+    copy.stream.cork?.()
+    copy.query(this.#text)
+    for (const data of this.#data) {
+      for (let start = 0; start < data.length; start += CHUNK_BYTES) {
+        copy.sendCopyFromChunk(data.subarray(start, start + CHUNK_BYTES))
+      }
+      copy.endCopyFrom()
     }
-    copy.endCopyFrom()
+    copy.stream.uncork?.()
   }
 
   handleError(error: Error): void {
@@ -52,6 +74,8 @@ class CopyIn implements pg.Submittable {
   handleCopyInResponse(): void {}
 
   handleCommandComplete(): void {}
+
+  handleEmptyQuery(): void {}
 
   #settle(error?: Error): void {
     this.#done?.(error)
