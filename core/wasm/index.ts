@@ -1,10 +1,11 @@
 export { DEFAULT_MODULE_BOUNDS, PAGE_BYTES, memoryLimitPages, readBoundedModule, tableEntries } from './bounds.ts'
 export type { ModuleBounds } from './bounds.ts'
-export { encodeUnsigned } from './byte-cursor.ts'
+export { ByteCursor, encodeUnsigned } from './byte-cursor.ts'
 export { COMMAND_FUNCTION, describeModule, findFunction, findUnofferedImports, formatType } from './describe.ts'
 export type { DescribedExport, DescribedImport, FunctionChoice, ModuleDescription } from './describe.ts'
 export { isCallableFromJson, parseInputs, presentResult } from './inputs.ts'
 export type { InputRefusal, JsonNumber, WasmNumber } from './inputs.ts'
+export { OPCODE, skipInstruction } from './instructions.ts'
 export { SECTION, readModule, readModuleKind } from './module-reader.ts'
 export type {
   ExternKind,

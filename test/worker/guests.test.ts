@@ -124,6 +124,14 @@ describe('a guest that goes wrong', () => {
     expect(outcome).toMatchObject({ state: 'failed', reason: 'oom' })
   })
 
+  test('ends with oom when it traps after it was refused memory in one piece, and with trap when it was not', async () => {
+    const module = await moduleFromText(`(module (memory 1)
+      (func (export "run") (param $pages i32) (drop (memory.grow (local.get $pages))) unreachable))`)
+    const memoryLimitBytes = 8 * 65_536
+    expect(await host.run(module, { inputs: [100], memoryLimitBytes })).toMatchObject({ reason: 'oom' })
+    expect(await host.run(module, { inputs: [7], memoryLimitBytes })).toMatchObject({ reason: 'trap' })
+  })
+
   test('ends with module_invalid when its tables would take gigabytes, and the neighbours go on', async () => {
     const [bomb, neighbour] = await Promise.all([host.run('table-bomb'), host.run('add', { inputs: [1, 2] })])
     expect(bomb).toMatchObject({

@@ -20,7 +20,7 @@ async function compileModule(order: ModuleOrder): Promise<CompiledModule> {
     allowGc: order.allowGc,
     maxModuleBytes: order.maxModuleBytes,
   }
-  const { layout, bytes } = limitModule(await readFile(order.path), bounds)
+  const { layout, bytes, growFlag } = limitModule(await readFile(order.path), bounds)
   const [unoffered] = findUnofferedImports(layout)
   if (unoffered !== undefined) throw new ModuleRefusal(`the module imports ${unoffered}, which no worker offers`)
   const module = await WebAssembly.compile(bytes)
@@ -29,6 +29,7 @@ async function compileModule(order: ModuleOrder): Promise<CompiledModule> {
     description: describeModule(layout),
     needsWasi: layout.imports.length > 0,
     hasMemory: layout.memories.length > 0,
+    growFlag,
   }
 }
 

@@ -9,7 +9,7 @@ import { monotonicMs } from '#core/time.ts'
 import { CallTimes } from './call-times.ts'
 import { Fleet } from './fleet.ts'
 import type { PendingRun, RunOutcome, RunRequest } from './run-request.ts'
-import { findLane, heldRuns, runsUnderWay } from './runner.ts'
+import { countHeld, findLane, runsUnderWay } from './runner.ts'
 import type { Runner } from './runner.ts'
 import { Suspects } from './suspects.ts'
 
@@ -204,7 +204,7 @@ class Pool implements RunnerPool {
     if (this.#fleet.runners.some((runner) => runner.reservedFor === domain)) return
     const [emptiest] = this.#fleet.runners
       .filter((runner) => runner.state === 'ready' && runner.reservedFor === undefined)
-      .sort((a, b) => heldRuns(a).length - heldRuns(b).length)
+      .sort((a, b) => countHeld(a) - countHeld(b))
     if (emptiest !== undefined) emptiest.reservedFor = domain
   }
 
@@ -225,7 +225,7 @@ class Pool implements RunnerPool {
       if (runner.state !== 'ready' || runner.isAlone) continue
       if (runner.domain !== undefined && runner.domain !== domain) continue
       if (runner.reservedFor !== undefined && runner.reservedFor !== domain) continue
-      const held = heldRuns(runner).length
+      const held = countHeld(runner)
       if (mustRunAlone && (held > 0 || isLoadingAnother(runner, run.moduleKey))) continue
       if (
         held < bestHeld ||

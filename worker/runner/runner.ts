@@ -47,6 +47,12 @@ export function heldRuns(runner: Runner): PendingRun[] {
   return runner.lanes.flatMap((lane) => lane.runs)
 }
 
+export function countHeld(runner: Runner): number {
+  let count = 0
+  for (const lane of runner.lanes) count += lane.runs.length
+  return count
+}
+
 /** What is under way in the runner: the first run of each lane. */
 export function runsUnderWay(runner: Runner): PendingRun[] {
   return runner.lanes.flatMap((lane) => lane.runs.slice(0, 1))

@@ -1,7 +1,6 @@
 /** Runs one function of a compiled core module in a new instance, and says how it ended. Knows no process and no thread. */
 import {
   COMMAND_FUNCTION,
-  PAGE_BYTES,
   WASI_PREVIEW1_MODULE,
   findFunction,
   formatType,
@@ -47,6 +46,8 @@ export type CompiledModule = {
   description: ModuleDescription
   needsWasi: boolean
   hasMemory: boolean
+  /** See `LimitedModule`. */
+  growFlag: string | undefined
 }
 
 /** More of a guest's error text is of no use to a reader. */
@@ -108,7 +109,7 @@ function execute(execution: Execution): CallReport & { exitCode?: number } {
     if (error instanceof ProcessExit) {
       return { ...report({ state: 'completed', results: [] }), exitCode: Number(error.code) >>> 0 }
     }
-    return report(explainFailure(error, exportedMemoryBytes(instance), call.memoryLimitBytes))
+    return report(explainFailure(error, wasRefusedMemory(instance, compiled), call.memoryLimitBytes))
   }
 }
 
@@ -116,6 +117,12 @@ function execute(execution: Execution): CallReport & { exitCode?: number } {
 function memoryBytesOf(instance: WebAssembly.Instance | undefined, compiled: CompiledModule, call: Call): number {
   if (!compiled.hasMemory) return 0
   return exportedMemoryBytes(instance) || call.memoryLimitBytes
+}
+
+function wasRefusedMemory(instance: WebAssembly.Instance | undefined, compiled: CompiledModule): boolean {
+  if (compiled.growFlag === undefined) return false
+  const flag = instance?.exports[compiled.growFlag]
+  return flag instanceof WebAssembly.Global && flag.value === 1
 }
 
 function exportedMemoryBytes(instance: WebAssembly.Instance | undefined): number {
@@ -154,15 +161,14 @@ function chooseFunction(compiled: CompiledModule, call: Call): Choice {
   }
 }
 
-function explainFailure(error: unknown, memoryBytes: number, memoryLimitBytes: number): CallOutcome {
+function explainFailure(error: unknown, wasRefused: boolean, memoryLimitBytes: number): CallOutcome {
   const message = clip(error instanceof Error ? error.message : String(error))
   if (error instanceof WebAssembly.LinkError || error instanceof WebAssembly.CompileError) {
     return failed('module_invalid', message)
   }
   if (error instanceof WebAssembly.RuntimeError) {
     // A guest that could not get more memory ends itself with `unreachable`: what failed it is the limit.
-    const isFull = memoryBytes > 0 && memoryBytes + PAGE_BYTES > memoryLimitBytes
-    if (isFull) return failed('oom', `${message}, with its memory of ${memoryLimitBytes} bytes full`)
+    if (wasRefused) return failed('oom', `${message}, after it was refused memory beyond ${memoryLimitBytes} bytes`)
     return failed('trap', message)
   }
   if (error instanceof WebAssembly.Exception) {

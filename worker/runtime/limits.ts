@@ -4,16 +4,28 @@
  */
 import { SECTION, encodeUnsigned, memoryLimitPages, readBoundedModule, tableEntries } from '#core/wasm/index.ts'
 import type { Limits, ModuleBounds, ModuleLayout } from '#core/wasm/index.ts'
+import { addGrowFlag } from './grow-flag.ts'
+import { ModuleEdit } from './module-edit.ts'
 
 type Patch = { start: number; end: number; replacement: number[] }
 
-export type LimitedModule = { layout: ModuleLayout; bytes: Uint8Array }
+export type LimitedModule = {
+  /** Of the module as it was given: what it exports and imports. */
+  layout: ModuleLayout
+  bytes: Uint8Array
+  /** Exported global that is 1 once the module was refused memory; undefined when it cannot be told. */
+  growFlag: string | undefined
+}
 
 /** Reads, bounds and rewrites. Throws ModuleRefusal naming the figure found and the one accepted. */
 export function limitModule(bytes: Uint8Array, bounds: ModuleBounds): LimitedModule {
   const layout = readBoundedModule(bytes, bounds)
+  const edit = new ModuleEdit(layout)
   const patches = [...memoryPatches(layout, bounds), ...tablePatches(layout, bounds)]
-  return { layout, bytes: patches.length === 0 ? bytes : applyPatches(layout, patches) }
+  for (const id of [SECTION.import, SECTION.table, SECTION.memory]) applyPatches(layout, edit, id, patches)
+  // Types that the collector knows may be grouped, and then the section is no plain list to append to.
+  const growFlag = bounds.allowGc ? undefined : addGrowFlag(layout, edit)
+  return { layout, bytes: edit.toBytes(), growFlag }
 }
 
 function memoryPatches(layout: ModuleLayout, bounds: ModuleBounds): Patch[] {
@@ -41,38 +53,19 @@ function withMaximum(limits: Limits, max: bigint): Patch {
   }
 }
 
-/** Copies the module; a section that holds patches is written anew with its new size, every other one as it stands. */
-function applyPatches(layout: ModuleLayout, patches: Patch[]): Uint8Array {
-  const parts: Uint8Array[] = [layout.bytes.subarray(0, 8)]
-  for (const section of layout.sections) {
-    const own = patches
-      .filter((patch) => patch.start >= section.contentStart && patch.end <= section.end)
-      .sort((a, b) => a.start - b.start)
-    // Custom sections are left out: no engine needs them, and offsets into the code that they hold may be wrong now.
-    if (section.id === SECTION.custom) continue
-    if (own.length === 0) {
-      parts.push(layout.bytes.subarray(section.start, section.end))
-      continue
-    }
-    const content: Uint8Array[] = []
-    let copied = section.contentStart
-    for (const patch of own) {
-      content.push(layout.bytes.subarray(copied, patch.start), Uint8Array.from(patch.replacement))
-      copied = patch.end
-    }
-    content.push(layout.bytes.subarray(copied, section.end))
-    const size = content.reduce((sum, part) => sum + part.length, 0)
-    parts.push(Uint8Array.from([section.id, ...encodeUnsigned(size)]), ...content)
+function applyPatches(layout: ModuleLayout, edit: ModuleEdit, id: number, patches: Patch[]): void {
+  const section = layout.sections.find((candidate) => candidate.id === id)
+  if (section === undefined) return
+  const own = patches
+    .filter((patch) => patch.start >= section.contentStart && patch.end <= section.end)
+    .toSorted((a, b) => a.start - b.start)
+  if (own.length === 0) return
+  const parts: Uint8Array[] = []
+  let copied = section.contentStart
+  for (const patch of own) {
+    parts.push(layout.bytes.subarray(copied, patch.start), Uint8Array.from(patch.replacement))
+    copied = patch.end
   }
-  return concatenate(parts)
-}
-
-function concatenate(parts: Uint8Array[]): Uint8Array {
-  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0))
-  let offset = 0
-  for (const part of parts) {
-    whole.set(part, offset)
-    offset += part.length
-  }
-  return whole
+  parts.push(layout.bytes.subarray(copied, section.end))
+  edit.replace(id, parts)
 }

@@ -11,6 +11,9 @@ declare namespace WebAssembly {
     constructor(descriptor: { initial: number; maximum?: number })
     readonly buffer: ArrayBuffer
   }
+  class Global {
+    readonly value: unknown
+  }
   class Exception extends Error {}
   class CompileError extends Error {}
   class LinkError extends Error {}
