@@ -3,7 +3,7 @@
  * body and query have been checked, because 401, 415 and 400 come before 403 and 404 (contract decision 45).
  */
 import type { FastifyRequest } from 'fastify'
-import type { MessageAccess, MessageCredentials, MessageGate } from '#api/devices/index.ts'
+import type { ChannelPath, MessageAccess, MessageCredentials, MessageGate } from '#api/devices/index.ts'
 import type { ConnectionType, TokensService } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
@@ -23,15 +23,35 @@ declare module 'fastify' {
 /** Routes registered on this scope afterwards have their caller checked against the channel of their path. */
 export function checkAccess(scope: HttpApp, type: ConnectionType, { gate, tokens }: MessageAccessDeps): void {
   scope.decorateRequest('messageAccess', undefined)
-  scope.addHook('onRequest', async (request) => {
-    const credentials = await readCredentials(request, tokens)
+  // With a callback, because most requests are decided from memory and need not wait for a promise.
+  scope.addHook('onRequest', (request, _reply, done) => {
     const { domain_id: domain, channel_id: channel } = request.params as { domain_id?: string; channel_id: string }
     const path = { domain, channel }
-    const known = gate.authorizeNow(credentials, path, type)
-    if (known !== undefined) {
-      request.messageAccess = { credentials, access: known, refusal: undefined }
+    let credentials: MessageCredentials | Promise<MessageCredentials>
+    try {
+      credentials = readCredentials(request, tokens)
+    } catch (error) {
+      done(error as Error)
       return
     }
+    if (!(credentials instanceof Promise)) {
+      const access = gate.authorizeNow(credentials, path, type)
+      if (access !== undefined) {
+        request.messageAccess = { credentials, access, refusal: undefined }
+        done()
+        return
+      }
+    }
+    // oxlint-disable-next-line promise/no-callback-in-promise -- a callback is how this kind of hook goes on
+    check(request, credentials, path).then(() => done(), done)
+  })
+
+  async function check(
+    request: FastifyRequest,
+    given: MessageCredentials | Promise<MessageCredentials>,
+    path: ChannelPath,
+  ): Promise<void> {
+    const credentials = await given
     try {
       const access = await gate.authorize(credentials, path, type)
       request.messageAccess = { credentials, access, refusal: undefined }
@@ -39,7 +59,7 @@ export function checkAccess(scope: HttpApp, type: ConnectionType, { gate, tokens
       if (!(error instanceof ServiceError) || !isAboutChannel(error)) throw error
       request.messageAccess = { credentials, access: undefined, refusal: error }
     }
-  })
+  }
 }
 
 /** The access that the hook found; throws its refusal. Call it when everything else about the request is right. */

@@ -28,6 +28,7 @@ export function takeMessageBodies(scope: HttpApp): void {
 /** The declared type without parameters; undefined where none is declared. Throws `unsupported_media_type`. */
 export function contentTypeOf(request: FastifyRequest): string | undefined {
   const declared = request.headers['content-type']
+  if (declared === SENML_JSON) return declared
   if (declared === undefined || declared === '') return undefined
   const semicolon = declared.indexOf(';')
   const type = (semicolon < 0 ? declared : declared.slice(0, semicolon)).trim().toLowerCase()

@@ -11,26 +11,32 @@ const BEARER = 'Bearer '
 
 /**
  * Reads `Client <secret>`, Basic with the client's id (may be empty) and secret, `Bearer <user token>`, or the query
- * `authorization`, which holds a secret or any of these. Throws `unauthenticated`.
+ * `authorization`, which holds a secret or any of these. A promise only where a token has to be verified. Throws, or
+ * rejects with, `unauthenticated`.
  */
-export async function readCredentials(request: FastifyRequest, tokens: TokensService): Promise<MessageCredentials> {
+export function readCredentials(
+  request: FastifyRequest,
+  tokens: TokensService,
+): MessageCredentials | Promise<MessageCredentials> {
   const given = request.headers.authorization
-  if (given !== undefined) return (await readScheme(given, request, tokens)) ?? refuse()
+  if (given !== undefined) return readScheme(given, request, tokens) ?? refuse()
   const { authorization } = request.query as { authorization?: string }
   if (authorization === undefined || authorization === '') return refuse()
-  return (await readScheme(authorization, request, tokens)) ?? { kind: 'client', secret: authorization }
+  return readScheme(authorization, request, tokens) ?? { kind: 'client', secret: authorization }
 }
 
-async function readScheme(
+function readScheme(
   text: string,
   request: FastifyRequest,
   tokens: TokensService,
-): Promise<MessageCredentials | undefined> {
+): MessageCredentials | Promise<MessageCredentials> | undefined {
   if (text.startsWith(CLIENT) && text.length > CLIENT.length)
     return { kind: 'client', secret: text.slice(CLIENT.length) }
   if (text.startsWith(BASIC)) return readBasic(text.slice(BASIC.length))
   if (text.startsWith(BEARER) && text.length > BEARER.length) {
-    return { kind: 'user', principal: await tokens.authenticate(text.slice(BEARER.length), originOf(request)) }
+    return tokens
+      .authenticate(text.slice(BEARER.length), originOf(request))
+      .then((principal) => ({ kind: 'user', principal }))
   }
   return undefined
 }

@@ -52,6 +52,8 @@ export function publishRoutes(messages: Messages, deps: MessageAccessDeps): Rout
       path,
       {
         config: { action: 'publish', ownCredentials: true },
+        // Path, headers and query of a publish are text as they come; the schemas are for the reader of the document.
+        validatorCompiler: () => (value: unknown) => ({ value }),
         schema: {
           tags: ['messages'],
           summary: 'Publish a message',
