@@ -2,9 +2,11 @@
  * The connection to PostgreSQL: one pool for requests, dedicated connections for whoever must not wait behind them.
  * Values are read so that nothing is lost: int8 as a checked integer, timestamptz as UTC text with microseconds.
  */
+import type { Socket } from 'node:net'
 import { Kysely, PostgresDialect } from 'kysely'
 import type { Transaction as KyselyTransaction } from 'kysely'
 import pg from 'pg'
+import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
 import { isRepeatable, translateDatabaseError } from './errors.ts'
 
@@ -24,6 +26,9 @@ export type DatabaseOptions = {
   maxConnections: number
   applicationName: string
   logger: Logger
+  connectDeadlineMs?: number
+  statementDeadlineMs?: number
+  silenceGraceMs?: number
 }
 
 export type Database = {
@@ -34,8 +39,8 @@ export type Database = {
    * effect outside the database. Inside it only `tx` may be used.
    */
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>
-  /** A connection of its own, outside the pool; the caller ends it. Rejects with `unavailable`. */
-  dedicated(applicationName: string): Promise<pg.Client>
+  /** A connection of its own, outside the pool; the caller ends it. Rejects with `unavailable` within the deadline. */
+  dedicated(applicationName: string, connectDeadlineMs?: number): Promise<pg.Client>
   close(): Promise<void>
 }
 
@@ -43,6 +48,10 @@ export type Database = {
 const CONNECT_DEADLINE_MS = 10_000
 /** No statement of a request runs longer; exports and maintenance set their own on their own connections. */
 const STATEMENT_DEADLINE_MS = 30_000
+/** A server that says nothing for so long after a statement's own deadline is frozen or cut off: the connection is given up. */
+const SILENCE_GRACE_MS = 5000
+/** A dead peer behind an idle connection is looked for after this. */
+const KEEP_ALIVE_DELAY_MS = 10_000
 const IDLE_CONNECTION_MS = 60_000
 /** Attempts at a transaction that PostgreSQL asks to repeat. */
 const TRANSACTION_ATTEMPTS = 4
@@ -67,26 +76,53 @@ const types = {
   },
 } as pg.CustomTypesConfig
 
-function clientConfig(address: DatabaseAddress, applicationName: string): pg.ClientConfig {
+function clientConfig(address: DatabaseAddress, applicationName: string, connectDeadlineMs: number): pg.ClientConfig {
   return {
     ...('url' in address ? { connectionString: address.url } : address),
     application_name: applicationName,
-    connectionTimeoutMillis: CONNECT_DEADLINE_MS,
+    connectionTimeoutMillis: connectDeadlineMs,
     keepAlive: true,
+    keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
     options: '-c TimeZone=UTC -c client_encoding=UTF8 -c default_transaction_isolation=read\\ committed',
     types,
   }
 }
 
-export function createDatabase({ address, maxConnections, applicationName, logger }: DatabaseOptions): Database {
+/**
+ * Keeps a broken or silent connection from taking the process or a request with it. `pg` emits `error` on a connection
+ * that breaks while a caller has it, beside failing his statement: without a listener that would end the process. A
+ * server that is frozen or cut off sends nothing at all, so silence while a caller waits closes the connection.
+ */
+function watchConnections(pool: pg.Pool, silenceMs: number, logger: Logger): void {
+  const taken = new WeakSet<pg.PoolClient>()
+  pool.on('error', (error) => logger.warn({ err: error }, 'an idle database connection broke'))
+  pool.on('acquire', (client) => void taken.add(client))
+  pool.on('release', (_error, client) => void taken.delete(client))
+  pool.on('connect', (client) => {
+    client.on('error', (error) => {
+      if (taken.has(client)) logger.warn({ err: error }, 'a database connection broke under a statement')
+    })
+    const { stream } = (client as unknown as { connection: { stream: Socket } }).connection
+    stream.setTimeout(silenceMs, () => {
+      if (taken.has(client)) stream.destroy(new ServiceError('timeout', 'the database did not answer in time'))
+    })
+  })
+}
+
+export function createDatabase(options: DatabaseOptions): Database {
+  const { address, maxConnections, applicationName, logger } = options
+  const connectDeadlineMs = options.connectDeadlineMs ?? CONNECT_DEADLINE_MS
+  const statementDeadlineMs = options.statementDeadlineMs ?? STATEMENT_DEADLINE_MS
+  const silenceMs = statementDeadlineMs + (options.silenceGraceMs ?? SILENCE_GRACE_MS)
   const pool = new pg.Pool({
-    ...clientConfig(address, applicationName),
+    ...clientConfig(address, applicationName, connectDeadlineMs),
     max: maxConnections,
     idleTimeoutMillis: IDLE_CONNECTION_MS,
-    statement_timeout: STATEMENT_DEADLINE_MS,
+    statement_timeout: statementDeadlineMs,
+    // A transaction that is left open holds up every follower of a log and, with its locks, everybody else.
+    idle_in_transaction_session_timeout: statementDeadlineMs,
   })
-  // An idle connection that breaks must not take the process down; the next query gets a new one or an error.
-  pool.on('error', (error) => logger.warn({ err: error }, 'an idle database connection broke'))
+  watchConnections(pool, silenceMs, logger)
   const db = new Kysely<NoTables>({ dialect: new PostgresDialect({ pool }) })
 
   return {
@@ -94,16 +130,26 @@ export function createDatabase({ address, maxConnections, applicationName, logge
     pool,
     async transaction(work) {
       for (let attempt = 1; ; attempt++) {
+        // A rollback on a broken connection fails too, and its error would hide the reason.
+        let reason: { error: unknown } | undefined
         try {
-          return await db.transaction().execute(work)
-        } catch (error) {
+          return await db.transaction().execute(async (tx) => {
+            try {
+              return await work(tx)
+            } catch (error) {
+              reason = { error }
+              throw error
+            }
+          })
+        } catch (last) {
+          const error = reason === undefined ? last : reason.error
           if (attempt < TRANSACTION_ATTEMPTS && isRepeatable(error)) continue
           throw translateDatabaseError(error)
         }
       }
     },
-    async dedicated(name) {
-      const client = new pg.Client(clientConfig(address, name))
+    async dedicated(name, deadlineMs = connectDeadlineMs) {
+      const client = new pg.Client(clientConfig(address, name, deadlineMs))
       client.on('error', (error) => logger.warn({ err: error, connection: name }, 'a database connection broke'))
       try {
         await client.connect()

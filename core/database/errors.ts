@@ -8,23 +8,24 @@ const EXCLUSION_VIOLATION = '23P01'
 const SERIALIZATION_FAILURE = '40001'
 const DEADLOCK_DETECTED = '40P01'
 const QUERY_CANCELED = '57014'
+const LOCK_NOT_AVAILABLE = '55P03'
 
-/** SQLSTATE classes and codes that say that the server is away, full or going down. */
+/** SQLSTATE classes and codes that say that the server is away, full or going down, or has ended our session. */
 const AWAY_CLASSES = new Set(['08', '53', '58'])
-const AWAY_CODES = new Set(['57P01', '57P02', '57P03', '57P05', '25006'])
+const AWAY_CODES = new Set(['57P01', '57P02', '57P03', '57P04', '57P05', '25006', '25P03', '25P04'])
 /** Errors of the socket and of `pg` itself, which carry no SQLSTATE. */
 const SOCKET_CODES = new Set([
   'ECONNREFUSED',
   'ECONNRESET',
-  'ENOENT',
   'EPIPE',
   'ETIMEDOUT',
   'EHOSTUNREACH',
   'ENETUNREACH',
   'EAI_AGAIN',
   'ENOTFOUND',
-  'EACCES',
 ])
+/** A Unix socket that is missing or not ours to open; on a file the same codes mean something else. */
+const CONNECT_CODES = new Set(['ENOENT', 'EACCES'])
 
 function codeOf(error: unknown): string | undefined {
   if (typeof error !== 'object' || error === null || !('code' in error)) return undefined
@@ -65,16 +66,19 @@ export function isDatabaseAway(error: unknown): boolean {
     // pg's own sentences for a connection that ended under a query or a pool that found none in time
     return (
       error instanceof Error &&
-      /^(Connection terminated|timeout exceeded when trying to connect|Client has encountered a connection error|Client was closed)/.test(
+      /^(Connection terminated|timeout expired|timeout exceeded when trying to connect|Client has encountered a connection error|Client was closed|Cannot use a pool after calling end|driver has already been destroyed)/.test(
         error.message,
       )
     )
   }
+  if (CONNECT_CODES.has(code)) return (error as { syscall?: unknown }).syscall === 'connect'
   return AWAY_CODES.has(code) || SOCKET_CODES.has(code) || (code.length === 5 && AWAY_CLASSES.has(code.slice(0, 2)))
 }
 
 /** Seconds after which a caller may try again when the database is away. */
 export const DATABASE_AWAY_RETRY_SECONDS = 2
+/** The same after deadlocks: whoever was in the way is done by then. */
+const CONTENTION_RETRY_SECONDS = 1
 
 /** A driver error as a ServiceError where its meaning is the same everywhere; anything else as it is. */
 export function translateDatabaseError(error: unknown): unknown {
@@ -85,8 +89,15 @@ export function translateDatabaseError(error: unknown): unknown {
       retryAfterSeconds: DATABASE_AWAY_RETRY_SECONDS,
     })
   }
-  if (codeOf(error) === QUERY_CANCELED)
+  const code = codeOf(error)
+  if (code === QUERY_CANCELED || code === LOCK_NOT_AVAILABLE)
     return new ServiceError('timeout', 'the database did not answer in time', { cause: error })
+  if (isRepeatable(error)) {
+    return new ServiceError('unavailable', 'too many changes of the same data at once, try again', {
+      cause: error,
+      retryAfterSeconds: CONTENTION_RETRY_SECONDS,
+    })
+  }
   return error
 }
 
