@@ -98,6 +98,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       username: config.adminUsername,
       secret: config.adminSecret,
       uniqueNames: config.uniqueNames,
+      passwordPattern,
     })
     return {
       access,

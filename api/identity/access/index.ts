@@ -7,6 +7,7 @@ export {
   presentConnectionActions,
 } from './actions.ts'
 export type { ChannelAction, ClientAction, ConnectionType, DomainAction, EntityType, GroupAction } from './actions.ts'
+export { ANY_CHANGE } from './any-change.ts'
 export type { Origin, UserPrincipal } from './principal.ts'
 export { createAccessPolicy } from './policy.ts'
 export type { AccessPolicy, DomainAccess, EntityFacts } from './policy.ts'

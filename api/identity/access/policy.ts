@@ -11,6 +11,7 @@ import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import { ACTIONS, OWN_ACTIONS } from './actions.ts'
 import type { DomainAction, EntityType } from './actions.ts'
+import { ANY_CHANGE } from './any-change.ts'
 import type { UserPrincipal } from './principal.ts'
 import type { Reach } from './reach.ts'
 import { directActions, groupAncestors, reachable, resolveReach } from './reach.ts'
@@ -42,9 +43,12 @@ export type DomainAccess = {
 export type AccessPolicy = {
   /** Throws `forbidden` alike for an unknown domain, a foreign one and one that is not open to the caller. */
   enter(principal: UserPrincipal, domainId: string): Promise<DomainAccess>
-  /** Every domain that is open to the caller, for listings without a domain in the path (decision 31). At most `MAX_ENTERED`. */
+  /**
+   * Every domain that is open to the caller, for listings without a domain in the path (decision 31). Throws
+   * `unprocessable` when there are more than `MAX_ENTERED`: a part of them would look like the whole.
+   */
   enterAll(principal: UserPrincipal): Promise<DomainAccess[]>
-  /** Throws `forbidden` unless the caller administers the platform. */
+  /** Throws `forbidden` unless the caller administers the platform, and with a token that is good for all of it. */
   requirePlatformAdmin(principal: UserPrincipal): void
   /** Drops what depends on entities that changed. */
   forget(entityKeys: readonly number[]): void
@@ -87,14 +91,16 @@ export function createAccessPolicy({
     return domainKeys.get(domainId, async () => {
       const { rows } = await sql<{ key: number }>`SELECT key FROM domains WHERE id = ${domainId}`.execute(db)
       const key = rows[0]?.key
-      return key === undefined ? { value: 0, dependsOn: [] } : { value: key, dependsOn: [key] }
+      return key === undefined ? { value: 0, dependsOn: [ANY_CHANGE] } : { value: key, dependsOn: [key] }
     })
   }
 
   function findReach(userKey: number, domainKey: number): Promise<Reach | 'none'> {
     return reaches.get(`${userKey}/${domainKey}`, async () => {
       const reach = await resolveReach(db, userKey, domainKey)
-      return reach === undefined ? { value: 'none', dependsOn: [] } : { value: reach, dependsOn: reach.dependsOn }
+      return reach === undefined
+        ? { value: 'none', dependsOn: [ANY_CHANGE] }
+        : { value: reach, dependsOn: reach.dependsOn }
     })
   }
 
@@ -184,12 +190,20 @@ export function createAccessPolicy({
       const { rows } = await sql<{ key: number; id: string }>`SELECT d.key, d.id FROM domains d
         WHERE d.status <> 'deleted' AND (${principal.isPlatformAdmin} OR EXISTS (
           SELECT 1 FROM grants g WHERE g.user_key = ${principal.key} AND g.domain_key = d.key AND g.entity_type = 'domain'))
-        ORDER BY d.key LIMIT ${MAX_ENTERED}`.execute(db)
+          AND (${principal.boundDomainKey ?? null}::bigint IS NULL OR d.key = ${principal.boundDomainKey ?? null})
+        ORDER BY d.key LIMIT ${MAX_ENTERED + 1}`.execute(db)
+      if (rows.length > MAX_ENTERED) {
+        throw new ServiceError(
+          'unprocessable',
+          `you reach more than ${MAX_ENTERED} domains: name one in the path, /<domain_id>/…`,
+        )
+      }
       const entered = await Promise.all(rows.map(({ key, id }) => open(principal, key, id)))
       return entered.filter((domain) => domain !== undefined)
     },
     requirePlatformAdmin(principal) {
-      if (!principal.isPlatformAdmin)
+      // A token bound to a domain works in that domain alone (decision 40).
+      if (!principal.isPlatformAdmin || principal.boundDomainKey !== undefined)
         throw new ServiceError(
           'forbidden',
           'failed to perform authorization: only the platform administrator may do this',

@@ -104,7 +104,8 @@ export async function updateDomain(
     CONFLICTS,
     sql<Row>`UPDATE domains SET ${sql.join(sets)} WHERE key = ${key} RETURNING *`.execute(db),
   )
-  return fromRow(rows[0] as Row)
+  if (rows[0] === undefined) throw new ServiceError('not_found', 'entity not found')
+  return fromRow(rows[0])
 }
 
 export type DomainListing = {

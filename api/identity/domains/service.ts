@@ -99,8 +99,8 @@ export function createDomainsService({ database, journal, access, reservedRoutes
       return { total, offset: query.offset, limit: query.limit, items }
     },
     async update(caller, id, input) {
+      const route = input.alias === undefined ? undefined : requireDomainRoute(input.alias, id, reservedRoutes)
       const domain = await requireDomain(caller, id, 'update')
-      const route = input.alias === undefined ? undefined : requireDomainRoute(input.alias, domain.id, reservedRoutes)
       return await journal.change(caller, async (tx, record) => {
         const updated = await updateDomain(
           tx,
@@ -114,11 +114,13 @@ export function createDomainsService({ database, journal, access, reservedRoutes
           },
           caller.id,
         )
+        // The fields that we know and no others: a body may hold anything (decision 43).
+        const { name, alias, tags, metadata, retention_days } = input
         record({
           operation: 'domain.update',
           domainKey: domain.key,
           entityKeys: [domain.key],
-          attributes: { id, ...input },
+          attributes: { id, name, alias, tags, metadata, retention_days },
         })
         return updated
       })

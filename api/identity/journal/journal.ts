@@ -9,6 +9,7 @@ import type { Database, Transaction } from '#core/database/index.ts'
 import { startLogTail } from '#core/log/index.ts'
 import type { LogTail } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { ANY_CHANGE } from '../access/any-change.ts'
 import type { UserPrincipal } from '../access/principal.ts'
 
 export type JournalEntry = {
@@ -51,13 +52,15 @@ export async function startJournal(options: {
 }): Promise<Journal> {
   const { database, bus, logger, tailIntervalMs } = options
   const listeners: ChangeListener[] = []
+  const announce = (keys: readonly number[]) => {
+    for (const listener of listeners) listener.forget([...keys, ANY_CHANGE])
+  }
   const tail: LogTail = await startLogTail({
     database,
     logger,
     table: { name: 'journal', columns: ['entity_keys'] },
     onRows: (rows) => {
-      const keys = rows.flatMap((row) => (row['entity_keys'] as (string | number)[]).map(Number))
-      for (const listener of listeners) listener.forget(keys)
+      announce(rows.flatMap((row) => (row['entity_keys'] as (string | number)[]).map(Number)))
     },
     onReset: () => {
       for (const listener of listeners) listener.clear()
@@ -75,9 +78,10 @@ export async function startJournal(options: {
         await write(tx, actor, entries)
         return value
       })
-      const keys = entries.flatMap((entry) => entry.entityKeys)
-      for (const listener of listeners) listener.forget(keys)
-      if (entries.length > 0) bus.publish(JOURNAL_TOPIC, NO_PAYLOAD)
+      if (entries.length > 0) {
+        announce(entries.flatMap((entry) => entry.entityKeys))
+        bus.publish(JOURNAL_TOPIC, NO_PAYLOAD)
+      }
       return result
     },
     listen: (listener) => void listeners.push(listener),

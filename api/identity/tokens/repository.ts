@@ -56,16 +56,20 @@ export async function findSession(
 export type NewSession = {
   id: string
   userKey: number
+  /** As it was when the password was verified. */
+  secretHash: string
   domainKey: number | undefined
   lifetimeSeconds: number
   address: string | undefined
 }
 
-export async function insertSession(db: Queryable, session: NewSession): Promise<void> {
-  await sql`INSERT INTO sessions (id, user_key, domain_key, expires_at, address)
-    VALUES (${session.id}, ${session.userKey}, ${session.domainKey ?? null}, now() + make_interval(secs => ${session.lifetimeSeconds}), ${session.address ?? null})`.execute(
-    db,
-  )
+/** False when the user was disabled or given another password since it was looked up; his sessions were ended by then. */
+export async function insertSession(db: Queryable, session: NewSession): Promise<boolean> {
+  const { rows } = await sql`INSERT INTO sessions (id, user_key, domain_key, expires_at, address)
+    SELECT ${session.id}::uuid, key, ${session.domainKey ?? null}::bigint, now() + make_interval(secs => ${session.lifetimeSeconds}), ${session.address ?? null}
+      FROM users WHERE key = ${session.userKey} AND status = 'enabled' AND secret_hash = ${session.secretHash} FOR SHARE
+    RETURNING id`.execute(db)
+  return rows.length > 0
 }
 
 /** Makes every earlier refresh token of the session an old one. */

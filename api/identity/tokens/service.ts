@@ -4,11 +4,12 @@
  */
 import type { KeyObject } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import type { Database } from '#core/database/index.ts'
+import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { createFactCache } from '#core/fact-cache.ts'
 import { isId, newId } from '#core/ids.ts'
 import { sleep } from '#core/time.ts'
+import { ANY_CHANGE } from '../access/index.ts'
 import type { Origin, UserPrincipal } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
 import { verifyAgainstNobody, verifyPassword } from '../passwords/index.ts'
@@ -29,6 +30,8 @@ import type { SigningKeys } from './signing-keys.ts'
 export type TokensService = {
   /** Throws `malformed` without login or password, `unauthenticated` for a wrong pair or a disabled user. */
   issue(input: IssueToken, origin: Origin): Promise<TokenPair>
+  /** Throws `unauthenticated` unless it is a refresh token of ours that has not expired; whether it still works `refresh` says. */
+  requireRefreshToken(token: string): void
   /** A refresh token works once; an old one ends its whole session. */
   refresh(refreshToken: string, domainId: string | undefined, origin: Origin): Promise<TokenPair>
   /** Ends the session of a refresh token; its access tokens end with it. */
@@ -110,9 +113,13 @@ export function createTokensService(deps: TokensDeps): TokensService {
     }
   }
 
-  async function bindableDomain(userKey: number, domainId: string | undefined): Promise<number | undefined> {
+  async function bindableDomain(
+    db: Queryable,
+    userKey: number,
+    domainId: string | undefined,
+  ): Promise<number | undefined> {
     if (domainId === undefined || domainId === '') return undefined
-    const key = isId(domainId) ? await findMembership(database.db, userKey, domainId) : undefined
+    const key = isId(domainId) ? await findMembership(db, userKey, domainId) : undefined
     if (key === undefined)
       throw new ServiceError('forbidden', 'failed to perform authorization: not a member of this domain')
     return key
@@ -172,7 +179,7 @@ export function createTokensService(deps: TokensDeps): TokensService {
         }
         throw new ServiceError('unauthenticated', WRONG_LOGIN)
       }
-      const domainKey = await bindableDomain(user.key, input.domain_id)
+      const domainKey = await bindableDomain(database.db, user.key, input.domain_id)
       const session = {
         id: newId(),
         generation: 0,
@@ -181,13 +188,15 @@ export function createTokensService(deps: TokensDeps): TokensService {
         domainId: domainKey === undefined ? null : (input.domain_id ?? null),
       }
       await journal.change('system', async (tx, record) => {
-        await insertSession(tx, {
+        const isStored = await insertSession(tx, {
           id: session.id,
           userKey: user.key,
+          secretHash: user.secretHash,
           domainKey,
           lifetimeSeconds: deps.refreshTokenTtlMs / 1000,
           address: origin.address,
         })
+        if (!isStored) throw new ServiceError('unauthenticated', WRONG_LOGIN)
         record({
           operation: 'user.issue_token',
           entityKeys: [user.key],
@@ -196,6 +205,7 @@ export function createTokensService(deps: TokensDeps): TokensService {
       })
       return pairOf(session)
     },
+    requireRefreshToken: (token) => void verify(token, TOKEN_TYPE.refresh),
     async refresh(refreshToken, domainId, origin) {
       const claims = verify(refreshToken, TOKEN_TYPE.refresh)
       const { sessionId, generation } = parseJti(claims.jti)
@@ -215,7 +225,7 @@ export function createTokensService(deps: TokensDeps): TokensService {
         const domainKey =
           domainId === undefined || domainId === ''
             ? (session.domainKey ?? undefined)
-            : await bindableDomain(session.userKey, domainId)
+            : await bindableDomain(tx, session.userKey, domainId)
         await advanceSession(tx, sessionId, domainKey, deps.refreshTokenTtlMs / 1000)
         record({
           operation: 'user.refresh_token',
@@ -250,7 +260,7 @@ export function createTokensService(deps: TokensDeps): TokensService {
       const { sessionId } = parseJti(claims.jti)
       const session = await sessions.get(sessionId, async () => {
         const found = await findSession(database.db, sessionId)
-        if (found === undefined) return { value: 'none', dependsOn: [] }
+        if (found === undefined) return { value: 'none', dependsOn: [ANY_CHANGE] }
         return { value: found, dependsOn: [found.userKey, ...(found.domainKey === null ? [] : [found.domainKey])] }
       })
       if (session === 'none' || !session.isAlive || session.userStatus !== 'enabled')

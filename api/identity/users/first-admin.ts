@@ -1,6 +1,7 @@
 /** The first platform administrator, made at the first start (decision 48). No default password exists. */
-import { mkdir, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { sql } from 'kysely'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Secret } from '#core/config/index.ts'
 import { newId, newToken } from '#core/ids.ts'
@@ -17,6 +18,7 @@ export type FirstAdminOptions = {
   username: string
   secret: Secret | undefined
   uniqueNames: boolean
+  passwordPattern: RegExp
   /** Where a random secret is kept, readable by the owner alone. */
   dataDir: string
 }
@@ -27,28 +29,40 @@ export type FirstAdmin = { username: string; secretFile: string | undefined; mad
 const SECRET_FILE = 'admin-secret'
 const RANDOM_SECRET_BYTES = 18
 
-/** Throws `invalid_state` when the email or username belongs to somebody who does not administer the platform. */
+/** Two nodes that start at once must not each make an administrator. */
+const CREATE_LOCK = 0x5ce1_0003
+
+/**
+ * Throws `invalid_state` when the email or username belongs to somebody who does not administer the platform, and
+ * `malformed` naming the setting that cannot be used.
+ */
 export async function ensureFirstAdmin(options: FirstAdminOptions): Promise<FirstAdmin> {
-  const { database, journal, email, username, uniqueNames, dataDir } = options
+  const { database, journal, uniqueNames, dataDir } = options
+  const nothingMade: FirstAdmin = { username: options.username, secretFile: undefined, madeSecret: undefined }
+  if (await hasPlatformAdmin(database.db)) return nothingMade
+  const email = readSetting('SKEIN_ADMIN_EMAIL', () => requireEmail(options.email))
+  const username = readSetting('SKEIN_ADMIN_USERNAME', () => requireUsername(options.username))
+  const madeSecret = options.secret === undefined ? newToken(RANDOM_SECRET_BYTES) : undefined
+  const secret = madeSecret ?? options.secret?.reveal() ?? ''
+  if (madeSecret === undefined && !options.passwordPattern.test(secret))
+    throw new ServiceError(
+      'malformed',
+      `SKEIN_ADMIN_SECRET is too weak: it must match ${options.passwordPattern.source}`,
+    )
+  const secretHash = await hashPassword(secret)
   const secretFile = join(dataDir, SECRET_FILE)
-  if (await hasPlatformAdmin(database.db)) return { username, secretFile: undefined, madeSecret: undefined }
-  for (const login of [email, username]) {
-    if ((await findUserByLogin(database.db, login)) !== undefined) {
+  const isMade = await journal.change('system', async (tx, record) => {
+    await sql`SELECT pg_advisory_xact_lock(${CREATE_LOCK})`.execute(tx)
+    if (await hasPlatformAdmin(tx)) return false
+    for (const login of [email, username]) {
+      if ((await findUserByLogin(tx, login)) === undefined) continue
       throw new ServiceError(
         'invalid_state',
         `the first administrator cannot be made: a user "${login}" exists and is not promoted; set SKEIN_ADMIN_EMAIL and SKEIN_ADMIN_USERNAME to others`,
       )
     }
-  }
-  const madeSecret = options.secret === undefined ? newToken(RANDOM_SECRET_BYTES) : undefined
-  const secret = madeSecret ?? options.secret?.reveal() ?? ''
-  if (madeSecret !== undefined) {
-    // Before the user exists, so that a crash between the two leaves a file too many rather than a lost password.
-    await mkdir(dataDir, { recursive: true })
-    await writeFile(secretFile, `${madeSecret}\n`, { mode: 0o600 })
-  }
-  const secretHash = await hashPassword(secret)
-  await journal.change('system', async (tx, record) => {
+    // Before the commit, so that a crash between the two leaves a file too many rather than a lost password.
+    if (madeSecret !== undefined) await writeSecret(dataDir, secretFile, madeSecret)
     const user = await insertUser(
       tx,
       {
@@ -56,8 +70,8 @@ export async function ensureFirstAdmin(options: FirstAdminOptions): Promise<Firs
         firstName: null,
         lastName: null,
         name: 'Administrator',
-        email: requireEmail(email),
-        username: requireUsername(username),
+        email,
+        username,
         secretHash,
         tags: [],
         metadata: {},
@@ -69,6 +83,27 @@ export async function ensureFirstAdmin(options: FirstAdminOptions): Promise<Firs
       uniqueNames,
     )
     record({ operation: 'user.create', entityKeys: [user.key], attributes: { id: user.id, username, role: 'admin' } })
+    return true
   })
-  return { username, secretFile: madeSecret === undefined ? undefined : secretFile, madeSecret }
+  if (!isMade || madeSecret === undefined) return nothingMade
+  return { username, secretFile, madeSecret }
+}
+
+async function writeSecret(dataDir: string, file: string, secret: string): Promise<void> {
+  await mkdir(dataDir, { recursive: true })
+  await writeFile(file, '', { mode: 0o600 })
+  // The mode above counts for a new file only.
+  await chmod(file, 0o600)
+  await writeFile(file, `${secret}\n`)
+}
+
+/** A refusal of the value as a refusal of the setting that it comes from. */
+function readSetting(name: string, read: () => string): string {
+  try {
+    return read()
+  } catch (error) {
+    if (error instanceof ServiceError)
+      throw new ServiceError('malformed', `${name}: ${error.message}`, { cause: error })
+    throw error
+  }
 }

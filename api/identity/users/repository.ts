@@ -1,7 +1,7 @@
 /** SQL of users. Names of constraints decide which conflict it is. */
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
-import type { Queryable } from '#core/database/index.ts'
+import type { Queryable, Transaction } from '#core/database/index.ts'
 import { refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { orderOf } from '../wire/index.ts'
@@ -222,12 +222,35 @@ export async function hasPlatformAdmin(db: Queryable): Promise<boolean> {
   return rows.length > 0
 }
 
-/** True when the user is the last member of the built-in admin role of a domain; gives that domain's id. */
-export async function findSoleAdminDomain(db: Queryable, userKey: number): Promise<string | undefined> {
-  const { rows } = await sql<{ id: string }>`SELECT d.id FROM grants g JOIN domains d ON d.key = g.domain_key
+/** The user as he is now, locked until the transaction ends. */
+export async function lockUser(tx: Transaction, id: string): Promise<UserRecord | undefined> {
+  const { rows } = await sql<Row>`SELECT * FROM users WHERE id = ${id} AND status <> 'deleted' FOR UPDATE`.execute(tx)
+  return rows[0] === undefined ? undefined : fromRow(rows[0])
+}
+
+/**
+ * Domains that would have no enabled administrator without this user. They stay locked until the transaction ends, so
+ * that two administrators cannot leave one domain at the same moment.
+ */
+export async function lockSoleAdminDomains(tx: Transaction, userKey: number): Promise<{ key: number; id: string }[]> {
+  await sql`SELECT d.key FROM domains d
+    WHERE d.status <> 'deleted' AND d.key IN (
+      SELECT g.domain_key FROM grants g WHERE g.user_key = ${userKey} AND g.entity_type = 'domain' AND g.role_key = 0)
+    ORDER BY d.key FOR NO KEY UPDATE`.execute(tx)
+  const { rows } = await sql<{
+    key: number
+    id: string
+  }>`SELECT d.key, d.id FROM grants g JOIN domains d ON d.key = g.domain_key
     WHERE g.user_key = ${userKey} AND g.entity_type = 'domain' AND g.role_key = 0 AND d.status <> 'deleted'
       AND NOT EXISTS (SELECT 1 FROM grants o JOIN users u ON u.key = o.user_key AND u.status = 'enabled'
                        WHERE o.entity_key = g.entity_key AND o.role_key = 0 AND o.user_key <> g.user_key)
-    LIMIT 1`.execute(db)
-  return rows[0]?.id
+    ORDER BY d.key`.execute(tx)
+  return rows
+}
+
+/** Whether nobody else administers the platform; locks its administrators, for the same reason. */
+export async function lockIsSolePlatformAdmin(tx: Transaction, userKey: number): Promise<boolean> {
+  const { rows } = await sql<{ key: number }>`SELECT key FROM users
+    WHERE role = 'admin' AND status = 'enabled' ORDER BY key FOR UPDATE`.execute(tx)
+  return rows.every((row) => row.key === userKey)
 }

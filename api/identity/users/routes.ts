@@ -2,11 +2,20 @@
 import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import type { UserPrincipal } from '../access/index.ts'
 import type { TokensService } from '../tokens/index.ts'
 import { bearerOf, originOf } from '../tokens/index.ts'
 import { Id } from '../wire/index.ts'
-import { NewUser, SecretUpdate, User, UserPage, UserQuery, UserUpdate, presentStranger, presentUser } from './schema.ts'
+import {
+  NewUser,
+  SecretUpdate,
+  StatusQuery,
+  User,
+  UserPage,
+  UserQuery,
+  UserUpdate,
+  presentStranger,
+  presentUser,
+} from './schema.ts'
 import type { UsersService } from './service.ts'
 
 const Params = Type.Object({ user_id: Id })
@@ -32,12 +41,14 @@ export function userRoutes(users: UsersService, tokens: TokensService): RoutePlu
             'too_large',
           ),
         },
+        onRequest: async (request) => {
+          if (request.headers.authorization !== undefined)
+            request.principal = await tokens.authenticate(bearerOf(request), originOf(request))
+          users.requireMayRegister(request.principal)
+        },
       },
       async (request, reply) => {
-        let caller: UserPrincipal | undefined
-        if (request.headers.authorization !== undefined)
-          caller = await tokens.authenticate(bearerOf(request), originOf(request))
-        const user = await users.create(caller, request.body)
+        const user = await users.create(request.principal, request.body)
         void reply.code(201).header('Location', `/users/${user.id}`)
         return presentUser(user)
       },
@@ -143,10 +154,14 @@ export function userRoutes(users: UsersService, tokens: TokensService): RoutePlu
             tags: ['users'],
             summary: `${verb === 'enable' ? 'Enable' : 'Disable'} a user`,
             params: Params,
-            response: responses({ 200: User }, 'unauthenticated', 'forbidden', 'not_found', 'conflict'),
+            querystring: StatusQuery,
+            response: responses({ 200: User }, 'unauthenticated', 'forbidden', 'not_found', 'invalid_state'),
           },
         },
-        async (request) => presentUser(await users.setStatus(request.principal, request.params.user_id, status)),
+        async (request) => {
+          const force = request.query.force === true
+          return presentUser(await users.setStatus(request.principal, request.params.user_id, status, { force }))
+        },
       )
     }
   }

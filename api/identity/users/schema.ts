@@ -3,7 +3,17 @@ import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
-import { EnabledStatus, Id, Metadata, MetadataFilter, Name, OrderKey, Tags, Timestamp } from '../wire/index.ts'
+import {
+  EnabledStatus,
+  Id,
+  Metadata,
+  MetadataFilter,
+  Name,
+  OrderKey,
+  RequiredName,
+  Tags,
+  Timestamp,
+} from '../wire/index.ts'
 import type { UserRecord } from './repository.ts'
 
 const Email = Type.String({ maxLength: 254, description: 'Unique' })
@@ -62,13 +72,19 @@ export const NewUser = Type.Object(
 export type NewUser = Static<typeof NewUser>
 
 export const UserUpdate = Type.Object({
-  first_name: Type.Optional(Name),
-  last_name: Type.Optional(Name),
+  first_name: Type.Optional(RequiredName),
+  last_name: Type.Optional(RequiredName),
   metadata: Type.Optional(Metadata),
 })
 export type UserUpdate = Static<typeof UserUpdate>
 
 export const SecretUpdate = Type.Object({ old_secret: Password, new_secret: Password })
+
+export const StatusQuery = Type.Object({
+  force: Type.Optional(
+    Type.Boolean({ description: 'Platform administrator: takes over the domains that would lose their last admin' }),
+  ),
+})
 
 export const UserQuery = Type.Object({
   ...pageQuery(),

@@ -1,13 +1,14 @@
 /** The rules of user accounts (specification section 4 Users, contract section 5, decisions 28, 29, 48, 50, 51). */
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
-import type { Database } from '#core/database/index.ts'
+import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
 import { hashPassword, verifyPassword } from '../passwords/index.ts'
+import { grantAdmin } from '../roles/index.ts'
 import type { LoginUser } from '../tokens/index.ts'
 import { revokeSessionsOf } from '../tokens/index.ts'
 import { allOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
@@ -16,17 +17,21 @@ import type { UserRecord } from './repository.ts'
 import {
   applyUniqueNamesSwitch,
   countUsers,
-  findSoleAdminDomain,
   findUser,
   findUserByLogin,
   insertUser,
   listUsers,
+  lockIsSolePlatformAdmin,
+  lockSoleAdminDomains,
+  lockUser,
   updateUser,
 } from './repository.ts'
 import type { NewUser, UserQuery, UserUpdate } from './schema.ts'
 
 export type UsersService = {
-  /** Without a caller: self-registration. Throws `malformed`, `conflict`, and where self-registration is off `unauthenticated` or `forbidden`. */
+  /** Throws `unauthenticated` for nobody's registration where it is switched off: known before the body is read. */
+  requireMayRegister(caller: UserPrincipal | undefined): void
+  /** Without a caller: self-registration. Throws `malformed`, `conflict`, and for what the caller may not set `unauthenticated` or `forbidden`. */
   create(caller: UserPrincipal | undefined, input: NewUser): Promise<UserRecord>
   getProfile(caller: UserPrincipal): Promise<UserRecord>
   /** The record, and whether the caller may see all of it. */
@@ -35,7 +40,17 @@ export type UsersService = {
   update(caller: UserPrincipal, id: string, input: UserUpdate): Promise<UserRecord>
   /** Changes the caller's own password and ends his other sessions. */
   changeSecret(caller: UserPrincipal, oldSecret: string, newSecret: string): Promise<UserRecord>
-  setStatus(caller: UserPrincipal, id: string, status: 'enabled' | 'disabled'): Promise<UserRecord>
+  /**
+   * By the user, his owner or the platform administrator; idempotent (decision 13). Disabling ends every session. Throws
+   * `invalid_state` for the last administrator of a domain, unless the platform administrator forces it and thereby takes
+   * his place, and for the last one of the platform.
+   */
+  setStatus(
+    caller: UserPrincipal,
+    id: string,
+    status: 'enabled' | 'disabled',
+    options?: { force: boolean },
+  ): Promise<UserRecord>
   findLogin(login: string): Promise<LoginUser | undefined>
   /** Called once at the start: makes the stored unique names agree with the setting. */
   prepare(): Promise<void>
@@ -71,27 +86,49 @@ export function createUsersService(deps: UsersDeps): UsersService {
     if (caller.id !== user.id) access.requirePlatformAdmin(caller)
   }
 
+  /** Sees to it that neither the platform nor a domain loses its last administrator; gives the domains taken over. */
+  async function releaseAdministered(
+    tx: Transaction,
+    caller: UserPrincipal,
+    user: UserRecord,
+    force: boolean,
+  ): Promise<string[]> {
+    if (user.role === 'admin' && (await lockIsSolePlatformAdmin(tx, user.key)))
+      throw new ServiceError('invalid_state', 'the user is the only administrator of the platform')
+    const domains = await lockSoleAdminDomains(tx, user.key)
+    const first = domains[0]
+    if (first === undefined) return []
+    if (!force || caller.key === user.key)
+      throw new ServiceError(
+        'invalid_state',
+        `the user is the only administrator of the domain ${first.id}: give that role to somebody else first`,
+      )
+    access.requirePlatformAdmin(caller)
+    for (const { key } of domains) await grantAdmin(tx, caller.key, 'domain', key, [key])
+    return domains.map((domain) => domain.id)
+  }
+
+  function requireMayRegister(caller: UserPrincipal | undefined): void {
+    if (deps.allowSelfRegister || caller !== undefined) return
+    throw new ServiceError(
+      'unauthenticated',
+      'failed to perform authentication: registration needs the platform administrator',
+    )
+  }
+
   return {
+    requireMayRegister,
     async create(caller, input) {
-      if (!deps.allowSelfRegister) {
-        if (caller === undefined)
-          throw new ServiceError(
-            'unauthenticated',
-            'failed to perform authentication: registration needs the platform administrator',
-          )
-        access.requirePlatformAdmin(caller)
-      }
       const role = input.role ?? 'user'
-      if (role === 'admin') {
-        if (caller === undefined)
-          throw new ServiceError(
-            'unauthenticated',
-            'failed to perform authentication: only the platform administrator may set a role',
-          )
-        access.requirePlatformAdmin(caller)
-      }
+      requireMayRegister(caller)
+      if (role === 'admin' && caller === undefined)
+        throw new ServiceError(
+          'unauthenticated',
+          'failed to perform authentication: only the platform administrator may set a role',
+        )
       const names = identityOf(input)
       requirePassword(input.credentials.secret, '/credentials/secret')
+      if (caller !== undefined && (role === 'admin' || !deps.allowSelfRegister)) access.requirePlatformAdmin(caller)
       const secretHash = await hashPassword(input.credentials.secret)
       const id = newId()
       return await journal.change(caller ?? 'system', async (tx, record) => {
@@ -143,20 +180,21 @@ export function createUsersService(deps: UsersDeps): UsersService {
     async update(caller, id, input) {
       const user = await requireUser(id)
       requireSelfOrAdmin(caller, user)
+      const change = {
+        ...(input.first_name === undefined ? {} : { firstName: input.first_name }),
+        ...(input.last_name === undefined ? {} : { lastName: input.last_name }),
+        ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
+      }
       return await journal.change(caller, async (tx, record) => {
-        const updated = await updateUser(
-          tx,
-          id,
-          {
-            ...(input.first_name === undefined ? {} : { firstName: input.first_name }),
-            ...(input.last_name === undefined ? {} : { lastName: input.last_name }),
-            ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
-          },
-          caller.id,
-          uniqueNames,
-        )
+        const updated = await updateUser(tx, id, change, caller.id, uniqueNames)
         if (updated === undefined) throw new ServiceError('not_found', NOT_FOUND)
-        record({ operation: 'user.update', entityKeys: [user.key], attributes: { id, ...input } })
+        // The fields that we know and no others: a body may hold anything (decision 43).
+        const { first_name, last_name, metadata } = input
+        record({
+          operation: 'user.update',
+          entityKeys: [user.key],
+          attributes: { id, first_name, last_name, metadata },
+        })
         return updated
       })
     },
@@ -168,6 +206,10 @@ export function createUsersService(deps: UsersDeps): UsersService {
       }
       const secretHash = await hashPassword(newSecret)
       return await journal.change(caller, async (tx, record) => {
+        // Of two changes at once the later one no longer knows the old password.
+        if ((await lockUser(tx, user.id))?.secretHash !== user.secretHash) {
+          throw new ServiceError('unauthenticated', 'failed to perform authentication: wrong old_secret')
+        }
         const updated = await updateUser(tx, user.id, { secretHash }, caller.id, uniqueNames)
         if (updated === undefined) throw new ServiceError('not_found', NOT_FOUND)
         await revokeSessionsOf(tx, user.key, caller.sessionId)
@@ -175,26 +217,19 @@ export function createUsersService(deps: UsersDeps): UsersService {
         return updated
       })
     },
-    async setStatus(caller, id, status) {
+    async setStatus(caller, id, status, { force } = { force: false }) {
       const user = await requireUser(id)
       if (user.createdBy !== caller.id) requireSelfOrAdmin(caller, user)
       if (user.status === status) return user
       return await journal.change(caller, async (tx, record) => {
-        if (status === 'disabled') {
-          const domainId = await findSoleAdminDomain(tx, user.key)
-          if (domainId !== undefined)
-            throw new ServiceError(
-              'conflict',
-              `the user is the only administrator of the domain ${domainId}: give that role to somebody else first`,
-            )
-        }
+        const takenOver = status === 'disabled' ? await releaseAdministered(tx, caller, user, force) : []
         const updated = await updateUser(tx, id, { status }, caller.id, uniqueNames)
         if (updated === undefined) throw new ServiceError('not_found', NOT_FOUND)
         if (status === 'disabled') await revokeSessionsOf(tx, user.key)
         record({
           operation: status === 'enabled' ? 'user.enable' : 'user.disable',
-          entityKeys: [user.key],
-          attributes: { id, status },
+          entityKeys: takenOver.length === 0 ? [user.key] : [user.key, caller.key],
+          attributes: { id, status, ...(takenOver.length === 0 ? {} : { taken_over: takenOver }) },
         })
         return updated
       })
@@ -223,9 +258,9 @@ function identityOf(input: NewUser): Names {
     if (login === undefined || login === '') throw required('/credentials/identity')
     const isEmail = login.includes('@')
     return {
-      firstName: input.first_name ?? null,
-      lastName: input.last_name ?? null,
-      name: input.name ?? null,
+      firstName: input.first_name || null,
+      lastName: input.last_name || null,
+      name: input.name || null,
       email: isEmail ? requireEmail(login) : input.email === undefined ? null : requireEmail(input.email),
       username: isEmail
         ? input.credentials.username === undefined

@@ -1,0 +1,5 @@
+/**
+ * What "there is no such thing" depends on. Its arrival cannot be announced by a key that nobody knows yet, so such facts
+ * depend on this one, which no entity has (keys begin at 1) and which the journal announces with every change.
+ */
+export const ANY_CHANGE = 0
