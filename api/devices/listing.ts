@@ -71,19 +71,3 @@ export function connectedTo(
   return sql<SqlBool>`EXISTS (SELECT 1 FROM connections n JOIN ${peers} p ON p.key = ${peer}
     WHERE ${own} = ${sql.ref(`${alias}.key`)} AND p.domain_key = ${sql.ref(`${alias}.domain_key`)} AND p.id = ${peerId} AND n.types & ${bits}::smallint <> 0)`
 }
-
-/** The first two items that repeat a value of one field, so that a refusal can name them; undefined when all differ. */
-export function findRepetition<T>(
-  items: readonly T[],
-  valueOf: (item: T) => string | undefined,
-): { first: number; second: number } | undefined {
-  const places = new Map<string, number>()
-  for (const [second, item] of items.entries()) {
-    const value = valueOf(item)
-    if (value === undefined) continue
-    const first = places.get(value)
-    if (first !== undefined) return { first, second }
-    places.set(value, second)
-  }
-  return undefined
-}

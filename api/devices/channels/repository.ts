@@ -84,7 +84,7 @@ export type NewChannelRow = Pick<
   'id' | 'name' | 'description' | 'route' | 'tags' | 'metadata' | 'status' | 'retentionDays'
 >
 
-/** Inserts any number of channels in one statement, all or none. Returns them in the order given. */
+/** Inserts any number of channels in one statement, all or none, in the order of their ids. Returns them in the order given. */
 export async function insertChannels(
   db: Queryable,
   domainKey: number,
@@ -97,7 +97,7 @@ export async function insertChannels(
       INSERT INTO channels (domain_key, id, name, description, route, tags, metadata, status, retention_days, created_by)
       SELECT ${domainKey}, (item ->> 'id')::uuid, item ->> 'name', item ->> 'description', item ->> 'route',
              ARRAY(SELECT jsonb_array_elements_text(item -> 'tags')), item -> 'metadata', item ->> 'status', (item ->> 'retentionDays')::integer, ${createdBy}
-        FROM jsonb_array_elements(${JSON.stringify(channels)}::jsonb) WITH ORDINALITY AS list (item, place) ORDER BY place
+        FROM jsonb_array_elements(${JSON.stringify(channels)}::jsonb) AS list (item) ORDER BY item ->> 'id'
       RETURNING *)
       SELECT ${COLUMNS} FROM h`.execute(db),
   )
@@ -138,9 +138,10 @@ export async function updateChannel(
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 
-/** Removes the channel and its connections; stored messages stay. */
-export async function deleteChannel(db: Queryable, key: number): Promise<void> {
-  await sql`DELETE FROM channels WHERE key = ${key}`.execute(db)
+/** Removes the channel and its connections; stored messages stay. False when it was gone already. */
+export async function deleteChannel(db: Queryable, key: number): Promise<boolean> {
+  const { rows } = await sql`DELETE FROM channels WHERE key = ${key} RETURNING key`.execute(db)
+  return rows.length > 0
 }
 
 export type ChannelListing = {

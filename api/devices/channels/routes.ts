@@ -3,7 +3,7 @@ import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { MAX_BULK_BODY_BYTES } from '../clients/index.ts'
+import { MAX_BULK_BODY_BYTES } from '../bulk.ts'
 import type { ChannelRecord } from './repository.ts'
 import {
   Channel,
@@ -87,7 +87,7 @@ export function channelRoutes(channels: ChannelsService): RoutePlugin {
             summary: 'List channels',
             params,
             querystring: ChannelQuery,
-            response: responses({ 200: ChannelPage }, 'unauthenticated', 'forbidden'),
+            response: responses({ 200: ChannelPage }, 'unauthenticated', 'forbidden', 'unprocessable'),
           },
         },
         async (request) => {

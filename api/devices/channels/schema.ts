@@ -15,7 +15,7 @@ import {
 } from '#api/identity/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
-import { MAX_BULK_ITEMS } from '../clients/index.ts'
+import { MAX_BULK_ITEMS } from '../bulk.ts'
 import type { ChannelRecord } from './repository.ts'
 
 const MAX_DESCRIPTION_CHARS = 4096
@@ -66,7 +66,7 @@ export const NewChannel = Type.Object(
 )
 export type NewChannel = Static<typeof NewChannel>
 
-export const NewChannels = Type.Array(NewChannel, { minItems: 1, maxItems: MAX_BULK_ITEMS })
+export const NewChannels = Type.Array(NewChannel, { minItems: 1, description: `At most ${MAX_BULK_ITEMS}` })
 
 export const ChannelUpdate = Type.Object({
   name: Type.Optional(Name),

@@ -5,13 +5,14 @@ import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
-import { connectedTo, deviceConditions, findRepetition, readableIn } from '../listing.ts'
+import { requireDistinct, requireFewItems } from '../bulk.ts'
+import { connectedTo, deviceConditions, readableIn } from '../listing.ts'
 import type { ChannelChange, ChannelRecord } from './repository.ts'
 import { countChannels, deleteChannel, findChannel, insertChannels, listChannels, updateChannel } from './repository.ts'
 import type { ChannelQuery, ChannelUpdate, NewChannel } from './schema.ts'
 
 export type ChannelsService = {
-  /** Creates all or none; single creation is bulk creation of one. Throws `forbidden`, `malformed`, `conflict`. */
+  /** Creates all or none; single creation is bulk creation of one. Throws `too_large`, `malformed`, `forbidden`, `conflict`. */
   create(caller: UserPrincipal, domainId: string, inputs: readonly NewChannel[]): Promise<ChannelRecord[]>
   get(caller: UserPrincipal, domainId: string, id: string): Promise<ChannelRecord>
   /** Channels of the domain that the caller may read; without a domain those of every domain that he reaches (decision 31). */
@@ -57,19 +58,7 @@ export function createChannelsService({ database, journal, access }: ChannelsDep
 
   return {
     async create(caller, domainId, inputs) {
-      const domain = await access.enter(caller, domainId)
-      domain.require('channel_create')
-      for (const [field, valueOf] of [
-        ['id', (input: NewChannel) => input.id],
-        ['route', (input: NewChannel) => input.route?.toLowerCase()],
-      ] as const) {
-        const repetition = findRepetition(inputs, valueOf)
-        if (repetition === undefined) continue
-        const message = `repeats the ${field} of item ${repetition.first}`
-        throw new ServiceError('conflict', `item ${repetition.second} ${message}`, {
-          details: [{ path: `/${repetition.second}/${field}`, message }],
-        })
-      }
+      requireFewItems(inputs.length, 'channels')
       const rows = inputs.map((input) => ({
         id: input.id ?? newId(),
         name: input.name ?? '',
@@ -83,6 +72,10 @@ export function createChannelsService({ database, journal, access }: ChannelsDep
         status: input.status ?? ('enabled' as const),
         retentionDays: input.retention_days ?? null,
       }))
+      const domain = await access.enter(caller, domainId)
+      domain.require('channel_create')
+      requireDistinct(rows, 'id', (row) => row.id)
+      requireDistinct(rows, 'route', (row) => row.route?.toLowerCase())
       return await journal.change(caller, async (tx, record) => {
         const created = await insertChannels(tx, domain.domainKey, rows, caller.id)
         const keys = created.map((channel) => channel.key)
@@ -100,10 +93,11 @@ export function createChannelsService({ database, journal, access }: ChannelsDep
       return await requireChannel(await access.enter(caller, domainId), id, 'read')
     },
     async list(caller, domainId, query) {
+      const conditions = deviceConditions(query, 'h')
       const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
       const connected =
         query.client === undefined ? [] : [connectedTo('h', 'channel', query.client, query.connection_type)]
-      const where = allOf([readableIn(domains, 'channel', 'h'), ...deviceConditions(query, 'h'), ...connected])
+      const where = allOf([readableIn(domains, 'channel', 'h'), ...conditions, ...connected])
       const [total, items] = await Promise.all([
         countChannels(database.db, where),
         query.only_total === true
@@ -143,8 +137,8 @@ export function createChannelsService({ database, journal, access }: ChannelsDep
     async remove(caller, domainId, id) {
       const channel = await requireChannel(await access.enter(caller, domainId), id, 'delete')
       await journal.change(caller, async (tx, record) => {
+        if (!(await deleteChannel(tx, channel.key))) throw new ServiceError('not_found', 'entity not found')
         await removeRolesOf(tx, [channel.key])
-        await deleteChannel(tx, channel.key)
         record({
           operation: 'channel.remove',
           domainKey: channel.domainKey,

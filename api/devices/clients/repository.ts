@@ -87,7 +87,10 @@ export type NewClientRow = {
   status: 'enabled' | 'disabled'
 }
 
-/** Inserts any number of clients in one statement, all or none. Returns them in the order given. */
+/**
+ * Inserts any number of clients in one statement, all or none. Returns them in the order given. They are inserted in the
+ * order of their ids: two calls that want the same ones must not wait for each other.
+ */
 export async function insertClients(
   db: Queryable,
   domainKey: number,
@@ -105,7 +108,7 @@ export async function insertClients(
       INSERT INTO clients (domain_key, id, name, tags, identity, secret_mac, secret_sealed, metadata, status, created_by)
       SELECT ${domainKey}, (item ->> 'id')::uuid, item ->> 'name', ARRAY(SELECT jsonb_array_elements_text(item -> 'tags')), item ->> 'identity',
              decode(item ->> 'secretMac', 'base64'), decode(item ->> 'secretSealed', 'base64'), item -> 'metadata', item ->> 'status', ${createdBy}
-        FROM jsonb_array_elements(${JSON.stringify(items)}::jsonb) WITH ORDINALITY AS list (item, place) ORDER BY place
+        FROM jsonb_array_elements(${JSON.stringify(items)}::jsonb) AS list (item) ORDER BY item ->> 'id'
       RETURNING *)
       SELECT ${COLUMNS} FROM c`.execute(db),
   )
@@ -146,9 +149,10 @@ export async function updateClient(
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 
-/** Removes the client; its connections go with it. */
-export async function deleteClient(db: Queryable, key: number): Promise<void> {
-  await sql`DELETE FROM clients WHERE key = ${key}`.execute(db)
+/** Removes the client; its connections go with it. False when it was gone already. */
+export async function deleteClient(db: Queryable, key: number): Promise<boolean> {
+  const { rows } = await sql`DELETE FROM clients WHERE key = ${key} RETURNING key`.execute(db)
+  return rows.length > 0
 }
 
 export type ClientListing = {

@@ -4,13 +4,13 @@ import { Id, MessageBody } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { MAX_BULK_BODY_BYTES } from '../bulk.ts'
 import {
   Client,
   ClientPage,
   ClientQuery,
   ClientSecretUpdate,
   ClientUpdate,
-  MAX_BULK_BODY_BYTES,
   NewClient,
   NewClients,
   TagsUpdate,
@@ -90,7 +90,7 @@ export function clientRoutes(clients: ClientsService): RoutePlugin {
             summary: 'List clients',
             params,
             querystring: ClientQuery,
-            response: responses({ 200: ClientPage }, 'unauthenticated', 'forbidden'),
+            response: responses({ 200: ClientPage }, 'unauthenticated', 'forbidden', 'unprocessable'),
           },
         },
         async (request) => {

@@ -15,6 +15,7 @@ import {
 } from '#api/identity/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
+import { MAX_BULK_ITEMS } from '../bulk.ts'
 import type { ClientRecord } from './repository.ts'
 
 /** Secrets travel in headers and MQTT packets: visible ASCII, 1 to 250 characters (contract 4.1). */
@@ -22,9 +23,6 @@ export const Secret = Type.String({
   pattern: '^[\\x21-\\x7e]{1,250}$',
   description: '1 to 250 characters of visible ASCII',
 })
-/** Bulk creation and connecting: items in one call (contract 7.1). */
-export const MAX_BULK_ITEMS = 10_000
-export const MAX_BULK_BODY_BYTES = 16 * 1024 * 1024
 
 export const Client = Type.Object(
   {
@@ -66,7 +64,7 @@ export const NewClient = Type.Object(
 )
 export type NewClient = Static<typeof NewClient>
 
-export const NewClients = Type.Array(NewClient, { minItems: 1, maxItems: MAX_BULK_ITEMS })
+export const NewClients = Type.Array(NewClient, { minItems: 1, description: `At most ${MAX_BULK_ITEMS}` })
 
 export const ClientUpdate = Type.Object({
   name: Type.Optional(Name),

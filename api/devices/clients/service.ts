@@ -6,8 +6,9 @@ import { ServiceError } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Page } from '#core/page.ts'
+import { requireDistinct, requireFewItems } from '../bulk.ts'
 import { openSecret, sealSecret, secretMac } from '../client-secrets.ts'
-import { connectedTo, deviceConditions, findRepetition, readableIn } from '../listing.ts'
+import { connectedTo, deviceConditions, readableIn } from '../listing.ts'
 import type { ClientChange, ClientRecord } from './repository.ts'
 import { countClients, deleteClient, findClient, insertClients, listClients, updateClient } from './repository.ts'
 import type { ClientQuery, ClientUpdate, NewClient } from './schema.ts'
@@ -16,7 +17,7 @@ import type { ClientQuery, ClientUpdate, NewClient } from './schema.ts'
 export type ShownClient = { client: ClientRecord; secret: string }
 
 export type ClientsService = {
-  /** Creates all or none; single creation is bulk creation of one. Throws `forbidden`, `conflict`. */
+  /** Creates all or none; single creation is bulk creation of one. Throws `too_large`, `forbidden`, `conflict`. */
   create(caller: UserPrincipal, domainId: string, inputs: readonly NewClient[]): Promise<ShownClient[]>
   get(caller: UserPrincipal, domainId: string, id: string): Promise<ShownClient>
   /** Clients of the domain that the caller may read; without a domain those of every domain that he reaches (decision 31). */
@@ -69,9 +70,11 @@ export function createClientsService({ database, journal, access, keyring }: Cli
 
   return {
     async create(caller, domainId, inputs) {
+      requireFewItems(inputs.length, 'clients')
       const domain = await access.enter(caller, domainId)
       domain.require('client_create')
-      requireDistinct(inputs)
+      requireDistinct(inputs, 'id', (input) => input.id)
+      requireDistinct(inputs, 'credentials/secret', (input) => input.credentials?.secret)
       const secrets: string[] = []
       const rows = inputs.map((input) => {
         const id = input.id ?? newId()
@@ -107,11 +110,12 @@ export function createClientsService({ database, journal, access, keyring }: Cli
       return hidden(await requireClient(domain, id, 'read'))
     },
     async list(caller, domainId, query) {
+      const conditions = deviceConditions(query, 'c')
       const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
       const byKey = new Map(domains.map((domain) => [domain.domainKey, domain]))
       const connected =
         query.channel === undefined ? [] : [connectedTo('c', 'client', query.channel, query.connection_type)]
-      const where = allOf([readableIn(domains, 'client', 'c'), ...deviceConditions(query, 'c'), ...connected])
+      const where = allOf([readableIn(domains, 'client', 'c'), ...conditions, ...connected])
       const [total, clients] = await Promise.all([
         countClients(database.db, where),
         query.only_total === true
@@ -161,8 +165,8 @@ export function createClientsService({ database, journal, access, keyring }: Cli
       const domain = await access.enter(caller, domainId)
       const client = await requireClient(domain, id, 'delete')
       await journal.change(caller, async (tx, record) => {
+        if (!(await deleteClient(tx, client.key))) throw new ServiceError('not_found', 'entity not found')
         await removeRolesOf(tx, [client.key])
-        await deleteClient(tx, client.key)
         record({
           operation: 'client.remove',
           domainKey: client.domainKey,
@@ -171,21 +175,6 @@ export function createClientsService({ database, journal, access, keyring }: Cli
         })
       })
     },
-  }
-}
-
-/** The database would refuse it too, but could not say which two items it was. */
-function requireDistinct(inputs: readonly NewClient[]): void {
-  for (const [field, valueOf] of [
-    ['id', (input: NewClient) => input.id],
-    ['secret', (input: NewClient) => input.credentials?.secret],
-  ] as const) {
-    const repetition = findRepetition(inputs, valueOf)
-    if (repetition === undefined) continue
-    const message = `repeats the ${field} of item ${repetition.first}`
-    throw new ServiceError('conflict', `item ${repetition.second} ${message}`, {
-      details: [{ path: `/${repetition.second}/${field}`, message }],
-    })
   }
 }
 

@@ -3,7 +3,7 @@ import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { MAX_BULK_BODY_BYTES } from '../clients/index.ts'
+import { MAX_BULK_BODY_BYTES } from '../bulk.ts'
 import { ChannelConnection, Connections } from './schema.ts'
 import type { ConnectionsService } from './service.ts'
 

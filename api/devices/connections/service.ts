@@ -4,7 +4,8 @@ import type { AccessPolicy, DomainAccess, Journal, UserPrincipal } from '#api/id
 import type { Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
-import type { Endpoint } from './repository.ts'
+import { requireFewItems } from '../bulk.ts'
+import type { Endpoint, Pairs } from './repository.ts'
 import { findEndpoints, insertConnections, removeConnections } from './repository.ts'
 import type { Connection } from './schema.ts'
 
@@ -21,6 +22,7 @@ export const MAX_PAIRS = 100_000
 const BOTH = CONNECTION_BITS.publish | CONNECTION_BITS.subscribe
 
 type Wanted = { clientIds: string[]; channelIds: string[]; bits: number }
+type Ends = { clients: Map<string, Endpoint>; channels: Map<string, Endpoint> }
 
 export function createConnectionsService({
   journal,
@@ -29,80 +31,94 @@ export function createConnectionsService({
   journal: Journal
   access: AccessPolicy
 }): ConnectionsService {
-  /** Both ends as the caller may connect them. Unknown, foreign and unreadable ids are refused alike. */
-  async function requireEnds(
-    tx: Transaction,
-    domain: DomainAccess,
-    type: Endpoint['type'],
-    ids: readonly string[],
-    action: string,
-  ): Promise<Endpoint[]> {
-    const found = await findEndpoints(tx, type, domain.domainKey, ids)
-    const known = new Map(found.map((endpoint) => [endpoint.id, endpoint]))
-    for (const id of ids) {
-      const endpoint = known.get(id)
-      const actions = endpoint === undefined ? undefined : await domain.actionsOn(endpoint)
-      if (endpoint === undefined || actions?.has('read') !== true)
-        throw new ServiceError('unprocessable', `failed to connect: no ${type} ${id} in this domain`)
-      if (!actions.has(action))
-        throw new ServiceError('forbidden', `failed to perform authorization: needs ${action} on the ${type} ${id}`)
-    }
-    return found
-  }
-
-  function requireEnabled(endpoints: readonly Endpoint[]): void {
-    const disabled = endpoints.find((endpoint) => endpoint.status === 'disabled')
-    if (disabled !== undefined)
-      throw new ServiceError('unprocessable', `failed to connect: the ${disabled.type} ${disabled.id} is disabled`)
-  }
-
-  async function forEach(
+  /** Resolves everything that the call names, lets `apply` write all of it, and records the call as one entry. */
+  async function forAll(
     caller: UserPrincipal,
     domainId: string,
     connections: readonly Connection[],
     operation: 'channel.connect' | 'channel.disconnect',
-    apply: (
-      tx: Transaction,
-      domain: DomainAccess,
-      clients: readonly Endpoint[],
-      channels: readonly Endpoint[],
-      bits: number,
-    ) => Promise<void>,
+    apply: (tx: Transaction, domain: DomainAccess, ends: Ends, pairs: Pairs) => Promise<void>,
   ): Promise<void> {
     const wanted = connections.map(parseConnection)
     requireFewPairs(wanted)
     const domain = await access.enter(caller, domainId)
+    const clientIds = [...new Set(wanted.flatMap((one) => one.clientIds))]
+    const channelIds = [...new Set(wanted.flatMap((one) => one.channelIds))]
     await journal.change(caller, async (tx, record) => {
-      for (const { clientIds, channelIds, bits } of wanted) {
-        const clients = await requireEnds(tx, domain, 'client', clientIds, 'connect_to_channel')
-        const channels = await requireEnds(tx, domain, 'channel', channelIds, 'connect_to_client')
-        await apply(tx, domain, clients, channels, bits)
-        record({
-          operation,
-          domainKey: domain.domainKey,
-          entityKeys: [...clients, ...channels].map((endpoint) => endpoint.key),
-          attributes: { client_ids: clientIds, channel_ids: channelIds, types: typesOf(bits) },
-        })
+      const ends = {
+        clients: byId(await findEndpoints(tx, domain, 'client', clientIds, 'connect_to_channel')),
+        channels: byId(await findEndpoints(tx, domain, 'channel', channelIds, 'connect_to_client')),
       }
+      requireAllowed(ends)
+      requireKnown('client', clientIds, ends.clients)
+      requireKnown('channel', channelIds, ends.channels)
+      await apply(tx, domain, ends, pairsOf(wanted, ends))
+      record({
+        operation,
+        domainKey: domain.domainKey,
+        entityKeys: endpointsOf(ends).map((endpoint) => endpoint.key),
+        attributes: attributesOf(wanted),
+      })
     })
   }
 
-  const keysOf = (endpoints: readonly Endpoint[]) => endpoints.map((endpoint) => endpoint.key)
-
   return {
     async connect(caller, domainId, connections) {
-      await forEach(caller, domainId, connections, 'channel.connect', async (tx, domain, clients, channels, bits) => {
-        requireEnabled(clients)
-        requireEnabled(channels)
-        await insertConnections(tx, domain.domainKey, keysOf(clients), keysOf(channels), bits, caller.id)
+      await forAll(caller, domainId, connections, 'channel.connect', async (tx, domain, ends, pairs) => {
+        requireEnabled(ends)
+        await insertConnections(tx, domain.domainKey, pairs, caller.id)
       })
     },
     async disconnect(caller, domainId, connections) {
-      await forEach(caller, domainId, connections, 'channel.disconnect', (tx, _domain, clients, channels, bits) =>
-        removeConnections(tx, keysOf(clients), keysOf(channels), bits),
+      await forAll(caller, domainId, connections, 'channel.disconnect', (tx, _domain, _ends, pairs) =>
+        removeConnections(tx, pairs),
       )
     },
   }
+}
+
+const byId = (endpoints: readonly Endpoint[]) => new Map(endpoints.map((endpoint) => [endpoint.id, endpoint]))
+const endpointsOf = ({ clients, channels }: Ends) => [...clients.values(), ...channels.values()]
+
+function requireAllowed(ends: Ends): void {
+  const refused = endpointsOf(ends).find((endpoint) => endpoint.isReadable && !endpoint.isAllowed)
+  if (refused === undefined) return
+  const action = refused.type === 'client' ? 'connect_to_channel' : 'connect_to_client'
+  throw new ServiceError(
+    'forbidden',
+    `failed to perform authorization: needs ${action} on the ${refused.type} ${refused.id}`,
+  )
+}
+
+/** Unknown, foreign and unreadable ids are refused alike. */
+function requireKnown(type: Endpoint['type'], ids: readonly string[], found: ReadonlyMap<string, Endpoint>): void {
+  const unknown = ids.find((id) => found.get(id)?.isReadable !== true)
+  if (unknown !== undefined)
+    throw new ServiceError('unprocessable', `failed to connect: no ${type} ${unknown} in this domain`)
+}
+
+function requireEnabled(ends: Ends): void {
+  const disabled = endpointsOf(ends).find((endpoint) => endpoint.status === 'disabled')
+  if (disabled !== undefined)
+    throw new ServiceError('unprocessable', `failed to connect: the ${disabled.type} ${disabled.id} is disabled`)
+}
+
+/** Every pair once, with the types of all items that name it: one statement cannot touch a row twice. */
+function pairsOf(wanted: readonly Wanted[], ends: Ends): Pairs {
+  const pairs = new Map<string, { clientKey: number; channelKey: number; bits: number }>()
+  for (const { clientIds, channelIds, bits } of wanted) {
+    for (const clientId of clientIds) {
+      const clientKey = (ends.clients.get(clientId) as Endpoint).key
+      for (const channelId of channelIds) {
+        const channelKey = (ends.channels.get(channelId) as Endpoint).key
+        const name = `${clientKey} ${channelKey}`
+        const known = pairs.get(name)
+        if (known === undefined) pairs.set(name, { clientKey, channelKey, bits })
+        else known.bits |= bits
+      }
+    }
+  }
+  return [...pairs.values()]
 }
 
 function refuse(path: string, message: string): ServiceError {
@@ -111,6 +127,7 @@ function refuse(path: string, message: string): ServiceError {
 
 function requireIds(ids: readonly string[] | undefined, path: string): string[] {
   if (ids === undefined) throw refuse(path, 'is required')
+  requireFewItems(ids.length, path.slice(1))
   for (const id of ids) if (!isId(id)) throw refuse(path, 'must hold UUIDs in lower case')
   return [...new Set(ids)]
 }
@@ -133,6 +150,16 @@ function parseConnection(connection: Connection): Wanted {
 function requireFewPairs(wanted: readonly Wanted[]): void {
   const pairs = wanted.reduce((sum, { clientIds, channelIds }) => sum + clientIds.length * channelIds.length, 0)
   if (pairs > MAX_PAIRS) throw new ServiceError('too_large', `one call may name ${MAX_PAIRS} pairs, not ${pairs}`)
+}
+
+function attributesOf(wanted: readonly Wanted[]): Record<string, unknown> {
+  const items = wanted.map(({ clientIds, channelIds, bits }) => ({
+    client_ids: clientIds,
+    channel_ids: channelIds,
+    types: typesOf(bits),
+  }))
+  const [only, ...more] = items
+  return only === undefined || more.length > 0 ? { connections: items } : only
 }
 
 function typesOf(bits: number): string[] {

@@ -2,10 +2,11 @@
  * Who may send and receive on a channel, for every protocol. Decisions are kept in memory and forgotten as soon as a
  * client, channel, connection or domain behind them changes, so that a message costs one look-up (mechanisms section 4).
  */
-import { CONNECTION_BITS } from '#api/identity/index.ts'
+import { LRUCache } from 'lru-cache'
+import { ANY_CHANGE, CONNECTION_BITS } from '#api/identity/index.ts'
 import type { AccessPolicy, ConnectionType, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { LoadedFact } from '#core/fact-cache.ts'
 import { createFactCache } from '#core/fact-cache.ts'
 import { isId } from '#core/ids.ts'
@@ -52,6 +53,9 @@ export type MessageGate = {
 const MAX_DECISIONS = 100_000
 /** A secret that came from outside and is shorter counts only together with the client id (decision 31c). */
 const MIN_LONE_SECRET_CHARS = 16
+/** A device whose path fits several domains tries again and again; each of them is told so often. */
+const AMBIGUITY_REPORT_MS = 60_000
+const MAX_REPORTED = 10_000
 
 type Refusal = 'unauthenticated' | 'forbidden'
 type Decision = { access: MessageAccess } | { refusal: Refusal }
@@ -79,6 +83,8 @@ export function createMessageGate(deps: {
   const decisions = createFactCache<Decision>({ maxEntries: MAX_DECISIONS, isFresh: journal.isFresh })
   const channels = createFactCache<readonly ChannelFacts[]>({ maxEntries: MAX_DECISIONS, isFresh: journal.isFresh })
 
+  const reported = new LRUCache<string, true>({ max: MAX_REPORTED, ttl: AMBIGUITY_REPORT_MS })
+
   const keyOf = (secret: string, clientId: string | undefined, path: ChannelPath, type: ConnectionType) =>
     `${type}\n${path.domain ?? ''}\n${path.channel}\n${clientId ?? ''}\n${secret}`
 
@@ -88,7 +94,7 @@ export function createMessageGate(deps: {
     path: ChannelPath,
     type: ConnectionType,
   ): Promise<LoadedFact<Decision>> {
-    const refused = (refusal: Refusal): LoadedFact<Decision> => ({ value: { refusal }, dependsOn: [] })
+    const refused = (refusal: Refusal): LoadedFact<Decision> => ({ value: { refusal }, dependsOn: [ANY_CHANGE] })
     if (clientId !== undefined && !isId(clientId)) return refused('unauthenticated')
     const query = asPath(path)
     const found = await findCandidates(database.db, { ...query, secretMac: secretMac(keyring, secret), clientId })
@@ -116,18 +122,21 @@ export function createMessageGate(deps: {
         retentionDays: only.retentionDays,
       },
     }
-    return { value, dependsOn: [only.domainKey, only.clientKey, only.channelKey as number] }
+    return { value, dependsOn: dependenciesOf(path, [only.domainKey, only.clientKey, only.channelKey as number]) }
   }
 
   /** The same external secret and channel id in several domains: each of them learns that its device is shut out. */
   async function reportAmbiguity(candidates: readonly Candidate[]): Promise<void> {
+    const name = candidates.map((one) => one.clientKey).join(' ')
+    if (reported.has(name)) return
+    reported.set(name, true)
     await journal.change('system', async (_tx, record) => {
       for (const one of candidates) {
         record({
           operation: 'client.ambiguous',
           domainKey: one.domainKey,
           entityKeys: [one.clientKey],
-          attributes: { id: one.clientId },
+          attributes: { id: one.clientId, channel_id: one.channelId },
         })
       }
     })
@@ -141,12 +150,17 @@ export function createMessageGate(deps: {
     const refuse = () => (type === 'publish' ? REFUSALS.forbidden() : new ServiceError('not_found', 'entity not found'))
     const found = await channels.get(`${path.domain ?? ''}\n${path.channel}`, async () => {
       const facts = await findChannels(database.db, asPath(path))
-      return { value: facts, dependsOn: facts.flatMap((one) => [one.domainKey, one.key]) }
+      if (facts.length === 0) return { value: facts, dependsOn: [ANY_CHANGE] }
+      const keys = facts.flatMap((one) => [one.domainKey, one.key])
+      return { value: facts, dependsOn: dependenciesOf(path, keys) }
     })
     const allowed: ChannelFacts[] = []
     let isReadable = false
     for (const channel of found) {
-      const domain = await access.enter(principal, channel.domainId).catch(() => undefined)
+      const domain = await access.enter(principal, channel.domainId).catch((error: unknown) => {
+        if (kindOf(error) === 'forbidden') return undefined
+        throw error
+      })
       const actions = await domain?.actionsOn({
         type: 'channel',
         key: channel.key,
@@ -198,6 +212,14 @@ export function createMessageGate(deps: {
       channels.clear()
     },
   }
+}
+
+/**
+ * A path without a domain is answered by what fits in any domain, and what comes to fit later has a key that is not
+ * known now: such an answer holds until anything changes.
+ */
+function dependenciesOf({ domain }: ChannelPath, keys: readonly number[]): readonly number[] {
+  return domain === undefined ? [...keys, ANY_CHANGE] : keys
 }
 
 function isConnected(one: Candidate, type: ConnectionType): boolean {

@@ -1,0 +1,32 @@
+/** Calls that name many things at once: how many, and which of them repeats another (contract 7.1). */
+import { ServiceError } from '#core/errors/index.ts'
+
+/** Items of a bulk creation, and ids in one list of a connection. */
+export const MAX_BULK_ITEMS = 10_000
+export const MAX_BULK_BODY_BYTES = 16 * 1024 * 1024
+
+/** Throws `too_large`. */
+export function requireFewItems(count: number, what: string): void {
+  if (count > MAX_BULK_ITEMS)
+    throw new ServiceError('too_large', `one call may name ${MAX_BULK_ITEMS} ${what}, not ${count}`)
+}
+
+/**
+ * Throws `conflict` naming the first item that repeats a value of another. The database would refuse it too, but could not
+ * say which two they are. `undefined` repeats nothing.
+ */
+export function requireDistinct<T>(items: readonly T[], field: string, valueOf: (item: T) => string | undefined): void {
+  const places = new Map<string, number>()
+  for (const [place, item] of items.entries()) {
+    const value = valueOf(item)
+    if (value === undefined) continue
+    const first = places.get(value)
+    if (first !== undefined) {
+      const message = `repeats the ${field} of item ${first}`
+      throw new ServiceError('conflict', `item ${place} ${message}`, {
+        details: [{ path: `/${place}/${field}`, message }],
+      })
+    }
+    places.set(value, place)
+  }
+}
