@@ -10,7 +10,18 @@ beforeAll(async () => {
 })
 afterAll(() => api[Symbol.asyncDispose]())
 
-type Domain = { id: string; name: string; alias: string; route: string; status: string; created_at: string; updated_at: string; permission?: string; role_name?: string; actions?: string[] }
+type Domain = {
+  id: string
+  name: string
+  alias: string
+  route: string
+  status: string
+  created_at: string
+  updated_at: string
+  permission?: string
+  role_name?: string
+  actions?: string[]
+}
 
 test('whoever creates a domain administers it and finds it in his list', async () => {
   const user = await api.newUser()
@@ -78,7 +89,10 @@ test('bad input is named', async () => {
   const missing = await user.call('POST', '/domains', {})
   expect(missing.status).toBe(400)
   expect(missing.json()).toMatchObject({ error: 'malformed', details: [{ path: '/name', message: 'is required' }] })
-  expect((await user.call('GET', '/domains?limit=101')).json()).toMatchObject({ error: 'malformed', message: 'limit must be at most 100' })
+  expect((await user.call('GET', '/domains?limit=101')).json()).toMatchObject({
+    error: 'malformed',
+    message: 'limit must be at most 100',
+  })
   expect((await user.call('GET', '/domains?limit=0')).status).toBe(400)
   expect((await user.call('GET', '/domains?status=sleeping')).status).toBe(400)
   expect((await user.call('GET', '/domains?metadata=nonsense')).status).toBe(400)
