@@ -1,0 +1,28 @@
+/** Authorisation for a manager that runs without the platform in its process: users and roles from the same database. */
+import { startIdentity } from '#api/identity/index.ts'
+import type { IdentityConfig } from '#api/identity/index.ts'
+import type { Ground } from '#core/ground/index.ts'
+import { createTaskAccess, type AuthMode, type TaskAccess, type TaskAccessDeps } from './access.ts'
+
+export type OwnTaskAccess = {
+  readonly access: TaskAccess
+  /** The authenticate hook of the edge. */
+  readonly authenticate: TaskAccessDeps['authenticate']
+  stop(): Promise<void>
+}
+
+export async function startTaskAccess(options: {
+  ground: Ground
+  config: IdentityConfig
+  mode: AuthMode
+  corsOrigins: readonly string[]
+}): Promise<OwnTaskAccess> {
+  const { ground, config, mode, corsOrigins } = options
+  const identity = await startIdentity({ ...ground, config })
+  const authenticate: OwnTaskAccess['authenticate'] = (request) => identity.authenticate(request)
+  return {
+    access: createTaskAccess({ database: ground.database, access: identity.access, authenticate, mode, corsOrigins }),
+    authenticate,
+    stop: () => identity.stop(),
+  }
+}

@@ -1,0 +1,57 @@
+/** `npm run manager`: the task manager alone; workers dial in, the platform and the proxy run elsewhere. */
+import { IDENTITY_SETTINGS } from '#api/index.ts'
+import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
+import { HTTP_SETTINGS, createMetrics, startHttpServer } from '#core/http/index.ts'
+import { runProgram } from '#core/program.ts'
+import { MANAGER_SETTINGS, startManager, startTaskAccess } from '#manager/index.ts'
+
+/** Connections of the pool; the run writer and the journal's tail have their own. */
+const MAX_CONNECTIONS = 16
+
+await runProgram({
+  name: 'manager',
+  summary: 'Runs the task manager: tasks over HTTP, workers over gRPC.',
+  settings: { ground: GROUND_SETTINGS, http: HTTP_SETTINGS, identity: IDENTITY_SETTINGS, manager: MANAGER_SETTINGS },
+  ownPrefixes: ['SKEIN_MANAGER_', 'SKEIN_GRPC_', 'SKEIN_DATABASE_', 'SKEIN_TLS_'],
+  async run(life, config, logger) {
+    const ground = await startGround(life, {
+      config: config.ground,
+      logger,
+      kind: 'manager',
+      maxConnections: MAX_CONNECTIONS,
+    })
+    const { access, authenticate } = await life.start('identity', async () => {
+      const value = await startTaskAccess({
+        ground,
+        config: config.identity,
+        mode: config.manager.auth,
+        corsOrigins: config.http.corsOrigins,
+      })
+      return { value, stop: () => value.stop() }
+    })
+    const manager = await life.start('task manager', async () => {
+      const { database, keyring } = ground
+      const value = await startManager({ config: config.manager, database, keyring, access, logger })
+      return { value, stop: () => value.stop() }
+    })
+    const { listeners, scheme } = await startHttpServer(life, {
+      config: config.http,
+      logger,
+      build: ground.build,
+      metrics: createMetrics(),
+      ports: [{ port: config.manager.httpPort, isOptional: false, setting: 'SKEIN_MANAGER_HTTP_PORT' }],
+      serviceOf: () => 'manager',
+      authenticate,
+      routes: [manager.routes],
+    })
+    logger.info(
+      `the task manager is at ${scheme}://${config.http.host}:${listeners.ports[0]}, workers dial ${manager.grpcAddress}`,
+    )
+    // Only a person at a terminal is shown the join token; elsewhere it is set in SKEIN_WORKER_TOKEN.
+    if (process.stdout.isTTY) {
+      process.stdout.write(
+        `  Join a worker:  npm run worker -- --manager ${manager.grpcAddress} --token ${manager.workerToken}\n`,
+      )
+    }
+  },
+})
