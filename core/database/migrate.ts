@@ -8,11 +8,15 @@ import { join } from 'node:path'
 import type { Client } from 'pg'
 import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
+import { isDatabaseAway, translateDatabaseError } from './errors.ts'
 
 export type Migration = { number: number; name: string; kind: 'expand' | 'contract'; sql: string; digest: string }
 
 /** Key of the advisory lock that one migrating process holds. */
 const MIGRATION_LOCK = 0x5ce1_0001
+/** How long a process waits for another one that migrates before it gives up its start. */
+const LOCK_DEADLINE_MS = 600_000
+const LOCK_NOT_AVAILABLE = '55P03'
 /** A node that was not seen for this long does not count as alive. */
 const NODE_ALIVE_SECONDS = 30
 
@@ -43,8 +47,13 @@ export async function readMigrations(folder: string): Promise<Migration[]> {
  * Brings the database to the version of this program, each migration in a transaction of its own. Several processes
  * may call it at once: one works, the others wait. Throws `invalid_state` for a database of a newer version.
  */
-export async function migrate(client: Client, migrations: readonly Migration[], logger: Logger): Promise<void> {
-  await client.query('SELECT pg_advisory_lock($1)', [MIGRATION_LOCK])
+export async function migrate(
+  client: Client,
+  migrations: readonly Migration[],
+  logger: Logger,
+  lockDeadlineMs: number = LOCK_DEADLINE_MS,
+): Promise<void> {
+  await takeLock(client, logger, lockDeadlineMs)
   try {
     await client.query(`CREATE TABLE IF NOT EXISTS migrations (
       number integer CONSTRAINT migrations_pkey PRIMARY KEY,
@@ -71,23 +80,48 @@ export async function migrate(client: Client, migrations: readonly Migration[], 
     }
     for (const migration of migrations.slice(rows.length)) {
       if (migration.kind === 'contract') await refuseBesideOlderNodes(client, migration)
-      await client.query('BEGIN')
-      try {
-        await client.query(migration.sql)
-        await client.query('INSERT INTO migrations (number, name, digest) VALUES ($1, $2, $3)', [
-          migration.number,
-          migration.name,
-          migration.digest,
-        ])
-        await client.query('COMMIT')
-      } catch (error) {
-        await client.query('ROLLBACK')
-        throw error
-      }
+      await applyOne(client, migration)
       logger.info({ migration: `${migration.number} ${migration.name}` }, 'migrated')
     }
   } finally {
     await client.query('SELECT pg_advisory_unlock($1)', [MIGRATION_LOCK]).catch(() => undefined)
+  }
+}
+
+async function takeLock(client: Client, logger: Logger, deadlineMs: number): Promise<void> {
+  const { rows } = await client.query<{ taken: boolean }>('SELECT pg_try_advisory_lock($1) AS taken', [MIGRATION_LOCK])
+  if (rows[0]?.taken === true) return
+  logger.info('another process brings the database up to date; waiting for it')
+  try {
+    await client.query(`SET lock_timeout = ${deadlineMs}`)
+    await client.query('SELECT pg_advisory_lock($1)', [MIGRATION_LOCK])
+    await client.query('RESET lock_timeout')
+  } catch (error) {
+    if ((error as { code?: string }).code !== LOCK_NOT_AVAILABLE) throw translateDatabaseError(error)
+    throw new ServiceError(
+      'unavailable',
+      'another process has been bringing the database up to date for too long: look at its log, and start again when it is done',
+      { cause: error },
+    )
+  }
+}
+
+/** One migration and its entry, both or neither. */
+async function applyOne(client: Client, { number, name, sql, digest }: Migration): Promise<void> {
+  try {
+    await client.query('BEGIN')
+    await client.query(sql)
+    await client.query('INSERT INTO migrations (number, name, digest) VALUES ($1, $2, $3)', [number, name, digest])
+    await client.query('COMMIT')
+  } catch (error) {
+    // On a broken connection the server rolls back by itself.
+    await client.query('ROLLBACK').catch(() => undefined)
+    if (isDatabaseAway(error)) throw translateDatabaseError(error)
+    throw new ServiceError(
+      'invalid_state',
+      `migration ${number} "${name}" failed and left the database as it was: ${(error as Error).message}`,
+      { cause: error },
+    )
   }
 }
 
