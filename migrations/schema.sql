@@ -1,0 +1,642 @@
+-- The schema that the migrations make, for reading. Written by `npm run generate`, never by hand; a change of the
+-- schema is a new file in this folder.
+
+CREATE EXTENSION pg_trgm;
+
+CREATE SEQUENCE entity_keys AS bigint;
+
+CREATE SEQUENCE fence AS bigint;
+
+CREATE OR REPLACE FUNCTION create_message_partitions(from_time timestamp with time zone, until_time timestamp with time zone)
+ RETURNS integer
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+  parent text;
+  days integer;
+  unit text;
+  lower_bound timestamp;
+  partition text;
+  made integer := 0;
+BEGIN
+  FOREACH parent IN ARRAY ARRAY['messages', 'payloads'] LOOP
+    FOREACH days IN ARRAY ARRAY[7, 30, 90, 365, 3650, 0] LOOP
+      unit := CASE WHEN days BETWEEN 1 AND 90 THEN 'week' ELSE 'month' END;
+      lower_bound := date_trunc(unit, from_time AT TIME ZONE 'UTC');
+      WHILE lower_bound <= until_time AT TIME ZONE 'UTC' LOOP
+        partition := format('%s_r%s_%s', parent, days, to_char(lower_bound, 'YYYYMMDD'));
+        IF to_regclass(partition) IS NULL THEN
+          EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', partition, parent);
+          EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent || '_r' || days, partition,
+            lower_bound AT TIME ZONE 'UTC', (lower_bound + ('1 ' || unit)::interval) AT TIME ZONE 'UTC');
+          made := made + 1;
+        END IF;
+        lower_bound := lower_bound + ('1 ' || unit)::interval;
+      END LOOP;
+    END LOOP;
+  END LOOP;
+  RETURN made;
+END $function$;
+
+CREATE TABLE channels (
+  key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
+  domain_key bigint NOT NULL,
+  id uuid NOT NULL,
+  name text NOT NULL DEFAULT ''::text,
+  description text,
+  route text,
+  tags text[] NOT NULL DEFAULT '{}'::text[],
+  metadata jsonb NOT NULL DEFAULT '{}'::jsonb,
+  status text NOT NULL DEFAULT 'enabled'::text,
+  parent_group_key bigint,
+  retention_days integer,
+  created_by uuid,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  updated_by uuid,
+  updated_at timestamp with time zone,
+  CONSTRAINT channels_pkey PRIMARY KEY (key),
+  CONSTRAINT channels_id_key UNIQUE (domain_key, id),
+  CONSTRAINT channels_retention_check CHECK ((retention_days > 0)),
+  CONSTRAINT channels_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text])))
+);
+CREATE INDEX channels_created ON channels USING btree (domain_key, created_at, id);
+CREATE INDEX channels_id ON channels USING btree (id);
+CREATE INDEX channels_metadata ON channels USING gin (metadata jsonb_path_ops);
+CREATE INDEX channels_name_trgm ON channels USING gin (name gin_trgm_ops);
+CREATE INDEX channels_order ON channels USING btree (domain_key, status, COALESCE(updated_at, created_at), created_at, id);
+CREATE INDEX channels_parent_group ON channels USING btree (parent_group_key) WHERE (parent_group_key IS NOT NULL);
+CREATE UNIQUE INDEX channels_route_key ON channels USING btree (domain_key, lower(route));
+CREATE INDEX channels_tags ON channels USING gin (tags);
+
+CREATE TABLE clients (
+  key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
+  domain_key bigint NOT NULL,
+  id uuid NOT NULL,
+  name text NOT NULL DEFAULT ''::text,
+  tags text[] NOT NULL DEFAULT '{}'::text[],
+  identity text NOT NULL DEFAULT ''::text,
+  secret_mac bytea NOT NULL,
+  secret_sealed bytea NOT NULL,
+  metadata jsonb NOT NULL DEFAULT '{}'::jsonb,
+  status text NOT NULL DEFAULT 'enabled'::text,
+  parent_group_key bigint,
+  created_by uuid,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  updated_by uuid,
+  updated_at timestamp with time zone,
+  CONSTRAINT clients_pkey PRIMARY KEY (key),
+  CONSTRAINT clients_id_key UNIQUE (domain_key, id),
+  CONSTRAINT clients_secret_key UNIQUE (domain_key, secret_mac),
+  CONSTRAINT clients_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text])))
+);
+CREATE INDEX clients_created ON clients USING btree (domain_key, created_at, id);
+CREATE INDEX clients_metadata ON clients USING gin (metadata jsonb_path_ops);
+CREATE INDEX clients_name_trgm ON clients USING gin (name gin_trgm_ops);
+CREATE INDEX clients_order ON clients USING btree (domain_key, status, COALESCE(updated_at, created_at), created_at, id);
+CREATE INDEX clients_parent_group ON clients USING btree (parent_group_key) WHERE (parent_group_key IS NOT NULL);
+CREATE INDEX clients_secret ON clients USING btree (secret_mac);
+CREATE INDEX clients_tags ON clients USING gin (tags);
+
+CREATE TABLE connections (
+  client_key bigint NOT NULL,
+  channel_key bigint NOT NULL,
+  domain_key bigint NOT NULL,
+  types smallint NOT NULL,
+  created_by uuid,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  updated_at timestamp with time zone,
+  CONSTRAINT connections_pkey PRIMARY KEY (client_key, channel_key),
+  CONSTRAINT connections_types_check CHECK (((types >= 1) AND (types <= 3)))
+);
+CREATE INDEX connections_channel ON connections USING btree (channel_key, client_key);
+
+CREATE TABLE consumers (
+  name text NOT NULL,
+  xid xid8 NOT NULL,
+  seq bigint NOT NULL,
+  updated_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT consumers_pkey PRIMARY KEY (name)
+);
+
+CREATE TABLE domains (
+  key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
+  id uuid NOT NULL,
+  name text NOT NULL,
+  route text NOT NULL,
+  tags text[] NOT NULL DEFAULT '{}'::text[],
+  metadata jsonb NOT NULL DEFAULT '{}'::jsonb,
+  status text NOT NULL DEFAULT 'enabled'::text,
+  retention_days integer,
+  home smallint NOT NULL DEFAULT 0,
+  created_by uuid,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  updated_by uuid,
+  updated_at timestamp with time zone,
+  deleted_at timestamp with time zone,
+  CONSTRAINT domains_pkey PRIMARY KEY (key),
+  CONSTRAINT domains_id_key UNIQUE (id),
+  CONSTRAINT domains_retention_check CHECK ((retention_days > 0)),
+  CONSTRAINT domains_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text, 'freezed'::text, 'deleted'::text])))
+);
+CREATE UNIQUE INDEX domains_route_key ON domains USING btree (lower(route));
+
+CREATE TABLE grants (
+  user_key bigint NOT NULL,
+  entity_type text NOT NULL,
+  domain_key bigint NOT NULL,
+  entity_key bigint NOT NULL,
+  role_key bigint NOT NULL DEFAULT 0,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT grants_pkey PRIMARY KEY (user_key, domain_key, entity_type, entity_key, role_key),
+  CONSTRAINT grants_entity_type_check CHECK ((entity_type = ANY (ARRAY['domain'::text, 'group'::text, 'channel'::text, 'client'::text])))
+);
+CREATE INDEX grants_entity ON grants USING btree (entity_key, role_key);
+
+CREATE TABLE group_closure (
+  ancestor_key bigint NOT NULL,
+  descendant_key bigint NOT NULL,
+  depth smallint NOT NULL,
+  CONSTRAINT group_closure_pkey PRIMARY KEY (ancestor_key, descendant_key),
+  CONSTRAINT group_closure_depth_check CHECK (((depth >= 0) AND (depth <= 20)))
+);
+CREATE INDEX group_closure_descendant ON group_closure USING btree (descendant_key, depth);
+
+CREATE TABLE groups (
+  key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
+  domain_key bigint NOT NULL,
+  id uuid NOT NULL,
+  parent_key bigint,
+  name text NOT NULL,
+  description text,
+  tags text[] NOT NULL DEFAULT '{}'::text[],
+  metadata jsonb NOT NULL DEFAULT '{}'::jsonb,
+  status text NOT NULL DEFAULT 'enabled'::text,
+  created_by uuid,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  updated_by uuid,
+  updated_at timestamp with time zone,
+  CONSTRAINT groups_pkey PRIMARY KEY (key),
+  CONSTRAINT groups_id_key UNIQUE (domain_key, id),
+  CONSTRAINT groups_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text])))
+);
+CREATE INDEX groups_domain_order ON groups USING btree (domain_key, status, COALESCE(updated_at, created_at), created_at, id);
+CREATE INDEX groups_parent ON groups USING btree (parent_key);
+
+CREATE TABLE idempotency_keys (
+  scope bytea NOT NULL,
+  request_digest bytea NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT idempotency_keys_pkey PRIMARY KEY (scope)
+);
+CREATE INDEX idempotency_keys_created_at_idx ON idempotency_keys USING btree (created_at);
+
+CREATE TABLE ingest_batches (
+  seq bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+  batch uuid NOT NULL,
+  xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  arrived_at timestamp with time zone NOT NULL DEFAULT now(),
+  messages integer NOT NULL,
+  records integer NOT NULL,
+  min_time timestamp with time zone,
+  max_time timestamp with time zone,
+  folded boolean NOT NULL DEFAULT false,
+  CONSTRAINT ingest_batches_pkey PRIMARY KEY (seq),
+  CONSTRAINT ingest_batches_batch_key UNIQUE (batch)
+);
+CREATE INDEX ingest_batches_position_idx ON ingest_batches USING btree (xid, seq);
+CREATE INDEX ingest_batches_unfolded_idx ON ingest_batches USING btree (seq) WHERE (NOT folded);
+
+CREATE TABLE installation (
+  name text NOT NULL,
+  value jsonb NOT NULL,
+  updated_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT installation_pkey PRIMARY KEY (name)
+);
+
+CREATE TABLE journal (
+  xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  seq bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  occurred_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  operation text NOT NULL,
+  domain_key bigint,
+  actor_kind text NOT NULL,
+  actor_key bigint,
+  actor_id uuid,
+  address text,
+  request_id text,
+  entity_keys bigint[] NOT NULL,
+  attributes jsonb NOT NULL DEFAULT '{}'::jsonb,
+  CONSTRAINT journal_pkey PRIMARY KEY (xid, seq),
+  CONSTRAINT journal_actor_kind_check CHECK ((actor_kind = ANY (ARRAY['user'::text, 'client'::text, 'system'::text])))
+);
+CREATE INDEX journal_actor ON journal USING btree (actor_key, occurred_at);
+CREATE INDEX journal_domain ON journal USING btree (domain_key, occurred_at);
+CREATE INDEX journal_entities ON journal USING gin (entity_keys);
+
+CREATE TABLE messages (
+  channel_key bigint NOT NULL,
+  series_key bigint NOT NULL,
+  "time" timestamp with time zone NOT NULL,
+  arrived_at timestamp with time zone NOT NULL DEFAULT now(),
+  batch_seq bigint NOT NULL,
+  message integer NOT NULL,
+  ordinal integer NOT NULL,
+  retention_days smallint NOT NULL,
+  protocol smallint NOT NULL,
+  value double precision,
+  sum double precision,
+  update_time double precision,
+  bool_value boolean,
+  string_value text,
+  data_value bytea
+) PARTITION BY LIST (retention_days);
+CREATE INDEX messages_batch_seq_idx ON messages USING brin (batch_seq) WITH (pages_per_range='32', autosummarize='on');
+CREATE INDEX messages_channel_key_time_idx ON messages USING btree (channel_key, "time");
+
+CREATE TABLE module_chunks (
+  module_key bigint NOT NULL,
+  chunk integer NOT NULL,
+  data bytea STORAGE EXTERNAL NOT NULL,
+  CONSTRAINT module_chunks_pkey PRIMARY KEY (module_key, chunk)
+);
+
+CREATE TABLE modules (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  digest text NOT NULL,
+  size_bytes bigint NOT NULL,
+  kind text NOT NULL,
+  runtime text NOT NULL,
+  exports jsonb NOT NULL,
+  imports jsonb NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT modules_pkey PRIMARY KEY (key),
+  CONSTRAINT modules_digest_check CHECK ((digest ~ '^sha256:[0-9a-f]{64}$'::text)),
+  CONSTRAINT modules_digest_key UNIQUE (digest),
+  CONSTRAINT modules_kind_check CHECK ((kind = ANY (ARRAY['core'::text, 'component'::text])))
+);
+
+CREATE TABLE nodes (
+  id text NOT NULL,
+  kind text NOT NULL,
+  version text NOT NULL,
+  migration integer NOT NULL,
+  started_at timestamp with time zone NOT NULL DEFAULT now(),
+  seen_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT nodes_pkey PRIMARY KEY (id)
+);
+
+CREATE TABLE payloads (
+  channel_key bigint NOT NULL,
+  publisher_key bigint,
+  "time" timestamp with time zone NOT NULL,
+  arrived_at timestamp with time zone NOT NULL DEFAULT now(),
+  batch_seq bigint NOT NULL,
+  message integer NOT NULL,
+  ordinal integer NOT NULL,
+  retention_days smallint NOT NULL,
+  protocol smallint NOT NULL,
+  publisher_id text NOT NULL,
+  subtopic text NOT NULL,
+  format text NOT NULL,
+  content_type text NOT NULL,
+  document json,
+  body bytea,
+  CONSTRAINT payloads_kind_check CHECK (((document IS NULL) <> (body IS NULL)))
+) PARTITION BY LIST (retention_days);
+CREATE INDEX payloads_batch_seq_idx ON payloads USING brin (batch_seq) WITH (pages_per_range='32', autosummarize='on');
+CREATE INDEX payloads_channel_key_format_time_idx ON payloads USING btree (channel_key, format, "time");
+
+CREATE TABLE roles (
+  key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
+  id text NOT NULL,
+  entity_type text NOT NULL,
+  domain_key bigint NOT NULL,
+  entity_key bigint NOT NULL,
+  name text NOT NULL,
+  actions text[] NOT NULL DEFAULT '{}'::text[],
+  created_by uuid,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  updated_by uuid,
+  updated_at timestamp with time zone,
+  CONSTRAINT roles_pkey PRIMARY KEY (key),
+  CONSTRAINT roles_entity_name_key UNIQUE (entity_key, name),
+  CONSTRAINT roles_entity_type_check CHECK ((entity_type = ANY (ARRAY['domain'::text, 'group'::text, 'channel'::text, 'client'::text]))),
+  CONSTRAINT roles_id_key UNIQUE (id),
+  CONSTRAINT roles_name_check CHECK ((name <> 'admin'::text))
+);
+
+CREATE TABLE run_attempts (
+  run_key bigint NOT NULL,
+  fence bigint NOT NULL,
+  attempt integer NOT NULL,
+  worker_key bigint,
+  assigned_at timestamp with time zone,
+  running_at timestamp with time zone,
+  ended_at timestamp with time zone NOT NULL DEFAULT now(),
+  reason text NOT NULL,
+  error text,
+  CONSTRAINT run_attempts_pkey PRIMARY KEY (run_key, fence)
+);
+
+CREATE TABLE run_logs (
+  run_key bigint NOT NULL,
+  stream smallint NOT NULL,
+  byte_offset bigint NOT NULL,
+  data bytea NOT NULL,
+  truncated boolean NOT NULL,
+  CONSTRAINT run_logs_pkey PRIMARY KEY (run_key, stream, byte_offset),
+  CONSTRAINT run_logs_stream_check CHECK ((stream = ANY (ARRAY[1, 2])))
+);
+
+CREATE TABLE run_needs (
+  hash text NOT NULL,
+  definition jsonb NOT NULL,
+  CONSTRAINT run_needs_pkey PRIMARY KEY (hash)
+);
+
+CREATE TABLE run_start_keys (
+  task_key bigint NOT NULL,
+  user_key bigint NOT NULL,
+  idempotency_key text NOT NULL,
+  body_digest text NOT NULL,
+  run_id uuid NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT run_start_keys_pkey PRIMARY KEY (task_key, user_key, idempotency_key)
+);
+CREATE INDEX run_start_keys_age ON run_start_keys USING btree (created_at);
+
+CREATE TABLE runs (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  id uuid NOT NULL,
+  task_key bigint NOT NULL,
+  drives_task boolean NOT NULL,
+  state smallint NOT NULL,
+  spec json NOT NULL,
+  module_digest text NOT NULL,
+  needs text NOT NULL,
+  priority smallint NOT NULL,
+  attempt integer NOT NULL DEFAULT 1,
+  fence bigint,
+  worker_key bigint,
+  queue_seq bigint,
+  next_check_at timestamp with time zone,
+  checks smallint NOT NULL DEFAULT 0,
+  cancel_requested_at timestamp with time zone,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  assigned_at timestamp with time zone,
+  running_at timestamp with time zone,
+  finished_at timestamp with time zone,
+  duration_ms double precision,
+  prepare_ms double precision,
+  reason text,
+  error text,
+  results json,
+  result_digest text,
+  result_bytes bigint,
+  output_truncated boolean NOT NULL DEFAULT false,
+  CONSTRAINT runs_pkey PRIMARY KEY (key),
+  CONSTRAINT runs_assigned_check CHECK (((worker_key IS NULL) OR (fence IS NOT NULL))),
+  CONSTRAINT runs_deadline_check CHECK (((state = ANY (ARRAY[1, 2, 7])) = (next_check_at IS NOT NULL))),
+  CONSTRAINT runs_id_key UNIQUE (id),
+  CONSTRAINT runs_queue_check CHECK (((queue_seq IS NULL) OR ((worker_key IS NULL) AND (state = 1)))),
+  CONSTRAINT runs_state_check CHECK (((state >= 1) AND (state <= 7)))
+) WITH (fillfactor=80);
+CREATE INDEX runs_due ON runs USING btree (next_check_at) WHERE (next_check_at IS NOT NULL);
+CREATE INDEX runs_held ON runs USING btree (worker_key) WHERE (next_check_at IS NOT NULL);
+CREATE INDEX runs_queue ON runs USING btree (needs, priority DESC, queue_seq) WHERE (queue_seq IS NOT NULL);
+CREATE INDEX runs_staged ON runs USING btree (result_digest) WHERE (result_digest IS NOT NULL);
+CREATE INDEX runs_task ON runs USING btree (task_key, key);
+
+CREATE TABLE sealed_secrets (
+  name text NOT NULL,
+  sealed bytea NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT sealed_secrets_pkey PRIMARY KEY (name)
+);
+
+CREATE TABLE series (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  domain_key bigint NOT NULL,
+  channel_key bigint NOT NULL,
+  publisher_key bigint,
+  publisher_id text NOT NULL,
+  subtopic text NOT NULL,
+  name text NOT NULL,
+  unit text NOT NULL,
+  digest bytea NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT series_pkey PRIMARY KEY (key),
+  CONSTRAINT series_channel_key_digest_key UNIQUE (channel_key, digest)
+);
+CREATE INDEX series_channel_key_name_idx ON series USING btree (channel_key, name);
+
+CREATE TABLE series_counts (
+  domain_key bigint NOT NULL,
+  channel_key bigint NOT NULL,
+  series integer NOT NULL DEFAULT 0,
+  CONSTRAINT series_counts_pkey PRIMARY KEY (domain_key, channel_key)
+);
+
+CREATE TABLE sessions (
+  id uuid NOT NULL,
+  user_key bigint NOT NULL,
+  domain_key bigint,
+  generation integer NOT NULL DEFAULT 0,
+  address text,
+  user_agent text,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  last_used_at timestamp with time zone NOT NULL DEFAULT now(),
+  expires_at timestamp with time zone NOT NULL,
+  revoked_at timestamp with time zone,
+  CONSTRAINT sessions_pkey PRIMARY KEY (id)
+);
+CREATE INDEX sessions_expiry ON sessions USING btree (expires_at);
+CREATE INDEX sessions_user ON sessions USING btree (user_key, expires_at);
+
+CREATE TABLE signing_keys (
+  kid text NOT NULL,
+  public_key bytea NOT NULL,
+  sealed_private_key bytea NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  retired_at timestamp with time zone,
+  CONSTRAINT signing_keys_pkey PRIMARY KEY (kid)
+);
+
+CREATE TABLE staged_results (
+  digest text NOT NULL,
+  byte_offset bigint NOT NULL,
+  data bytea NOT NULL,
+  staged_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT staged_results_pkey PRIMARY KEY (digest, byte_offset)
+);
+
+CREATE TABLE tasks (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  id uuid NOT NULL,
+  domain_key bigint,
+  domain_id uuid,
+  user_key bigint,
+  name text NOT NULL,
+  state smallint NOT NULL DEFAULT 0,
+  inputs json NOT NULL,
+  cli_args json,
+  env json NOT NULL,
+  image_url text,
+  module_key bigint,
+  function text,
+  labels jsonb NOT NULL,
+  worker_id uuid,
+  priority smallint NOT NULL,
+  timeout_ms bigint NOT NULL,
+  memory_limit_bytes bigint NOT NULL,
+  max_attempts smallint,
+  backoff_ms bigint NOT NULL,
+  on_lost text NOT NULL,
+  metadata jsonb NOT NULL,
+  run_key bigint,
+  start_time timestamp with time zone,
+  finish_time timestamp with time zone,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  updated_at timestamp with time zone,
+  CONSTRAINT tasks_pkey PRIMARY KEY (key),
+  CONSTRAINT tasks_id_key UNIQUE (id),
+  CONSTRAINT tasks_on_lost_check CHECK ((on_lost = ANY (ARRAY['requeue'::text, 'fail'::text, 'wait'::text]))),
+  CONSTRAINT tasks_priority_check CHECK (((priority >= 0) AND (priority <= 100))),
+  CONSTRAINT tasks_run_check CHECK (((state <> ALL (ARRAY[1, 2, 7])) OR (run_key IS NOT NULL))),
+  CONSTRAINT tasks_source_check CHECK (((image_url IS NULL) OR (module_key IS NULL))),
+  CONSTRAINT tasks_state_check CHECK (((state >= 0) AND (state <= 7)))
+);
+CREATE INDEX tasks_domain ON tasks USING btree (domain_key, key);
+CREATE INDEX tasks_module ON tasks USING btree (module_key) WHERE (module_key IS NOT NULL);
+
+CREATE TABLE user_unique_names (
+  kind text NOT NULL,
+  value text NOT NULL,
+  user_key bigint NOT NULL,
+  CONSTRAINT user_unique_names_pkey PRIMARY KEY (kind, value),
+  CONSTRAINT user_unique_names_kind_check CHECK ((kind = ANY (ARRAY['first_name'::text, 'last_name'::text])))
+);
+CREATE INDEX user_unique_names_user ON user_unique_names USING btree (user_key);
+
+CREATE TABLE users (
+  key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
+  id uuid NOT NULL,
+  first_name text,
+  last_name text,
+  name text,
+  email text,
+  username text,
+  secret_hash text NOT NULL,
+  tags text[] NOT NULL DEFAULT '{}'::text[],
+  metadata jsonb NOT NULL DEFAULT '{}'::jsonb,
+  profile_picture text,
+  role text NOT NULL DEFAULT 'user'::text,
+  status text NOT NULL DEFAULT 'enabled'::text,
+  created_by uuid,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  updated_by uuid,
+  updated_at timestamp with time zone,
+  verified_at timestamp with time zone,
+  deleted_at timestamp with time zone,
+  CONSTRAINT users_pkey PRIMARY KEY (key),
+  CONSTRAINT users_id_key UNIQUE (id),
+  CONSTRAINT users_login_check CHECK (((email IS NOT NULL) OR (username IS NOT NULL))),
+  CONSTRAINT users_role_check CHECK ((role = ANY (ARRAY['user'::text, 'admin'::text]))),
+  CONSTRAINT users_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text, 'deleted'::text])))
+);
+CREATE INDEX users_created_by ON users USING btree (created_by);
+CREATE UNIQUE INDEX users_email_key ON users USING btree (lower(email));
+CREATE UNIQUE INDEX users_username_key ON users USING btree (lower(username));
+
+CREATE TABLE worker_tokens (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  token_hash bytea NOT NULL,
+  domain_key bigint,
+  domain_id uuid,
+  expires_at timestamp with time zone,
+  uses_left integer,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT worker_tokens_pkey PRIMARY KEY (key),
+  CONSTRAINT worker_tokens_hash_key UNIQUE (token_hash),
+  CONSTRAINT worker_tokens_uses_check CHECK ((uses_left >= 0))
+);
+
+CREATE TABLE workers (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  id uuid NOT NULL,
+  domain_key bigint,
+  domain_id uuid,
+  name text NOT NULL,
+  secret_hash bytea NOT NULL,
+  boot_id text NOT NULL,
+  version text NOT NULL,
+  labels jsonb NOT NULL,
+  os text NOT NULL,
+  arch text NOT NULL,
+  cpu_cores integer NOT NULL,
+  memory_bytes bigint NOT NULL,
+  slots integer NOT NULL,
+  backlog integer NOT NULL,
+  runtimes text[] NOT NULL,
+  draining boolean NOT NULL DEFAULT false,
+  session_epoch bigint NOT NULL,
+  manager_id text,
+  lease_until timestamp with time zone NOT NULL,
+  last_alive_at timestamp with time zone NOT NULL,
+  alive_history timestamp with time zone[] NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT workers_pkey PRIMARY KEY (key),
+  CONSTRAINT workers_id_key UNIQUE (id)
+);
+CREATE INDEX workers_domain ON workers USING btree (domain_key) WHERE (domain_key IS NOT NULL);
+CREATE INDEX workers_lease ON workers USING btree (lease_until) WHERE (manager_id IS NOT NULL);
+
+CREATE TABLE messages_r0 PARTITION OF messages FOR VALUES IN ('0') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE messages_r30 PARTITION OF messages FOR VALUES IN ('30') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE messages_r365 PARTITION OF messages FOR VALUES IN ('365') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE messages_r3650 PARTITION OF messages FOR VALUES IN ('3650') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE messages_r7 PARTITION OF messages FOR VALUES IN ('7') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE messages_r90 PARTITION OF messages FOR VALUES IN ('90') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE payloads_r0 PARTITION OF payloads FOR VALUES IN ('0') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE payloads_r30 PARTITION OF payloads FOR VALUES IN ('30') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE payloads_r365 PARTITION OF payloads FOR VALUES IN ('365') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE payloads_r3650 PARTITION OF payloads FOR VALUES IN ('3650') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE payloads_r7 PARTITION OF payloads FOR VALUES IN ('7') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE payloads_r90 PARTITION OF payloads FOR VALUES IN ('90') PARTITION BY RANGE (arrived_at);
+
+ALTER TABLE channels ADD CONSTRAINT channels_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE channels ADD CONSTRAINT channels_parent_group_fkey FOREIGN KEY (parent_group_key) REFERENCES groups(key) ON DELETE SET NULL;
+ALTER TABLE clients ADD CONSTRAINT clients_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE clients ADD CONSTRAINT clients_parent_group_fkey FOREIGN KEY (parent_group_key) REFERENCES groups(key) ON DELETE SET NULL;
+ALTER TABLE connections ADD CONSTRAINT connections_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
+ALTER TABLE connections ADD CONSTRAINT connections_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
+ALTER TABLE grants ADD CONSTRAINT grants_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE grants ADD CONSTRAINT grants_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE group_closure ADD CONSTRAINT group_closure_ancestor_fkey FOREIGN KEY (ancestor_key) REFERENCES groups(key) ON DELETE CASCADE;
+ALTER TABLE group_closure ADD CONSTRAINT group_closure_descendant_fkey FOREIGN KEY (descendant_key) REFERENCES groups(key) ON DELETE CASCADE;
+ALTER TABLE groups ADD CONSTRAINT groups_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE groups ADD CONSTRAINT groups_parent_fkey FOREIGN KEY (parent_key) REFERENCES groups(key);
+ALTER TABLE module_chunks ADD CONSTRAINT module_chunks_module_fkey FOREIGN KEY (module_key) REFERENCES modules(key) ON DELETE CASCADE;
+ALTER TABLE roles ADD CONSTRAINT roles_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE run_attempts ADD CONSTRAINT run_attempts_run_fkey FOREIGN KEY (run_key) REFERENCES runs(key) ON DELETE CASCADE;
+ALTER TABLE run_logs ADD CONSTRAINT run_logs_run_fkey FOREIGN KEY (run_key) REFERENCES runs(key) ON DELETE CASCADE;
+ALTER TABLE run_start_keys ADD CONSTRAINT run_start_keys_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
+ALTER TABLE runs ADD CONSTRAINT runs_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
+ALTER TABLE sessions ADD CONSTRAINT sessions_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE tasks ADD CONSTRAINT tasks_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE tasks ADD CONSTRAINT tasks_module_fkey FOREIGN KEY (module_key) REFERENCES modules(key);
+ALTER TABLE tasks ADD CONSTRAINT tasks_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE SET NULL;
+ALTER TABLE user_unique_names ADD CONSTRAINT user_unique_names_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE worker_tokens ADD CONSTRAINT worker_tokens_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE workers ADD CONSTRAINT workers_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;

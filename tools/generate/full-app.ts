@@ -1,0 +1,111 @@
+/** The whole product as one HTTP app over a database of its own, with every route that was registered: no port of HTTP is opened. */
+import { randomBytes } from 'node:crypto'
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { FastifyInstance, RouteOptions } from 'fastify'
+import { IDENTITY_SETTINGS, startApi } from '#api/index.ts'
+import type { Api } from '#api/index.ts'
+import { readConfig } from '#core/config/index.ts'
+import type { DatabaseAddress } from '#core/database/index.ts'
+import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
+import { HTTP_SETTINGS, createHttpApp, createMetrics } from '#core/http/index.ts'
+import type { HttpApp } from '#core/http/index.ts'
+import { createLifecycle } from '#core/lifecycle.ts'
+import { createLogger } from '#core/logging/index.ts'
+import { MANAGER_SETTINGS, createTaskAccess, startManager } from '#manager/index.ts'
+
+export type FullApp = AsyncDisposable & {
+  readonly app: HttpApp
+  readonly api: Api
+  /** As they were registered, in order; HEAD routes that Fastify adds are left out. */
+  readonly routes: readonly RouteOptions[]
+}
+
+/** Whoever calls as the platform administrator logs in with these. */
+export const FULL_APP_ADMIN = {
+  SKEIN_ADMIN_EMAIL: 'admin@example.com',
+  SKEIN_ADMIN_USERNAME: 'admin',
+  SKEIN_ADMIN_SECRET: 'the-first-admin',
+}
+
+export async function startFullApp(address: DatabaseAddress): Promise<FullApp> {
+  const logger = createLogger({ name: 'generate', level: 'silent' })
+  const dataDir = mkdtempSync(join(tmpdir(), 'skein-full-app-'))
+  const environment = {
+    ...FULL_APP_ADMIN,
+    SKEIN_DATA_DIR: dataDir,
+    SKEIN_SECRET_KEY: randomBytes(32).toString('base64'),
+    SKEIN_DATABASE_UNSAFE: 'true',
+    SKEIN_MANAGER_GRPC_PORT: '0',
+    SKEIN_MANAGER_AUTH: 'on',
+  }
+  const http = readConfig(HTTP_SETTINGS, environment)
+  const life = createLifecycle(logger)
+  const close = async () => {
+    await life.stop()
+    rmSync(dataDir, { recursive: true, force: true })
+  }
+  try {
+    const config = readConfig(GROUND_SETTINGS, environment)
+    const ground = await startGround(life, { config, logger, kind: 'generate', maxConnections: 4, address })
+    const { database, keyring, build } = ground
+    const api = await startApi(life, { ground, config: readConfig(IDENTITY_SETTINGS, environment) })
+    const manager = await life.start('task manager', async () => {
+      const managerConfig = readConfig(MANAGER_SETTINGS, environment)
+      const value = await startManager({
+        config: managerConfig,
+        database,
+        keyring,
+        access: createTaskAccess({
+          database,
+          access: api.identity.access,
+          authenticate: api.authenticate,
+          mode: managerConfig.auth,
+          corsOrigins: http.corsOrigins,
+        }),
+        logger,
+      })
+      return { value, stop: () => value.stop() }
+    })
+    const { value: app, routes } = watchRoutes(() =>
+      createHttpApp({
+        logger,
+        health: { build, metrics: createMetrics(), serviceOf: () => 'skein' },
+        maxBodyBytes: http.maxBodyBytes,
+        corsOrigins: http.corsOrigins,
+        trustProxy: http.trustProxy,
+        authenticate: api.authenticate,
+      }),
+    )
+    await life.start('HTTP app', () => Promise.resolve({ value: app, stop: async () => await app.close() }))
+    await api.routes(app)
+    await manager.routes(app)
+    await app.ready()
+    return { app, api, routes, [Symbol.asyncDispose]: close }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+/**
+ * Remembers every route of the app that `create` makes. Fastify announces a new instance before anything is
+ * registered on it; a hook set afterwards would miss the edge's own routes.
+ */
+function watchRoutes<T>(create: () => T): { value: T; routes: RouteOptions[] } {
+  const routes: RouteOptions[] = []
+  const watch = (message: unknown) => {
+    const { fastify } = message as { fastify: FastifyInstance }
+    fastify.addHook('onRoute', (route) => {
+      if (route.method !== 'HEAD') routes.push(route)
+    })
+  }
+  subscribe('fastify.initialization', watch)
+  try {
+    return { value: create(), routes }
+  } finally {
+    unsubscribe('fastify.initialization', watch)
+  }
+}

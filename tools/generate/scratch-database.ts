@@ -1,0 +1,50 @@
+/** A PostgreSQL for the time of one generation, with the migrated schema in it and nothing else. */
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import { migrate, readMigrations } from '#core/database/index.ts'
+import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
+import type { EmbeddedConnection } from '#core/database/embedded/index.ts'
+import { MIGRATIONS_FOLDER } from '#core/ground/index.ts'
+import { createLogger } from '#core/logging/index.ts'
+
+export type ScratchDatabase = AsyncDisposable & {
+  readonly address: EmbeddedConnection
+  /** Connected to the migrated database. */
+  readonly client: pg.Client
+}
+
+const DATABASE = 'skein_generate'
+
+export async function openScratchDatabase(): Promise<ScratchDatabase> {
+  const folder = mkdtempSync(join(tmpdir(), 'skein-generate-'))
+  // The server runs as another user where we are root.
+  chmodSync(folder, 0o755)
+  const server = await startEmbeddedPostgres({ dataDir: folder, log: () => undefined, unsafe: true })
+  const close = async () => {
+    await server.stop()
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+  }
+  try {
+    const admin = new pg.Client(server.connection)
+    await admin.connect()
+    await admin.query(`CREATE DATABASE ${DATABASE}`)
+    await admin.end()
+    const address = { ...server.connection, database: DATABASE }
+    const client = new pg.Client(address)
+    await client.connect()
+    await migrate(client, await readMigrations(MIGRATIONS_FOLDER), createLogger({ name: 'generate', level: 'silent' }))
+    return {
+      address,
+      client,
+      async [Symbol.asyncDispose]() {
+        await client.end()
+        await close()
+      },
+    }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}

@@ -1,0 +1,66 @@
+/** The table of every variable that a program reads, for people: docs/settings.md. */
+import { IDENTITY_SETTINGS } from '#api/index.ts'
+import type { Setting, Settings } from '#core/config/index.ts'
+import { GROUND_SETTINGS } from '#core/ground/index.ts'
+import { HTTP_SETTINGS } from '#core/http/index.ts'
+import { LOG_LEVEL_SETTING } from '#core/logging/index.ts'
+import { MANAGER_SETTINGS } from '#manager/index.ts'
+import { PROXY_SETTINGS } from '#proxy/index.ts'
+import { WORKER_SETTINGS } from '#worker/index.ts'
+
+/** npm script -> what it reads; a test compares it with `--help` of each program. */
+export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
+  start: [GROUND_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS, MANAGER_SETTINGS, PROXY_SETTINGS, WORKER_SETTINGS],
+  api: [GROUND_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS],
+  manager: [GROUND_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS, MANAGER_SETTINGS],
+  worker: [WORKER_SETTINGS, LOG_LEVEL_SETTING],
+  proxy: [PROXY_SETTINGS, LOG_LEVEL_SETTING],
+}
+
+export type SettingRow = { setting: Setting<unknown>; meanings: readonly string[]; programs: readonly string[] }
+
+/** Each variable once, by name, with the programs that read it. Throws when two programs disagree about its default. */
+export function settingRows(): SettingRow[] {
+  const rows = new Map<string, { setting: Setting<unknown>; meanings: Set<string>; programs: string[] }>()
+  for (const [program, groups] of Object.entries(PROGRAM_SETTINGS)) {
+    for (const setting of groups.flatMap((group) => Object.values(group))) {
+      const row = rows.get(setting.name) ?? { setting, meanings: new Set(), programs: [] }
+      if (row.setting.defaultText !== setting.defaultText)
+        throw new Error(`${setting.name} has two defaults: ${row.setting.defaultText} and ${setting.defaultText}`)
+      row.meanings.add(setting.description)
+      if (!row.programs.includes(program)) row.programs.push(program)
+      rows.set(setting.name, row)
+    }
+  }
+  return [...rows.values()]
+    .map(({ setting, meanings, programs }) => ({ setting, programs, meanings: [...meanings] }))
+    .toSorted((left, right) => (left.setting.name < right.setting.name ? -1 : 1))
+}
+
+export function renderSettings(): string {
+  const lines = settingRows().map(({ setting, meanings, programs }) => {
+    const aliases = setting.aliases.length === 0 ? '' : ` (also ${setting.aliases.map(code).join(', ')})`
+    const plain =
+      ['none', 'host name', 'number of cores'].includes(setting.defaultText) || setting.defaultText.includes(' ')
+    const shown = plain ? setting.defaultText : code(setting.defaultText)
+    return `| ${code(setting.name)}${aliases} | ${shown} | ${meanings.join('. ')}${setting.isSecret ? ' (never printed)' : ''} | ${programs.join(', ')} |`
+  })
+  return [
+    '# Settings',
+    '',
+    'Every setting is an environment variable, read once when a program starts; `npm run <program> -- --help` prints those',
+    'of one program. An empty variable counts as absent. A wrong value, or a misspelt name of a variable that belongs to',
+    'the program, is said in the first line. Durations are written like `90s`, `15m` or `1h30m`; sizes like `512KiB` or `1MiB`.',
+    '',
+    'Written by `npm run generate`; a setting is declared in the `config.ts` or `settings.ts` of its room.',
+    '',
+    '| Variable | Default | Meaning | Read by |',
+    '|---|---|---|---|',
+    ...lines,
+    '',
+  ].join('\n')
+}
+
+function code(text: string): string {
+  return `\`${text.replaceAll('|', '\\|')}\``
+}
