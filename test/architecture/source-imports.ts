@@ -33,6 +33,13 @@ export function readSources(): SourceFile[] {
     .map((path) => ({ path, text: readFileSync(join(ROOT, path), 'utf8') }))
 }
 
+const EXAMINING = /^(test|tools|bench)\/|\.test\.ts$/
+
+/** The files that run in production. */
+export function productSources(): SourceFile[] {
+  return readSources().filter(({ path }) => !EXAMINING.test(path))
+}
+
 /** Throws when the file cannot be parsed: a checker that skips what it cannot read would pass blind. */
 export function importsOf({ path, text }: SourceFile): { imports: Import[]; computed: string[] } {
   const { module, program, errors } = parseSync(path, text)

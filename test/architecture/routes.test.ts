@@ -1,0 +1,169 @@
+/** Every route of the product says what it answers and what its caller needs; the ones without a bearer token are reviewed. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { RouteOptions } from 'fastify'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { ACTIONS } from '#api/identity/index.ts'
+import { FULL_APP_ADMIN, startFullApp } from '../../tools/generate/full-app.ts'
+import type { FullApp } from '../../tools/generate/full-app.ts'
+import { createTestDatabase } from '../harness/database.ts'
+import type { TestDatabase } from '../harness/database.ts'
+import { probeRoutes } from './route-probe.ts'
+import { ROOT } from './source-imports.ts'
+
+/** What no role grants: it depends on who the caller is, not on what somebody gave him. */
+const UNGRANTED_ACTIONS = new Set([
+  'user.self',
+  'user.view',
+  'user.list',
+  'user.update',
+  'domain.create',
+  'domain.list',
+])
+const GRANTED_ACTIONS = new Set<string>(Object.values(ACTIONS).flat())
+/** Pages and the document itself: what they answer is not the API's. */
+const isDocumentation = ({ url }: RouteOptions) =>
+  url === '/openapi.json' || url === '/docs' || url.startsWith('/docs/')
+
+const methodsOf = (route: RouteOptions) => [route.method].flat().filter((method) => method !== 'HEAD')
+const nameOf = (route: RouteOptions) => `${methodsOf(route).join(',')} ${route.url}`
+const statusesOf = (route: RouteOptions) => Object.keys((route.schema?.response ?? {}) as object)
+
+let database: TestDatabase
+let full: FullApp
+
+beforeAll(async () => {
+  database = await createTestDatabase()
+  full = await startFullApp(database.address)
+})
+
+afterAll(async () => {
+  await full[Symbol.asyncDispose]()
+  await database[Symbol.asyncDispose]()
+})
+
+describe('routes', () => {
+  const ours = () => full.routes.filter((route) => !isDocumentation(route))
+
+  it('are all seen', () => {
+    const names = new Set(full.routes.map(nameOf))
+    for (const name of [
+      'GET /health',
+      'POST /users',
+      'POST /:domain_id/clients',
+      'POST /m/:domain_id/c/:channel_id',
+      'POST /tasks',
+      'GET /workers',
+    ])
+      expect(names, name).toContain(name)
+    expect(full.routes.length).toBeGreaterThan(60)
+  })
+
+  it('each has one success and the error body for whatever any request can meet', () => {
+    const faults = ours().flatMap((route) => {
+      const statuses = statusesOf(route)
+      const hasSuccess = statuses.some((status) => /^2\d\d$/.test(status))
+      const missing = ['400', '500', '503'].filter((status) => !statuses.includes(status))
+      return hasSuccess && missing.length === 0
+        ? []
+        : [`${nameOf(route)} lacks ${hasSuccess ? missing.join(', ') : 'a success'}`]
+    })
+    expect(faults).toEqual([])
+  })
+
+  it('each that takes a body declares 413 and 415', () => {
+    const faults = ours().filter(
+      (route) =>
+        route.schema?.body !== undefined && !['413', '415'].every((status) => statusesOf(route).includes(status)),
+    )
+    expect(faults.map(nameOf)).toEqual([])
+  })
+
+  it('each names the action of its caller or stands on the reviewed list', () => {
+    const faults = full.routes.filter(
+      ({ config }) => config?.action === undefined && config?.isPublic !== true && config?.ownCredentials !== true,
+    )
+    expect(faults.map(nameOf)).toEqual([])
+    const unknown = full.routes
+      .map(({ config }) => config?.action)
+      .filter((action) => action !== undefined && !GRANTED_ACTIONS.has(action) && !UNGRANTED_ACTIONS.has(action))
+    expect(unknown).toEqual([])
+  })
+
+  it('the ones without the bearer check of the edge are exactly those of public-routes.txt', () => {
+    const listed = readFileSync(join(ROOT, 'test/architecture/public-routes.txt'), 'utf8')
+      .split('\n')
+      .filter((line) => line !== '' && !line.startsWith('#'))
+      .map((line) => line.split(/\s{2,}/))
+    for (const [route, , reason] of listed) expect(reason, `${route} needs a reason`).toMatch(/\S/)
+    const found = full.routes
+      .filter(({ config }) => config?.isPublic === true || config?.ownCredentials === true)
+      .map((route) => `${nameOf(route)}  ${route.config?.isPublic === true ? 'public' : 'own'}`)
+    expect(listed.map(([route, kind]) => `${route}  ${kind}`).toSorted()).toEqual([...new Set(found)].toSorted())
+  })
+
+  it('each answers what it declares, whatever it is asked', async () => {
+    const admin = await logIn(FULL_APP_ADMIN.SKEIN_ADMIN_USERNAME, FULL_APP_ADMIN.SKEIN_ADMIN_SECRET)
+    const registered = await post('/users', {
+      first_name: 'A',
+      last_name: 'Stranger',
+      email: 'stranger@example.com',
+      credentials: { username: 'stranger', secret: 'secret-of-stranger' },
+    })
+    expect(registered.statusCode, registered.body).toBe(201)
+    const stranger = await logIn('stranger', 'secret-of-stranger')
+    const domain = await post('/domains', { name: 'probed', route: 'probed' }, admin)
+    expect(domain.statusCode, domain.body).toBe(201)
+    const answers = await probeRoutes(full.app, ours(), { admin, stranger, domainId: domain.json<{ id: string }>().id })
+    expect(answers.length).toBeGreaterThan(500)
+    const undeclared = answers.filter(({ status, declared }) => !declared.includes(String(status)))
+    expect([
+      ...new Set(undeclared.map(({ method, url, what, status }) => `${method} ${url} answers ${status} to ${what}`)),
+    ]).toEqual([])
+    const failures = answers.filter(({ status }) => status === 500)
+    expect(failures.map(({ method, url, what, body }) => `${method} ${url}: ${what}: ${body}`)).toEqual([])
+    const odd = answers.filter(({ status, body }) => status >= 400 && !isErrorBody(body))
+    expect(odd.map(({ method, url, what, body }) => `${method} ${url}: ${what}: ${body}`)).toEqual([])
+  })
+
+  it('each stands in /openapi.json with every status', async () => {
+    const document = (await full.app.inject({ method: 'GET', url: '/openapi.json' })).json<{
+      paths: Record<string, Record<string, { responses: Record<string, unknown>; security: unknown }>>
+    }>()
+    const faults = ours().flatMap((route) => {
+      const path = route.url.replaceAll(/:([a-z_]+)/g, '{$1}').replace('*', '{*}')
+      return methodsOf(route).flatMap((method) => {
+        const operation = document.paths[path]?.[method.toLowerCase()]
+        if (operation === undefined) return [`${method} ${path} is missing`]
+        return statusesOf(route)
+          .filter((status) => operation.responses[status] === undefined)
+          .map((status) => `${method} ${path} lacks ${status}`)
+      })
+    })
+    expect(faults).toEqual([])
+  })
+})
+
+function isErrorBody(text: string): boolean {
+  try {
+    const body = JSON.parse(text) as { error?: unknown; message?: unknown }
+    return typeof body.error === 'string' && typeof body.message === 'string' && !('stack' in body)
+  } catch {
+    return false
+  }
+}
+
+async function post(url: string, payload: object, authorization?: string) {
+  return await full.app.inject({
+    method: 'POST',
+    url,
+    payload,
+    headers: authorization === undefined ? {} : { authorization },
+  })
+}
+
+async function logIn(identity: string, secret: string): Promise<string> {
+  const response = await post('/users/tokens/issue', { identity, secret })
+  expect(response.statusCode, response.body).toBe(201)
+  return `Bearer ${response.json<{ access_token: string }>().access_token}`
+}

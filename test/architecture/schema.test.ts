@@ -1,0 +1,67 @@
+/** The migrations on an empty database make what migrations/schema.sql says, and that file makes the same again. */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import pg from 'pg'
+import { describe, expect, inject, it } from 'vitest'
+import { migrate, readMigrations } from '#core/database/index.ts'
+import { MIGRATIONS_FOLDER } from '#core/ground/index.ts'
+import { newId } from '#core/ids.ts'
+import { dumpSchema } from '../../tools/generate/schema-dump.ts'
+import { silentLogger } from '../harness/database.ts'
+
+type EmptyDatabase = AsyncDisposable & { client: pg.Client }
+
+async function emptyDatabase(): Promise<EmptyDatabase> {
+  const server = inject('postgres')
+  const name = `schema_${newId().replaceAll('-', '')}`
+  const admin = new pg.Client({ ...server, database: 'postgres' })
+  await admin.connect()
+  await admin.query(`CREATE DATABASE ${name} TEMPLATE template0`)
+  const client = new pg.Client({ ...server, database: name })
+  await client.connect()
+  return {
+    client,
+    async [Symbol.asyncDispose]() {
+      await client.end()
+      await admin.query(`DROP DATABASE ${name} WITH (FORCE)`)
+      await admin.end()
+    },
+  }
+}
+
+const committed = await readFile(join(MIGRATIONS_FOLDER, 'schema.sql'), 'utf8')
+
+describe('schema', () => {
+  it('migrations on an empty database equal schema.sql', async () => {
+    await using database = await emptyDatabase()
+    await migrate(database.client, await readMigrations(MIGRATIONS_FOLDER), silentLogger)
+    expect(await dumpSchema(database.client)).toBe(committed)
+  })
+
+  it('schema.sql is whole: a database made from it has the same dump', async () => {
+    await using database = await emptyDatabase()
+    await database.client.query(committed)
+    expect(await dumpSchema(database.client)).toBe(committed)
+  })
+
+  it('the dump sees a column, a default, an index, a check and a function that changed', async () => {
+    await using database = await emptyDatabase()
+    await database.client.query(committed)
+    for (const change of [
+      'ALTER TABLE nodes ADD COLUMN extra text',
+      "ALTER TABLE nodes ALTER COLUMN kind SET DEFAULT 'api'",
+      'CREATE INDEX nodes_extra ON nodes (extra)',
+      "ALTER TABLE nodes ADD CONSTRAINT nodes_kind_check CHECK (kind <> '')",
+      'CREATE FUNCTION one() RETURNS integer LANGUAGE sql AS $$ SELECT 1 $$',
+    ]) {
+      const before = await dumpSchema(database.client)
+      await database.client.query(change)
+      expect(await dumpSchema(database.client), change).not.toBe(before)
+    }
+  })
+
+  it('every constraint and index has a name of our own, since the code reads names', () => {
+    // Names that PostgreSQL makes up end in a number when they would repeat.
+    expect(committed.match(/(CONSTRAINT|INDEX) \w+_(check|key|fkey|idx)\d+\b/g)).toBeNull()
+  })
+})
