@@ -5,7 +5,7 @@ import type { IngestDeps } from './ingest/ingest.ts'
 import type { IncomingMessage } from './message.ts'
 import { createReader } from './reader/reader.ts'
 import type { MessagesPage, MessagesQuery } from './reader/schema.ts'
-import { startPartitionKeeper } from './retention/partitions.ts'
+import { startKeeper } from './retention/keeper.ts'
 
 export {
   JSON_TYPE,
@@ -41,7 +41,7 @@ export type Messages = {
 /** Resolves when the partitions of the present exist, so that the first message finds its place. */
 export async function startMessages(deps: MessagesDeps): Promise<Messages> {
   const { database, logger } = deps
-  const keeper = await startPartitionKeeper(database, logger)
+  const keeper = await startKeeper(database, logger)
   const ingest = createIngest(deps)
   const reader = createReader(database)
   return {

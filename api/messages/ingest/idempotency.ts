@@ -3,7 +3,9 @@
  * the transaction of the message, so neither can exist without the other.
  */
 import { createHash } from 'node:crypto'
+import { sql } from 'kysely'
 import type pg from 'pg'
+import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Idempotency, IncomingMessage } from '../message.ts'
 
@@ -74,5 +76,21 @@ export function idempotencyOf(request: {
   return {
     scope: createHash('sha256').update(`${caller}\0${channelKey}\0${subtopic}\0${key}`).digest(),
     requestDigest: createHash('sha256').update(`${contentType}\0`).update(body).digest(),
+  }
+}
+
+/** Rows of one statement, so that housekeeping never holds a publish up for long. */
+const FORGET_ROWS = 10_000
+
+/** Deletes the keys that are no longer remembered; returns how many. */
+export async function forgetExpiredKeys({ db }: Database): Promise<number> {
+  for (let forgotten = 0; ;) {
+    const { numAffectedRows = 0n } = await sql`
+      DELETE FROM idempotency_keys WHERE scope IN (
+        SELECT scope FROM idempotency_keys WHERE created_at < now() - make_interval(hours => ${IDEMPOTENCY_HOURS}) LIMIT ${FORGET_ROWS})`.execute(
+      db,
+    )
+    forgotten += Number(numAffectedRows)
+    if (numAffectedRows < FORGET_ROWS) return forgotten
   }
 }

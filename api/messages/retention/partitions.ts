@@ -5,13 +5,12 @@
 import type pg from 'pg'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { sleep } from '#core/time.ts'
 
 /** Partitions exist for arrivals so far ahead; the longest unit is a month. */
 const AHEAD_DAYS = 45
-const INTERVAL_MS = 60 * 60 * 1000
 /** Maintenance gives way to messages: it waits so long for a lock and tries again with the next round. */
 const LOCK_TIMEOUT_MS = 2_000
+const CONNECTION_NAME = 'skein message partitions'
 const MAINTENANCE_LOCK = 0x5ce1_0004
 
 const CHECK_VIOLATION = '23514'
@@ -26,7 +25,7 @@ export function isMissingPartition(error: unknown): boolean {
 
 /** Makes the partitions that are missing from now on; returns how many. Several callers wait for each other. */
 export async function createPartitions(database: Database): Promise<number> {
-  const client = await database.dedicated('skein message partitions')
+  const client = await database.dedicated(CONNECTION_NAME)
   try {
     await client.query('SELECT pg_advisory_lock($1)', [MAINTENANCE_LOCK])
     return await create(client)
@@ -62,45 +61,18 @@ async function dropExpired(client: pg.Client, logger: Logger): Promise<void> {
   }
 }
 
-export type PartitionKeeper = { stop(): Promise<void> }
-
-/** Makes what is missing before it resolves, then keeps making and dropping. */
-export async function startPartitionKeeper(database: Database, logger: Logger): Promise<PartitionKeeper> {
-  await createPartitions(database)
-  const stopping = new AbortController()
-
-  async function round(): Promise<void> {
-    const client = await database.dedicated('skein message partitions')
-    try {
-      await client.query(`SET lock_timeout = ${LOCK_TIMEOUT_MS}`)
-      const { rows } = await client.query<{ locked: boolean }>('SELECT pg_try_advisory_lock($1) AS locked', [
-        MAINTENANCE_LOCK,
-      ])
-      if (rows[0]?.locked !== true) return
-      await create(client)
-      await dropExpired(client, logger)
-    } finally {
-      await client.end()
-    }
-  }
-
-  async function loop(): Promise<void> {
-    while (!stopping.signal.aborted) {
-      try {
-        await sleep(INTERVAL_MS, stopping.signal)
-        await round()
-      } catch (error) {
-        if (stopping.signal.aborted) return
-        logger.warn({ err: error }, 'maintenance of message partitions failed and is tried again')
-      }
-    }
-  }
-
-  const running = loop()
-  return {
-    async stop() {
-      stopping.abort()
-      await running
-    },
+/** Makes what is missing and drops what has expired; leaves it to whoever holds the maintenance lock already. */
+export async function maintainPartitions(database: Database, logger: Logger): Promise<void> {
+  const client = await database.dedicated(CONNECTION_NAME)
+  try {
+    await client.query(`SET lock_timeout = ${LOCK_TIMEOUT_MS}`)
+    const { rows } = await client.query<{ locked: boolean }>('SELECT pg_try_advisory_lock($1) AS locked', [
+      MAINTENANCE_LOCK,
+    ])
+    if (rows[0]?.locked !== true) return
+    await create(client)
+    await dropExpired(client, logger)
+  } finally {
+    await client.end()
   }
 }
