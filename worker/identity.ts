@@ -3,7 +3,12 @@ import { mkdir, open, readFile, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { ServiceError } from '#core/errors/index.ts'
 
-export type Identity = { workerId: string; workerSecret: string }
+export type Identity = {
+  workerId: string
+  workerSecret: string
+  /** Of the manager's certificate, where the join token named it. */
+  fingerprint: string | undefined
+}
 
 /** Undefined: never registered. Throws `malformed` when the file is there and is not ours. */
 export async function readIdentity(path: string): Promise<Identity | undefined> {
@@ -14,11 +19,11 @@ export async function readIdentity(path: string): Promise<Identity | undefined> 
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw error
   }
-  const [workerId = '', workerSecret = '', ...rest] = text.trim().split('\n')
+  const [workerId = '', workerSecret = '', fingerprint, ...rest] = text.trim().split('\n')
   if (workerId === '' || workerSecret === '' || rest.length > 0) {
     throw new ServiceError('malformed', `${path} is damaged; remove it to register as a new worker`)
   }
-  return { workerId, workerSecret }
+  return { workerId, workerSecret, fingerprint }
 }
 
 /** On disk when it returns: an id that is lost would leave a dead worker in every listing. */
@@ -27,7 +32,9 @@ export async function writeIdentity(path: string, identity: Identity): Promise<v
   const draft = `${path}.new`
   const file = await open(draft, 'w', 0o600)
   try {
-    await file.writeFile(`${identity.workerId}\n${identity.workerSecret}\n`)
+    const { workerId, workerSecret, fingerprint } = identity
+    const lines = [workerId, workerSecret, ...(fingerprint === undefined ? [] : [fingerprint])]
+    await file.writeFile(`${lines.join('\n')}\n`)
     await file.sync()
   } finally {
     await file.close()

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { WorkerService, createServiceClient } from '#proto/index.ts'
 import type { RegisterResponse, ServiceClient } from '#proto/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
+import type { ErrorKind } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
@@ -51,25 +52,28 @@ const MAX_CACHED_DIGESTS = 1_000
 const STABLE_SESSION_MS = 10_000
 /** How long a stopping worker waits for the acknowledgement of its last results; they are on disk anyway. */
 const LAST_RESULTS_MS = 2_000
+/** Refusals of the first registration that no repetition heals. */
+const FINAL_KINDS = new Set<ErrorKind>(['unauthenticated', 'unprocessable', 'forbidden'])
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 
 /**
  * Joins a manager and works for it until it is stopped. Resolves when the first session stands, however long the manager
- * takes to appear. Rejects with `unauthenticated` when the manager does not know the token, `unprocessable` when it does
- * not take this worker, `invalid_state` when another worker uses the folder, and with the signal's reason.
+ * takes to appear. Rejects with `unauthenticated` when the manager does not know the token, `forbidden` when it shows
+ * another certificate than the token names, `unprocessable` when it does not take this worker, `invalid_state` when another worker uses the folder, and with the signal's reason.
  */
 export async function startWorker(options: StartWorkerOptions): Promise<Worker> {
   const { config, logger, signal } = options
   const folder = config.workerDir ?? join(config.dataDir, 'worker')
   const open = await reachableFolder(folder)
   const lock = await lockFolder(join(folder, 'lock'))
+  const identityPath = join(folder, 'identity')
+  const identity = await readIdentity(identityPath)
   const credentials = createCredentials({
     token: config.token?.reveal() ?? '',
     authority: config.tlsAuthority === undefined ? undefined : await readFile(config.tlsAuthority, 'utf8'),
     isInsecure: config.insecure,
+    knownFingerprint: identity?.fingerprint,
   })
-  const identityPath = join(folder, 'identity')
-  const identity = await readIdentity(identityPath)
   if (identity === undefined && config.token === undefined) {
     await lock.release()
     throw new ServiceError(
@@ -213,8 +217,7 @@ class Membership {
         if (!this.#abort.signal.aborted) logger.warn({ cause: end.cause }, 'the session with the manager ended')
       } catch (error) {
         const refusal = explainRegisterError(error, config.manager)
-        const isFinal = kindOf(refusal) === 'unauthenticated' || kindOf(refusal) === 'unprocessable'
-        if (isFinal && !isJoined) return onRefused(refusal)
+        if (FINAL_KINDS.has(kindOf(refusal)) && !isJoined) return onRefused(refusal)
         // Said once, not at each try: a manager that is away for a night fills no log.
         if (!this.#abort.signal.aborted) logger[refusal.message === lastRefusal ? 'debug' : 'warn'](refusal.message)
         lastRefusal = refusal.message
@@ -242,7 +245,9 @@ class Membership {
   async #connect(): Promise<ServiceClient<typeof WorkerService>> {
     if (this.#client !== undefined) return this.#client
     const { config, credentials } = this.#deps
-    this.#client = createServiceClient(WorkerService, config.manager, await credentials.channel(config.manager), {
+    const dialling = await credentials.channel(config.manager)
+    this.#client = createServiceClient(WorkerService, config.manager, dialling.credentials, {
+      ...dialling.options,
       'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
       // The loop of sessions decides when to dial; a channel that waits for minutes by itself would only be in its way.
       'grpc.max_reconnect_backoff_ms': 1_000,
@@ -272,7 +277,8 @@ class Membership {
   async #remember(registered: RegisterResponse): Promise<Identity> {
     const { member, identityPath } = this.#deps
     if (registered.workerSecret !== '') {
-      member.identity = { workerId: registered.workerId, workerSecret: registered.workerSecret }
+      const { workerId, workerSecret } = registered
+      member.identity = { workerId, workerSecret, fingerprint: this.#deps.credentials.fingerprint }
       await writeIdentity(identityPath, member.identity)
     }
     if (member.identity === undefined) throw new ServiceError('unavailable', 'the manager gave no secret')

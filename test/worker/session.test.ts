@@ -1,14 +1,18 @@
 /** A worker against the protocol of task-manager.md section 3: what it says, when, and what it keeps. */
-import { createHash } from 'node:crypto'
-import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { X509Certificate, createHash } from 'node:crypto'
+import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { ServerCredentials } from '@grpc/grpc-js'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { readConfig } from '#core/config/index.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { FailureReason, OnLost, RejectReason, WireTaskState } from '#proto/index.ts'
 import { WORKER_SETTINGS, startWorker } from '#worker/index.ts'
 import type { Worker } from '#worker/index.ts'
+import { reachableFolder } from '#worker/runner/index.ts'
 import { until } from './pool.ts'
 import { JOIN_TOKEN, ScriptedManager, runRef } from './scripted-manager.ts'
 
@@ -87,7 +91,6 @@ describe('joining', () => {
   test('twice from one folder is refused, naming the setting', async () => {
     await joinManager()
     const script = `const { lockFolder } = await import('#worker/folder-lock.ts'); await lockFolder(process.argv[1])`
-    const { spawnSync } = await import('node:child_process')
     const other = spawnSync(process.execPath, ['--input-type=module', '-e', script, join(folder, 'worker', 'lock')], {
       encoding: 'utf8',
     })
@@ -99,9 +102,46 @@ describe('joining', () => {
     await manager[Symbol.asyncDispose]()
     const joining = joinManager({ SKEIN_WORKER_MANAGER: address })
     manager = new ScriptedManager()
-    const { ServerCredentials } = await import('@grpc/grpc-js')
     await manager.listen(address, ServerCredentials.createInsecure())
     expect((await joining).id).toBe('worker-1')
+  })
+})
+
+describe('TLS', () => {
+  const pem = (name: string) => readFileSync(fileURLToPath(new URL(`./fixtures/${name}.pem`, import.meta.url)))
+  const fingerprint = new X509Certificate(pem('server-cert')).fingerprint256.replaceAll(':', '').toLowerCase()
+
+  beforeEach(async () => {
+    await manager[Symbol.asyncDispose]()
+    manager = new ScriptedManager()
+    const pair = { cert_chain: pem('server-cert'), private_key: pem('server-key') }
+    await manager.listen('127.0.0.1:0', ServerCredentials.createSsl(null, [pair]))
+  })
+
+  test('trusts exactly the certificate that the join token names, whatever it was issued to', async () => {
+    const worker = await joinManager({ SKEIN_WORKER_TOKEN: `${fingerprint}.${JOIN_TOKEN}` })
+    expect(manager.registrations[0]?.joinToken).toBe(JOIN_TOKEN)
+    manager.assign('add', 'run-1', { inputsJson: '[5,3]' })
+    expect(await manager.result('run-1')).toMatchObject({ resultsJson: '[8]' })
+    await worker.stop()
+    await joinManager({ SKEIN_WORKER_TOKEN: '' })
+    expect(manager.sessions).toBe(2)
+  })
+
+  test('gives the token to no server with another certificate', async () => {
+    const token = `${'0'.repeat(64)}.${JOIN_TOKEN}`
+    await expect(joinManager({ SKEIN_WORKER_TOKEN: token })).rejects.toMatchObject({ kind: 'forbidden' })
+    expect(manager.registrations).toEqual([])
+  })
+})
+
+describe('a data folder below a closed one', () => {
+  test('serves runners all the same, from a folder that they can enter', async () => {
+    chmodSync(folder, 0o700)
+    await joinManager()
+    manager.assign('add', 'run-1', { inputsJson: '[5,3]' })
+    expect(await manager.result('run-1')).toMatchObject({ resultsJson: '[8]' })
+    if (process.getuid?.() === 0) rmSync(await reachableFolder(join(folder, 'worker')), { recursive: true })
   })
 })
 

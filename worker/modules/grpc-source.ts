@@ -28,8 +28,9 @@ export function createGrpcModuleSource(deps: GrpcModuleSourceDeps): GrpcModuleSo
   const clientFor = (address: string) => {
     let client = clients.get(address)
     if (client === undefined) {
-      client = deps.credentials.channel(address).then((channel) =>
-        createServiceClient(ModuleService, address, channel, {
+      client = deps.credentials.channel(address).then(({ credentials, options }) =>
+        createServiceClient(ModuleService, address, credentials, {
+          ...options,
           'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
         }),
       )
@@ -46,6 +47,8 @@ export function createGrpcModuleSource(deps: GrpcModuleSourceDeps): GrpcModuleSo
     if (bearer !== undefined) metadata.set('authorization', `Bearer ${bearer}`)
     const request = { digest: wanted.digest, offset: BigInt(offset), reference: wanted.reference }
     const call = client.fetch(request, { metadata })
+    // The loop below reports errors while it reads; one that comes after it, by our own cancellation, is no news.
+    call.on('error', () => undefined)
     let isLate = false
     const giveUp = () => {
       isLate = true

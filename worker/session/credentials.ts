@@ -1,42 +1,50 @@
 /**
- * How the worker trusts whom it dials. Loopback: no TLS. Elsewhere TLS: when the join token carries the fingerprint of
- * the server's certificate (`<sha256 hex>.<secret>`), exactly that certificate; else the authorities of the system or of
- * SKEIN_GRPC_TLS_CA. The token travels only after that.
+ * How the worker trusts whom it dials. When the join token carries the fingerprint of the server's certificate
+ * (`<sha256 hex>.<secret>`): exactly that certificate. Else on loopback no TLS, and elsewhere the authorities of the
+ * system or of SKEIN_GRPC_TLS_CA. The token travels only after that.
  */
-import { connect, createSecureContext } from 'node:tls'
+import { isIP } from 'node:net'
+import { checkServerIdentity, connect, createSecureContext } from 'node:tls'
 import type { PeerCertificate } from 'node:tls'
 import { credentials } from '@grpc/grpc-js'
-import type { ChannelCredentials } from '@grpc/grpc-js'
+import type { ChannelCredentials, ClientOptions } from '@grpc/grpc-js'
 import { ServiceError } from '#core/errors/index.ts'
 
 export type CredentialOptions = {
   token: string
   /** PEM of the authority that signed the server's certificate. */
   authority: string | undefined
-  /** Plaintext wherever it leads; for networks that are protected otherwise. */
+  /** Plaintext wherever it leads, for networks that are protected otherwise; a fingerprint goes before it. */
   isInsecure: boolean
+  /** Fingerprint of an earlier token, for starts without one. */
+  knownFingerprint: string | undefined
 }
 
 export type ManagerCredentials = {
   /** What Register takes: the token without the fingerprint. */
   joinSecret: string
-  /** Credentials for one address (`host:port`). Rejects with `forbidden` when the server is another one than the token names. */
-  channel: (address: string) => Promise<ChannelCredentials>
+  /** SHA-256 of the certificate in hexadecimal; undefined: not pinned. */
+  fingerprint: string | undefined
+  /** How to dial one address (`host:port`). Rejects with `forbidden` when the server is another one than the token names. */
+  channel: (address: string) => Promise<Dialling>
 }
+
+/** Credentials, and the channel options that belong to them. */
+export type Dialling = { credentials: ChannelCredentials; options: Partial<ClientOptions> }
 
 const HANDSHAKE_DEADLINE_MS = 10_000
 const TOKEN_WITH_FINGERPRINT = /^([0-9a-f]{64})\.(.+)$/i
 
 export function createCredentials(options: CredentialOptions): ManagerCredentials {
   const match = TOKEN_WITH_FINGERPRINT.exec(options.token)
-  const fingerprint = match?.[1]?.toLowerCase()
+  const fingerprint = match?.[1]?.toLowerCase() ?? (options.token === '' ? options.knownFingerprint : undefined)
   return {
     joinSecret: match?.[2] ?? options.token,
+    fingerprint,
     async channel(address) {
-      if (options.isInsecure || isLoopback(address)) return credentials.createInsecure()
-      if (options.authority !== undefined) return credentials.createSsl(Buffer.from(options.authority))
-      if (fingerprint === undefined) return credentials.createSsl()
-      return pinned(await readCertificate(address), fingerprint, address)
+      if (fingerprint !== undefined) return pinned(address, await readCertificate(address), fingerprint)
+      if (options.isInsecure || isLoopback(address)) return { credentials: credentials.createInsecure(), options: {} }
+      return trusted(address, options.authority)
     },
   }
 }
@@ -53,7 +61,7 @@ export function hostOf(address: string): string {
   return address.slice(0, colon).replace(/^\[(.*)\]$/, '$1')
 }
 
-function pinned(certificate: PeerCertificate, fingerprint: string, address: string): ChannelCredentials {
+function pinned(address: string, certificate: PeerCertificate, fingerprint: string): Dialling {
   if (fingerprintOf(certificate) !== fingerprint) {
     throw new ServiceError(
       'forbidden',
@@ -62,10 +70,32 @@ function pinned(certificate: PeerCertificate, fingerprint: string, address: stri
   }
   // The pinned certificate is the anchor itself; whom it was issued to and by does not matter.
   const context = createSecureContext({ ca: toPem(certificate.raw), allowPartialTrustChain: true })
-  return credentials.createFromSecureContext(context, {
-    checkServerIdentity: (_host, shown) =>
-      fingerprintOf(shown) === fingerprint ? undefined : new Error('the certificate changed'),
-  })
+  return {
+    credentials: credentials.createFromSecureContext(context, {
+      checkServerIdentity: (_name, shown) =>
+        fingerprintOf(shown) === fingerprint ? undefined : new Error('the certificate changed'),
+    }),
+    options: serverName(address),
+  }
+}
+
+function trusted(address: string, authority: string | undefined): Dialling {
+  const context = createSecureContext(authority === undefined ? {} : { ca: authority })
+  const host = hostOf(address)
+  return {
+    credentials: credentials.createFromSecureContext(context, {
+      checkServerIdentity: (_name, shown) => checkServerIdentity(host, shown),
+    }),
+    options: serverName(address),
+  }
+}
+
+/**
+ * grpc-js asks for the host as TLS server name, which may not be an IP address (RFC 6066 section 3, enforced by Node). A
+ * reserved name stands in for it; what is checked is the certificate against the address, by the functions above.
+ */
+function serverName(address: string): Partial<ClientOptions> {
+  return isIP(hostOf(address)) === 0 ? {} : { 'grpc.ssl_target_name_override': 'address.invalid' }
 }
 
 function fingerprintOf(certificate: PeerCertificate): string {
