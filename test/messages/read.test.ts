@@ -154,6 +154,25 @@ describe('filters', () => {
     expect(await read('name=nothing')).toMatchObject({ total: 0, messages: [] })
   })
 
+  test('an empty text filters nothing and is not echoed', async () => {
+    const page = await read('name=&subtopic=&publisher=&protocol=&vs=&vd=&limit=1')
+    expect(page.total).toBe(24)
+    expect(Object.keys(page).toSorted((left, right) => left.localeCompare(right))).toEqual([
+      'format',
+      'limit',
+      'messages',
+      'offset',
+      'total',
+    ])
+  })
+
+  test('a secret in the query is never echoed', async () => {
+    const url = `/m/${plant.domainId}/c/${device.channelId}?limit=1&authorization=${device.secret}`
+    const response = await plant.api.app.inject({ url })
+    expect(response.statusCode).toBe(200)
+    expect(response.body).not.toContain(device.secret)
+  })
+
   test('from is inclusive, to is exclusive, in seconds or nanoseconds', async () => {
     expect(await values(`from=${START + 60}&to=${START + 180}`)).toEqual([2, 1])
     expect(await values(`from=${START + 60}000000000&to=${START + 180}000000000`)).toEqual([2, 1])

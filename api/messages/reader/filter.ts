@@ -29,26 +29,28 @@ export type AggregationRequest = { by: Aggregation; interval: Interval; timeZone
 /** Above this a time is in nanoseconds, as older clients send it (contract decision 19). */
 const NANOSECONDS_ABOVE = 1e14
 
-/** Throws `malformed`. */
+/** An empty text filters nothing. Throws `malformed`. */
 export function parseFilter(query: MessagesQuery): Filter {
-  const dataValue = query.vd === undefined ? undefined : parseBase64Url(query.vd)
-  if (query.vd !== undefined && dataValue === undefined) throw refusal('vd', 'must be base64url without padding')
+  const { subtopic, publisher, name, protocol, vs, vd } = query
+  const dataValue = isGiven(vd) ? parseBase64Url(vd) : undefined
+  if (isGiven(vd) && dataValue === undefined) throw refusal('vd', 'must be base64url without padding')
   return {
     fromSeconds: toSeconds(query.from),
     toSeconds: toSeconds(query.to),
-    subtopic: query.subtopic === undefined ? undefined : canonicalSubtopic(query.subtopic),
-    publisherId: query.publisher,
-    name: query.name,
-    protocol:
-      query.protocol === undefined
-        ? undefined
-        : PROTOCOLS.findIndex((known) => known !== '' && known === query.protocol),
+    subtopic: isGiven(subtopic) ? canonicalSubtopic(subtopic) : undefined,
+    publisherId: isGiven(publisher) ? publisher : undefined,
+    name: isGiven(name) ? name : undefined,
+    protocol: isGiven(protocol) ? PROTOCOLS.findIndex((known) => known === protocol) : undefined,
     value: query.v,
     boolValue: query.vb,
-    stringValue: query.vs,
+    stringValue: isGiven(vs) ? vs : undefined,
     dataValue,
     comparator: query.comparator ?? 'eq',
   }
+}
+
+function isGiven(text: string | undefined): text is string {
+  return text !== undefined && text !== ''
 }
 
 /** The aggregation of the query, if it asks for one. Throws `malformed`. */

@@ -11,7 +11,8 @@ import type { PayloadRow } from './payloads.ts'
 import { readPayloads } from './payloads.ts'
 import type { RecordRow, Window } from './records.ts'
 import { aggregateRecords, readRecords } from './records.ts'
-import type { MessagesPage, MessagesQuery, StoredMessage } from './schema.ts'
+import type { MessagesPage, StoredMessage } from './schema.ts'
+import { MessagesQuery } from './schema.ts'
 
 /** No read takes longer; filters and aggregates over many rows are refused rather than left to hold up the others. */
 const READ_DEADLINE_MS = 5_000
@@ -48,9 +49,12 @@ export function createReader(database: Database): Reader {
   }
 }
 
-/** The filters that were given, as they were given. */
-function echoOf({ offset: _offset, limit: _limit, format: _format, ...filters }: MessagesQuery): Partial<MessagesPage> {
-  return Object.fromEntries(Object.entries(filters).filter(([, value]) => value !== undefined && value !== ''))
+/** The filters that were given, as they were given. Only those: a query may also hold the caller's secret. */
+function echoOf(query: MessagesQuery): Partial<MessagesPage> {
+  const filters = Object.keys(MessagesQuery.properties) as (keyof MessagesQuery)[]
+  return Object.fromEntries(
+    filters.map((name) => [name, query[name]]).filter(([, value]) => value !== undefined && value !== ''),
+  )
 }
 
 function presentRecord(channel: string, row: RecordRow): StoredMessage {
