@@ -78,6 +78,11 @@ export function tenantOf(user: TestUser, domainId: string): Tenant {
   }
 }
 
+/** The statuses of answers that came in no particular order, smallest first. */
+export function statusesOf(answers: readonly TestResponse[]): number[] {
+  return answers.map((answer) => answer.status).toSorted((left, right) => left - right)
+}
+
 /** Sends one measurement with a client's secret; the status says whether it was let through. */
 export async function publish(
   api: TestApi,
