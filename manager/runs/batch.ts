@@ -46,7 +46,7 @@ export class RunBatch {
   }
 
   begin(): void {
-    this.#work.push(this.#client.query('BEGIN'))
+    this.#keep(this.#client.query('BEGIN'))
   }
 
   /**
@@ -56,7 +56,13 @@ export class RunBatch {
   commit(): void {
     if (this.#isCommitted) return
     this.#isCommitted = true
-    this.#work.push(this.#client.query('COMMIT'))
+    this.#keep(this.#client.query('COMMIT'))
+  }
+
+  /** Awaited by `settled`, which may come after its failure. */
+  #keep(work: Promise<unknown>): void {
+    work.catch(() => undefined)
+    this.#work.push(work)
   }
 
   /** Resolves when the transaction has begun and ended. */

@@ -18,6 +18,7 @@ import { RunBatch, type WriterContext } from './batch.ts'
 import { claimRuns } from './claim-runs.ts'
 import { heldRun, markRunning, recordEnds, type ReportedEnd } from './end-runs.ts'
 import { loseWorker, reconcileHello, type HelloClaims, type Reconciliation } from './reconcile-runs.ts'
+import { adoptAssigned, findStarted } from './recover-runs.ts'
 import { requeueRuns } from './requeue-runs.ts'
 import { isAssigned, type HeldRun, type RunEnding } from './spec.ts'
 import { readTasks, startRuns, type StartOutcome, type StartRequest } from './start-runs.ts'
@@ -42,7 +43,9 @@ const MAX_BATCH_CHANGES = 1_000
 const MAX_QUEUED_CHANGES = 20_000
 /** What workers reported is written again for as long as this when the database is away, in milliseconds. */
 const DATABASE_PATIENCE_MS = 60_000
-const RECONNECT_MS = 200
+/** A start is refused with `unavailable` when the database is away for as long as this, in milliseconds. */
+const START_PATIENCE_MS = 3_000
+const RECONNECT_MS = 100
 
 export type RunWriter = ReturnType<typeof createRunWriter>
 
@@ -56,6 +59,8 @@ export type RunWriterDeps = {
 
 export function createRunWriter({ context, managerId, connect, signal }: RunWriterDeps) {
   let client: Client | undefined
+  /** A commit may have happened without its answer; the next batch looks before it writes. */
+  let isInDoubt = false
   const batcher = createBatcher<Change, unknown>({
     name: 'the task manager',
     maxItems: MAX_BATCH_CHANGES,
@@ -64,8 +69,8 @@ export function createRunWriter({ context, managerId, connect, signal }: RunWrit
   })
 
   /**
-   * Reports of workers are worth waiting for; a start is not, its caller may ask again. Repeating is safe: every
-   * report counts only under its fence and once, and a start is looked up by the run id that was made for it.
+   * Reports of workers are worth waiting for; a start less so, its caller may ask again. Repeating is safe: every report
+   * counts only under its fence and once, and a start is looked up by the run id that was made for it.
    */
   async function writePatiently(changes: readonly Change[]): Promise<readonly unknown[]> {
     const outcomes = new Map<Change, unknown>()
@@ -76,14 +81,17 @@ export function createRunWriter({ context, managerId, connect, signal }: RunWrit
         open.forEach((change, index) => outcomes.set(change, written[index]))
         return changes.map((change) => outcomes.get(change))
       } catch (error) {
-        if (!isDatabaseAway(error))
-          context.logger.error({ err: error, changes: open.length }, 'a batch of task states could not be written')
-        if (!isDatabaseAway(error) || waitedMs >= DATABASE_PATIENCE_MS || signal.aborted)
-          throw translateDatabaseError(error)
         const refusal = translateDatabaseError(error) as Error
-        for (const change of open) if (change.kind === 'start') outcomes.set(change, refusal)
-        open = open.filter((change) => change.kind !== 'start')
-        if (open.length === 0) return changes.map((change) => outcomes.get(change))
+        if (!isDatabaseAway(error)) {
+          context.logger.error({ err: error, changes: open.length }, 'a batch of task states could not be written')
+          throw refusal
+        }
+        if (waitedMs >= DATABASE_PATIENCE_MS || signal.aborted) throw refusal
+        if (waitedMs >= START_PATIENCE_MS) {
+          for (const change of open) if (change.kind === 'start') outcomes.set(change, refusal)
+          open = open.filter((change) => change.kind !== 'start')
+          if (open.length === 0) return changes.map((change) => outcomes.get(change))
+        }
         await sleep(RECONNECT_MS, signal).catch(() => undefined)
       }
     }
@@ -111,29 +119,39 @@ export function createRunWriter({ context, managerId, connect, signal }: RunWrit
     const batch = new RunBatch(connection, context)
     try {
       batch.begin()
-      const outcomes = await apply(batch, changes, managerId)
+      const started = isInDoubt ? await recover(batch, changes) : undefined
+      const outcomes = await apply(batch, changes, managerId, started)
       await batch.writeTasks()
       batch.commit()
       await batch.settled()
+      isInDoubt = false
       batch.committed()
       return outcomes
     } catch (error) {
       batch.abandoned()
       await batch.settled().catch(() => undefined)
-      await connection.query('ROLLBACK').catch(() => undefined)
+      if (isDatabaseAway(error)) {
+        isInDoubt = true
+        await forget(connection)
+      } else await connection.query('ROLLBACK').catch(() => undefined)
       throw error
     }
+  }
+
+  async function forget(connection: Client): Promise<void> {
+    if (client === connection) client = undefined
+    await connection.end().catch(() => undefined)
   }
 
   async function open(): Promise<Client> {
     // Statements of a batch that do not depend on each other are sent together: the batch waits for PostgreSQL three or
     // four times instead of once per statement.
     const opened = Object.assign(await connect(), { pipeline: true })
-    const forget = () => {
+    const leave = () => {
       if (client === opened) client = undefined
     }
-    opened.on('end', forget)
-    opened.on('error', forget)
+    opened.on('end', leave)
+    opened.on('error', leave)
     return opened
   }
 
@@ -163,16 +181,28 @@ export function createRunWriter({ context, managerId, connect, signal }: RunWrit
   }
 }
 
+async function recover(batch: RunBatch, changes: readonly Change[]): Promise<Map<string, StartOutcome>> {
+  await adoptAssigned(batch)
+  const requests = changes.flatMap((change) => (change.kind === 'start' ? [change.request] : []))
+  return await findStarted(batch, requests)
+}
+
 /** Every batch in one order: what workers report first, because it frees room; claims last, because they fill it. */
-async function apply(batch: RunBatch, changes: readonly Change[], managerId: string): Promise<unknown[]> {
+async function apply(
+  batch: RunBatch,
+  changes: readonly Change[],
+  managerId: string,
+  started: ReadonlyMap<string, StartOutcome> = new Map(),
+): Promise<unknown[]> {
   const outcomes: unknown[] = changes.map(() => undefined)
   const of = <K extends Change['kind']>(kind: K) =>
     changes.flatMap((change, index) =>
       change.kind === kind ? [{ change: change as Extract<Change, { kind: K }>, index }] : [],
     )
 
+  for (const { change, index } of of('start')) outcomes[index] = started.get(change.request.runId)
   const ends = of('ends').map(({ change }) => change)
-  const starts = of('start')
+  const starts = of('start').filter(({ change }) => !started.has(change.request.runId))
   const requests = starts.map(({ change }) => change.request)
   const isPlain = batch.context.queues.total === 0 && changes.every((change) => isPlainChange(change))
   const firstWave = [
@@ -204,8 +234,8 @@ async function apply(batch: RunBatch, changes: readonly Change[], managerId: str
     await refreshQueues(batch)
   }
   if (tasks !== undefined) {
-    const started = await startRuns(batch, requests, tasks, isPlain)
-    for (const [at, { index }] of starts.entries()) outcomes[index] = started[at]
+    const begun = await startRuns(batch, requests, tasks, isPlain)
+    for (const [at, { index }] of starts.entries()) outcomes[index] = begun[at]
   }
   // In a plain batch nothing waits, but for starts that have just found no room.
   if (!isPlain) await claimRuns(batch)

@@ -1,0 +1,252 @@
+// task-manager.md section 3, rules 3 to 6, with processes that are killed
+import { rmSync } from 'node:fs'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { startProgram, freePort, untilHealthy, type TestProcess } from './processes.ts'
+import {
+  clientOf,
+  exampleModule,
+  masterKey,
+  startDatabase,
+  startTestManager,
+  startTestWorker,
+  temporaryFolder,
+  until,
+} from './support.ts'
+import type { TestDatabase, TestManager, TestWorker } from './support.ts'
+
+let db: TestDatabase
+const closers: (() => Promise<unknown>)[] = []
+const folders: string[] = []
+
+beforeAll(async () => {
+  db = await startDatabase()
+}, 60_000)
+
+afterEach(async () => {
+  for (const close of closers.splice(0).toReversed()) await close()
+})
+
+afterAll(async () => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+  await db.close()
+})
+
+async function manager(): Promise<TestManager> {
+  const started = await startTestManager(db.database)
+  closers.push(() => started.close())
+  return started
+}
+
+function workerProcess(
+  joins: { grpcAddress: string; workerToken: string },
+  name: string,
+  folder = temporaryFolder('skein-killed-'),
+): TestProcess {
+  folders.push(folder)
+  const started = startProgram('worker', {
+    SKEIN_DATA_DIR: folder,
+    SKEIN_WORKER_MANAGER: joins.grpcAddress,
+    SKEIN_WORKER_TOKEN: joins.workerToken,
+    SKEIN_WORKER_NAME: name,
+    SKEIN_WORKER_LABELS: `name=${name}`,
+    SKEIN_WORKER_SLOTS: '1',
+    SKEIN_WORKER_DRAIN: '100ms',
+  })
+  closers.push(() => started.kill())
+  return started
+}
+
+async function aliveWorker(client: ReturnType<typeof clientOf>, name: string): Promise<string> {
+  const { body } = await until(
+    `worker ${name}`,
+    () => client.get(`/workers?status=alive&label=${encodeURIComponent(`name=${name}`)}`),
+    ({ body: page }) => page['total'] === 1,
+    30_000,
+  )
+  return String((body['workers'] as { id: string }[])[0]?.id)
+}
+
+test('kill -9 of the worker that runs a task: the task goes to another worker, where its timeout ends it', async () => {
+  const host = await manager()
+  const client = clientOf(host.app)
+  const first = workerProcess(host, 'first')
+  await aliveWorker(client, 'first')
+  const id = await client.task('endless', { timeout: '1500ms', retry: { backoff: '10ms' } })
+  await client.post(`/tasks/${id}/start`)
+  await until(
+    'running',
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => body['state'] === 2,
+    30_000,
+  )
+  const second = await startTestWorker(host, { name: 'second' })
+  closers.push(() => second.close())
+  await first.kill()
+  expect(await client.ended(id, 30_000)).toMatchObject({ state: 4, reason: 'timeout' })
+  const { body } = await client.get(`/tasks/${id}/runs`)
+  expect(body).toMatchObject({
+    total: 1,
+    runs: [{ attempt: 2, worker_id: second.id, earlier_attempts: [{ attempt: 1, reason: 'worker_lost' }] }],
+  })
+}, 90_000)
+
+test('kill -9 of the only worker of a task that must not run twice: it fails with worker_lost', async () => {
+  const host = await manager()
+  const client = clientOf(host.app)
+  const worker = workerProcess(host, 'only')
+  const workerId = await aliveWorker(client, 'only')
+  const id = await client.task('endless', { timeout: '1m', on_lost: 'fail', labels: { name: 'only' } })
+  await client.post(`/tasks/${id}/start`)
+  await until(
+    'running',
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => body['state'] === 2,
+    30_000,
+  )
+  await worker.kill()
+  expect(await client.ended(id)).toMatchObject({
+    state: 4,
+    reason: 'worker_lost',
+    error: 'the lease of the worker ended',
+  })
+  expect((await client.get(`/workers/${workerId}`)).body).toMatchObject({ alive: false, state: 'dead', task_count: 0 })
+}, 90_000)
+
+test('a worker that was killed and started again is the same worker, and its lost run is tried again at once', async () => {
+  const host = await manager()
+  const client = clientOf(host.app)
+  const folder = temporaryFolder('skein-killed-')
+  const before = workerProcess(host, 'phoenix', folder)
+  const workerId = await aliveWorker(client, 'phoenix')
+  const id = await client.task('endless', { timeout: '1s', retry: { backoff: '1ms' }, labels: { name: 'phoenix' } })
+  await client.post(`/tasks/${id}/start`)
+  await until(
+    'running',
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => body['state'] === 2,
+    30_000,
+  )
+  await before.kill()
+  workerProcess(host, 'phoenix', folder)
+  expect(await client.ended(id, 30_000)).toMatchObject({ state: 4, reason: 'timeout' })
+  const { body } = await client.get(`/tasks/${id}/runs`)
+  expect(body).toMatchObject({ runs: [{ attempt: 2, worker_id: workerId }] })
+}, 90_000)
+
+/** The same calls against a manager in a process of its own. */
+function remote(base: string) {
+  return {
+    async call(method: string, path: string, body?: unknown): Promise<Record<string, unknown>> {
+      const init =
+        body === undefined
+          ? { method }
+          : { method, body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }
+      const response = await fetch(`${base}${path}`, { ...init, signal: AbortSignal.timeout(30_000) })
+      const text = await response.text()
+      if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`)
+      return text === '' ? {} : (JSON.parse(text) as Record<string, unknown>)
+    },
+    async task(example: string, fields: Record<string, unknown>): Promise<string> {
+      const { id } = await this.call('POST', '/tasks', { name: example, ...fields })
+      const form = new FormData()
+      form.append('file', new Blob([new Uint8Array(exampleModule(example))]), 'module.wasm')
+      const uploaded = await fetch(`${base}/tasks/${String(id)}/upload`, { method: 'PUT', body: form })
+      if (!uploaded.ok) throw new Error(await uploaded.text())
+      return String(id)
+    },
+  }
+}
+
+test('kill -9 of the manager while tasks run: they go on, and each result is recorded once after its return', async () => {
+  const [httpPort, grpcPort] = [await freePort(), await freePort()]
+  const address = db.address as { host: string; user: string; password: string; database: string; port: number }
+  const folder = temporaryFolder('skein-manager-')
+  folders.push(folder)
+  const environment = {
+    SKEIN_DATA_DIR: folder,
+    SKEIN_DATABASE_URL: `postgres://${address.user}:${encodeURIComponent(address.password)}@localhost:${address.port}/${address.database}?host=${encodeURIComponent(address.host)}`,
+    SKEIN_DATABASE_UNSAFE: 'true',
+    SKEIN_SECRET_KEY: masterKey.toString('base64'),
+    SKEIN_MANAGER_HTTP_PORT: String(httpPort),
+    SKEIN_MANAGER_GRPC_PORT: String(grpcPort),
+    SKEIN_WORKER_TOKEN: 'token-of-the-test',
+    SKEIN_WORKER_HEARTBEAT: '250ms',
+    SKEIN_WORKER_LEASE: '20s',
+    SKEIN_MANAGER_AUTH: 'off',
+    SKEIN_LOG_LEVEL: 'debug',
+  }
+  const base = `http://127.0.0.1:${httpPort}`
+  const start = async () => {
+    const program = startProgram('manager', environment)
+    closers.push(() => program.kill())
+    await untilHealthy(base, program)
+    return program
+  }
+  const first = await start()
+  const worker: TestWorker = await startTestWorker(
+    { grpcAddress: `127.0.0.1:${grpcPort}`, workerToken: 'token-of-the-test' },
+    { slots: 4 },
+  )
+  closers.push(() => worker.close())
+  const api = remote(base)
+  const ids: string[] = []
+  for (let index = 0; index < 3; index++) {
+    const id = await api.task('endless', { timeout: '3s' })
+    await api.call('POST', `/tasks/${id}/start`)
+    ids.push(id)
+  }
+  await until(
+    'all running',
+    () => Promise.all(ids.map((id) => api.call('GET', `/tasks/${id}`))),
+    (tasks) => tasks.every((task) => task['state'] === 2),
+    30_000,
+  )
+  await first.kill()
+  // Long enough for the runs to end while nobody listens: their results wait on the worker's disk.
+  await new Promise((resolve) => setTimeout(resolve, 3_500))
+  await start()
+  for (const id of ids) {
+    const ended = await until(
+      `the end of ${id}`,
+      () => api.call('GET', `/tasks/${id}/results`),
+      ({ state }) => state === 4,
+      30_000,
+    )
+    expect(ended).toMatchObject({ reason: 'timeout' })
+    const runs = await api.call('GET', `/tasks/${id}/runs`)
+    expect(runs).toMatchObject({ total: 1, runs: [{ attempt: 1, worker_id: worker.id, earlier_attempts: [] }] })
+  }
+}, 120_000)
+
+test('no run is lost or doubled while the connection of the run writer is cut again and again', async () => {
+  const host = await manager()
+  const client = clientOf(host.app)
+  const worker = await startTestWorker(host, { slots: 4 })
+  closers.push(() => worker.close())
+  const id = await client.task('add')
+  let isCutting = true
+  const cutting = (async () => {
+    while (isCutting) {
+      await db.database.pool.query(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'skein-run-writer'",
+      )
+      await new Promise((resolve) => setTimeout(resolve, 100))
+    }
+  })()
+  const answers = await Promise.all(
+    Array.from({ length: 200 }, (_, index) => client.post(`/tasks/${id}/invoke`, { inputs: [index, 1] })),
+  )
+  isCutting = false
+  await cutting
+  for (const [index, { status, body }] of answers.entries()) {
+    if (status === 200) expect(body).toMatchObject({ results: [index + 1] })
+    else expect(body).toMatchObject({ error: 'unavailable' })
+  }
+  expect(answers.filter(({ status }) => status === 200).length).toBeGreaterThan(0)
+  await until(
+    'every run to end',
+    () => db.database.pool.query<{ open: number }>('SELECT count(*) AS open FROM runs WHERE next_check_at IS NOT NULL'),
+    ({ rows }) => rows[0]?.open === 0,
+    30_000,
+  )
+}, 90_000)

@@ -1,0 +1,503 @@
+// task-manager.md section 3, rules 1, 2, 4 and 5, spoken by an independent client: proto-loader and the .proto files
+import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
+import { credentials, loadPackageDefinition, status } from '@grpc/grpc-js'
+import type { ClientDuplexStream, GrpcObject, ServiceError } from '@grpc/grpc-js'
+import { loadSync } from '@grpc/proto-loader'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { clientOf, startDatabase, startTestManager, until } from './support.ts'
+import type { TestDatabase, TestManager } from './support.ts'
+
+type Message = Record<string, unknown>
+type Ref = { run_id: string; attempt: number; fence: string }
+type Assignment = Message & {
+  run: Ref
+  inputs_json: string
+  task_name: string
+  module: { digest: string; source_address: string }
+}
+
+type Channel = {
+  register(request: Message, callback: (error: ServiceError | null, response: Message) => void): void
+  session(): ClientDuplexStream<Message, Message>
+  close(): void
+}
+
+const PROTO = join(import.meta.dirname, '../../proto')
+
+let db: TestDatabase
+let manager: TestManager
+let client: ReturnType<typeof clientOf>
+const open: FakeWorker[] = []
+
+beforeAll(async () => {
+  db = await startDatabase()
+  manager = await startTestManager(db.database)
+  client = clientOf(manager.app)
+}, 60_000)
+
+afterEach(() => {
+  for (const worker of open.splice(0)) worker.leave()
+})
+
+afterAll(async () => {
+  await manager.close()
+  await db.close()
+})
+
+/** A worker of this test's own making: it says exactly what it is told to say. */
+class FakeWorker {
+  readonly #channel: Channel
+  #stream: ClientDuplexStream<Message, Message> | undefined
+  readonly received: Message[] = []
+  failure: ServiceError | undefined
+  id = ''
+  secret = ''
+  epoch = ''
+
+  constructor(address = manager.grpcAddress) {
+    const definition = loadSync(['cluster/v1/worker.proto', 'cluster/v1/module.proto'], {
+      includeDirs: [PROTO],
+      keepCase: true,
+      longs: String,
+      enums: String,
+      arrays: true,
+    })
+    const loaded = loadPackageDefinition(definition)['skein'] as GrpcObject
+    const services = (loaded['cluster'] as GrpcObject)['v1'] as unknown as {
+      WorkerService: new (address: string, channel: unknown) => Channel
+    }
+    this.#channel = new services.WorkerService(address, credentials.createInsecure())
+    open.push(this)
+  }
+
+  async register(changes: Message = {}): Promise<Message> {
+    const request = {
+      join_token: manager.workerToken,
+      worker_id: this.id,
+      worker_secret: this.secret,
+      name: 'fake',
+      boot_id: 'boot-1',
+      version: '0.1.0',
+      labels: { fake: this.labels },
+      os: 'linux',
+      arch: 'x64',
+      cpu_cores: 1,
+      memory_bytes: String(2 ** 33),
+      slots: 4,
+      runtimes: ['core'],
+      ...changes,
+    }
+    const answer = await new Promise<Message>((resolve, reject) => {
+      this.#channel.register(request, (error, response) => (error === null ? resolve(response) : reject(error)))
+    })
+    this.id = String(answer['worker_id'])
+    const secret = answer['worker_secret']
+    if (typeof secret === 'string') this.secret = secret
+    this.epoch = String(answer['session_epoch'])
+    return answer
+  }
+
+  readonly labels = randomUUID()
+
+  async hello(
+    claims: { running?: { run: Ref; state: string }[]; spooled?: Ref[]; bootId?: string; epoch?: string } = {},
+  ): Promise<Message> {
+    const stream = this.#channel.session()
+    this.#stream = stream
+    stream.on('data', (message: Message) => this.received.push(message))
+    stream.on('error', (error: ServiceError) => {
+      if (this.#stream === stream) this.failure ??= error
+    })
+    const before = this.received.length
+    stream.write({
+      hello: {
+        worker_id: this.id,
+        worker_secret: this.secret,
+        session_epoch: claims.epoch ?? this.epoch,
+        boot_id: claims.bootId ?? 'boot-1',
+        running: claims.running ?? [],
+        spooled: claims.spooled ?? [],
+      },
+    })
+    await this.#until('Welcome', () => this.received.length > before)
+    const welcome = this.received[before]?.['welcome'] as Message | undefined
+    expect(welcome).toBeDefined()
+    return welcome as Message
+  }
+
+  async join(): Promise<void> {
+    await this.register()
+    await this.hello()
+  }
+
+  say(message: Message): void {
+    this.#stream?.write(message)
+  }
+
+  /** The stream breaks, as when the process dies. */
+  leave(): void {
+    this.breakStream()
+    this.#channel.close()
+  }
+
+  breakStream(): void {
+    const stream = this.#stream
+    this.#stream = undefined
+    stream?.cancel()
+  }
+
+  get assignments(): Assignment[] {
+    return this.received.flatMap(
+      (message) => ((message['assign'] as Message | undefined)?.['assignments'] ?? []) as Assignment[],
+    )
+  }
+
+  get receipts(): { run: Ref; recorded: boolean }[] {
+    return this.received.flatMap(
+      (message) =>
+        ((message['result_ack'] as Message | undefined)?.['receipts'] ?? []) as { run: Ref; recorded: boolean }[],
+    )
+  }
+
+  async assignment(index = 0): Promise<Assignment> {
+    await this.#until('an assignment', () => this.assignments.length > index)
+    return this.assignments[index] as Assignment
+  }
+
+  async receipt(index = 0): Promise<boolean> {
+    await this.#until('a receipt', () => this.receipts.length > index)
+    return this.receipts[index]?.recorded === true
+  }
+
+  result(run: Ref, results: unknown = [3]): void {
+    this.say({
+      result: {
+        results: [{ run, state: 'TASK_STATE_COMPLETED', results_json: JSON.stringify(results), duration_ms: 1 }],
+      },
+    })
+  }
+
+  fail(run: Ref, reason: string): void {
+    this.say({
+      result: { results: [{ run, state: 'TASK_STATE_FAILED', reason, error: 'so it went', duration_ms: 1 }] },
+    })
+  }
+
+  beat(): void {
+    this.say({ heartbeat: { sequence: '1', free_slots: 4 } })
+  }
+
+  async #until(what: string, isTrue: () => boolean): Promise<void> {
+    await until(
+      what,
+      () => Promise.resolve(this.failure ?? isTrue()),
+      (value) => value === true || value instanceof Error,
+    )
+    if (this.failure !== undefined) throw this.failure
+  }
+}
+
+/** A task that only this worker may run. */
+async function taskFor(worker: FakeWorker, fields: Message = {}): Promise<string> {
+  return await client.task('add', { inputs: [1, 2], labels: { fake: worker.labels }, ...fields })
+}
+
+async function started(worker: FakeWorker, fields: Message = {}): Promise<{ id: string; assignment: Assignment }> {
+  const id = await taskFor(worker, fields)
+  const { status: answer } = await client.post(`/tasks/${id}/start`)
+  expect(answer).toBe(200)
+  return { id, assignment: await worker.assignment() }
+}
+
+test('an assignment holds everything, and its result is recorded and acknowledged', async () => {
+  const worker = new FakeWorker()
+  await worker.join()
+  const { id, assignment } = await started(worker)
+  expect(assignment).toMatchObject({
+    task_name: 'add',
+    inputs_json: '[1,2]',
+    module: { size_bytes: '41' },
+    limits: { timeout_ms: '300000' },
+    on_lost: 'ON_LOST_REQUEUE',
+  })
+  worker.result(assignment.run)
+  expect(await worker.receipt()).toBe(true)
+  expect(await client.ended(id)).toMatchObject({ state: 3, results: [3] })
+})
+
+test('a result that comes twice is recorded once and acknowledged twice', async () => {
+  const worker = new FakeWorker()
+  await worker.join()
+  const { id, assignment } = await started(worker)
+  worker.result(assignment.run, [3])
+  worker.result(assignment.run, [4])
+  expect(await worker.receipt(1)).toBe(true)
+  worker.result(assignment.run, [5])
+  expect(await worker.receipt(2)).toBe(true)
+  expect(await client.results(id)).toMatchObject({ state: 3, results: [3] })
+  expect((await client.get(`/tasks/${id}/runs`)).body).toMatchObject({ total: 1, runs: [{ results: [3] }] })
+})
+
+test('a result under a stale or invented fence is not recorded, and the worker is told to drop it', async () => {
+  const worker = new FakeWorker()
+  await worker.join()
+  const { id, assignment } = await started(worker)
+  worker.result({ ...assignment.run, fence: String(BigInt(assignment.run.fence) - 1n) }, [66])
+  expect(await worker.receipt(0)).toBe(false)
+  worker.result({ ...assignment.run, run_id: randomUUID() }, [66])
+  expect(await worker.receipt(1)).toBe(false)
+  worker.result(assignment.run)
+  expect(await worker.receipt(2)).toBe(true)
+  expect(await client.results(id)).toMatchObject({ results: [3] })
+})
+
+test('a run given back is assigned again under a higher fence and costs no attempt', async () => {
+  const worker = new FakeWorker()
+  await worker.join()
+  const { id, assignment } = await started(worker)
+  worker.say({ reject: { run: assignment.run, reason: 'REJECT_REASON_RUNNER_KILLED' } })
+  const again = await worker.assignment(1)
+  expect(again.run).toMatchObject({ run_id: assignment.run.run_id, attempt: 1 })
+  expect(BigInt(again.run.fence)).toBeGreaterThan(BigInt(assignment.run.fence))
+  worker.result(assignment.run, [66])
+  expect(await worker.receipt(0)).toBe(false)
+  worker.result(again.run)
+  await client.ended(id)
+  const { body } = await client.get(`/tasks/${id}/runs`)
+  expect(body).toMatchObject({
+    runs: [{ attempt: 1, state: 3, results: [3], earlier_attempts: [{ attempt: 1, reason: 'rejected' }] }],
+  })
+})
+
+test('a failed fetch has three attempts, each under a fence of its own', async () => {
+  const worker = new FakeWorker()
+  await worker.join()
+  const { id, assignment } = await started(worker, { retry: { backoff: '1ms' } })
+  worker.fail(assignment.run, 'FAILURE_REASON_FETCH_FAILED')
+  const second = await worker.assignment(1)
+  worker.fail(second.run, 'FAILURE_REASON_FETCH_FAILED')
+  const third = await worker.assignment(2)
+  worker.fail(third.run, 'FAILURE_REASON_FETCH_FAILED')
+  expect(await client.ended(id)).toMatchObject({ state: 4, reason: 'fetch_failed', error: 'so it went' })
+  expect([assignment, second, third].map(({ run }) => run.attempt)).toEqual([1, 2, 3])
+  expect(worker.receipts.map(({ recorded }) => recorded)).toEqual([true, true, true])
+})
+
+test('a guest error has one attempt', async () => {
+  const worker = new FakeWorker()
+  await worker.join()
+  const { id, assignment } = await started(worker)
+  worker.fail(assignment.run, 'FAILURE_REASON_TRAP')
+  expect(await client.ended(id)).toMatchObject({ state: 4, reason: 'trap' })
+})
+
+test('a worker that comes back with the run keeps it, and its spooled result is asked for', async () => {
+  const worker = new FakeWorker()
+  await worker.join()
+  const { id, assignment } = await started(worker)
+  worker.say({ state_update: { running: [assignment.run] } })
+  await until(
+    'running',
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => body['state'] === 2,
+  )
+  worker.breakStream()
+  await worker.register()
+  expect(await worker.hello({ running: [{ run: assignment.run, state: 'TASK_STATE_RUNNING' }] })).toMatchObject({
+    keep: [assignment.run],
+    stop: [],
+    resend: [],
+  })
+  worker.breakStream()
+  await worker.register()
+  expect(await worker.hello({ spooled: [assignment.run] })).toMatchObject({
+    keep: [],
+    resend: [assignment.run],
+    acknowledged: [],
+  })
+  worker.result(assignment.run)
+  await client.ended(id)
+  worker.breakStream()
+  await worker.register()
+  expect(await worker.hello({ spooled: [assignment.run] })).toMatchObject({
+    resend: [],
+    acknowledged: [assignment.run],
+  })
+})
+
+test('a run that the manager does not know any more is to be stopped', async () => {
+  const worker = new FakeWorker()
+  await worker.register()
+  const stranger = { run_id: randomUUID(), attempt: 1, fence: '7' }
+  expect(await worker.hello({ running: [{ run: stranger, state: 'TASK_STATE_RUNNING' }] })).toMatchObject({
+    keep: [],
+    stop: [stranger],
+  })
+})
+
+test('an assignment that never arrived is made again when the worker is back, at no cost', async () => {
+  const worker = new FakeWorker()
+  await worker.join()
+  const { id, assignment } = await started(worker)
+  worker.breakStream()
+  await worker.register()
+  await worker.hello()
+  const again = await worker.assignment(1)
+  expect(again.run).toMatchObject({ run_id: assignment.run.run_id, attempt: 1 })
+  worker.result(again.run)
+  expect(await client.ended(id)).toMatchObject({ state: 3 })
+})
+
+test('a worker that was restarted has lost what it ran, without waiting for the lease', async () => {
+  const worker = new FakeWorker()
+  await worker.join()
+  const { id, assignment } = await started(worker, { retry: { backoff: '1ms' } })
+  worker.say({ state_update: { running: [assignment.run] } })
+  await until(
+    'running',
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => body['state'] === 2,
+  )
+  worker.breakStream()
+  await worker.register({ boot_id: 'boot-2' })
+  await worker.hello({ bootId: 'boot-2' })
+  const again = await worker.assignment(1)
+  expect(again.run).toMatchObject({ attempt: 2 })
+  const { body } = await client.get(`/tasks/${id}/runs`)
+  expect(body).toMatchObject({
+    runs: [{ earlier_attempts: [{ reason: 'worker_lost', error: 'the worker was restarted' }] }],
+  })
+  worker.result(again.run)
+  await client.ended(id)
+})
+
+test.each([
+  ['fail', 4],
+  ['wait', 7],
+] as const)('when the lease ends, on_lost %s makes the task %i', async (onLost, state) => {
+  const worker = new FakeWorker()
+  await worker.join()
+  const { id, assignment } = await started(worker, { on_lost: onLost })
+  worker.say({ state_update: { running: [assignment.run] } })
+  await until(
+    'running',
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => body['state'] === 2,
+  )
+  worker.breakStream()
+  await until(
+    `state ${state}`,
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => body['state'] === state,
+  )
+  if (onLost === 'fail') expect(await client.results(id)).toMatchObject({ reason: 'worker_lost' })
+  else {
+    await worker.register()
+    expect(await worker.hello({ spooled: [assignment.run] })).toMatchObject({ resend: [assignment.run] })
+    worker.result(assignment.run)
+    expect(await client.ended(id)).toMatchObject({ state: 3, results: [3] })
+  }
+})
+
+test('when the lease ends, the run goes to another worker and the old one is not believed', async () => {
+  const [lost, heir] = [new FakeWorker(), new FakeWorker()]
+  await lost.register({ labels: { fake: lost.labels } })
+  await lost.hello()
+  const { id, assignment } = await started(lost, { retry: { backoff: '1ms' } })
+  lost.say({ state_update: { running: [assignment.run] } })
+  await until(
+    'running',
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => body['state'] === 2,
+  )
+  await heir.register({ labels: { fake: lost.labels } })
+  await heir.hello()
+  const beats = setInterval(() => heir.beat(), 100)
+  try {
+    lost.breakStream()
+    const again = await heir.assignment()
+    expect(again.run).toMatchObject({ run_id: assignment.run.run_id, attempt: 2 })
+    await lost.register()
+    expect(await lost.hello({ spooled: [assignment.run] })).toMatchObject({
+      resend: [],
+      acknowledged: [assignment.run],
+    })
+    lost.result(assignment.run, [66])
+    expect(await lost.receipt()).toBe(false)
+    heir.result(again.run)
+    expect(await client.ended(id)).toMatchObject({ state: 3, results: [3] })
+    expect((await client.get(`/workers/${heir.id}`)).body).toMatchObject({ alive: true })
+  } finally {
+    clearInterval(beats)
+  }
+})
+
+test('a registration makes the earlier session void', async () => {
+  const worker = new FakeWorker()
+  await worker.join()
+  const earlier = worker.epoch
+  await worker.register()
+  await expect(worker.hello({ epoch: earlier })).rejects.toMatchObject({ code: status.ABORTED })
+})
+
+test('an unknown token, a wrong secret and a session without Hello are refused', async () => {
+  const stranger = new FakeWorker()
+  await expect(stranger.register({ join_token: 'wrong' })).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+  const worker = new FakeWorker()
+  await worker.register()
+  worker.secret = 'wrong'
+  await expect(worker.hello()).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+  await expect(new FakeWorker().register({ slots: 0 })).rejects.toMatchObject({ code: status.INVALID_ARGUMENT })
+})
+
+test('a stop that the worker does not confirm is forced at its deadline, and a later result does not count', async () => {
+  const worker = new FakeWorker()
+  await worker.join()
+  const beats = setInterval(() => worker.beat(), 100)
+  try {
+    const { id, assignment } = await started(worker)
+    expect((await client.post(`/tasks/${id}/stop`)).status).toBe(200)
+    expect(await client.results(id)).toMatchObject({ state: 6 })
+    expect(worker.received.some((message) => message['cancel'] !== undefined)).toBe(true)
+    worker.result(assignment.run, [66])
+    expect(await client.results(id)).toMatchObject({ state: 6, results: null })
+  } finally {
+    clearInterval(beats)
+  }
+})
+
+test('a result above 256 KiB comes in parts and is given back whole', async () => {
+  const worker = new FakeWorker()
+  await worker.join()
+  const { id, assignment } = await started(worker)
+  const bytes = Buffer.from(JSON.stringify(Array.from({ length: 60_000 }, (_, index) => index)))
+  const digest = `sha256:${(await import('node:crypto')).createHash('sha256').update(bytes).digest('hex')}`
+  for (let offset = 0; offset < bytes.length; offset += 200_000) {
+    worker.say({
+      result_chunk: {
+        run: assignment.run,
+        digest,
+        offset: String(offset),
+        data: bytes.subarray(offset, offset + 200_000),
+      },
+    })
+  }
+  worker.say({
+    result: {
+      results: [
+        {
+          run: assignment.run,
+          state: 'TASK_STATE_COMPLETED',
+          staged: { digest, size_bytes: String(bytes.length) },
+          duration_ms: 1,
+        },
+      ],
+    },
+  })
+  const ended = await client.ended(id)
+  expect((ended['results'] as number[]).length).toBe(60_000)
+  expect((await client.get(`/tasks/${id}/runs`)).body).toMatchObject({
+    runs: [{ results: null, result_bytes: bytes.length }],
+  })
+})
