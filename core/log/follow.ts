@@ -5,10 +5,12 @@
 import { sql } from 'kysely'
 import type { Database, NoTables, Queryable, Transaction } from '../database/index.ts'
 import type { Logger } from '../logging/index.ts'
-import { sleep } from '../time.ts'
 import type { Position } from './position.ts'
 import { LOG_START } from './position.ts'
 import type { LogRow, LogTable } from './read.ts'
+import { readSettled } from './read.ts'
+import type { Pause, Rounds } from './rounds.ts'
+import { startRounds } from './rounds.ts'
 
 type ConsumersTable = { name: string; xid: string; seq: number; updated_at: string }
 type ConsumerTables = NoTables & { consumers: ConsumersTable }
@@ -44,69 +46,43 @@ export type LogFollowerOptions = {
   apply: (tx: Transaction, rows: readonly LogRow[]) => Promise<void>
 }
 
-export type LogFollower = { poke(): void; stop(): Promise<void> }
+export type LogFollower = Rounds
 
 /** Backoff after a failed round doubles up to this. */
 const MAX_BACKOFF_MS = 10_000
 
 export function startLogFollower(options: LogFollowerOptions): LogFollower {
   const { database, table, consumer, logger, intervalMs, maxRows, apply } = options
-  const stopping = new AbortController()
-  let wake: AbortController | undefined
-  let poked = false
+  let backoffMs = intervalMs
 
   /** One transaction: lock, read, apply, store. Returns how many rows were applied. */
-  function round(): Promise<number> {
+  function applyNext(): Promise<number> {
     return database.transaction(async (tx) => {
       const { rows: locks } = await sql<{
         locked: boolean
       }>`SELECT pg_try_advisory_xact_lock(hashtextextended(${`consumer ${consumer}`}, 0)) AS locked`.execute(tx)
       if (locks[0]?.locked !== true) return 0
       const after = (await findPosition(tx, consumer)) ?? LOG_START
-      const { rows } = await sql<Record<string, unknown> & { log_xid: string; log_seq: number }>`
-        SELECT ${sql.raw(table.columns.join(', '))}, xid::text AS log_xid, seq AS log_seq FROM ${sql.raw(table.name)}
-         WHERE (xid, seq) > (${after.xid.toString()}::xid8, ${after.seq}::bigint) AND xid < pg_snapshot_xmin(pg_current_snapshot())
-         ORDER BY xid, seq LIMIT ${maxRows}`.execute(tx)
+      const rows = await readSettled(tx, table, after, maxRows)
       const last = rows.at(-1)
       if (last === undefined) return 0
-      await apply(
-        tx,
-        rows.map(({ log_xid: xid, log_seq: seq, ...values }) => ({ ...values, position: { xid: BigInt(xid), seq } })),
-      )
-      await storePosition(tx, consumer, { xid: BigInt(last.log_xid), seq: last.log_seq })
+      await apply(tx, rows)
+      await storePosition(tx, consumer, last.position)
       return rows.length
     })
   }
 
-  async function loop(): Promise<void> {
-    let backoffMs = intervalMs
-    while (!stopping.signal.aborted) {
-      poked = false
-      let applied = 0
-      try {
-        applied = await round()
-        backoffMs = intervalMs
-      } catch (error) {
-        if (stopping.signal.aborted) return
-        logger.warn({ err: error, consumer }, 'a log consumer failed and tries again')
-        backoffMs = Math.min(backoffMs * 2, MAX_BACKOFF_MS)
-      }
-      if (applied === maxRows || poked) continue
-      wake = new AbortController()
-      await sleep(backoffMs, AbortSignal.any([wake.signal, stopping.signal])).catch(() => undefined)
-      wake = undefined
+  async function round(): Promise<Pause> {
+    try {
+      const applied = await applyNext()
+      backoffMs = intervalMs
+      return { pauseMs: applied === maxRows ? 0 : intervalMs, isPokable: true }
+    } catch (error) {
+      logger.warn({ err: error, consumer }, 'a log consumer failed and tries again')
+      backoffMs = Math.min(backoffMs * 2, MAX_BACKOFF_MS)
+      return { pauseMs: backoffMs, isPokable: false }
     }
   }
 
-  const running = loop()
-  return {
-    poke() {
-      poked = true
-      wake?.abort()
-    },
-    async stop() {
-      stopping.abort()
-      await running
-    },
-  }
+  return startRounds(round)
 }

@@ -1,6 +1,6 @@
 export { LOG_START, comparePositions, formatPosition, parsePosition } from './position.ts'
 export type { Position } from './position.ts'
-export { currentHorizon, readRecent, readSettled } from './read.ts'
+export { readSettled } from './read.ts'
 export type { LogRow, LogTable } from './read.ts'
 export { TAIL_INTERVAL_MS, TAIL_STALE_MS, startLogTail } from './tail.ts'
 export type { LogTail, LogTailOptions } from './tail.ts'

@@ -19,9 +19,15 @@ export function formatPosition(position: Position): string {
   return `${position.xid}-${position.seq}`
 }
 
+/** The largest transaction id of PostgreSQL (xid8). */
+const MAX_XID = 2n ** 64n - 1n
+
 /** Reads `formatPosition`'s form; throws `malformed`. */
 export function parsePosition(text: string): Position {
   const match = /^(\d{1,20})-(\d{1,16})$/.exec(text)
-  if (match === null) throw new ServiceError('malformed', 'a position must have the form <number>-<number>')
-  return { xid: BigInt(match[1] as string), seq: Number(match[2]) }
+  const xid = BigInt(match?.[1] ?? -1)
+  const seq = Number(match?.[2] ?? -1)
+  if (xid < 0n || xid > MAX_XID || !Number.isSafeInteger(seq))
+    throw new ServiceError('malformed', 'a position must have the form <number>-<number>')
+  return { xid, seq }
 }

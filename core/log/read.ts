@@ -1,13 +1,16 @@
 /**
  * Reading a log in two ways. `readSettled` gives rows in position order and only those before which nothing can commit
- * any more: for consumers whose effect must happen once, in order. `readRecent` gives everything that is visible now,
- * a row possibly more than once: for caches, which must forget at once and may forget twice, and so are never held up
- * by somebody's long transaction.
+ * any more: for consumers whose effect must happen once, in order. `readNew` gives what became visible since an earlier
+ * read, each row once, whatever its position: for caches, which must forget at once and so are never held up by
+ * somebody's long transaction.
  *
  * A log is a table with `xid xid8 NOT NULL DEFAULT pg_current_xact_id()`, `seq bigint` (identity) and an index on both.
  */
+import { sql } from 'kysely'
 import type pg from 'pg'
+import type { Queryable } from '../database/index.ts'
 import type { Position } from './position.ts'
+import { comparePositions } from './position.ts'
 
 export type LogTable = {
   /** Name of the table; a constant of our code, never input. */
@@ -18,69 +21,70 @@ export type LogTable = {
 
 export type LogRow = Record<string, unknown> & { position: Position }
 
-/** Anything with pg's `query`: a dedicated client or the pool. */
-export type LogConnection = Pick<pg.ClientBase, 'query'>
+type Positioned = { log_xid: string; log_seq: number }
 
-type RawRow = Record<string, unknown> & { log_xid: string | null; log_seq: number | null; log_horizon: string }
-
-function toRow(raw: RawRow): LogRow {
-  const { log_xid: xid, log_seq: seq, log_horizon: _, ...values } = raw
-  return { ...values, position: { xid: BigInt(xid as string), seq: seq as number } }
+function toRow({ log_xid: xid, log_seq: seq, ...values }: Record<string, unknown> & Positioned): LogRow {
+  return { ...values, position: { xid: BigInt(xid), seq } }
 }
 
 /** Rows after `after` whose order is final, oldest first, at most `limit`. */
-export async function readSettled(
-  connection: LogConnection,
-  table: LogTable,
-  after: Position,
-  limit: number,
-): Promise<LogRow[]> {
-  const { rows } = await connection.query<RawRow>(
-    `SELECT ${table.columns.join(', ')}, xid::text AS log_xid, seq AS log_seq, '' AS log_horizon
-       FROM ${table.name}
-      WHERE (xid, seq) > ($1::xid8, $2::bigint) AND xid < pg_snapshot_xmin(pg_current_snapshot())
-      ORDER BY xid, seq LIMIT $3`,
-    [after.xid.toString(), after.seq, limit],
-  )
+export async function readSettled(db: Queryable, table: LogTable, after: Position, limit: number): Promise<LogRow[]> {
+  const { rows } = await sql<Record<string, unknown> & Positioned>`
+    SELECT ${sql.raw(table.columns.join(', '))}, xid::text AS log_xid, seq AS log_seq FROM ${sql.raw(table.name)}
+     WHERE (xid, seq) > (${after.xid.toString()}::xid8, ${after.seq}::bigint)
+       AND xid < pg_snapshot_xmin(pg_current_snapshot())
+     ORDER BY xid, seq LIMIT ${limit}`.execute(db)
   return rows.map(toRow)
 }
 
-/**
- * Everything visible from transaction `fromXid` on, and the horizon: the transaction from which the next call must
- * start so that nothing is missed. Rows at or above the horizon come again with the next call.
- */
-export async function readRecent(
-  connection: LogConnection,
-  table: LogTable,
-  fromXid: bigint,
-  pageRows: number,
-): Promise<{ rows: LogRow[]; horizon: bigint }> {
-  const all: LogRow[] = []
-  let after: Position = { xid: fromXid, seq: -1 }
-  let horizon: bigint | undefined
-  for (;;) {
-    const { rows } = await connection.query<RawRow>(
-      `WITH snapshot AS (SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS log_horizon)
-       SELECT page.*, snapshot.log_horizon FROM snapshot LEFT JOIN LATERAL (
-         SELECT ${table.columns.join(', ')}, xid::text AS log_xid, seq AS log_seq
-           FROM ${table.name} WHERE (xid, seq) > ($1::xid8, $2::bigint)
-          ORDER BY xid, seq LIMIT $3) page ON true`,
-      [after.xid.toString(), after.seq, pageRows],
-    )
-    // Each page has a snapshot of its own; the first one's horizon is the lowest and therefore safe for all.
-    horizon ??= BigInt((rows[0] as RawRow).log_horizon)
-    const found = rows.filter((row) => row.log_seq !== null).map(toRow)
-    all.push(...found)
-    const last = found.at(-1)
-    if (last === undefined || found.length < pageRows) return { rows: all, horizon }
-    after = last.position
-  }
+/** Which transactions a reader has seen: those below `xmax` but the ones that were still running. */
+export type LogSnapshot = { xmax: string; running: readonly string[] }
+
+/** `<xmin>:<xmax>:<xid>,<xid>…`, the text form of `pg_snapshot`. */
+function parseSnapshot(text: string): LogSnapshot {
+  const [, xmax, running = ''] = text.split(':')
+  if (xmax === undefined) throw new Error(`not a snapshot of the database: ${text}`)
+  return { xmax, running: running === '' ? [] : running.split(',') }
 }
 
-/** The transaction from which a reader that begins now must start. */
-export async function currentHorizon(connection: LogConnection): Promise<bigint> {
-  const { rows } = await connection.query<{ xmin: string }>(
-    'SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin',
+/** Where a reader that begins now must start. */
+export async function currentSnapshot(connection: pg.Client): Promise<LogSnapshot> {
+  const { rows } = await connection.query<{ snapshot: string }>('SELECT pg_current_snapshot()::text AS snapshot')
+  return parseSnapshot((rows[0] as { snapshot: string }).snapshot)
+}
+
+type RowOrNone = Record<string, unknown> & { log_snapshot: string; log_xid: string | null; log_seq: number | null }
+
+/**
+ * Every row that `since` did not see and this read does, in position order, and the snapshot to go on from. Undefined
+ * rows: there are more than `maxRows`.
+ */
+export async function readNew(
+  connection: pg.Client,
+  table: LogTable,
+  since: LogSnapshot,
+  maxRows: number,
+): Promise<{ rows: LogRow[] | undefined; snapshot: LogSnapshot }> {
+  const select = `SELECT ${table.columns.join(', ')}, xid::text AS log_xid, seq AS log_seq FROM ${table.name}`
+  // Two index scans instead of one condition with OR, for which the planner may walk the whole log.
+  const { rows } = await connection.query<RowOrNone>(
+    `SELECT page.*, pg_current_snapshot()::text AS log_snapshot
+       FROM (SELECT) AS always
+       LEFT JOIN LATERAL (
+         (${select} WHERE xid >= $1::xid8 LIMIT $3)
+         UNION ALL
+         (${select} WHERE xid = ANY ($2::xid8[]) LIMIT $3)) page ON true`,
+    [since.xmax, since.running, maxRows + 1],
   )
-  return BigInt((rows[0] as { xmin: string }).xmin)
+  const snapshot = parseSnapshot((rows[0] as RowOrNone).log_snapshot)
+  const found: LogRow[] = []
+  for (const row of rows) {
+    const { log_snapshot: _snapshot, log_xid, log_seq, ...values } = row
+    if (log_xid !== null && log_seq !== null) found.push(toRow({ ...values, log_xid, log_seq }))
+  }
+  return { rows: found.length > maxRows ? undefined : found.toSorted(byPosition), snapshot }
+}
+
+function byPosition(left: LogRow, right: LogRow): number {
+  return comparePositions(left.position, right.position)
 }

@@ -1,14 +1,15 @@
 /** What a process sees of a database that refuses, breaks, hangs or is away (mechanisms sections 2 and 5). */
 import { readFile } from 'node:fs/promises'
-import { createConnection, createServer } from 'node:net'
+import { createServer } from 'node:net'
 import type { AddressInfo, Socket } from 'node:net'
 import { sql } from 'kysely'
-import { afterAll, beforeAll, expect, inject, test } from 'vitest'
+import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createDatabase, refusing, translateDatabaseError } from '#core/database/index.ts'
 import type { Database, DatabaseAddress } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { createTestDatabase, silentLogger } from '../harness/database.ts'
 import type { TestDatabase } from '../harness/database.ts'
+import { Relay } from './relay.ts'
 import { until } from '../harness/until.ts'
 
 let own: TestDatabase
@@ -158,35 +159,20 @@ test('a server that accepts and never answers is unavailable within the deadline
 })
 
 test('a server that falls silent under a statement is a timeout, and no request waits for ever', async () => {
-  const { host, port } = inject('postgres')
-  const pairs: [Socket, Socket][] = []
-  const relay = createServer((near) => {
-    const far = createConnection(`${host}/.s.PGSQL.${port}`)
-    for (const socket of [near, far]) socket.on('error', () => undefined)
-    near.pipe(far).pipe(near)
-    pairs.push([near, far])
-  })
-  await new Promise<void>((resolve) => relay.listen(0, '127.0.0.1', resolve))
-  const relayed = connectTo(
-    { ...own.address, host: '127.0.0.1', port: (relay.address() as AddressInfo).port },
-    { maxConnections: 1, statementDeadlineMs: 100, silenceGraceMs: 100 },
-  )
+  await using relay = await Relay.start(own.address)
+  const relayed = connectTo(relay.address, { maxConnections: 1, statementDeadlineMs: 100, silenceGraceMs: 100 })
   const refusal = await refusalOf(
     relayed.transaction(async (tx) => {
       await backendOf(tx)
-      for (const [near, far] of pairs) {
-        far.unpipe(near)
-        far.pause()
-      }
+      relay.freeze()
       await backendOf(tx)
     }),
   )
   expect(kindOf(refusal)).toBe('timeout')
+  relay.mend()
   // The connection that fell silent is not given to the next caller.
   expect(await relayed.transaction((tx) => backendOf(tx))).toBeGreaterThan(0)
   await relayed.close()
-  for (const socket of pairs.flat()) socket.destroy()
-  await new Promise((resolve) => relay.close(resolve))
 })
 
 test('an address that nobody listens on is unavailable at once, and the reason is not lost', async () => {
