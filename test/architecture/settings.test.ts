@@ -1,0 +1,167 @@
+/** Every variable that is named exists, every program says the ones it reads, and the decided defaults hold. */
+import { execFile } from 'node:child_process'
+import { globSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { describe, expect, it } from 'vitest'
+import { PROGRAM_SETTINGS, settingRows } from '../../tools/generate/settings-table.ts'
+import { ROOT, productSources } from './source-imports.ts'
+
+const rows = settingRows()
+const byName = new Map(rows.map(({ setting }) => [setting.name, setting]))
+const known = new Set(rows.flatMap(({ setting }) => [setting.name, ...setting.aliases]))
+
+/** Contract section 15, for what this version serves: the value of an empty environment. */
+const DECIDED_DEFAULTS: Readonly<Record<string, unknown>> = {
+  SKEIN_DATA_DIR: './data',
+  SKEIN_HOST: '127.0.0.1',
+  SKEIN_HTTP_PORT: 8080,
+  SKEIN_SERVICE_PORTS: true,
+  SKEIN_MANAGER_HTTP_PORT: 7070,
+  SKEIN_MANAGER_GRPC_PORT: 7071,
+  SKEIN_PROXY_PORT: 7072,
+  SKEIN_SECRET_KEY: undefined,
+  SKEIN_TLS_CERT: undefined,
+  SKEIN_TLS_KEY: undefined,
+  SKEIN_TLS_CA: undefined,
+  SKEIN_GRPC_TLS_CERT: undefined,
+  SKEIN_GRPC_TLS_KEY: undefined,
+  SKEIN_GRPC_INSECURE: false,
+  SKEIN_CORS_ORIGINS: [],
+  SKEIN_TRUST_PROXY: [],
+  SKEIN_MAX_BODY_BYTES: 1024 * 1024,
+  SKEIN_LOG_LEVEL: 'info',
+  SKEIN_ALLOW_SELF_REGISTER: true,
+  SKEIN_USERS_UNIQUE_NAMES: true,
+  SKEIN_WORKER_MANAGER: '127.0.0.1:7071',
+  // The host name and the number of cores are found where they are used.
+  SKEIN_WORKER_NAME: undefined,
+  SKEIN_WORKER_SLOTS: undefined,
+  SKEIN_WORKER_LABELS: {},
+  SKEIN_WORKER_TOKEN: undefined,
+  SKEIN_PROXY_ADDRESS: '127.0.0.1:7072',
+  SKEIN_PROXY_HTTP_HOSTS: [],
+  SKEIN_DATABASE_UNSAFE: false,
+  SKEIN_DATABASE_URL: undefined,
+  SKEIN_REDIS_URL: undefined,
+  SKEIN_ADMIN_EMAIL: 'admin@example.com',
+  SKEIN_ADMIN_USERNAME: 'admin',
+  SKEIN_ADMIN_SECRET: undefined,
+  SKEIN_ACCESS_TOKEN_TTL: 3_600_000,
+  SKEIN_REFRESH_TOKEN_TTL: 86_400_000,
+  SKEIN_MANAGER_AUTH: 'auto',
+  PROXY_REGISTRY_URL: undefined,
+  PROXY_AUTHENTICATE: false,
+  PROXY_REGISTRY_USERNAME: undefined,
+  PROXY_REGISTRY_PASSWORD: undefined,
+}
+
+/** Contract section 15, for what does not exist yet. A name that becomes a setting moves up, with its default. */
+const NOT_SERVED_YET = [
+  'SKEIN_MQTT_PORT',
+  'SKEIN_MQTTS_PORT',
+  'SKEIN_MQTT_PROFILE',
+  'SKEIN_COAP_PORT',
+  'SKEIN_SECRET_KEY_PREVIOUS',
+  'SKEIN_PUBLIC_URL',
+  'SKEIN_REQUIRE_VERIFIED_EMAIL',
+  'SKEIN_PROVISION_USER',
+  'SKEIN_PROVISION_PASSWORD',
+  'SKEIN_PROVISION_API_KEY',
+  'SKEIN_PROVISION_LAYOUT',
+  'SKEIN_BOOTSTRAP_ENCRYPT_KEY',
+  'SKEIN_SMTP_URL',
+  'SKEIN_MAIL_FROM',
+  'SKEIN_URL',
+  'SKEIN_MANAGER_URL',
+]
+
+const VARIABLE = /\b(?:SKEIN|PROXY)_[A-Z0-9]+(?:_[A-Z0-9]+)*(_?)/g
+
+/** Names of variables in a text; `SKEIN_HTTP_` with its bar at the end is a prefix and none. */
+function variablesIn(text: string): string[] {
+  return [...text.matchAll(VARIABLE)].filter((match) => match[1] === '').map((match) => match[0])
+}
+
+/** The upper-case constants of the code that look like variables and are none. */
+function constantsOf(text: string): Set<string> {
+  return new Set(
+    [...text.matchAll(/\b(?:const|export const) ((?:SKEIN|PROXY)_[A-Z0-9_]+)\b/g)].map((match) => match[1] ?? ''),
+  )
+}
+
+const sources = productSources()
+const constants = new Set(sources.flatMap(({ text }) => [...constantsOf(text)]))
+
+describe('settings', () => {
+  it('every variable that the code names is a setting', () => {
+    const seen = sources.flatMap(({ path, text }) => variablesIn(text).map((name) => ({ path, name })))
+    expect(seen.length).toBeGreaterThan(50)
+    const unknown = seen.filter(({ name }) => !known.has(name) && !constants.has(name))
+    expect(unknown.map(({ path, name }) => `${path} names ${name}`)).toEqual([])
+  })
+
+  it('every variable that a document names is a setting', () => {
+    const files = globSync(['*.md', 'docs/**/*.md', '{core,api,proto,manager,worker,proxy,examples}/**/*.md'], {
+      cwd: ROOT,
+    })
+    expect(files).toContain('docs/settings.md')
+    const later = new Set(NOT_SERVED_YET)
+    const unknown = files.flatMap((path) =>
+      variablesIn(readFileSync(join(ROOT, path), 'utf8'))
+        // docs/spec-gaps.md says what comes later, by name.
+        .filter(
+          (name) => !known.has(name) && !constants.has(name) && !(path === 'docs/spec-gaps.md' && later.has(name)),
+        )
+        .map((name) => `${path} names ${name}`),
+    )
+    expect(unknown).toEqual([])
+  })
+
+  it.each(Object.keys(PROGRAM_SETTINGS))(
+    'npm run %s -- --help names exactly what docs/settings.md says it reads',
+    async (program) => {
+      const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+        scripts: Record<string, string>
+      }
+      const file = /programs\/[a-z]+\.ts/.exec(scripts[program] ?? '')?.[0]
+      const { stdout } = await promisify(execFile)(process.execPath, [String(file), '--help'], {
+        cwd: ROOT,
+        timeout: 30_000,
+      })
+      const shown = [...stdout.matchAll(/^ {2}((?:SKEIN|PROXY)_[A-Z0-9_]+) /gm)].map((match) => match[1])
+      const documented = rows.filter(({ programs }) => programs.includes(program)).map(({ setting }) => setting.name)
+      expect(shown.toSorted()).toEqual(documented.toSorted())
+    },
+  )
+
+  it.each(Object.entries(DECIDED_DEFAULTS))('%s has its decided default', (name, value) => {
+    const setting = byName.get(name)
+    expect(setting, `${name} is no setting`).toBeDefined()
+    expect(setting?.fallback).toEqual(value)
+  })
+
+  it('a password has 8 or more characters unless SKEIN_PASSWORD_PATTERN says something else', () => {
+    const pattern = new RegExp(String(byName.get('SKEIN_PASSWORD_PATTERN')?.fallback))
+    expect(pattern.test('1234567')).toBe(false)
+    expect(pattern.test('12345678')).toBe(true)
+  })
+
+  it('what is not served yet is no setting', () => {
+    expect(NOT_SERVED_YET.filter((name) => known.has(name))).toEqual([])
+  })
+
+  it('whatever holds a credential is a secret', () => {
+    const looksSecret =
+      /_(SECRET|PASSWORD|TOKEN|SECRET_KEY|API_KEY|ENCRYPT_KEY|DATABASE_URL|REDIS_URL|SMTP_URL|REGISTRY_URL)$/
+    const open = rows.filter(({ setting }) => looksSecret.test(setting.name) && !setting.isSecret)
+    expect(open.map(({ setting }) => setting.name)).toEqual([])
+  })
+
+  it('each has a meaning and one default in every program', () => {
+    for (const { setting, meanings } of rows) {
+      for (const meaning of meanings) expect(meaning.length, setting.name).toBeGreaterThan(10)
+      expect(setting.name).toMatch(/^(SKEIN|PROXY)_[A-Z0-9_]+$/)
+    }
+  })
+})
