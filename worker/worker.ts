@@ -65,7 +65,10 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   const { config, logger, signal } = options
   const folder = config.workerDir ?? join(config.dataDir, 'worker')
   const open = await reachableFolder(folder)
+  // What was opened closes in reverse order, when a later part fails to open as well as when the worker stops.
+  await using opening = new AsyncDisposableStack()
   const lock = await lockFolder(join(folder, 'lock'))
+  opening.defer(() => lock.release())
   const identityPath = join(folder, 'identity')
   const identity = await readIdentity(identityPath)
   const credentials = createCredentials({
@@ -83,12 +86,14 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   }
   const slots = config.slots ?? availableParallelism()
   const spool = await Spool.open(join(folder, 'spool'), { maxBytes: config.spoolBytes })
+  opening.defer(() => spool.close())
   const member: Member = { identity }
   const source = createGrpcModuleSource({
     credentials,
     managerAddress: config.manager,
     bearer: () => member.identity && `${member.identity.workerId}.${member.identity.workerSecret}`,
   })
+  opening.defer(() => source.close())
   const { maxModuleBytes } = DEFAULT_MODULE_BOUNDS
   const modulesFolder = join(open, 'modules')
   const modules = await ModuleCache.open({
@@ -98,6 +103,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     source: source.source,
     logger,
   })
+  opening.defer(() => modules.close())
   const pool = createRunnerPool({
     slots,
     runners: Math.min(slots, availableParallelism()),
@@ -107,6 +113,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     allowGc: config.allowGc,
     logger,
   })
+  opening.defer(() => pool.close())
   const backlog = slots * BACKLOG_PER_SLOT
   const runs = new Runs({ pool, modules, spool, slots, backlog, logger })
   const lease = new Lease({ now: monotonicMs, wallNow: Date.now })
@@ -123,31 +130,17 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     lease,
   })
 
-  const closeParts = async () => {
-    await modules.close()
-    await pool.close()
-    await spool.close()
-    source.close()
-    await lock.release()
-  }
+  opening.defer(() => membership.leave())
+
+  const id = await membership.join(signal)
+  const parts = opening.move()
   let stopping: Promise<void> | undefined
-  const stop = () => {
-    stopping ??= (async () => {
-      await runs.drain(config.drainMs)
-      await waitUntil(() => spool.size === 0 || !membership.isConnected, LAST_RESULTS_MS)
-      await membership.leave()
-      await closeParts()
-    })()
-    return stopping
+  const stop = async () => {
+    await runs.drain(config.drainMs)
+    await waitUntil(() => spool.size === 0 || !membership.isConnected, LAST_RESULTS_MS)
+    await parts.disposeAsync()
   }
-  try {
-    const id = await membership.join(signal)
-    return { id, stop }
-  } catch (error) {
-    await membership.leave()
-    await closeParts()
-    throw error
-  }
+  return { id, stop: () => (stopping ??= stop()) }
 }
 
 /** Who we are, as soon as the manager said so. */

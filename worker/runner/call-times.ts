@@ -1,5 +1,8 @@
 /** How long the calls of a module take lately: short ones may wait behind each other, others get a lane of their own. */
-import { SHORT_CALL_MS } from './runner.ts'
+import { LANE_DEPTH } from './messages.ts'
+
+/** What a run may wait for others of its module that were placed before it. */
+const MAX_WAIT_MS = 1
 
 /** Weight of the latest call in the mean. */
 const WEIGHT = 0.2
@@ -19,8 +22,9 @@ export class CallTimes {
     }
   }
 
-  /** A module that was never called is not short. */
-  isShort(moduleKey: string): boolean {
-    return (this.#meanMs.get(moduleKey) ?? Infinity) < SHORT_CALL_MS
+  /** How many runs of the module a lane may hold at a time; 1 for a module that was never called. */
+  laneDepth(moduleKey: string): number {
+    const meanMs = this.#meanMs.get(moduleKey) ?? Infinity
+    return Math.max(1, Math.min(LANE_DEPTH, Math.floor(MAX_WAIT_MS / meanMs)))
   }
 }

@@ -161,15 +161,15 @@ class Pool implements RunnerPool {
   /** True when the run went to a lane. False: it waits, and what it waits for has been set going. */
   #placeOne(run: PendingRun, turn: PlacingTurn): boolean {
     const mustRunAlone = this.#suspects.mustRunAlone(run.request.digest)
-    const runner = this.#findRunner(run, mustRunAlone)
+    const depth = mustRunAlone ? 1 : this.#callTimes.laneDepth(run.moduleKey)
+    const runner = this.#findRunner(run, mustRunAlone, depth)
     if (runner === undefined) {
       this.#makeRoomFor(run.request.domain, turn)
       return false
     }
     const module = runner.modules.get(run.moduleKey)
     if (module === undefined) this.#fleet.loadModule(runner, run)
-    const isShort = !mustRunAlone && this.#callTimes.isShort(run.moduleKey)
-    const lane = findLane(runner, isShort, turn.nowMs)
+    const lane = findLane(runner, depth, turn.nowMs)
     const isIdle = lane?.runs.length === 0
     if (!isIdle) this.#addLane(runner, turn, lane !== undefined)
     if (lane === undefined || module?.state !== 'ready') return false
@@ -216,8 +216,11 @@ class Pool implements RunnerPool {
     }
   }
 
-  /** The runner that this run would disturb least: of its domain or of none, with the fewest runs in it. */
-  #findRunner(run: PendingRun, mustRunAlone: boolean): Runner | undefined {
+  /**
+   * The runner for a run: of its domain or of none. Where calls are short the one that holds some already and has room
+   * for more, else the one with the fewest.
+   */
+  #findRunner(run: PendingRun, mustRunAlone: boolean, depth: number): Runner | undefined {
     const { domain } = run.request
     let best: Runner | undefined
     let bestHeld = Infinity
@@ -227,10 +230,9 @@ class Pool implements RunnerPool {
       if (runner.reservedFor !== undefined && runner.reservedFor !== domain) continue
       const held = countHeld(runner)
       if (mustRunAlone && (held > 0 || isLoadingAnother(runner, run.moduleKey))) continue
-      if (
-        held < bestHeld ||
-        (held === bestHeld && runner.modules.has(run.moduleKey) && !best?.modules.has(run.moduleKey))
-      ) {
+      const isLoaded = runner.modules.get(run.moduleKey)?.state === 'ready'
+      if (isLoaded && held > 0 && held < depth) return runner
+      if (held < bestHeld || (held === bestHeld && isLoaded && !best?.modules.has(run.moduleKey))) {
         best = runner
         bestHeld = held
       }

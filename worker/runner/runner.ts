@@ -1,5 +1,4 @@
 /** One runner as the pool books it: its lanes with what they hold, its modules, its domain. Decides nothing. */
-import { LANE_DEPTH } from './messages.ts'
 import type { PendingRun, RunOutcome } from './run-request.ts'
 import type { RunnerProcess } from './runner-process.ts'
 
@@ -62,20 +61,19 @@ export function isHoldingRuns(runner: Runner): boolean {
   return runner.lanes.some((lane) => lane.runs.length > 0)
 }
 
-/** A call beyond this is not short: nothing waits behind it when it can wait elsewhere. */
+/** A run that is under way for so long is not short, whatever those before it were: nothing goes or stays behind it. */
 export const SHORT_CALL_MS = 5
 
 /**
- * The lane for one more run: an idle one, else, for a module whose calls are short, the emptiest of those whose run
- * under way has just begun. Undefined when there is none.
+ * The lane for one more run: where calls are short the fullest one below `depth`, because runs that travel together cost
+ * less, else an idle one. Undefined when there is none.
  */
-export function findLane(runner: Runner, isShort: boolean, nowMs: number): Lane | undefined {
+export function findLane(runner: Runner, depth: number, nowMs: number): Lane | undefined {
   let best: Lane | undefined
   for (const lane of runner.lanes) {
-    if (!lane.isReady || lane.isRecalling || lane.killing !== undefined) continue
-    if (lane.runs.length === 0) return lane
-    if (!isShort || lane.runs.length >= LANE_DEPTH || nowMs - lane.headSinceMs > SHORT_CALL_MS) continue
-    if (best === undefined || lane.runs.length < best.runs.length) best = lane
+    if (!lane.isReady || lane.isRecalling || lane.killing !== undefined || lane.runs.length >= depth) continue
+    if (lane.runs.length > 0 && nowMs - lane.headSinceMs > SHORT_CALL_MS) continue
+    if (best === undefined || lane.runs.length > best.runs.length) best = lane
   }
   return best
 }

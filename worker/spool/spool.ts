@@ -3,10 +3,10 @@
  * per acknowledgement, each with its length and a checksum. Results that arrive in one turn of the event loop share a
  * write and a sync. A file whose results are all acknowledged begins anew.
  */
-import { createHash } from 'node:crypto'
 import { open, rename } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { crc32 } from 'node:zlib'
 import { ServiceError } from '#core/errors/index.ts'
 
 export type SpooledResult = { key: string; payload: Uint8Array }
@@ -14,7 +14,7 @@ export type SpooledResult = { key: string; payload: Uint8Array }
 /** Beyond this, a file with mostly acknowledged results is written anew. */
 const COMPACT_BYTES = 32 * 1024 * 1024
 /** Length of payload, length of key, kind, checksum. */
-const HEADER_BYTES = 4 + 2 + 1 + 8
+const HEADER_BYTES = 4 + 2 + 1 + 4
 const KIND_RESULT = 1
 const KIND_ACKNOWLEDGED = 2
 /** A staged result is at most 16 MiB; a longer record is no record. */
@@ -43,15 +43,12 @@ export class Spool {
   static async open(path: string, options: { maxBytes: number }): Promise<Spool> {
     const file = await open(path, 'a+', 0o600)
     const spool = new Spool(path, file, options.maxBytes)
-    const content = await file.readFile()
-    let offset = 0
-    for (let record = readRecord(content, 0); record !== undefined; record = readRecord(content, offset)) {
-      if (record.kind === KIND_RESULT) spool.#hold(record.key, record.payload)
-      else spool.#release(record.key)
-      offset = record.end
+    try {
+      await spool.#recover()
+    } catch (error) {
+      await file.close()
+      throw error
     }
-    await file.truncate(offset)
-    spool.#fileBytes = offset
     return spool
   }
 
@@ -89,6 +86,18 @@ export class Spool {
   async close(): Promise<void> {
     await this.#writing?.catch(() => undefined)
     await this.#file.close()
+  }
+
+  async #recover(): Promise<void> {
+    const content = await this.#file.readFile()
+    let offset = 0
+    for (let record = readRecord(content, 0); record !== undefined; record = readRecord(content, offset)) {
+      if (record.kind === KIND_RESULT) this.#hold(record.key, record.payload)
+      else this.#release(record.key)
+      offset = record.end
+    }
+    await this.#file.truncate(offset)
+    this.#fileBytes = offset
   }
 
   #hold(key: string, payload: Uint8Array): void {
@@ -174,7 +183,7 @@ function encodeRecord(kind: number, key: string, payload: Uint8Array): Uint8Arra
   record.writeUInt8(kind, 6)
   keyBytes.copy(record, HEADER_BYTES)
   record.set(payload, HEADER_BYTES + keyBytes.length)
-  checksum(record.subarray(0, 7), record.subarray(HEADER_BYTES)).copy(record, 7)
+  record.writeUInt32LE(checksum(record.subarray(0, 7), record.subarray(HEADER_BYTES)), 7)
   return record
 }
 
@@ -189,12 +198,11 @@ function readRecord(content: Buffer, offset: number): SpoolRecord | undefined {
   const end = start + keyBytes + payloadBytes
   if (payloadBytes > MAX_PAYLOAD_BYTES || end > content.length) return undefined
   const body = content.subarray(start, end)
-  if (!checksum(content.subarray(offset, offset + 7), body).equals(content.subarray(offset + 7, start)))
-    return undefined
+  if (checksum(content.subarray(offset, offset + 7), body) !== content.readUInt32LE(offset + 7)) return undefined
   const payload = Uint8Array.from(body.subarray(keyBytes))
   return { kind: content.readUInt8(offset + 6), key: body.toString('utf8', 0, keyBytes), payload, end }
 }
 
-function checksum(head: Buffer, body: Buffer): Buffer {
-  return createHash('sha1').update(head).update(body).digest().subarray(0, 8)
+function checksum(head: Buffer, body: Buffer): number {
+  return crc32(body, crc32(head))
 }
