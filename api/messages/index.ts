@@ -18,7 +18,7 @@ export {
 } from './ingest/content.ts'
 export type { ContentFacts } from './ingest/content.ts'
 export { idempotencyOf } from './ingest/idempotency.ts'
-export type { SeriesLimits } from './ingest/series.ts'
+export type { SeriesLimits } from './ingest/series-table.ts'
 export type { Idempotency, IncomingMessage, MessageContent, Protocol } from './message.ts'
 export { MessagesPage, MessagesQuery, StoredMessage } from './reader/schema.ts'
 export { matchesSubtopic, parseMessagePath, parseSubtopic, parseSubtopicFilter } from './topics.ts'

@@ -10,7 +10,7 @@ import { withDeadline } from '#core/time.ts'
 import type { IncomingMessage } from '../message.ts'
 import type { Lane } from './lane.ts'
 import { createLane } from './lane.ts'
-import type { SeriesLimits } from './series.ts'
+import type { SeriesLimits } from './series-table.ts'
 import { createSeriesKeys } from './series.ts'
 
 /** Lanes of a process: as many as keep PostgreSQL busy while another batch is being prepared. */
