@@ -170,6 +170,8 @@ CREATE TABLE runs (
 CREATE INDEX runs_queue ON runs (needs, priority DESC, queue_seq) WHERE queue_seq IS NOT NULL;
 CREATE INDEX runs_due ON runs (next_check_at) WHERE next_check_at IS NOT NULL;
 CREATE INDEX runs_held ON runs (worker_key) WHERE next_check_at IS NOT NULL;
+-- What a manager must tell a worker to stop, whoever was asked for it.
+CREATE INDEX runs_cancelled ON runs (worker_key) WHERE cancel_requested_at IS NOT NULL AND next_check_at IS NOT NULL;
 CREATE INDEX runs_task ON runs (task_key, key);
 CREATE INDEX runs_staged ON runs (result_digest) WHERE result_digest IS NOT NULL;
 

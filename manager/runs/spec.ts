@@ -46,7 +46,11 @@ export type RunHandle = {
 }
 
 /** A run that is assigned to a worker, as the manager that holds the worker's session knows it. */
-export type HeldRun = RunHandle & { fence: number }
+export type HeldRun = RunHandle & {
+  fence: number
+  /** The worker was told to stop it. */
+  isCancelSent?: true
+}
 
 export function isAssigned(run: RunHandle): run is HeldRun {
   return run.fence !== null

@@ -37,7 +37,26 @@ export async function stopTask(batch: RunBatch, taskKey: number): Promise<number
 function cancelAt(batch: RunBatch, workerKey: number | null, run: RunHandle): void {
   const session = workerKey === null ? undefined : batch.context.cluster.find(workerKey)
   if (session === undefined || !isAssigned(run)) return
+  const held = session.runs.get(run.id)
+  if (held !== undefined) held.isCancelSent = true
   session.tell({ case: 'cancel', value: { runs: [toRef(run)] } })
+}
+
+const FIND_CANCELLED = `
+  SELECT ${RUN_COLUMNS}, r.worker_key FROM runs r
+  WHERE r.worker_key = ANY($1::bigint[]) AND r.cancel_requested_at IS NOT NULL AND r.next_check_at IS NOT NULL`
+
+/** Tells workers of this manager about stops that another one was asked for. */
+export async function passOnStops(batch: RunBatch): Promise<void> {
+  const { cluster } = batch.context
+  const keys = Array.from(cluster.sessions, (session) => session.key)
+  if (keys.length === 0) return
+  const rows = await batch.rows<StoppableRow>('find-cancelled', FIND_CANCELLED, [keys])
+  for (const row of rows) {
+    const held = row.worker_key === null ? undefined : cluster.find(row.worker_key)?.runs.get(row.id)
+    if (held !== undefined && held.isCancelSent !== true)
+      batch.afterCommit(() => cancelAt(batch, row.worker_key, fromRunRow(row)))
+  }
 }
 
 const FIND_BY_KEY = `

@@ -22,7 +22,7 @@ import { adoptAssigned, findStarted } from './recover-runs.ts'
 import { requeueRuns } from './requeue-runs.ts'
 import { isAssigned, type HeldRun, type RunEnding } from './spec.ts'
 import { readTasks, startRuns, type StartOutcome, type StartRequest } from './start-runs.ts'
-import { forceStop, stopTask } from './stop-runs.ts'
+import { forceStop, passOnStops, stopTask } from './stop-runs.ts'
 import { refreshQueues, sweepRuns } from './sweep-runs.ts'
 
 type Change =
@@ -231,6 +231,7 @@ async function apply(
   if (sweeps.length > 0) {
     const due = await sweepRuns(batch, managerId)
     for (const { index } of sweeps) outcomes[index] = due
+    await passOnStops(batch)
     await refreshQueues(batch)
   }
   if (tasks !== undefined) {

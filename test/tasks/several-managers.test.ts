@@ -1,0 +1,73 @@
+// task-manager.md section 3, rule 7: several managers share the database
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { clientOf, startDatabase, startTestManager, startTestWorker, until } from './support.ts'
+import type { TestDatabase, TestManager } from './support.ts'
+
+let db: TestDatabase
+let left: TestManager
+let right: TestManager
+const closers: (() => Promise<void>)[] = []
+
+beforeAll(async () => {
+  db = await startDatabase()
+  left = await startTestManager(db.database)
+  right = await startTestManager(db.database)
+}, 60_000)
+
+afterAll(async () => {
+  for (const close of closers.toReversed()) await close()
+  await left.close()
+  await right.close()
+  await db.close()
+})
+
+test('both managers give out the same join token', () => {
+  expect(left.workerToken).toBe(right.workerToken)
+})
+
+test('a run started at one manager is claimed by the other, whose worker it is, and its result comes back', async () => {
+  const worker = await startTestWorker(right, { name: 'of the right one', labels: 'side=right' })
+  closers.push(() => worker.close())
+  const client = clientOf(left.app)
+  const id = await client.task('add', { labels: { side: 'right' } })
+  const answers = await Promise.all(
+    Array.from({ length: 20 }, (_, index) => client.post(`/tasks/${id}/invoke`, { inputs: [index, 1] })),
+  )
+  expect(answers.map(({ body }) => body['results'])).toEqual(Array.from({ length: 20 }, (_, index) => [index + 1]))
+  expect(answers.every(({ body }) => body['worker_id'] === worker.id)).toBe(true)
+})
+
+test('a stop at one manager ends a run on a worker of the other', async () => {
+  const client = clientOf(left.app)
+  const id = await client.task('endless', { timeout: '1m', labels: { side: 'right' } })
+  await client.post(`/tasks/${id}/start`)
+  await until(
+    'running',
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => body['state'] === 2,
+  )
+  expect((await client.post(`/tasks/${id}/stop`)).status).toBe(200)
+  expect((await clientOf(right.app).get(`/tasks/${id}`)).body['state']).toBe(6)
+  // Confirmed by the worker, not forced: it says how long it ran.
+  const { body } = await client.get(`/tasks/${id}/runs`)
+  expect((body['runs'] as { duration_ms: number | null }[])[0]?.duration_ms).toBeGreaterThan(0)
+})
+
+test('runs that wait are claimed by both managers, each once', async () => {
+  const client = clientOf(left.app)
+  const id = await client.task('add', { labels: { shared: 'yes' } })
+  const waiting = Array.from({ length: 50 }, (_, index) => client.post(`/tasks/${id}/invoke`, { inputs: [index, 1] }))
+  await until(
+    'the queue',
+    () => client.get(`/tasks/${id}/runs?limit=1`),
+    ({ body }) => body['total'] === 50,
+  )
+  const workers = await Promise.all([
+    startTestWorker(left, { name: 'a', labels: 'shared=yes' }),
+    startTestWorker(right, { name: 'b', labels: 'shared=yes' }),
+  ])
+  closers.push(...workers.map((worker) => () => worker.close()))
+  const answers = await Promise.all(waiting)
+  expect(answers.map(({ body }) => body['results'])).toEqual(Array.from({ length: 50 }, (_, index) => [index + 1]))
+  expect((await client.get(`/tasks/${id}/runs?limit=1`)).body['total']).toBe(50)
+})
