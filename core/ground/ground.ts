@@ -61,6 +61,12 @@ export async function startGround(life: Lifecycle, options: GroundOptions): Prom
   const { config, logger, kind, onStep = () => undefined } = options
   const dataDir = resolve(config.dataDir)
   const build = readBuildInfo()
+  // Before anything is started: an external database without its key is refused at once. Beside the embedded one the key is
+  // made in the data folder, whose mode and owner the server settles first.
+  const masterKey =
+    config.secretKey === undefined && config.databaseUrl === undefined
+      ? undefined
+      : await loadMasterKey({ configured: config.secretKey, dataDir, isEmbedded: config.databaseUrl === undefined })
   const server = await findServer(life, options, dataDir)
 
   const database = await life.start('database connections', async () => {
@@ -84,7 +90,7 @@ export async function startGround(life: Lifecycle, options: GroundOptions): Prom
     await setup.end()
   }
   const keyring = createKeyring(
-    await loadMasterKey({ configured: config.secretKey, dataDir, isEmbedded: server.isLocal }),
+    masterKey ?? (await loadMasterKey({ configured: config.secretKey, dataDir, isEmbedded: true })),
   )
   await requireSameKey(database.db, keyring.fingerprint)
   const bus = await life.start('hints', async () => {
@@ -112,7 +118,6 @@ export async function startGround(life: Lifecycle, options: GroundOptions): Prom
 
 type Server = {
   address: DatabaseAddress
-  isLocal: boolean
   note: string
   notices: readonly string[]
   hasRoom: () => boolean
@@ -123,7 +128,7 @@ async function findServer(
   { config, logger, address, onStep = () => undefined }: GroundOptions,
   dataDir: string,
 ): Promise<Server> {
-  if (address !== undefined) return { address, isLocal: true, note: 'given', notices: [], hasRoom: () => true }
+  if (address !== undefined) return { address, note: 'given', notices: [], hasRoom: () => true }
   if (config.databaseUrl !== undefined) {
     onStep('connecting to the database')
     const url = config.databaseUrl.reveal()
@@ -134,7 +139,6 @@ async function findServer(
       )
     return {
       address: { url },
-      isLocal: false,
       note: `PostgreSQL at ${new URL(url).host}`,
       notices: [],
       hasRoom: () => true,
@@ -158,7 +162,6 @@ async function findServer(
   })
   return {
     address: embedded.connection,
-    isLocal: true,
     note: `embedded PostgreSQL in ${embedded.dataDir}`,
     notices: embedded.notices,
     hasRoom: () => guard.hasRoom(),
