@@ -102,8 +102,8 @@ describe('a runner that dies', () => {
       await plain.run('add', { inputs: [1, 2] })
       idleBytes = plain.pool.stats().runners[0]?.residentBytes ?? 0
     }
-    // The lane's own allowance is 16 MiB, the run's limit 1 MiB; the table takes more than what is left.
-    await using host = await startPool({ slots: 1, runners: 1, overheadBytes: idleBytes - 16 * MIB })
+    // Beside what an idle runner takes, 16 MiB are allowed for the lane and 1 MiB for the run: the table takes more.
+    await using host = await startPool({ slots: 1, runners: 1, overheadBytes: idleBytes })
     const outcome = await host.run(eater, { memoryLimitBytes: MIB })
     expect(outcome).toMatchObject({
       state: 'failed',
@@ -111,6 +111,15 @@ describe('a runner that dies', () => {
       error: expect.stringContaining('resident memory') as string,
     })
     expect(await host.run('add', { inputs: [1, 2] })).toMatchObject({ results: [3] })
+  })
+})
+
+test('runs are given back when runner processes do not start, instead of waiting for ever', async () => {
+  // Less than any process takes: each runner is killed before it serves.
+  await using host = await startPool({ slots: 1, runners: 1, overheadBytes: -64 * MIB })
+  expect(await host.run('add', { inputs: [1, 2] })).toMatchObject({
+    state: 'requeue',
+    cause: expect.stringContaining('no runner process starts') as string,
   })
 })
 

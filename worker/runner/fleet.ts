@@ -57,6 +57,7 @@ export class Fleet {
   #nextStartMs = 0
   #deadlineTimer: NodeJS.Timeout | undefined
   #memoryTimer: NodeJS.Timeout | undefined
+  #retryTimer: NodeJS.Timeout | undefined
   #isClosed = false
 
   constructor(deps: FleetDeps) {
@@ -90,6 +91,7 @@ export class Fleet {
       modules: new Map(),
       idleSinceMs: nowMs,
       startDeadlineMs: nowMs + START_DEADLINE_MS,
+      hasServed: false,
       killCause: undefined,
       isOverMemory: false,
     }
@@ -124,6 +126,8 @@ export class Fleet {
     const { request } = run
     run.sequence = ++this.#sequence
     runner.domain = request.domain
+    runner.hasServed = true
+    this.#startFailures = 0
     runner.reservedFor = undefined
     const module = runner.modules.get(run.moduleKey)
     if (module !== undefined) module.lastUsedMs = monotonicMs()
@@ -166,6 +170,7 @@ export class Fleet {
     this.#isClosed = true
     clearInterval(this.#deadlineTimer)
     clearInterval(this.#memoryTimer)
+    clearTimeout(this.#retryTimer)
     for (const runner of this.runners) {
       for (const run of heldRuns(runner)) run.end({ state: 'stopped', durationMs: 0 })
       if (runner.lanes.some((lane) => lane.runs.length > 0)) runner.process.kill()
@@ -177,7 +182,6 @@ export class Fleet {
     switch (message.type) {
       case 'ready':
         runner.state = 'ready'
-        this.#startFailures = 0
         break
       case 'lane_ready':
         laneOf(runner, message.lane).isReady = true
@@ -345,8 +349,6 @@ export class Fleet {
         void runner.process.close()
       }
     }
-    // Whoever waits for a start that failed is looked at again.
-    if (this.#startFailures > 0) this.#deps.hooks.onCapacity()
   }
 
   /** The limits of what is under way, the modules that are loaded, the threads, and the engine's own share. */
@@ -369,7 +371,8 @@ export class Fleet {
     const cause = runner.killCause ?? exit
     this.runners.splice(this.runners.indexOf(runner), 1)
     if (this.#isClosed) return
-    if (runner.state === 'starting') this.#countStartFailure(cause)
+    const wasSentAway = runner.state === 'dying' && runner.killCause === undefined
+    if (!runner.hasServed && !wasSentAway) this.#countStartFailure(cause)
     if (isHoldingRuns(runner) || runner.state !== 'dying') {
       this.#deps.logger.warn({ pid: runner.process.pid, cause, underWay: runsUnderWay(runner).length }, 'a runner died')
     }
@@ -423,7 +426,11 @@ export class Fleet {
 
   #countStartFailure(cause: string): void {
     this.#startFailures++
-    this.#nextStartMs = monotonicMs() + START_BACKOFF_MS * 2 ** Math.min(this.#startFailures, 5)
+    const backoffMs = START_BACKOFF_MS * 2 ** Math.min(this.#startFailures - 1, 5)
+    this.#nextStartMs = monotonicMs() + backoffMs
+    // Whoever waits is looked at again when the next start is allowed.
+    clearTimeout(this.#retryTimer)
+    this.#retryTimer = setTimeout(() => this.#deps.hooks.onCapacity(), backoffMs + 1)
     this.#deps.logger.error({ cause, failures: this.#startFailures }, 'a runner process did not start')
     if (this.#startFailures >= MAX_START_FAILURES) this.#deps.hooks.onUnstartable(cause)
   }

@@ -37,6 +37,8 @@ export type Runner = {
   modules: Map<string, LoadedModule>
   idleSinceMs: number
   startDeadlineMs: number
+  /** A run was handed to it: it and its lanes do start. */
+  hasServed: boolean
   /** Why we killed it; undefined while we have not. */
   killCause: string | undefined
   isOverMemory: boolean
