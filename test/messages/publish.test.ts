@@ -213,6 +213,23 @@ describe('content', () => {
     }
   })
 
+  test('the extremes of numbers and times come back unaltered', async () => {
+    const { channelId, url } = await freshChannel()
+    const values = [5e-324, -1.7976931348623157e308, 0.1 + 0.2, Number.MAX_SAFE_INTEGER]
+    const times = [253_402_300_799.5, 1_276_020_076.000001, 1_700_000_000.123456, 268_435_456]
+    const pack = values.map((v, index) => ({ n: `n${index}`, v, t: times[index] }))
+    expect((await publish(pack, {}, url)).statusCode).toBe(202)
+    expect(
+      (await publish([{ n: 'first', v: 0, t: -62_135_596_800 - Math.floor(Date.now() / 1000) + 5 }], {}, url))
+        .statusCode,
+    ).toBe(202)
+    const { messages } = await read('?order=name&dir=asc', channelId)
+    expect(messages.slice(1).map(({ value, time }) => [value, time])).toEqual(
+      values.map((value, index) => [value, times[index]]),
+    )
+    expect(messages[0]?.['time']).toBeLessThan(-62_135_596_700)
+  })
+
   test('a record without a time has the time of reception', async () => {
     const { channelId, url } = await freshChannel()
     const before = Date.now() / 1000

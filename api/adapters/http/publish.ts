@@ -25,6 +25,10 @@ const Query = Type.Object({
   authorization: Type.Optional(Type.String({ description: 'The client secret, where no header can be set' })),
 })
 
+const Body = Type.Unknown({
+  description: 'A SenML pack in JSON or CBOR, JSON objects, or any bytes, as the content type says',
+})
+
 /** Paths with the parameters that they have; the older ones name no domain. */
 const PATHS = [
   { path: '/http/m/:domain_id/c/:channel_id', params: DomainChannel },
@@ -60,6 +64,7 @@ export function publishRoutes(messages: Messages, deps: MessageAccessDeps): Rout
           description:
             'Authorization: `Client <secret>`, Basic with client id and secret, or `Bearer` of a user. 202 means stored.',
           consumes: [...MESSAGE_TYPES],
+          body: Body,
           params,
           headers: Headers,
           querystring: Query,
