@@ -79,9 +79,8 @@ function roomFault({ from: path, to, specifier }: Import, from: Room, tree: Read
   const isPart = target.folder.startsWith(`${from.folder}/`)
   if (!specifier.startsWith('#') && !isPart && !EXAMINERS.has(from.name)) return `another room is named by its # path`
   if (!from.mayImport.includes(target.name)) return EXAMINERS.has(target.name) ? target.rule : from.rule
-  const isOpen = EXAMINERS.has(from.name) || isTest(path) ? /(^|\/)index\.ts$/.test(to) : false
-  if (!target.face.test(to) && !isOpen) return `${target.name} is imported through its index.ts only`
-  return undefined
+  if (EXAMINERS.has(from.name) || target.face.test(to)) return undefined
+  return `${target.name} is imported through its index.ts only`
 }
 
 /** Tests and tools may use what they like of the packages; tests beside the code stay with the usual ones and the room's own. */

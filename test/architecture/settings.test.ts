@@ -129,7 +129,7 @@ describe('settings', () => {
         cwd: ROOT,
         timeout: 30_000,
       })
-      const shown = [...stdout.matchAll(/^ {2}((?:SKEIN|PROXY)_[A-Z0-9_]+) /gm)].map((match) => match[1])
+      const shown = [...stdout.matchAll(/^ {2}((?:SKEIN|PROXY)_[A-Z0-9_]+) /gm)].map((match) => match[1] ?? '')
       const documented = rows.filter(({ programs }) => programs.includes(program)).map(({ setting }) => setting.name)
       expect(shown.toSorted()).toEqual(documented.toSorted())
     },
