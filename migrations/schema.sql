@@ -401,6 +401,7 @@ CREATE TABLE runs (
   CONSTRAINT runs_queue_check CHECK (((queue_seq IS NULL) OR ((worker_key IS NULL) AND (state = 1)))),
   CONSTRAINT runs_state_check CHECK (((state >= 1) AND (state <= 7)))
 ) WITH (fillfactor=80);
+CREATE INDEX runs_cancelled ON runs USING btree (worker_key) WHERE ((cancel_requested_at IS NOT NULL) AND (next_check_at IS NOT NULL));
 CREATE INDEX runs_due ON runs USING btree (next_check_at) WHERE (next_check_at IS NOT NULL);
 CREATE INDEX runs_held ON runs USING btree (worker_key) WHERE (next_check_at IS NOT NULL);
 CREATE INDEX runs_queue ON runs USING btree (needs, priority DESC, queue_seq) WHERE (queue_seq IS NOT NULL);
