@@ -9,7 +9,9 @@ import {
   isRefusedData,
   isRepeatable,
   translateDatabaseError,
+  violatedConstraint,
 } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
 import { sleep } from '#core/time.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { RunIdentity } from '../dispatch/translate.ts'
@@ -104,8 +106,12 @@ export function createRunWriter({ context, managerId, connect, signal }: RunWrit
     } catch (error) {
       if (isRepeatable(error)) return writeOnce(changes)
       if (!isRefusedData(error)) throw error
-      if (changes.length === 1) {
-        context.logger.error({ err: error, change: changes[0]?.kind }, 'a task state was refused by the database')
+      const [only, ...others] = changes
+      if (only !== undefined && others.length === 0) {
+        if (only.kind === 'start' && violatedConstraint(error) === 'runs_task_fkey') {
+          return [new ServiceError('not_found', 'no such task')]
+        }
+        context.logger.error({ err: error, change: only.kind }, 'a task state was refused by the database')
         return [error]
       }
       const half = Math.ceil(changes.length / 2)
