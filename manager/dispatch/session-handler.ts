@@ -178,7 +178,11 @@ function receive(deps: SessionDeps, session: WorkerSession, request: SessionRequ
       output
         .settled(session)
         .then(() => writer.ends(session, ends))
-        .catch(failed)
+        .catch((error: unknown) => {
+          failed(error)
+          // Nothing was acknowledged: the worker registers anew and sends its spool again.
+          cluster.remove(session)
+        })
       return
     }
     case 'resultChunk': {

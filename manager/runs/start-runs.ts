@@ -15,6 +15,7 @@ import type { RunNeeds } from '../scheduler/index.ts'
 import type { RunBatch } from './batch.ts'
 import { MAX_QUEUED_RUNS } from './limits.ts'
 import type { HeldRun, OnLost, RunInput, RunSpec } from './spec.ts'
+import { findStartKeys } from './start-keys.ts'
 
 /** What the caller may change for this run alone. */
 export type RunOverrides = { inputs?: RunInput[]; cliArgs?: string[]; env?: Record<string, string> }
@@ -105,7 +106,7 @@ export async function startRuns(
   isLast: boolean,
 ): Promise<(StartOutcome | Error)[]> {
   const outcomes: (StartOutcome | Error)[] = []
-  const repeated = await findRepeated(batch, requests, tasks)
+  const repeated = await findStartKeys(batch, requests, tasks)
 
   const prepared: Prepared[] = []
   for (const [index, request] of requests.entries()) {
@@ -306,69 +307,6 @@ async function writeNeeds(batch: RunBatch, prepared: readonly Prepared[]): Promi
   batch.afterCommit(() => {
     for (const hash of fresh.keys()) cluster.markNeedsStored(hash)
   })
-}
-
-type KeyRow = { task_key: number; user_key: number; idempotency_key: string; body_digest: string; run_id: string }
-
-const READ_START_KEYS = `
-  SELECT k.task_key, k.user_key, k.idempotency_key, k.body_digest, k.run_id FROM run_start_keys k
-  JOIN unnest($1::bigint[], $2::bigint[], $3::text[]) AS c (task_key, user_key, idempotency_key)
-    USING (task_key, user_key, idempotency_key)`
-
-const WRITE_START_KEYS = `
-  INSERT INTO run_start_keys (task_key, user_key, idempotency_key, body_digest, run_id)
-  SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::uuid[])`
-
-/** Idempotency-Key (contract decision 54): the same key starts once, and with another body it is refused. */
-async function findRepeated(batch: RunBatch, requests: readonly StartRequest[], tasks: ReadonlyMap<string, TaskRow>) {
-  const asked = requests.flatMap(({ taskId, idempotency }) => {
-    const task = tasks.get(taskId)
-    return task === undefined || idempotency === undefined ? [] : [{ task, idempotency }]
-  })
-  const rows =
-    asked.length === 0
-      ? []
-      : await batch.rows<KeyRow>('read-start-keys', READ_START_KEYS, [
-          asked.map(({ task }) => task.key),
-          asked.map(({ idempotency }) => idempotency.userKey),
-          asked.map(({ idempotency }) => idempotency.key),
-        ])
-  const name = (taskKey: number, userKey: number, key: string) => `${taskKey} ${userKey} ${key}`
-  const known = new Map(rows.map((row) => [name(row.task_key, row.user_key, row.idempotency_key), row]))
-  const fresh: KeyRow[] = []
-  return {
-    runOf({ idempotency }: StartRequest, task: TaskRow): string | undefined {
-      if (idempotency === undefined) return undefined
-      const row = known.get(name(task.key, idempotency.userKey, idempotency.key))
-      if (row !== undefined && row.body_digest !== idempotency.bodyDigest) {
-        throw new ServiceError('unprocessable', 'this Idempotency-Key was used with another body')
-      }
-      return row?.run_id
-    },
-    remember({ idempotency, runId }: StartRequest, task: TaskRow): void {
-      if (idempotency === undefined) return
-      const { userKey, key, bodyDigest } = idempotency
-      const row = {
-        task_key: task.key,
-        user_key: userKey,
-        idempotency_key: key,
-        body_digest: bodyDigest,
-        run_id: runId,
-      }
-      known.set(name(task.key, userKey, key), row)
-      fresh.push(row)
-    },
-    async write(): Promise<void> {
-      if (fresh.length === 0) return
-      await batch.rows('write-start-keys', WRITE_START_KEYS, [
-        fresh.map((row) => row.task_key),
-        fresh.map((row) => row.user_key),
-        fresh.map((row) => row.idempotency_key),
-        fresh.map((row) => row.body_digest),
-        fresh.map((row) => row.run_id),
-      ])
-    },
-  }
 }
 
 function unique(ids: readonly string[]): string[] {
