@@ -6,6 +6,8 @@ import { dumpSchema } from './schema-dump.ts'
 import { openScratchDatabase } from './scratch-database.ts'
 import { renderSettings } from './settings-table.ts'
 
+export { PROGRAM_SETTINGS, settingRows } from './settings-table.ts'
+
 /** Whatever lies here and is not generated is left over from an earlier generation. */
 export const GENERATED_FOLDERS = ['proto/gen'] as const
 
