@@ -72,7 +72,7 @@ export function runRoutes({ runs, callers }: { runs: RunsService; callers: Calle
           tags,
           summary: 'Stop every run of a task',
           params: Params,
-          response: responses({ 200: Stopped }, 'unauthenticated', 'forbidden', 'not_found'),
+          response: responses({ 200: Stopped }, 'unauthenticated', 'forbidden', 'not_found', 'too_large'),
         },
       },
       async (request) => {

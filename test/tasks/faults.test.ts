@@ -1,5 +1,7 @@
 // task-manager.md section 3, rules 3 to 6, with processes that are killed
 import { rmSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { startProgram, freePort, untilHealthy, type TestProcess } from './processes.ts'
 import {
@@ -183,17 +185,21 @@ test('kill -9 of the manager while tasks run: they go on, and each result is rec
     return program
   }
   const first = await start()
+  const workerFolder = temporaryFolder('skein-worker-')
+  folders.push(workerFolder)
   const worker: TestWorker = await startTestWorker(
     { grpcAddress: `127.0.0.1:${grpcPort}`, workerToken: 'token-of-the-test' },
-    { slots: 4 },
+    { slots: 4, folder: workerFolder },
   )
   closers.push(() => worker.close())
   const api = remote(base)
   const ids: string[] = []
+  const runIds: string[] = []
   for (let index = 0; index < 3; index++) {
     const id = await api.task('endless', { timeout: '3s' })
-    await api.call('POST', `/tasks/${id}/start`)
+    const { run_id: runId } = await api.call('POST', `/tasks/${id}/start`)
     ids.push(id)
+    runIds.push(String(runId))
   }
   await until(
     'all running',
@@ -202,8 +208,14 @@ test('kill -9 of the manager while tasks run: they go on, and each result is rec
     30_000,
   )
   await first.kill()
-  // Long enough for the runs to end while nobody listens: their results wait on the worker's disk.
-  await new Promise((resolve) => setTimeout(resolve, 3_500))
+  // They end while nobody listens: their results wait on the worker's disk.
+  const spool = join(workerFolder, 'worker', 'spool')
+  await until(
+    'the spooled results',
+    () => readFile(spool, 'latin1'),
+    (spooled) => runIds.every((runId) => spooled.includes(runId)),
+    30_000,
+  )
   await start()
   for (const id of ids) {
     const ended = await until(
