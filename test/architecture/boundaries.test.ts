@@ -58,6 +58,7 @@ describe('boundaries', () => {
     ['an import for its effect', 'manager/planted.ts', `import '#worker/index.ts'`],
     ['a relative path out of the room', 'api/devices/planted.ts', `import { Id } from '../identity/index.ts'`],
     ['the inside of another room', 'api/devices/planted.ts', `import { Id } from '#api/identity/wire/fields.ts'`],
+    ['the inside of another part of core', 'core/bus/planted.ts', `import { toRow } from '../log/read.ts'`],
     ['its own room by the # path', 'manager/planted.ts', `import { DEFAULT_TIMING } from '#manager/timing.ts'`],
     ['a test', 'core/planted.ts', `import { until } from '../test/harness/until.ts'`],
     ['a tool', 'programs/planted.ts', `import '../tools/generate.ts'`],

@@ -72,9 +72,9 @@ function roomFault({ from: path, to, specifier }: Import, from: Room, tree: Read
   if (!tree.has(to) && !to.startsWith('proto/gen/')) return `there is no file ${to}`
   const target = roomOf(to)
   if (target === from) {
-    return specifier.startsWith('#') && !isTest(path)
-      ? `${from.name} is its own room: import by a relative path`
-      : undefined
+    if (specifier.startsWith('#') && !isTest(path)) return `${from.name} is its own room: import by a relative path`
+    const isOwnPart = !from.isOfParts || partOf(path) === partOf(to) || from.face.test(to)
+    return isOwnPart ? undefined : `the parts of ${from.name} are imported through their index.ts only`
   }
   const isPart = target.folder.startsWith(`${from.folder}/`)
   if (!specifier.startsWith('#') && !isPart && !EXAMINERS.has(from.name)) return `another room is named by its # path`
@@ -82,6 +82,9 @@ function roomFault({ from: path, to, specifier }: Import, from: Room, tree: Read
   if (EXAMINERS.has(from.name) || target.face.test(to)) return undefined
   return `${target.name} is imported through its index.ts only`
 }
+
+/** The folder below the room's that a file lies in. */
+const partOf = (path: string) => path.split('/').slice(0, -1)[1]
 
 /** Tests and tools may use what they like of the packages; tests beside the code stay with the usual ones and the room's own. */
 function testFault(one: Import, from: Room): string | undefined {

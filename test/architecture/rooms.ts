@@ -5,10 +5,9 @@
 
 export type Room = {
   name: string
-  /** Its files: the folder, or the files directly in it. */
   folder: string
-  /** Whether the rooms below the folder are its own files too. */
-  isDeep: boolean
+  /** Its folders have faces of their own, for each other as well. */
+  isOfParts: boolean
   /** Rooms whose face it may import; its own files always. */
   mayImport: readonly string[]
   /** Files that others may import. */
@@ -29,13 +28,14 @@ function room(
   options: Partial<Room> = {},
 ): Room {
   const face = new RegExp(`^${folder}/index\\.ts$`)
-  return { name, folder, isDeep: true, mayImport, face, rule, isDrawn: true, ...options }
+  return { name, folder, isOfParts: false, mayImport, face, rule, isDrawn: true, ...options }
 }
 
 /** From the ground up. A file belongs to the last room whose folder it lies in. */
 export const ROOMS: readonly Room[] = [
   room('core', 'core', [], 'core is technology without a domain: it imports no other room', {
     face: /^core\/([a-z-]+\.ts|([a-z-]+\/)+index\.ts)$/,
+    isOfParts: true,
   }),
   room(
     'api',
