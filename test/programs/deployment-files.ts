@@ -1,0 +1,136 @@
+/** The files of the reference deployment, read as their tools read them. */
+import { execFile } from 'node:child_process'
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { parse } from 'yaml'
+import { IDENTITY_SETTINGS } from '#api/index.ts'
+import type { Settings } from '#core/config/index.ts'
+import { GROUND_SETTINGS } from '#core/ground/index.ts'
+import { HTTP_SETTINGS } from '#core/http/index.ts'
+import { LOG_LEVEL_SETTING } from '#core/logging/index.ts'
+import { MANAGER_SETTINGS } from '#manager/index.ts'
+import { PROXY_SETTINGS } from '#proxy/index.ts'
+import { WORKER_SETTINGS } from '#worker/index.ts'
+
+export const ROOT = join(import.meta.dirname, '..', '..')
+
+/** What `programs/<name>.ts` reads; a program cannot be asked without being started. */
+export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
+  api: [GROUND_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS],
+  manager: [GROUND_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS, MANAGER_SETTINGS],
+  proxy: [PROXY_SETTINGS, LOG_LEVEL_SETTING],
+  worker: [WORKER_SETTINGS, LOG_LEVEL_SETTING],
+}
+
+export type ComposeService = {
+  image: string
+  build?: { context: string }
+  command?: string[]
+  user?: string
+  read_only?: boolean
+  cap_drop?: string[]
+  security_opt?: string[]
+  ports?: string[]
+  volumes?: string[]
+  secrets?: string[]
+  networks: string[] | Record<string, { ipv4_address: string }>
+  environment?: Record<string, string>
+  healthcheck?: { test: string[] }
+}
+
+export type Compose = {
+  services: Record<string, ComposeService>
+  networks: Record<string, { internal?: boolean }>
+  volumes: Record<string, unknown>
+  secrets: Record<string, { file: string }>
+}
+
+export function readCompose(): Compose {
+  return parse(readFileSync(join(ROOT, 'docker-compose.yml'), 'utf8'), { merge: true }) as Compose
+}
+
+/** `programs/<name>.ts` of a service's command; undefined for an image of somebody else. */
+export function programOf({ command }: ComposeService): string | undefined {
+  return command === undefined ? undefined : /^programs\/([a-z]+)\.ts$/.exec(command[1] ?? '')?.[1]
+}
+
+/** One use of a variable in the file, in compose's syntax: `${NAME:?why}` stops the start, `${NAME:-text}` has a default. */
+export type Interpolation = { name: string; operator: ':?' | ':-' | ''; operand: string }
+
+const INTERPOLATION = /\$\{(\w+)(?:(:\?|:-)([^}]*))?\}/g
+
+export function interpolationsOf(text: string): Interpolation[] {
+  return [...text.matchAll(INTERPOLATION)].map(([, name = '', operator = '', operand = '']) => ({
+    name,
+    operator: operator as Interpolation['operator'],
+    operand,
+  }))
+}
+
+/** The text with its variables replaced. Throws for a required one that is not given. */
+export function interpolate(text: string, variables: Readonly<Record<string, string>>): string {
+  return text.replace(
+    INTERPOLATION,
+    (_use, name: string, operator: string | undefined, operand: string | undefined) => {
+      const value = variables[name] ?? ''
+      if (value !== '') return value
+      if (operator === ':?') throw new Error(`${name}: ${operand ?? ''}`)
+      return operator === ':-' ? (operand ?? '') : ''
+    },
+  )
+}
+
+/** The environment of a service's container, over that of the image. */
+export function environmentOf(
+  service: ComposeService,
+  variables: Readonly<Record<string, string>>,
+): Record<string, string> {
+  const own = Object.entries(service.environment ?? {}).map(([name, value]) => [name, interpolate(value, variables)])
+  return { ...imageEnvironment(), ...(Object.fromEntries(own) as Record<string, string>) }
+}
+
+export function readDockerfile(): string[] {
+  const text = readFileSync(join(ROOT, 'Dockerfile'), 'utf8')
+  return text
+    .replaceAll('\\\n', ' ')
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('#'))
+}
+
+function imageEnvironment(): Record<string, string> {
+  const pairs = readDockerfile()
+    .filter((line) => line.startsWith('ENV '))
+    .flatMap((line) => line.slice(4).trim().split(/\s+/))
+  return Object.fromEntries(pairs.map((pair) => pair.split('=', 2))) as Record<string, string>
+}
+
+export type Prepared = Disposable & {
+  /** Holds `deploy/`, with what prepare.sh made. */
+  folder: string
+  /** What `--env-file deploy/skein.env` gives. */
+  variables: Record<string, string>
+}
+
+/** Runs deploy/prepare.sh for a host name, in a copy of deploy/. */
+export async function prepare(hostName: string): Promise<Prepared> {
+  const folder = mkdtempSync(join(tmpdir(), 'skein-deploy-'))
+  cpSync(join(ROOT, 'deploy'), join(folder, 'deploy'), {
+    recursive: true,
+    filter: (path) => !/skein\.env|certs/.test(path),
+  })
+  await promisify(execFile)('sh', [join(folder, 'deploy/prepare.sh'), hostName])
+  const lines = readFileSync(join(folder, 'deploy/skein.env'), 'utf8').split('\n')
+  const pairs = lines
+    .filter((line) => line !== '' && !line.startsWith('#'))
+    .map((line) => {
+      const equals = line.indexOf('=')
+      return [line.slice(0, equals), line.slice(equals + 1)]
+    })
+  return {
+    folder,
+    variables: Object.fromEntries(pairs) as Record<string, string>,
+    [Symbol.dispose]: () => rmSync(folder, { recursive: true, force: true }),
+  }
+}

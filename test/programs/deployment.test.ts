@@ -1,0 +1,199 @@
+// The services of docker-compose.yml as processes of this machine, with the environment that the file gives them: what is
+// tested is that these settings are enough for the parts to find and to trust each other. Names and ports are moved to
+// loopback; the reverse proxy and everything that a container engine does are left out.
+import { spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
+import { X509Certificate } from 'node:crypto'
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
+import type { EmbeddedPostgres } from '#core/database/embedded/index.ts'
+import { until } from '../harness/until.ts'
+import { ROOT, environmentOf, prepare, readCompose } from './deployment-files.ts'
+import type { Prepared } from './deployment-files.ts'
+
+const START_DEADLINE_MS = 60_000
+const compose = readCompose()
+/** Inside of the containers: what is moved to a free port of this machine. */
+const PORT_SETTINGS = {
+  SKEIN_HTTP_PORT: '8080',
+  SKEIN_MANAGER_HTTP_PORT: '7070',
+  SKEIN_MANAGER_GRPC_PORT: '7071',
+  SKEIN_PROXY_PORT: '7072',
+}
+
+type Running = { child: ChildProcess; output: () => string }
+const running = new Map<string, Running>()
+let prepared: Prepared
+let postgres: EmbeddedPostgres
+let folder: string
+let ports: Map<string, number>
+
+async function freePorts(count: number): Promise<number[]> {
+  const servers = await Promise.all(
+    Array.from({ length: count }, async () => {
+      const server = createServer()
+      await new Promise<void>((resolve) => server.listen(0, resolve))
+      return server
+    }),
+  )
+  const found = servers.map((server) => (server.address() as AddressInfo).port)
+  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))))
+  return found
+}
+
+/** `manager:7071` and `127.0.0.1:7070` as this machine reaches them. */
+function moved(text: string): string {
+  return text
+    .replaceAll(
+      /\b(manager|proxy|127\.0\.0\.1):(\d+)/g,
+      (_all, _host, port: string) => `localhost:${ports.get(port) ?? port}`,
+    )
+    .replaceAll(/^\d+$/g, (port) => String(ports.get(port) ?? port))
+    .replaceAll(/\/run\/secrets\/(\w+)/g, (_all, secret: string) =>
+      join(prepared.folder, compose.secrets[secret]?.file ?? secret),
+    )
+}
+
+function start(name: string): void {
+  const service = compose.services[name]
+  if (service === undefined) throw new Error(`docker-compose.yml has no service ${name}`)
+  const dataDir = join(folder, name)
+  mkdirSync(dataDir)
+  const entries = Object.entries(environmentOf(service, prepared.variables)).map(([key, value]) => [key, moved(value)])
+  const given = Object.fromEntries(entries) as Record<string, string>
+  // To a loopback address a worker speaks TLS only where its token names the certificate, so that is how it is joined here.
+  const token = given['SKEIN_WORKER_MANAGER'] === undefined ? {} : { SKEIN_WORKER_TOKEN: pinnedToken() }
+  const { host, port, user, password, database } = postgres.connection
+  const child = spawn(process.execPath, (service.command ?? []).slice(1), {
+    cwd: ROOT,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: {
+      ...given,
+      ...Object.fromEntries(Object.entries(PORT_SETTINGS).map(([key, inside]) => [key, String(ports.get(inside))])),
+      ...token,
+      SKEIN_DATA_DIR: dataDir,
+      NODE_COMPILE_CACHE: join(folder, 'compile-cache'),
+      ...(given['SKEIN_DATABASE_URL'] === undefined
+        ? {}
+        : {
+            SKEIN_DATABASE_URL: `postgres://${user}:${password}@localhost:${port}/${database}?host=${encodeURIComponent(host)}`,
+            SKEIN_DATABASE_UNSAFE: 'true',
+          }),
+    },
+  })
+  let output = ''
+  child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()))
+  child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()))
+  running.set(name, { child, output: () => output })
+}
+
+/** `<fingerprint of the certificate>.<join token>`, as the manager shows it to a person. */
+function pinnedToken(): string {
+  const certificate = new X509Certificate(readFileSync(join(prepared.folder, 'deploy/certs/cluster.pem')))
+  return `${certificate.fingerprint256.replaceAll(':', '')}.${prepared.variables['SKEIN_WORKER_TOKEN']}`
+}
+
+/** Waits for the service's own health check, as the container engine would. */
+async function untilHealthy(name: string): Promise<void> {
+  const test = compose.services[name]?.healthcheck?.test ?? []
+  const args = test.slice(2).map(moved)
+  await until(
+    async () => {
+      const { child, output } = running.get(name) as Running
+      if (child.exitCode !== null) throw new Error(`${name} ended with ${child.exitCode}: ${output()}`)
+      const check = spawn(process.execPath, args, { cwd: ROOT, stdio: 'ignore' })
+      return await new Promise<boolean>((resolve) => check.once('exit', (code) => resolve(code === 0)))
+    },
+    `${name} is healthy`,
+    START_DEADLINE_MS,
+  )
+}
+
+const at = (port: string) => `http://localhost:${ports.get(port)}`
+
+async function call(method: string, url: string, token: string | undefined, body?: unknown): Promise<Response> {
+  return await fetch(url, {
+    method,
+    headers: {
+      ...(token === undefined ? {} : { Authorization: `Bearer ${token}` }),
+      ...(body === undefined || body instanceof FormData ? {} : { 'Content-Type': 'application/json' }),
+    },
+    ...(body === undefined ? {} : { body: body instanceof FormData ? body : JSON.stringify(body) }),
+    signal: AbortSignal.timeout(START_DEADLINE_MS),
+  })
+}
+
+beforeAll(async () => {
+  prepared = await prepare('localhost')
+  folder = mkdtempSync(join(tmpdir(), 'skein-deployment-'))
+  chmodSync(folder, 0o755)
+  const found = await freePorts(4)
+  ports = new Map(Object.values(PORT_SETTINGS).map((inside, index) => [inside, found[index] as number]))
+  postgres = await startEmbeddedPostgres({ dataDir: join(folder, 'postgres'), log: () => undefined, unsafe: true })
+  // In the order of depends_on.
+  for (const name of ['api', 'proxy', 'manager', 'worker-1']) {
+    start(name)
+    await untilHealthy(name)
+  }
+}, 4 * START_DEADLINE_MS)
+
+afterAll(async () => {
+  for (const { child } of running.values()) child.kill('SIGTERM')
+  await Promise.all(
+    [...running.values()].map(({ child }) =>
+      until(() => child.exitCode !== null || child.signalCode !== null, 'the program has stopped', 30_000),
+    ),
+  )
+  await postgres.stop()
+  prepared[Symbol.dispose]()
+  rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+})
+
+it('the parts of the deployment find and trust each other: a task of the administrator runs', async () => {
+  expect((await call('GET', `${at('7070')}/workers`, undefined)).status).toBe(401)
+  const { SKEIN_ADMIN_USERNAME: identity, SKEIN_ADMIN_SECRET: secret } = prepared.variables
+  const login = await call('POST', `${at('8080')}/users/tokens/issue`, undefined, { identity, secret })
+  const { access_token: token } = (await login.json()) as { access_token: string }
+  const domain = await call('POST', `${at('8080')}/domains`, token, { name: 'plant' })
+  const { id: domainId } = (await domain.json()) as { id: string }
+
+  const created = await call('POST', `${at('7070')}/tasks`, token, { name: 'add', domain_id: domainId })
+  const { id } = (await created.json()) as { id: string }
+  const form = new FormData()
+  form.append('file', new Blob([readFileSync(join(ROOT, 'examples/add/add.wasm'))]), 'add.wasm')
+  expect((await call('PUT', `${at('7070')}/tasks/${id}/upload`, token, form)).status).toBe(200)
+  const invoked = await call('POST', `${at('7070')}/tasks/${id}/invoke`, token, { inputs: [20, 22] })
+  expect(await invoked.json()).toMatchObject({ results: [42], state: 3 })
+})
+
+it('the manager reaches the proxy over TLS', async () => {
+  const { SKEIN_ADMIN_USERNAME: identity, SKEIN_ADMIN_SECRET: secret } = prepared.variables
+  const login = await call('POST', `${at('8080')}/users/tokens/issue`, undefined, { identity, secret })
+  const { access_token: token } = (await login.json()) as { access_token: string }
+  const { domains } = (await (await call('GET', `${at('8080')}/domains`, token)).json()) as {
+    domains: { id: string }[]
+  }
+  const task = { name: 'remote', domain_id: domains[0]?.id, image_url: '127.0.0.1:1/nowhere:1' }
+  const { id } = (await (await call('POST', `${at('7070')}/tasks`, token, task)).json()) as { id: string }
+  const refused = (await (await call('POST', `${at('7070')}/tasks/${id}/start`, token)).json()) as { message: string }
+  // The sentence is the proxy's own: it was asked, and does not go to private addresses.
+  expect(refused.message).toContain('SKEIN_PROXY_HTTP_HOSTS')
+})
+
+it('no program writes a secret into its log', () => {
+  const secrets = ['POSTGRES_PASSWORD', 'SKEIN_SECRET_KEY', 'SKEIN_ADMIN_SECRET', 'SKEIN_WORKER_TOKEN'].map(
+    (name) => prepared.variables[name] ?? '',
+  )
+  for (const [name, { output }] of running) {
+    expect(output(), name).not.toBe('')
+    expect(
+      secrets.filter((secret) => output().includes(secret)),
+      name,
+    ).toEqual([])
+  }
+})
