@@ -3,8 +3,9 @@
  * silently alter it; a route without a body takes whatever is sent and ignores it (contract decision 42).
  */
 import { isUtf8 } from 'node:buffer'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { ServiceError } from '../errors/index.ts'
+import type { ErrorDetail } from '../errors/index.ts'
 
 /** Deeper JSON is no honest document and costs the stack of whoever walks it. */
 export const MAX_JSON_DEPTH = 64
@@ -12,31 +13,53 @@ export const MAX_JSON_DEPTH = 64
 /** Registers the parsers. An empty JSON body is no body, as existing clients send it. */
 export function registerBodyParsers(app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => {
+  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
     try {
-      done(null, parseJsonBody(body as Buffer))
+      done(null, takesBody(request) ? parseJsonBody(body as Buffer) : undefined)
     } catch (error) {
       done(error as Error, undefined)
     }
   })
   app.addContentTypeParser('*', (request, payload, done) => {
-    const takesBody = request.routeOptions.schema?.body !== undefined
-    if (takesBody) {
+    if (takesBody(request)) {
       done(
         new ServiceError('unsupported_media_type', 'unsupported content type: the body must be application/json'),
         undefined,
       )
       return
     }
-    const limit = request.routeOptions.bodyLimit
-    let received = 0
-    payload.on('data', (chunk: Buffer) => {
-      received += chunk.length
-      if (received > limit) payload.destroy(new ServiceError('too_large', `the body must have at most ${limit} bytes`))
-    })
-    payload.on('end', () => done(null, undefined))
-    payload.on('error', (error) => done(error, undefined))
+    ignoreBody(payload, request.routeOptions.bodyLimit, done)
   })
+}
+
+/** Throws `unsupported_media_type` for a compressed body: only the routes of messages take one. */
+function takesBody(request: FastifyRequest): boolean {
+  if (request.routeOptions.schema?.body === undefined) return false
+  const encoding = request.headers['content-encoding']
+  if (encoding !== undefined && encoding !== '' && encoding.trim().toLowerCase() !== 'identity') {
+    throw new ServiceError('unsupported_media_type', 'unsupported content encoding: this body is sent as it is')
+  }
+  return true
+}
+
+/** Reads the body to its end and drops it. Beyond the limit the answer leaves at once and the connection is closed. */
+function ignoreBody(payload: NodeJS.ReadableStream, limit: number, done: (error: Error | null) => void): void {
+  let received = 0
+  const finish = (error: Error | null) => {
+    payload.removeListener('data', onData).removeListener('end', onEnd).removeListener('error', finish)
+    done(error)
+  }
+  const onEnd = () => finish(null)
+  const onData = (chunk: Buffer | string) => {
+    received += chunk.length
+    if (received > limit) finish(tooLarge(limit))
+  }
+  payload.on('data', onData).on('end', onEnd).on('error', finish)
+}
+
+/** The refusal of a body above its bound. */
+export function tooLarge(limit: number): ServiceError {
+  return new ServiceError('too_large', `the body must have at most ${limit} bytes`)
 }
 
 /** Bytes of a JSON document to its value; undefined for an empty body. Throws `malformed`. */
@@ -47,10 +70,17 @@ export function parseJsonBody(body: Buffer): unknown {
   try {
     value = JSON.parse(body.toString('utf8'))
   } catch (error) {
-    throw new ServiceError('malformed', `the body must be JSON: ${(error as Error).message}`, { cause: error })
+    throw new ServiceError('malformed', `the body must be JSON${placeOf(error as Error)}`)
   }
   requireStorable(value, '', 0)
   return value
+}
+
+/** Where JSON ended to be JSON. The engine's own sentence quotes the body, and a body may hold a password. */
+function placeOf(error: Error): string {
+  const place = /\(line (\d+) column (\d+)\)$/.exec(error.message)
+  if (place !== null) return `: it is none from line ${place[1]} column ${place[2]} on`
+  return error.message.startsWith('Unexpected end') ? ': it ends too early' : ''
 }
 
 /**
@@ -59,28 +89,37 @@ export function parseJsonBody(body: Buffer): unknown {
  * that is too deep.
  */
 export function requireStorable(value: unknown, path: string, depth: number): void {
-  if (typeof value === 'string') {
-    const fault = textFault(value)
-    if (fault !== undefined) throw refusal(path, fault)
-    return
-  }
-  if (typeof value === 'number') {
-    if (!Number.isFinite(value)) throw refusal(path, 'must be a number that a double can hold')
-    return
-  }
-  if (typeof value !== 'object' || value === null) return
-  if (depth >= MAX_JSON_DEPTH) throw refusal(path, `must not be nested deeper than ${MAX_JSON_DEPTH} levels`)
-  if (Array.isArray(value)) {
-    value.forEach((item, index) => requireStorable(item, `${path}/${index}`, depth + 1))
-    return
-  }
-  for (const [key, item] of Object.entries(value)) {
-    if (key === '__proto__') throw refusal(path, 'must not have a key __proto__')
-    const fault = textFault(key)
-    if (fault !== undefined) throw refusal(path, `has a key that ${fault}`)
-    requireStorable(item, `${path}/${key}`, depth + 1)
-  }
+  const fault = storageFault(value, depth)
+  if (fault !== undefined) throw refusal(`${path}${fault.path}`, fault.message)
 }
+
+/** The first fault, with its path from here: built on the way back, because almost every body has none. */
+function storageFault(value: unknown, depth: number): ErrorDetail | undefined {
+  if (typeof value === 'string') return ownFault(textFault(value))
+  if (typeof value === 'number') {
+    return Number.isFinite(value) ? undefined : ownFault('must be a number that a double can hold')
+  }
+  if (typeof value !== 'object' || value === null) return undefined
+  if (depth >= MAX_JSON_DEPTH) return ownFault(`must not be nested deeper than ${MAX_JSON_DEPTH} levels`)
+  if (Array.isArray(value)) {
+    for (let index = 0; index < value.length; index++) {
+      const fault = storageFault(value[index], depth + 1)
+      if (fault !== undefined) return below(String(index), fault)
+    }
+    return undefined
+  }
+  for (const key of Object.keys(value)) {
+    if (key === '__proto__') return ownFault('must not have a key __proto__')
+    const keyFault = textFault(key)
+    if (keyFault !== undefined) return ownFault(`has a key that ${keyFault}`)
+    const fault = storageFault((value as Record<string, unknown>)[key], depth + 1)
+    if (fault !== undefined) return below(key, fault)
+  }
+  return undefined
+}
+
+const ownFault = (message: string | undefined) => (message === undefined ? undefined : { path: '', message })
+const below = (name: string, fault: ErrorDetail) => ({ path: `/${name}${fault.path}`, message: fault.message })
 
 /** What is wrong with a text for storage, or undefined. */
 export function textFault(text: string): string | undefined {

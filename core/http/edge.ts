@@ -13,11 +13,9 @@ import type {
   RawRequestDefaultExpression,
   RawServerDefault,
 } from 'fastify'
-import type { TSchema } from 'typebox'
-import { Type } from 'typebox'
-import { ERROR_KINDS, PROTOCOL_STATUS, ServiceError } from '../errors/index.ts'
-import type { ErrorKind } from '../errors/index.ts'
+import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
+import { declareEdgeAnswers } from './answers.ts'
 import { registerBodyParsers, textFault } from './body.ts'
 import { registerErrorHandler, sendError } from './error-handler.ts'
 import type { HealthOptions } from './health.ts'
@@ -62,10 +60,6 @@ export type EdgeOptions = {
   authenticate: (request: FastifyRequest) => Promise<void>
 }
 
-/** The whole request must have arrived by then. */
-const REQUEST_DEADLINE_MS = 60_000
-/** An idle kept-alive connection is closed after this. */
-const KEEP_ALIVE_MS = 65_000
 const MAX_PARAM_CHARS = 1100
 /** An id that a caller gives for its request: visible ASCII, so that it can stand in a header and a log line. */
 const REQUEST_ID = /^[\x21-\x7e]{1,128}$/
@@ -75,8 +69,6 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
     loggerInstance: options.logger as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: options.maxBodyBytes,
-    requestTimeout: REQUEST_DEADLINE_MS,
-    keepAliveTimeout: KEEP_ALIVE_MS,
     trustProxy: options.trustProxy.length === 0 ? false : [...options.trustProxy],
     routerOptions: { maxParamLength: MAX_PARAM_CHARS, querystringParser: parseQuery },
     genReqId: (request) => {
@@ -88,6 +80,7 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
     },
   }).withTypeProvider<SchemaTypes>() as unknown as HttpApp
 
+  app.addHook('onRoute', declareEdgeAnswers)
   app.setValidatorCompiler(compileValidator as never)
   app.setSchemaErrorFormatter(
     (errors) => (errors as unknown as Error[])[0] ?? new ServiceError('malformed', 'the request is not valid'),
@@ -111,62 +104,40 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
   return app
 }
 
-/** Set by the query parser, which must not throw, to the first key that was given twice. */
-const REPEATED_KEY = Symbol('repeated query key')
+/** Set by the query parser, which must not throw: what is wrong with the query, and with which key. */
+const FAULT = Symbol('query fault')
 
-type Query = Record<string, string> & { [REPEATED_KEY]?: string }
+type Query = Record<string, string> & { [FAULT]?: { key: string; message: string } }
 
 function parseQuery(text: string): Query {
   const query = Object.create(null) as Query
   for (const [key, value] of new URLSearchParams(text)) {
-    if (key in query) query[REPEATED_KEY] ??= key
+    if (key in query) query[FAULT] ??= { key, message: 'must be given once' }
     else query[key] = value
+    const fault = textFault(value) ?? textFault(key)
+    if (fault !== undefined) query[FAULT] ??= { key, message: fault }
   }
   return query
 }
 
 /** Refuses an address that PostgreSQL would refuse, and the same query key twice (contract section 0). */
 function addressFault(request: FastifyRequest): ServiceError | undefined {
-  const repeated = (request.query as Query)[REPEATED_KEY]
-  if (repeated !== undefined) {
-    const message = 'must be given once'
-    return new ServiceError('malformed', `the query parameter ${repeated} ${message}`, {
-      details: [{ path: repeated, message }],
-    })
+  const queryFault = (request.query as Query)[FAULT]
+  if (queryFault !== undefined) {
+    const { key, message } = queryFault
+    const path = key.replaceAll('\0', '')
+    return new ServiceError('malformed', `the query parameter ${path} ${message}`, { details: [{ path, message }] })
   }
   if (!request.url.includes('%')) return undefined
-  const fault = textFault(decodeLeniently(request.url))
-  return fault === undefined ? undefined : new ServiceError('malformed', `the address ${fault}`)
+  const fault = textFault(decodePath(request.url.split('?', 1)[0] ?? ''))
+  return fault === undefined ? undefined : new ServiceError('malformed', `the path ${fault}`)
 }
 
-function decodeLeniently(url: string): string {
+function decodePath(path: string): string {
   try {
-    return decodeURIComponent(url)
+    return decodeURIComponent(path)
   } catch {
-    // A malformed escape in the path was refused by the router; in the query it is read as it stands.
-    return url
+    // The router refuses it, or knows no such path.
+    return path
   }
 }
-
-/** The error body of the contract (decision 44). */
-export const ErrorBody = Type.Object(
-  {
-    error: Type.Enum([...ERROR_KINDS], { description: 'The kind of the error, from a closed list' }),
-    message: Type.String({ description: 'A sentence that says what would be accepted' }),
-    details: Type.Optional(Type.Array(Type.Object({ path: Type.String(), message: Type.String() }))),
-    request_id: Type.Optional(Type.String({ description: 'Only with `internal`: what to look for in the log' })),
-  },
-  { $id: 'Error', description: 'Error' },
-)
-
-/** Kinds that any route may answer, whatever it does. */
-const ALWAYS: readonly ErrorKind[] = ['malformed', 'internal', 'unavailable']
-
-/** Response schemas of a route: its successes, and the error body for each status of the kinds it may refuse with. */
-export function responses<S extends Record<number, TSchema>>(successes: S, ...kinds: ErrorKind[]): S {
-  const statuses = new Set([...ALWAYS, ...kinds].map((kind) => PROTOCOL_STATUS[kind].http))
-  return { ...Object.fromEntries([...statuses].map((status) => [status, ErrorBody])), ...successes }
-}
-
-/** A response without a body. */
-export const NoBody = Type.Unsafe<undefined>({ type: 'null', description: 'No body' })

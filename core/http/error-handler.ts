@@ -4,6 +4,7 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import { translateDatabaseError } from '../database/index.ts'
 import { PROTOCOL_STATUS, ServiceError, presentError } from '../errors/index.ts'
 import type { ErrorKind } from '../errors/index.ts'
+import { tooLarge } from './body.ts'
 
 /** Fastify's own refusals, by code. */
 const FRAMEWORK_KINDS: Readonly<Record<string, ErrorKind>> = {
@@ -23,9 +24,8 @@ const FRAMEWORK_KINDS: Readonly<Record<string, ErrorKind>> = {
 
 /** Any thrown value as a ServiceError; unknown ones are `internal` and keep their cause for the log. */
 export function toServiceError(error: unknown): ServiceError {
-  const translated = translateDatabaseError(error)
-  if (translated instanceof ServiceError) return translated
-  const { code, message, statusCode } = (translated ?? {}) as Partial<FastifyError>
+  if (error instanceof ServiceError) return error
+  const { code, message, statusCode } = (error ?? {}) as Partial<FastifyError>
   const kind = code === undefined ? undefined : FRAMEWORK_KINDS[code]
   if (kind !== undefined)
     return new ServiceError(kind, lowerFirst(message ?? 'the request is not valid'), { cause: error })
@@ -40,7 +40,11 @@ export function toServiceError(error: unknown): ServiceError {
       { cause: error },
     )
   }
-  return new ServiceError('internal', 'internal error', { cause: error })
+  // After those, because a body that the caller broke off looks like a broken connection too.
+  const translated = translateDatabaseError(error)
+  return translated instanceof ServiceError
+    ? translated
+    : new ServiceError('internal', 'internal error', { cause: error })
 }
 
 function lowerFirst(text: string): string {
@@ -49,10 +53,14 @@ function lowerFirst(text: string): string {
 
 /** Sends the error; also used by hooks and by the 404 handler. */
 export function sendError(request: FastifyRequest, reply: FastifyReply, thrown: unknown): FastifyReply {
-  const error = toServiceError(thrown)
+  const error = isTooLarge(thrown) ? tooLarge(request.routeOptions.bodyLimit) : toServiceError(thrown)
   const status = PROTOCOL_STATUS[error.kind].http
   if (error.kind === 'internal') request.log.error({ err: error.cause ?? error }, 'internal error')
   else request.log.info({ kind: error.kind, ...error.context }, error.message)
+  // A request that the router refuses passes no hook.
+  void reply.header('X-Request-Id', request.id)
+  // RFC 9110 section 11.6.1
+  if (status === 401) void reply.header('WWW-Authenticate', 'Bearer')
   if (error.retryAfterSeconds !== undefined) void reply.header('Retry-After', String(error.retryAfterSeconds))
   else if (status === 503 || status === 429) void reply.header('Retry-After', '1')
   const body = presentError(error)
@@ -61,6 +69,10 @@ export function sendError(request: FastifyRequest, reply: FastifyReply, thrown: 
     .type('application/json')
     .serializer(JSON.stringify)
     .send(error.kind === 'internal' ? { ...body, request_id: request.id } : body)
+}
+
+function isTooLarge(error: unknown): boolean {
+  return (error as Partial<FastifyError> | null)?.code === 'FST_ERR_CTP_BODY_TOO_LARGE'
 }
 
 export function registerErrorHandler(app: FastifyInstance): void {

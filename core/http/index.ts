@@ -1,4 +1,5 @@
-export { ErrorBody, NoBody, createHttpApp, responses } from './edge.ts'
+export { ErrorBody, NoBody, responses } from './answers.ts'
+export { createHttpApp } from './edge.ts'
 export type { EdgeOptions, HttpApp, RoutePlugin } from './edge.ts'
 export { isForeignOrigin } from './origin.ts'
 export { parseJsonBody, requireStorable, textFault } from './body.ts'

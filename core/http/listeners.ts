@@ -1,11 +1,12 @@
 /** The ports: every port serves every route, so that a client configured with one address per service works. */
 import { createServer as createHttpServer } from 'node:http'
-import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { IncomingMessage, Server, ServerOptions, ServerResponse } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
-import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
+import { ServiceError } from '../errors/index.ts'
 import type { HttpApp } from './edge.ts'
+import { answerUnreadable } from './unreadable.ts'
 
 export type ListenerPort = {
   port: number
@@ -17,6 +18,14 @@ export type ListenerPort = {
 
 export type TlsFiles = { cert: Buffer; key: Buffer; ca?: Buffer }
 
+export type ListenOptions = {
+  host: string
+  ports: readonly ListenerPort[]
+  tls?: TlsFiles | undefined
+  logger: Logger
+  requestDeadlineMs?: number
+}
+
 export type Listeners = {
   /** The bound ports in the order asked for; an optional port that was taken is left out. */
   readonly ports: readonly number[]
@@ -26,32 +35,34 @@ export type Listeners = {
   stop(deadlineMs?: number): Promise<void>
 }
 
+/** The whole request must have arrived by then. */
+const REQUEST_DEADLINE_MS = 60_000
+/** An idle kept-alive connection is closed after this. */
+const KEEP_ALIVE_MS = 65_000
+/** How often connections are looked through for late requests; a deadline is that much inexact. */
+const DEADLINE_CHECK_MS = 5000
 /** Running requests get this long before their sockets are closed. */
 const DRAIN_MS = 5000
+/** How often a stop looks for connections that have become idle. */
+const IDLE_CHECK_MS = 25
 
-export async function listen(
-  app: HttpApp,
-  options: { host: string; ports: readonly ListenerPort[]; tls?: TlsFiles | undefined; logger: Logger },
-): Promise<Listeners> {
+export async function listen(app: HttpApp, options: ListenOptions): Promise<Listeners> {
   await app.ready()
+  let isStopping = false
+  const handler = (request: IncomingMessage, response: ServerResponse) => {
+    // A caller that keeps its connection would send the next request to a closed door.
+    if (isStopping) response.setHeader('Connection', 'close')
+    app.routing(request, response)
+  }
   const servers: Server[] = []
+  const bound = new Set<number>()
   const taken: number[] = []
   for (const wanted of options.ports) {
-    const handler = (request: IncomingMessage, response: ServerResponse) => app.routing(request, response)
-    const server =
-      options.tls === undefined ? createHttpServer(handler) : createHttpsServer({ ...options.tls }, handler)
-    Object.assign(server, {
-      requestTimeout: app.server.requestTimeout,
-      keepAliveTimeout: app.server.keepAliveTimeout,
-      headersTimeout: app.server.headersTimeout,
-    })
-    // An upgrade on any port reaches the adapters that listen on the app's own server.
-    server.on('upgrade', (...upgrade) => {
-      if (!app.server.emit('upgrade', ...upgrade)) upgrade[1].destroy()
-    })
+    // Two settings may name the same port: it serves every route anyway.
+    if (wanted.port !== 0 && bound.has(wanted.port)) continue
+    const server = createServer(app, handler, options)
     try {
       await bind(server, wanted.port, options.host)
-      servers.push(server)
     } catch (error) {
       if (wanted.isOptional && (error as NodeJS.ErrnoException).code === 'EADDRINUSE') {
         taken.push(wanted.port)
@@ -60,6 +71,10 @@ export async function listen(
       await Promise.all(servers.map((other) => close(other, 0)))
       throw portError(error, wanted, options.host)
     }
+    // From here on: a connection that could not be accepted, such as one too many for the open files of the process.
+    server.on('error', (error) => options.logger.warn({ err: error }, 'a connection could not be accepted'))
+    servers.push(server)
+    bound.add(wanted.port)
   }
   if (taken.length > 0)
     options.logger.warn(
@@ -69,10 +84,33 @@ export async function listen(
     ports: servers.map((server) => (server.address() as AddressInfo).port),
     taken,
     async stop(deadlineMs = DRAIN_MS) {
+      isStopping = true
       await Promise.all(servers.map((server) => close(server, deadlineMs)))
       await app.close()
     },
   }
+}
+
+function createServer(
+  app: HttpApp,
+  handler: (request: IncomingMessage, response: ServerResponse) => void,
+  { tls, requestDeadlineMs = REQUEST_DEADLINE_MS }: ListenOptions,
+): Server {
+  const settings: ServerOptions = {
+    requestTimeout: requestDeadlineMs,
+    headersTimeout: requestDeadlineMs,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    connectionsCheckingInterval: Math.min(DEADLINE_CHECK_MS, requestDeadlineMs),
+    // Clients offer HTTP/2 by an upgrade (`h2c`) that we do not take: RFC 9110 section 7.8 lets us go on without it.
+    shouldUpgradeCallback: ({ headers }) =>
+      headers.upgrade?.toLowerCase() === 'websocket' && app.server.listenerCount('upgrade') > 0,
+  }
+  const server =
+    tls === undefined ? createHttpServer(settings, handler) : createHttpsServer({ ...settings, ...tls }, handler)
+  // An upgrade on any port reaches the adapters that listen on the app's own server.
+  server.on('upgrade', (...upgrade) => void app.server.emit('upgrade', ...upgrade))
+  server.on('clientError', answerUnreadable)
+  return server
 }
 
 function bind(server: Server, port: number, host: string): Promise<void> {
@@ -88,8 +126,11 @@ function bind(server: Server, port: number, host: string): Promise<void> {
 function close(server: Server, deadlineMs: number): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => server.closeAllConnections(), deadlineMs)
+    // A kept-alive connection that was busy when the stop began idles once its answer is sent.
+    const idle = setInterval(() => server.closeIdleConnections(), IDLE_CHECK_MS)
     server.close(() => {
       clearTimeout(timer)
+      clearInterval(idle)
       resolve()
     })
     server.closeIdleConnections()
@@ -107,6 +148,7 @@ export function portError(
     EADDRINUSE: `port ${port} on ${host} is already taken: stop the other program or set ${setting} to a free port`,
     EACCES: `port ${port} may not be opened by this user: set ${setting} to a port above 1023`,
     EADDRNOTAVAIL: `the address ${host} is not one of this machine: set SKEIN_HOST`,
+    ENOTFOUND: `the address ${host} is not known: set SKEIN_HOST`,
   }
   return new ServiceError(
     'unavailable',

@@ -18,7 +18,9 @@ export function registerNotFound(app: FastifyInstance): void {
   app.setNotFoundHandler((request, reply) => {
     const path = request.url.split('?', 1)[0] ?? '/'
     const allowed = new Set(routes.filter((route) => route.pattern.test(path)).flatMap((route) => route.methods))
-    if (allowed.size === 0) return sendError(request, reply, new ServiceError('not_found', 'no such path'))
+    // A route that takes the method and found nothing at the path, such as a file, hands over here too.
+    if (allowed.size === 0 || allowed.has(request.method))
+      return sendError(request, reply, new ServiceError('not_found', 'no such path'))
     void reply.header('Allow', [...allowed].toSorted().join(', '))
     return sendError(
       request,

@@ -1,15 +1,21 @@
 /** The OpenAPI 3.1 document, generated from the routes, at `/openapi.json`, and a page to browse it at `/docs`. */
 import swagger from '@fastify/swagger'
+import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
+import type { FastifySwaggerUiOptions } from '@fastify/swagger-ui'
 import type { FastifyInstance } from 'fastify'
 import type { HttpApp } from './edge.ts'
 
 /** The page is public: it shows what the product is, never what it holds. */
 const DOCS_PATH = '/docs'
 
+/** As a plugin it would insist on a registered `@fastify/swagger`; its types hide that it is asynchronous. */
+const showDocument = swaggerUi as unknown as (scope: FastifyInstance, options: FastifySwaggerUiOptions) => Promise<void>
+
 export function registerOpenApi(app: HttpApp, { version }: { version: string }): void {
   const plain = app as unknown as FastifyInstance
-  void plain.register(swagger, {
+  // Called instead of registered: what is registered is loaded in a later turn and misses the routes added before it.
+  const document: FastifyDynamicSwaggerOptions = {
     openapi: {
       openapi: '3.1.0',
       info: {
@@ -46,13 +52,14 @@ export function registerOpenApi(app: HttpApp, { version }: { version: string }):
       const description = [schema?.description, action].filter((part) => part !== undefined).join('\n\n')
       return { schema: { ...schema, security, ...(description === '' ? {} : { description }) }, url }
     },
-  })
+  }
+  swagger(plain, document, () => undefined)
   plain.addHook('onRoute', (route) => {
     if (route.url === DOCS_PATH || route.url.startsWith(`${DOCS_PATH}/`))
       route.config = { ...route.config, isPublic: true }
   })
-  void plain.register(swaggerUi, { routePrefix: DOCS_PATH, uiConfig: { deepLinking: true, docExpansion: 'none' } })
-  void plain.after(() => {
-    plain.get('/openapi.json', { config: { isPublic: true }, schema: { hide: true } }, () => plain.swagger())
-  })
+  void plain.register((scope) =>
+    showDocument(scope, { routePrefix: DOCS_PATH, uiConfig: { deepLinking: true, docExpansion: 'none' } }),
+  )
+  plain.get('/openapi.json', { config: { isPublic: true }, schema: { hide: true } }, () => plain.swagger())
 }

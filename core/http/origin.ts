@@ -2,7 +2,7 @@
  * What a browser may do (contract decisions 42 and 49): pages of listed origins may call us, a page of any other origin
  * may not change anything, whatever its form or content type, because a browser sends such requests without asking.
  */
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { ServiceError } from '../errors/index.ts'
 
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
@@ -20,13 +20,14 @@ export function isForeignOrigin(request: FastifyRequest, allowed: readonly strin
 export function registerOriginRules(app: FastifyInstance, allowed: readonly string[]): void {
   app.addHook('onRequest', (request, reply, done) => {
     void reply.header('Access-Control-Expose-Headers', 'Location')
+    if (allowed.length > 0) void reply.header('Vary', 'Origin')
     const { origin } = request.headers
     if (origin !== undefined) {
       if (isForeignOrigin(request, allowed)) {
         if (SAFE_METHODS.has(request.method)) return done()
         return done(new ServiceError('forbidden', 'requests from pages of this origin are not allowed'))
       }
-      allow(reply, origin)
+      void reply.header('Access-Control-Allow-Origin', origin)
     }
     if (request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined) {
       void reply
@@ -39,8 +40,4 @@ export function registerOriginRules(app: FastifyInstance, allowed: readonly stri
     }
     done()
   })
-}
-
-function allow(reply: FastifyReply, origin: string): void {
-  void reply.header('Access-Control-Allow-Origin', origin).header('Vary', 'Origin')
 }
