@@ -79,6 +79,8 @@ const CONFLICTS = {
   channels_route_key: () => new ServiceError('conflict', 'a channel with this route exists in the domain'),
 }
 
+type InsertedRow = { key: number; id: string; created_at: string }
+
 export type NewChannelRow = Pick<
   ChannelRecord,
   'id' | 'name' | 'description' | 'route' | 'tags' | 'metadata' | 'status' | 'retentionDays'
@@ -87,22 +89,36 @@ export type NewChannelRow = Pick<
 /** Inserts any number of channels in one statement, all or none, in the order of their ids. Returns them in the order given. */
 export async function insertChannels(
   db: Queryable,
-  domainKey: number,
+  domain: { domainKey: number; domainId: string },
   channels: readonly NewChannelRow[],
   createdBy: string,
 ): Promise<ChannelRecord[]> {
+  const { domainKey, domainId } = domain
   const { rows } = await refusing(
     CONFLICTS,
-    sql<Row>`WITH h AS (
-      INSERT INTO channels (domain_key, id, name, description, route, tags, metadata, status, retention_days, created_by)
+    sql<InsertedRow>`INSERT INTO channels (domain_key, id, name, description, route, tags, metadata, status, retention_days, created_by)
       SELECT ${domainKey}, (item ->> 'id')::uuid, item ->> 'name', item ->> 'description', item ->> 'route',
              ARRAY(SELECT jsonb_array_elements_text(item -> 'tags')), item -> 'metadata', item ->> 'status', (item ->> 'retentionDays')::integer, ${createdBy}
         FROM jsonb_array_elements(${JSON.stringify(channels)}::jsonb) AS list (item) ORDER BY item ->> 'id'
-      RETURNING *)
-      SELECT ${COLUMNS} FROM h`.execute(db),
+      RETURNING key, id, created_at`.execute(db),
   )
-  const byId = new Map(rows.map((row) => [row.id, fromRow(row)]))
-  return channels.map((channel) => byId.get(channel.id) as ChannelRecord)
+  const inserted = new Map(rows.map((row) => [row.id, row]))
+  return channels.map((channel) => {
+    const { key, created_at: createdAt } = inserted.get(channel.id) as InsertedRow
+    return {
+      ...channel,
+      type: 'channel',
+      key,
+      domainKey,
+      domainId,
+      parentGroupKey: null,
+      parentGroupId: null,
+      createdBy,
+      createdAt,
+      updatedBy: null,
+      updatedAt: null,
+    }
+  })
 }
 
 export async function findChannel(db: Queryable, domainKey: number, id: string): Promise<ChannelRecord | undefined> {

@@ -77,7 +77,7 @@ export function createChannelsService({ database, journal, access }: ChannelsDep
       requireDistinct(rows, 'id', (row) => row.id)
       requireDistinct(rows, 'route', (row) => row.route?.toLowerCase())
       return await journal.change(caller, async (tx, record) => {
-        const created = await insertChannels(tx, domain.domainKey, rows, caller.id)
+        const created = await insertChannels(tx, domain, rows, caller.id)
         const keys = created.map((channel) => channel.key)
         await grantAdmin(tx, caller.key, 'channel', domain.domainKey, keys)
         record({

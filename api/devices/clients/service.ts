@@ -92,7 +92,7 @@ export function createClientsService({ database, journal, access, keyring }: Cli
         }
       })
       const clients = await journal.change(caller, async (tx, record) => {
-        const created = await insertClients(tx, domain.domainKey, rows, caller.id)
+        const created = await insertClients(tx, domain, rows, caller.id)
         const keys = created.map((client) => client.key)
         await grantAdmin(tx, caller.key, 'client', domain.domainKey, keys)
         record({

@@ -43,30 +43,34 @@ export async function findEndpoints(
   }))
 }
 
-/** Each pair once: a client, a channel and the bits of the types that are meant. */
-export type Pairs = readonly { clientKey: number; channelKey: number; bits: number }[]
+/** Every client of the one list with every channel of the other, and the bits of the types that are meant. */
+export type Connecting = { clientKeys: readonly number[]; channelKeys: readonly number[]; bits: number }
 
-const asTable = (pairs: Pairs) => sql`unnest(${pairs.map((pair) => pair.clientKey)}::bigint[],
-  ${pairs.map((pair) => pair.channelKey)}::bigint[], ${pairs.map((pair) => pair.bits)}::smallint[]) AS wanted (client_key, channel_key, types)`
+/** The pairs of all items, each once with the types of every item that names it: one statement cannot touch a row twice. */
+const pairsOf = (items: readonly Connecting[]) => sql`(
+  SELECT client_key::bigint AS client_key, channel_key::bigint AS channel_key, bit_or((item ->> 'bits')::smallint) AS types
+    FROM jsonb_array_elements(${JSON.stringify(items)}::jsonb) AS items (item),
+         jsonb_array_elements_text(item -> 'clientKeys') AS client_key, jsonb_array_elements_text(item -> 'channelKeys') AS channel_key
+   GROUP BY 1, 2) AS wanted`
 
 /** Adds the types to every pair; a pair that has them already is not touched. */
 export async function insertConnections(
   db: Queryable,
   domainKey: number,
-  pairs: Pairs,
+  items: readonly Connecting[],
   createdBy: string,
 ): Promise<void> {
   await sql`INSERT INTO connections (client_key, channel_key, domain_key, types, created_by)
-    SELECT client_key, channel_key, ${domainKey}, types, ${createdBy} FROM ${asTable(pairs)} ORDER BY client_key, channel_key
+    SELECT client_key, channel_key, ${domainKey}, types, ${createdBy} FROM ${pairsOf(items)} ORDER BY client_key, channel_key
     ON CONFLICT ON CONSTRAINT connections_pkey DO UPDATE SET types = connections.types | EXCLUDED.types, updated_at = now()
      WHERE connections.types | EXCLUDED.types <> connections.types`.execute(db)
 }
 
 /** Takes the types from every pair; a pair without any left is removed. Unknown pairs are no error. */
-export async function removeConnections(db: Queryable, pairs: Pairs): Promise<void> {
+export async function removeConnections(db: Queryable, items: readonly Connecting[]): Promise<void> {
   await sql`WITH affected AS MATERIALIZED (
       SELECT n.client_key, n.channel_key, n.types & ~wanted.types AS rest
-        FROM connections n JOIN ${asTable(pairs)} ON wanted.client_key = n.client_key AND wanted.channel_key = n.channel_key
+        FROM connections n JOIN ${pairsOf(items)} ON wanted.client_key = n.client_key AND wanted.channel_key = n.channel_key
        WHERE n.types & wanted.types <> 0 ORDER BY n.client_key, n.channel_key FOR UPDATE OF n),
     removed AS (
       DELETE FROM connections n USING affected a

@@ -5,7 +5,7 @@ import type { Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import { requireFewItems } from '../bulk.ts'
-import type { Endpoint, Pairs } from './repository.ts'
+import type { Connecting, Endpoint } from './repository.ts'
 import { findEndpoints, insertConnections, removeConnections } from './repository.ts'
 import type { Connection } from './schema.ts'
 
@@ -37,7 +37,7 @@ export function createConnectionsService({
     domainId: string,
     connections: readonly Connection[],
     operation: 'channel.connect' | 'channel.disconnect',
-    apply: (tx: Transaction, domain: DomainAccess, ends: Ends, pairs: Pairs) => Promise<void>,
+    apply: (tx: Transaction, domain: DomainAccess, ends: Ends, items: Connecting[]) => Promise<void>,
   ): Promise<void> {
     const wanted = connections.map(parseConnection)
     requireFewPairs(wanted)
@@ -52,7 +52,7 @@ export function createConnectionsService({
       requireAllowed(ends)
       requireKnown('client', clientIds, ends.clients)
       requireKnown('channel', channelIds, ends.channels)
-      await apply(tx, domain, ends, pairsOf(wanted, ends))
+      await apply(tx, domain, ends, connectingOf(wanted, ends))
       record({
         operation,
         domainKey: domain.domainKey,
@@ -64,14 +64,14 @@ export function createConnectionsService({
 
   return {
     async connect(caller, domainId, connections) {
-      await forAll(caller, domainId, connections, 'channel.connect', async (tx, domain, ends, pairs) => {
+      await forAll(caller, domainId, connections, 'channel.connect', async (tx, domain, ends, items) => {
         requireEnabled(ends)
-        await insertConnections(tx, domain.domainKey, pairs, caller.id)
+        await insertConnections(tx, domain.domainKey, items, caller.id)
       })
     },
     async disconnect(caller, domainId, connections) {
-      await forAll(caller, domainId, connections, 'channel.disconnect', (tx, _domain, _ends, pairs) =>
-        removeConnections(tx, pairs),
+      await forAll(caller, domainId, connections, 'channel.disconnect', (tx, _domain, _ends, items) =>
+        removeConnections(tx, items),
       )
     },
   }
@@ -103,22 +103,15 @@ function requireEnabled(ends: Ends): void {
     throw new ServiceError('unprocessable', `failed to connect: the ${disabled.type} ${disabled.id} is disabled`)
 }
 
-/** Every pair once, with the types of all items that name it: one statement cannot touch a row twice. */
-function pairsOf(wanted: readonly Wanted[], ends: Ends): Pairs {
-  const pairs = new Map<string, { clientKey: number; channelKey: number; bits: number }>()
-  for (const { clientIds, channelIds, bits } of wanted) {
-    for (const clientId of clientIds) {
-      const clientKey = (ends.clients.get(clientId) as Endpoint).key
-      for (const channelId of channelIds) {
-        const channelKey = (ends.channels.get(channelId) as Endpoint).key
-        const name = `${clientKey} ${channelKey}`
-        const known = pairs.get(name)
-        if (known === undefined) pairs.set(name, { clientKey, channelKey, bits })
-        else known.bits |= bits
-      }
-    }
-  }
-  return [...pairs.values()]
+const keysOf = (ids: readonly string[], found: ReadonlyMap<string, Endpoint>) =>
+  ids.map((id) => (found.get(id) as Endpoint).key)
+
+function connectingOf(wanted: readonly Wanted[], { clients, channels }: Ends): Connecting[] {
+  return wanted.map(({ clientIds, channelIds, bits }) => ({
+    clientKeys: keysOf(clientIds, clients),
+    channelKeys: keysOf(channelIds, channels),
+    bits,
+  }))
 }
 
 function refuse(path: string, message: string): ServiceError {
