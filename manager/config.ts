@@ -1,8 +1,6 @@
 /** The settings of the task manager, and the rules between them (contract section 15). */
-import { readFileSync } from 'node:fs'
 import { choice, durationMs, flag, optionalText, port, secret, text } from '#core/config/index.ts'
 import type { ConfigOf } from '#core/config/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
 
 export const MANAGER_SETTINGS = {
   host: text('SKEIN_HOST', '127.0.0.1', 'Address that every listener binds to'),
@@ -37,41 +35,12 @@ export const MANAGER_SETTINGS = {
     '20s',
     'Shortest lease of a worker; what it held is given to others when it ends',
   ),
-  tlsCert: optionalText('SKEIN_GRPC_TLS_CERT', 'PEM file with the certificate of the gRPC listeners'),
+  tlsCert: optionalText(
+    'SKEIN_GRPC_TLS_CERT',
+    'PEM file with the certificate of the gRPC listeners; off loopback one is made where none is given',
+  ),
   tlsKey: optionalText('SKEIN_GRPC_TLS_KEY', 'PEM file with the key of SKEIN_GRPC_TLS_CERT'),
   insecure: flag('SKEIN_GRPC_INSECURE', false, 'Allow gRPC without TLS on an address other than loopback'),
 }
 
 export type ManagerConfig = ConfigOf<typeof MANAGER_SETTINGS>
-
-const LOOPBACK = /^(127(\.\d{1,3}){3}|::1|localhost)$/
-
-/**
- * The certificate of the gRPC listener, or undefined for plaintext, which is for loopback alone unless it is asked for.
- * Throws `malformed` with a sentence that says which variable to change.
- */
-export function loadGrpcTls(
-  config: Pick<ManagerConfig, 'host' | 'tlsCert' | 'tlsKey' | 'insecure'>,
-): { cert: Buffer; key: Buffer } | undefined {
-  const { tlsCert, tlsKey } = config
-  if ((tlsCert === undefined) !== (tlsKey === undefined)) {
-    throw new ServiceError('malformed', 'SKEIN_GRPC_TLS_CERT and SKEIN_GRPC_TLS_KEY belong together')
-  }
-  if (tlsCert !== undefined && tlsKey !== undefined)
-    return { cert: readPem(tlsCert, 'SKEIN_GRPC_TLS_CERT'), key: readPem(tlsKey, 'SKEIN_GRPC_TLS_KEY') }
-  if (config.insecure || LOOPBACK.test(config.host)) return undefined
-  throw new ServiceError(
-    'malformed',
-    `SKEIN_HOST ${config.host} is not loopback: set SKEIN_GRPC_TLS_CERT and SKEIN_GRPC_TLS_KEY, or SKEIN_GRPC_INSECURE=true where something else encrypts`,
-  )
-}
-
-function readPem(path: string, setting: string): Buffer {
-  try {
-    return readFileSync(path)
-  } catch (error) {
-    throw new ServiceError('malformed', `${setting} ${path} cannot be read: ${(error as Error).message}`, {
-      cause: error,
-    })
-  }
-}

@@ -3,16 +3,20 @@
  * hosted in the process of the API or run alone.
  */
 import { randomUUID, X509Certificate } from 'node:crypto'
+import { rename, writeFile } from 'node:fs/promises'
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { fingerprintOf } from '#proto/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import type { TaskAccess } from './access.ts'
 import { createCallers } from './callers.ts'
-import { loadGrpcTls, type ManagerConfig } from './config.ts'
+import type { ManagerConfig } from './config.ts'
 import { Cluster } from './dispatch/cluster.ts'
 import { startDispatch } from './dispatch/server.ts'
+import { prepareGrpcTls } from './grpc-tls.ts'
+import type { GrpcTls } from './grpc-tls.ts'
 import { ModuleCatalogue } from './modules/catalogue.ts'
 import { createImageResolver } from './modules/resolve.ts'
 import { RunEndings, RunQueues, createRunOutput, createRunWriter, createRunsService, runRoutes } from './runs/index.ts'
@@ -22,6 +26,8 @@ import { DEFAULT_TIMING, type ManagerTiming } from './timing.ts'
 import { createWorkersService, ensureJoinToken, startLeaseKeeper, workerRoutes } from './workers/index.ts'
 
 export { MANAGER_SETTINGS } from './config.ts'
+export { prepareGrpcTls } from './grpc-tls.ts'
+export type { GrpcTls } from './grpc-tls.ts'
 export type { ManagerConfig } from './config.ts'
 export { createTaskAccess, isLocal } from './access.ts'
 export type { AuthMode, TaskAccess, TaskAccessDeps, TaskAction, TaskCaller, TaskDomain } from './access.ts'
@@ -39,6 +45,10 @@ export type ManagerDeps = {
   logger: Logger
   /** Intervals that tests shorten; heartbeat and lease come from the settings unless given here. */
   timing?: Partial<ManagerTiming>
+  /** Certificate of the gRPC listener where it was prepared before; otherwise as the settings say. */
+  tls?: GrpcTls | undefined
+  /** Where the join token is written for whoever joins a worker from elsewhere, readable by the owner alone. */
+  tokenFile?: string
 }
 
 export type Manager = {
@@ -65,8 +75,10 @@ export async function startManager({
   access,
   logger,
   timing: changed,
+  tls: given,
+  tokenFile,
 }: ManagerDeps): Promise<Manager> {
-  const tls = loadGrpcTls(config)
+  const tls = given ?? (await prepareGrpcTls(config, database, keyring))
   const timing: ManagerTiming = {
     ...DEFAULT_TIMING,
     heartbeatIntervalMs: config.heartbeatIntervalMs,
@@ -127,9 +139,11 @@ export async function startManager({
       port: config.grpcPort,
       tls,
     })
+    const workerToken = tls === undefined ? token : `${fingerprintOf(new X509Certificate(tls.cert))}.${token}`
+    if (tokenFile !== undefined) await writeTokenFile(tokenFile, workerToken)
     return {
       grpcAddress: dispatch.address,
-      workerToken: tls === undefined ? token : `${fingerprintOf(tls.cert)}.${token}`,
+      workerToken,
       get workerCount() {
         return cluster.size
       },
@@ -157,7 +171,9 @@ export async function startManager({
   }
 }
 
-/** SHA-256 of the certificate in hexadecimal digits, as workers compare it. */
-function fingerprintOf(certificate: Buffer): string {
-  return new X509Certificate(certificate).fingerprint256.replaceAll(':', '').toLowerCase()
+/** Replaced as a whole, so that a reader never sees half a token. */
+async function writeTokenFile(path: string, token: string): Promise<void> {
+  const temporary = `${path}.${process.pid}`
+  await writeFile(temporary, `${token}\n`, { mode: 0o600 })
+  await rename(temporary, path)
 }

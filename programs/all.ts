@@ -2,11 +2,13 @@
  * `npm start`: everything. Embedded PostgreSQL; platform, task manager and module proxy in this process; one worker as a
  * process of its own, joined over gRPC.
  */
+import { join } from 'node:path'
 import { IDENTITY_SETTINGS, SERVICE_PORTS, startApi } from '#api/index.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS, createMetrics, startHttpServer } from '#core/http/index.ts'
 import { runProgram } from '#core/program.ts'
-import { MANAGER_SETTINGS, createTaskAccess, startManager } from '#manager/index.ts'
+import { MANAGER_SETTINGS, createTaskAccess, prepareGrpcTls, startManager } from '#manager/index.ts'
+import { reachableFrom } from '#proto/index.ts'
 import { PROXY_SETTINGS, startProxy } from '#proxy/index.ts'
 import { WORKER_SETTINGS } from '#worker/index.ts'
 import { renderBanner } from './start/banner.ts'
@@ -15,6 +17,9 @@ import { createProgress } from './start/progress.ts'
 
 /** Connections of the pool; ingest, journal tail and run writer have their own. */
 const MAX_CONNECTIONS = 16
+
+/** This machine, as its own processes dial it. */
+const HERE = '127.0.0.1:0'
 
 /** A first start compiles everything; beyond this the banner appears without a worker. */
 const JOIN_DEADLINE_MS = 20_000
@@ -51,8 +56,9 @@ await runProgram({
     const api = await startApi(life, { ground, config: config.identity })
 
     progress.step('starting the module proxy')
+    const tls = await prepareGrpcTls(config.manager, database, keyring)
     const proxy = await life.start('module proxy', async () => {
-      const value = await startProxy({ config: config.proxy, logger })
+      const value = await startProxy({ config: config.proxy, logger, tls })
       return { value, stop: () => value.stop() }
     })
 
@@ -64,13 +70,17 @@ await runProgram({
       mode: config.manager.auth,
       corsOrigins: config.http.corsOrigins,
     })
+    const tokenFile = join(ground.dataDir, 'worker-token')
     const manager = await life.start('task manager', async () => {
       const value = await startManager({
-        config: { ...config.manager, proxyAddress: proxy.address },
+        // As this machine reaches it; a worker elsewhere finds it at the host at which it found the manager.
+        config: { ...config.manager, proxyAddress: reachableFrom(proxy.address, HERE) },
         database,
         keyring,
         access,
         logger,
+        tls,
+        tokenFile,
       })
       return { value, stop: () => value.stop() }
     })
@@ -94,13 +104,18 @@ await runProgram({
 
     progress.step('starting a worker')
     await life.start('local worker', async () => {
-      const value = startLocalWorker({ manager: manager.grpcAddress, token: manager.workerToken, environment, logger })
+      const value = startLocalWorker({
+        manager: reachableFrom(manager.grpcAddress, HERE),
+        token: manager.workerToken,
+        environment,
+        logger,
+      })
       return { value, stop: () => value.stop() }
     })
     const hasWorker = await manager.untilWorker(JOIN_DEADLINE_MS, life.signal)
     if (life.signal.aborted) return
     if (!hasWorker) logger.warn('the local worker has not joined yet; tasks wait for it')
-    const at = (port: number | undefined) => `${scheme}://${config.http.host}:${port}`
+    const at = (port: number | undefined) => `${scheme}://${reachableFrom(`${config.http.host}:${port}`, HERE)}`
     const banner = renderBanner(
       {
         version: build.version,
@@ -109,6 +124,7 @@ await runProgram({
         manager: at(listeners.ports[1]),
         managerAccess: MANAGER_ACCESS[config.manager.auth],
         grpcAddress: manager.grpcAddress,
+        tokenFile,
         proxyAddress: proxy.address,
         databaseNote: ground.databaseNote,
         takenPorts: listeners.taken,

@@ -1,4 +1,6 @@
 /** `npm run manager`: the task manager alone; workers dial in, the platform and the proxy run elsewhere. */
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
 import { IDENTITY_SETTINGS } from '#api/index.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS, createMetrics, startHttpServer } from '#core/http/index.ts'
@@ -29,9 +31,17 @@ await runProgram({
       })
       return { value, stop: () => value.stop() }
     })
+    await mkdir(ground.dataDir, { recursive: true })
     const manager = await life.start('task manager', async () => {
       const { database, keyring } = ground
-      const value = await startManager({ config: config.manager, database, keyring, access, logger })
+      const value = await startManager({
+        config: config.manager,
+        database,
+        keyring,
+        access,
+        logger,
+        tokenFile: join(ground.dataDir, 'worker-token'),
+      })
       return { value, stop: () => value.stop() }
     })
     const { listeners, scheme } = await startHttpServer(life, {
@@ -47,11 +57,8 @@ await runProgram({
     logger.info(
       `the task manager is at ${scheme}://${config.http.host}:${listeners.ports[0]}, workers dial ${manager.grpcAddress}`,
     )
-    // Only a person at a terminal is shown the join token; elsewhere it is set in SKEIN_WORKER_TOKEN.
-    if (process.stdout.isTTY) {
-      process.stdout.write(
-        `  Join a worker:  npm run worker -- --manager ${manager.grpcAddress} --token ${manager.workerToken}\n`,
-      )
-    }
+    logger.info(
+      `a worker joins with: npm run worker -- --manager HOST:PORT --token "$(cat ${join(config.ground.dataDir, 'worker-token')})"`,
+    )
   },
 })

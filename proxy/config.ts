@@ -45,7 +45,7 @@ export type Registration = {
 }
 
 /** Checks the rules between settings. Throws `malformed` with a sentence that says which variable to change. */
-export function checkProxyConfig(config: ProxyConfig): Registration {
+export function checkProxyConfig(config: ProxyConfig, hasCertificate = false): Registration {
   const { registry, httpHosts, authenticate, username, password } = config
   const policy: AddressPolicy = { listedHosts: httpHosts, configuredAuthorities: configuredAuthorities(registry) }
   for (const host of httpHosts) {
@@ -64,7 +64,7 @@ export function checkProxyConfig(config: ProxyConfig): Registration {
   if ((config.tlsCert === undefined) !== (config.tlsKey === undefined)) {
     refuse('SKEIN_GRPC_TLS_CERT and SKEIN_GRPC_TLS_KEY belong together')
   }
-  if (config.tlsCert === undefined && !config.insecure && !isLoopbackHost(config.host)) {
+  if (config.tlsCert === undefined && !hasCertificate && !config.insecure && !isLoopbackHost(config.host)) {
     refuse(
       `SKEIN_HOST ${config.host} is not loopback: set SKEIN_GRPC_TLS_CERT and SKEIN_GRPC_TLS_KEY, or SKEIN_GRPC_INSECURE=true`,
     )

@@ -4,8 +4,8 @@ import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { MAX_MODULE_BYTES, checkProxyConfig } from './config.ts'
 import type { ProxyConfig } from './config.ts'
-import { listen, moduleServiceHandlers } from './delivery/index.ts'
-import type { DeliveryLimits } from './delivery/index.ts'
+import { listen, moduleServiceHandlers, readTlsFiles } from './delivery/index.ts'
+import type { DeliveryLimits, ListenerTls } from './delivery/index.ts'
 import { openModuleSource } from './module-source.ts'
 import type { SourceLimits } from './module-source.ts'
 import { createAuth, createRegistries, createRegistryClient, createTransport } from './oci/index.ts'
@@ -42,14 +42,16 @@ export type ProxyOptions = {
   logger: Logger
   /** Replaces some of `PROXY_LIMITS`; tests run with shorter waits. */
   limits?: Partial<ProxyLimits>
+  /** Certificate and key (PEM) where a manager of the same process has them; otherwise as the settings say. */
+  tls?: ListenerTls | undefined
 }
 
 /**
  * Opens the cache below the data folder and serves. Throws `malformed` when settings contradict each other and
  * `unavailable` when the port is taken, both with a sentence that says what to do.
  */
-export async function startProxy({ config, logger, limits: changed = {} }: ProxyOptions): Promise<Proxy> {
-  const { configured, credentials, policy } = checkProxyConfig(config)
+export async function startProxy({ config, logger, limits: changed = {}, tls: given }: ProxyOptions): Promise<Proxy> {
+  const { configured, credentials, policy } = checkProxyConfig(config, given !== undefined)
   const limits = { ...PROXY_LIMITS, ...changed, maxCacheBytes: config.cacheBytes }
   const transport = createTransport(policy, limits)
   const client = createRegistryClient({
@@ -68,10 +70,7 @@ export async function startProxy({ config, logger, limits: changed = {} }: Proxy
       throw cacheRefused(folder, error)
     },
   )
-  const tls =
-    config.tlsCert === undefined || config.tlsKey === undefined
-      ? undefined
-      : { certFile: config.tlsCert, keyFile: config.tlsKey }
+  const tls = given ?? (await readTlsFiles(config))
   const listener = await listen(moduleServiceHandlers({ source, limits, logger }), {
     host: config.host,
     port: config.port,

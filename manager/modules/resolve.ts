@@ -2,7 +2,8 @@
 import { credentials, status } from '@grpc/grpc-js'
 import type { ServiceError as GrpcError } from '@grpc/grpc-js'
 import { ServiceError } from '#core/errors/index.ts'
-import { ModuleService, createServiceClient } from '#proto/index.ts'
+import { ModuleService, createServiceClient, dialPinned } from '#proto/index.ts'
+import type { Dialling } from '#proto/index.ts'
 import type { ResolvedImage } from '../runs/start-runs.ts'
 
 /** A registry may be slow; a start waits no longer. */
@@ -13,10 +14,13 @@ export type ImageResolver = {
   close(): void
 }
 
-/** Throws `unprocessable` for what is no module, `unavailable` when proxy or registry are away. */
-export function createImageResolver(proxyAddress: string, rootCertificate: Buffer | undefined): ImageResolver {
-  const channel = rootCertificate === undefined ? credentials.createInsecure() : credentials.createSsl(rootCertificate)
-  const client = createServiceClient(ModuleService, proxyAddress, channel)
+/** Over TLS the proxy shows the certificate of the manager. Throws `unprocessable` for what is no module, `unavailable` when proxy or registry are away. */
+export function createImageResolver(proxyAddress: string, certificate: Buffer | undefined): ImageResolver {
+  const dialling: Dialling =
+    certificate === undefined
+      ? { credentials: credentials.createInsecure(), options: {} }
+      : dialPinned(proxyAddress, certificate.toString())
+  const client = createServiceClient(ModuleService, proxyAddress, dialling.credentials, dialling.options)
   return {
     async resolve(reference, domainId) {
       try {

@@ -9,6 +9,8 @@ export type BannerFacts = {
   /** What SKEIN_MANAGER_AUTH means for whoever reads this. */
   managerAccess: string
   grpcAddress: string
+  /** Holds the join token of workers. */
+  tokenFile: string
   proxyAddress: string
   databaseNote: string
   /** Ports of the specification that another program holds. */
@@ -31,7 +33,10 @@ export function renderBanner(facts: BannerFacts, isTerminal: boolean): string {
   const rows: [string, string][] = [
     ['Platform', `${facts.base}   API: ${facts.base}/docs`],
     ['Task manager', `${facts.manager}   ${facts.managerAccess}`],
-    ['Workers', `dial ${facts.grpcAddress}; one runs here`],
+    [
+      'Workers',
+      `dial ${facts.grpcAddress} with the token in ${relative(process.cwd(), facts.tokenFile)}; one runs here`,
+    ],
     ['Module proxy', facts.proxyAddress],
     ['Data', facts.databaseNote],
     ['Log in', login],

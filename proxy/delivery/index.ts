@@ -1,5 +1,5 @@
 /** The proxy's face to workers and managers. */
 export { moduleServiceHandlers } from './module-service.ts'
 export type { DeliveryLimits } from './module-service.ts'
-export { listen } from './server.ts'
-export type { Listener } from './server.ts'
+export { listen, readTlsFiles } from './server.ts'
+export type { Listener, ListenerTls } from './server.ts'

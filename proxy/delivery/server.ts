@@ -10,9 +10,12 @@ export type Listener = { address: string; close(): Promise<void> }
 export type ListenOptions = {
   host: string
   port: number
-  /** PEM files of certificate and key; undefined: no TLS. */
-  tls: { certFile: string; keyFile: string } | undefined
+  /** Undefined: no TLS. */
+  tls: ListenerTls | undefined
 }
+
+/** Certificate and key in PEM. */
+export type ListenerTls = { cert: Buffer; key: Buffer }
 
 /** A request holds a reference and a digest. */
 const MAX_REQUEST_BYTES = 16 * 1024
@@ -37,7 +40,10 @@ export async function listen(
     'grpc.keepalive_timeout_ms': KEEPALIVE_TIMEOUT_MS,
   })
   server.addService(serviceDefinition(ModuleService), handlers)
-  const credentials = tls === undefined ? ServerCredentials.createInsecure() : await tlsCredentials(tls)
+  const credentials =
+    tls === undefined
+      ? ServerCredentials.createInsecure()
+      : ServerCredentials.createSsl(null, [{ cert_chain: tls.cert, private_key: tls.key }])
   const shownHost = host.includes(':') ? `[${host}]` : host
   const bound = await new Promise<number>((resolve, reject) => {
     server.bindAsync(`${shownHost}:${port}`, credentials, (error, boundPort) => {
@@ -62,18 +68,17 @@ async function close(server: Server): Promise<void> {
   await withDeadline(drained, DRAIN_MS, 'draining').catch(() => server.forceShutdown())
 }
 
-async function tlsCredentials({
-  certFile,
-  keyFile,
-}: {
-  certFile: string
-  keyFile: string
-}): Promise<ServerCredentials> {
+/** The files of the settings; undefined without any. Throws `malformed` for one that cannot be read. */
+export async function readTlsFiles(files: {
+  tlsCert: string | undefined
+  tlsKey: string | undefined
+}): Promise<ListenerTls | undefined> {
+  if (files.tlsCert === undefined || files.tlsKey === undefined) return undefined
   const [cert, key] = await Promise.all([
-    readPem('SKEIN_GRPC_TLS_CERT', certFile),
-    readPem('SKEIN_GRPC_TLS_KEY', keyFile),
+    readPem('SKEIN_GRPC_TLS_CERT', files.tlsCert),
+    readPem('SKEIN_GRPC_TLS_KEY', files.tlsKey),
   ])
-  return ServerCredentials.createSsl(null, [{ cert_chain: cert, private_key: key }])
+  return { cert, key }
 }
 
 async function readPem(variable: string, path: string): Promise<Buffer> {

@@ -2,7 +2,7 @@
 import { Metadata, status } from '@grpc/grpc-js'
 import type { ServiceError as GrpcError } from '@grpc/grpc-js'
 import { ServiceError } from '#core/errors/index.ts'
-import { ModuleService, createServiceClient } from '#proto/index.ts'
+import { ModuleService, createServiceClient, reachableFrom } from '#proto/index.ts'
 import type { ServiceClient } from '#proto/index.ts'
 import type { ManagerCredentials } from '../session/credentials.ts'
 import type { ModuleSource, WantedModule } from './module-cache.ts'
@@ -41,7 +41,9 @@ export function createGrpcModuleSource(deps: GrpcModuleSourceDeps): GrpcModuleSo
   }
 
   async function* fetchModule(wanted: WantedModule, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
-    const client = await clientFor(wanted.sourceAddress === '' ? deps.managerAddress : wanted.sourceAddress)
+    const client = await clientFor(
+      wanted.sourceAddress === '' ? deps.managerAddress : reachableFrom(wanted.sourceAddress, deps.managerAddress),
+    )
     const metadata = new Metadata()
     const bearer = deps.bearer()
     if (bearer !== undefined) metadata.set('authorization', `Bearer ${bearer}`)

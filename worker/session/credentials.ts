@@ -3,12 +3,12 @@
  * (`<sha256 hex>.<secret>`): exactly that certificate. Else on loopback no TLS, and elsewhere the authorities of the
  * system or of SKEIN_GRPC_TLS_CA. The token travels only after that.
  */
-import { isIP } from 'node:net'
 import { checkServerIdentity, connect, createSecureContext } from 'node:tls'
 import type { PeerCertificate } from 'node:tls'
 import { credentials } from '@grpc/grpc-js'
-import type { ChannelCredentials, ClientOptions } from '@grpc/grpc-js'
 import { ServiceError } from '#core/errors/index.ts'
+import { dialPinned, fingerprintOf, hostOf, isLoopback, portOf, serverName } from '#proto/index.ts'
+import type { Dialling } from '#proto/index.ts'
 
 export type CredentialOptions = {
   token: string
@@ -29,9 +29,6 @@ export type ManagerCredentials = {
   channel: (address: string) => Promise<Dialling>
 }
 
-/** Credentials, and the channel options that belong to them. */
-export type Dialling = { credentials: ChannelCredentials; options: Partial<ClientOptions> }
-
 const HANDSHAKE_DEADLINE_MS = 10_000
 const TOKEN_WITH_FINGERPRINT = /^([0-9a-f]{64})\.(.+)$/i
 
@@ -49,18 +46,6 @@ export function createCredentials(options: CredentialOptions): ManagerCredential
   }
 }
 
-/** True for `127.0.0.0/8`, `::1` and `localhost`. */
-export function isLoopback(address: string): boolean {
-  const host = hostOf(address)
-  return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host)
-}
-
-/** `[::1]:7071` → `::1`. */
-export function hostOf(address: string): string {
-  const colon = address.lastIndexOf(':')
-  return address.slice(0, colon).replace(/^\[(.*)\]$/, '$1')
-}
-
 function pinned(address: string, certificate: PeerCertificate, fingerprint: string): Dialling {
   if (fingerprintOf(certificate) !== fingerprint) {
     throw new ServiceError(
@@ -68,15 +53,7 @@ function pinned(address: string, certificate: PeerCertificate, fingerprint: stri
       `${address} shows another certificate than the join token names; get a new token from that manager`,
     )
   }
-  // The pinned certificate is the anchor itself; whom it was issued to and by does not matter.
-  const context = createSecureContext({ ca: toPem(certificate.raw), allowPartialTrustChain: true })
-  return {
-    credentials: credentials.createFromSecureContext(context, {
-      checkServerIdentity: (_name, shown) =>
-        fingerprintOf(shown) === fingerprint ? undefined : new Error('the certificate changed'),
-    }),
-    options: serverName(address),
-  }
+  return dialPinned(address, toPem(certificate.raw))
 }
 
 function trusted(address: string, authority: string | undefined): Dialling {
@@ -90,18 +67,6 @@ function trusted(address: string, authority: string | undefined): Dialling {
   }
 }
 
-/**
- * grpc-js asks for the host as TLS server name, which may not be an IP address (RFC 6066 section 3, enforced by Node). A
- * reserved name stands in for it; what is checked is the certificate against the address, by the functions above.
- */
-function serverName(address: string): Partial<ClientOptions> {
-  return isIP(hostOf(address)) === 0 ? {} : { 'grpc.ssl_target_name_override': 'address.invalid' }
-}
-
-function fingerprintOf(certificate: PeerCertificate): string {
-  return certificate.fingerprint256.replaceAll(':', '').toLowerCase()
-}
-
 function toPem(der: Buffer): string {
   return `-----BEGIN CERTIFICATE-----\n${der.toString('base64')}\n-----END CERTIFICATE-----\n`
 }
@@ -109,7 +74,7 @@ function toPem(der: Buffer): string {
 /** A handshake that sends nothing, to learn which certificate is there. */
 function readCertificate(address: string): Promise<PeerCertificate> {
   const host = hostOf(address)
-  const port = Number(address.slice(address.lastIndexOf(':') + 1))
+  const port = Number(portOf(address))
   return new Promise((resolve, reject) => {
     const socket = connect({ host, port, rejectUnauthorized: false, ALPNProtocols: ['h2'] })
     socket.setTimeout(HANDSHAKE_DEADLINE_MS, () => socket.destroy(new Error('the handshake took too long')))
