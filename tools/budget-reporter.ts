@@ -11,7 +11,7 @@ const BUDGET_MINUTES: Readonly<Record<string, number>> = {
   unit: 1,
   architecture: 1,
   api: 5,
-  database: 2,
+  database: 3,
   worker: 3,
   tasks: 4,
   proxy: 2,
