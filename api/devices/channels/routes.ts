@@ -4,7 +4,6 @@ import { Id } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { MAX_BULK_BODY_BYTES } from '../bulk.ts'
-import type { ChannelRecord } from './repository.ts'
 import {
   Channel,
   ChannelPage,
@@ -15,7 +14,7 @@ import {
   TagsUpdate,
   presentChannel,
 } from './schema.ts'
-import type { ChannelsService } from './service.ts'
+import type { ChannelRecord, ChannelsService } from './service.ts'
 
 const DomainParams = Type.Object({ domain_id: Id })
 const Params = Type.Object({ domain_id: Id, channel_id: Id })

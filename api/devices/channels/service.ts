@@ -11,6 +11,8 @@ import type { ChannelChange, ChannelRecord } from './repository.ts'
 import { countChannels, deleteChannel, findChannel, insertChannels, listChannels, updateChannel } from './repository.ts'
 import type { ChannelQuery, ChannelUpdate, NewChannel } from './schema.ts'
 
+export type { ChannelRecord } from './repository.ts'
+
 export type ChannelsService = {
   /** Creates all or none; single creation is bulk creation of one. Throws `too_large`, `malformed`, `forbidden`, `conflict`. */
   create(caller: UserPrincipal, domainId: string, inputs: readonly NewChannel[]): Promise<ChannelRecord[]>

@@ -1,7 +1,6 @@
 /** The first platform administrator, made at the first start (decision 48). No default password exists. */
 import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { sql } from 'kysely'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Secret } from '#core/config/index.ts'
 import { newId, newToken } from '#core/ids.ts'
@@ -9,7 +8,7 @@ import type { Database } from '#core/database/index.ts'
 import type { Journal } from '../journal/index.ts'
 import { hashPassword } from '../passwords/index.ts'
 import { requireEmail, requireUsername } from './identity.ts'
-import { findUserByLogin, hasPlatformAdmin, insertUser } from './repository.ts'
+import { findUserByLogin, hasPlatformAdmin, insertUser, lockFirstAdmin } from './repository.ts'
 
 export type FirstAdminOptions = {
   database: Database
@@ -28,9 +27,6 @@ export type FirstAdmin = { username: string; secretFile: string | undefined; mad
 
 const SECRET_FILE = 'admin-secret'
 const RANDOM_SECRET_BYTES = 18
-
-/** Two nodes that start at once must not each make an administrator. */
-const CREATE_LOCK = 0x5ce1_0003
 
 /**
  * Throws `invalid_state` when the email or username belongs to somebody who does not administer the platform, and
@@ -52,7 +48,7 @@ export async function ensureFirstAdmin(options: FirstAdminOptions): Promise<Firs
   const secretHash = await hashPassword(secret)
   const secretFile = join(dataDir, SECRET_FILE)
   const isMade = await journal.change('system', async (tx, record) => {
-    await sql`SELECT pg_advisory_xact_lock(${CREATE_LOCK})`.execute(tx)
+    await lockFirstAdmin(tx)
     if (await hasPlatformAdmin(tx)) return false
     for (const login of [email, username]) {
       if ((await findUserByLogin(tx, login)) === undefined) continue

@@ -216,6 +216,14 @@ export async function countUsers(db: Queryable, where: RawBuilder<SqlBool>): Pro
   return rows[0]?.total ?? 0
 }
 
+/** Two nodes that start at once must not each make an administrator. */
+const FIRST_ADMIN_LOCK = 0x5ce1_0003
+
+/** Until the transaction ends, nobody else makes the first administrator. */
+export async function lockFirstAdmin(tx: Transaction): Promise<void> {
+  await sql`SELECT pg_advisory_xact_lock(${FIRST_ADMIN_LOCK})`.execute(tx)
+}
+
 /** Whether any platform administrator exists. */
 export async function hasPlatformAdmin(db: Queryable): Promise<boolean> {
   const { rows } = await sql`SELECT 1 FROM users WHERE role = 'admin' AND status = 'enabled' LIMIT 1`.execute(db)
