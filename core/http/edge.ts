@@ -24,6 +24,7 @@ import { registerRequestMetrics } from './metrics.ts'
 import { registerNotFound } from './not-found.ts'
 import { registerOpenApi } from './openapi.ts'
 import { registerOriginRules } from './origin.ts'
+import { createRequestLog } from './request-log.ts'
 import type { SchemaTypes } from './schema-types.ts'
 import { compileValidator } from './validate.ts'
 
@@ -67,6 +68,7 @@ const REQUEST_ID = /^[\x21-\x7e]{1,128}$/
 export function createHttpApp(options: EdgeOptions): HttpApp {
   const app = Fastify({
     loggerInstance: options.logger as FastifyBaseLogger,
+    childLoggerFactory: createRequestLog,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: options.maxBodyBytes,
     trustProxy: options.trustProxy.length === 0 ? false : [...options.trustProxy],
