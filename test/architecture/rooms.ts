@@ -65,7 +65,7 @@ export const ROOMS: readonly Room[] = [
   room(
     'programs',
     'programs',
-    ['core', 'api', 'manager', 'worker', 'proxy'],
+    ['core', 'proto', 'api', 'manager', 'worker', 'proxy'],
     'programs/ alone puts rooms together that do not import each other; nothing imports it',
     { face: /^$/ },
   ),
@@ -136,7 +136,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   {
     package: 'kysely',
     owner:
-      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|roles|domains|wire)\/|^api\/devices\/|^api\/messages\/(ingest|reader|store)\/|^manager\/(access\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/)/,
+      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|roles|domains|wire)\/|^api\/devices\/|^api\/messages\/(ingest|reader|store)\/|^manager\/((access|grpc-tls)\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/)/,
     rule: 'SQL is written by the slice that owns the tables',
   },
   {
@@ -154,6 +154,12 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
     owner: new RegExp(`^proto/|^(${CLUSTER})|^worker/runs\\.ts$`),
     rule: 'messages of the protocol are built where they are sent',
   },
+  {
+    package: '@peculiar/x509',
+    owner: /^manager\/grpc-tls\.ts$/,
+    rule: 'certificates are made where they are served',
+  },
+  { package: 'reflect-metadata', owner: /^manager\/grpc-tls\.ts$/, rule: 'nothing but @peculiar/x509 needs it' },
   {
     package: '@bjorn3/browser_wasi_shim',
     owner: /^worker\/runtime\//,
