@@ -2,7 +2,7 @@
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import { orderOf } from '#api/identity/index.ts'
-import type { Queryable } from '#core/database/index.ts'
+import type { Queryable, Transaction } from '#core/database/index.ts'
 import { refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 
@@ -86,14 +86,19 @@ export type NewChannelRow = Pick<
   'id' | 'name' | 'description' | 'route' | 'tags' | 'metadata' | 'status' | 'retentionDays'
 >
 
-/** Inserts any number of channels in one statement, all or none, in the order of their ids. Returns them in the order given. */
+/**
+ * Inserts any number of channels in one statement, all or none. Returns them in the order given. Bulks of one domain follow
+ * each other, as with clients: ids and routes may be wanted crosswise.
+ */
 export async function insertChannels(
-  db: Queryable,
+  db: Transaction,
   domain: { domainKey: number; domainId: string },
   channels: readonly NewChannelRow[],
   createdBy: string,
 ): Promise<ChannelRecord[]> {
   const { domainKey, domainId } = domain
+  if (channels.length > 1)
+    await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`channels of ${domainKey}`}, 0))`.execute(db)
   const { rows } = await refusing(
     CONFLICTS,
     sql<InsertedRow>`INSERT INTO channels (domain_key, id, name, description, route, tags, metadata, status, retention_days, created_by)

@@ -2,7 +2,7 @@
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import { orderOf } from '#api/identity/index.ts'
-import type { Queryable } from '#core/database/index.ts'
+import type { Queryable, Transaction } from '#core/database/index.ts'
 import { refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 
@@ -90,16 +90,19 @@ export type NewClientRow = {
 }
 
 /**
- * Inserts any number of clients in one statement, all or none. Returns them in the order given. They are inserted in the
- * order of their ids: two calls that want the same ones must not wait for each other.
+ * Inserts any number of clients in one statement, all or none. Returns them in the order given. Bulks of one
+ * domain follow each other: two that want the same ids and secrets crosswise would wait for each other, and no order of
+ * the rows is right for both constraints.
  */
 export async function insertClients(
-  db: Queryable,
+  db: Transaction,
   domain: { domainKey: number; domainId: string },
   clients: readonly NewClientRow[],
   createdBy: string,
 ): Promise<ClientRecord[]> {
   const { domainKey, domainId } = domain
+  if (clients.length > 1)
+    await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`clients of ${domainKey}`}, 0))`.execute(db)
   const items = clients.map((client) => ({
     ...client,
     secretMac: client.secretMac.toString('base64'),
