@@ -20,26 +20,24 @@ export type Lifecycle = {
   fail(error: unknown): void
   /** Stops everything in reverse order; a second call waits for the first. */
   stop(): Promise<void>
-  /** Resolves with the exit code when the program has stopped. */
-  readonly ended: Promise<number>
+  /** Resolves when the program has stopped: with the exit code, and with the error that it stopped for. */
+  readonly ended: Promise<{ exitCode: number; failure: unknown }>
 }
 
 export function createLifecycle(logger: Logger, stopDeadlineMs: number = STOP_DEADLINE_MS): Lifecycle {
   const parts: { name: string; stop: () => Promise<void> }[] = []
   const abort = new AbortController()
-  const { promise: ended, resolve: end } = Promise.withResolvers<number>()
+  const { promise: ended, resolve: end } = Promise.withResolvers<{ exitCode: number; failure: unknown }>()
   let exitCode = 0
+  let failure: unknown
   let stopping: Promise<void> | undefined
-  let starting: Promise<unknown> = Promise.resolve()
+  /** Starts that run, so that a stop takes back what they bring up. */
+  const starting = new Set<Promise<unknown>>()
 
   async function stopAll(): Promise<void> {
     const deadline = monotonicMs() + stopDeadlineMs
     abort.abort(new ServiceError('unavailable', 'the program is stopping'))
-    await withDeadline(
-      starting.catch(() => undefined),
-      stopDeadlineMs,
-      'the start of a part',
-    ).catch(() => undefined)
+    await withDeadline(Promise.allSettled(starting), stopDeadlineMs, 'the start of a part').catch(() => undefined)
     for (const part of parts.toReversed()) {
       const before = monotonicMs()
       try {
@@ -50,7 +48,7 @@ export function createLifecycle(logger: Logger, stopDeadlineMs: number = STOP_DE
         logger.error({ part: part.name, err: error }, 'did not stop cleanly')
       }
     }
-    end(exitCode)
+    end({ exitCode, failure })
   }
 
   const life: Lifecycle = {
@@ -59,16 +57,30 @@ export function createLifecycle(logger: Logger, stopDeadlineMs: number = STOP_DE
     async start(name, begin) {
       abort.signal.throwIfAborted()
       const before = monotonicMs()
-      const work = begin()
-      starting = work
-      const { value, stop } = await work
-      parts.push({ name, stop })
-      logger.debug({ part: name, ms: Math.round(monotonicMs() - before) }, 'started')
-      abort.signal.throwIfAborted()
-      return value
+      const work = (async () => {
+        const { value, stop } = await begin()
+        parts.push({ name, stop })
+        return value
+      })()
+      starting.add(work)
+      try {
+        const value = await work
+        logger.debug({ part: name, ms: Math.round(monotonicMs() - before) }, 'started')
+        abort.signal.throwIfAborted()
+        return value
+      } finally {
+        starting.delete(work)
+      }
     },
     fail(error) {
-      if (exitCode === 0 && stopping === undefined) logger.fatal({ err: error }, sentenceOf(error))
+      if (stopping === undefined) {
+        failure = error
+        logger.fatal({ err: error }, sentenceOf(error))
+      } else {
+        // Whatever ends because of the stop is no failure.
+        if (error === abort.signal.reason) return
+        logger.error({ err: error }, 'failed while stopping')
+      }
       exitCode = EXIT_FAILED
       void life.stop()
     },
@@ -80,9 +92,11 @@ export function createLifecycle(logger: Logger, stopDeadlineMs: number = STOP_DE
   return life
 }
 
-/** The one line that a failing program prints. */
+/** The one line that a failing program prints. A socket that was refused under several addresses has its reasons inside. */
 export function sentenceOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
+  if (!(error instanceof Error)) return String(error)
+  if (error.message === '' && error instanceof AggregateError) return error.errors.map(sentenceOf).join('; ')
+  return error.message === '' ? error.name : error.message
 }
 
 /** Thrown by the argument parser of a program; printed with exit code 2. */
@@ -106,15 +120,22 @@ export async function runUntilStopped(logger: Logger, body: (life: Lifecycle) =>
   process.on('unhandledRejection', (error) => life.fail(error))
   process.on('uncaughtException', (error) => life.fail(error))
   try {
-    await body(life)
+    // A stop must not wait for a start that hangs: what it was starting is taken back or abandoned by then.
+    await Promise.race([body(life), life.ended])
   } catch (error) {
     if (!life.signal.aborted) {
-      process.stderr.write(`${sentenceOf(error)}\n`)
+      printFailure(error)
       if (!(error instanceof ServiceError) && !(error instanceof UsageError))
         logger.error({ err: error }, 'failed to start')
       await life.stop()
       process.exit(error instanceof UsageError ? EXIT_WRONG_USAGE : EXIT_FAILED)
     }
   }
-  process.exit(await life.ended)
+  const { exitCode, failure } = await life.ended
+  if (failure !== undefined) printFailure(failure)
+  process.exit(exitCode)
+}
+
+function printFailure(error: unknown): void {
+  process.stderr.write(`${sentenceOf(error)}\n`)
 }

@@ -12,7 +12,7 @@ export function processEnvironment(): Environment {
 
 /**
  * Reads the settings from the environment; an empty variable counts as absent.
- * Throws `malformed` with one detail per wrong variable; the value of a secret is never in it.
+ * Throws `malformed` with one detail and one line per wrong variable; the value of a secret is never in it.
  */
 export function readConfig<S extends Settings>(settings: S, environment: Environment): ConfigOf<S> {
   return readConfigs({ settings }, environment).settings
@@ -30,7 +30,7 @@ export function readConfigs<G extends SettingGroups>(groups: G, environment: Env
   ])
   if (faults.size > 0) {
     const details = [...faults.values()]
-    throw new ServiceError('malformed', details.map((fault) => `${fault.path} ${fault.message}`).join('; '), {
+    throw new ServiceError('malformed', details.map((fault) => `${fault.path} ${fault.message}`).join('\n'), {
       details,
     })
   }
@@ -54,7 +54,10 @@ function readGroup(
       config[key] = setting.parse(value)
     } catch (error) {
       const wanted = error instanceof Error ? error.message : 'valid'
-      faults.set(found, { path: found, message: `must be ${wanted}${setting.isSecret ? '' : `, not "${value}"`}` })
+      faults.set(found, {
+        path: found,
+        message: `must be ${wanted}${setting.isSecret ? '' : `, not ${JSON.stringify(value)}`}`,
+      })
     }
   }
   return config

@@ -202,7 +202,8 @@ export function labels(name: string, description: string): Setting<Readonly<Reco
 
 /** An http or https address without a path's trailing slash. */
 export function httpUrl(name: string, fallback: string, description: string): Setting<string> {
-  return setting(name, fallback, description, (value) => {
+  return setting(name, fallback, description, (given) => {
+    const value = given.trim()
     const url = URL.canParse(value) ? new URL(value) : undefined
     if (url === undefined || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
       throw new Error('an address such as https://skein.example.com')

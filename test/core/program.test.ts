@@ -1,0 +1,110 @@
+/** The frame of every program as a process: arguments, settings, signals, exit codes (contract section 15). */
+import { spawn } from 'node:child_process'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { until } from '../harness/until.ts'
+
+function run(args: string[] = [], environment: Record<string, string> = {}) {
+  const child = spawn(process.execPath, [join(import.meta.dirname, 'a-program.ts'), ...args], {
+    env: { PATH: process.env['PATH'], ...environment },
+  })
+  let stdout = ''
+  let stderr = ''
+  child.stdout.on('data', (chunk: Buffer) => {
+    stdout += chunk.toString()
+  })
+  child.stderr.on('data', (chunk: Buffer) => {
+    stderr += chunk.toString()
+  })
+  const ended = new Promise<{ code: number | null; stdout: string; stderr: string }>((resolve) =>
+    child.on('close', (code) => resolve({ code, stdout, stderr })),
+  )
+  return { child, ended, up: () => until(() => stdout.includes('"up"'), 'the program is up') }
+}
+
+test('--help says what it is, its flags and its settings with their defaults, and exits with 0', async () => {
+  for (const flag of ['--help', '-h']) {
+    const { code, stdout } = await run([flag], { SKEIN_EXAMPLE_PORT: 'wrong' }).ended
+    expect(code).toBe(0)
+    expect(stdout).toContain('Usage: npm run example -- [flags]\n\nDoes what its settings say.')
+    expect(stdout).toMatch(/--mode VALUE +stands for SKEIN_EXAMPLE_MODE/)
+    expect(stdout).toMatch(/SKEIN_EXAMPLE_COUNT +A number \(default: 1\)/)
+  }
+})
+
+test.each([['--nonsense'], ['positional'], ['--mode'], ['--open=yes']])(
+  '%s is wrong usage: one line and exit code 2',
+  async (...args) => {
+    const { code, stderr, stdout } = await run(args).ended
+    expect(code).toBe(2)
+    expect(stderr.trim().split('\n')).toHaveLength(1)
+    expect(stderr).toContain('see --help')
+    expect(stdout).toBe('')
+  },
+)
+
+test('all wrong settings are told at once, each in a line, without a secret, and the exit code is 1', async () => {
+  const { code, stderr, stdout } = await run([], {
+    SKEIN_EXAMPLE_PORT: '99999',
+    SKEIN_EXAMPLE_COUNT: 'many\nlines',
+    SKEIN_EXAMPLE_OPEN: 'perhaps',
+    SKEIN_EXAMPLE_TOKEN: 'hunter2',
+  }).ended
+  expect(code).toBe(1)
+  expect(stderr.trim().split('\n')).toEqual([
+    'SKEIN_EXAMPLE_PORT must be a whole number from 0 to 65535, not "99999"',
+    'SKEIN_EXAMPLE_COUNT must be a whole number from 1 to 9, not "many\\nlines"',
+    'SKEIN_EXAMPLE_OPEN must be true or false, not "perhaps"',
+  ])
+  expect(stdout + stderr).not.toContain('hunter2')
+})
+
+test('a flag stands for its setting and wins over it; a misspelt variable is a warning that names the right one', async () => {
+  const program = run(['--mode', 'fail'], {
+    SKEIN_EXAMPLE_MODE: 'wait',
+    SKEIN_EXAMPLE_CUONT: '3',
+    SKEIN_EXAMPLE_TOKEN: 'hunter2',
+  })
+  const { code, stdout, stderr } = await program.ended
+  expect(code).toBe(1)
+  expect(stderr).toBe('nothing works\n')
+  expect(stdout).toContain('SKEIN_EXAMPLE_CUONT is not a setting; did you mean SKEIN_EXAMPLE_COUNT?')
+  expect(stdout).toContain('part stopped')
+  expect(stdout).not.toContain('hunter2')
+})
+
+test.each(['SIGTERM', 'SIGINT'] as const)('%s stops the parts and exits with 0', async (signal) => {
+  const program = run()
+  await program.up()
+  program.child.kill(signal)
+  const { code, stdout, stderr } = await program.ended
+  expect([code, stderr]).toEqual([0, ''])
+  expect(stdout).toContain('part stopped')
+})
+
+test('a second signal ends the process at once, whatever still hangs', async () => {
+  const program = run(['--mode', 'hang'])
+  await program.up()
+  program.child.kill('SIGTERM')
+  await until(
+    () => program.child.exitCode !== null || program.child.kill('SIGTERM') === false || undefined,
+    'the process ends',
+  )
+  expect((await program.ended).code).toBe(1)
+})
+
+test('a signal while it starts ends it too, also when the start hangs', async () => {
+  const program = run(['--mode', 'stuck'])
+  await program.up()
+  program.child.kill('SIGTERM')
+  const { code, stdout } = await program.ended
+  expect(code).toBe(0)
+  expect(stdout).toContain('part stopped')
+})
+
+test('a promise that nobody waited for stops the program with one line and exit code 1', async () => {
+  const { code, stdout, stderr } = await run(['--mode', 'die']).ended
+  expect(code).toBe(1)
+  expect(stderr).toBe('a promise nobody waited for\n')
+  expect(stdout).toContain('part stopped')
+})
