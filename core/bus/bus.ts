@@ -2,6 +2,7 @@
  * Hints between processes: "something was written, look now". A hint may be lost, late or repeated; whoever needs a
  * fact reads the log. One interface, two transports: inside the process, and Redis when several processes run.
  */
+/** Must not throw: nobody could tell the publisher. */
 export type BusHandler = (payload: Uint8Array) => void
 
 export type Bus = {
@@ -29,7 +30,8 @@ export class Subscriptions {
       isFirst,
       remove: () => {
         handlers.delete(handler)
-        if (handlers.size > 0) return false
+        // A second call must not end what somebody else subscribed meanwhile.
+        if (handlers.size > 0 || this.#handlers.get(topic) !== handlers) return false
         return this.#handlers.delete(topic)
       },
     }

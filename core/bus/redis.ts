@@ -3,6 +3,7 @@
  * its own subscribers without Redis, and the client reconnects by itself.
  */
 import { createClient } from 'redis'
+import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
 import { newToken } from '../ids.ts'
 import type { Bus } from './bus.ts'
@@ -18,9 +19,12 @@ const CONNECT_DEADLINE_MS = 5000
 const MARK_BYTES = 16
 
 export async function createRedisBus({ url, logger }: { url: string; logger: Logger }): Promise<Bus> {
+  if (!URL.canParse(url) || !/^rediss?:$/.test(new URL(url).protocol))
+    throw new ServiceError('malformed', 'SKEIN_REDIS_URL must be an address such as redis://user:password@host:6379')
   const subscriptions = new Subscriptions()
   const mark = Buffer.from(newToken(MARK_BYTES)).subarray(0, MARK_BYTES)
   let dropped = 0
+  let closed = false
   const options = {
     url,
     commandsQueueMaxLength: MAX_QUEUED_COMMANDS,
@@ -53,6 +57,7 @@ export async function createRedisBus({ url, logger }: { url: string; logger: Log
 
   return {
     publish(topic, payload) {
+      if (closed) return
       if (payload.byteLength > MAX_HINT_BYTES) {
         dropped += 1
         return
@@ -77,8 +82,8 @@ export async function createRedisBus({ url, logger }: { url: string; logger: Log
       return dropped
     },
     close() {
-      publisher.destroy()
-      subscriber.destroy()
+      if (!closed) for (const client of [publisher, subscriber]) client.destroy()
+      closed = true
       return Promise.resolve()
     },
   }

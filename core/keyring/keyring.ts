@@ -50,15 +50,14 @@ export function createKeyring(masterKey: Uint8Array): Keyring {
     },
     open(purpose, context, sealed) {
       const bytes = Buffer.from(sealed)
-      const decipher = createDecipheriv('aes-256-gcm', keyFor(`seal ${purpose}`), bytes.subarray(0, NONCE_BYTES), {
-        authTagLength: TAG_BYTES,
-      })
-      decipher.setAAD(Buffer.from(context))
-      decipher.setAuthTag(bytes.subarray(NONCE_BYTES, NONCE_BYTES + TAG_BYTES))
       try {
-        return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES + TAG_BYTES)), decipher.final()]).toString(
-          'utf8',
-        )
+        const decipher = createDecipheriv('aes-256-gcm', keyFor(`seal ${purpose}`), bytes.subarray(0, NONCE_BYTES), {
+          authTagLength: TAG_BYTES,
+        })
+        decipher.setAAD(Buffer.from(context))
+        decipher.setAuthTag(bytes.subarray(NONCE_BYTES, NONCE_BYTES + TAG_BYTES))
+        const body = bytes.subarray(NONCE_BYTES + TAG_BYTES)
+        return Buffer.concat([decipher.update(body), decipher.final()]).toString('utf8')
       } catch (error) {
         throw new ServiceError('internal', 'a stored secret cannot be opened with this secret key', { cause: error })
       }

@@ -1,18 +1,23 @@
 /** Where the installation's secret key comes from, and proof that it is the one the database was made with. */
 import { randomBytes } from 'node:crypto'
-import { mkdir, open, readFile } from 'node:fs/promises'
+import { link, mkdir, open, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { sql } from 'kysely'
 import type { Secret } from '../config/index.ts'
 import type { Queryable } from '../database/index.ts'
 import { ServiceError } from '../errors/index.ts'
+import { newId } from '../ids.ts'
 import { MASTER_KEY_BYTES } from './keyring.ts'
 
 const FILE_NAME = 'secret.key'
+/** 32 bytes in base64, in either alphabet. Anything else `Buffer.from` would read as well as it can. */
+const ENCODED = /^[A-Za-z0-9+/_-]{43}=?$/
+const OTHERS_MAY_READ = 0o077
 
 function decode(text: string, name: string): Buffer {
-  const key = Buffer.from(text.trim(), 'base64')
-  if (key.length !== MASTER_KEY_BYTES) {
+  const encoded = text.trim()
+  const key = Buffer.from(encoded, 'base64')
+  if (!ENCODED.test(encoded) || key.length !== MASTER_KEY_BYTES) {
     throw new ServiceError(
       'malformed',
       `${name} must be ${MASTER_KEY_BYTES} bytes in base64 (make one with: openssl rand -base64 ${MASTER_KEY_BYTES})`,
@@ -39,18 +44,44 @@ export async function loadMasterKey(options: {
   }
   const path = join(options.dataDir, FILE_NAME)
   await mkdir(options.dataDir, { recursive: true })
+  const text = await readKeyFile(path)
+  if (text !== undefined) return decode(text, path)
+  await makeKeyFile(path)
+  return decode((await readKeyFile(path)) ?? '', path)
+}
+
+/** Undefined when there is none. Throws `invalid_state` when others may read it. */
+async function readKeyFile(path: string): Promise<string | undefined> {
   try {
-    const file = await open(path, 'wx', 0o600)
-    try {
-      await file.writeFile(`${randomBytes(MASTER_KEY_BYTES).toString('base64')}\n`)
-      await file.sync()
-    } finally {
-      await file.close()
+    const { mode } = await stat(path)
+    if (process.platform !== 'win32' && (mode & OTHERS_MAY_READ) !== 0) {
+      throw new ServiceError('invalid_state', `other users may read the secret key: run chmod 600 ${path}`)
     }
+    return await readFile(path, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+}
+
+/** The file appears whole or not at all: a key cut short by a crash would lock its owner out of every secret. */
+async function makeKeyFile(path: string): Promise<void> {
+  const draft = `${path}.${newId()}`
+  const file = await open(draft, 'wx', 0o600)
+  try {
+    await file.writeFile(`${randomBytes(MASTER_KEY_BYTES).toString('base64')}\n`)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+  try {
+    // Unlike a rename, a link never replaces the key of a process that was quicker.
+    await link(draft, path)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  } finally {
+    await rm(draft, { force: true })
   }
-  return decode(await readFile(path, 'utf8'), path)
 }
 
 /** Refuses to go on with another key than the one that sealed what the database holds. */
