@@ -57,10 +57,10 @@ export function parseDurationMs(text: string, field = 'duration'): number {
   return total
 }
 
-/** Milliseconds as a Go duration, the largest units first; sub-millisecond parts are dropped. */
+/** Milliseconds as a Go duration, the largest units first; parts of a millisecond are rounded, negative ones are `0s`. */
 export function formatDurationMs(durationMs: number): string {
   let rest = Math.round(durationMs)
-  if (rest === 0) return '0s'
+  if (rest <= 0) return '0s'
   let text = ''
   for (const [unit, size] of [
     ['h', 3_600_000],
@@ -75,7 +75,10 @@ export function formatDurationMs(durationMs: number): string {
   return text
 }
 
-/** Waits; rejects with the signal's reason as soon as it is aborted, so that no loop outlives a shutdown. */
+/** Node fires a timer at once that is set for longer than this (24.8 days). */
+const MAX_TIMER_MS = 2 ** 31 - 1
+
+/** Waits, at the most for 24 days; rejects with the signal's reason as soon as it is aborted, so that no loop outlives a shutdown. */
 export function sleep(durationMs: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason as Error)
@@ -83,10 +86,13 @@ export function sleep(durationMs: number, signal?: AbortSignal): Promise<void> {
       clearTimeout(timer)
       reject(signal?.reason as Error)
     }
-    const timer = setTimeout(() => {
-      signal?.removeEventListener('abort', onAbort)
-      resolve()
-    }, durationMs)
+    const timer = setTimeout(
+      () => {
+        signal?.removeEventListener('abort', onAbort)
+        resolve()
+      },
+      Math.min(durationMs, MAX_TIMER_MS),
+    )
     signal?.addEventListener('abort', onAbort, { once: true })
   })
 }
@@ -97,7 +103,7 @@ export async function withDeadline<T>(work: Promise<T>, deadlineMs: number, what
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(
       () => reject(new ServiceError('timeout', `${what} did not finish within ${formatDurationMs(deadlineMs)}`)),
-      deadlineMs,
+      Math.min(deadlineMs, MAX_TIMER_MS),
     )
   })
   try {

@@ -17,7 +17,14 @@ function commitOfCheckout(): string {
   const head = read('.git/HEAD')
   if (head === undefined) return 'unknown'
   const reference = /^ref: (\S+)$/.exec(head)?.[1]
-  return reference === undefined ? head : (read(`.git/${reference}`) ?? 'unknown')
+  if (reference === undefined) return head
+  return read(`.git/${reference}`) ?? packedCommit(reference) ?? 'unknown'
+}
+
+/** Git keeps references that have not moved for a while in one file. */
+function packedCommit(reference: string): string | undefined {
+  const lines = read('.git/packed-refs')?.split('\n') ?? []
+  return lines.find((line) => line.endsWith(` ${reference}`))?.split(' ', 1)[0]
 }
 
 export function readBuildInfo(): BuildInfo {

@@ -15,6 +15,7 @@ import type { BuildInfo } from '../http/index.ts'
 import { newId } from '../ids.ts'
 import { createKeyring, loadMasterKey, requireSameKey } from '../keyring/index.ts'
 import type { Keyring } from '../keyring/index.ts'
+import { sentenceOf } from '../lifecycle.ts'
 import type { Lifecycle } from '../lifecycle.ts'
 import type { Logger } from '../logging/index.ts'
 import { sleep } from '../time.ts'
@@ -132,7 +133,7 @@ async function findServer(
   if (config.databaseUrl !== undefined) {
     onStep('connecting to the database')
     const url = config.databaseUrl.reveal()
-    if (!URL.canParse(url))
+    if (!URL.canParse(url) || !/^postgres(ql)?:$/.test(new URL(url).protocol))
       throw new ServiceError(
         'malformed',
         'SKEIN_DATABASE_URL must be an address such as postgres://user:password@host:5432/skein',
@@ -168,12 +169,22 @@ async function findServer(
   }
 }
 
+/** SQLSTATE 28 and 3D000: the server is there and refuses the user, the password or the database. */
+const REFUSED = /^(28[0-9A-Z]{3}|3D000)$/
+
 function unreachable(error: unknown, config: GroundConfig): unknown {
-  if (config.databaseUrl === undefined || !(error instanceof ServiceError) || error.kind !== 'unavailable') return error
-  const reason = error.cause instanceof Error ? error.cause.message : error.message
+  if (config.databaseUrl === undefined) return error
+  if (REFUSED.test(String((error as { code?: unknown }).code))) {
+    return new ServiceError(
+      'invalid_state',
+      `the database of SKEIN_DATABASE_URL refuses us (${sentenceOf(error)}): check user, password and database in it`,
+      { cause: error },
+    )
+  }
+  if (!(error instanceof ServiceError) || error.kind !== 'unavailable') return error
   return new ServiceError(
     'unavailable',
-    `the database of SKEIN_DATABASE_URL cannot be reached (${reason}): check that it runs and that the address is right`,
+    `the database of SKEIN_DATABASE_URL cannot be reached (${sentenceOf(error.cause ?? error)}): check that it runs and that the address is right`,
     { cause: error },
   )
 }

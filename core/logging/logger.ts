@@ -11,7 +11,7 @@ export type { Logger } from 'pino'
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
-/** Fields that never reach a log line, wherever they stand in a logged object. */
+/** Fields that never reach a log line, in a logged object and in the objects in it. */
 const SECRET_FIELDS = [
   'authorization',
   'secret',
@@ -22,6 +22,14 @@ const SECRET_FIELDS = [
   'external_key',
   'client_key',
 ]
+
+/** What PostgreSQL adds to an error quotes rows and statements, and rows hold hashes and sealed secrets. */
+const QUOTING_FIELDS = new Set(['detail', 'where', 'internalQuery'])
+
+function describeError(error: Error): Record<string, unknown> {
+  const described = Object.entries(pino.stdSerializers.err(error))
+  return Object.fromEntries(described.filter(([field]) => !QUOTING_FIELDS.has(field)))
+}
 
 export type LoggerOptions = {
   name: string
@@ -35,6 +43,7 @@ export function createLogger({ name, level, stream = process.stdout }: LoggerOpt
     name,
     level,
     base: { name },
+    serializers: { err: describeError },
     redact: { paths: SECRET_FIELDS.flatMap((field) => [field, `*.${field}`]), censor: '[redacted]' },
   }
   if (stream.isTTY !== true) return pino(options, stream)

@@ -1,0 +1,121 @@
+/** The ground of a process on a given database: its key, its sign of life, and databases that refuse (decision 48, contract section 15). */
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { sql } from 'kysely'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { readConfig } from '#core/config/index.ts'
+import { GROUND_SETTINGS, readBuildInfo, startGround } from '#core/ground/index.ts'
+import { createLifecycle } from '#core/lifecycle.ts'
+import { createTestDatabase, silentLogger } from '../harness/database.ts'
+import type { TestDatabase } from '../harness/database.ts'
+
+let own: TestDatabase
+let dataDir: string
+beforeAll(async () => {
+  own = await createTestDatabase()
+  dataDir = mkdtempSync(join(tmpdir(), 'skein-ground-'))
+})
+afterAll(async () => {
+  await own[Symbol.asyncDispose]()
+  rmSync(dataDir, { recursive: true })
+})
+
+const KEY = randomBytes(32).toString('base64')
+
+/** Starts and stops the ground as a process would; what it threw, or undefined. */
+async function start(environment: Record<string, string>, during: () => Promise<void> = () => Promise.resolve()) {
+  const life = createLifecycle(silentLogger)
+  const isOutside = environment['SKEIN_DATABASE_URL'] !== undefined
+  try {
+    const config = readConfig(GROUND_SETTINGS, {
+      SKEIN_DATA_DIR: dataDir,
+      SKEIN_DATABASE_UNSAFE: 'true',
+      SKEIN_SECRET_KEY: KEY,
+      ...environment,
+    })
+    await startGround(life, {
+      config,
+      logger: silentLogger,
+      kind: 'test',
+      maxConnections: 2,
+      ...(isOutside ? {} : { address: own.address }),
+    })
+    await during()
+    return undefined
+  } catch (error) {
+    return (error as Error).message
+  } finally {
+    await life.stop()
+  }
+}
+
+const nodes = async () => (await sql<{ kind: string }>`SELECT kind FROM nodes`.execute(own.database.db)).rows
+
+test('a process is in the list of nodes while it runs', async () => {
+  expect(
+    await start({}, async () => {
+      expect(await nodes()).toEqual([{ kind: 'test' }])
+    }),
+  ).toBeUndefined()
+  expect(await nodes()).toEqual([])
+})
+
+test('another secret key than the one that the database was made with is refused in one sentence', async () => {
+  expect(await start({})).toBeUndefined()
+  expect(await start({ SKEIN_SECRET_KEY: randomBytes(32).toString('base64') })).toBe(
+    'the database was made with another secret key: start with the SKEIN_SECRET_KEY (or the data folder) that belongs to it',
+  )
+  expect(await start({})).toBeUndefined()
+})
+
+const address = (change: { user?: string; password?: string; database?: string } = {}) => {
+  const { host, port, user, password, database } = { ...own.address, ...change }
+  return `postgres://${user}:${encodeURIComponent(password)}@localhost/${database}?host=${encodeURIComponent(host)}&port=${port}`
+}
+
+test('an external database is used where its address is right', async () => {
+  expect(await start({ SKEIN_DATABASE_URL: address() })).toBeUndefined()
+})
+
+test.each([
+  [
+    'a wrong password',
+    () => address({ password: 'hunter2' }),
+    /^the database of SKEIN_DATABASE_URL refuses us \(password authentication failed.*check user, password/,
+  ],
+  [
+    'a database that is not there',
+    () => address({ database: 'nowhere' }),
+    /^the database of SKEIN_DATABASE_URL refuses us \(database "nowhere" does not exist\)/,
+  ],
+  [
+    'a port that nobody listens on',
+    () => 'postgres://a:hunter2@localhost:9/a',
+    /^the database of SKEIN_DATABASE_URL cannot be reached \(connect ECONNREFUSED .*\): check that it runs/,
+  ],
+  [
+    'a host that does not exist',
+    () => 'postgres://a:hunter2@nowhere.invalid/a',
+    /^the database of SKEIN_DATABASE_URL cannot be reached \(.*nowhere\.invalid\)/,
+  ],
+  [
+    'an address of something else',
+    () => 'mysql://a:hunter2@localhost/a',
+    /^SKEIN_DATABASE_URL must be an address such as postgres:/,
+  ],
+  ['no address', () => 'hunter2', /^SKEIN_DATABASE_URL must be an address such as postgres:/],
+])('%s is one sentence that says what to do, without the password', async (_what, url, sentence) => {
+  const refusal = await start({ SKEIN_DATABASE_URL: url() })
+  expect(refusal).toMatch(sentence)
+  expect(refusal).not.toContain('hunter2')
+  expect(refusal?.split('\n')).toHaveLength(1)
+})
+
+test('the build names its version and commit', () => {
+  const { version, commit, buildTime } = readBuildInfo()
+  expect(version).toMatch(/^\d+\.\d+\.\d+/)
+  expect(commit).toMatch(/^[0-9a-f]{40}$|^unknown$/)
+  expect(Number.isNaN(Date.parse(buildTime))).toBe(false)
+})
