@@ -24,7 +24,12 @@ export type TestResponse = {
   json: <T = Record<string, unknown>>() => T
 }
 
-export type Caller = (method: string, url: string, body?: unknown, headers?: Record<string, string>) => Promise<TestResponse>
+export type Caller = (
+  method: string,
+  url: string,
+  body?: unknown,
+  headers?: Record<string, string>,
+) => Promise<TestResponse>
 
 export type TestApi = AsyncDisposable & {
   readonly app: HttpApp
@@ -40,11 +45,26 @@ export type TestApi = AsyncDisposable & {
   as(authorization: string): Caller
 }
 
-export type TestUser = { call: Caller; id: string; username: string; secret: string; accessToken: string; refreshToken: string }
+export type TestUser = {
+  call: Caller
+  id: string
+  username: string
+  secret: string
+  accessToken: string
+  refreshToken: string
+}
 
-export type TestApiOptions = { environment?: Record<string, string>; tailIntervalMs?: number; database?: Awaited<ReturnType<typeof createTestDatabase>> }
+export type TestApiOptions = {
+  environment?: Record<string, string>
+  tailIntervalMs?: number
+  database?: Awaited<ReturnType<typeof createTestDatabase>>
+}
 
-const ADMIN = { SKEIN_ADMIN_EMAIL: 'admin@example.com', SKEIN_ADMIN_USERNAME: 'admin', SKEIN_ADMIN_SECRET: 'the-first-admin' }
+const ADMIN = {
+  SKEIN_ADMIN_EMAIL: 'admin@example.com',
+  SKEIN_ADMIN_USERNAME: 'admin',
+  SKEIN_ADMIN_SECRET: 'the-first-admin',
+}
 /** One key for every test process, so that several nodes can share a database. */
 const SECRET_KEY = randomBytes(32).toString('base64')
 
@@ -52,7 +72,13 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
   const own = options.database === undefined ? await createTestDatabase() : undefined
   const { address, database: outside } = options.database ?? (own as Awaited<ReturnType<typeof createTestDatabase>>)
   const dataDir = mkdtempSync(join(tmpdir(), 'skein-api-'))
-  const environment = { ...ADMIN, SKEIN_DATA_DIR: dataDir, SKEIN_SECRET_KEY: SECRET_KEY, SKEIN_DATABASE_UNSAFE: 'true', ...options.environment }
+  const environment = {
+    ...ADMIN,
+    SKEIN_DATA_DIR: dataDir,
+    SKEIN_SECRET_KEY: SECRET_KEY,
+    SKEIN_DATABASE_UNSAFE: 'true',
+    ...options.environment,
+  }
   const config = readConfig({ ...GROUND_SETTINGS, ...IDENTITY_SETTINGS }, environment)
   const life = createLifecycle(silentLogger)
   const ground = await startGround(life, { config, logger: silentLogger, kind: 'test', maxConnections: 8, address })
@@ -68,19 +94,26 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
   await api.routes(app)
   await app.ready()
 
-  const as = (authorization: string | undefined): Caller => async (method, url, body, headers = {}) => {
-    const response = await app.inject({
-      method: method as 'GET',
-      url,
-      headers: {
-        ...(authorization === undefined ? {} : { authorization }),
-        ...(body === undefined || typeof body === 'string' ? {} : { 'content-type': 'application/json' }),
-        ...headers,
-      },
-      ...(body === undefined ? {} : { payload: typeof body === 'string' ? body : JSON.stringify(body) }),
-    })
-    return { status: response.statusCode, headers: response.headers, text: response.body, json: <T>() => response.json() as T }
-  }
+  const as =
+    (authorization: string | undefined): Caller =>
+    async (method, url, body, headers = {}) => {
+      const response = await app.inject({
+        method: method as 'GET',
+        url,
+        headers: {
+          ...(authorization === undefined ? {} : { authorization }),
+          ...(body === undefined || typeof body === 'string' ? {} : { 'content-type': 'application/json' }),
+          ...headers,
+        },
+        ...(body === undefined ? {} : { payload: typeof body === 'string' ? body : JSON.stringify(body) }),
+      })
+      return {
+        status: response.statusCode,
+        headers: response.headers,
+        text: response.body,
+        json: <T>() => response.json() as T,
+      }
+    }
   const anonymous = as(undefined)
 
   async function logIn(identity: string, secret: string): Promise<{ access_token: string; refresh_token: string }> {

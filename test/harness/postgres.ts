@@ -27,7 +27,12 @@ declare module 'vitest' {
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const folder = mkdtempSync(join(tmpdir(), 'skein-test-'))
   chmodSync(folder, 0o755)
-  const server = await startEmbeddedPostgres({ dataDir: folder, log: () => undefined, unsafe: true, settings: { max_connections: '300' } })
+  const server = await startEmbeddedPostgres({
+    dataDir: folder,
+    log: () => undefined,
+    unsafe: true,
+    settings: { max_connections: '300' },
+  })
   const { host, port, user, password } = server.connection
   const admin = new pg.Client(server.connection)
   await admin.connect()

@@ -1,5 +1,9 @@
 /** Waits for a condition with a deadline: the only way in which a test waits. */
-export async function until<T>(condition: () => Promise<T | undefined | false> | T | undefined | false, what: string, deadlineMs = 10_000): Promise<T> {
+export async function until<T>(
+  condition: () => Promise<T | undefined | false> | T | undefined | false,
+  what: string,
+  deadlineMs = 10_000,
+): Promise<T> {
   const end = performance.now() + deadlineMs
   for (;;) {
     const value = await condition()
