@@ -21,6 +21,11 @@ export type Program<G extends SettingGroups> = {
   flags?: Readonly<Record<string, { setting: string; isSwitch?: boolean }>>
   /** Variables with these prefixes must be settings; others belong to programs beside this one. */
   ownPrefixes: readonly string[]
+  /**
+   * Another program of ours may start this one before it knows all of its settings: over a channel, the first message
+   * of the parent is the variables that are still missing. The program ends with its parent.
+   */
+  mayHaveParent?: boolean
   run: (life: Lifecycle, config: ConfigsOf<G>, logger: Logger, environment: Environment) => Promise<void>
 }
 
@@ -80,10 +85,23 @@ export async function runProgram<G extends SettingGroups>(program: Program<G>): 
       process.stdout.write(usageOf(program))
       return await life.stop()
     }
-    const merged = { ...environment, ...overrides }
+    const fromParent =
+      program.mayHaveParent === true && process.channel !== undefined ? await settingsOfParent(life) : {}
+    if (life.signal.aborted) return
+    const merged = { ...environment, ...fromParent, ...overrides }
     const config = readConfigs(program.settings, merged)
     for (const warning of unknownVariables(Object.values(program.settings), environment, program.ownPrefixes))
       logger.warn(warning)
     await program.run(life, config, logger, merged)
+  })
+}
+
+/** The first message of the parent; nothing when it ends before. */
+async function settingsOfParent(life: Lifecycle): Promise<Environment> {
+  // However the parent ends, the channel closes and this program leaves too.
+  process.once('disconnect', () => void life.stop())
+  return await new Promise((resolve) => {
+    process.once('message', (message) => resolve(message as Environment))
+    life.signal.addEventListener('abort', () => resolve({}), { once: true })
   })
 }

@@ -12,7 +12,7 @@ import { reachableFrom } from '#proto/index.ts'
 import { PROXY_SETTINGS, startProxy } from '#proxy/index.ts'
 import { WORKER_SETTINGS } from '#worker/index.ts'
 import { renderBanner } from './start/banner.ts'
-import { startLocalWorker } from './start/local-worker.ts'
+import { launchLocalWorker } from './start/local-worker.ts'
 import { createProgress } from './start/progress.ts'
 
 /** Connections of the pool; ingest, journal tail and run writer have their own. */
@@ -43,6 +43,7 @@ await runProgram({
   },
   ownPrefixes: ['SKEIN_', 'PROXY_'],
   async run(life, config, logger, environment) {
+    const worker = launchLocalWorker({ environment, logger })
     const progress = createProgress(logger, process.stdout)
     const ground = await startGround(life, {
       config: config.ground,
@@ -102,15 +103,10 @@ await runProgram({
       routes: [api.routes, manager.routes],
     })
 
-    progress.step('starting a worker')
-    await life.start('local worker', async () => {
-      const value = startLocalWorker({
-        manager: reachableFrom(manager.grpcAddress, HERE),
-        token: manager.workerToken,
-        environment,
-        logger,
-      })
-      return { value, stop: () => value.stop() }
+    progress.step('joining the worker')
+    await life.start('local worker', () => {
+      worker.join(reachableFrom(manager.grpcAddress, HERE), manager.workerToken)
+      return Promise.resolve({ value: worker, stop: () => worker.stop() })
     })
     const hasWorker = await manager.untilWorker(JOIN_DEADLINE_MS, life.signal)
     if (life.signal.aborted) return

@@ -16,9 +16,8 @@ await runProgram({
   },
   // Other programs read the same environment, so only the worker's own variables can be misspelt here.
   ownPrefixes: ['SKEIN_WORKER_'],
+  mayHaveParent: true,
   async run(life, config, logger) {
-    // Started by another program of ours: when that ends, however, the channel closes and this worker leaves too.
-    if (process.channel !== undefined) process.once('disconnect', () => void life.stop())
     await life.start('worker', async () => {
       const worker = await startWorker({
         config: config.worker,

@@ -26,6 +26,7 @@ import { registerOpenApi } from './openapi.ts'
 import { registerOriginRules } from './origin.ts'
 import { createRequestLog } from './request-log.ts'
 import type { SchemaTypes } from './schema-types.ts'
+import { compileSerializer } from './serialize.ts'
 import { compileValidator } from './validate.ts'
 
 export type HttpApp = FastifyInstance<
@@ -84,6 +85,7 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
 
   app.addHook('onRoute', declareEdgeAnswers)
   app.setValidatorCompiler(compileValidator as never)
+  app.setSerializerCompiler(compileSerializer)
   app.setSchemaErrorFormatter(
     (errors) => (errors as unknown as Error[])[0] ?? new ServiceError('malformed', 'the request is not valid'),
   )

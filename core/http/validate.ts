@@ -12,15 +12,16 @@ const MAX_DETAILS = 20
 
 type Part = 'body' | 'querystring' | 'params' | 'headers'
 
-/** Fastify's validator compiler. The returned function gives `{ value }` or `{ error }`. */
+/** Fastify's validator compiler. The returned function gives `{ value }` or `{ error }`; the check is compiled when first used. */
 export function compileValidator({ schema, httpPart }: { schema: unknown; httpPart?: string | undefined }) {
   const type = schema as TSchema
-  const validator = Compile(type)
+  let validator: ReturnType<typeof Compile> | undefined
   const part = (httpPart ?? 'body') as Part
   const isText = part !== 'body'
   return (input: unknown): { value: unknown } | { error: Error } => {
     const converted = isText ? convertText(type, input) : input
     const value = part === 'headers' ? converted : applyDefaults(type, converted)
+    validator ??= Compile(type)
     if (validator.Check(value)) return { value }
     if (value === undefined || value === null) {
       return {

@@ -1,6 +1,7 @@
 /**
- * The worker of `npm start`: a process of its own that joins over gRPC like any other. It leaves with its parent, however
- * that ends, and is started again when it dies.
+ * The worker of `npm start`: a process of its own that joins over gRPC like any other. It is launched first, because
+ * loading it takes as long as loading the rest, and told last where the manager is. It leaves with its parent, however that
+ * ends, and is started again when it dies.
  */
 import { fork } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
@@ -16,30 +17,25 @@ const STABLE_MS = 60_000
 /** A worker drains its runs when it is asked to stop; beyond this it is killed. */
 const STOP_DEADLINE_MS = 15_000
 
-export type LocalWorker = { stop(): Promise<void> }
+export type LocalWorker = {
+  /** Tells it where to join, now and after every start of its own. */
+  join(manager: string, token: string): void
+  stop(): Promise<void>
+}
 
-export function startLocalWorker(options: {
-  manager: string
-  token: string
-  environment: Environment
-  logger: Logger
-}): LocalWorker {
-  const { logger } = options
+export function launchLocalWorker({ environment, logger }: { environment: Environment; logger: Logger }): LocalWorker {
   const stopping = new AbortController()
   let child: ChildProcess | undefined
+  let settings: Record<string, string> | undefined
 
   const launch = (): Promise<string> => {
-    const environment = {
-      ...options.environment,
-      SKEIN_WORKER_MANAGER: options.manager,
-      SKEIN_WORKER_TOKEN: options.token,
-    }
     // A group of its own: Ctrl-C reaches us alone, and we stop the worker in our order. The channel tells it when we die.
     const started = fork(join(import.meta.dirname, '..', 'worker.ts'), {
       env: environment as NodeJS.ProcessEnv,
       detached: true,
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     })
+    if (settings !== undefined) started.send(settings)
     child = started
     return new Promise((resolve) => {
       started.once('error', (error) => resolve(error.message))
@@ -63,6 +59,10 @@ export function startLocalWorker(options: {
 
   const running = supervise()
   return {
+    join(manager, token) {
+      settings = { SKEIN_WORKER_MANAGER: manager, SKEIN_WORKER_TOKEN: token }
+      child?.send(settings)
+    },
     async stop() {
       stopping.abort()
       child?.kill('SIGTERM')
