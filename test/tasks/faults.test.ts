@@ -73,7 +73,8 @@ test('kill -9 of the worker that runs a task: the task goes to another worker, w
   const client = clientOf(host.app)
   const first = workerProcess(host, 'first')
   await aliveWorker(client, 'first')
-  const id = await client.task('endless', { timeout: '1500ms', retry: { backoff: '10ms' } })
+  // Long enough that the kill comes first, however slow the machine is.
+  const id = await client.task('endless', { timeout: '8s', retry: { backoff: '10ms' } })
   await client.post(`/tasks/${id}/start`)
   await until(
     'running',
@@ -81,9 +82,9 @@ test('kill -9 of the worker that runs a task: the task goes to another worker, w
     ({ body }) => body['state'] === 2,
     30_000,
   )
+  await first.kill()
   const second = await startTestWorker(host, { name: 'second' })
   closers.push(() => second.close())
-  await first.kill()
   expect(await client.ended(id, 30_000)).toMatchObject({ state: 4, reason: 'timeout' })
   const { body } = await client.get(`/tasks/${id}/runs`)
   expect(body).toMatchObject({
