@@ -2,13 +2,12 @@
  * How many requests there were and how long they took. The client library looks its labels up at every observation,
  * once for every request; here they are looked up when the metrics are read.
  */
-import type { MetricObjectWithValues, MetricValueWithName } from 'prom-client'
-
 /** Upper bounds of the histogram. */
 const BOUNDS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
-type Labels = 'protocol' | 'route' | 'outcome' | 'le'
-type Values = MetricObjectWithValues<MetricValueWithName<Labels>>
+type Value = { metricName: string; labels: Record<string, string | number>; value: number }
+/** A metric as a registry prints it. */
+type Printable = { name: string; help: string; type: 'counter' | 'histogram'; aggregator: 'sum'; values: Value[] }
 
 type RouteTotals = {
   outcomes: Map<string, number>
@@ -20,7 +19,7 @@ type RouteTotals = {
 export type RequestTotals = {
   count(protocol: string, route: string, outcome: string, durationSeconds: number): void
   /** `skein_requests_total` and `skein_request_duration_seconds`, in the form in which a registry asks for them. */
-  readonly metrics: readonly { name: string; get(): Promise<Values> }[]
+  readonly metrics: readonly { name: string; get(): Promise<Printable> }[]
 }
 
 export function createRequestTotals(): RequestTotals {
@@ -41,7 +40,7 @@ export function createRequestTotals(): RequestTotals {
     return totals
   }
 
-  const each = (valuesOf: (labels: { protocol: string; route: string }, totals: RouteTotals) => Values['values']) =>
+  const each = (valuesOf: (labels: { protocol: string; route: string }, totals: RouteTotals) => Value[]) =>
     [...protocols].flatMap(([protocol, routes]) =>
       [...routes].flatMap(([route, totals]) => valuesOf({ protocol, route }, totals)),
     )
@@ -72,10 +71,7 @@ export function createRequestTotals(): RequestTotals {
   }
 }
 
-function durations(
-  labels: { protocol: string; route: string },
-  { buckets, sumSeconds }: RouteTotals,
-): Values['values'] {
+function durations(labels: { protocol: string; route: string }, { buckets, sumSeconds }: RouteTotals): Value[] {
   const name = 'skein_request_duration_seconds'
   let count = 0
   const bounded = buckets.map((inBucket, index) => {
@@ -90,9 +86,6 @@ function durations(
   ]
 }
 
-function metric(name: string, help: string, type: 'counter' | 'histogram', read: () => Values['values']) {
-  return {
-    name,
-    get: () => Promise.resolve({ name, help, type, aggregator: 'sum', values: read() } as unknown as Values),
-  }
+function metric(name: string, help: string, type: Printable['type'], read: () => Value[]) {
+  return { name, get: () => Promise.resolve<Printable>({ name, help, type, aggregator: 'sum', values: read() }) }
 }
