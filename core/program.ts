@@ -22,7 +22,7 @@ export type Program<G extends SettingGroups> = {
   /** Variables with these prefixes must be settings; others belong to programs beside this one. */
   ownPrefixes: readonly string[]
   /**
-   * Another program of ours may start this one before it knows all of its settings: over a channel, the first message
+   * Another program of ours may start this one before it knows all of its settings: over an IPC link, the first message
    * of the parent is the variables that are still missing. The program ends with its parent.
    */
   mayHaveParent?: boolean
@@ -85,8 +85,7 @@ export async function runProgram<G extends SettingGroups>(program: Program<G>): 
       process.stdout.write(usageOf(program))
       return await life.stop()
     }
-    const fromParent =
-      program.mayHaveParent === true && process.channel !== undefined ? await settingsOfParent(life) : {}
+    const fromParent = program.mayHaveParent === true && process.connected ? await settingsOfParent(life) : {}
     if (life.signal.aborted) return
     const merged = { ...environment, ...fromParent, ...overrides }
     const config = readConfigs(program.settings, merged)
@@ -98,7 +97,7 @@ export async function runProgram<G extends SettingGroups>(program: Program<G>): 
 
 /** The first message of the parent; nothing when it ends before. */
 async function settingsOfParent(life: Lifecycle): Promise<Environment> {
-  // However the parent ends, the channel closes and this program leaves too.
+  // However the parent ends, the link closes and this program leaves too.
   process.once('disconnect', () => void life.stop())
   return await new Promise((resolve) => {
     process.once('message', (message) => resolve(message as Environment))
