@@ -54,18 +54,18 @@ test('an external database needs the secret key', async () => {
   expect(lines[0]).toMatch(/^SKEIN_SECRET_KEY is required with SKEIN_DATABASE_URL/)
 })
 
-test('every wrong setting is reported at once', async () => {
+test('every wrong setting is reported at once, in a line each', async () => {
   const { code, lines } = await failingStart({
     SKEIN_HTTP_PORT: 'eighty',
     SKEIN_LOG_LEVEL: 'loud',
     SKEIN_ACCESS_TOKEN_TTL: 'long',
   })
   expect(code).toBe(1)
-  expect(lines).toHaveLength(1)
-  expect(lines[0]).toMatch(
-    /SKEIN_HTTP_PORT must be .*SKEIN_LOG_LEVEL must be|SKEIN_LOG_LEVEL must be .*SKEIN_HTTP_PORT must be/,
-  )
-  expect(lines[0]).toContain('SKEIN_ACCESS_TOKEN_TTL')
+  expect(lines.map((line) => line.split(' ')[0]).toSorted()).toEqual([
+    'SKEIN_ACCESS_TOKEN_TTL',
+    'SKEIN_HTTP_PORT',
+    'SKEIN_LOG_LEVEL',
+  ])
 })
 
 test('a second start in one data folder says who holds it, and harms nothing', async () => {

@@ -25,20 +25,25 @@ type Held = { database: DatabaseSync; owner: symbol; isVacant: boolean }
 const SQLITE_BUSY = 5
 const DYING_DEADLINE_MS = 3000
 const DYING_PAUSE_MS = 10
+/** A process that was killed this moment still looks alive: whoever starts right after it must not be turned away. */
+const LIVING_DEADLINE_MS = 1000
 const held = new Map<string, Held>()
 
 /**
- * Throws `invalid_state` naming the process that holds the folder. A holder that is dead by now is waited for: the
+ * Throws `invalid_state` naming the process that holds the folder. A holder that dies meanwhile is waited for: the
  * system gives the lock of a killed process back only when it has cleared the rest of it away.
  */
 export async function lockFolder(baseDir: string, signal?: AbortSignal): Promise<FolderLock> {
-  const until = monotonicMs() + DYING_DEADLINE_MS
+  const beganMs = monotonicMs()
   for (;;) {
     const lock = tryLock(baseDir)
     if (lock !== undefined) return lock
     const pid = readHolder(baseDir)
-    if (pid !== undefined && isAlive(pid)) throw inUse(baseDir, `another Skein (pid ${pid})`)
-    if (monotonicMs() > until) throw inUse(baseDir, 'another Skein, which this system does not show')
+    const waitedMs = monotonicMs() - beganMs
+    if (pid !== undefined && isAlive(pid) && waitedMs > LIVING_DEADLINE_MS) {
+      throw inUse(baseDir, `another Skein (pid ${pid})`)
+    }
+    if (waitedMs > DYING_DEADLINE_MS) throw inUse(baseDir, 'another Skein, which this system does not show')
     await sleep(DYING_PAUSE_MS, signal)
   }
 }
