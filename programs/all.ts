@@ -3,20 +3,26 @@
  * process of its own, joined over gRPC.
  */
 import { join } from 'node:path'
-import { IDENTITY_SETTINGS, SERVICE_PORTS, startApi } from '#api/index.ts'
+import { IDENTITY_SETTINGS } from '#api/config.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
-import { HTTP_SETTINGS, createMetrics, startHttpServer } from '#core/http/index.ts'
+import { HTTP_SETTINGS } from '#core/http/settings.ts'
 import { runProgram } from '#core/program.ts'
-import { MANAGER_SETTINGS, createTaskAccess, prepareGrpcTls, startManager } from '#manager/index.ts'
-import { reachableFrom } from '#proto/index.ts'
-import { PROXY_SETTINGS, startProxy } from '#proxy/index.ts'
-import { WORKER_SETTINGS } from '#worker/index.ts'
+import { sleep } from '#core/time.ts'
+import { MANAGER_SETTINGS } from '#manager/config.ts'
+import { PROXY_SETTINGS } from '#proxy/config.ts'
+import { WORKER_SETTINGS } from '#worker/config.ts'
 import { renderBanner } from './start/banner.ts'
 import { launchLocalWorker } from './start/local-worker.ts'
 import { createProgress } from './start/progress.ts'
 
 /** Connections of the pool; ingest, journal tail and run writer have their own. */
 const MAX_CONNECTIONS = 16
+
+/**
+ * Loading the rooms keeps this process busy for as long as the database takes to start. So that both happen at once, the
+ * database's process is given this long to be there first.
+ */
+const SPAWN_MS = 40
 
 /** This machine, as its own processes dial it. */
 const HERE = '127.0.0.1:0'
@@ -45,13 +51,19 @@ await runProgram({
   async run(life, config, logger, environment) {
     const worker = launchLocalWorker({ environment, logger })
     const progress = createProgress(logger, process.stdout)
-    const ground = await startGround(life, {
+    const starting = startGround(life, {
       config: config.ground,
       logger,
       kind: 'all',
       maxConnections: MAX_CONNECTIONS,
       onStep: progress.step,
     })
+    // A failing start is reported below; until then nobody waits for it.
+    starting.catch(() => undefined)
+    await sleep(SPAWN_MS)
+    const { SERVICE_PORTS, createMetrics, createTaskAccess, prepareGrpcTls, reachableFrom, startApi, ...start } =
+      await import('./start/rooms.ts')
+    const ground = await starting
     const { database, keyring, build } = ground
     progress.step('starting the platform')
     const api = await startApi(life, { ground, config: config.identity })
@@ -59,7 +71,7 @@ await runProgram({
     progress.step('starting the module proxy')
     const tls = await prepareGrpcTls(config.manager, database, keyring)
     const proxy = await life.start('module proxy', async () => {
-      const value = await startProxy({ config: config.proxy, logger, tls })
+      const value = await start.startProxy({ config: config.proxy, logger, tls })
       return { value, stop: () => value.stop() }
     })
 
@@ -73,7 +85,7 @@ await runProgram({
     })
     const tokenFile = join(ground.dataDir, 'worker-token')
     const manager = await life.start('task manager', async () => {
-      const value = await startManager({
+      const value = await start.startManager({
         // As this machine reaches it; a worker elsewhere finds it at the host at which it found the manager.
         config: { ...config.manager, proxyAddress: reachableFrom(proxy.address, HERE) },
         database,
@@ -88,7 +100,7 @@ await runProgram({
 
     progress.step('opening the ports')
     const servicePorts = config.http.servicePorts ? [...SERVICE_PORTS.keys()] : []
-    const { listeners, scheme } = await startHttpServer(life, {
+    const { listeners, scheme } = await start.startHttpServer(life, {
       config: config.http,
       logger,
       build,

@@ -68,6 +68,10 @@ export function checkImports(
   return { violations, edgeCount, fileCounts, packages }
 }
 
+/** Who composes rooms may read their settings before it loads them: a file of settings is a second face. */
+const COMPOSERS = new Set(['programs', 'api'])
+const SETTINGS_FILE = /\/(config|settings)\.ts$/
+
 function roomFault({ from: path, to, specifier }: Import, from: Room, tree: ReadonlySet<string>): string | undefined {
   if (!tree.has(to) && !to.startsWith('proto/gen/')) return `there is no file ${to}`
   const target = roomOf(to)
@@ -78,6 +82,7 @@ function roomFault({ from: path, to, specifier }: Import, from: Room, tree: Read
   }
   const isPart = target.folder.startsWith(`${from.folder}/`)
   if (!specifier.startsWith('#') && !isPart && !EXAMINERS.has(from.name)) return `another room is named by its # path`
+  if (COMPOSERS.has(from.name) && SETTINGS_FILE.test(to)) return undefined
   if (!from.mayImport.includes(target.name)) return EXAMINERS.has(target.name) ? target.rule : from.rule
   if (EXAMINERS.has(from.name) || target.face.test(to)) return undefined
   return `${target.name} is imported through its index.ts only`

@@ -1,0 +1,3 @@
+/** The settings of the platform, for programs that read them before they load it. */
+export { IDENTITY_SETTINGS } from './identity/config.ts'
+export type { IdentityConfig } from './identity/config.ts'
