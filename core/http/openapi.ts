@@ -5,6 +5,7 @@ import swaggerUi from '@fastify/swagger-ui'
 import type { FastifySwaggerUiOptions } from '@fastify/swagger-ui'
 import type { FastifyInstance } from 'fastify'
 import type { HttpApp } from './edge.ts'
+import { createSchemaNames } from './openapi-components.ts'
 
 /** The page is public: it shows what the product is, never what it holds. */
 const DOCS_PATH = '/docs'
@@ -14,6 +15,7 @@ const showDocument = swaggerUi as unknown as (scope: FastifyInstance, options: F
 
 export function registerOpenApi(app: HttpApp, { version }: { version: string }): void {
   const plain = app as unknown as FastifyInstance
+  const names = createSchemaNames()
   // Called instead of registered: what is registered is loaded in a later turn and misses the routes added before it.
   const document: FastifyDynamicSwaggerOptions = {
     openapi: {
@@ -40,7 +42,10 @@ export function registerOpenApi(app: HttpApp, { version }: { version: string }):
       buildLocalReference: (json, _base, _fragment, index) =>
         typeof json.$id === 'string' ? json.$id : `schema-${index}`,
     },
+    transformObject: (document) =>
+      'openapiObject' in document ? names.refer(document.openapiObject) : document.swaggerObject,
     transform: ({ schema, url, route }) => {
+      names.learn(schema)
       const config = route.config
       const isOpen = config?.isPublic === true
       const security = isOpen
