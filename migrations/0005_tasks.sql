@@ -24,9 +24,11 @@ CREATE TABLE module_chunks (
   module_key bigint NOT NULL
     CONSTRAINT module_chunks_module_fkey REFERENCES modules (key) ON DELETE CASCADE,
   chunk integer NOT NULL,
-  data bytea STORAGE EXTERNAL NOT NULL,
+  data bytea NOT NULL,
   CONSTRAINT module_chunks_pkey PRIMARY KEY (module_key, chunk)
 );
+-- Modules hardly compress, and parts are read whole.
+ALTER TABLE module_chunks ALTER COLUMN data SET STORAGE EXTERNAL;
 
 CREATE TABLE workers (
   key bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT workers_pkey PRIMARY KEY,
