@@ -40,7 +40,9 @@ export function createCredentials(options: CredentialOptions): ManagerCredential
     fingerprint,
     async channel(address) {
       if (fingerprint !== undefined) return pinned(address, await readCertificate(address), fingerprint)
-      if (options.isInsecure || isLoopback(address)) return { credentials: credentials.createInsecure(), options: {} }
+      // An authority that is given asks for TLS, on loopback too.
+      const isPlain = options.isInsecure || (options.authority === undefined && isLoopback(address))
+      if (isPlain) return { credentials: credentials.createInsecure(), options: {} }
       return trusted(address, options.authority)
     },
   }
