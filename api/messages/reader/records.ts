@@ -50,7 +50,7 @@ export async function readRecords(
   filter: Filter,
   window: Window,
 ): Promise<Rows<RecordRow>> {
-  const condition = recordCondition(channelKey, filter)
+  const condition = await recordCondition(tx, channelKey, filter)
   const direction = window.dir === 'asc' ? sql`ASC` : sql`DESC`
   // Records of one message stay in the order in which they were sent, also where the newest message comes first.
   const byTime = sql`m.time ${direction}, m.batch_seq ${direction}, m.message ${direction}, m.ordinal ASC`
@@ -81,11 +81,12 @@ export async function aggregateRecords(
   window: Window,
 ): Promise<Rows<RecordRow>> {
   const direction = window.dir === 'asc' ? sql`ASC` : sql`DESC`
+  const condition = await recordCondition(tx, channelKey, filter)
   const { rows } = await sql<RecordRow & { total: number; place: number | null }>`
     WITH buckets AS (
       SELECT ${bucketOf(interval, timeZone)} AS bucket, m.series_key, min(m.protocol) AS protocol, ${sql.raw(by)}(m.value)::float8 AS value
         FROM messages m
-       WHERE ${recordCondition(channelKey, filter)} AND m.value IS NOT NULL
+       WHERE ${condition} AND m.value IS NOT NULL
        GROUP BY bucket, m.series_key
     ), page AS (
       SELECT s.subtopic, s.publisher_id, s.name, s.unit, b.protocol, extract(epoch FROM b.bucket)::float8 AS time, b.value,
@@ -121,13 +122,17 @@ function bucketOf(interval: Interval, timeZone: string): RawBuilder<unknown> {
   }
 }
 
-function recordCondition(channelKey: number, filter: Filter): RawBuilder<SqlBool> {
+/**
+ * Which records match. The series are looked up first: as a list of keys they are one hash probe per record, while a join
+ * is planned by statistics that a young table does not have.
+ */
+async function recordCondition(tx: Transaction, channelKey: number, filter: Filter): Promise<RawBuilder<SqlBool>> {
   const conditions = [sql<SqlBool>`m.channel_key = ${channelKey}`, ...timeConditions(sql`m.time`, filter)]
   const series = seriesConditions(filter)
   if (series.length > 0) {
-    conditions.push(
-      sql`m.series_key IN (SELECT key FROM series WHERE channel_key = ${channelKey} AND ${sql.join(series, sql` AND `)})`,
-    )
+    const { rows } = await sql<{ key: number }>`
+      SELECT key FROM series WHERE channel_key = ${channelKey} AND ${sql.join(series, sql` AND `)}`.execute(tx)
+    conditions.push(sql`m.series_key = ANY (${rows.map((row) => row.key)}::bigint[])`)
   }
   const operator = OPERATORS[filter.comparator]
   if (filter.protocol !== undefined) conditions.push(sql`m.protocol = ${filter.protocol}`)
