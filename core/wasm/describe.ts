@@ -1,6 +1,6 @@
 /** What a module offers and asks for, in the words that people read: exports and imports with their types. */
 import type { ExternKind, ModuleExport, ModuleImport, ModuleLayout } from './module-reader.ts'
-import type { FunctionType, ValueType } from './types.ts'
+import type { FunctionType, ValueType } from './value-types.ts'
 import { isWasiPreview1Import } from './wasi-preview1.ts'
 
 export type DescribedExport = { name: string; kind: ExternKind; params: ValueType[]; results: ValueType[] }

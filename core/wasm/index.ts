@@ -17,6 +17,6 @@ export type {
   Section,
 } from './module-reader.ts'
 export { ModuleRefusal } from './module-refusal.ts'
-export type { FunctionType, ValueType } from './types.ts'
+export type { FunctionType, ValueType } from './value-types.ts'
 export { WASI_PREVIEW1_FUNCTIONS, WASI_PREVIEW1_MODULE, isWasiPreview1Import } from './wasi-preview1.ts'
 export type { WasiPreview1Function } from './wasi-preview1.ts'

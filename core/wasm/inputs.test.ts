@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { parseInputs, presentResult } from './inputs.ts'
-import type { ValueType } from './types.ts'
+import type { ValueType } from './value-types.ts'
 
 test('takes numbers and decimal text for each type', () => {
   expect(parseInputs([5, '7', 1.5, '2.5e3'], ['i32', 'i64', 'f32', 'f64'], 'f')).toEqual([5, 7n, 1.5, 2500])

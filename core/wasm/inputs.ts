@@ -1,5 +1,5 @@
 /** Inputs and results of a function as JSON: numbers, or decimal text for 64-bit integers beyond 2^53. */
-import type { ValueType } from './types.ts'
+import type { ValueType } from './value-types.ts'
 
 export type JsonNumber = number | string
 export type WasmNumber = number | bigint

@@ -5,8 +5,8 @@
  */
 import { ByteCursor } from './byte-cursor.ts'
 import { ModuleRefusal } from './module-refusal.ts'
-import { TypeSection, readValueType } from './types.ts'
-import type { FunctionType } from './types.ts'
+import { TypeSection, readValueType } from './value-types.ts'
+import type { FunctionType } from './value-types.ts'
 
 export type ModuleKind = 'core' | 'component'
 

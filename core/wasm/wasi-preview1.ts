@@ -3,7 +3,7 @@
  * lists a module's imports and who runs it read this table.
  */
 import type { ModuleImport } from './module-reader.ts'
-import type { ValueType } from './types.ts'
+import type { ValueType } from './value-types.ts'
 
 export const WASI_PREVIEW1_MODULE = 'wasi_snapshot_preview1'
 
