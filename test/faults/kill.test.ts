@@ -102,12 +102,16 @@ async function requireNothingLost(whole: Whole, setup: Setup, acknowledged: read
   expect(values.length, 'a value is stored twice').toBe(known.size)
 }
 
+/** Every run of the task, page by page: the ones that a blow interrupted may stand anywhere. */
 async function requireAllRunsEnded(whole: Whole, { taskId }: Setup): Promise<void> {
   await until(
     async () => {
-      const answer = await whole.call('GET', `/tasks/${taskId}/runs?limit=100`)
-      const { runs } = answer.json<{ runs: { state: number }[] }>()
-      return runs.every((run) => run.state >= 3 && run.state !== 7)
+      for (let offset = 0; ; offset += 100) {
+        const page = await whole.call('GET', `/tasks/${taskId}/runs?limit=100&offset=${offset}`)
+        const { runs } = page.json<{ runs: { state: number }[] }>()
+        if (!runs.every((run) => run.state >= 3 && run.state !== 7)) return false
+        if (runs.length < 100) return true
+      }
     },
     'the end of every run',
     30_000,
