@@ -4,12 +4,13 @@ export { startIdentity } from './identity.ts'
 export type { Identity, IdentityDeps } from './identity.ts'
 export * from './access/index.ts'
 export type { Actor, ChangeListener, Journal, JournalEntry, Recorder } from './journal/index.ts'
-export { ADMIN_ROLE_NAME, adminRoleId, grantAdmin, removeRolesOf } from './roles/index.ts'
+export { grantAdmin, removeRolesOf } from './roles/index.ts'
 export { bearerOf, originOf } from './tokens/index.ts'
 export type { TokensService } from './tokens/index.ts'
 export { requireRoute } from './domains/index.ts'
 export {
   ChosenId,
+  EffectiveAccessFields,
   EnabledStatus,
   Id,
   MessageBody,

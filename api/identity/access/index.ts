@@ -7,8 +7,9 @@ export {
   presentConnectionActions,
 } from './actions.ts'
 export type { ChannelAction, ClientAction, ConnectionType, DomainAction, EntityType, GroupAction } from './actions.ts'
+export { ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from './admin-role.ts'
 export { ANY_CHANGE } from './any-change.ts'
 export type { Origin, UserPrincipal } from './principal.ts'
 export { createAccessPolicy } from './policy.ts'
-export type { AccessPolicy, DomainAccess, EntityFacts } from './policy.ts'
-export { ADMIN_ROLE_KEY } from './reach.ts'
+export type { AccessPolicy, DomainAccess, EntityFacts, Located } from './policy.ts'
+export type { EffectiveAccess } from './provided-access.ts'

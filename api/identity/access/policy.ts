@@ -9,14 +9,20 @@ import { createFactCache } from '#core/fact-cache.ts'
 import { isId } from '#core/ids.ts'
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
-import { ACTIONS, OWN_ACTIONS } from './actions.ts'
+import { ACTIONS } from './actions.ts'
 import type { DomainAction, EntityType } from './actions.ts'
 import { ANY_CHANGE } from './any-change.ts'
+import { findEntitiesAnywhere, findEntity } from './entities.ts'
+import type { LocatedEntity } from './entities.ts'
+import { INHERITED } from './inheritance.ts'
+import type { Inheritance } from './inheritance.ts'
 import type { UserPrincipal } from './principal.ts'
+import { findProvidedAccess } from './provided-access.ts'
+import type { EffectiveAccess } from './provided-access.ts'
 import type { Reach } from './reach.ts'
 import { directActions, groupAncestors, reachable, resolveReach } from './reach.ts'
 
-/** What the policy must know of an entity to decide about it. */
+/** What the policy must know of an entity to decide about it; the group above it, also of a group. */
 export type EntityFacts = { type: Exclude<EntityType, 'domain'>; key: number; parentGroupKey: number | null }
 
 /** A caller inside a domain that it may enter. */
@@ -36,9 +42,17 @@ export type DomainAccess = {
    * `forbidden` when he may read it but not do this.
    */
   requireOn<E extends EntityFacts>(entity: E | undefined, action: string): Promise<E>
+  /**
+   * By which role the caller has access to each of these entities of the domain, for the items of a page: one statement.
+   * The fields are spread into the item; an entity on which no role gives anything is absent.
+   */
+  accessOf(type: EntityFacts['type'], entityKeys: readonly number[]): Promise<Map<number, EffectiveAccess>>
   /** The condition of a listing: rows on which the caller may do `action`. `alias` is the listed table in the query. */
   reachable(type: EntityFacts['type'], action: string, alias: string): RawBuilder<SqlBool>
 }
+
+/** An entity of a path, and its domain as the caller entered it. */
+export type Located = { domain: DomainAccess; entity: LocatedEntity }
 
 export type AccessPolicy = {
   /** Throws `forbidden` alike for an unknown domain, a foreign one and one that is not open to the caller. */
@@ -48,6 +62,17 @@ export type AccessPolicy = {
    * `unprocessable` when there are more than `MAX_ENTERED`: a part of them would look like the whole.
    */
   enterAll(principal: UserPrincipal): Promise<DomainAccess[]>
+  /**
+   * The entity of a path, with its domain in the path or without (decision 31b). The caller may read it; nothing else is
+   * checked. Throws `not_found` when there is none that he may read, `conflict` when he may read one in several domains,
+   * `forbidden` when the named domain is not open to him.
+   */
+  locate(
+    principal: UserPrincipal,
+    domainId: string | undefined,
+    type: EntityFacts['type'],
+    id: string,
+  ): Promise<Located>
   /** Throws `forbidden` unless the caller administers the platform, and with a token that is good for all of it. */
   requirePlatformAdmin(principal: UserPrincipal): void
   /** Drops what depends on entities that changed. */
@@ -120,22 +145,14 @@ export function createAccessPolicy({
 
   async function actionsOn(reach: Reach, entity: EntityFacts): Promise<ReadonlySet<string>> {
     const actions = new Set(await findDirect(reach, entity))
-    const inherit = (granted: ReadonlySet<string>, prefix: string) => {
-      for (const action of OWN_ACTIONS[entity.type]) if (granted.has(`${prefix}_${action}`)) actions.add(action)
+    const inherit = (granted: ReadonlySet<string>, inheritance: Inheritance) => {
+      for (const [action, needed] of inheritance) if (granted.has(needed)) actions.add(action)
     }
-    inherit(reach.domainActions, entity.type)
-    if (reach.groupActions.size === 0) return actions
-    const start = entity.type === 'group' ? entity.key : entity.parentGroupKey
-    if (start === null) return actions
-    for (const [depth, groupKey] of (await findAncestors(start)).entries()) {
+    inherit(reach.domainActions, INHERITED.domain[entity.type])
+    if (reach.groupActions.size === 0 || entity.parentGroupKey === null) return actions
+    for (const [depth, groupKey] of (await findAncestors(entity.parentGroupKey)).entries()) {
       const granted = reach.groupActions.get(groupKey)
-      if (granted === undefined) continue
-      // A group's own role counts on its own members by the bare prefix, on everything deeper by `subgroup_`.
-      if (entity.type === 'group') {
-        if (depth > 0) inherit(granted, 'subgroup')
-      } else {
-        inherit(granted, depth === 0 ? entity.type : `subgroup_${entity.type}`)
-      }
+      if (granted !== undefined) inherit(granted, INHERITED[depth === 0 ? 'parent' : 'ancestor'][entity.type])
     }
     return actions
   }
@@ -175,16 +192,45 @@ export function createAccessPolicy({
           throw new ServiceError('forbidden', `failed to perform authorization: needs ${action} on this ${entity.type}`)
         return entity
       },
+      accessOf: (type, entityKeys) => findProvidedAccess(db, principal.key, domainKey, type, entityKeys),
       reachable: (type, action, alias) => reachable(reach, everything, type, action, alias),
     }
   }
 
+  async function enter(principal: UserPrincipal, domainId: string): Promise<DomainAccess> {
+    const domainKey = isId(domainId) ? await findDomainKey(domainId) : 0
+    const domain = domainKey === 0 ? undefined : await open(principal, domainKey, domainId)
+    if (domain === undefined) throw new ServiceError('forbidden', NOT_PERMITTED)
+    return domain
+  }
+
+  /** The one entity of this id that the caller may read in whatever domain (decision 31b). */
+  async function locateAnywhere(principal: UserPrincipal, type: EntityFacts['type'], id: string): Promise<Located> {
+    const { key, isPlatformAdmin, boundDomainKey } = principal
+    const user = { key, isEverywhere: isPlatformAdmin, boundDomainKey }
+    const candidates = isId(id) ? await findEntitiesAnywhere(db, user, type, id, MAX_ENTERED) : []
+    let located: Located | undefined
+    for (const { domainKey, domainId, entity } of candidates) {
+      const domain = await open(principal, domainKey, domainId)
+      if (domain === undefined || !(await domain.actionsOn(entity)).has('read')) continue
+      if (located !== undefined)
+        throw new ServiceError(
+          'conflict',
+          `the ${type} id exists in several domains: name one in the path, /<domain_id>/${type}s/${id}`,
+        )
+      located = { domain, entity }
+    }
+    if (located === undefined) throw new ServiceError('not_found', 'entity not found')
+    return located
+  }
+
   return {
-    async enter(principal, domainId) {
-      const domainKey = isId(domainId) ? await findDomainKey(domainId) : 0
-      const domain = domainKey === 0 ? undefined : await open(principal, domainKey, domainId)
-      if (domain === undefined) throw new ServiceError('forbidden', NOT_PERMITTED)
-      return domain
+    enter,
+    async locate(principal, domainId, type, id) {
+      if (domainId === undefined) return await locateAnywhere(principal, type, id)
+      const domain = await enter(principal, domainId)
+      const entity = isId(id) ? await findEntity(db, domain.domainKey, type, id) : undefined
+      return { domain, entity: await domain.requireOn(entity, 'read') }
     },
     async enterAll(principal) {
       const { rows } = await sql<{ key: number; id: string }>`SELECT d.key, d.id FROM domains d

@@ -7,9 +7,7 @@ import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import { ACTIONS } from './actions.ts'
 import type { EntityType } from './actions.ts'
-
-/** `role_key` of a grant of the built-in role `admin`. */
-export const ADMIN_ROLE_KEY = 0
+import { ADMIN_ROLE_KEY } from './admin-role.ts'
 
 export type DomainStatus = 'enabled' | 'disabled' | 'freezed' | 'deleted'
 

@@ -1,21 +1,8 @@
-/**
- * The built-in role `admin` of every entity: it holds all actions of its type and is no row anywhere. Its id derives from
- * the entity's key, its members are grants (mechanisms section 4, contract 2.4).
- */
-import { createHash } from 'node:crypto'
+/** Members of the built-in role of entities that are made, and the end of all roles of entities that go. */
 import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import type { EntityType } from '../access/index.ts'
 import { ADMIN_ROLE_KEY } from '../access/index.ts'
-
-export const ADMIN_ROLE_NAME = 'admin'
-const SHORT_ID_BYTES = 16
-
-/** `<entity type>_<22 characters>`, the same for an entity for ever (contract 2.2). */
-export function adminRoleId(type: EntityType, entityKey: number): string {
-  const digest = createHash('sha256').update(`admin role of ${type} ${entityKey}`).digest()
-  return `${type}_${digest.subarray(0, SHORT_ID_BYTES).toString('base64url')}`
-}
 
 /** Makes the user a member of the built-in role of each entity: one statement for any number. */
 export async function grantAdmin(

@@ -1,1 +1,2 @@
-export { ADMIN_ROLE_NAME, adminRoleId, grantAdmin, removeRolesOf } from './built-in.ts'
+export { ADMIN_ROLE_NAME, adminRoleId } from '../access/index.ts'
+export { grantAdmin, removeRolesOf } from './built-in.ts'

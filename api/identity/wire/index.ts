@@ -1,3 +1,4 @@
+export { EffectiveAccessFields } from './effective-access.ts'
 export {
   ChosenId,
   EnabledStatus,
