@@ -7,9 +7,7 @@ CREATE INDEX domains_deleted ON domains (deleted_at) WHERE status = 'deleted';
 CREATE INDEX domains_order ON domains (status, coalesce(updated_at, created_at), created_at, id);
 CREATE INDEX domains_name_trgm ON domains USING gin (name gin_trgm_ops);
 
--- Without these, the removal of a domain or user reads the whole table once for each row that goes.
-CREATE INDEX grants_domain ON grants (domain_key);
-CREATE INDEX roles_domain ON roles (domain_key);
+-- Without these (and those of 0006_roles), the removal of a domain or user reads the whole table once for each row that goes.
 CREATE INDEX tasks_user ON tasks (user_key) WHERE user_key IS NOT NULL;
 CREATE INDEX worker_tokens_domain ON worker_tokens (domain_key) WHERE domain_key IS NOT NULL;
 
