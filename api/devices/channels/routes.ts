@@ -1,203 +1,128 @@
-/** Channel routes: the domain in the path, and the listing of every domain that the caller reaches (decision 31). */
-import { Type } from 'typebox'
-import { Id } from '#api/identity/index.ts'
+/** Channel routes: with the domain in the path, and without it (decisions 31 and 31b). */
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { MAX_BULK_BODY_BYTES } from '../bulk.ts'
-import {
-  Channel,
-  ChannelPage,
-  ChannelQuery,
-  ChannelUpdate,
-  NewChannel,
-  NewChannels,
-  TagsUpdate,
-  presentChannel,
-} from './schema.ts'
-import type { ChannelRecord, ChannelsService } from './service.ts'
+import { addressOf, connectableRoutes, domainOf, entitySchema } from '../connectable/index.ts'
+import { collectionPaths, entityPaths } from '../connectable/schema.ts'
+import { Channel, ChannelPage, ChannelQuery, ChannelUpdate, NewChannel, NewChannels, presentChannel } from './schema.ts'
+import type { ChannelsService, ShownChannel } from './service.ts'
 
-const DomainParams = Type.Object({ domain_id: Id })
-const Params = Type.Object({ domain_id: Id, channel_id: Id })
 const tags = ['channels']
+const CREATION_KINDS = ['unauthenticated', 'forbidden', 'conflict', 'unprocessable'] as const
+
+const present = ({ channel, access }: ShownChannel): Channel => ({ ...presentChannel(channel), ...access })
 
 export function channelRoutes(channels: ChannelsService): RoutePlugin {
   return (app) => {
-    app.post(
-      '/:domain_id/channels',
-      {
-        config: { action: 'channel_create' },
-        schema: {
-          tags,
-          summary: 'Create a channel',
-          params: DomainParams,
-          body: NewChannel,
-          response: responses(
-            { 201: Channel },
-            'unauthenticated',
-            'forbidden',
-            'conflict',
-            'unsupported_media_type',
-            'too_large',
-          ),
+    for (const { base, params, isScoped } of collectionPaths('channel')) {
+      const where = isScoped ? '' : ' In the domain of the token, else in the only one that the caller reaches.'
+      app.post(
+        base,
+        {
+          config: { action: 'channel_create' },
+          schema: {
+            tags,
+            summary: 'Create a channel',
+            description: `The id may come from outside; it is unique in the domain, as is the route, a second name in message paths.${where}`,
+            params,
+            body: NewChannel,
+            response: responses({ 201: Channel }, ...CREATION_KINDS),
+          },
         },
-      },
-      async (request, reply) => {
-        const [created] = await channels.create(request.principal, request.params.domain_id, [request.body])
-        const channel = created as ChannelRecord
-        void reply.code(201).header('Location', `/channels/${channel.id}`)
-        return presentChannel(channel)
-      },
-    )
-    app.post(
-      '/:domain_id/channels/bulk',
-      {
-        config: { action: 'channel_create' },
-        bodyLimit: MAX_BULK_BODY_BYTES,
-        schema: {
-          tags,
-          summary: 'Create many channels, all or none',
-          params: DomainParams,
-          body: NewChannels,
-          response: responses(
-            { 200: ChannelPage },
-            'unauthenticated',
-            'forbidden',
-            'conflict',
-            'unsupported_media_type',
-            'too_large',
-          ),
+        async (request, reply) => {
+          const [created] = await channels.create(request.principal, domainOf(request.params), [request.body])
+          const shown = created as ShownChannel
+          void reply.code(201).header('Location', `/channels/${shown.channel.id}`)
+          return present(shown)
         },
-      },
-      async (request) => {
-        const created = await channels.create(request.principal, request.params.domain_id, request.body)
-        return { total: created.length, channels: created.map(presentChannel) }
-      },
-    )
-    for (const [path, params] of [
-      ['/:domain_id/channels', DomainParams],
-      ['/channels', Type.Object({})],
-    ] as const) {
+      )
+      app.post(
+        `${base}/bulk`,
+        {
+          config: { action: 'channel_create' },
+          bodyLimit: MAX_BULK_BODY_BYTES,
+          schema: {
+            tags,
+            summary: 'Create many channels, all or none',
+            description: `Answers them in the order given.${where}`,
+            params,
+            body: NewChannels,
+            response: responses({ 200: ChannelPage }, ...CREATION_KINDS),
+          },
+        },
+        async (request) => {
+          const created = await channels.create(request.principal, domainOf(request.params), request.body)
+          return { total: created.length, channels: created.map(present) }
+        },
+      )
       app.get(
-        path,
+        base,
         {
           config: { action: 'channel_read' },
           schema: {
             tags,
             summary: 'List channels',
+            description: isScoped
+              ? 'Those of the domain that the caller may read.'
+              : 'Those of every domain that the caller reaches.',
             params,
             querystring: ChannelQuery,
             response: responses({ 200: ChannelPage }, 'unauthenticated', 'forbidden', 'unprocessable'),
           },
         },
         async (request) => {
-          const { domain_id: domainId } = request.params as { domain_id?: string }
-          const page = await channels.list(request.principal, domainId, request.query)
+          const page = await channels.list(request.principal, domainOf(request.params), request.query)
           if (request.query.only_total === true) return { total: page.total }
-          return { total: page.total, offset: page.offset, limit: page.limit, channels: page.items.map(presentChannel) }
+          return { total: page.total, offset: page.offset, limit: page.limit, channels: page.items.map(present) }
         },
       )
     }
-    app.get(
-      '/:domain_id/channels/:channel_id',
-      {
-        config: { action: 'read' },
-        schema: {
-          tags,
-          summary: 'View a channel',
-          params: Params,
-          response: responses({ 200: Channel }, 'unauthenticated', 'forbidden', 'not_found'),
-        },
+    connectableRoutes(app, {
+      type: 'channel',
+      record: Channel,
+      calls: {
+        view: async (caller, at) => present(await channels.get(caller, at)),
+        setTags: async (caller, at, names) => present(await channels.setTags(caller, at, names)),
+        setStatus: async (caller, at, status) => present(await channels.setStatus(caller, at, status)),
+        setParent: channels.setParent,
+        removeParent: channels.removeParent,
       },
-      async (request) =>
-        presentChannel(await channels.get(request.principal, request.params.domain_id, request.params.channel_id)),
-    )
-    app.route({
-      // The specification says PUT, the newer clients send PATCH: the same rule (decision 2).
-      method: ['PUT', 'PATCH'],
-      url: '/:domain_id/channels/:channel_id',
-      config: { action: 'update' },
-      schema: {
-        tags,
-        summary: 'Change a channel; absent fields stay',
-        params: Params,
-        body: ChannelUpdate,
-        response: responses(
-          { 200: Channel },
-          'unauthenticated',
-          'forbidden',
-          'not_found',
-          'unsupported_media_type',
-          'too_large',
-        ),
-      },
-      handler: async (request) =>
-        presentChannel(
-          await channels.update(request.principal, request.params.domain_id, request.params.channel_id, request.body),
-        ),
     })
-    app.patch(
-      '/:domain_id/channels/:channel_id/tags',
-      {
+    for (const path of entityPaths('channel')) {
+      app.route({
+        // The specification says PUT, the newer clients send PATCH: the same rule (decision 2).
+        method: ['PUT', 'PATCH'],
+        url: path.base,
         config: { action: 'update' },
         schema: {
-          tags,
-          summary: 'Replace the tags; none clears them',
-          params: Params,
-          body: TagsUpdate,
-          response: responses(
-            { 200: Channel },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'unsupported_media_type',
-            'too_large',
-          ),
-        },
-      },
-      async (request) =>
-        presentChannel(
-          await channels.update(request.principal, request.params.domain_id, request.params.channel_id, {
-            tags: request.body.tags ?? [],
-          }),
-        ),
-    )
-    for (const [verb, status] of [
-      ['enable', 'enabled'],
-      ['disable', 'disabled'],
-    ] as const) {
-      app.post(
-        `/:domain_id/channels/:channel_id/${verb}`,
-        {
-          config: { action: 'update' },
-          schema: {
+          ...entitySchema(path, {
             tags,
-            summary: `${verb === 'enable' ? 'Enable' : 'Disable'} a channel`,
-            params: Params,
-            response: responses({ 200: Channel }, 'unauthenticated', 'forbidden', 'not_found'),
-          },
+            summary: 'Change a channel; absent fields stay',
+            description: 'Null clears description, route and retention_days.',
+            successes: { 200: Channel },
+            kinds: ['conflict'],
+          }),
+          body: ChannelUpdate,
         },
-        async (request) =>
-          presentChannel(
-            await channels.setStatus(request.principal, request.params.domain_id, request.params.channel_id, status),
-          ),
+        handler: async (request) =>
+          present(await channels.update(request.principal, addressOf('channel', request.params), request.body)),
+      })
+      app.delete(
+        path.base,
+        {
+          config: { action: 'delete' },
+          schema: entitySchema(path, {
+            tags,
+            summary: 'Delete a channel, its connections and its roles',
+            description: 'Stored messages stay until retention removes them.',
+            successes: { 204: NoBody },
+          }),
+        },
+        async (request, reply) => {
+          await channels.remove(request.principal, addressOf('channel', request.params))
+          return await reply.code(204).send()
+        },
       )
     }
-    app.delete(
-      '/:domain_id/channels/:channel_id',
-      {
-        config: { action: 'delete' },
-        schema: {
-          tags,
-          summary: 'Delete a channel, its connections and its roles',
-          description: 'Stored messages stay until retention removes them.',
-          params: Params,
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
-        },
-      },
-      async (request, reply) => {
-        await channels.remove(request.principal, request.params.domain_id, request.params.channel_id)
-        return await reply.code(204).send()
-      },
-    )
   }
 }

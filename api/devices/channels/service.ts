@@ -1,62 +1,49 @@
-/** The rules of channels (specification section 4 Channels, contract 4.2, decisions 2, 13, 31, 45, 46). */
-import { allOf, grantAdmin, removeRolesOf, requireRoute } from '#api/identity/index.ts'
-import type { AccessPolicy, DomainAccess, Journal, UserPrincipal } from '#api/identity/index.ts'
-import type { Database } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
-import { isId, newId } from '#core/ids.ts'
+/** The rules of channels (specification section 4 Channels, contract 4.2, decisions 2, 31, 45). */
+import { allOf, requireRoute } from '#api/identity/index.ts'
+import type { EffectiveAccess, UserPrincipal } from '#api/identity/index.ts'
+import { newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
+import { formatTime } from '#core/time.ts'
 import { requireDistinct, requireFewItems } from '../bulk.ts'
+import { createConnectableRules, enterForCreation, parentIdOf, requireCreation } from '../connectable/index.ts'
+import type { Address, ConnectableDeps, ConnectableRules, Facts } from '../connectable/index.ts'
 import { connectedTo, deviceConditions, readableIn } from '../listing.ts'
 import type { ChannelChange, ChannelRecord } from './repository.ts'
-import { countChannels, deleteChannel, findChannel, insertChannels, listChannels, updateChannel } from './repository.ts'
+import { channelTable, countChannels, insertChannels, listChannels } from './repository.ts'
 import type { ChannelQuery, ChannelUpdate, NewChannel } from './schema.ts'
 
-export type { ChannelRecord } from './repository.ts'
+/** A channel, and in lists how the caller has access to it. */
+export type ShownChannel = { channel: ChannelRecord; access?: EffectiveAccess }
 
-export type ChannelsService = {
-  /** Creates all or none; single creation is bulk creation of one. Throws `too_large`, `malformed`, `forbidden`, `conflict`. */
-  create(caller: UserPrincipal, domainId: string, inputs: readonly NewChannel[]): Promise<ChannelRecord[]>
-  get(caller: UserPrincipal, domainId: string, id: string): Promise<ChannelRecord>
+type Rules = ConnectableRules<ChannelRecord, ChannelChange>
+
+export type ChannelsService = Pick<Rules, 'setParent' | 'removeParent' | 'remove'> & {
+  /**
+   * Creates all or none; single creation is bulk creation of one. Without a domain: in the only one that is meant. Throws
+   * `too_large`, `malformed`, `forbidden`, `unprocessable`, `conflict`.
+   */
+  create(caller: UserPrincipal, domainId: string | undefined, inputs: readonly NewChannel[]): Promise<ShownChannel[]>
+  get(caller: UserPrincipal, at: Address): Promise<ShownChannel>
   /** Channels of the domain that the caller may read; without a domain those of every domain that he reaches (decision 31). */
-  list(caller: UserPrincipal, domainId: string | undefined, query: ChannelQuery): Promise<Page<ChannelRecord>>
-  /** Fields that are absent stay (decision 2). */
-  update(caller: UserPrincipal, domainId: string, id: string, input: ChannelUpdate): Promise<ChannelRecord>
+  list(caller: UserPrincipal, domainId: string | undefined, query: ChannelQuery): Promise<Page<ShownChannel>>
+  /** Fields that are absent stay (decision 2). Throws `conflict` for a route that is taken. */
+  update(caller: UserPrincipal, at: Address, input: ChannelUpdate): Promise<ShownChannel>
+  setTags(caller: UserPrincipal, at: Address, tags: string[]): Promise<ShownChannel>
   /** Idempotent (decision 13). */
-  setStatus(caller: UserPrincipal, domainId: string, id: string, status: 'enabled' | 'disabled'): Promise<ChannelRecord>
-  /** Removes the channel, its connections and its roles; its stored messages stay (decision 46). */
-  remove(caller: UserPrincipal, domainId: string, id: string): Promise<void>
+  setStatus(caller: UserPrincipal, at: Address, status: 'enabled' | 'disabled'): Promise<ShownChannel>
 }
-
-export type ChannelsDeps = { database: Database; journal: Journal; access: AccessPolicy }
 
 /** A channel's route stands behind a domain in paths, so no word of the API is in its way. */
 const NO_RESERVED_ROUTES: ReadonlySet<string> = new Set()
 
-export function createChannelsService({ database, journal, access }: ChannelsDeps): ChannelsService {
-  async function requireChannel(domain: DomainAccess, id: string, action: string): Promise<ChannelRecord> {
-    const channel = isId(id) ? await findChannel(database.db, domain.domainKey, id) : undefined
-    return await domain.requireOn(channel, action)
-  }
+/** Throws `malformed`. Older clients send every field, empty where there is nothing. */
+function parseRoute(route: string | null | undefined): string | null {
+  return route === undefined || route === null || route === '' ? null : requireRoute(route, 'route', NO_RESERVED_ROUTES)
+}
 
-  async function change(
-    caller: UserPrincipal,
-    channel: ChannelRecord,
-    operation: string,
-    fields: ChannelChange,
-    attributes: Record<string, unknown>,
-  ): Promise<ChannelRecord> {
-    return await journal.change(caller, async (tx, record) => {
-      const updated = await updateChannel(tx, channel.key, fields, caller.id)
-      if (updated === undefined) throw new ServiceError('not_found', 'entity not found')
-      record({
-        operation,
-        domainKey: channel.domainKey,
-        entityKeys: [channel.key],
-        attributes: { id: channel.id, ...attributes },
-      })
-      return updated
-    })
-  }
+export function createChannelsService(deps: ConnectableDeps): ChannelsService {
+  const { database, access } = deps
+  const rules: Rules = createConnectableRules(deps, channelTable, factsOf)
 
   return {
     async create(caller, domainId, inputs) {
@@ -65,34 +52,24 @@ export function createChannelsService({ database, journal, access }: ChannelsDep
         id: input.id ?? newId(),
         name: input.name ?? '',
         description: input.description ?? null,
-        route:
-          input.route === undefined || input.route === ''
-            ? null
-            : requireRoute(input.route, 'route', NO_RESERVED_ROUTES),
+        route: parseRoute(input.route),
         tags: input.tags ?? [],
         metadata: input.metadata ?? {},
         status: input.status ?? ('enabled' as const),
         retentionDays: input.retention_days ?? null,
+        parentGroupId: parentIdOf(input),
       }))
-      const domain = await access.enter(caller, domainId)
-      domain.require('channel_create')
+      const domain = await enterForCreation(access, caller, domainId, 'channel')
+      requireCreation(domain, 'channel', inputs)
       requireDistinct(rows, 'id', (row) => row.id)
       requireDistinct(rows, 'route', (row) => row.route?.toLowerCase())
-      return await journal.change(caller, async (tx, record) => {
-        const created = await insertChannels(tx, domain, rows, caller.id)
-        const keys = created.map((channel) => channel.key)
-        await grantAdmin(tx, caller.key, 'channel', domain.domainKey, keys)
-        record({
-          operation: 'channel.create',
-          domainKey: domain.domainKey,
-          entityKeys: keys,
-          attributes: attributesOfCreated(created),
-        })
-        return created
-      })
+      const channels = await rules.create(caller, domain, rows, (tx, placed) =>
+        insertChannels(tx, domain, placed, caller.id),
+      )
+      return channels.map((channel) => ({ channel }))
     },
-    async get(caller, domainId, id) {
-      return await requireChannel(await access.enter(caller, domainId), id, 'read')
+    async get(caller, at) {
+      return { channel: (await rules.find(caller, at, 'read')).entity }
     },
     async list(caller, domainId, query) {
       const conditions = deviceConditions(query, 'h')
@@ -100,7 +77,7 @@ export function createChannelsService({ database, journal, access }: ChannelsDep
       const connected =
         query.client === undefined ? [] : [connectedTo('h', 'channel', query.client, query.connection_type)]
       const where = allOf([readableIn(domains, 'channel', 'h'), ...conditions, ...connected])
-      const [total, items] = await Promise.all([
+      const [total, channels] = await Promise.all([
         countChannels(database.db, where),
         query.only_total === true
           ? []
@@ -112,55 +89,44 @@ export function createChannelsService({ database, journal, access }: ChannelsDep
               limit: query.limit,
             }),
       ])
-      return { total, offset: query.offset, limit: query.limit, items }
+      return { total, offset: query.offset, limit: query.limit, items: channels.map((channel) => ({ channel })) }
     },
-    async update(caller, domainId, id, input) {
-      const channel = await requireChannel(await access.enter(caller, domainId), id, 'update')
-      const fields = {
+    async update(caller, at, input) {
+      const route = input.route === undefined ? {} : { route: parseRoute(input.route) }
+      const channel = await rules.change(caller, at, 'channel.update', {
         ...(input.name === undefined ? {} : { name: input.name }),
         ...(input.description === undefined ? {} : { description: input.description }),
         ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
         ...(input.tags === undefined ? {} : { tags: input.tags }),
         ...(input.retention_days === undefined ? {} : { retentionDays: input.retention_days }),
-      }
-      return await change(caller, channel, 'channel.update', fields, fields)
-    },
-    async setStatus(caller, domainId, id, status) {
-      const channel = await requireChannel(await access.enter(caller, domainId), id, 'update')
-      if (channel.status === status) return channel
-      return await change(
-        caller,
-        channel,
-        status === 'enabled' ? 'channel.enable' : 'channel.disable',
-        { status },
-        { status },
-      )
-    },
-    async remove(caller, domainId, id) {
-      const channel = await requireChannel(await access.enter(caller, domainId), id, 'delete')
-      await journal.change(caller, async (tx, record) => {
-        if (!(await deleteChannel(tx, channel.key))) throw new ServiceError('not_found', 'entity not found')
-        await removeRolesOf(tx, [channel.key])
-        record({
-          operation: 'channel.remove',
-          domainKey: channel.domainKey,
-          entityKeys: [channel.key],
-          attributes: { id: channel.id },
-        })
+        ...route,
       })
+      return { channel }
     },
+    async setTags(caller, at, tags) {
+      return { channel: await rules.change(caller, at, 'channel.update', { tags }) }
+    },
+    async setStatus(caller, at, status) {
+      return { channel: await rules.setStatus(caller, at, status) }
+    },
+    setParent: rules.setParent,
+    removeParent: rules.removeParent,
+    remove: rules.remove,
   }
 }
 
-function attributesOfCreated(created: readonly ChannelRecord[]): Record<string, unknown> {
-  const [only, ...more] = created
-  if (only === undefined || more.length > 0) return { ids: created.map((channel) => channel.id) }
+function factsOf(channel: ChannelRecord): Facts {
   return {
-    id: only.id,
-    name: only.name,
-    route: only.route,
-    tags: only.tags,
-    metadata: only.metadata,
-    status: only.status,
+    id: channel.id,
+    name: channel.name,
+    description: channel.description,
+    route: channel.route,
+    tags: channel.tags,
+    domain: channel.domainId,
+    metadata: channel.metadata,
+    status: channel.status,
+    retention_days: channel.retentionDays,
+    parent_group_id: channel.parentGroupId,
+    created_at: formatTime(channel.createdAt),
   }
 }

@@ -1,242 +1,150 @@
-/** Client routes: the domain in the path, and the listing of every domain that the caller reaches (decision 31). */
-import { Type } from 'typebox'
-import { Id, MessageBody } from '#api/identity/index.ts'
+/** Client routes: with the domain in the path, and without it (decisions 31 and 31b). */
+import { MessageBody } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { MAX_BULK_BODY_BYTES } from '../bulk.ts'
-import {
-  Client,
-  ClientPage,
-  ClientQuery,
-  ClientSecretUpdate,
-  ClientUpdate,
-  NewClient,
-  NewClients,
-  TagsUpdate,
-  presentClient,
-} from './schema.ts'
+import { addressOf, connectableRoutes, domainOf, entitySchema } from '../connectable/index.ts'
+import { collectionPaths, entityPaths } from '../connectable/schema.ts'
+import { Client, ClientPage, ClientQuery, ClientSecretUpdate, ClientUpdate, NewClient, NewClients } from './schema.ts'
+import { presentClient } from './schema.ts'
 import type { ClientsService, ShownClient } from './service.ts'
 
-const DomainParams = Type.Object({ domain_id: Id })
-const Params = Type.Object({ domain_id: Id, client_id: Id })
 const tags = ['clients']
+const CREATION_KINDS = ['unauthenticated', 'forbidden', 'conflict', 'unprocessable'] as const
 
-const present = ({ client, secret }: ShownClient) => presentClient(client, secret)
+const present = ({ client, secret, access }: ShownClient): Client => ({ ...presentClient(client, secret), ...access })
 
 export function clientRoutes(clients: ClientsService): RoutePlugin {
   return (app) => {
-    app.post(
-      '/:domain_id/clients',
-      {
-        config: { action: 'client_create' },
-        schema: {
-          tags,
-          summary: 'Create a client',
-          params: DomainParams,
-          body: NewClient,
-          response: responses(
-            { 201: Client },
-            'unauthenticated',
-            'forbidden',
-            'conflict',
-            'unsupported_media_type',
-            'too_large',
-          ),
+    for (const { base, params, isScoped } of collectionPaths('client')) {
+      const where = isScoped ? '' : ' In the domain of the token, else in the only one that the caller reaches.'
+      app.post(
+        base,
+        {
+          config: { action: 'client_create' },
+          schema: {
+            tags,
+            summary: 'Create a client',
+            description: `Id and secret may come from outside; each is unique in the domain. Both are made when they are absent.${where}`,
+            params,
+            body: NewClient,
+            response: responses({ 201: Client }, ...CREATION_KINDS),
+          },
         },
-      },
-      async (request, reply) => {
-        const [created] = await clients.create(request.principal, request.params.domain_id, [request.body])
-        const { client, secret } = created as ShownClient
-        void reply.code(201).header('Location', `/clients/${client.id}`)
-        return presentClient(client, secret)
-      },
-    )
-    app.post(
-      '/:domain_id/clients/bulk',
-      {
-        config: { action: 'client_create' },
-        bodyLimit: MAX_BULK_BODY_BYTES,
-        schema: {
-          tags,
-          summary: 'Create many clients, all or none',
-          params: DomainParams,
-          body: NewClients,
-          response: responses(
-            { 200: ClientPage },
-            'unauthenticated',
-            'forbidden',
-            'conflict',
-            'unsupported_media_type',
-            'too_large',
-          ),
+        async (request, reply) => {
+          const [created] = await clients.create(request.principal, domainOf(request.params), [request.body])
+          const shown = created as ShownClient
+          void reply.code(201).header('Location', `/clients/${shown.client.id}`)
+          return present(shown)
         },
-      },
-      async (request) => {
-        const created = await clients.create(request.principal, request.params.domain_id, request.body)
-        return { total: created.length, clients: created.map(present) }
-      },
-    )
-    for (const [path, params] of [
-      ['/:domain_id/clients', DomainParams],
-      ['/clients', Type.Object({})],
-    ] as const) {
+      )
+      app.post(
+        `${base}/bulk`,
+        {
+          config: { action: 'client_create' },
+          bodyLimit: MAX_BULK_BODY_BYTES,
+          schema: {
+            tags,
+            summary: 'Create many clients, all or none',
+            description: `Answers them in the order given, with their secrets.${where}`,
+            params,
+            body: NewClients,
+            response: responses({ 200: ClientPage }, ...CREATION_KINDS),
+          },
+        },
+        async (request) => {
+          const created = await clients.create(request.principal, domainOf(request.params), request.body)
+          return { total: created.length, clients: created.map(present) }
+        },
+      )
       app.get(
-        path,
+        base,
         {
           config: { action: 'client_read' },
           schema: {
             tags,
             summary: 'List clients',
+            description: isScoped
+              ? 'Those of the domain that the caller may read.'
+              : 'Those of every domain that the caller reaches.',
             params,
             querystring: ClientQuery,
             response: responses({ 200: ClientPage }, 'unauthenticated', 'forbidden', 'unprocessable'),
           },
         },
         async (request) => {
-          const { domain_id: domainId } = request.params as { domain_id?: string }
-          const page = await clients.list(request.principal, domainId, request.query)
+          const page = await clients.list(request.principal, domainOf(request.params), request.query)
           if (request.query.only_total === true) return { total: page.total }
           return { total: page.total, offset: page.offset, limit: page.limit, clients: page.items.map(present) }
         },
       )
     }
-    app.get(
-      '/:domain_id/clients/:client_id',
-      {
-        config: { action: 'read' },
-        schema: {
-          tags,
-          summary: 'View a client',
-          params: Params,
-          response: responses({ 200: Client }, 'unauthenticated', 'forbidden', 'not_found'),
-        },
+    connectableRoutes(app, {
+      type: 'client',
+      record: Client,
+      calls: {
+        view: async (caller, at) => present(await clients.get(caller, at)),
+        setTags: async (caller, at, names) => present(await clients.setTags(caller, at, names)),
+        setStatus: async (caller, at, status) => present(await clients.setStatus(caller, at, status)),
+        setParent: clients.setParent,
+        removeParent: clients.removeParent,
       },
-      async (request) =>
-        present(await clients.get(request.principal, request.params.domain_id, request.params.client_id)),
-    )
-    app.patch(
-      '/:domain_id/clients/:client_id',
-      {
-        config: { action: 'update' },
-        schema: {
-          tags,
-          summary: 'Change name, metadata and tags; absent fields stay',
-          params: Params,
-          body: ClientUpdate,
-          response: responses(
-            { 200: Client },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'unsupported_media_type',
-            'too_large',
-          ),
-        },
-      },
-      async (request) =>
-        present(
-          await clients.update(request.principal, request.params.domain_id, request.params.client_id, request.body),
-        ),
-    )
-    app.patch(
-      '/:domain_id/clients/:client_id/tags',
-      {
-        config: { action: 'update' },
-        schema: {
-          tags,
-          summary: 'Replace the tags; none clears them',
-          params: Params,
-          body: TagsUpdate,
-          response: responses(
-            { 200: Client },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'unsupported_media_type',
-            'too_large',
-          ),
-        },
-      },
-      async (request) =>
-        present(
-          await clients.update(request.principal, request.params.domain_id, request.params.client_id, {
-            tags: request.body.tags ?? [],
-          }),
-        ),
-    )
-    app.patch(
-      '/:domain_id/clients/:client_id/secret',
-      {
-        config: { action: 'update' },
-        schema: {
-          tags,
-          summary: 'Replace the secret; the old one is invalid at once',
-          params: Params,
-          body: ClientSecretUpdate,
-          response: responses(
-            { 200: Client },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'conflict',
-            'unsupported_media_type',
-            'too_large',
-          ),
-        },
-      },
-      async (request) => {
-        const secret = request.body.secret ?? request.body.credentials?.secret
-        if (secret === undefined) {
-          throw new ServiceError('malformed', 'secret is required', {
-            details: [{ path: '/secret', message: 'is required' }],
-          })
-        }
-        const changed = await clients.changeSecret(
-          request.principal,
-          request.params.domain_id,
-          request.params.client_id,
-          secret,
-        )
-        return { ...present(changed), status: 'secret updated' }
-      },
-    )
-    for (const [verb, status] of [
-      ['enable', 'enabled'],
-      ['disable', 'disabled'],
-    ] as const) {
-      app.post(
-        `/:domain_id/clients/:client_id/${verb}`,
+    })
+    for (const path of entityPaths('client')) {
+      app.patch(
+        path.base,
         {
           config: { action: 'update' },
           schema: {
-            tags,
-            summary: `${verb === 'enable' ? 'Enable' : 'Disable'} a client`,
-            params: Params,
-            response: responses({ 200: Client }, 'unauthenticated', 'forbidden', 'not_found'),
+            ...entitySchema(path, { tags, summary: 'Change a client; absent fields stay', successes: { 200: Client } }),
+            body: ClientUpdate,
           },
         },
         async (request) =>
-          present(
-            await clients.setStatus(request.principal, request.params.domain_id, request.params.client_id, status),
-          ),
+          present(await clients.update(request.principal, addressOf('client', request.params), request.body)),
+      )
+      app.patch(
+        `${path.base}/secret`,
+        {
+          config: { action: 'update' },
+          schema: {
+            ...entitySchema(path, {
+              tags,
+              summary: 'Change the secret; the old one is invalid at once',
+              successes: { 200: Client },
+              kinds: ['conflict'],
+            }),
+            body: ClientSecretUpdate,
+          },
+        },
+        async (request) => {
+          const secret = request.body.secret ?? request.body.credentials?.secret
+          if (secret === undefined) {
+            throw new ServiceError('malformed', 'secret is required', {
+              details: [{ path: '/secret', message: 'is required' }],
+            })
+          }
+          const changed = await clients.changeSecret(request.principal, addressOf('client', request.params), secret)
+          return { ...present(changed), status: 'secret updated' }
+        },
+      )
+      app.delete(
+        path.base,
+        {
+          config: { action: 'delete' },
+          schema: entitySchema(path, {
+            tags,
+            summary: 'Delete a client, its connections and its roles',
+            description: 'Stored messages stay until retention removes them.',
+            successes: { 200: MessageBody },
+          }),
+        },
+        async (request) => {
+          await clients.remove(request.principal, addressOf('client', request.params))
+          return { message: 'client deleted' }
+        },
       )
     }
-    app.delete(
-      '/:domain_id/clients/:client_id',
-      {
-        config: { action: 'delete' },
-        schema: {
-          tags,
-          summary: 'Delete a client, its connections and its roles',
-          params: Params,
-          response: responses({ 200: MessageBody }, 'unauthenticated', 'forbidden', 'not_found'),
-        },
-      },
-      async (request) => {
-        await clients.remove(request.principal, request.params.domain_id, request.params.client_id)
-        return { message: 'client deleted' }
-      },
-    )
   }
 }

@@ -1,66 +1,48 @@
-/** The rules of clients (specification section 4 Clients, contract 4.1, decisions 13, 14, 31, 45, 46). */
-import { allOf, grantAdmin, removeRolesOf } from '#api/identity/index.ts'
-import type { AccessPolicy, DomainAccess, Journal, UserPrincipal } from '#api/identity/index.ts'
-import type { Database } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
-import { isId, newId } from '#core/ids.ts'
+/** The rules of clients (specification section 4 Clients, contract 4.1, decisions 14, 31, 45). */
+import { allOf } from '#api/identity/index.ts'
+import type { DomainAccess, EffectiveAccess, UserPrincipal } from '#api/identity/index.ts'
+import { newId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Page } from '#core/page.ts'
+import { formatTime } from '#core/time.ts'
 import { requireDistinct, requireFewItems } from '../bulk.ts'
 import { openSecret, sealSecret, secretMac } from '../client-secrets.ts'
+import { createConnectableRules, enterForCreation, parentIdOf, requireCreation } from '../connectable/index.ts'
+import type { Address, ConnectableDeps, ConnectableRules, Facts } from '../connectable/index.ts'
 import { connectedTo, deviceConditions, readableIn } from '../listing.ts'
 import type { ClientChange, ClientRecord } from './repository.ts'
-import { countClients, deleteClient, findClient, insertClients, listClients, updateClient } from './repository.ts'
+import { clientTable, countClients, insertClients, listClients } from './repository.ts'
 import type { ClientQuery, ClientUpdate, NewClient } from './schema.ts'
 
-/** A client and the secret that the caller may see with it; empty: none. */
-export type ShownClient = { client: ClientRecord; secret: string }
+/** A client, the secret that the caller may see with it (empty: none), and in lists how he has access to it. */
+export type ShownClient = { client: ClientRecord; secret: string; access?: EffectiveAccess }
 
-export type ClientsService = {
-  /** Creates all or none; single creation is bulk creation of one. Throws `too_large`, `forbidden`, `conflict`. */
-  create(caller: UserPrincipal, domainId: string, inputs: readonly NewClient[]): Promise<ShownClient[]>
-  get(caller: UserPrincipal, domainId: string, id: string): Promise<ShownClient>
+type Rules = ConnectableRules<ClientRecord, ClientChange>
+
+export type ClientsService = Pick<Rules, 'setParent' | 'removeParent' | 'remove'> & {
+  /**
+   * Creates all or none; single creation is bulk creation of one. Without a domain: in the only one that is meant. Throws
+   * `too_large`, `malformed`, `forbidden`, `unprocessable`, `conflict`.
+   */
+  create(caller: UserPrincipal, domainId: string | undefined, inputs: readonly NewClient[]): Promise<ShownClient[]>
+  get(caller: UserPrincipal, at: Address): Promise<ShownClient>
   /** Clients of the domain that the caller may read; without a domain those of every domain that he reaches (decision 31). */
   list(caller: UserPrincipal, domainId: string | undefined, query: ClientQuery): Promise<Page<ShownClient>>
   /** Fields that are absent stay. */
-  update(caller: UserPrincipal, domainId: string, id: string, input: ClientUpdate): Promise<ShownClient>
+  update(caller: UserPrincipal, at: Address, input: ClientUpdate): Promise<ShownClient>
+  setTags(caller: UserPrincipal, at: Address, tags: string[]): Promise<ShownClient>
   /** The old secret is invalid at once. Throws `conflict` for one that is used in the domain. */
-  changeSecret(caller: UserPrincipal, domainId: string, id: string, secret: string): Promise<ShownClient>
+  changeSecret(caller: UserPrincipal, at: Address, secret: string): Promise<ShownClient>
   /** Idempotent (decision 13). */
-  setStatus(caller: UserPrincipal, domainId: string, id: string, status: 'enabled' | 'disabled'): Promise<ShownClient>
-  /** Removes the client, its connections and its roles; its stored messages stay (decision 46). */
-  remove(caller: UserPrincipal, domainId: string, id: string): Promise<void>
+  setStatus(caller: UserPrincipal, at: Address, status: 'enabled' | 'disabled'): Promise<ShownClient>
 }
 
-export type ClientsDeps = { database: Database; journal: Journal; access: AccessPolicy; keyring: Keyring }
+export type ClientsDeps = ConnectableDeps & { keyring: Keyring }
 
-export function createClientsService({ database, journal, access, keyring }: ClientsDeps): ClientsService {
-  async function requireClient(domain: DomainAccess, id: string, action: string): Promise<ClientRecord> {
-    const client = isId(id) ? await findClient(database.db, domain.domainKey, id) : undefined
-    return await domain.requireOn(client, action)
-  }
-
+export function createClientsService(deps: ClientsDeps): ClientsService {
+  const { database, access, keyring } = deps
+  const rules: Rules = createConnectableRules(deps, clientTable, factsOf)
   const hidden = (client: ClientRecord): ShownClient => ({ client, secret: '' })
-
-  async function change(
-    caller: UserPrincipal,
-    client: ClientRecord,
-    operation: string,
-    fields: ClientChange,
-    attributes: Record<string, unknown>,
-  ): Promise<ClientRecord> {
-    return await journal.change(caller, async (tx, record) => {
-      const updated = await updateClient(tx, client.key, fields, caller.id)
-      if (updated === undefined) throw new ServiceError('not_found', 'entity not found')
-      record({
-        operation,
-        domainKey: client.domainKey,
-        entityKeys: [client.key],
-        attributes: { id: client.id, ...attributes },
-      })
-      return updated
-    })
-  }
 
   /** Lists show the secret to callers who could change it (decision 14). */
   async function showListed(domain: DomainAccess, client: ClientRecord): Promise<ShownClient> {
@@ -71,8 +53,8 @@ export function createClientsService({ database, journal, access, keyring }: Cli
   return {
     async create(caller, domainId, inputs) {
       requireFewItems(inputs.length, 'clients')
-      const domain = await access.enter(caller, domainId)
-      domain.require('client_create')
+      const domain = await enterForCreation(access, caller, domainId, 'client')
+      requireCreation(domain, 'client', inputs)
       requireDistinct(inputs, 'id', (input) => input.id)
       requireDistinct(inputs, 'credentials/secret', (input) => input.credentials?.secret)
       const secrets: string[] = []
@@ -89,25 +71,16 @@ export function createClientsService({ database, journal, access, keyring }: Cli
           secretSealed: sealSecret(keyring, domain.domainKey, id, secret),
           metadata: input.metadata ?? {},
           status: input.status ?? ('enabled' as const),
+          parentGroupId: parentIdOf(input),
         }
       })
-      const clients = await journal.change(caller, async (tx, record) => {
-        const created = await insertClients(tx, domain, rows, caller.id)
-        const keys = created.map((client) => client.key)
-        await grantAdmin(tx, caller.key, 'client', domain.domainKey, keys)
-        record({
-          operation: 'client.create',
-          domainKey: domain.domainKey,
-          entityKeys: keys,
-          attributes: attributesOfCreated(created),
-        })
-        return created
-      })
+      const clients = await rules.create(caller, domain, rows, (tx, placed) =>
+        insertClients(tx, domain, placed, caller.id),
+      )
       return clients.map((client, index) => ({ client, secret: secrets[index] ?? '' }))
     },
-    async get(caller, domainId, id) {
-      const domain = await access.enter(caller, domainId)
-      return hidden(await requireClient(domain, id, 'read'))
+    async get(caller, at) {
+      return hidden((await rules.find(caller, at, 'read')).entity)
     },
     async list(caller, domainId, query) {
       const conditions = deviceConditions(query, 'c')
@@ -133,60 +106,43 @@ export function createClientsService({ database, journal, access, keyring }: Cli
       )
       return { total, offset: query.offset, limit: query.limit, items }
     },
-    async update(caller, domainId, id, input) {
-      const domain = await access.enter(caller, domainId)
-      const client = await requireClient(domain, id, 'update')
-      const fields = {
-        ...(input.name === undefined ? {} : { name: input.name }),
-        ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
-        ...(input.tags === undefined ? {} : { tags: input.tags }),
-      }
-      return hidden(await change(caller, client, 'client.update', fields, fields))
-    },
-    async changeSecret(caller, domainId, id, secret) {
-      const domain = await access.enter(caller, domainId)
-      const client = await requireClient(domain, id, 'update')
-      const sealed = {
-        mac: secretMac(keyring, secret),
-        sealed: sealSecret(keyring, domain.domainKey, client.id, secret),
-      }
-      const updated = await change(caller, client, 'client.update_secret', { secret: sealed }, {})
-      return { client: updated, secret }
-    },
-    async setStatus(caller, domainId, id, status) {
-      const domain = await access.enter(caller, domainId)
-      const client = await requireClient(domain, id, 'update')
-      if (client.status === status) return hidden(client)
+    async update(caller, at, input) {
       return hidden(
-        await change(caller, client, status === 'enabled' ? 'client.enable' : 'client.disable', { status }, { status }),
+        await rules.change(caller, at, 'client.update', {
+          ...(input.name === undefined ? {} : { name: input.name }),
+          ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
+          ...(input.tags === undefined ? {} : { tags: input.tags }),
+        }),
       )
     },
-    async remove(caller, domainId, id) {
-      const domain = await access.enter(caller, domainId)
-      const client = await requireClient(domain, id, 'delete')
-      await journal.change(caller, async (tx, record) => {
-        if (!(await deleteClient(tx, client.key))) throw new ServiceError('not_found', 'entity not found')
-        await removeRolesOf(tx, [client.key])
-        record({
-          operation: 'client.remove',
-          domainKey: client.domainKey,
-          entityKeys: [client.key],
-          attributes: { id: client.id },
-        })
-      })
+    async setTags(caller, at, tags) {
+      return hidden(await rules.change(caller, at, 'client.update_tags', { tags }))
     },
+    async changeSecret(caller, at, secret) {
+      const client = await rules.change(caller, at, 'client.update_secret', ({ domainKey, id }) => ({
+        secret: { mac: secretMac(keyring, secret), sealed: sealSecret(keyring, domainKey, id, secret) },
+      }))
+      return { client, secret }
+    },
+    async setStatus(caller, at, status) {
+      return hidden(await rules.setStatus(caller, at, status))
+    },
+    setParent: rules.setParent,
+    removeParent: rules.removeParent,
+    remove: rules.remove,
   }
 }
 
-function attributesOfCreated(created: readonly ClientRecord[]): Record<string, unknown> {
-  const [only, ...more] = created
-  if (only === undefined || more.length > 0) return { ids: created.map((client) => client.id) }
+function factsOf(client: ClientRecord): Facts {
   return {
-    id: only.id,
-    name: only.name,
-    tags: only.tags,
-    metadata: only.metadata,
-    identity: only.identity,
-    status: only.status,
+    id: client.id,
+    name: client.name,
+    tags: client.tags,
+    domain: client.domainId,
+    metadata: client.metadata,
+    identity: client.identity,
+    status: client.status,
+    parent_group_id: client.parentGroupId,
+    created_at: formatTime(client.createdAt),
   }
 }

@@ -1,0 +1,184 @@
+/** What clients and channels have in common in the database: their record, and the SQL that is the same for both tables. */
+import { sql } from 'kysely'
+import type { RawBuilder } from 'kysely'
+import type { DomainAccess } from '#api/identity/index.ts'
+import { refusing } from '#core/database/index.ts'
+import type { Queryable, Transaction } from '#core/database/index.ts'
+import type { ServiceError } from '#core/errors/index.ts'
+
+export type ConnectableType = 'client' | 'channel'
+export type EnabledStatus = 'enabled' | 'disabled'
+
+export type ConnectableRecord<T extends ConnectableType = ConnectableType> = {
+  type: T
+  key: number
+  domainKey: number
+  domainId: string
+  id: string
+  name: string
+  tags: string[]
+  metadata: Record<string, unknown>
+  status: EnabledStatus
+  parentGroupKey: number | null
+  parentGroupId: string | null
+  createdBy: string | null
+  createdAt: string
+  updatedBy: string | null
+  updatedAt: string | null
+}
+
+/** A row as `recordColumns` reads it. */
+export type ConnectableRow = {
+  key: number
+  domain_key: number
+  domain_id: string
+  id: string
+  name: string
+  tags: string[]
+  metadata: Record<string, unknown>
+  status: EnabledStatus
+  parent_group_key: number | null
+  parent_group_id: string | null
+  created_by: string | null
+  created_at: string
+  updated_by: string | null
+  updated_at: string | null
+}
+
+export function recordFromRow<T extends ConnectableType>(type: T, row: ConnectableRow): ConnectableRecord<T> {
+  return {
+    type,
+    key: row.key,
+    domainKey: row.domain_key,
+    domainId: row.domain_id,
+    id: row.id,
+    name: row.name,
+    tags: row.tags,
+    metadata: row.metadata,
+    status: row.status,
+    parentGroupKey: row.parent_group_key,
+    parentGroupId: row.parent_group_id,
+    createdBy: row.created_by,
+    createdAt: row.created_at,
+    updatedBy: row.updated_by,
+    updatedAt: row.updated_at,
+  }
+}
+
+/** The record as every query returns it, from a table or CTE called `alias`. */
+export function recordColumns(alias: string): RawBuilder<unknown> {
+  return sql`${sql.table(alias)}.*, (SELECT d.id FROM domains d WHERE d.key = ${sql.ref(`${alias}.domain_key`)}) AS domain_id,
+  (SELECT g.id FROM groups g WHERE g.key = ${sql.ref(`${alias}.parent_group_key`)}) AS parent_group_id`
+}
+
+/** Fields of both that a change may give. */
+export type ConnectableChange = Partial<
+  Pick<ConnectableRecord, 'name' | 'tags' | 'metadata' | 'status' | 'parentGroupKey'>
+>
+
+/** The assignments that a change means; absent fields stay. */
+export function commonAssignments(change: ConnectableChange): RawBuilder<unknown>[] {
+  const sets: RawBuilder<unknown>[] = []
+  if (change.name !== undefined) sets.push(sql`name = ${change.name}`)
+  if (change.tags !== undefined) sets.push(sql`tags = ${change.tags}`)
+  if (change.metadata !== undefined) sets.push(sql`metadata = ${JSON.stringify(change.metadata)}::jsonb`)
+  if (change.status !== undefined) sets.push(sql`status = ${change.status}`)
+  if (change.parentGroupKey !== undefined) sets.push(sql`parent_group_key = ${change.parentGroupKey}`)
+  return sets
+}
+
+/** One of the two tables, as the rules use it. */
+export type ConnectableTable<R extends ConnectableRecord, C extends ConnectableChange> = {
+  readonly type: R['type']
+  find(db: Queryable, domainKey: number, id: string): Promise<R | undefined>
+  /** Holds the row against every other change until the transaction ends; undefined when it was deleted. */
+  lock(tx: Transaction, key: number): Promise<R | undefined>
+  /** Writes the given fields of a row that `lock` holds. Throws `conflict`. */
+  update(tx: Transaction, key: number, change: C, updatedBy: string): Promise<R>
+  /** Removes the row and its connections; stored messages stay. False when it was gone already. */
+  remove(tx: Transaction, key: number): Promise<boolean>
+}
+
+/** `conflicts` names the error of each unique constraint, `assignments` what a change writes. */
+export function connectableTable<R extends ConnectableRecord, Row, C extends ConnectableChange>(options: {
+  type: R['type']
+  fromRow: (row: Row) => R
+  assignments: (change: C) => RawBuilder<unknown>[]
+  conflicts: Readonly<Record<string, () => ServiceError>>
+}): ConnectableTable<R, C> {
+  const { type, fromRow, assignments, conflicts } = options
+  const table = sql.table(`${type}s`)
+  const columns = recordColumns('e')
+  return {
+    type,
+    async find(db, domainKey, id) {
+      const { rows } =
+        await sql<Row>`SELECT ${columns} FROM ${table} e WHERE e.domain_key = ${domainKey} AND e.id = ${id}`.execute(db)
+      return rows[0] === undefined ? undefined : fromRow(rows[0])
+    },
+    async lock(tx, key) {
+      const { rows } =
+        await sql<Row>`SELECT ${columns} FROM ${table} e WHERE e.key = ${key} FOR NO KEY UPDATE OF e`.execute(tx)
+      return rows[0] === undefined ? undefined : fromRow(rows[0])
+    },
+    async update(tx, key, change, updatedBy) {
+      const sets = [sql`updated_at = now()`, sql`updated_by = ${updatedBy}`, ...assignments(change)]
+      const { rows } = await refusing(
+        conflicts,
+        sql<Row>`WITH e AS (UPDATE ${table} SET ${sql.join(sets)} WHERE key = ${key} RETURNING *) SELECT ${columns} FROM e`.execute(
+          tx,
+        ),
+      )
+      return fromRow(rows[0] as Row)
+    },
+    async remove(tx, key) {
+      const { rows } = await sql`DELETE FROM ${table} WHERE key = ${key} RETURNING key`.execute(tx)
+      return rows.length > 0
+    },
+  }
+}
+
+/** A group that was named as a parent, and what the caller may do there. */
+export type ParentGroup = {
+  key: number
+  id: string
+  status: EnabledStatus
+  isReadable: boolean
+  /** `set_child` on the group. */
+  mayAdopt: boolean
+  /** `client_create` or `channel_create` on the group; a role of the domain may give it as well. */
+  mayCreateIn: boolean
+}
+
+/**
+ * The groups of the domain with these ids, held against deletion until the transaction ends. What the caller may do there is
+ * asked in the same statement: the policy would need a second connection while this one is held.
+ */
+export async function lockParentGroups(
+  tx: Transaction,
+  domain: DomainAccess,
+  type: ConnectableType,
+  ids: readonly string[],
+): Promise<ParentGroup[]> {
+  const { rows } = await sql<{
+    key: number
+    id: string
+    status: EnabledStatus
+    is_readable: boolean
+    may_adopt: boolean
+    may_create_in: boolean
+  }>`
+    SELECT g.key, g.id, g.status, ${domain.reachable('group', 'read', 'g')} AS is_readable,
+           ${domain.reachable('group', 'set_child', 'g')} AS may_adopt,
+           ${domain.reachable('group', `${type}_create`, 'g')} AS may_create_in
+      FROM groups g WHERE g.domain_key = ${domain.domainKey} AND g.id = ANY (${ids}::uuid[])
+     ORDER BY g.key FOR KEY SHARE OF g`.execute(tx)
+  return rows.map((row) => ({
+    key: row.key,
+    id: row.id,
+    status: row.status,
+    isReadable: row.is_readable,
+    mayAdopt: row.may_adopt,
+    mayCreateIn: row.may_create_in,
+  }))
+}
