@@ -131,7 +131,7 @@ test('connections killed while messages run: what was acknowledged is there once
     for (const access of accesses) {
       const mine = [...outcomes].filter(([name]) => name.startsWith(`n${access.channelKey}-`))
       const { rows } = await server.database.pool.query<{ name: string }>(
-        'SELECT name FROM messages JOIN series ON series.key = series_key WHERE messages.channel_key = $1 ORDER BY batch_seq, message',
+        'SELECT name FROM records JOIN series ON series.key = series_keys[1] WHERE records.channel_key = $1 ORDER BY batch_seq, message',
         [access.channelKey],
       )
       const stored = mine.filter(([, kind]) => kind === 'stored').map(([name]) => name)
@@ -279,7 +279,7 @@ describe('limits of series', () => {
 test('a partition that is missing is made, and the message finds its place', async () => {
   await withMessages(async (messages) => {
     const { rows } = await server.database.pool.query<{ name: string }>(
-      `SELECT leaf.relname AS name FROM pg_inherits JOIN pg_class leaf ON leaf.oid = inhrelid WHERE inhparent = 'messages_r7'::regclass`,
+      `SELECT leaf.relname AS name FROM pg_inherits JOIN pg_class leaf ON leaf.oid = inhrelid WHERE inhparent = 'records_r7'::regclass`,
     )
     expect(rows.length).toBeGreaterThan(1)
     for (const { name } of rows) await server.database.pool.query(`DROP TABLE ${name}`)

@@ -24,24 +24,24 @@ async function partitionsOf(parent: string): Promise<string[]> {
 test('partitions are made ahead once, however many nodes start together', async () => {
   const made = await Promise.all([1, 2, 3].map(() => createPartitions(server.database)))
   expect(made.filter((count) => count > 0)).toHaveLength(1)
-  expect((await partitionsOf('messages_r7')).length).toBeGreaterThanOrEqual(7)
-  expect((await partitionsOf('messages_r0')).length).toBeGreaterThanOrEqual(2)
+  expect((await partitionsOf('records_r7')).length).toBeGreaterThanOrEqual(7)
+  expect((await partitionsOf('records_r0')).length).toBeGreaterThanOrEqual(2)
 })
 
 test('a partition goes when its last arrival is older than its class; what is kept for ever stays', async () => {
   const { pool } = server.database
   await pool.query(`SELECT create_message_partitions(now() - interval '70 days', now() - interval '40 days')`)
-  const before = { week: await partitionsOf('messages_r7'), month: await partitionsOf('messages_r30') }
-  const kept = { quarter: await partitionsOf('messages_r90'), ever: await partitionsOf('messages_r0') }
+  const before = { week: await partitionsOf('records_r7'), month: await partitionsOf('records_r30') }
+  const kept = { quarter: await partitionsOf('records_r90'), ever: await partitionsOf('records_r0') }
   await maintainPartitions(server.database, silentLogger)
-  const after = { week: await partitionsOf('messages_r7'), month: await partitionsOf('messages_r30') }
+  const after = { week: await partitionsOf('records_r7'), month: await partitionsOf('records_r30') }
   expect(after.week.length).toBeLessThan(before.week.length - 3)
   expect(after.month.length).toBeLessThan(before.month.length)
-  expect(await partitionsOf('messages_r90')).toEqual(kept.quarter)
-  expect(await partitionsOf('messages_r0')).toEqual(kept.ever)
+  expect(await partitionsOf('records_r90')).toEqual(kept.quarter)
+  expect(await partitionsOf('records_r0')).toEqual(kept.ever)
   // A second round finds nothing to do.
   await maintainPartitions(server.database, silentLogger)
-  expect(await partitionsOf('messages_r7')).toEqual(after.week)
+  expect(await partitionsOf('records_r7')).toEqual(after.week)
 })
 
 test('idempotency keys are forgotten after 24 hours, not before', async () => {

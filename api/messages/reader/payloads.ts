@@ -3,8 +3,8 @@ import type { RawBuilder, SqlBool } from 'kysely'
 import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
 import type { Filter } from './filter.ts'
+import { timeConditions } from './conditions.ts'
 import type { Rows, Window } from './records.ts'
-import { timeConditions } from './records.ts'
 
 export type PayloadRow = {
   subtopic: string
@@ -27,7 +27,7 @@ export async function readPayloads(
   const conditions = [sql<SqlBool>`channel_key = ${channelKey} AND format = ${format}`, ...payloadConditions(filter)]
   const condition = sql.join(conditions, sql` AND `)
   const direction = dir === 'asc' ? sql`ASC` : sql`DESC`
-  const order = sql`p.time ${direction}, p.batch_seq ${direction}, p.message ${direction}, p.ordinal ASC`
+  const order = sql`p.time ${direction}, p.arrived_at ${direction}, p.batch_seq ${direction}, p.message ${direction}, p.ordinal ASC`
   const { rows } = await sql<PayloadRow & { total: number; place: number | null }>`
     WITH page AS (
       SELECT found.*, row_number() OVER () AS place

@@ -9,13 +9,19 @@ import { formatBase64Url } from '../senml/index.ts'
 import { parseAggregation, parseFilter } from './filter.ts'
 import type { PayloadRow } from './payloads.ts'
 import { readPayloads } from './payloads.ts'
+import { aggregateRecords } from './aggregates.ts'
 import type { RecordRow, Window } from './records.ts'
-import { aggregateRecords, readRecords } from './records.ts'
+import { readRecords } from './records.ts'
 import type { MessagesPage, StoredMessage } from './schema.ts'
 import { MessagesQuery } from './schema.ts'
 
 /** No read takes longer; filters and aggregates over many rows are refused rather than left to hold up the others. */
 const READ_DEADLINE_MS = 5_000
+
+/** Page and total are of one snapshot, taken with the first statement that reads. */
+const begin = sql.raw(
+  `SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = ${READ_DEADLINE_MS}`,
+)
 
 export type Reader = {
   /**
@@ -33,7 +39,7 @@ export function createReader(database: Database): Reader {
       const { offset, limit, format, order, dir = 'desc' } = query
       const window: Window = { offset, limit, order, dir }
       const { messages, total } = await database.transaction(async (tx) => {
-        await sql`SELECT set_config('statement_timeout', ${String(READ_DEADLINE_MS)}, true)`.execute(tx)
+        await begin.execute(tx)
         if (format !== RECORDS_FORMAT) {
           const found = await readPayloads(tx, access.channelKey, format, filter, window)
           return { total: found.total, messages: found.rows.map((row) => presentPayload(access.channelId, row)) }

@@ -1,10 +1,10 @@
-/** Reads SenML records: pages in order, and aggregates per interval and series. */
-import type { RawBuilder, SqlBool } from 'kysely'
+/** Reads SenML records: pages in order, and how many match. */
+import type { RawBuilder } from 'kysely'
 import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
-import type { AggregationRequest, Filter } from './filter.ts'
-import type { Interval } from './interval.ts'
-import type { Comparator } from './schema.ts'
+import type { RecordConditions } from './conditions.ts'
+import { all, recordConditions } from './conditions.ts'
+import type { Filter } from './filter.ts'
 
 export type Window = { offset: number; limit: number; order: string | undefined; dir: 'asc' | 'desc' }
 
@@ -25,6 +25,14 @@ export type RecordRow = {
 
 export type Rows<Row> = { rows: Row[]; total: number }
 
+/** The records `r` in the rows `m`; `place` is that of the record in its row. */
+const UNNESTED = sql`CROSS JOIN LATERAL unnest(
+  m.series_keys, m.times, m."values", m.sums, m.update_times, m.bool_values, m.string_values, m.data_values) WITH ORDINALITY
+  AS r(series_key, time, value, sum, update_time, bool_value, string_value, data_value, place)`
+
+/** All rows `m` of the table and the records `r` in them. */
+export const RECORDS: RawBuilder<unknown> = sql`records m ${UNNESTED}`
+
 /** The columns that a page can be ordered by; an unknown order is that of time. */
 const ORDER_COLUMNS: Readonly<Record<string, RawBuilder<unknown>>> = {
   name: sql`s.name`,
@@ -32,144 +40,124 @@ const ORDER_COLUMNS: Readonly<Record<string, RawBuilder<unknown>>> = {
   publisher: sql`s.publisher_id`,
   subtopic: sql`s.subtopic`,
   protocol: sql`m.protocol`,
-  value: sql`m.value`,
+  value: sql`r.value`,
 }
 
-const OPERATORS: Readonly<Record<Comparator, RawBuilder<unknown>>> = {
-  eq: sql`=`,
-  lt: sql`<`,
-  le: sql`<=`,
-  gt: sql`>`,
-  ge: sql`>=`,
-}
+/** The columns of a record that a page shows or is ordered by. */
+const SELECTED = sql`m.arrived_at, m.batch_seq, m.message, m.run, m.protocol, r.series_key, r.time, r.value, r.sum, r.update_time,
+  r.bool_value, r.string_value, r.data_value, r.place`
 
-/** A page and the number of all matching records, of one snapshot. */
+/** Rows of the table that a page by time looks at first, beside those that its offset skips at the least. */
+const FIRST_ROWS = 64
+/** Records that a row holds at the least in what people send; a wrong guess costs another look. */
+const GUESSED_RECORDS = 4
+/** How much further each next look goes. */
+const WIDER = 8
+/** More rows than a look can read before its deadline. */
+const MAX_LOOKED_ROWS = 1e9
+
+/** A page and the number of all matching records, of one snapshot if the transaction has one. */
 export async function readRecords(
   tx: Transaction,
   channelKey: number,
   filter: Filter,
   window: Window,
 ): Promise<Rows<RecordRow>> {
-  const condition = await recordCondition(tx, channelKey, filter)
-  const direction = window.dir === 'asc' ? sql`ASC` : sql`DESC`
-  // Records of one message stay in the order in which they were sent, also where the newest message comes first.
-  const byTime = sql`m.time ${direction}, m.batch_seq ${direction}, m.message ${direction}, m.ordinal ASC`
+  const conditions = await recordConditions(tx, channelKey, filter)
+  const total = await countRecords(tx, conditions)
+  if (total <= window.offset) return { rows: [], total }
   const column = window.order === undefined ? undefined : ORDER_COLUMNS[window.order]
-  // By time the index gives the page, and only its rows meet their series.
-  const source = column === undefined ? sql`messages m` : sql`messages m JOIN series s ON s.key = m.series_key`
-  const order = column === undefined ? byTime : sql`${column} ${direction}, ${byTime}`
-  const { rows } = await sql<RecordRow & { total: number; place: number | null }>`
-    WITH page AS (
-      SELECT found.*, row_number() OVER () AS place
-        FROM (SELECT m.* FROM ${source} WHERE ${condition} ORDER BY ${order} LIMIT ${window.limit} OFFSET ${window.offset}) found
-    ), counted AS (
-      SELECT count(*) AS total FROM messages m WHERE ${condition}
-    )
-    SELECT counted.total, page.place, s.subtopic, s.publisher_id, s.name, s.unit, page.protocol,
-           extract(epoch FROM page.time)::float8 AS time, page.value, page.sum, page.update_time, page.bool_value,
-           page.string_value, page.data_value
-      FROM counted LEFT JOIN page ON true LEFT JOIN series s ON s.key = page.series_key ORDER BY page.place`.execute(tx)
-  return { rows: rows.filter((row) => row.place !== null), total: rows[0]?.total ?? 0 }
+  const rows =
+    column === undefined
+      ? await pageByTime(tx, conditions, window, Math.min(window.limit, total - window.offset))
+      : await pageByColumn(tx, conditions, window, column)
+  return { rows, total }
 }
 
-/** One row per interval and series that has numeric values in it; `time` is the beginning of the interval. */
-export async function aggregateRecords(
-  tx: Transaction,
-  channelKey: number,
-  filter: Filter,
-  { by, interval, timeZone }: AggregationRequest,
-  window: Window,
-): Promise<Rows<RecordRow>> {
-  const direction = window.dir === 'asc' ? sql`ASC` : sql`DESC`
-  const condition = await recordCondition(tx, channelKey, filter)
-  const { rows } = await sql<RecordRow & { total: number; place: number | null }>`
-    WITH buckets AS (
-      SELECT ${bucketOf(interval, timeZone)} AS bucket, m.series_key, min(m.protocol) AS protocol, ${sql.raw(by)}(m.value)::float8 AS value
-        FROM messages m
-       WHERE ${condition} AND m.value IS NOT NULL
-       GROUP BY bucket, m.series_key
-    ), page AS (
-      SELECT s.subtopic, s.publisher_id, s.name, s.unit, b.protocol, extract(epoch FROM b.bucket)::float8 AS time, b.value,
-             row_number() OVER (ORDER BY b.bucket ${direction}, b.series_key) AS place
-        FROM buckets b JOIN series s ON s.key = b.series_key
-       ORDER BY place LIMIT ${window.limit} OFFSET ${window.offset}
-    ), counted AS (
-      SELECT count(*) AS total FROM buckets
-    )
-    SELECT counted.total, page.*, NULL AS sum, NULL AS update_time, NULL AS bool_value, NULL AS string_value, NULL AS data_value
-      FROM counted LEFT JOIN page ON true ORDER BY page.place`.execute(tx)
-  return { rows: rows.filter((row) => row.place !== null), total: rows[0]?.total ?? 0 }
-}
-
-/** The beginning of the interval that a record's time falls into. */
-function bucketOf(interval: Interval, timeZone: string): RawBuilder<unknown> {
-  if (interval.kind === 'fixed') {
-    return sql`date_bin(make_interval(secs => ${interval.seconds}), m.time, 'epoch'::timestamptz)`
-  }
-  const local = sql`(m.time AT TIME ZONE ${timeZone})`
-  const { count } = interval
-  switch (interval.unit) {
-    case 'day':
-      return sql`(date_bin(make_interval(days => ${count}::integer), ${local}, '1970-01-01'::timestamp) AT TIME ZONE ${timeZone})`
-    case 'week':
-      // Weeks begin on Monday.
-      return sql`(date_bin(make_interval(weeks => ${count}::integer), ${local}, '1970-01-05'::timestamp) AT TIME ZONE ${timeZone})`
-    case 'month': {
-      const months = sql`(extract(year FROM ${local}) * 12 + extract(month FROM ${local}) - 1)::integer`
-      const first = sql`(${months} - ${months} % ${count}::integer)`
-      return sql`(make_timestamp(${first} / 12, ${first} % 12 + 1, 1, 0, 0, 0) AT TIME ZONE ${timeZone})`
-    }
-  }
+/** Whole rows are counted by their length; only those that a range of times cuts are opened, or all for other filters. */
+async function countRecords(tx: Transaction, { rows, isInside, times, records }: RecordConditions): Promise<number> {
+  const matching = sql`(SELECT count(*) FROM unnest(m.times) AS r(time) WHERE ${all(times)})`
+  const length = sql`cardinality(m.times)`
+  const inRow = times.length === 0 ? length : sql`CASE WHEN ${isInside} THEN ${length} ELSE ${matching} END`
+  const counted =
+    records.length === 0
+      ? sql`SELECT coalesce(sum(${inRow}), 0)::bigint AS total FROM records m WHERE ${rows}`
+      : sql`SELECT count(*) AS total FROM ${RECORDS} WHERE ${all([rows, ...times, ...records])}`
+  const { rows: found } = await sql<{ total: number }>`${counted}`.execute(tx)
+  return found[0]?.total ?? 0
 }
 
 /**
- * Which records match. The series are looked up first: as a list of keys they are one hash probe per record, while a join
- * is planned by statistics that a young table does not have.
+ * A page in the order of time. The rows with the newest (or oldest) ends are opened; what lies beyond the end of the last
+ * of them is not known yet, so the page is complete when it does not reach so far. Otherwise more rows are opened.
  */
-async function recordCondition(tx: Transaction, channelKey: number, filter: Filter): Promise<RawBuilder<SqlBool>> {
-  const conditions = [sql<SqlBool>`m.channel_key = ${channelKey}`, ...timeConditions(sql`m.time`, filter)]
-  const series = seriesConditions(filter)
-  if (series.length > 0) {
-    const { rows } = await sql<{ key: number }>`
-      SELECT key FROM series WHERE channel_key = ${channelKey} AND ${sql.join(series, sql` AND `)}`.execute(tx)
-    conditions.push(sql`m.series_key = ANY (${rows.map((row) => row.key)}::bigint[])`)
+async function pageByTime(
+  tx: Transaction,
+  { rows: rowCondition, times, records }: RecordConditions,
+  { offset, limit, dir }: Window,
+  wanted: number,
+): Promise<RecordRow[]> {
+  const isNewestFirst = dir === 'desc'
+  const end = isNewestFirst ? sql`m.max_time DESC` : sql`m.min_time ASC`
+  const lastEnd = isNewestFirst ? sql`min(max_time)` : sql`max(min_time)`
+  const isKnown = isNewestFirst ? sql<boolean>`r.time > edge.at` : sql<boolean>`r.time < edge.at`
+  let look = FIRST_ROWS + Math.ceil((offset + limit) / GUESSED_RECORDS)
+  for (;;) {
+    const found = await show(
+      tx,
+      sql`
+      WITH looked AS MATERIALIZED (
+        SELECT * FROM records m WHERE ${rowCondition} ORDER BY ${end} LIMIT ${look}
+      ), edge AS (
+        SELECT CASE WHEN count(*) = ${look} THEN ${lastEnd} END AS at FROM looked
+      )
+      SELECT ${SELECTED} FROM edge, looked m ${UNNESTED}
+       WHERE ${all([...times, ...records])} AND (edge.at IS NULL OR ${isKnown})`,
+      byTime(dir),
+      { offset, limit },
+    )
+    if (found.length >= wanted || look > MAX_LOOKED_ROWS) return found
+    look *= WIDER
   }
-  const operator = OPERATORS[filter.comparator]
-  if (filter.protocol !== undefined) conditions.push(sql`m.protocol = ${filter.protocol}`)
-  if (filter.value !== undefined) conditions.push(sql`m.value ${operator} ${filter.value}::float8`)
-  if (filter.boolValue !== undefined) conditions.push(sql`m.bool_value = ${filter.boolValue}`)
-  if (filter.stringValue !== undefined) conditions.push(stringCondition(filter.stringValue, filter.comparator))
-  if (filter.dataValue !== undefined)
-    conditions.push(sql`m.data_value ${operator} ${Buffer.from(filter.dataValue)}::bytea`)
-  return sql<SqlBool>`${sql.join(conditions, sql` AND `)}`
 }
 
-export function timeConditions(time: RawBuilder<unknown>, { fromSeconds, toSeconds }: Filter): RawBuilder<SqlBool>[] {
-  const conditions: RawBuilder<SqlBool>[] = []
-  if (fromSeconds !== undefined) conditions.push(sql`${time} >= to_timestamp(${fromSeconds}::float8)`)
-  if (toSeconds !== undefined) conditions.push(sql`${time} < to_timestamp(${toSeconds}::float8)`)
-  return conditions
+/** A page in another order: all that match are sorted. */
+async function pageByColumn(
+  tx: Transaction,
+  { rows, times, records }: RecordConditions,
+  { offset, limit, dir }: Window,
+  column: RawBuilder<unknown>,
+): Promise<RecordRow[]> {
+  const source = sql`SELECT ${SELECTED}, ${column} AS sorted FROM ${RECORDS} JOIN series s ON s.key = r.series_key
+    WHERE ${all([rows, ...times, ...records])}`
+  return await show(tx, source, sql`f.sorted ${directionOf(dir)}, ${byTime(dir)}`, { offset, limit })
 }
 
-function seriesConditions(filter: Filter): RawBuilder<SqlBool>[] {
-  const conditions: RawBuilder<SqlBool>[] = []
-  if (filter.name !== undefined) conditions.push(sql`name = ${filter.name}`)
-  if (filter.subtopic !== undefined) conditions.push(sql`subtopic = ${filter.subtopic}`)
-  if (filter.publisherId !== undefined) conditions.push(sql`publisher_id = ${filter.publisherId}`)
-  return conditions
+function directionOf(dir: 'asc' | 'desc'): RawBuilder<unknown> {
+  return dir === 'asc' ? sql`ASC` : sql`DESC`
 }
 
-/** Contract section 8: eq = equal; ge = contains; gt = contains and differs; le and lt = is contained in. */
-function stringCondition(text: string, comparator: Comparator): RawBuilder<SqlBool> {
-  switch (comparator) {
-    case 'eq':
-      return sql`m.string_value = ${text}`
-    case 'ge':
-      return sql`position(${text} IN m.string_value) > 0`
-    case 'gt':
-      return sql`(position(${text} IN m.string_value) > 0 AND m.string_value <> ${text})`
-    case 'le':
-    case 'lt':
-      return sql`position(m.string_value IN ${text}) > 0`
-  }
+/**
+ * Of equal times what arrived later is newer; numbers of batches are no order across lanes. Records of one message stay in
+ * the order in which they were sent, also where the newest message comes first.
+ */
+function byTime(dir: 'asc' | 'desc'): RawBuilder<unknown> {
+  const direction = directionOf(dir)
+  return sql`f.time ${direction}, f.arrived_at ${direction}, f.batch_seq ${direction}, f.message ${direction}, f.run, f.place`
+}
+
+/** The part of `source` from the offset on, each record with its series. */
+async function show(
+  tx: Transaction,
+  source: RawBuilder<unknown>,
+  order: RawBuilder<unknown>,
+  { offset, limit }: { offset: number; limit: number },
+): Promise<RecordRow[]> {
+  const { rows } = await sql<RecordRow>`
+    SELECT s.subtopic, s.publisher_id, s.name, s.unit, f.protocol, extract(epoch FROM f.time)::float8 AS time, f.value,
+           f.sum, f.update_time, f.bool_value, f.string_value, f.data_value
+      FROM (SELECT f.* FROM (${source}) f ORDER BY ${order} LIMIT ${limit} OFFSET ${offset}) f
+      JOIN series s ON s.key = f.series_key
+     ORDER BY ${order}`.execute(tx)
+  return rows
 }

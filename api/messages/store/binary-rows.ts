@@ -10,10 +10,17 @@ const INITIAL_BYTES = 64 * 1024
 const POSTGRES_EPOCH_SECONDS = 946_684_800
 const TWO_TO_32 = 2 ** 32
 
+/** Element types of arrays (PostgreSQL, pg_type.dat). */
+export const OIDS = { bool: 16, bytea: 17, int8: 20, text: 25, float8: 701, timestamptz: 1184 } as const
+/** Number of dimensions, whether there are NULLs, element type, length, lower bound. */
+const ARRAY_HEADER_BYTES = 20
+
 export class BinaryRows {
   #buffer = Buffer.allocUnsafe(INITIAL_BYTES)
   #at = 0
   #rows = 0
+  /** Where the array that is being written begins. */
+  #arrayAt = 0
 
   constructor() {
     SIGNATURE.copy(this.#buffer)
@@ -92,6 +99,25 @@ export class BinaryRows {
     this.#length(value.length)
     this.#buffer.set(value, this.#at)
     this.#at += value.length
+  }
+
+  /** Begins a field that is an array; exactly `length` fields of its element type or NULL must follow, then `endArray`. */
+  beginArray(oid: number, length: number): void {
+    this.#reserve(4 + ARRAY_HEADER_BYTES)
+    this.#arrayAt = this.#at
+    let at = this.#at + 4
+    const buffer = this.#buffer
+    at = buffer.writeInt32BE(1, at)
+    // Whether it has NULLs; PostgreSQL looks for itself.
+    at = buffer.writeInt32BE(0, at)
+    at = buffer.writeInt32BE(oid, at)
+    at = buffer.writeInt32BE(length, at)
+    this.#at = buffer.writeInt32BE(1, at)
+  }
+
+  /** Ends the array that was begun last. */
+  endArray(): void {
+    this.#buffer.writeInt32BE(this.#at - this.#arrayAt - 4, this.#arrayAt)
   }
 
   /** The finished file; nothing may be written afterwards. */

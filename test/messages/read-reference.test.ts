@@ -1,0 +1,140 @@
+/** The reader against the plainest reading of the same messages: every page and total of any query agrees. */
+import { randomUUID } from 'node:crypto'
+import * as fc from 'fast-check'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { startMessages } from '#api/messages/index.ts'
+import type { IncomingMessage, Messages, MessagesQuery } from '#api/messages/index.ts'
+import type { TestDatabase } from '../harness/database.ts'
+import { createTestDatabase, silentLogger as logger } from '../harness/database.ts'
+
+let server: TestDatabase
+let messages: Messages
+
+beforeAll(async () => {
+  server = await createTestDatabase()
+  messages = await startMessages({ database: server.database, logger, hasRoom: () => true })
+})
+afterAll(async () => {
+  await messages.close()
+  await server[Symbol.asyncDispose]()
+})
+
+/** In the middle of a quarter of an hour. */
+const START_SECONDS = 1_700_000_550
+const HOUR_SECONDS = 3600
+
+type Sent = { publisher: number; subtopic: string; name: string; seconds: number; value: number | string }
+
+/** Times that meet, that lie beside each other in a message, and that are hours apart. */
+const someTime = fc
+  .oneof(
+    fc.integer({ min: 0, max: 3 }),
+    fc.integer({ min: 0, max: 2000 }),
+    fc.integer({ min: -HOUR_SECONDS * 5, max: HOUR_SECONDS * 5 }),
+  )
+  .map((offset) => START_SECONDS + offset)
+const someRecord = fc.record({
+  name: fc.constantFrom('a', 'b', 'c'),
+  seconds: someTime,
+  value: fc.oneof(fc.integer({ min: 0, max: 5 }), fc.constantFrom('on', 'off')),
+})
+const someMessages = fc.array(
+  fc.record({
+    publisher: fc.integer({ min: 0, max: 1 }),
+    subtopic: fc.constantFrom('', 'x.y'),
+    records: fc.oneof(
+      { weight: 4, arbitrary: fc.array(someRecord, { minLength: 1, maxLength: 12 }) },
+      { weight: 1, arbitrary: fc.array(someRecord, { minLength: 60, maxLength: 200 }) },
+    ),
+  }),
+  { minLength: 1, maxLength: 12 },
+)
+const someQuery = fc.record({
+  offset: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 400 })),
+  limit: fc.integer({ min: 1, max: 100 }),
+  dir: fc.constantFrom('asc' as const, 'desc' as const),
+  filters: fc.oneof(
+    fc.constant({}),
+    fc.record({ from: someTime }),
+    fc.record({ to: someTime }),
+    fc.record({ from: someTime, name: fc.constantFrom('a', 'z') }),
+    fc.record({ to: someTime, subtopic: fc.constantFrom('x/y', 'z') }),
+    fc.record({ name: fc.constantFrom('a', 'b') }),
+    fc.record({ v: fc.integer({ min: 0, max: 5 }) }),
+  ),
+  publisher: fc.oneof(fc.constant(undefined), fc.constant(undefined), fc.integer({ min: 0, max: 2 })),
+})
+
+function matches(sent: Sent, query: { from?: number; to?: number; name?: string; subtopic?: string; v?: number }) {
+  if (query.from !== undefined && sent.seconds < query.from) return false
+  if (query.to !== undefined && sent.seconds >= query.to) return false
+  if (query.name !== undefined && sent.name !== query.name) return false
+  if (query.subtopic !== undefined && sent.subtopic !== query.subtopic.replace('/', '.')) return false
+  return query.v === undefined || sent.value === query.v
+}
+
+/** By time; of equal times the message that was sent later is newer, and the records of one keep their order. */
+function reference(sent: readonly Sent[][], dir: 'asc' | 'desc'): Sent[] {
+  const ordered = dir === 'asc' ? sent : sent.toReversed()
+  const sign = dir === 'asc' ? 1 : -1
+  return ordered.flat().toSorted((left, right) => sign * (left.seconds - right.seconds))
+}
+
+let lastKey = 50_000
+
+test('every page and total agrees with the plain order of what was sent', async () => {
+  await fc.assert(
+    fc.asyncProperty(someMessages, fc.array(someQuery, { minLength: 4, maxLength: 8 }), async (input, queries) => {
+      const channelKey = ++lastKey
+      const domainKey = ++lastKey
+      const publishers = [0, 1].map(() => ({ publisherKey: ++lastKey, publisherId: randomUUID() }))
+      const accessOf = (publisher: number) => ({
+        domainKey,
+        domainId: 'domain',
+        channelKey,
+        channelId: 'channel',
+        retentionDays: null,
+        ...(publishers[publisher] as { publisherKey: number; publisherId: string }),
+      })
+      const sent: Sent[][] = []
+      for (const { publisher, subtopic, records } of input) {
+        const content: IncomingMessage['content'] = {
+          kind: 'records',
+          records: records.map(({ name, seconds, value }) => ({
+            name,
+            unit: '',
+            timeSeconds: seconds,
+            value: typeof value === 'number' ? value : undefined,
+            stringValue: typeof value === 'string' ? value : undefined,
+            boolValue: undefined,
+            dataValue: undefined,
+            sum: undefined,
+            updateTimeSeconds: undefined,
+          })),
+        }
+        const access = accessOf(publisher)
+        // One after the other: which of two messages is the later one is known then.
+        await messages.publish({ access, subtopic, protocol: 'http', receivedAtSeconds: START_SECONDS, content })
+        sent.push(records.map((record) => ({ publisher, subtopic, ...record })))
+      }
+      for (const query of queries) {
+        const { publisher, filters, ...page } = query
+        const expected = reference(sent, query.dir).filter(
+          (record) => matches(record, filters) && (publisher === undefined || record.publisher === publisher),
+        )
+        const asked = {
+          format: 'messages',
+          ...page,
+          ...filters,
+          ...(publisher === undefined ? {} : { publisher: publishers[publisher]?.publisherId ?? randomUUID() }),
+        } as MessagesQuery
+        const found = await messages.read(accessOf(0), asked)
+        expect(found.total).toBe(expected.length)
+        const shown = found.messages.map(({ time, name, value, string_value }) => [time, name, value ?? string_value])
+        const wanted = expected.slice(query.offset, query.offset + query.limit)
+        expect(shown).toEqual(wanted.map(({ seconds, name, value }) => [seconds, name, value]))
+      }
+    }),
+    { numRuns: 60 },
+  )
+}, 120_000)
