@@ -19,7 +19,7 @@ DECLARE
   partition text;
   made integer := 0;
 BEGIN
-  FOREACH parent IN ARRAY ARRAY['messages', 'payloads'] LOOP
+  FOREACH parent IN ARRAY ARRAY['records', 'payloads'] LOOP
     FOREACH days IN ARRAY ARRAY[7, 30, 90, 365, 3650, 0] LOOP
       unit := CASE WHEN days BETWEEN 1 AND 90 THEN 'week' ELSE 'month' END;
       lower_bound := date_trunc(unit, from_time AT TIME ZONE 'UTC');
@@ -37,6 +37,60 @@ BEGIN
   END LOOP;
   RETURN made;
 END $function$;
+
+CREATE OR REPLACE FUNCTION journal_note_departed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  IF TG_TABLE_NAME = 'users' THEN
+    INSERT INTO departed_entities (key, type, id) SELECT key, 'user', id FROM gone;
+  ELSIF TG_TABLE_NAME = 'domains' THEN
+    DELETE FROM departed_entities d USING gone WHERE d.domain_key = gone.key;
+    INSERT INTO departed_entities (key, type, id) SELECT key, 'domain', id FROM gone;
+  ELSIF TG_TABLE_NAME = 'groups' THEN
+    INSERT INTO departed_entities (key, type, domain_key, id, parent_group_key)
+    SELECT key, 'group', domain_key, id, parent_key FROM gone
+     WHERE EXISTS (SELECT FROM domains d WHERE d.key = gone.domain_key);
+  ELSE
+    INSERT INTO departed_entities (key, type, domain_key, id, parent_group_key)
+    SELECT key, TG_ARGV[0], domain_key, id, parent_group_key FROM gone
+     WHERE EXISTS (SELECT FROM domains d WHERE d.key = gone.domain_key);
+  END IF;
+  RETURN NULL;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION journal_note_subjects()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  INSERT INTO journal_subjects (entity_key, occurred_at, xid, seq, operation)
+  SELECT DISTINCT subject.key, added.occurred_at, added.xid, added.seq, added.operation
+    FROM added, unnest(added.entity_keys || added.actor_key) AS subject (key)
+   WHERE subject.key > 0;
+  RETURN NULL;
+END
+$function$;
+
+CREATE TABLE api_keys (
+  key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
+  id uuid NOT NULL,
+  user_key bigint NOT NULL,
+  domain_key bigint,
+  token_hash bytea NOT NULL,
+  kid text NOT NULL,
+  issued_at timestamp with time zone NOT NULL DEFAULT now(),
+  expires_at timestamp with time zone,
+  last_used_at timestamp with time zone,
+  CONSTRAINT api_keys_pkey PRIMARY KEY (key),
+  CONSTRAINT api_keys_id_key UNIQUE (id)
+);
+CREATE INDEX api_keys_domain ON api_keys USING btree (domain_key);
+CREATE INDEX api_keys_expiry ON api_keys USING btree (expires_at);
+CREATE INDEX api_keys_kid ON api_keys USING btree (kid);
+CREATE INDEX api_keys_user ON api_keys USING btree (user_key, issued_at DESC, id);
 
 CREATE TABLE channels (
   key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
@@ -118,6 +172,19 @@ CREATE TABLE consumers (
   CONSTRAINT consumers_pkey PRIMARY KEY (name)
 );
 
+CREATE TABLE departed_entities (
+  key bigint NOT NULL,
+  type text NOT NULL,
+  domain_key bigint,
+  id uuid NOT NULL,
+  parent_group_key bigint,
+  departed_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT departed_entities_pkey PRIMARY KEY (key)
+);
+CREATE INDEX departed_entities_domain ON departed_entities USING btree (domain_key);
+CREATE INDEX departed_entities_id ON departed_entities USING btree (id, type);
+CREATE INDEX departed_entities_time ON departed_entities USING btree (departed_at);
+
 CREATE TABLE domains (
   key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
   id uuid NOT NULL,
@@ -133,11 +200,15 @@ CREATE TABLE domains (
   updated_by uuid,
   updated_at timestamp with time zone,
   deleted_at timestamp with time zone,
+  purge_started_at timestamp with time zone,
   CONSTRAINT domains_pkey PRIMARY KEY (key),
   CONSTRAINT domains_id_key UNIQUE (id),
   CONSTRAINT domains_retention_check CHECK ((retention_days > 0)),
   CONSTRAINT domains_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text, 'freezed'::text, 'deleted'::text])))
 );
+CREATE INDEX domains_deleted ON domains USING btree (deleted_at) WHERE (status = 'deleted'::text);
+CREATE INDEX domains_name_trgm ON domains USING gin (name gin_trgm_ops);
+CREATE INDEX domains_order ON domains USING btree (status, COALESCE(updated_at, created_at), created_at, id);
 CREATE UNIQUE INDEX domains_route_key ON domains USING btree (lower(route));
 
 CREATE TABLE grants (
@@ -150,6 +221,7 @@ CREATE TABLE grants (
   CONSTRAINT grants_pkey PRIMARY KEY (user_key, domain_key, entity_type, entity_key, role_key),
   CONSTRAINT grants_entity_type_check CHECK ((entity_type = ANY (ARRAY['domain'::text, 'group'::text, 'channel'::text, 'client'::text])))
 );
+CREATE INDEX grants_domain ON grants USING btree (domain_key, entity_type);
 CREATE INDEX grants_entity ON grants USING btree (entity_key, role_key);
 
 CREATE TABLE group_closure (
@@ -179,8 +251,13 @@ CREATE TABLE groups (
   CONSTRAINT groups_id_key UNIQUE (domain_key, id),
   CONSTRAINT groups_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text])))
 );
+CREATE INDEX groups_created ON groups USING btree (domain_key, created_at, id);
 CREATE INDEX groups_domain_order ON groups USING btree (domain_key, status, COALESCE(updated_at, created_at), created_at, id);
+CREATE INDEX groups_id ON groups USING btree (id);
+CREATE INDEX groups_metadata ON groups USING gin (metadata jsonb_path_ops);
+CREATE INDEX groups_name_trgm ON groups USING gin (name gin_trgm_ops);
 CREATE INDEX groups_parent ON groups USING btree (parent_key);
+CREATE INDEX groups_tags ON groups USING gin (tags);
 
 CREATE TABLE idempotency_keys (
   scope bytea NOT NULL,
@@ -213,6 +290,23 @@ CREATE TABLE installation (
   CONSTRAINT installation_pkey PRIMARY KEY (name)
 );
 
+CREATE TABLE invitations (
+  domain_key bigint NOT NULL,
+  user_key bigint NOT NULL,
+  invited_by uuid NOT NULL,
+  role_key bigint NOT NULL,
+  relation text,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  updated_at timestamp with time zone,
+  expires_at timestamp with time zone NOT NULL,
+  confirmed_at timestamp with time zone,
+  rejected_at timestamp with time zone,
+  CONSTRAINT invitations_pkey PRIMARY KEY (domain_key, user_key),
+  CONSTRAINT invitations_answer_check CHECK (((confirmed_at IS NULL) OR (rejected_at IS NULL)))
+);
+CREATE INDEX invitations_inviter ON invitations USING btree (invited_by);
+CREATE INDEX invitations_user ON invitations USING btree (user_key);
+
 CREATE TABLE journal (
   xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
   seq bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -226,32 +320,30 @@ CREATE TABLE journal (
   request_id text,
   entity_keys bigint[] NOT NULL,
   attributes jsonb NOT NULL DEFAULT '{}'::jsonb,
+  token_type text,
+  super_admin boolean NOT NULL DEFAULT false,
   CONSTRAINT journal_pkey PRIMARY KEY (xid, seq),
   CONSTRAINT journal_actor_kind_check CHECK ((actor_kind = ANY (ARRAY['user'::text, 'client'::text, 'system'::text])))
-);
-CREATE INDEX journal_actor ON journal USING btree (actor_key, occurred_at);
+) WITH (autovacuum_vacuum_insert_scale_factor=0.02);
 CREATE INDEX journal_domain ON journal USING btree (domain_key, occurred_at);
-CREATE INDEX journal_entities ON journal USING gin (entity_keys);
+CREATE INDEX journal_domain_operation ON journal USING btree (domain_key, operation, occurred_at);
+CREATE INDEX journal_domain_position ON journal USING btree (domain_key, xid, seq);
 
-CREATE TABLE messages (
-  channel_key bigint NOT NULL,
-  series_key bigint NOT NULL,
-  "time" timestamp with time zone NOT NULL,
-  arrived_at timestamp with time zone NOT NULL DEFAULT now(),
-  batch_seq bigint NOT NULL,
-  message integer NOT NULL,
-  ordinal integer NOT NULL,
-  retention_days smallint NOT NULL,
-  protocol smallint NOT NULL,
-  value double precision,
-  sum double precision,
-  update_time double precision,
-  bool_value boolean,
-  string_value text,
-  data_value bytea
-) PARTITION BY LIST (retention_days);
-CREATE INDEX messages_batch_seq_idx ON messages USING brin (batch_seq) WITH (pages_per_range='32', autosummarize='on');
-CREATE INDEX messages_channel_key_time_idx ON messages USING btree (channel_key, "time");
+CREATE TABLE journal_subjects (
+  entity_key bigint NOT NULL,
+  occurred_at timestamp with time zone NOT NULL,
+  xid xid8 NOT NULL,
+  seq bigint NOT NULL,
+  operation text NOT NULL,
+  CONSTRAINT journal_subjects_pkey PRIMARY KEY (entity_key, occurred_at, xid, seq) INCLUDE (operation)
+) WITH (autovacuum_vacuum_insert_scale_factor=0.02);
+
+CREATE TABLE known_addresses (
+  user_key bigint NOT NULL,
+  address text NOT NULL,
+  last_success_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT known_addresses_pkey PRIMARY KEY (user_key, address)
+);
 
 CREATE TABLE module_chunks (
   module_key bigint NOT NULL,
@@ -285,6 +377,38 @@ CREATE TABLE nodes (
   CONSTRAINT nodes_pkey PRIMARY KEY (id)
 );
 
+CREATE TABLE pat_scopes (
+  key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
+  id uuid NOT NULL,
+  pat_key bigint NOT NULL,
+  entity_type text NOT NULL,
+  operation text NOT NULL,
+  domain_key bigint,
+  entity_id uuid,
+  entity_key bigint,
+  CONSTRAINT pat_scopes_pkey PRIMARY KEY (key),
+  CONSTRAINT pat_scopes_id_key UNIQUE (id),
+  CONSTRAINT pat_scopes_scope_key UNIQUE NULLS NOT DISTINCT (pat_key, entity_type, operation, domain_key, entity_id, entity_key)
+);
+CREATE INDEX pat_scopes_domain ON pat_scopes USING btree (domain_key);
+
+CREATE TABLE pats (
+  key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
+  id uuid NOT NULL,
+  user_key bigint NOT NULL,
+  name text NOT NULL,
+  description text NOT NULL DEFAULT ''::text,
+  secret_hash bytea NOT NULL,
+  issued_at timestamp with time zone NOT NULL DEFAULT now(),
+  expires_at timestamp with time zone NOT NULL,
+  updated_at timestamp with time zone,
+  last_used_at timestamp with time zone,
+  revoked_at timestamp with time zone,
+  CONSTRAINT pats_pkey PRIMARY KEY (key),
+  CONSTRAINT pats_id_key UNIQUE (id)
+);
+CREATE INDEX pats_user ON pats USING btree (user_key, issued_at DESC, id);
+
 CREATE TABLE payloads (
   channel_key bigint NOT NULL,
   publisher_key bigint,
@@ -306,6 +430,29 @@ CREATE TABLE payloads (
 CREATE INDEX payloads_batch_seq_idx ON payloads USING brin (batch_seq) WITH (pages_per_range='32', autosummarize='on');
 CREATE INDEX payloads_channel_key_format_time_idx ON payloads USING btree (channel_key, format, "time");
 
+CREATE TABLE records (
+  channel_key bigint NOT NULL,
+  min_time timestamp with time zone NOT NULL,
+  max_time timestamp with time zone NOT NULL,
+  arrived_at timestamp with time zone NOT NULL DEFAULT now(),
+  batch_seq bigint NOT NULL,
+  message integer NOT NULL,
+  run integer NOT NULL,
+  retention_days smallint NOT NULL,
+  protocol smallint NOT NULL,
+  series_keys bigint[] NOT NULL,
+  times timestamp with time zone[] NOT NULL,
+  "values" double precision[],
+  sums double precision[],
+  update_times double precision[],
+  bool_values boolean[],
+  string_values text[],
+  data_values bytea[]
+) PARTITION BY LIST (retention_days);
+CREATE INDEX records_batch_seq_idx ON records USING brin (batch_seq) WITH (pages_per_range='32', autosummarize='on');
+CREATE INDEX records_channel_key_max_time_idx ON records USING btree (channel_key, max_time);
+CREATE INDEX records_channel_key_min_time_idx ON records USING btree (channel_key, min_time);
+
 CREATE TABLE roles (
   key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
   id text NOT NULL,
@@ -324,6 +471,7 @@ CREATE TABLE roles (
   CONSTRAINT roles_id_key UNIQUE (id),
   CONSTRAINT roles_name_check CHECK ((name <> 'admin'::text))
 );
+CREATE INDEX roles_domain ON roles USING btree (domain_key);
 
 CREATE TABLE run_attempts (
   run_key bigint NOT NULL,
@@ -453,6 +601,7 @@ CREATE TABLE sessions (
 );
 CREATE INDEX sessions_expiry ON sessions USING btree (expires_at);
 CREATE INDEX sessions_user ON sessions USING btree (user_key, expires_at);
+CREATE INDEX sessions_user_order ON sessions USING btree (user_key, created_at DESC, id);
 
 CREATE TABLE signing_keys (
   kid text NOT NULL,
@@ -460,7 +609,9 @@ CREATE TABLE signing_keys (
   sealed_private_key bytea NOT NULL,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   retired_at timestamp with time zone,
-  CONSTRAINT signing_keys_pkey PRIMARY KEY (kid)
+  max_token_seconds bigint NOT NULL DEFAULT 86400,
+  CONSTRAINT signing_keys_pkey PRIMARY KEY (kid),
+  CONSTRAINT signing_keys_max_token_check CHECK ((max_token_seconds > 0))
 );
 
 CREATE TABLE staged_results (
@@ -509,6 +660,7 @@ CREATE TABLE tasks (
 );
 CREATE INDEX tasks_domain ON tasks USING btree (domain_key, key);
 CREATE INDEX tasks_module ON tasks USING btree (module_key) WHERE (module_key IS NOT NULL);
+CREATE INDEX tasks_user ON tasks USING btree (user_key) WHERE (user_key IS NOT NULL);
 
 CREATE TABLE user_unique_names (
   kind text NOT NULL,
@@ -561,6 +713,7 @@ CREATE TABLE worker_tokens (
   CONSTRAINT worker_tokens_hash_key UNIQUE (token_hash),
   CONSTRAINT worker_tokens_uses_check CHECK ((uses_left >= 0))
 );
+CREATE INDEX worker_tokens_domain ON worker_tokens USING btree (domain_key) WHERE (domain_key IS NOT NULL);
 
 CREATE TABLE workers (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -592,30 +745,56 @@ CREATE TABLE workers (
 CREATE INDEX workers_domain ON workers USING btree (domain_key) WHERE (domain_key IS NOT NULL);
 CREATE INDEX workers_lease ON workers USING btree (lease_until) WHERE (manager_id IS NOT NULL);
 
-CREATE TABLE messages_r0 PARTITION OF messages FOR VALUES IN ('0') PARTITION BY RANGE (arrived_at);
-
-CREATE TABLE messages_r30 PARTITION OF messages FOR VALUES IN ('30') PARTITION BY RANGE (arrived_at);
-
-CREATE TABLE messages_r365 PARTITION OF messages FOR VALUES IN ('365') PARTITION BY RANGE (arrived_at);
-
-CREATE TABLE messages_r3650 PARTITION OF messages FOR VALUES IN ('3650') PARTITION BY RANGE (arrived_at);
-
-CREATE TABLE messages_r7 PARTITION OF messages FOR VALUES IN ('7') PARTITION BY RANGE (arrived_at);
-
-CREATE TABLE messages_r90 PARTITION OF messages FOR VALUES IN ('90') PARTITION BY RANGE (arrived_at);
-
 CREATE TABLE payloads_r0 PARTITION OF payloads FOR VALUES IN ('0') PARTITION BY RANGE (arrived_at);
 
+CREATE TABLE payloads_r0_20261101 PARTITION OF payloads_r0 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
 CREATE TABLE payloads_r30 PARTITION OF payloads FOR VALUES IN ('30') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE payloads_r30_20261116 PARTITION OF payloads_r30 FOR VALUES FROM ('2026-11-16 00:00:00+00') TO ('2026-11-23 00:00:00+00');
 
 CREATE TABLE payloads_r365 PARTITION OF payloads FOR VALUES IN ('365') PARTITION BY RANGE (arrived_at);
 
 CREATE TABLE payloads_r3650 PARTITION OF payloads FOR VALUES IN ('3650') PARTITION BY RANGE (arrived_at);
 
+CREATE TABLE payloads_r3650_20261101 PARTITION OF payloads_r3650 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+CREATE TABLE payloads_r365_20261101 PARTITION OF payloads_r365 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
 CREATE TABLE payloads_r7 PARTITION OF payloads FOR VALUES IN ('7') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE payloads_r7_20261116 PARTITION OF payloads_r7 FOR VALUES FROM ('2026-11-16 00:00:00+00') TO ('2026-11-23 00:00:00+00');
 
 CREATE TABLE payloads_r90 PARTITION OF payloads FOR VALUES IN ('90') PARTITION BY RANGE (arrived_at);
 
+CREATE TABLE payloads_r90_20261116 PARTITION OF payloads_r90 FOR VALUES FROM ('2026-11-16 00:00:00+00') TO ('2026-11-23 00:00:00+00');
+
+CREATE TABLE records_r0 PARTITION OF records FOR VALUES IN ('0') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE records_r0_20261101 PARTITION OF records_r0 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+CREATE TABLE records_r30 PARTITION OF records FOR VALUES IN ('30') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE records_r30_20261116 PARTITION OF records_r30 FOR VALUES FROM ('2026-11-16 00:00:00+00') TO ('2026-11-23 00:00:00+00');
+
+CREATE TABLE records_r365 PARTITION OF records FOR VALUES IN ('365') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE records_r3650 PARTITION OF records FOR VALUES IN ('3650') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE records_r3650_20261101 PARTITION OF records_r3650 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+CREATE TABLE records_r365_20261101 PARTITION OF records_r365 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+CREATE TABLE records_r7 PARTITION OF records FOR VALUES IN ('7') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE records_r7_20261116 PARTITION OF records_r7 FOR VALUES FROM ('2026-11-16 00:00:00+00') TO ('2026-11-23 00:00:00+00');
+
+CREATE TABLE records_r90 PARTITION OF records FOR VALUES IN ('90') PARTITION BY RANGE (arrived_at);
+
+CREATE TABLE records_r90_20261116 PARTITION OF records_r90 FOR VALUES FROM ('2026-11-16 00:00:00+00') TO ('2026-11-23 00:00:00+00');
+
+ALTER TABLE api_keys ADD CONSTRAINT api_keys_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE api_keys ADD CONSTRAINT api_keys_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE channels ADD CONSTRAINT channels_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE channels ADD CONSTRAINT channels_parent_group_fkey FOREIGN KEY (parent_group_key) REFERENCES groups(key) ON DELETE SET NULL;
 ALTER TABLE clients ADD CONSTRAINT clients_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
@@ -628,7 +807,13 @@ ALTER TABLE group_closure ADD CONSTRAINT group_closure_ancestor_fkey FOREIGN KEY
 ALTER TABLE group_closure ADD CONSTRAINT group_closure_descendant_fkey FOREIGN KEY (descendant_key) REFERENCES groups(key) ON DELETE CASCADE;
 ALTER TABLE groups ADD CONSTRAINT groups_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE groups ADD CONSTRAINT groups_parent_fkey FOREIGN KEY (parent_key) REFERENCES groups(key);
+ALTER TABLE invitations ADD CONSTRAINT invitations_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE invitations ADD CONSTRAINT invitations_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE known_addresses ADD CONSTRAINT known_addresses_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE module_chunks ADD CONSTRAINT module_chunks_module_fkey FOREIGN KEY (module_key) REFERENCES modules(key) ON DELETE CASCADE;
+ALTER TABLE pat_scopes ADD CONSTRAINT pat_scopes_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE pat_scopes ADD CONSTRAINT pat_scopes_pat_fkey FOREIGN KEY (pat_key) REFERENCES pats(key) ON DELETE CASCADE;
+ALTER TABLE pats ADD CONSTRAINT pats_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE roles ADD CONSTRAINT roles_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE run_attempts ADD CONSTRAINT run_attempts_run_fkey FOREIGN KEY (run_key) REFERENCES runs(key) ON DELETE CASCADE;
 ALTER TABLE run_logs ADD CONSTRAINT run_logs_run_fkey FOREIGN KEY (run_key) REFERENCES runs(key) ON DELETE CASCADE;
@@ -641,3 +826,15 @@ ALTER TABLE tasks ADD CONSTRAINT tasks_user_fkey FOREIGN KEY (user_key) REFERENC
 ALTER TABLE user_unique_names ADD CONSTRAINT user_unique_names_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE worker_tokens ADD CONSTRAINT worker_tokens_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE workers ADD CONSTRAINT workers_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+
+CREATE TRIGGER channels_departed AFTER DELETE ON channels REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed('channel');
+
+CREATE TRIGGER clients_departed AFTER DELETE ON clients REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed('client');
+
+CREATE TRIGGER domains_departed AFTER DELETE ON domains REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed();
+
+CREATE TRIGGER groups_departed AFTER DELETE ON groups REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed();
+
+CREATE TRIGGER journal_subjects_are_noted AFTER INSERT ON journal REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION journal_note_subjects();
+
+CREATE TRIGGER users_departed AFTER DELETE ON users REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed();

@@ -9,6 +9,8 @@ export {
 export type { ChannelAction, ClientAction, ConnectionType, DomainAction, EntityType, GroupAction } from './actions.ts'
 export { ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from './admin-role.ts'
 export { ANY_CHANGE } from './any-change.ts'
+export { ENTITY_TABLES } from './entities.ts'
+export type { LocatedEntity } from './entities.ts'
 export type { Origin, UserPrincipal } from './principal.ts'
 export { createAccessPolicy } from './policy.ts'
 export type { AccessPolicy, DomainAccess, EntityFacts, Located } from './policy.ts'

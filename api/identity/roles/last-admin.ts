@@ -1,0 +1,23 @@
+/** No entity is left without a member of its built-in role (contract 2.4 "Last admin", decision 33). */
+import type { Transaction } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { lockForRoles } from './locks.ts'
+import { hasAdmin } from './repository.ts'
+import type { RoleEntity } from './role.ts'
+
+/** Throws `invalid_state` when nobody but these users administers the entity; locks its roles. */
+export async function requireNotLastAdmin(
+  tx: Transaction,
+  entity: RoleEntity,
+  leavingUserKeys: readonly number[],
+): Promise<void> {
+  await lockForRoles(tx, entity)
+  if (!(await hasAdmin(tx, entity, leavingUserKeys))) throw noAdminLeft(entity)
+}
+
+export function noAdminLeft({ type, id }: Pick<RoleEntity, 'type' | 'id'>): ServiceError {
+  return new ServiceError(
+    'invalid_state',
+    `the ${type} ${id} would be left without an administrator: give its role admin to somebody else first`,
+  )
+}

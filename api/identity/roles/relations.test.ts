@@ -1,0 +1,56 @@
+import { describe, expect, test } from 'vitest'
+import { ACTIONS, ENTITY_TYPES } from '../access/index.ts'
+import { RELATIONS, parseRelation, relationActions, relationOf, roleNameOf } from './relations.ts'
+
+// decision 24
+describe('a relation', () => {
+  test('is known in any case, and nothing else is one', () => {
+    expect(['Administrator', 'EDITOR', 'viewer'].map((text) => parseRelation(text))).toEqual([
+      'administrator',
+      'editor',
+      'viewer',
+    ])
+    for (const text of ['', 'admin', 'owner', 'editor ']) expect(() => parseRelation(text)).toThrow('must be one of')
+  })
+
+  test('administrator is the built-in role, the others are roles of their names', () => {
+    expect(RELATIONS.map(roleNameOf)).toEqual(['admin', 'editor', 'contributor', 'member', 'viewer', 'guest'])
+    expect(RELATIONS.map(roleNameOf).map(relationOf)).toEqual([...RELATIONS])
+  })
+
+  test.each(ENTITY_TYPES)('editor does everything on a %s but delete it and manage who may', (type) => {
+    const left = ACTIONS[type].filter((action) => !relationActions(type, 'editor').includes(action))
+    expect(left.length).toBeGreaterThan(3)
+    for (const action of left) expect(action).toMatch(/(^|_)(delete|manage_role|add_role_users|remove_role_users)$/)
+    expect(relationActions(type, 'editor')).toContain('view_role_users')
+  })
+
+  test('contributor of a domain does with its clients, channels and groups what an editor does, and nothing with itself', () => {
+    const actions = relationActions('domain', 'contributor')
+    expect(actions).toContain('client_create')
+    expect(actions).toContain('group_set_child')
+    expect(actions).not.toContain('client_delete')
+    for (const action of actions) expect(action).toMatch(/^(client|channel|group)_/)
+  })
+
+  test('contributor of one entity reads, updates, connects, publishes and subscribes', () => {
+    expect(relationActions('client', 'contributor').toSorted()).toEqual(['connect_to_channel', 'read', 'update'])
+    expect(relationActions('channel', 'contributor').toSorted()).toEqual([
+      'connect_to_client',
+      'publish',
+      'read',
+      'subscribe',
+      'update',
+    ])
+    expect(relationActions('group', 'contributor')).toContain('subgroup_client_update')
+  })
+
+  test('viewer and guest read and subscribe, member reads, publishes and subscribes', () => {
+    for (const relation of ['viewer', 'guest'] as const) {
+      expect(relationActions('channel', relation).toSorted()).toEqual(['read', 'subscribe'])
+      for (const action of relationActions('domain', relation)) expect(action).toMatch(/(read|subscribe)$/)
+    }
+    expect(relationActions('channel', 'member').toSorted()).toEqual(['publish', 'read', 'subscribe'])
+    expect(relationActions('domain', 'member')).toEqual(['read'])
+  })
+})
