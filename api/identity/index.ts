@@ -3,8 +3,24 @@ export type { IdentityConfig } from './config.ts'
 export { startIdentity } from './identity.ts'
 export type { Identity, IdentityDeps } from './identity.ts'
 export * from './access/index.ts'
+export { lockGroupFor, requireParentGroup } from './groups/index.ts'
+export type { ParentGroup } from './groups/index.ts'
 export type { Actor, ChangeListener, Journal, JournalEntry, Recorder } from './journal/index.ts'
-export { grantAdmin, removeRolesOf } from './roles/index.ts'
+export {
+  RELATIONS,
+  addMembers,
+  ensureRelationRole,
+  grantAdmin,
+  heldBy,
+  parseRelation,
+  relationOf,
+  removeMembers,
+  removeRolesOf,
+  requireMayGive,
+  requireNotLastAdmin,
+  roleEntityOf,
+} from './roles/index.ts'
+export type { Relation, RoleEntity, RoleRecord } from './roles/index.ts'
 export { bearerOf, originOf } from './tokens/index.ts'
 export type { TokensService } from './tokens/index.ts'
 export { requireRoute } from './domains/index.ts'
