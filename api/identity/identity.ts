@@ -10,6 +10,7 @@ import { createAccessPolicy } from './access/index.ts'
 import type { AccessPolicy } from './access/index.ts'
 import type { IdentityConfig } from './config.ts'
 import { createDomainsService, domainRoutes } from './domains/index.ts'
+import { createGroupsService, createHierarchyService, groupRoutes, hierarchyRoutes } from './groups/index.ts'
 import { startJournal } from './journal/index.ts'
 import type { Journal } from './journal/index.ts'
 import { bearerOf, createTokensService, loadSigningKeys, originOf, tokenRoutes } from './tokens/index.ts'
@@ -87,6 +88,8 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       refreshTokenTtlMs: config.refreshTokenTtlMs,
     })
     const domains = createDomainsService({ database, journal, access, reservedRoutes: RESERVED_ROUTES })
+    const groups = createGroupsService({ database, journal, access })
+    const hierarchy = createHierarchyService({ database, journal, access })
     journal.listen(access)
     journal.listen(tokens)
     await users.prepare()
@@ -109,6 +112,8 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
         await tokenRoutes(tokens)(app)
         await userRoutes(users, tokens)(app)
         await domainRoutes(domains)(app)
+        await groupRoutes(groups)(app)
+        await hierarchyRoutes(hierarchy)(app)
       },
       async authenticate(request) {
         request.principal = await tokens.authenticate(bearerOf(request), originOf(request))

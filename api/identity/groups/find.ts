@@ -1,0 +1,48 @@
+/** A group of a path, as its caller may see it. */
+import type { Queryable } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
+import type { AccessPolicy, DomainAccess, EffectiveAccess, UserPrincipal } from '../access/index.ts'
+import type { GroupRecord } from './repository.ts'
+import { findGroup, findGroupByKey } from './repository.ts'
+
+/** Where a group is looked for: in a domain, or in every domain that the caller reaches (decision 31b). */
+export type Address = { domainId: string | undefined; id: string }
+
+/** Throws as decision 45 says: `forbidden` for a foreign domain, `not_found` for what the caller may not read. */
+export async function findReadable(
+  db: Queryable,
+  access: AccessPolicy,
+  caller: UserPrincipal,
+  at: Address,
+): Promise<{ domain: DomainAccess; group: GroupRecord }> {
+  if (at.domainId === undefined) {
+    const { domain, entity } = await access.locate(caller, undefined, 'group', at.id)
+    const group = await findGroupByKey(db, entity.key)
+    if (group === undefined) throw new ServiceError('not_found', 'entity not found')
+    return { domain, group }
+  }
+  const domain = await access.enter(caller, at.domainId)
+  const group = isId(at.id) ? await findGroup(db, domain.domainKey, at.id) : undefined
+  return { domain, group: await domain.requireOn(group, 'read') }
+}
+
+/** A record with the role by which the caller reaches it; none for a platform administrator without one. */
+export type WithAccess<G> = G & { access: EffectiveAccess | undefined }
+
+/** One statement for each domain. */
+export async function withAccess<G extends GroupRecord>(
+  domains: readonly DomainAccess[],
+  groups: readonly G[],
+): Promise<WithAccess<G>[]> {
+  const found = await Promise.all(
+    domains.map((domain) =>
+      domain.accessOf(
+        'group',
+        groups.filter((group) => group.domainKey === domain.domainKey).map((group) => group.key),
+      ),
+    ),
+  )
+  const byKey = new Map(found.flatMap((accesses) => [...accesses]))
+  return groups.map((group) => ({ ...group, access: byKey.get(group.key) }))
+}

@@ -1,0 +1,8 @@
+export { createHierarchyService } from './hierarchy.ts'
+export type { HierarchyService } from './hierarchy.ts'
+export { hierarchyRoutes } from './hierarchy-routes.ts'
+export { lockGroupFor, requireParentGroup } from './parent-group.ts'
+export type { ParentGroup } from './parent-group.ts'
+export { groupRoutes } from './routes.ts'
+export { createGroupsService } from './service.ts'
+export type { GroupsService } from './service.ts'

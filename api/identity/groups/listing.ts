@@ -1,0 +1,80 @@
+/** What the query of a listing of groups asks for, as conditions on the table `g` (contract section 3). */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+import { isId } from '#core/ids.ts'
+import type { Page } from '#core/page.ts'
+import type { DomainAccess } from '../access/index.ts'
+import { allOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
+import { withAccess } from './find.ts'
+import type { WithAccess } from './find.ts'
+import { countGroups, listGroups } from './repository.ts'
+import type { Kinship, ListedGroup } from './repository.ts'
+import type { GroupQuery, ParentsQuery } from './schema.ts'
+
+/**
+ * A page of the groups that the caller may read, all of these domains or the kin of one group. Throws `malformed` for a
+ * metadata filter that is no JSON object.
+ */
+export async function listPage(
+  db: Queryable,
+  domains: readonly DomainAccess[],
+  query: GroupQuery | ParentsQuery,
+  kinship?: Kinship,
+): Promise<Page<WithAccess<ListedGroup>>> {
+  const { offset, limit, order, dir = 'asc' } = query
+  const where = allOf([readableIn(domains), ...groupConditions(domains, query)])
+  // A tree needs parents before their children; without an order of its own a line of ancestors begins next to the group.
+  const levels = query.tree === true ? 'upper first' : order === undefined ? 'lower first' : undefined
+  const [total, groups] = await Promise.all([
+    countGroups(db, { where, kinship }),
+    query.only_total === true ? [] : listGroups(db, { where, kinship, order: order ?? '', dir, levels, offset, limit }),
+  ])
+  return { total, offset, limit, items: await withAccess(domains, groups) }
+}
+
+/** Rows of these domains for which the condition of their domain holds. */
+function inDomains(
+  domains: readonly DomainAccess[],
+  condition: (domain: DomainAccess) => RawBuilder<SqlBool>,
+  alias = 'g',
+): RawBuilder<SqlBool> {
+  if (domains.length === 0) return sql<SqlBool>`false`
+  const each = domains.map(
+    (domain) => sql<SqlBool>`(${sql.ref(`${alias}.domain_key`)} = ${domain.domainKey} AND ${condition(domain)})`,
+  )
+  return sql<SqlBool>`(${sql.join(each, sql` OR `)})`
+}
+
+/** Groups that the caller may read. */
+function readableIn(domains: readonly DomainAccess[], alias = 'g'): RawBuilder<SqlBool> {
+  return inDomains(domains, (domain) => domain.reachable('group', 'read', alias), alias)
+}
+
+/** Groups above which the caller sees none: where his view of the hierarchy begins. */
+function isSeenAsRoot(domains: readonly DomainAccess[]): RawBuilder<SqlBool> {
+  return sql<SqlBool>`NOT EXISTS (SELECT 1 FROM group_closure above JOIN groups a ON a.key = above.ancestor_key
+    WHERE above.descendant_key = g.key AND above.depth > 0 AND ${readableIn(domains, 'a')})`
+}
+
+/** Throws `malformed` for a metadata filter that is no JSON object. An id that is no id matches nothing. */
+function groupConditions(domains: readonly DomainAccess[], query: GroupQuery | ParentsQuery): RawBuilder<SqlBool>[] {
+  const conditions: RawBuilder<SqlBool>[] = []
+  if (query.status !== 'all') conditions.push(sql<SqlBool>`g.status = ${query.status}`)
+  if (query.name !== undefined) conditions.push(contains('g.name', query.name))
+  const tags = [...(query.tags?.split(',') ?? []), query.tag ?? ''].filter((tag) => tag !== '')
+  if (tags.length > 0) conditions.push(sql<SqlBool>`g.tags @> ${tags}::text[]`)
+  if (query.metadata !== undefined) conditions.push(containsMetadata('g.metadata', parseMetadataFilter(query.metadata)))
+  if (query.id !== undefined) conditions.push(isId(query.id) ? sql<SqlBool>`g.id = ${query.id}` : sql<SqlBool>`false`)
+  if (query.parentID !== undefined) {
+    conditions.push(
+      isId(query.parentID)
+        ? sql<SqlBool>`g.parent_key = (SELECT p.key FROM groups p WHERE p.domain_key = g.domain_key AND p.id = ${query.parentID})`
+        : sql<SqlBool>`false`,
+    )
+  }
+  if (query.ownerID !== undefined)
+    conditions.push(isId(query.ownerID) ? sql<SqlBool>`g.created_by = ${query.ownerID}` : sql<SqlBool>`false`)
+  if (query.root_group === true) conditions.push(isSeenAsRoot(domains))
+  return conditions
+}

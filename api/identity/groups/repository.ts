@@ -1,0 +1,217 @@
+/** SQL of groups; what joins them to a hierarchy stands in `closure.ts`. */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import type { Queryable, Transaction } from '#core/database/index.ts'
+import { orderOf } from '../wire/index.ts'
+
+export type GroupRecord = {
+  type: 'group'
+  key: number
+  domainKey: number
+  domainId: string
+  id: string
+  parentGroupKey: number | null
+  parentGroupId: string | null
+  name: string
+  description: string | null
+  tags: string[]
+  metadata: Record<string, unknown>
+  status: 'enabled' | 'disabled'
+  createdBy: string | null
+  createdAt: string
+  updatedBy: string | null
+  updatedAt: string | null
+  /** Ids from the root to the group itself. */
+  path: string[]
+}
+
+type Row = {
+  key: number
+  domain_key: number
+  domain_id: string
+  id: string
+  parent_key: number | null
+  parent_id: string | null
+  name: string
+  description: string | null
+  tags: string[]
+  metadata: Record<string, unknown>
+  status: GroupRecord['status']
+  created_by: string | null
+  created_at: string
+  updated_by: string | null
+  updated_at: string | null
+  path: string[]
+}
+
+export function groupFromRow(row: Row): GroupRecord {
+  return {
+    type: 'group',
+    key: row.key,
+    domainKey: row.domain_key,
+    domainId: row.domain_id,
+    id: row.id,
+    parentGroupKey: row.parent_key,
+    parentGroupId: row.parent_id,
+    name: row.name,
+    description: row.description,
+    tags: row.tags,
+    metadata: row.metadata,
+    status: row.status,
+    createdBy: row.created_by,
+    createdAt: row.created_at,
+    updatedBy: row.updated_by,
+    updatedAt: row.updated_at,
+    path: row.path,
+  }
+}
+
+/** The record as every query returns it, from a table called `g`. */
+const COLUMNS = sql`g.*, (SELECT d.id FROM domains d WHERE d.key = g.domain_key) AS domain_id,
+  (SELECT p.id FROM groups p WHERE p.key = g.parent_key) AS parent_id,
+  (SELECT array_agg(a.id::text ORDER BY c.depth DESC) FROM group_closure c JOIN groups a ON a.key = c.ancestor_key
+    WHERE c.descendant_key = g.key) AS path`
+
+export type NewGroupRow = Pick<GroupRecord, 'id' | 'name' | 'description' | 'tags' | 'metadata' | 'status'>
+
+/** Inserts a group as a root or below a parent, with its place in the hierarchy. */
+export async function insertGroup(
+  tx: Transaction,
+  domainKey: number,
+  group: NewGroupRow,
+  parentKey: number | null,
+  createdBy: string,
+): Promise<GroupRecord> {
+  const { rows } = await sql<{ key: number }>`
+    WITH g AS (
+      INSERT INTO groups (domain_key, id, parent_key, name, description, tags, metadata, status, created_by)
+      VALUES (${domainKey}, ${group.id}, ${parentKey}, ${group.name}, ${group.description}, ${group.tags},
+              ${JSON.stringify(group.metadata)}::jsonb, ${group.status}, ${createdBy}) RETURNING key),
+    own AS (INSERT INTO group_closure (ancestor_key, descendant_key, depth) SELECT key, key, 0 FROM g),
+    above AS (
+      INSERT INTO group_closure (ancestor_key, descendant_key, depth)
+      SELECT up.ancestor_key, g.key, up.depth + 1 FROM g JOIN group_closure up ON up.descendant_key = ${parentKey}::bigint)
+    SELECT key FROM g`.execute(tx)
+  return (await findGroupByKey(tx, (rows[0] as { key: number }).key)) as GroupRecord
+}
+
+export async function findGroup(db: Queryable, domainKey: number, id: string): Promise<GroupRecord | undefined> {
+  const { rows } =
+    await sql<Row>`SELECT ${COLUMNS} FROM groups g WHERE g.domain_key = ${domainKey} AND g.id = ${id}`.execute(db)
+  return rows[0] === undefined ? undefined : groupFromRow(rows[0])
+}
+
+export async function findGroupByKey(db: Queryable, key: number): Promise<GroupRecord | undefined> {
+  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM groups g WHERE g.key = ${key}`.execute(db)
+  return rows[0] === undefined ? undefined : groupFromRow(rows[0])
+}
+
+/** The group as it is now, and nobody else changes it until the transaction ends; members may still come and go. */
+export async function lockGroup(tx: Transaction, key: number): Promise<GroupRecord | undefined> {
+  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM groups g WHERE g.key = ${key} FOR NO KEY UPDATE OF g`.execute(
+    tx,
+  )
+  return rows[0] === undefined ? undefined : groupFromRow(rows[0])
+}
+
+export type GroupChange = Partial<Pick<GroupRecord, 'name' | 'description' | 'tags' | 'metadata' | 'status'>>
+
+/** Writes the given fields of a group that is locked. */
+export async function updateGroup(
+  tx: Transaction,
+  key: number,
+  change: GroupChange,
+  updatedBy: string,
+): Promise<GroupRecord> {
+  const sets: RawBuilder<unknown>[] = [sql`updated_at = now()`, sql`updated_by = ${updatedBy}`]
+  if (change.name !== undefined) sets.push(sql`name = ${change.name}`)
+  if (change.description !== undefined) sets.push(sql`description = ${change.description}`)
+  if (change.tags !== undefined) sets.push(sql`tags = ${change.tags}`)
+  if (change.metadata !== undefined) sets.push(sql`metadata = ${JSON.stringify(change.metadata)}::jsonb`)
+  if (change.status !== undefined) sets.push(sql`status = ${change.status}`)
+  const { rows } =
+    await sql<Row>`WITH g AS (UPDATE groups SET ${sql.join(sets)} WHERE key = ${key} RETURNING *) SELECT ${COLUMNS} FROM g`.execute(
+      tx,
+    )
+  return groupFromRow(rows[0] as Row)
+}
+
+/** Removes a group that has no children; clients and channels lose their parent by the way (decision 46). */
+export async function deleteGroup(tx: Transaction, key: number): Promise<void> {
+  await sql`DELETE FROM groups WHERE key = ${key}`.execute(tx)
+}
+
+/** Which groups a listing is about, seen from one of them; none: all. */
+export type Kinship =
+  | { side: 'below'; key: number; fromLevel: number; toLevel: number }
+  | { side: 'above'; key: number; fromLevel: number; toLevel: number }
+
+export type GroupListing = {
+  where: RawBuilder<SqlBool>
+  kinship: Kinship | undefined
+  order: string
+  dir: 'asc' | 'desc'
+  /** Which levels come first, before the order inside a level; undefined: levels do not matter. */
+  levels: 'upper first' | 'lower first' | undefined
+  offset: number
+  limit: number
+}
+
+export type ListedGroup = GroupRecord & { level: number }
+
+/** The listed table `g`, and its level as the listing counts it. */
+function tableOf(kinship: Kinship | undefined): { from: RawBuilder<unknown>; level: RawBuilder<number> } {
+  if (kinship === undefined) {
+    return {
+      from: sql`groups g`,
+      level: sql<number>`(SELECT max(c.depth) + 1 FROM group_closure c WHERE c.descendant_key = g.key)`,
+    }
+  }
+  const { side, key, fromLevel, toLevel } = kinship
+  return side === 'below'
+    ? {
+        from: sql`group_closure kin JOIN groups g ON g.key = kin.descendant_key AND kin.ancestor_key = ${key} AND kin.depth BETWEEN ${fromLevel} AND ${toLevel}`,
+        level: sql<number>`kin.depth`,
+      }
+    : {
+        from: sql`group_closure kin JOIN groups g ON g.key = kin.ancestor_key AND kin.descendant_key = ${key} AND kin.depth BETWEEN ${fromLevel} AND ${toLevel}`,
+        level: sql<number>`-kin.depth`,
+      }
+}
+
+export async function listGroups(db: Queryable, listing: GroupListing): Promise<ListedGroup[]> {
+  const { from, level } = tableOf(listing.kinship)
+  const byLevel =
+    listing.levels === undefined ? sql`` : listing.levels === 'upper first' ? sql`${level},` : sql`${level} DESC,`
+  const { rows } = await sql<
+    Row & { level: number }
+  >`SELECT ${COLUMNS}, ${level} AS level FROM ${from} WHERE ${listing.where}
+    ORDER BY ${byLevel} ${orderOf('g', listing.order, listing.dir)} OFFSET ${listing.offset} LIMIT ${listing.limit}`.execute(
+    db,
+  )
+  return rows.map((row) => ({ ...groupFromRow(row), level: row.level }))
+}
+
+export async function countGroups(
+  db: Queryable,
+  { where, kinship }: Pick<GroupListing, 'where' | 'kinship'>,
+): Promise<number> {
+  const { from } = tableOf(kinship)
+  const { rows } = await sql<{ total: number }>`SELECT count(*) AS total FROM ${from} WHERE ${where}`.execute(db)
+  return rows[0]?.total ?? 0
+}
+
+/** The kin of a group whether the caller may read them or not, in the order of their paths; at most `limit`. */
+export async function listKin(
+  db: Queryable,
+  kinship: Kinship,
+  isReadable: RawBuilder<SqlBool>,
+  limit: number,
+): Promise<(GroupRecord & { isReadable: boolean })[]> {
+  const { from } = tableOf(kinship)
+  const { rows } = await sql<
+    Row & { is_readable: boolean }
+  >`SELECT ${COLUMNS}, ${isReadable} AS is_readable FROM ${from}
+    ORDER BY path LIMIT ${limit}`.execute(db)
+  return rows.map((row) => ({ ...groupFromRow(row), isReadable: row.is_readable }))
+}

@@ -1,0 +1,254 @@
+/** Wire shapes of groups (specification section 2, contract section 3). */
+import { Type } from 'typebox'
+import type { Static } from 'typebox'
+import { Direction, pageFields, pageQuery } from '#core/page.ts'
+import { formatTime } from '#core/time.ts'
+import {
+  ChosenId,
+  EffectiveAccessFields,
+  EnabledStatus,
+  Id,
+  Metadata,
+  MetadataFilter,
+  Name,
+  OrderKey,
+  RequiredName,
+  StatusFilter,
+  Tags,
+  Timestamp,
+} from '../wire/index.ts'
+import type { WithAccess } from './find.ts'
+import type { GroupRecord } from './repository.ts'
+
+const MAX_DESCRIPTION_CHARS = 4096
+/** Groups that one call may add to or take from a parent (contract 7.1). */
+const MAX_CHILDREN_IDS = 10_000
+/** Levels of a hierarchy, roots included (contract section 3). */
+export const MAX_LEVELS = 20
+/** What stands in a hierarchy for a group that the caller may not read (contract section 3). */
+export const HIDDEN_ID = 'xxxx-xxxx-xxxx-xxxx'
+
+const Description = Type.String({ maxLength: MAX_DESCRIPTION_CHARS })
+/** An id, or nothing, as existing clients write "no parent". */
+const OptionalId = Type.String({
+  pattern: '^([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})?$',
+  description: 'UUID in lower case; empty: none',
+})
+/** Nested groups have the shape of the group that holds them. */
+const Children = Type.Array(Type.Unsafe<unknown>({ type: 'object', additionalProperties: true }), {
+  description: 'With `tree=true`: the groups below, of the same shape',
+})
+
+const MemberRole = Type.Object({
+  role_id: Type.String(),
+  role_name: Type.String(),
+  actions: Type.Array(Type.String()),
+  access_type: Type.String(),
+  access_provider_id: Type.Optional(Id),
+})
+
+const groupFields = {
+  domain_id: Id,
+  parent_id: Type.Optional(Id),
+  name: Type.String(),
+  description: Type.Optional(Type.String()),
+  tags: Type.Array(Type.String()),
+  metadata: Metadata,
+  path: Type.String({ description: 'Ids from the root to the group, joined by `.`' }),
+  status: EnabledStatus,
+  owner_id: Type.Optional(Id),
+  created_by: Type.Optional(Id),
+  created_at: Timestamp,
+  updated_at: Timestamp,
+  updated_by: Type.Optional(Id),
+}
+
+export const Group = Type.Object(
+  {
+    id: Id,
+    ...groupFields,
+    level: Type.Integer({
+      description:
+        'Root: 1. In listings of children and parents counted from the group of the path: 1, 2, … and -1, -2, …',
+    }),
+    children: Type.Optional(Children),
+    ...EffectiveAccessFields.properties,
+  },
+  { $id: 'Group', description: 'Group: a node in a hierarchy of groups, with clients and channels as members' },
+)
+export type Group = Static<typeof Group>
+
+/** With `roles=true`: who asks, and the roles by which he has access (contract section 3). */
+export const GroupView = Type.Object(
+  {
+    ...Group.properties,
+    member_id: Type.Optional(Id),
+    roles: Type.Optional(Type.Array(MemberRole)),
+  },
+  { $id: 'GroupView', description: 'Group as one of its members sees it' },
+)
+export type GroupView = Static<typeof GroupView>
+
+export const ViewQuery = Type.Object({
+  roles: Type.Optional(Type.Boolean({ description: 'Also who asks, and his roles' })),
+})
+
+export const NewGroup = Type.Object(
+  {
+    name: RequiredName,
+    description: Type.Optional(Type.Union([Description, Type.Null()])),
+    parent_id: Type.Optional(OptionalId),
+    tags: Type.Optional(Tags),
+    metadata: Type.Optional(Metadata),
+    status: Type.Optional(EnabledStatus),
+  },
+  { $id: 'NewGroup' },
+)
+export type NewGroup = Static<typeof NewGroup>
+
+export const GroupUpdate = Type.Object({
+  name: Type.Optional(RequiredName),
+  description: Type.Optional(Type.Union([Description, Type.Null()])),
+  metadata: Type.Optional(Metadata),
+  tags: Type.Optional(Tags),
+})
+export type GroupUpdate = Static<typeof GroupUpdate>
+
+export const TagsUpdate = Type.Object({ tags: Type.Optional(Tags) })
+
+export const GroupQuery = Type.Object({
+  ...pageQuery(),
+  name: Type.Optional(Name),
+  tag: Type.Optional(Name),
+  tags: Type.Optional(Type.String({ maxLength: 4096, description: 'Comma-separated; a group must have all of them' })),
+  status: StatusFilter,
+  metadata: Type.Optional(MetadataFilter),
+  id: Type.Optional(Id),
+  parentID: Type.Optional(Type.String({ maxLength: 36, description: 'Children of this group' })),
+  ownerID: Type.Optional(Type.String({ maxLength: 36, description: 'Created by this user' })),
+  root_group: Type.Optional(
+    Type.Boolean({ description: 'Only groups without a group above them that the caller sees' }),
+  ),
+  tree: Type.Optional(Type.Boolean({ description: 'Nests the groups of the page, upper levels first' })),
+  order: OrderKey,
+  dir: Type.Optional(Direction),
+  only_total: Type.Optional(Type.Boolean()),
+})
+export type GroupQuery = Static<typeof GroupQuery>
+
+/** Levels below the group of the path; U16 clients say -1 for "all the way down". */
+export const ChildrenQuery = Type.Object({
+  ...GroupQuery.properties,
+  start_level: Type.Integer({
+    minimum: 0,
+    maximum: MAX_LEVELS,
+    default: 1,
+    description: '0: the group itself as well',
+  }),
+  end_level: Type.Optional(
+    Type.Integer({
+      minimum: -1,
+      maximum: MAX_LEVELS,
+      description: '0: that one level; -1: all the way down. By default 0, with `tree=true` -1',
+    }),
+  ),
+})
+export type ChildrenQuery = Static<typeof ChildrenQuery>
+
+export const ParentsQuery = Type.Object({
+  ...GroupQuery.properties,
+  order: Type.Optional(
+    Type.String({ maxLength: 32, description: 'name, created_at or updated_at; else nearest first' }),
+  ),
+})
+export type ParentsQuery = Static<typeof ParentsQuery>
+
+export const GroupPage = Type.Object({ ...pageFields, groups: Type.Optional(Type.Array(Group)) })
+export type GroupPage = Static<typeof GroupPage>
+
+export const HierarchyQuery = Type.Object({
+  level: Type.Integer({
+    minimum: 0,
+    maximum: MAX_LEVELS,
+    default: 0,
+    description: 'How many levels away from the group; 0: all',
+  }),
+  dir: Type.Integer({ default: -1, description: '0 and more: the groups above; less: the groups below' }),
+  tree: Type.Optional(Type.Boolean()),
+})
+export type HierarchyQuery = Static<typeof HierarchyQuery>
+
+export const Hierarchy = Type.Object({
+  level: Type.Integer(),
+  direction: Type.Integer(),
+  groups: Type.Array(
+    Type.Object(
+      {
+        id: Type.String({ description: `UUID, or ${HIDDEN_ID} for a group that the caller may not read` }),
+        ...Type.Partial(Type.Object(groupFields)).properties,
+        level: Type.Integer({ description: 'Root: 1' }),
+        children: Type.Optional(Children),
+      },
+      { $id: 'HierarchyGroup', description: 'Group, or only the level of a group that the caller may not read' },
+    ),
+  ),
+})
+export type Hierarchy = Static<typeof Hierarchy>
+
+export const ParentUpdate = Type.Object({ parent_id: ChosenId })
+export const ChildrenUpdate = Type.Object({
+  children_ids: Type.Array(ChosenId, { minItems: 1, maxItems: MAX_CHILDREN_IDS }),
+})
+
+/** `level` is counted as the listing counts: without one, from the root. */
+export function presentGroup(group: GroupRecord & { level?: number }): Group {
+  return {
+    id: group.id,
+    domain_id: group.domainId,
+    ...(group.parentGroupId === null ? {} : { parent_id: group.parentGroupId }),
+    name: group.name,
+    ...(group.description === null ? {} : { description: group.description }),
+    tags: group.tags,
+    metadata: group.metadata,
+    level: group.level ?? group.path.length,
+    path: group.path.join('.'),
+    status: group.status,
+    ...(group.createdBy === null ? {} : { owner_id: group.createdBy, created_by: group.createdBy }),
+    created_at: formatTime(group.createdAt),
+    updated_at: formatTime(group.updatedAt),
+    ...(group.updatedBy === null ? {} : { updated_by: group.updatedBy }),
+  }
+}
+
+/** An item of a listing: with the role that gives the caller access to it. */
+export function presentListed(group: WithAccess<GroupRecord & { level?: number }>): Group {
+  return { ...presentGroup(group), ...group.access }
+}
+
+/** `memberId`: who asks, when he wants to know his roles. */
+export function presentViewed(group: WithAccess<GroupRecord>, memberId: string | undefined): GroupView {
+  const shown = presentListed(group)
+  return memberId === undefined ? shown : { ...shown, member_id: memberId, roles: rolesOf(group) }
+}
+
+function rolesOf({ access }: WithAccess<GroupRecord>): Static<typeof MemberRole>[] {
+  if (access === undefined) return []
+  if (access.access_type === 'direct') {
+    const { role_id, role_name, actions, access_type } = access
+    return [{ role_id, role_name, actions, access_type }]
+  }
+  return [
+    {
+      role_id: access.access_provider_role_id,
+      role_name: access.access_provider_role_name,
+      actions: access.access_provider_role_actions,
+      access_type: access.access_type,
+      access_provider_id: access.access_provider_id,
+    },
+  ]
+}
+
+/** A group that the caller may not read shows its level alone. */
+export function presentHierarchical(group: GroupRecord & { isReadable: boolean }): Hierarchy['groups'][number] {
+  return group.isReadable ? presentGroup(group) : { id: HIDDEN_ID, level: group.path.length }
+}

@@ -1,0 +1,183 @@
+/** The rules of groups themselves (contract section 3, decisions 2, 13, 31, 31b, 45, 46); where they stand: `hierarchy.ts`. */
+import { isDeepStrictEqual } from 'node:util'
+import type { Database, Transaction } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { newId } from '#core/ids.ts'
+import type { Page } from '#core/page.ts'
+import type { AccessPolicy, DomainAccess, UserPrincipal } from '../access/index.ts'
+import type { Journal } from '../journal/index.ts'
+import { grantAdmin, removeRolesOf } from '../roles/index.ts'
+import { detach, findLineage, lockChildren, lockHierarchy } from './closure.ts'
+import { findReadable, withAccess } from './find.ts'
+import type { Address, WithAccess } from './find.ts'
+import { listPage } from './listing.ts'
+import { recordOrphans } from './members.ts'
+import { lockGroupFor, requireParentGroup } from './parent-group.ts'
+import type { GroupChange, GroupRecord, ListedGroup } from './repository.ts'
+import { deleteGroup, insertGroup, lockGroup, updateGroup } from './repository.ts'
+import type { GroupQuery, GroupUpdate, NewGroup } from './schema.ts'
+import { MAX_LEVELS } from './schema.ts'
+
+export type { Address, WithAccess } from './find.ts'
+export type { GroupRecord, ListedGroup } from './repository.ts'
+
+export type GroupsService = {
+  /**
+   * Without a domain: in the caller's only one, or that of his token (decision 31). A parent needs `subgroup_create` or
+   * `set_child` on it, which then is enough. Throws `malformed`, `forbidden`, `unprocessable`.
+   */
+  create(caller: UserPrincipal, domainId: string | undefined, input: NewGroup): Promise<GroupRecord>
+  get(caller: UserPrincipal, at: Address): Promise<WithAccess<GroupRecord>>
+  /** Groups of the domain that the caller may read; without a domain those of every domain that he reaches. */
+  list(caller: UserPrincipal, domainId: string | undefined, query: GroupQuery): Promise<Page<WithAccess<ListedGroup>>>
+  /** Fields that are absent stay, `description: null` clears (decision 2). */
+  update(caller: UserPrincipal, at: Address, input: GroupUpdate): Promise<GroupRecord>
+  /** Idempotent (decision 13); what is below the group keeps its own status. */
+  setStatus(caller: UserPrincipal, at: Address, status: GroupRecord['status']): Promise<GroupRecord>
+  /** Children become roots, members lose the parent, the group's roles and their members vanish (decision 46). */
+  remove(caller: UserPrincipal, at: Address): Promise<void>
+}
+
+export type GroupsDeps = { database: Database; journal: Journal; access: AccessPolicy }
+
+export function createGroupsService({ database, journal, access }: GroupsDeps): GroupsService {
+  async function enterForCreation(caller: UserPrincipal, domainId: string | undefined): Promise<DomainAccess> {
+    if (domainId !== undefined) return await access.enter(caller, domainId)
+    const [only, ...more] = await access.enterAll(caller)
+    if (only !== undefined && more.length === 0) return only
+    throw new ServiceError('malformed', 'which domain the group belongs to is not clear: POST /<domain_id>/groups')
+  }
+
+  async function require(caller: UserPrincipal, at: Address, action: string): Promise<GroupRecord> {
+    const { domain, group } = await findReadable(database.db, access, caller, at)
+    return await domain.requireOn(group, action)
+  }
+
+  /** Writes what `decide` wants of the group as it is now; nothing wanted: nothing written. */
+  async function change(
+    caller: UserPrincipal,
+    { key }: GroupRecord,
+    operation: string,
+    decide: (current: GroupRecord) => GroupChange | undefined,
+  ): Promise<GroupRecord> {
+    return await journal.change(caller, async (tx, record) => {
+      const before = await lockGroup(tx, key)
+      if (before === undefined) throw new ServiceError('not_found', 'entity not found')
+      const wanted = decide(before)
+      if (wanted === undefined) return before
+      const after = await updateGroup(tx, key, wanted, caller.id)
+      record({
+        operation,
+        domainKey: before.domainKey,
+        entityKeys: [key],
+        attributes: { id: before.id, ...difference(before, after) },
+      })
+      return after
+    })
+  }
+
+  /** The parent's key, with its place in the hierarchy held until the transaction ends. */
+  async function placeBelow(tx: Transaction, domain: DomainAccess, parentId: string): Promise<number> {
+    await lockHierarchy(tx, domain.domainKey)
+    const parent = await lockGroupFor(tx, domain.domainKey, parentId)
+    const level = (await findLineage(tx, parent.key)).length
+    if (level >= MAX_LEVELS)
+      throw new ServiceError('unprocessable', `failed to create the group: at most ${MAX_LEVELS} levels may be nested`)
+    return parent.key
+  }
+
+  return {
+    async create(caller, domainId, input) {
+      const domain = await enterForCreation(caller, domainId)
+      const parentId = input.parent_id === '' ? undefined : input.parent_id
+      if (parentId === undefined) domain.require('group_create')
+      else await requireParentGroup(database.db, domain, parentId, ['subgroup_create', 'set_child'])
+      const fields = {
+        id: newId(),
+        name: input.name,
+        description: input.description ?? null,
+        tags: input.tags ?? [],
+        metadata: input.metadata ?? {},
+        status: input.status ?? ('enabled' as const),
+      }
+      return await journal.change(caller, async (tx, record) => {
+        const parentKey = parentId === undefined ? null : await placeBelow(tx, domain, parentId)
+        const group = await insertGroup(tx, domain.domainKey, fields, parentKey, caller.id)
+        await grantAdmin(tx, caller.key, 'group', domain.domainKey, [group.key])
+        record({
+          operation: 'group.create',
+          domainKey: domain.domainKey,
+          entityKeys: [group.key],
+          attributes: { id: group.id, ...factsOf(group) },
+        })
+        return group
+      })
+    },
+    async get(caller, at) {
+      const { domain, group } = await findReadable(database.db, access, caller, at)
+      const [shown] = await withAccess([domain], [group])
+      return shown as WithAccess<GroupRecord>
+    },
+    async list(caller, domainId, query) {
+      const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
+      return await listPage(database.db, domains, query)
+    },
+    async update(caller, at, input) {
+      const group = await require(caller, at, 'update')
+      const fields = {
+        ...(input.name === undefined ? {} : { name: input.name }),
+        ...(input.description === undefined ? {} : { description: input.description }),
+        ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
+        ...(input.tags === undefined ? {} : { tags: input.tags }),
+      }
+      return await change(caller, group, 'group.update', () => fields)
+    },
+    async setStatus(caller, at, status) {
+      const group = await require(caller, at, 'update')
+      const operation = status === 'enabled' ? 'group.enable' : 'group.disable'
+      return await change(caller, group, operation, (now) => (now.status === status ? undefined : { status }))
+    },
+    async remove(caller, at) {
+      const { key, domainKey } = await require(caller, at, 'delete')
+      await journal.change(caller, async (tx, record) => {
+        await lockHierarchy(tx, domainKey)
+        const group = await lockGroup(tx, key)
+        if (group === undefined) throw new ServiceError('not_found', 'entity not found')
+        const children = await lockChildren(tx, key)
+        await detach(
+          tx,
+          children.map((child) => child.key),
+          caller.id,
+        )
+        await recordOrphans(tx, group, record)
+        await deleteGroup(tx, key)
+        await removeRolesOf(tx, [key])
+        record({
+          operation: 'group.remove',
+          domainKey,
+          entityKeys: [key, ...children.map((child) => child.key)],
+          attributes: { id: group.id, ...factsOf(group), children_ids: children.map((child) => child.id) },
+        })
+      })
+    },
+  }
+}
+
+/** What the journal tells of a group, named as on the wire. */
+function factsOf(group: GroupRecord): Record<string, unknown> {
+  return {
+    name: group.name,
+    description: group.description,
+    parent_id: group.parentGroupId,
+    tags: group.tags,
+    metadata: group.metadata,
+    status: group.status,
+  }
+}
+
+function difference(before: GroupRecord, after: GroupRecord) {
+  const [old, now] = [factsOf(before), factsOf(after)]
+  const changed = Object.keys(now).filter((name) => !isDeepStrictEqual(old[name], now[name]))
+  const pick = (facts: Record<string, unknown>) => Object.fromEntries(changed.map((name) => [name, facts[name]]))
+  return { before: pick(old), after: pick(now) }
+}
