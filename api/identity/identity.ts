@@ -9,7 +9,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { createAccessPolicy } from './access/index.ts'
 import type { AccessPolicy } from './access/index.ts'
 import type { IdentityConfig } from './config.ts'
-import { createDomainsService, domainRoutes } from './domains/index.ts'
+import { createDomainStatusService, createDomainsService, domainRoutes } from './domains/index.ts'
 import { createGroupsService, createHierarchyService, groupRoutes, hierarchyRoutes } from './groups/index.ts'
 import { startJournal } from './journal/index.ts'
 import type { Journal } from './journal/index.ts'
@@ -88,6 +88,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       refreshTokenTtlMs: config.refreshTokenTtlMs,
     })
     const domains = createDomainsService({ database, journal, access, reservedRoutes: RESERVED_ROUTES })
+    const domainStatuses = createDomainStatusService({ database, journal, access })
     const groups = createGroupsService({ database, journal, access })
     const hierarchy = createHierarchyService({ database, journal, access })
     journal.listen(access)
@@ -111,7 +112,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       routes: async (app) => {
         await tokenRoutes(tokens)(app)
         await userRoutes(users, tokens)(app)
-        await domainRoutes(domains)(app)
+        await domainRoutes(domains, domainStatuses)(app)
         await groupRoutes(groups)(app)
         await hierarchyRoutes(hierarchy)(app)
       },

@@ -19,6 +19,8 @@ const UNGRANTED_ACTIONS = new Set([
   'user.update',
   'domain.create',
   'domain.list',
+  'domain.freeze',
+  'user.domains',
 ])
 const GRANTED_ACTIONS = new Set<string>(Object.values(ACTIONS).flat())
 /** Pages and the document itself: what they answer is not the API's. */

@@ -171,7 +171,8 @@ export function createAccessPolicy({
     if (principal.boundDomainKey !== undefined && principal.boundDomainKey !== domainKey) return undefined
     const reach = await findReach(principal.key, domainKey)
     const everything = principal.isPlatformAdmin
-    if (reach === 'none' || (!everything && !isOpen(reach))) return undefined
+    // A deleted domain is closed to the platform administrator too, until it is restored (contract 1.2).
+    if (reach === 'none' || reach.domainStatus === 'deleted' || (!everything && !isOpen(reach))) return undefined
     return {
       principal,
       domainKey,

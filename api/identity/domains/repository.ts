@@ -1,9 +1,10 @@
 /** SQL of domains. */
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
-import type { Queryable } from '#core/database/index.ts'
+import type { Queryable, Transaction } from '#core/database/index.ts'
 import { refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { ACTIONS, ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from '../access/index.ts'
 import { orderOf } from '../wire/index.ts'
 import type { DOMAIN_STATUSES } from './schema.ts'
 
@@ -22,9 +23,10 @@ export type DomainRecord = {
   createdAt: string
   updatedBy: string | null
   updatedAt: string | null
-  /** In lists: the role of the caller in the domain. */
-  role?: { id: string; name: string; actions: string[] }
 }
+
+/** A role that a user holds in a domain. */
+export type HeldRole = { id: string; name: string; actions: string[] }
 
 type Row = {
   key: number
@@ -99,66 +101,136 @@ export async function updateDomain(
   if (change.tags !== undefined) sets.push(sql`tags = ${change.tags}`)
   if (change.metadata !== undefined) sets.push(sql`metadata = ${JSON.stringify(change.metadata)}::jsonb`)
   if (change.retentionDays !== undefined) sets.push(sql`retention_days = ${change.retentionDays}`)
-  if (change.status !== undefined) sets.push(sql`status = ${change.status}`)
+  if (change.status !== undefined) {
+    sets.push(sql`status = ${change.status}`)
+    sets.push(sql`deleted_at = ${change.status === 'deleted' ? sql`now()` : sql`NULL`}`)
+  }
   const { rows } = await refusing(
     CONFLICTS,
-    sql<Row>`UPDATE domains SET ${sql.join(sets)} WHERE key = ${key} RETURNING *`.execute(db),
+    sql<Row>`UPDATE domains SET ${sql.join(sets)} WHERE key = ${key} AND purge_started_at IS NULL RETURNING *`.execute(
+      db,
+    ),
   )
   if (rows[0] === undefined) throw new ServiceError('not_found', 'entity not found')
   return fromRow(rows[0])
 }
 
+/** The domain as it is now, locked until the transaction ends; undefined when it is gone. */
+export async function lockDomain(tx: Transaction, key: number): Promise<DomainRecord | undefined> {
+  const { rows } = await sql<Row>`SELECT * FROM domains WHERE key = ${key} FOR NO KEY UPDATE`.execute(tx)
+  return rows[0] === undefined ? undefined : fromRow(rows[0])
+}
+
+/** Whose roles a listing looks at, and which of them. */
+export type RoleCondition = {
+  userKey: number
+  /** Only a role of this id. */
+  id?: string
+  /** The key of the domain whose built-in role has that id. */
+  adminOfKey?: number
+  name?: string
+  /** Only a role that holds all of these. */
+  actions?: readonly string[]
+}
+
 export type DomainListing = {
   where: RawBuilder<SqlBool>
-  /** The user whose role is shown; undefined lists every domain. */
-  userKey: number
-  seesAll: boolean
+  role: RoleCondition
+  /** Domains without such a role are listed too. */
+  isRoleOptional: boolean
   order: string
   dir: 'asc' | 'desc'
   offset: number
   limit: number
 }
 
-type ListedRow = Row & {
-  role_key: number | null
-  role_id: string | null
-  role_name: string | null
-  role_actions: string[] | null
+type RoleRow = { role_key: number; role_id: string | null; role_name: string | null; role_actions: string[] | null }
+type ListedRow = Row & { [Column in keyof RoleRow]: RoleRow[Column] | null }
+
+const isKnownAction = (action: string) => (ACTIONS.domain as readonly string[]).includes(action)
+
+/** Which rows of grants `g`, left joined with roles `r`, are meant. */
+function grantsOf({ userKey, id, adminOfKey, name, actions }: RoleCondition): RawBuilder<SqlBool> {
+  const conditions = [sql<SqlBool>`g.user_key = ${userKey} AND g.entity_type = 'domain'`]
+  const either = (isBuiltIn: RawBuilder<SqlBool>, isOwn: RawBuilder<SqlBool>) =>
+    sql<SqlBool>`(CASE WHEN g.role_key = ${ADMIN_ROLE_KEY} THEN ${isBuiltIn} ELSE ${isOwn} END)`
+  if (id !== undefined)
+    conditions.push(either(sql<SqlBool>`g.domain_key = ${adminOfKey ?? null}`, sql<SqlBool>`r.id = ${id}`))
+  if (name !== undefined)
+    conditions.push(either(sql<SqlBool>`${name === ADMIN_ROLE_NAME}`, sql<SqlBool>`r.name = ${name}`))
+  if (actions !== undefined) {
+    const areKnown = actions.every(isKnownAction)
+    conditions.push(either(sql<SqlBool>`${areKnown}`, sql<SqlBool>`r.actions @> ${actions}::text[]`))
+  }
+  return sql<SqlBool>`${sql.join(conditions, sql` AND `)}`
 }
 
-/** The caller's strongest role comes first: the built-in one, then the oldest. */
+function heldRole(domainKey: number, row: RoleRow): HeldRole {
+  if (row.role_key === ADMIN_ROLE_KEY)
+    return { id: adminRoleId('domain', domainKey), name: ADMIN_ROLE_NAME, actions: [...ACTIONS.domain] }
+  return { id: row.role_id ?? '', name: row.role_name ?? '', actions: row.role_actions ?? [] }
+}
+
+/** Only domains in which such a role is held: found by the user's grants, not by looking at every domain. */
+function withRole(listing: Pick<DomainListing, 'role' | 'isRoleOptional'>): RawBuilder<SqlBool> {
+  if (listing.isRoleOptional) return sql<SqlBool>`true`
+  return sql<SqlBool>`d.key IN (SELECT g.domain_key FROM grants g LEFT JOIN roles r ON r.key = g.role_key WHERE ${grantsOf(listing.role)})`
+}
+
+/** Each domain with the strongest of those roles: the built-in one, then the oldest. */
 export async function listDomains(
   db: Queryable,
   listing: DomainListing,
-): Promise<{ record: DomainRecord; roleKey: number | null; role: DomainRecord['role'] }[]> {
+): Promise<{ domain: DomainRecord; role: HeldRole | undefined }[]> {
   const { rows } = await sql<ListedRow>`
-    SELECT d.*, mine.role_key, mine.role_id, mine.role_name, mine.role_actions
-      FROM domains d LEFT JOIN LATERAL (
+    SELECT d.*, held.* FROM domains d LEFT JOIN LATERAL (
         SELECT g.role_key, r.id AS role_id, r.name AS role_name, r.actions AS role_actions
           FROM grants g LEFT JOIN roles r ON r.key = g.role_key
-         WHERE g.user_key = ${listing.userKey} AND g.domain_key = d.key AND g.entity_type = 'domain'
-         ORDER BY g.role_key LIMIT 1) mine ON true
-     WHERE (${listing.seesAll} OR mine.role_key IS NOT NULL) AND ${listing.where}
+         WHERE g.domain_key = d.key AND ${grantsOf(listing.role)} ORDER BY g.role_key LIMIT 1) held ON true
+     WHERE ${withRole(listing)} AND ${listing.where}
      ORDER BY ${orderOf('d', listing.order, listing.dir)} OFFSET ${listing.offset} LIMIT ${listing.limit}`.execute(db)
   return rows.map((row) => ({
-    record: fromRow(row),
-    roleKey: row.role_key,
-    role:
-      row.role_id === null
-        ? undefined
-        : { id: row.role_id, name: row.role_name ?? '', actions: row.role_actions ?? [] },
+    domain: fromRow(row),
+    role: row.role_key === null ? undefined : heldRole(row.key, { ...row, role_key: row.role_key }),
   }))
 }
 
 export async function countDomains(
   db: Queryable,
-  listing: Pick<DomainListing, 'where' | 'userKey' | 'seesAll'>,
+  listing: Pick<DomainListing, 'where' | 'role' | 'isRoleOptional'>,
 ): Promise<number> {
   const { rows } = await sql<{
     total: number
-  }>`SELECT count(*) AS total FROM domains d WHERE ${listing.where} AND (${listing.seesAll} OR EXISTS (
-    SELECT 1 FROM grants g WHERE g.user_key = ${listing.userKey} AND g.domain_key = d.key AND g.entity_type = 'domain'))`.execute(
-    db,
-  )
+  }>`SELECT count(*) AS total FROM domains d WHERE ${withRole(listing)} AND ${listing.where}`.execute(db)
   return rows[0]?.total ?? 0
+}
+
+/** Every role of the user in the domain itself, the strongest first. */
+export async function listHeldRoles(db: Queryable, userKey: number, domainKey: number): Promise<HeldRole[]> {
+  const { rows } = await sql<RoleRow>`
+    SELECT g.role_key, r.id AS role_id, r.name AS role_name, r.actions AS role_actions
+      FROM grants g LEFT JOIN roles r ON r.key = g.role_key
+     WHERE g.domain_key = ${domainKey} AND ${grantsOf({ userKey })} ORDER BY g.role_key`.execute(db)
+  return rows.map((row) => heldRole(domainKey, row))
+}
+
+/** Keys of the domains whose built-in role the user holds. */
+export async function listAdministered(db: Queryable, userKey: number): Promise<number[]> {
+  const { rows } = await sql<{ domain_key: number }>`SELECT domain_key FROM grants
+    WHERE user_key = ${userKey} AND entity_type = 'domain' AND role_key = ${ADMIN_ROLE_KEY}`.execute(db)
+  return rows.map((row) => row.domain_key)
+}
+
+/** A deleted domain of this id that may still be restored. */
+export async function findRestorable(
+  db: Queryable,
+  id: string,
+  userKey: number,
+): Promise<{ key: number; isAdmin: boolean } | undefined> {
+  const { rows } = await sql<{ key: number; is_admin: boolean }>`
+    SELECT d.key, EXISTS (SELECT 1 FROM grants g WHERE g.user_key = ${userKey} AND g.domain_key = d.key
+                             AND g.entity_type = 'domain' AND g.role_key = ${ADMIN_ROLE_KEY}) AS is_admin
+      FROM domains d WHERE d.id = ${id} AND d.status = 'deleted' AND d.purge_started_at IS NULL`.execute(db)
+  const row = rows[0]
+  return row === undefined ? undefined : { key: row.key, isAdmin: row.is_admin }
 }

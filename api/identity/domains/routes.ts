@@ -1,14 +1,48 @@
 /** Domain routes (contract section 1.2). */
 import { Type } from 'typebox'
-import { responses } from '#core/http/index.ts'
+import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import type { Page } from '#core/page.ts'
 import { Id } from '../wire/index.ts'
-import { Domain, DomainPage, DomainQuery, DomainUpdate, NewDomain, presentDomain } from './schema.ts'
-import type { DomainsService } from './service.ts'
+import {
+  Domain,
+  DomainPage,
+  DomainQuery,
+  DomainUpdate,
+  DomainView,
+  NewDomain,
+  presentDomain,
+  presentDomainWithRoles,
+  presentListedDomain,
+} from './schema.ts'
+import type { DomainsService, ListedDomain } from './service.ts'
+import type { DomainStatusService } from './status.ts'
 
 const Params = Type.Object({ domain_id: Id })
 
-export function domainRoutes(domains: DomainsService): RoutePlugin {
+const STATUS_ROUTES = [
+  {
+    verb: 'enable',
+    action: 'enable',
+    summary: 'Enable a domain',
+    description: 'Idempotent. Restores a deleted domain during its grace of 30 days.',
+  },
+  {
+    verb: 'disable',
+    action: 'disable',
+    summary: 'Disable a domain',
+    description: 'Idempotent. Only its administrators may enter it, and it takes and gives no messages.',
+  },
+  {
+    verb: 'freeze',
+    action: 'domain.freeze',
+    summary: 'Freeze a domain',
+    description:
+      'Idempotent. By the platform administrator, who alone may enter it then; it takes and gives no messages.',
+  },
+] as const
+
+export function domainRoutes(domains: DomainsService, statuses: DomainStatusService): RoutePlugin {
   return (app) => {
     app.post(
       '/domains',
@@ -33,14 +67,34 @@ export function domainRoutes(domains: DomainsService): RoutePlugin {
         schema: {
           tags: ['domains'],
           summary: 'List the domains in which the caller has a role',
+          description: 'The platform administrator sees every domain. Each item carries the role of the caller in it.',
           querystring: DomainQuery,
           response: responses({ 200: DomainPage }, 'unauthenticated'),
         },
       },
       async (request) => {
         const page = await domains.list(request.principal, request.query)
-        if (request.query.only_total === true) return { total: page.total }
-        return { total: page.total, offset: page.offset, limit: page.limit, domains: page.items.map(presentDomain) }
+        return presentPage(page, request.query.only_total)
+      },
+    )
+    app.get(
+      '/users/:user_id/domains',
+      {
+        config: { action: 'user.domains' },
+        schema: {
+          tags: ['domains'],
+          summary: 'List the domains in which a user has a role',
+          description:
+            'Each item carries the role of that user. The user himself and the platform administrator see all of them, ' +
+            'an administrator of some of his domains those.',
+          params: Type.Object({ user_id: Id }),
+          querystring: DomainQuery,
+          response: responses({ 200: DomainPage }, 'unauthenticated', 'forbidden', 'not_found'),
+        },
+      },
+      async (request) => {
+        const page = await domains.listOfUser(request.principal, request.params.user_id, request.query)
+        return presentPage(page, request.query.only_total)
       },
     )
     app.get(
@@ -51,10 +105,16 @@ export function domainRoutes(domains: DomainsService): RoutePlugin {
           tags: ['domains'],
           summary: 'View a domain',
           params: Params,
+          querystring: DomainView,
           response: responses({ 200: Domain }, 'unauthenticated', 'forbidden', 'not_found'),
         },
       },
-      async (request) => presentDomain(await domains.get(request.principal, request.params.domain_id)),
+      async (request) => {
+        const { principal, params, query } = request
+        if (query.roles !== true) return presentDomain(await domains.get(principal, params.domain_id))
+        const { domain, roles } = await domains.getWithRoles(principal, params.domain_id)
+        return presentDomainWithRoles(domain, principal.id, roles)
+      },
     )
     app.patch(
       '/domains/:domain_id',
@@ -78,23 +138,45 @@ export function domainRoutes(domains: DomainsService): RoutePlugin {
       },
       async (request) => presentDomain(await domains.update(request.principal, request.params.domain_id, request.body)),
     )
-    for (const [verb, status] of [
-      ['enable', 'enabled'],
-      ['disable', 'disabled'],
-    ] as const) {
+    for (const { verb, action, summary, description } of STATUS_ROUTES) {
       app.post(
         `/domains/:domain_id/${verb}`,
         {
-          config: { action: verb },
+          config: { action },
           schema: {
             tags: ['domains'],
-            summary: `${verb === 'enable' ? 'Enable' : 'Disable'} a domain`,
+            summary,
+            description,
             params: Params,
             response: responses({ 200: Domain }, 'unauthenticated', 'forbidden', 'not_found'),
           },
         },
-        async (request) => presentDomain(await domains.setStatus(request.principal, request.params.domain_id, status)),
+        async (request) => presentDomain(await statuses[verb](request.principal, request.params.domain_id)),
       )
     }
+    app.delete(
+      '/domains/:domain_id',
+      {
+        config: { action: 'delete' },
+        schema: {
+          tags: ['domains'],
+          summary: 'Delete a domain',
+          description:
+            'Everything of it answers 403 from now on. During 30 days its administrator restores it by enabling it; then it ' +
+            'goes with everything of it.',
+          params: Params,
+          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
+        },
+      },
+      async (request, reply) => {
+        await statuses.remove(request.principal, request.params.domain_id)
+        return await reply.code(204).send()
+      },
+    )
   }
+}
+
+function presentPage({ total, offset, limit, items }: Page<ListedDomain>, isOnlyTotal: boolean | undefined) {
+  if (isOnlyTotal === true) return { total }
+  return { total, offset, limit, domains: items.map(presentListedDomain) }
 }

@@ -3,8 +3,9 @@ import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
+import { relationOf } from '../roles/index.ts'
 import { ChosenId, Id, Metadata, MetadataFilter, Name, OrderKey, RequiredName, Tags, Timestamp } from '../wire/index.ts'
-import type { DomainRecord } from './repository.ts'
+import type { DomainRecord, HeldRole } from './repository.ts'
 
 const Route = Type.String({ maxLength: 36, description: 'Letter first, then letters, digits, _ and -; unique' })
 /** A hundred years; beyond, leave it out and nothing is removed. */
@@ -16,6 +17,13 @@ const RetentionDays = Type.Integer({
 })
 
 export const DOMAIN_STATUSES = ['enabled', 'disabled', 'freezed', 'deleted'] as const
+
+const HeldRoleBody = Type.Object({
+  role_id: Type.String(),
+  role_name: Type.String(),
+  actions: Type.Array(Type.String()),
+  access_type: Type.Literal('direct'),
+})
 
 export const Domain = Type.Object(
   {
@@ -35,6 +43,8 @@ export const Domain = Type.Object(
     role_name: Type.Optional(Type.String()),
     actions: Type.Optional(Type.Array(Type.String())),
     permission: Type.Optional(Type.String({ description: "In lists: the caller's role as a relation" })),
+    member_id: Type.Optional(Type.String({ description: 'With roles=true: the caller' })),
+    roles: Type.Optional(Type.Array(HeldRoleBody, { description: 'With roles=true: every role of the caller in it' })),
   },
   { $id: 'Domain', description: 'Domain' },
 )
@@ -70,11 +80,31 @@ export const DomainQuery = Type.Object({
   tag: Type.Optional(Name),
   id: Type.Optional(Id),
   metadata: Type.Optional(MetadataFilter),
+  role_id: Type.Optional(Type.String({ maxLength: 64, description: 'Only where the caller holds this role' })),
+  role_name: Type.Optional(
+    Type.String({ maxLength: 200, description: 'Only where the caller holds a role of this name' }),
+  ),
+  actions: Type.Optional(
+    Type.String({
+      maxLength: 4096,
+      description: 'Only where one role of the caller holds all of these; separated by commas',
+    }),
+  ),
+  user: Type.Optional(
+    Type.String({
+      maxLength: 36,
+      description: 'Only where this user has a role, of the domains that the caller administers',
+    }),
+  ),
   order: OrderKey,
   dir: Type.Optional(Direction),
   only_total: Type.Optional(Type.Boolean()),
 })
 export type DomainQuery = Static<typeof DomainQuery>
+
+export const DomainView = Type.Object({
+  roles: Type.Optional(Type.Boolean({ description: "With the caller's roles in it" })),
+})
 
 export const DomainPage = Type.Object({ ...pageFields, domains: Type.Optional(Type.Array(Domain)) })
 
@@ -92,13 +122,26 @@ export function presentDomain(domain: DomainRecord): Domain {
     created_at: formatTime(domain.createdAt),
     ...(domain.updatedBy === null ? {} : { updated_by: domain.updatedBy }),
     updated_at: domain.updatedAt === null ? ZERO_TIME : formatTime(domain.updatedAt),
-    ...(domain.role === undefined
-      ? {}
-      : {
-          role_id: domain.role.id,
-          role_name: domain.role.name,
-          actions: domain.role.actions,
-          permission: domain.role.name === 'admin' ? 'administrator' : domain.role.name,
-        }),
+  }
+}
+
+/** An item of a list: with the role through which the user has it. */
+export function presentListedDomain({ domain, role }: { domain: DomainRecord; role: HeldRole | undefined }): Domain {
+  if (role === undefined) return presentDomain(domain)
+  return {
+    ...presentDomain(domain),
+    role_id: role.id,
+    role_name: role.name,
+    actions: role.actions,
+    permission: relationOf(role.name),
+  }
+}
+
+/** One domain with every role of the caller in it (`?roles=true`). */
+export function presentDomainWithRoles(domain: DomainRecord, memberId: string, roles: readonly HeldRole[]): Domain {
+  return {
+    ...presentDomain(domain),
+    member_id: memberId,
+    roles: roles.map(({ id, name, actions }) => ({ role_id: id, role_name: name, actions, access_type: 'direct' })),
   }
 }

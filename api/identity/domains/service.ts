@@ -1,29 +1,49 @@
-/** The rules of domains (contract sections 1.1 and 1.2, decisions 23 and 45). */
+/** The rules of domains: making, viewing, listing and changing them (contract sections 1.1 and 1.2, decisions 23 and 45). */
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
-import type { AccessPolicy, DomainAction, UserPrincipal } from '../access/index.ts'
-import { ACTIONS, ADMIN_ROLE_KEY } from '../access/index.ts'
+import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
+import { adminRoleId } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
-import { ADMIN_ROLE_NAME, adminRoleId, grantAdmin } from '../roles/index.ts'
+import { grantAdmin } from '../roles/index.ts'
+import { findUser } from '../users/index.ts'
 import { allOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
-import type { DomainRecord } from './repository.ts'
-import { countDomains, findDomain, insertDomain, listDomains, updateDomain } from './repository.ts'
+import { recordDomainChange } from './changes.ts'
+import type { DomainChange, DomainListing, DomainRecord, HeldRole, RoleCondition } from './repository.ts'
+import {
+  countDomains,
+  findDomain,
+  insertDomain,
+  listAdministered,
+  listDomains,
+  listHeldRoles,
+  lockDomain,
+  updateDomain,
+} from './repository.ts'
 import { requireRoute, routeFromName } from './route-name.ts'
 import type { DomainQuery, DomainUpdate, NewDomain } from './schema.ts'
+
+export type ListedDomain = { domain: DomainRecord; role: HeldRole | undefined }
 
 export type DomainsService = {
   /** The creator becomes the member of the built-in role. Throws `malformed` or `conflict`. */
   create(caller: UserPrincipal, input: NewDomain): Promise<DomainRecord>
+  /** Throws `forbidden`, alike for an unknown domain and a foreign one. */
   get(caller: UserPrincipal, id: string): Promise<DomainRecord>
+  /** The same, with every role of the caller in it. */
+  getWithRoles(caller: UserPrincipal, id: string): Promise<{ domain: DomainRecord; roles: HeldRole[] }>
   /** Domains in which the caller has a role; the platform administrator sees all. */
-  list(caller: UserPrincipal, query: DomainQuery): Promise<Page<DomainRecord>>
+  list(caller: UserPrincipal, query: DomainQuery): Promise<Page<ListedDomain>>
+  /**
+   * Domains in which the user has a role, with that role: all of them to himself and the platform administrator, to others
+   * those that they administer. Throws `forbidden` for whoever administers none of them.
+   */
+  listOfUser(caller: UserPrincipal, userId: string, query: DomainQuery): Promise<Page<ListedDomain>>
+  /** Absent fields stay. Throws `malformed`, `forbidden` or `conflict`. */
   update(caller: UserPrincipal, id: string, input: DomainUpdate): Promise<DomainRecord>
-  /** Idempotent: a domain that has the status already is returned unchanged (decision 13). */
-  setStatus(caller: UserPrincipal, id: string, status: 'enabled' | 'disabled'): Promise<DomainRecord>
 }
 
 export type DomainsDeps = {
@@ -34,13 +54,72 @@ export type DomainsDeps = {
   reservedRoutes: ReadonlySet<string>
 }
 
+const isWholePlatformAdmin = (caller: UserPrincipal) => caller.isPlatformAdmin && caller.boundDomainKey === undefined
+
 export function createDomainsService({ database, journal, access, reservedRoutes }: DomainsDeps): DomainsService {
-  async function requireDomain(caller: UserPrincipal, id: string, action: DomainAction): Promise<DomainRecord> {
+  const { db } = database
+
+  async function requireReadable(caller: UserPrincipal, id: string): Promise<DomainRecord> {
     const domain = await access.enter(caller, id)
-    domain.require(action)
-    const record = await findDomain(database.db, domain.domainKey)
+    domain.require('read')
+    const record = await findDomain(db, domain.domainKey)
     if (record === undefined) throw new ServiceError('not_found', 'entity not found')
     return record
+  }
+
+  /** The roles that the listing looks at: the caller's, or with `user` those of that user. Undefined: there is no such user. */
+  async function roleConditionOf(caller: UserPrincipal, query: DomainQuery): Promise<RoleCondition | undefined> {
+    const userKey =
+      query.user === undefined || query.user === caller.id
+        ? caller.key
+        : isId(query.user)
+          ? (await findUser(db, query.user))?.key
+          : undefined
+    if (userKey === undefined) return undefined
+    const condition: RoleCondition = { userKey }
+    if (query.role_id !== undefined) {
+      condition.id = query.role_id
+      // The id of a built-in role cannot be turned back into its domain.
+      const adminOfKey = (await listAdministered(db, userKey)).find(
+        (key) => adminRoleId('domain', key) === query.role_id,
+      )
+      if (adminOfKey !== undefined) condition.adminOfKey = adminOfKey
+    }
+    if (query.role_name !== undefined) condition.name = query.role_name
+    if (query.actions !== undefined) {
+      const actions = query.actions.split(',').map((action) => action.trim())
+      condition.actions = actions.filter((action) => action !== '')
+    }
+    return condition
+  }
+
+  async function page(
+    caller: UserPrincipal,
+    query: DomainQuery,
+    role: RoleCondition | undefined,
+  ): Promise<Page<ListedDomain>> {
+    const { offset, limit } = query
+    if (role === undefined) return { total: 0, offset, limit, items: [] }
+    const isFiltered = query.role_id !== undefined || query.role_name !== undefined || query.actions !== undefined
+    const conditions = conditionsOf(caller, query)
+    if (role.userKey !== caller.key && !isWholePlatformAdmin(caller)) {
+      const administered = await listAdministered(db, caller.key)
+      conditions.push(sql<SqlBool>`d.key = ANY (${administered}::bigint[])`)
+    }
+    const listing: DomainListing = {
+      where: allOf(conditions),
+      role,
+      isRoleOptional: caller.isPlatformAdmin && query.user === undefined && !isFiltered,
+      order: query.order,
+      dir: query.dir ?? 'asc',
+      offset,
+      limit,
+    }
+    const [total, items] = await Promise.all([
+      countDomains(db, listing),
+      query.only_total === true ? [] : listDomains(db, listing),
+    ])
+    return { total, offset, limit, items }
   }
 
   return {
@@ -65,78 +144,62 @@ export function createDomainsService({ database, journal, access, reservedRoutes
           operation: 'domain.create',
           domainKey: domain.key,
           entityKeys: [domain.key, caller.key],
-          attributes: { id: domain.id, name: domain.name, route: domain.route },
+          attributes: {
+            id: domain.id,
+            name: domain.name,
+            alias: domain.route,
+            route: domain.route,
+            tags: domain.tags,
+            metadata: domain.metadata,
+            status: domain.status,
+            created_by: domain.createdBy,
+            created_at: domain.createdAt,
+          },
         })
         return domain
       })
     },
-    get: (caller, id) => requireDomain(caller, id, 'read'),
-    async list(caller, query) {
-      const listing = {
-        where: allOf(conditionsOf(caller, query)),
-        userKey: caller.key,
-        seesAll: caller.isPlatformAdmin,
+    get: requireReadable,
+    async getWithRoles(caller, id) {
+      const domain = await requireReadable(caller, id)
+      return { domain, roles: await listHeldRoles(db, caller.key, domain.key) }
+    },
+    list: async (caller, query) => await page(caller, query, await roleConditionOf(caller, query)),
+    async listOfUser(caller, userId, query) {
+      const role = await roleConditionOf(caller, { ...query, user: userId })
+      if (isWholePlatformAdmin(caller) && role === undefined) throw new ServiceError('not_found', 'entity not found')
+      if (userId !== caller.id && !isWholePlatformAdmin(caller)) {
+        const administered = await listAdministered(db, caller.key)
+        const where = sql<SqlBool>`d.key = ANY (${administered}::bigint[])`
+        const shared =
+          role === undefined
+            ? 0
+            : await countDomains(db, { where, role: { userKey: role.userKey }, isRoleOptional: false })
+        if (shared === 0)
+          throw new ServiceError(
+            'forbidden',
+            'failed to perform authorization: only the user, an administrator of his domains or of the platform may see this',
+          )
       }
-      const [total, rows] = await Promise.all([
-        countDomains(database.db, listing),
-        query.only_total === true
-          ? []
-          : listDomains(database.db, {
-              ...listing,
-              order: query.order,
-              dir: query.dir ?? 'asc',
-              offset: query.offset,
-              limit: query.limit,
-            }),
-      ])
-      const items = rows.map(({ record, roleKey, role }) => {
-        const shown =
-          roleKey === ADMIN_ROLE_KEY
-            ? { id: adminRoleId('domain', record.key), name: ADMIN_ROLE_NAME, actions: [...ACTIONS.domain] }
-            : role
-        return shown === undefined ? record : { ...record, role: shown }
-      })
-      return { total, offset: query.offset, limit: query.limit, items }
+      return await page(caller, { ...query, user: userId }, role)
     },
     async update(caller, id, input) {
       const route = input.alias === undefined ? undefined : requireDomainRoute(input.alias, id, reservedRoutes)
-      const domain = await requireDomain(caller, id, 'update')
+      const domain = await access.enter(caller, id)
+      domain.require('update')
+      const change: DomainChange = {
+        ...(input.name === undefined ? {} : { name: input.name }),
+        ...(route === undefined ? {} : { route }),
+        ...(input.tags === undefined ? {} : { tags: input.tags }),
+        ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
+        ...(input.retention_days === undefined ? {} : { retentionDays: input.retention_days }),
+      }
       return await journal.change(caller, async (tx, record) => {
-        const updated = await updateDomain(
-          tx,
-          domain.key,
-          {
-            ...(input.name === undefined ? {} : { name: input.name }),
-            ...(route === undefined ? {} : { route }),
-            ...(input.tags === undefined ? {} : { tags: input.tags }),
-            ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
-            ...(input.retention_days === undefined ? {} : { retentionDays: input.retention_days }),
-          },
-          caller.id,
-        )
-        // The fields that we know and no others: a body may hold anything (decision 43).
-        const { name, alias, tags, metadata, retention_days } = input
-        record({
-          operation: 'domain.update',
-          domainKey: domain.key,
-          entityKeys: [domain.key],
-          attributes: { id, name, alias, tags, metadata, retention_days },
-        })
-        return updated
-      })
-    },
-    async setStatus(caller, id, status) {
-      const domain = await requireDomain(caller, id, status === 'enabled' ? 'enable' : 'disable')
-      if (domain.status === status) return domain
-      return await journal.change(caller, async (tx, record) => {
-        const updated = await updateDomain(tx, domain.key, { status }, caller.id)
-        record({
-          operation: status === 'enabled' ? 'domain.enable' : 'domain.disable',
-          domainKey: domain.key,
-          entityKeys: [domain.key],
-          attributes: { id, status },
-        })
-        return updated
+        const before = await lockDomain(tx, domain.domainKey)
+        if (before === undefined) throw new ServiceError('not_found', 'entity not found')
+        const after = await updateDomain(tx, before.key, change, caller.id)
+        recordDomainChange(record, 'domain.update', before, after)
+        return after
       })
     },
   }
@@ -148,7 +211,7 @@ function requireDomainRoute(route: string, id: string | undefined, reserved: Rea
 }
 
 function conditionsOf(caller: UserPrincipal, query: DomainQuery): RawBuilder<SqlBool>[] {
-  const conditions: RawBuilder<SqlBool>[] = []
+  const conditions = [sql<SqlBool>`d.purge_started_at IS NULL`]
   if (query.status !== 'all') conditions.push(sql<SqlBool>`d.status = ${query.status}`)
   if (caller.boundDomainKey !== undefined) conditions.push(sql<SqlBool>`d.key = ${caller.boundDomainKey}`)
   if (query.name !== undefined) conditions.push(contains('d.name', query.name))

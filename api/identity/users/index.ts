@@ -1,5 +1,6 @@
 export { ensureFirstAdmin } from './first-admin.ts'
 export type { FirstAdmin } from './first-admin.ts'
+export { findUser } from './repository.ts'
 export { userRoutes } from './routes.ts'
 export { createUsersService } from './service.ts'
 export type { UsersService } from './service.ts'

@@ -1,0 +1,191 @@
+// contract 1.2: statuses of a domain, its deletion and restoration; decisions 13, 45, 46
+import { sql } from 'kysely'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { newId } from '#core/ids.ts'
+import type { TestApi } from '../harness/api.ts'
+import { startTestApi } from '../harness/api.ts'
+import { grantRole, newTenant, publish, read, statusesOf, tenantOf } from './support.ts'
+import type { Tenant } from './support.ts'
+
+let api: TestApi
+beforeAll(async () => {
+  api = await startTestApi()
+})
+afterAll(() => api[Symbol.asyncDispose]())
+
+type Domain = { id: string; status: string; updated_at: string }
+
+const domainOf = async (tenant: Tenant) => (await tenant.call('GET', `/domains/${tenant.domainId}`)).json<Domain>()
+
+/** A member of the tenant's domain with these actions in it. */
+async function newMember(tenant: Tenant, actions: readonly string[] | 'admin'): Promise<Tenant> {
+  const user = await api.newUser()
+  await grantRole(api, user.id, { type: 'domain', domainId: tenant.domainId, id: tenant.domainId }, actions)
+  return tenantOf(user, tenant.domainId)
+}
+
+/** What a member does in a domain, over every kind of call that there is for one. */
+async function callsOf(tenant: Tenant, ids: { client: string; channel: string }): Promise<number[]> {
+  const { call, domainId } = tenant
+  const answers = await Promise.all([
+    call('GET', `/domains/${domainId}`),
+    call('GET', `/${domainId}/clients`),
+    call('GET', `/${domainId}/clients/${ids.client}`),
+    call('GET', `/${domainId}/channels/${ids.channel}`),
+    call('POST', `/${domainId}/clients`, {}),
+    call('POST', `/${domainId}/channels/connect`, { client_ids: [ids.client], channel_ids: [ids.channel] }),
+  ])
+  return statusesOf(answers)
+}
+
+async function withDevice(tenant: Tenant) {
+  const client = await tenant.newClient()
+  const channel = await tenant.newChannel()
+  await tenant.connect(client.id, channel.id)
+  return { client: client.id, channel: channel.id, secret: client.credentials.secret }
+}
+
+test('a disabled domain is closed to its members but not to its administrators, and stops its messages', async () => {
+  const tenant = await newTenant(api)
+  const ids = await withDevice(tenant)
+  const everything = ['read', 'client_read', 'client_create', 'channel_read', 'client_connect_to_channel']
+  const member = await newMember(tenant, [
+    ...everything,
+    'channel_connect_to_client',
+    'channel_publish',
+    'channel_subscribe',
+  ])
+  const path = { secret: ids.secret, domain: tenant.domainId, channel: ids.channel }
+  const asUser = (who: Tenant) =>
+    who.call('POST', `/m/${tenant.domainId}/c/${ids.channel}`, '[{"n":"a","v":1}]', {
+      'content-type': 'application/senml+json',
+    })
+  expect(await callsOf(member, ids)).toEqual([200, 200, 200, 200, 201, 201])
+  expect([await publish(api, path), await read(api, path), (await asUser(member)).status]).toEqual([202, 200, 202])
+
+  expect((await tenant.call('POST', `/domains/${tenant.domainId}/disable`)).status).toBe(200)
+  expect(await callsOf(member, ids)).toEqual([403, 403, 403, 403, 403, 403])
+  expect(await callsOf(tenant, ids)).toEqual([200, 200, 200, 200, 201, 201])
+  expect([await publish(api, path), await read(api, path)]).toEqual([403, 403])
+  expect([(await asUser(member)).status, (await asUser(tenant)).status]).toEqual([403, 403])
+
+  expect((await tenant.call('POST', `/domains/${tenant.domainId}/enable`)).status).toBe(200)
+  expect(await callsOf(member, ids)).toEqual([200, 200, 200, 200, 201, 201])
+  expect([await publish(api, path), await read(api, path)]).toEqual([202, 200])
+})
+
+test('a frozen domain is open to the platform administrator alone, who alone ends that', async () => {
+  const tenant = await newTenant(api)
+  const ids = await withDevice(tenant)
+  const { domainId } = tenant
+  const path = { secret: ids.secret, domain: domainId, channel: ids.channel }
+  expect((await tenant.call('POST', `/domains/${domainId}/freeze`)).status).toBe(403)
+  expect((await api.admin('POST', `/domains/${newId()}/freeze`)).status).toBe(403)
+
+  const frozen = await api.admin('POST', `/domains/${domainId}/freeze`)
+  expect(frozen.status).toBe(200)
+  expect(frozen.json<Domain>().status).toBe('freezed')
+  const again = await api.admin('POST', `/domains/${domainId}/freeze`)
+  expect(again.json<Domain>().updated_at).toBe(frozen.json<Domain>().updated_at)
+
+  expect(await callsOf(tenant, ids)).toEqual([403, 403, 403, 403, 403, 403])
+  for (const verb of ['enable', 'disable']) {
+    expect((await tenant.call('POST', `/domains/${domainId}/${verb}`)).status).toBe(403)
+  }
+  expect((await tenant.call('DELETE', `/domains/${domainId}`)).status).toBe(403)
+  expect([await publish(api, path), await read(api, path)]).toEqual([403, 403])
+  expect((await api.admin('GET', `/${domainId}/clients`)).status).toBe(200)
+  const listed = (await tenant.call('GET', '/domains?status=freezed')).json<{ domains: Domain[] }>()
+  expect(listed.domains.map((domain) => domain.id)).toEqual([domainId])
+
+  expect((await api.admin('POST', `/domains/${domainId}/enable`)).status).toBe(200)
+  expect(await callsOf(tenant, ids)).toEqual([200, 200, 200, 200, 201, 201])
+})
+
+test('a deleted domain answers 403 everywhere until its administrator enables it again', async () => {
+  const tenant = await newTenant(api)
+  const ids = await withDevice(tenant)
+  const { domainId } = tenant
+  const manager = await newMember(tenant, ['read', 'enable', 'delete'])
+  const path = { secret: ids.secret, domain: domainId, channel: ids.channel }
+  const deleted = await tenant.call('DELETE', `/domains/${domainId}`)
+  expect([deleted.status, deleted.text]).toEqual([204, ''])
+
+  expect(await callsOf(tenant, ids)).toEqual([403, 403, 403, 403, 403, 403])
+  expect((await tenant.call('DELETE', `/domains/${domainId}`)).status).toBe(403)
+  expect((await tenant.call('POST', `/domains/${domainId}/disable`)).status).toBe(403)
+  expect((await api.admin('GET', `/${domainId}/clients`)).status).toBe(403)
+  expect([await publish(api, path), await read(api, path)]).toEqual([403, 403])
+  expect((await tenant.call('GET', '/domains')).json()).toMatchObject({ total: 0 })
+  expect((await tenant.call('GET', '/domains?status=deleted')).json()).toMatchObject({ domains: [{ id: domainId }] })
+
+  // The action `enable` is not enough: the domain's administrator restores it.
+  const refused = await manager.call('POST', `/domains/${domainId}/enable`)
+  const unknown = await manager.call('POST', `/domains/${newId()}/enable`)
+  expect([refused.status, refused.text]).toEqual([403, unknown.text])
+  const restored = await tenant.call('POST', `/domains/${domainId}/enable`)
+  expect([restored.status, restored.json<Domain>().status]).toEqual([200, 'enabled'])
+  expect(await callsOf(tenant, ids)).toEqual([200, 200, 200, 200, 201, 201])
+  expect([await publish(api, path), await read(api, path)]).toEqual([202, 200])
+})
+
+test('the platform administrator restores a deleted domain too; a token of another domain does not', async () => {
+  const tenant = await newTenant(api)
+  const other = await tenantOf(
+    tenant.user,
+    (await tenant.call('POST', '/domains', { name: 'other' })).json<Domain>().id,
+  )
+  const bound = await api.anonymous('POST', '/users/tokens/issue', {
+    identity: tenant.user.username,
+    secret: tenant.user.secret,
+    domain_id: other.domainId,
+  })
+  const elsewhere = api.as(`Bearer ${bound.json<{ access_token: string }>().access_token}`)
+  await tenant.call('DELETE', `/domains/${tenant.domainId}`)
+  expect((await elsewhere('POST', `/domains/${tenant.domainId}/enable`)).status).toBe(403)
+  expect((await api.admin('POST', `/domains/${tenant.domainId}/enable`)).status).toBe(200)
+  expect((await domainOf(tenant)).status).toBe('enabled')
+})
+
+test('who may not delete is refused, and nothing is deleted', async () => {
+  const tenant = await newTenant(api)
+  const member = await newMember(tenant, ['read', 'update', 'disable', 'enable'])
+  const stranger = await api.newUser()
+  expect((await member.call('DELETE', `/domains/${tenant.domainId}`)).status).toBe(403)
+  expect((await stranger.call('DELETE', `/domains/${tenant.domainId}`)).status).toBe(403)
+  expect((await api.anonymous('DELETE', `/domains/${tenant.domainId}`)).status).toBe(401)
+  expect((await domainOf(tenant)).status).toBe('enabled')
+})
+
+test('of many deletions and disablings at once none brings a deleted domain back', async () => {
+  const tenant = await newTenant(api)
+  const { call, domainId } = tenant
+  const answers = await Promise.all(
+    Array.from({ length: 12 }, (_, index) =>
+      index % 2 === 0 ? call('DELETE', `/domains/${domainId}`) : call('POST', `/domains/${domainId}/disable`),
+    ),
+  )
+  for (const answer of answers) expect([200, 204, 403]).toContain(answer.status)
+  expect((await call('GET', '/domains?status=deleted')).json()).toMatchObject({ domains: [{ id: domainId }] })
+})
+
+test('the journal tells each change of a domain before and after', async () => {
+  const tenant = await newTenant(api)
+  const { call, domainId } = tenant
+  await call('PATCH', `/domains/${domainId}`, { name: 'renamed', tags: ['a'] })
+  await call('POST', `/domains/${domainId}/disable`)
+  await call('DELETE', `/domains/${domainId}`)
+  const { rows } = await sql<{ operation: string; attributes: unknown }>`
+    SELECT operation, attributes FROM journal WHERE domain_key = (SELECT key FROM domains WHERE id = ${domainId}) ORDER BY seq`.execute(
+    api.database.db,
+  )
+  expect(rows).toMatchObject([
+    { operation: 'domain.create', attributes: { id: domainId, name: 'plant', status: 'enabled' } },
+    {
+      operation: 'domain.update',
+      attributes: { id: domainId, before: { name: 'plant', tags: [] }, after: { name: 'renamed', tags: ['a'] } },
+    },
+    { operation: 'domain.disable', attributes: { before: { status: 'enabled' }, after: { status: 'disabled' } } },
+    { operation: 'domain.delete', attributes: { before: { status: 'disabled' }, after: { status: 'deleted' } } },
+  ])
+})
