@@ -6,7 +6,7 @@ import type { Keyring } from '#core/keyring/index.ts'
 import { channelRoutes, createChannelsService } from './channels/index.ts'
 import { clientRoutes, createClientsService } from './clients/index.ts'
 import { connectionRoutes, createConnectionsService } from './connections/index.ts'
-import { createMessageGate } from './gate/index.ts'
+import { createMessageGate, identifyRoutes } from './gate/index.ts'
 import type { MessageGate } from './gate/index.ts'
 
 export type Devices = { readonly gate: MessageGate; readonly routes: RoutePlugin }
@@ -30,6 +30,7 @@ export function createDevices({
     gate,
     routes: async (app) => {
       await clientRoutes(clients)(app)
+      await identifyRoutes(gate)(app)
       await channelRoutes(channels)(app)
       await connectionRoutes(connections)(app)
     },

@@ -1,6 +1,7 @@
 /** Channel routes: with the domain in the path, and without it (decisions 31 and 31b). */
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import type { Page } from '#core/page.ts'
 import { MAX_BULK_BODY_BYTES } from '../bulk.ts'
 import { addressOf, connectableRoutes, domainOf, entitySchema } from '../connectable/index.ts'
 import { collectionPaths, entityPaths } from '../connectable/schema.ts'
@@ -10,7 +11,18 @@ import type { ChannelsService, ShownChannel } from './service.ts'
 const tags = ['channels']
 const CREATION_KINDS = ['unauthenticated', 'forbidden', 'conflict', 'unprocessable'] as const
 
+const WITHIN = {
+  client: 'List the channels that a client is connected to',
+  group: 'List the channels of a group',
+  user: 'List the channels that a user reaches; for himself and administrators',
+} as const
+
 const present = ({ channel, access }: ShownChannel): Channel => ({ ...presentChannel(channel), ...access })
+
+function presentPage(page: Page<ShownChannel>, onlyTotal: boolean | undefined): ChannelPage {
+  if (onlyTotal === true) return { total: page.total }
+  return { total: page.total, offset: page.offset, limit: page.limit, channels: page.items.map(present) }
+}
 
 export function channelRoutes(channels: ChannelsService): RoutePlugin {
   return (app) => {
@@ -72,10 +84,33 @@ export function channelRoutes(channels: ChannelsService): RoutePlugin {
         },
         async (request) => {
           const page = await channels.list(request.principal, domainOf(request.params), request.query)
-          if (request.query.only_total === true) return { total: page.total }
-          return { total: page.total, offset: page.offset, limit: page.limit, channels: page.items.map(present) }
+          return presentPage(page, request.query.only_total)
         },
       )
+    }
+    for (const within of ['client', 'group', 'user'] as const) {
+      for (const path of entityPaths(within)) {
+        app.get(
+          `${path.base}/channels`,
+          {
+            config: { action: within === 'user' ? 'channel_read' : 'read' },
+            schema: {
+              ...entitySchema(path, {
+                tags,
+                summary: WITHIN[within],
+                successes: { 200: ChannelPage },
+                kinds: ['unprocessable'],
+              }),
+              querystring: ChannelQuery,
+            },
+          },
+          async (request) => {
+            const at = { type: within, ...addressOf(within, request.params) }
+            const page = await channels.listOf(request.principal, at, request.query)
+            return presentPage(page, request.query.only_total)
+          },
+        )
+      }
     }
     connectableRoutes(app, {
       type: 'channel',

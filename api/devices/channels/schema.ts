@@ -61,6 +61,7 @@ export const ChannelQuery = Type.Object({
 export type ChannelQuery = Static<typeof ChannelQuery>
 
 export const ChannelPage = Type.Object({ ...pageFields, channels: Type.Optional(Type.Array(Channel)) })
+export type ChannelPage = Static<typeof ChannelPage>
 
 export function presentChannel(channel: ChannelRecord): Channel {
   return {

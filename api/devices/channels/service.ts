@@ -5,8 +5,14 @@ import { newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import { requireDistinct, requireFewItems } from '../bulk.ts'
-import { createConnectableRules, enterForCreation, parentIdOf, requireCreation } from '../connectable/index.ts'
-import type { Address, ConnectableDeps, ConnectableRules, Facts } from '../connectable/index.ts'
+import {
+  createConnectableRules,
+  enterForCreation,
+  enterWithin,
+  parentIdOf,
+  requireCreation,
+} from '../connectable/index.ts'
+import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
 import { connectedTo, deviceConditions, readableIn } from '../listing.ts'
 import type { ChannelChange, ChannelRecord } from './repository.ts'
 import { channelTable, countChannels, insertChannels, listChannels } from './repository.ts'
@@ -26,6 +32,12 @@ export type ChannelsService = Pick<Rules, 'setParent' | 'removeParent' | 'remove
   get(caller: UserPrincipal, at: Address): Promise<ShownChannel>
   /** Channels of the domain that the caller may read; without a domain those of every domain that he reaches (decision 31). */
   list(caller: UserPrincipal, domainId: string | undefined, query: ChannelQuery): Promise<Page<ShownChannel>>
+  /** Those of one client, group or user, which the caller may read; wherever he reaches it when the path names no domain. */
+  listOf(
+    caller: UserPrincipal,
+    within: Within<'client' | 'group' | 'user'>,
+    query: ChannelQuery,
+  ): Promise<Page<ShownChannel>>
   /** Fields that are absent stay (decision 2). Throws `conflict` for a route that is taken. */
   update(caller: UserPrincipal, at: Address, input: ChannelUpdate): Promise<ShownChannel>
   setTags(caller: UserPrincipal, at: Address, tags: string[]): Promise<ShownChannel>
@@ -44,6 +56,31 @@ function parseRoute(route: string | null | undefined): string | null {
 export function createChannelsService(deps: ConnectableDeps): ChannelsService {
   const { database, access } = deps
   const rules: Rules = createConnectableRules(deps, channelTable, factsOf)
+
+  async function list(
+    caller: UserPrincipal,
+    domainId: string | undefined,
+    query: ChannelQuery,
+  ): Promise<Page<ShownChannel>> {
+    const conditions = deviceConditions(query, 'h')
+    const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
+    const connected =
+      query.client === undefined ? [] : [connectedTo('h', 'channel', query.client, query.connection_type)]
+    const where = allOf([readableIn(domains, 'channel', 'h'), ...conditions, ...connected])
+    const [total, channels] = await Promise.all([
+      countChannels(database.db, where),
+      query.only_total === true
+        ? []
+        : listChannels(database.db, {
+            where,
+            order: query.order,
+            dir: query.dir ?? 'asc',
+            offset: query.offset,
+            limit: query.limit,
+          }),
+    ])
+    return { total, offset: query.offset, limit: query.limit, items: channels.map((channel) => ({ channel })) }
+  }
 
   return {
     async create(caller, domainId, inputs) {
@@ -71,25 +108,10 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
     async get(caller, at) {
       return { channel: (await rules.find(caller, at, 'read')).entity }
     },
-    async list(caller, domainId, query) {
-      const conditions = deviceConditions(query, 'h')
-      const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
-      const connected =
-        query.client === undefined ? [] : [connectedTo('h', 'channel', query.client, query.connection_type)]
-      const where = allOf([readableIn(domains, 'channel', 'h'), ...conditions, ...connected])
-      const [total, channels] = await Promise.all([
-        countChannels(database.db, where),
-        query.only_total === true
-          ? []
-          : listChannels(database.db, {
-              where,
-              order: query.order,
-              dir: query.dir ?? 'asc',
-              offset: query.offset,
-              limit: query.limit,
-            }),
-      ])
-      return { total, offset: query.offset, limit: query.limit, items: channels.map((channel) => ({ channel })) }
+    list,
+    async listOf(caller, within, query) {
+      const { domainId, filter } = await enterWithin(access, caller, within)
+      return await list(caller, domainId, { ...query, ...filter })
     },
     async update(caller, at, input) {
       const route = input.route === undefined ? {} : { route: parseRoute(input.route) }

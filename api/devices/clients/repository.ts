@@ -6,7 +6,8 @@ import type { Queryable, Transaction } from '#core/database/index.ts'
 import { refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { commonAssignments, connectableTable, recordColumns, recordFromRow } from '../connectable/repository.ts'
-import type { ConnectableChange, ConnectableRecord, ConnectableRow } from '../connectable/repository.ts'
+import type { ConnectableRecord } from '../connectable/record.ts'
+import type { ConnectableChange, ConnectableRow } from '../connectable/repository.ts'
 
 export type ClientRecord = ConnectableRecord<'client'> & { identity: string; secretSealed: Buffer }
 

@@ -3,6 +3,7 @@ import { MessageBody } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import type { Page } from '#core/page.ts'
 import { MAX_BULK_BODY_BYTES } from '../bulk.ts'
 import { addressOf, connectableRoutes, domainOf, entitySchema } from '../connectable/index.ts'
 import { collectionPaths, entityPaths } from '../connectable/schema.ts'
@@ -13,7 +14,18 @@ import type { ClientsService, ShownClient } from './service.ts'
 const tags = ['clients']
 const CREATION_KINDS = ['unauthenticated', 'forbidden', 'conflict', 'unprocessable'] as const
 
+const WITHIN = {
+  channel: 'List the clients that are connected to a channel',
+  group: 'List the clients of a group',
+  user: 'List the clients that a user reaches; for himself and administrators',
+} as const
+
 const present = ({ client, secret, access }: ShownClient): Client => ({ ...presentClient(client, secret), ...access })
+
+function presentPage(page: Page<ShownClient>, onlyTotal: boolean | undefined): ClientPage {
+  if (onlyTotal === true) return { total: page.total }
+  return { total: page.total, offset: page.offset, limit: page.limit, clients: page.items.map(present) }
+}
 
 export function clientRoutes(clients: ClientsService): RoutePlugin {
   return (app) => {
@@ -75,10 +87,33 @@ export function clientRoutes(clients: ClientsService): RoutePlugin {
         },
         async (request) => {
           const page = await clients.list(request.principal, domainOf(request.params), request.query)
-          if (request.query.only_total === true) return { total: page.total }
-          return { total: page.total, offset: page.offset, limit: page.limit, clients: page.items.map(present) }
+          return presentPage(page, request.query.only_total)
         },
       )
+    }
+    for (const within of ['channel', 'group', 'user'] as const) {
+      for (const path of entityPaths(within)) {
+        app.get(
+          `${path.base}/clients`,
+          {
+            config: { action: within === 'user' ? 'client_read' : 'read' },
+            schema: {
+              ...entitySchema(path, {
+                tags,
+                summary: WITHIN[within],
+                successes: { 200: ClientPage },
+                kinds: ['unprocessable'],
+              }),
+              querystring: ClientQuery,
+            },
+          },
+          async (request) => {
+            const at = { type: within, ...addressOf(within, request.params) }
+            const page = await clients.listOf(request.principal, at, request.query)
+            return presentPage(page, request.query.only_total)
+          },
+        )
+      }
     }
     connectableRoutes(app, {
       type: 'client',

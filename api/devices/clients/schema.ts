@@ -59,6 +59,7 @@ export const ClientQuery = Type.Object({
 export type ClientQuery = Static<typeof ClientQuery>
 
 export const ClientPage = Type.Object({ ...pageFields, clients: Type.Optional(Type.Array(Client)) })
+export type ClientPage = Static<typeof ClientPage>
 
 /** `secret` is what this view of the record may show; empty hides it. */
 export function presentClient(client: ClientRecord, secret: string): Client {

@@ -7,8 +7,14 @@ import type { Page } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import { requireDistinct, requireFewItems } from '../bulk.ts'
 import { openSecret, sealSecret, secretMac } from '../client-secrets.ts'
-import { createConnectableRules, enterForCreation, parentIdOf, requireCreation } from '../connectable/index.ts'
-import type { Address, ConnectableDeps, ConnectableRules, Facts } from '../connectable/index.ts'
+import {
+  createConnectableRules,
+  enterForCreation,
+  enterWithin,
+  parentIdOf,
+  requireCreation,
+} from '../connectable/index.ts'
+import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
 import { connectedTo, deviceConditions, readableIn } from '../listing.ts'
 import type { ClientChange, ClientRecord } from './repository.ts'
 import { clientTable, countClients, insertClients, listClients } from './repository.ts'
@@ -28,6 +34,12 @@ export type ClientsService = Pick<Rules, 'setParent' | 'removeParent' | 'remove'
   get(caller: UserPrincipal, at: Address): Promise<ShownClient>
   /** Clients of the domain that the caller may read; without a domain those of every domain that he reaches (decision 31). */
   list(caller: UserPrincipal, domainId: string | undefined, query: ClientQuery): Promise<Page<ShownClient>>
+  /** Those of one channel, group or user, which the caller may read; wherever he reaches it when the path names no domain. */
+  listOf(
+    caller: UserPrincipal,
+    within: Within<'channel' | 'group' | 'user'>,
+    query: ClientQuery,
+  ): Promise<Page<ShownClient>>
   /** Fields that are absent stay. */
   update(caller: UserPrincipal, at: Address, input: ClientUpdate): Promise<ShownClient>
   setTags(caller: UserPrincipal, at: Address, tags: string[]): Promise<ShownClient>
@@ -48,6 +60,35 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
   async function showListed(domain: DomainAccess, client: ClientRecord): Promise<ShownClient> {
     const maySee = domain.can('client_update') || (await domain.actionsOn(client)).has('update')
     return maySee ? { client, secret: openSecret(keyring, client) } : hidden(client)
+  }
+
+  async function list(
+    caller: UserPrincipal,
+    domainId: string | undefined,
+    query: ClientQuery,
+  ): Promise<Page<ShownClient>> {
+    const conditions = deviceConditions(query, 'c')
+    const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
+    const byKey = new Map(domains.map((domain) => [domain.domainKey, domain]))
+    const connected =
+      query.channel === undefined ? [] : [connectedTo('c', 'client', query.channel, query.connection_type)]
+    const where = allOf([readableIn(domains, 'client', 'c'), ...conditions, ...connected])
+    const [total, clients] = await Promise.all([
+      countClients(database.db, where),
+      query.only_total === true
+        ? []
+        : listClients(database.db, {
+            where,
+            order: query.order,
+            dir: query.dir ?? 'asc',
+            offset: query.offset,
+            limit: query.limit,
+          }),
+    ])
+    const items = await Promise.all(
+      clients.map((client) => showListed(byKey.get(client.domainKey) as DomainAccess, client)),
+    )
+    return { total, offset: query.offset, limit: query.limit, items }
   }
 
   return {
@@ -82,29 +123,10 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
     async get(caller, at) {
       return hidden((await rules.find(caller, at, 'read')).entity)
     },
-    async list(caller, domainId, query) {
-      const conditions = deviceConditions(query, 'c')
-      const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
-      const byKey = new Map(domains.map((domain) => [domain.domainKey, domain]))
-      const connected =
-        query.channel === undefined ? [] : [connectedTo('c', 'client', query.channel, query.connection_type)]
-      const where = allOf([readableIn(domains, 'client', 'c'), ...conditions, ...connected])
-      const [total, clients] = await Promise.all([
-        countClients(database.db, where),
-        query.only_total === true
-          ? []
-          : listClients(database.db, {
-              where,
-              order: query.order,
-              dir: query.dir ?? 'asc',
-              offset: query.offset,
-              limit: query.limit,
-            }),
-      ])
-      const items = await Promise.all(
-        clients.map((client) => showListed(byKey.get(client.domainKey) as DomainAccess, client)),
-      )
-      return { total, offset: query.offset, limit: query.limit, items }
+    list,
+    async listOf(caller, within, query) {
+      const { domainId, filter } = await enterWithin(access, caller, within)
+      return await list(caller, domainId, { ...query, ...filter })
     },
     async update(caller, at, input) {
       return hidden(

@@ -1,7 +1,7 @@
 /** Where and by whom a client or channel may be created (contract 2.4, decision 31). */
 import type { AccessPolicy, DomainAccess, UserPrincipal } from '#api/identity/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
-import type { ConnectableType } from './repository.ts'
+import type { ConnectableType } from './record.ts'
 
 /**
  * The domain of the path; without one that of the token, else the only domain that the caller reaches. Throws `malformed`

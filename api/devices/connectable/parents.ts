@@ -3,7 +3,8 @@ import type { DomainAccess } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
-import type { ConnectableType, ParentGroup } from './repository.ts'
+import type { ConnectableType } from './record.ts'
+import type { ParentGroup } from './repository.ts'
 import { lockParentGroups } from './repository.ts'
 
 /** A group that is the parent already, held against deletion until the transaction ends. Throws `forbidden` without `set_child`. */

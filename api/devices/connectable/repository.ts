@@ -5,27 +5,7 @@ import type { DomainAccess } from '#api/identity/index.ts'
 import { refusing } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
-
-export type ConnectableType = 'client' | 'channel'
-export type EnabledStatus = 'enabled' | 'disabled'
-
-export type ConnectableRecord<T extends ConnectableType = ConnectableType> = {
-  type: T
-  key: number
-  domainKey: number
-  domainId: string
-  id: string
-  name: string
-  tags: string[]
-  metadata: Record<string, unknown>
-  status: EnabledStatus
-  parentGroupKey: number | null
-  parentGroupId: string | null
-  createdBy: string | null
-  createdAt: string
-  updatedBy: string | null
-  updatedAt: string | null
-}
+import type { ConnectableRecord, ConnectableType, EnabledStatus } from './record.ts'
 
 /** A row as `recordColumns` reads it. */
 export type ConnectableRow = {

@@ -4,7 +4,7 @@ import type { ErrorKind } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
 import type { UserPrincipal } from '#api/identity/index.ts'
-import type { ConnectableType, EnabledStatus } from './repository.ts'
+import type { ConnectableType, EnabledStatus } from './record.ts'
 import { ParentUpdate, TagsUpdate, ViewQuery, entityPaths } from './schema.ts'
 import type { EntityPath } from './schema.ts'
 import type { Address } from './service.ts'
@@ -13,7 +13,7 @@ import type { Address } from './service.ts'
 const WITHOUT_DOMAIN = 'Looks through the domains that the caller reaches; 409 when the id exists in several of them.'
 
 /** The params of any path of `entityPaths`. */
-export function addressOf(type: ConnectableType, params: unknown): Address {
+export function addressOf(type: ConnectableType | 'group' | 'user', params: unknown): Address {
   const values = params as Readonly<Record<string, string | undefined>>
   return { domainId: values['domain_id'], id: values[`${type}_id`] ?? '' }
 }

@@ -15,7 +15,7 @@ import {
 } from '#api/identity/index.ts'
 import { Direction, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
-import type { ConnectableRecord, ConnectableType } from './repository.ts'
+import type { ConnectableRecord, ConnectableType } from './record.ts'
 
 /** Fields of the record. */
 export const recordFields = {
@@ -91,7 +91,7 @@ export function queryFields(peer: ConnectableType) {
 /** One client or channel is found below its domain, or by its id alone wherever the caller reaches it (decision 31b). */
 export type EntityPath = { base: string; params: TObject<Record<string, TString>>; isScoped: boolean }
 
-export function entityPaths(type: ConnectableType): readonly EntityPath[] {
+export function entityPaths(type: ConnectableType | 'group' | 'user'): readonly EntityPath[] {
   const id = { [`${type}_id`]: Id }
   return [
     { base: `/:domain_id/${type}s/:${type}_id`, params: Type.Object({ domain_id: Id, ...id }), isScoped: true },

@@ -9,7 +9,8 @@ import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import { findParent, requireEnabledParent, requireParent, requireParents } from './parents.ts'
-import type { ConnectableChange, ConnectableRecord, ConnectableTable, EnabledStatus } from './repository.ts'
+import type { ConnectableRecord, EnabledStatus } from './record.ts'
+import type { ConnectableChange, ConnectableTable } from './repository.ts'
 
 /** Where a client or channel is looked for: in a domain, or in every domain that the caller reaches (decision 31b). */
 export type Address = { domainId: string | undefined; id: string }

@@ -2,12 +2,13 @@
 import { sql } from 'kysely'
 import type { DomainAccess } from '#api/identity/index.ts'
 import type { Queryable } from '#core/database/index.ts'
+import type { ConnectableType, EnabledStatus } from '../connectable/record.ts'
 
 export type Endpoint = {
-  type: 'client' | 'channel'
+  type: ConnectableType
   key: number
   id: string
-  status: 'enabled' | 'disabled'
+  status: EnabledStatus
   /** Whether the caller may read it at all, and whether he may do what was asked. */
   isReadable: boolean
   isAllowed: boolean
@@ -53,28 +54,62 @@ const pairsOf = (items: readonly Connecting[]) => sql`(
          jsonb_array_elements_text(item -> 'clientKeys') AS client_key, jsonb_array_elements_text(item -> 'channelKeys') AS channel_key
    GROUP BY 1, 2) AS wanted`
 
-/** Adds the types to every pair; a pair that has them already is not touched. */
+/** Adds the types to every pair; a pair that has them already is not touched. Gives how many pairs changed. */
 export async function insertConnections(
   db: Queryable,
   domainKey: number,
   items: readonly Connecting[],
   createdBy: string,
-): Promise<void> {
-  await sql`INSERT INTO connections (client_key, channel_key, domain_key, types, created_by)
+): Promise<number> {
+  const { numAffectedRows } = await sql`INSERT INTO connections (client_key, channel_key, domain_key, types, created_by)
     SELECT client_key, channel_key, ${domainKey}, types, ${createdBy} FROM ${pairsOf(items)} ORDER BY client_key, channel_key
     ON CONFLICT ON CONSTRAINT connections_pkey DO UPDATE SET types = connections.types | EXCLUDED.types, updated_at = now()
      WHERE connections.types | EXCLUDED.types <> connections.types`.execute(db)
+  return Number(numAffectedRows ?? 0n)
 }
 
-/** Takes the types from every pair; a pair without any left is removed. Unknown pairs are no error. */
-export async function removeConnections(db: Queryable, items: readonly Connecting[]): Promise<void> {
-  await sql`WITH affected AS MATERIALIZED (
+/** Takes the types from every pair; a pair without any left is removed. Gives how many pairs changed. */
+export async function removeConnections(db: Queryable, items: readonly Connecting[]): Promise<number> {
+  const { rows } = await sql<{ changed: number }>`WITH affected AS MATERIALIZED (
       SELECT n.client_key, n.channel_key, n.types & ~wanted.types AS rest
         FROM connections n JOIN ${pairsOf(items)} ON wanted.client_key = n.client_key AND wanted.channel_key = n.channel_key
        WHERE n.types & wanted.types <> 0 ORDER BY n.client_key, n.channel_key FOR UPDATE OF n),
     removed AS (
       DELETE FROM connections n USING affected a
-       WHERE n.client_key = a.client_key AND n.channel_key = a.channel_key AND a.rest = 0)
-    UPDATE connections n SET types = a.rest, updated_at = now() FROM affected a
-     WHERE n.client_key = a.client_key AND n.channel_key = a.channel_key AND a.rest <> 0`.execute(db)
+       WHERE n.client_key = a.client_key AND n.channel_key = a.channel_key AND a.rest = 0),
+    reduced AS (
+      UPDATE connections n SET types = a.rest, updated_at = now() FROM affected a
+       WHERE n.client_key = a.client_key AND n.channel_key = a.channel_key AND a.rest <> 0)
+    SELECT count(*) AS changed FROM affected`.execute(db)
+  return rows[0]?.changed ?? 0
+}
+
+export type ConnectionRecord = {
+  clientId: string
+  channelId: string
+  bits: number
+  createdBy: string | null
+  createdAt: string
+  updatedAt: string | null
+}
+
+/** The connection of a pair that is connected. */
+export async function getConnection(db: Queryable, client: Endpoint, channel: Endpoint): Promise<ConnectionRecord> {
+  const { rows } = await sql<{
+    types: number
+    created_by: string | null
+    created_at: string
+    updated_at: string | null
+  }>`SELECT types, created_by, created_at, updated_at FROM connections
+      WHERE client_key = ${client.key} AND channel_key = ${channel.key}`.execute(db)
+  const row = rows[0]
+  if (row === undefined) throw new Error(`the pair ${client.key} and ${channel.key} is not connected`)
+  return {
+    clientId: client.id,
+    channelId: channel.id,
+    bits: row.types,
+    createdBy: row.created_by,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+  }
 }

@@ -1,15 +1,23 @@
-/** Connecting and disconnecting below a domain (contract 4.2). */
+/** Connecting and disconnecting: newer and older forms, with the domain in the path and without (contract 4.2, decision 52). */
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { MAX_BULK_BODY_BYTES } from '../bulk.ts'
-import { ChannelConnection, Connections } from './schema.ts'
+import { ChannelConnecting, Connection, Connectings, presentConnection } from './schema.ts'
 import type { ConnectionsService } from './service.ts'
 
-const DomainParams = Type.Object({ domain_id: Id })
-const Params = Type.Object({ domain_id: Id, channel_id: Id })
 const tags = ['connections']
+const WITHOUT_DOMAIN = 'In the domain where the caller reaches the named channels and clients; 409 when several fit.'
+const KINDS = ['unauthenticated', 'forbidden', 'not_found', 'unprocessable', 'conflict'] as const
+
+/** By scope: what stands before `/channels`, and the params that come from it. */
+const SCOPES = [
+  { prefix: '/:domain_id', params: { domain_id: Id }, description: undefined },
+  { prefix: '', params: {}, description: WITHOUT_DOMAIN },
+] as const
+
+type Ids = { domain_id?: string; channel_id?: string; client_id?: string }
 
 export function connectionRoutes(connections: ConnectionsService): RoutePlugin {
   return (app) => {
@@ -22,38 +30,91 @@ export function connectionRoutes(connections: ConnectionsService): RoutePlugin {
         apply: connections.disconnect,
       },
     ] as const
-    for (const { verb, status, summary, apply } of verbs) {
-      const response = responses(
-        { [status]: NoBody },
-        'unauthenticated',
-        'forbidden',
-        'unprocessable',
-        'unsupported_media_type',
-        'too_large',
-      )
-      app.post(
-        `/:domain_id/channels/${verb}`,
+    for (const { prefix, params, description } of SCOPES) {
+      const about = description === undefined ? {} : { description }
+      for (const { verb, status, summary, apply } of verbs) {
+        const response = responses({ [status]: NoBody }, ...KINDS)
+        // The oldest clients know one domain, that of their token, and name neither it nor the collection.
+        const urls = prefix === '' ? [`/channels/${verb}`, `/${verb}`] : [`${prefix}/channels/${verb}`]
+        for (const url of urls) {
+          app.post(
+            url,
+            {
+              config: { action: 'connect_to_client' },
+              bodyLimit: MAX_BULK_BODY_BYTES,
+              schema: {
+                tags,
+                summary: `${summary}; all or nothing`,
+                ...about,
+                params: Type.Object(params),
+                body: Connectings,
+                response,
+              },
+            },
+            async (request, reply) => {
+              const { domain_id: domainId } = request.params as Ids
+              await apply(request.principal, { domainId }, [request.body].flat())
+              return await reply.code(status).send()
+            },
+          )
+        }
+        app.post(
+          `${prefix}/channels/:channel_id/${verb}`,
+          {
+            config: { action: 'connect_to_client' },
+            bodyLimit: MAX_BULK_BODY_BYTES,
+            schema: {
+              tags,
+              summary: `${summary} of the path`,
+              ...about,
+              params: Type.Object({ ...params, channel_id: Id }),
+              body: ChannelConnecting,
+              response,
+            },
+          },
+          async (request, reply) => {
+            const { domain_id: domainId, channel_id: channelId } = request.params as Ids & { channel_id: string }
+            await apply(request.principal, { domainId, channelId }, [request.body])
+            return await reply.code(status).send()
+          },
+        )
+      }
+      const pair = `${prefix}/channels/:channel_id/clients/:client_id`
+      const pairParams = Type.Object({ ...params, channel_id: Id, client_id: Id })
+      app.put(
+        pair,
         {
           config: { action: 'connect_to_client' },
-          bodyLimit: MAX_BULK_BODY_BYTES,
-          schema: { tags, summary: `${summary}; all or nothing`, params: DomainParams, body: Connections, response },
+          schema: {
+            tags,
+            summary: 'Connect a client with a channel in both directions',
+            ...about,
+            params: pairParams,
+            response: responses({ 201: Connection }, ...KINDS),
+          },
         },
         async (request, reply) => {
-          await apply(request.principal, request.params.domain_id, [request.body].flat())
-          return await reply.code(status).send()
+          const { domain_id: domainId, channel_id: channelId, client_id: clientId } = request.params as Required<Ids>
+          void reply.code(201)
+          return presentConnection(await connections.connectPair(request.principal, { domainId, channelId, clientId }))
         },
       )
-      app.post(
-        `/:domain_id/channels/:channel_id/${verb}`,
+      app.delete(
+        pair,
         {
           config: { action: 'connect_to_client' },
-          bodyLimit: MAX_BULK_BODY_BYTES,
-          schema: { tags, summary: `${summary} of the path`, params: Params, body: ChannelConnection, response },
+          schema: {
+            tags,
+            summary: 'Disconnect a client from a channel in both directions',
+            ...about,
+            params: pairParams,
+            response: responses({ 204: NoBody }, ...KINDS),
+          },
         },
         async (request, reply) => {
-          const { domain_id: domainId, channel_id: channelId } = request.params
-          await apply(request.principal, domainId, [{ ...request.body, channel_ids: [channelId] }])
-          return await reply.code(status).send()
+          const { domain_id: domainId, channel_id: channelId, client_id: clientId } = request.params as Required<Ids>
+          await connections.disconnect(request.principal, { domainId, channelId, clientId }, [{}])
+          return await reply.code(204).send()
         },
       )
     }

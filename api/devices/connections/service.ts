@@ -1,28 +1,34 @@
-/** The rules of connecting clients and channels (contract 4.2, 2.5, decisions 16 and 16b). */
-import { CONNECTION_BITS, parseConnectionType } from '#api/identity/index.ts'
+/** The rules of connecting clients and channels (contract 4.2, 2.5, decisions 16, 16b, 31b, 45 and 52). */
 import type { AccessPolicy, DomainAccess, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
-import { requireFewItems } from '../bulk.ts'
-import type { Connecting, Endpoint } from './repository.ts'
-import { findEndpoints, insertConnections, removeConnections } from './repository.ts'
-import type { Connection } from './schema.ts'
+import type { ConnectableType } from '../connectable/record.ts'
+import type { Connecting as KeyPairs, ConnectionRecord, Endpoint } from './repository.ts'
+import { findEndpoints, getConnection, insertConnections, removeConnections } from './repository.ts'
+import type { Connecting } from './schema.ts'
+import { factsOf, parseWanted } from './wanted.ts'
+import type { Wanted } from './wanted.ts'
+
+/** Ids of a path without a domain are looked for wherever the caller reaches (decision 31b). */
+export type ConnectionPath = { domainId: string | undefined; channelId?: string; clientId?: string }
 
 export type ConnectionsService = {
-  /** Connects all pairs of each item or nothing. Throws `malformed`, `forbidden`, `unprocessable`, `too_large`. */
-  connect(caller: UserPrincipal, domainId: string, connections: readonly Connection[]): Promise<void>
+  /**
+   * Connects all pairs of each item or nothing; what is connected stays (decision 16b). An id of the path stands in the place
+   * of the ids of the body. Throws `malformed`, `forbidden`, `too_large`; for an unknown id `not_found` when the path names
+   * it, else `unprocessable`, as for a disabled client or channel; `conflict` when a path without a domain fits several.
+   */
+  connect(caller: UserPrincipal, path: ConnectionPath, connections: readonly Connecting[]): Promise<void>
   /** Pairs that are not connected are no error. */
-  disconnect(caller: UserPrincipal, domainId: string, connections: readonly Connection[]): Promise<void>
+  disconnect(caller: UserPrincipal, path: ConnectionPath, connections: readonly Connecting[]): Promise<void>
+  /** Connects one pair in both directions and gives its connection (decision 52). */
+  connectPair(caller: UserPrincipal, path: Required<ConnectionPath>): Promise<ConnectionRecord>
 }
 
-/** Pairs that one call may name (contract 7.1). */
-export const MAX_PAIRS = 100_000
-
-const BOTH = CONNECTION_BITS.publish | CONNECTION_BITS.subscribe
-
-type Wanted = { clientIds: string[]; channelIds: string[]; bits: number }
-type Ends = { clients: Map<string, Endpoint>; channels: Map<string, Endpoint> }
+type Ends = { clients: ReadonlyMap<string, Endpoint>; channels: ReadonlyMap<string, Endpoint> }
+/** Writes the pairs; gives how many changed. */
+type Apply = (tx: Transaction, domain: DomainAccess, ends: Ends, pairs: KeyPairs[]) => Promise<number>
 
 export function createConnectionsService({
   journal,
@@ -31,17 +37,41 @@ export function createConnectionsService({
   journal: Journal
   access: AccessPolicy
 }): ConnectionsService {
+  /**
+   * The domain of a path that names none: that of the first channel, or of the first client where the channel is known in
+   * several. What else is named must be there too.
+   */
+  async function locateDomain(caller: UserPrincipal, path: ConnectionPath, [first]: readonly Wanted[]) {
+    let conflict: unknown
+    let unknown: ServiceError | undefined
+    for (const [type, id] of [
+      ['channel', first?.channelIds[0]],
+      ['client', first?.clientIds[0]],
+    ] as const) {
+      if (id === undefined) continue
+      try {
+        return (await access.locate(caller, undefined, type, id)).domain
+      } catch (error) {
+        const kind = kindOf(error)
+        if (kind === 'conflict') conflict ??= error
+        else if (kind === 'not_found') unknown ??= unknownEnd(path, type, id)
+        else throw error
+      }
+    }
+    throw unknown ?? conflict
+  }
+
   /** Resolves everything that the call names, lets `apply` write all of it, and records the call as one entry. */
   async function forAll(
     caller: UserPrincipal,
-    domainId: string,
-    connections: readonly Connection[],
+    path: ConnectionPath,
+    connections: readonly Connecting[],
     operation: 'channel.connect' | 'channel.disconnect',
-    apply: (tx: Transaction, domain: DomainAccess, ends: Ends, items: Connecting[]) => Promise<void>,
+    apply: Apply,
   ): Promise<void> {
-    const wanted = connections.map(parseConnection)
-    requireFewPairs(wanted)
-    const domain = await access.enter(caller, domainId)
+    const wanted = parseWanted(connections.map((one) => withPath(path, one)))
+    const domain =
+      path.domainId === undefined ? await locateDomain(caller, path, wanted) : await access.enter(caller, path.domainId)
     const clientIds = [...new Set(wanted.flatMap((one) => one.clientIds))]
     const channelIds = [...new Set(wanted.flatMap((one) => one.channelIds))]
     await journal.change(caller, async (tx, record) => {
@@ -50,30 +80,54 @@ export function createConnectionsService({
         channels: byId(await findEndpoints(tx, domain, 'channel', channelIds, 'connect_to_client')),
       }
       requireAllowed(ends)
-      requireKnown('client', clientIds, ends.clients)
-      requireKnown('channel', channelIds, ends.channels)
-      await apply(tx, domain, ends, connectingOf(wanted, ends))
+      requireKnown(path, 'client', clientIds, ends.clients)
+      requireKnown(path, 'channel', channelIds, ends.channels)
+      const changed = await apply(tx, domain, ends, keyPairsOf(wanted, ends))
+      if (changed === 0) return
       record({
         operation,
         domainKey: domain.domainKey,
         entityKeys: endpointsOf(ends).map((endpoint) => endpoint.key),
-        attributes: attributesOf(wanted),
+        attributes: factsOf(wanted),
       })
     })
   }
 
   return {
-    async connect(caller, domainId, connections) {
-      await forAll(caller, domainId, connections, 'channel.connect', async (tx, domain, ends, items) => {
+    async connect(caller, path, connections) {
+      await forAll(caller, path, connections, 'channel.connect', async (tx, domain, ends, pairs) => {
         requireEnabled(ends)
-        await insertConnections(tx, domain.domainKey, items, caller.id)
+        return await insertConnections(tx, domain.domainKey, pairs, caller.id)
       })
     },
-    async disconnect(caller, domainId, connections) {
-      await forAll(caller, domainId, connections, 'channel.disconnect', (tx, _domain, _ends, items) =>
-        removeConnections(tx, items),
+    async disconnect(caller, path, connections) {
+      await forAll(caller, path, connections, 'channel.disconnect', (tx, _domain, _ends, pairs) =>
+        removeConnections(tx, pairs),
       )
     },
+    async connectPair(caller, path) {
+      let made: ConnectionRecord | undefined
+      await forAll(caller, path, [{}], 'channel.connect', async (tx, domain, ends, pairs) => {
+        requireEnabled(ends)
+        const changed = await insertConnections(tx, domain.domainKey, pairs, caller.id)
+        const [client, channel] = [ends.clients.get(path.clientId), ends.channels.get(path.channelId)]
+        made = await getConnection(tx, client as Endpoint, channel as Endpoint)
+        return changed
+      })
+      return made as ConnectionRecord
+    },
+  }
+}
+
+/** An id of the path that is no id names nothing, like an unknown one. */
+function withPath({ channelId, clientId }: ConnectionPath, connection: Connecting): Connecting {
+  for (const id of [channelId, clientId]) {
+    if (id !== undefined && !isId(id)) throw new ServiceError('not_found', 'entity not found')
+  }
+  return {
+    ...connection,
+    ...(channelId === undefined ? {} : { channel_ids: [channelId] }),
+    ...(clientId === undefined ? {} : { client_ids: [clientId] }),
   }
 }
 
@@ -91,10 +145,21 @@ function requireAllowed(ends: Ends): void {
 }
 
 /** Unknown, foreign and unreadable ids are refused alike. */
-function requireKnown(type: Endpoint['type'], ids: readonly string[], found: ReadonlyMap<string, Endpoint>): void {
+function requireKnown(
+  path: ConnectionPath,
+  type: ConnectableType,
+  ids: readonly string[],
+  found: ReadonlyMap<string, Endpoint>,
+): void {
   const unknown = ids.find((id) => found.get(id)?.isReadable !== true)
-  if (unknown !== undefined)
-    throw new ServiceError('unprocessable', `failed to connect: no ${type} ${unknown} in this domain`)
+  if (unknown !== undefined) throw unknownEnd(path, type, unknown)
+}
+
+function unknownEnd(path: ConnectionPath, type: ConnectableType, id: string): ServiceError {
+  const isInPath = (type === 'client' ? path.clientId : path.channelId) !== undefined
+  return isInPath
+    ? new ServiceError('not_found', 'entity not found')
+    : new ServiceError('unprocessable', `failed to connect: no ${type} ${id} in this domain`)
 }
 
 function requireEnabled(ends: Ends): void {
@@ -106,57 +171,10 @@ function requireEnabled(ends: Ends): void {
 const keysOf = (ids: readonly string[], found: ReadonlyMap<string, Endpoint>) =>
   ids.map((id) => (found.get(id) as Endpoint).key)
 
-function connectingOf(wanted: readonly Wanted[], { clients, channels }: Ends): Connecting[] {
+function keyPairsOf(wanted: readonly Wanted[], { clients, channels }: Ends): KeyPairs[] {
   return wanted.map(({ clientIds, channelIds, bits }) => ({
     clientKeys: keysOf(clientIds, clients),
     channelKeys: keysOf(channelIds, channels),
     bits,
   }))
-}
-
-function refuse(path: string, message: string): ServiceError {
-  return new ServiceError('malformed', `${path.slice(1)} ${message}`, { details: [{ path, message }] })
-}
-
-function requireIds(ids: readonly string[] | undefined, path: string): string[] {
-  if (ids === undefined) throw refuse(path, 'is required')
-  requireFewItems(ids.length, path.slice(1))
-  for (const id of ids) if (!isId(id)) throw refuse(path, 'must hold UUIDs in lower case')
-  return [...new Set(ids)]
-}
-
-/** Either generation's names; no types at all means both (contract 4.2). */
-function parseConnection(connection: Connection): Wanted {
-  let bits = 0
-  for (const text of connection.types ?? connection.actions ?? []) {
-    const type = parseConnectionType(text)
-    if (type === undefined) throw refuse('/types', 'must hold publish and subscribe only')
-    bits |= CONNECTION_BITS[type]
-  }
-  return {
-    clientIds: requireIds(connection.client_ids ?? connection.subjects, '/client_ids'),
-    channelIds: requireIds(connection.channel_ids ?? connection.objects, '/channel_ids'),
-    bits: bits === 0 ? BOTH : bits,
-  }
-}
-
-function requireFewPairs(wanted: readonly Wanted[]): void {
-  const pairs = wanted.reduce((sum, { clientIds, channelIds }) => sum + clientIds.length * channelIds.length, 0)
-  if (pairs > MAX_PAIRS) throw new ServiceError('too_large', `one call may name ${MAX_PAIRS} pairs, not ${pairs}`)
-}
-
-function attributesOf(wanted: readonly Wanted[]): Record<string, unknown> {
-  const items = wanted.map(({ clientIds, channelIds, bits }) => ({
-    client_ids: clientIds,
-    channel_ids: channelIds,
-    types: typesOf(bits),
-  }))
-  const [only, ...more] = items
-  return only === undefined || more.length > 0 ? { connections: items } : only
-}
-
-function typesOf(bits: number): string[] {
-  return Object.entries(CONNECTION_BITS)
-    .filter(([, bit]) => (bits & bit) !== 0)
-    .map(([type]) => type)
 }

@@ -36,7 +36,15 @@ export type MessageAccess = {
   readonly retentionDays: number | null
 }
 
+/** A client that proved who it is. */
+export type IdentifiedClient = { readonly domainId: string; readonly clientId: string }
+
 export type MessageGate = {
+  /**
+   * The one enabled client of an enabled domain that has this secret; without a domain in all of them (decision 31c).
+   * Throws `unauthenticated` for none and for several alike.
+   */
+  identify(secret: string, domain?: string): Promise<IdentifiedClient>
   /**
    * Throws `unauthenticated` for wrong credentials or a disabled client; `forbidden` for an unknown, foreign, disabled or
    * unconnected channel alike; for a user who subscribes `not_found` when he may not read the channel, `conflict` when a
@@ -66,9 +74,13 @@ const REFUSALS: Record<Refusal, () => ServiceError> = {
   forbidden: () => new ServiceError('forbidden', 'failed to perform authorization: not connected to this channel'),
 }
 
-const asPath = ({ domain, channel }: ChannelPath): ChannelPathQuery => ({
+const domainQuery = (domain: string | undefined) => ({
   domainId: domain !== undefined && isId(domain) ? domain : undefined,
   domainRoute: domain !== undefined && !isId(domain) ? domain : undefined,
+})
+
+const asPath = ({ domain, channel }: ChannelPath): ChannelPathQuery => ({
+  ...domainQuery(domain),
   channelId: isId(channel) ? channel : undefined,
   channelRoute: isId(channel) ? undefined : channel,
 })
@@ -98,11 +110,8 @@ export function createMessageGate(deps: {
     if (clientId !== undefined && !isId(clientId)) return refused('unauthenticated')
     const query = asPath(path)
     const found = await findCandidates(database.db, { ...query, secretMac: secretMac(keyring, secret), clientId })
-    const candidates = found.filter(
-      (one) =>
-        one.clientStatus === 'enabled' &&
-        (path.domain !== undefined || clientId !== undefined || secret.length >= MIN_LONE_SECRET_CHARS),
-    )
+    const countsAlone = path.domain !== undefined || clientId !== undefined || secret.length >= MIN_LONE_SECRET_CHARS
+    const candidates = found.filter((one) => one.clientStatus === 'enabled' && countsAlone)
     if (candidates.length === 0) return refused('unauthenticated')
     const allowed = candidates.filter((one) => isConnected(one, type))
     const [only, ...more] = allowed
@@ -189,6 +198,18 @@ export function createMessageGate(deps: {
   }
 
   return {
+    async identify(secret, domain) {
+      const countsAlone = domain !== undefined || secret.length >= MIN_LONE_SECRET_CHARS
+      const query = { ...domainQuery(domain), channelId: undefined, channelRoute: undefined, clientId: undefined }
+      const found = countsAlone
+        ? await findCandidates(database.db, { ...query, secretMac: secretMac(keyring, secret) })
+        : []
+      const enabled = found.filter((one) => one.clientStatus === 'enabled' && one.domainStatus === 'enabled')
+      if (enabled.length > 1) await reportAmbiguity(enabled)
+      const [only, ...more] = enabled
+      if (only === undefined || more.length > 0) throw REFUSALS.unauthenticated()
+      return { domainId: only.domainId, clientId: only.clientId }
+    },
     async authorize(credentials, path, type) {
       if (credentials.kind === 'user') return await authorizeUser(credentials.principal, path, type)
       const { secret, clientId } = credentials

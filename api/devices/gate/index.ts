@@ -1,2 +1,3 @@
 export { createMessageGate } from './gate.ts'
-export type { ChannelPath, MessageAccess, MessageCredentials, MessageGate } from './gate.ts'
+export type { ChannelPath, IdentifiedClient, MessageAccess, MessageCredentials, MessageGate } from './gate.ts'
+export { identifyRoutes } from './routes.ts'

@@ -1,0 +1,57 @@
+/** A device that asks who it is by its secret (contract 4.3). */
+import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import { Id } from '#api/identity/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { responses } from '#core/http/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import type { MessageGate } from './gate.ts'
+
+const PREFIX = 'Client '
+
+const Identified = Type.Object({ id: Id, domain_id: Id }, { $id: 'Identified', description: 'Client of the secret' })
+
+/** The secret of `Authorization: Client <secret>`. Throws `unauthenticated`. */
+function secretOf(request: FastifyRequest): string {
+  const { authorization } = request.headers
+  if (authorization === undefined || !authorization.startsWith(PREFIX) || authorization.length === PREFIX.length)
+    throw new ServiceError('unauthenticated', 'failed to perform authentication: missing or invalid credentials')
+  return authorization.slice(PREFIX.length)
+}
+
+export function identifyRoutes(gate: MessageGate): RoutePlugin {
+  return (app) => {
+    for (const { url, params, description } of [
+      {
+        url: '/:domain_id/clients/identify',
+        params: Type.Object({ domain_id: Id }),
+        description: 'Looks in the domain of the path, an id or a route.',
+      },
+      {
+        url: '/clients/identify',
+        params: Type.Object({}),
+        description:
+          'A secret that clients of several domains have, and one of fewer than 16 characters, is refused: name the domain in the path.',
+      },
+    ]) {
+      app.post(
+        url,
+        {
+          config: { ownCredentials: true },
+          schema: {
+            tags: ['clients'],
+            summary: 'The id of the client whose secret is given',
+            description: `Authorization: \`Client <secret>\`. ${description}`,
+            params,
+            response: responses({ 200: Identified }, 'unauthenticated'),
+          },
+        },
+        async (request) => {
+          const { domain_id: domain } = request.params as { domain_id?: string }
+          const { clientId, domainId } = await gate.identify(secretOf(request), domain)
+          return { id: clientId, domain_id: domainId }
+        },
+      )
+    }
+  }
+}
