@@ -141,4 +141,14 @@ describe('a batcher', () => {
     expect(await Promise.all(stored)).toEqual(['stored 1', 'stored 2'])
     await batcher.close()
   })
+
+  test('who waits beyond the deadline is told so, once, and his item is written all the same', async () => {
+    const { batcher, batch } = heldBatcher({ maxItems: 1, answerDeadlineMs: 20 })
+    const late = [batcher.submit(1), batcher.submit(2)]
+    expect(await Promise.all(late.map(kindOfRefusal))).toEqual(['timeout', 'timeout'])
+    const inTime = batcher.submit(3)
+    for (const index of [0, 1, 2]) (await batch(index)).commit()
+    expect(await inTime).toBe('stored 3')
+    expect(batcher.pending).toBe(0)
+  })
 })

@@ -3,6 +3,7 @@
  * Messages use it per lane, task state changes per manager; both answer their caller after the commit.
  */
 import { ServiceError } from '../errors/index.ts'
+import { formatDurationMs, monotonicMs } from '../time.ts'
 
 export type BatcherOptions<Item, Result> = {
   name: string
@@ -12,6 +13,8 @@ export type BatcherOptions<Item, Result> = {
   maxQueuedItems: number
   maxQueuedBytes?: number
   sizeOf?: (item: Item) => number
+  /** Who waits longer is told `timeout`: the outcome is unknown to him, his item is written all the same. */
+  answerDeadlineMs?: number
   /**
    * Writes one batch in one transaction and returns one outcome per item, in order: a value, or the error that this
    * item alone is refused with. Throwing refuses the whole batch.
@@ -36,20 +39,23 @@ const FULL_QUEUE_RETRY_SECONDS = 1
 type Waiting<Item, Result> = {
   item: Item
   bytes: number
+  sinceMs: number
   resolve: (result: Result) => void
   reject: (error: unknown) => void
 }
 
 export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result>): Batcher<Item, Result> {
-  const { name, maxItems, maxQueuedItems, sizeOf = () => 0, write } = options
+  const { name, maxItems, maxQueuedItems, sizeOf = () => 0, answerDeadlineMs, write } = options
   const maxBytes = options.maxBytes ?? Infinity
   const maxQueuedBytes = options.maxQueuedBytes ?? Infinity
   let queue: Waiting<Item, Result>[] = []
   let head = 0
   let queuedBytes = 0
-  let inFlight = 0
+  let inFlight: readonly Waiting<Item, Result>[] = []
   let writing = false
   let closed = false
+  let deadline: NodeJS.Timeout | undefined
+  let toldUpToMs = -Infinity
   /** The writer while it works; it never rejects. */
   let work: Promise<void> = Promise.resolve()
 
@@ -75,13 +81,32 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
     return batch
   }
 
+  /** One timer for all of them, set for the one that has waited longest and was not told. */
+  function watchDeadline(): void {
+    if (answerDeadlineMs === undefined || deadline !== undefined) return
+    const oldest = [...inFlight, ...queue.slice(head)].find(({ sinceMs }) => sinceMs > toldUpToMs)
+    if (oldest === undefined) return
+    deadline = setTimeout(refuseLate, oldest.sinceMs + answerDeadlineMs - monotonicMs(), answerDeadlineMs).unref()
+  }
+
+  function refuseLate(deadlineMs: number): void {
+    deadline = undefined
+    toldUpToMs = monotonicMs() - deadlineMs
+    const error = new ServiceError('timeout', `${name} did not answer within ${formatDurationMs(deadlineMs)}`)
+    for (const waiting of [...inFlight, ...queue.slice(head)]) {
+      if (waiting.sinceMs > toldUpToMs) break
+      waiting.reject(error)
+    }
+    watchDeadline()
+  }
+
   async function writeUntilEmpty(): Promise<void> {
     writing = true
     // One turn of the event loop lets everything that has already arrived join the first batch.
     await new Promise<void>((resolve) => void setImmediate(resolve))
     while (head < queue.length) {
       const batch = takeBatch()
-      inFlight = batch.length
+      inFlight = batch
       try {
         const outcomes = await write(batch.map((waiting) => waiting.item))
         if (outcomes.length !== batch.length)
@@ -94,7 +119,7 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
       } catch (error) {
         for (const waiting of batch) waiting.reject(error)
       }
-      inFlight = 0
+      inFlight = []
     }
     writing = false
   }
@@ -114,13 +139,14 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
         )
       }
       const { promise, resolve, reject } = Promise.withResolvers<Result>()
-      queue.push({ item, bytes, resolve, reject })
+      queue.push({ item, bytes, sinceMs: monotonicMs(), resolve, reject })
       queuedBytes += bytes
+      watchDeadline()
       if (!writing) work = writeUntilEmpty()
       return promise
     },
     get pending() {
-      return queue.length - head + inFlight
+      return queue.length - head + inFlight.length
     },
     get queuedBytes() {
       return queuedBytes

@@ -41,11 +41,13 @@ export function contentTypeOf(request: FastifyRequest): string | undefined {
   return type
 }
 
-/** The bytes of the message. Throws `too_large` where they inflate beyond the bound of the route. */
-export async function messageBytes(request: FastifyRequest): Promise<Buffer> {
+/** The bytes of the message; a promise where they have to be inflated, which rejects with `too_large` beyond the bound. */
+export function messageBytes(request: FastifyRequest): Buffer | Promise<Buffer> {
   const body = (request.body as Buffer | undefined) ?? Buffer.alloc(0)
-  if (!isCompressed(request)) return body
-  const maxBytes = request.routeOptions.bodyLimit
+  return isCompressed(request) ? inflated(body, request.routeOptions.bodyLimit) : body
+}
+
+async function inflated(body: Buffer, maxBytes: number): Promise<Buffer> {
   try {
     return await inflate(body, { maxOutputLength: maxBytes })
   } catch (error) {

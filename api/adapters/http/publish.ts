@@ -75,41 +75,37 @@ export function publishRoutes(messages: Messages, deps: MessageAccessDeps): Rout
           ),
         },
       },
-      async (request, reply) => {
-        await publish(request)
-        return await reply.code(202).send()
+      // Without an async function: most messages are checked at once and wait for nothing but their commit.
+      (request, reply) => {
+        const body = messageBytes(request)
+        const stored = body instanceof Promise ? body.then((bytes) => publish(request, bytes)) : publish(request, body)
+        stored.then(
+          () => reply.code(202).send(),
+          (error: unknown) => reply.send(error),
+        )
       },
     )
   }
 
-  async function publish(request: FastifyRequest): Promise<void> {
+  function publish(request: FastifyRequest, body: Buffer): Promise<void> {
     const receivedAtSeconds = Date.now() / 1000
     const contentType = contentTypeOf(request)
-    const body = await messageBytes(request)
     const subtopic = subtopicOf(request)
     const content = parseContent(contentType, body, { subtopic, receivedAtSeconds })
     const access = accessOf(request)
     const key = request.headers['idempotency-key']
+    const message = { access, subtopic, protocol: 'http', receivedAtSeconds, content } as const
+    if (key === undefined) return messages.publish(message)
     if (Array.isArray(key)) throw new ServiceError('malformed', 'the header Idempotency-Key must be given once')
-    await messages.publish({
-      access,
+    const idempotency = idempotencyOf({
+      caller: callerOf(request),
+      channelKey: access.channelKey,
       subtopic,
-      protocol: 'http',
-      receivedAtSeconds,
-      content,
-      ...(key === undefined
-        ? {}
-        : {
-            idempotency: idempotencyOf({
-              caller: callerOf(request),
-              channelKey: access.channelKey,
-              subtopic,
-              key,
-              contentType: contentType ?? '',
-              body,
-            }),
-          }),
+      key,
+      contentType: contentType ?? '',
+      body,
     })
+    return messages.publish({ ...message, idempotency })
   }
 }
 

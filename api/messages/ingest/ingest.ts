@@ -6,7 +6,6 @@ import { createBatcher } from '#core/database/index.ts'
 import type { Batcher, Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { withDeadline } from '#core/time.ts'
 import type { IncomingMessage } from '../message.ts'
 import type { Lane } from './lane.ts'
 import { createLane } from './lane.ts'
@@ -66,6 +65,7 @@ export function createIngest(deps: IngestDeps): Ingest {
         maxQueuedItems: MAX_QUEUED_MESSAGES / LANES,
         maxQueuedBytes: MAX_QUEUED_BYTES / LANES,
         sizeOf,
+        answerDeadlineMs: acknowledgeDeadlineMs,
         write: (messages) => lane.write(messages),
       })
       return { lane, batcher }
@@ -73,18 +73,15 @@ export function createIngest(deps: IngestDeps): Ingest {
   )
 
   return {
-    async publish(message) {
-      if (!hasRoom()) {
-        throw new ServiceError(
+    publish(message) {
+      if (hasRoom()) return (lanes[laneOf(message)] as (typeof lanes)[number]).batcher.submit(message)
+      return Promise.reject(
+        new ServiceError(
           'unavailable',
           'the disk of the database is nearly full, nothing is stored until there is room',
-          {
-            retryAfterSeconds: DISK_FULL_RETRY_SECONDS,
-          },
-        )
-      }
-      const { batcher } = lanes[laneOf(message)] as (typeof lanes)[number]
-      await withDeadline(batcher.submit(message), acknowledgeDeadlineMs, 'storing the message')
+          { retryAfterSeconds: DISK_FULL_RETRY_SECONDS },
+        ),
+      )
     },
     get pending() {
       return lanes.reduce((sum, { batcher }) => sum + batcher.pending, 0)
