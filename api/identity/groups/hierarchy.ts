@@ -11,7 +11,7 @@ import type { Movable } from './closure.ts'
 import { attach, detach, findHeight, findLineage, lockChildren, lockHierarchy, lockNamed } from './closure.ts'
 import { findReadable } from './find.ts'
 import type { Address, WithAccess } from './find.ts'
-import { listPage } from './listing.ts'
+import { listPage, parseFilter } from './listing.ts'
 import { lockGroupFor, requireParentGroup } from './parent-group.ts'
 import type { GroupRecord, Kinship, ListedGroup } from './repository.ts'
 import { listKin } from './repository.ts'
@@ -43,6 +43,7 @@ export type HierarchyService = {
 
 /** Groups that one answer of a hierarchy may hold; more are read page by page from `/children`. */
 const MAX_HIERARCHY_GROUPS = 10_000
+const ALL_ABOVE = { fromLevel: 1, toLevel: MAX_LEVELS }
 
 export function createHierarchyService({ database, journal, access }: GroupsDeps): HierarchyService {
   const find = (caller: UserPrincipal, at: Address) => findReadable(database.db, access, caller, at)
@@ -146,14 +147,14 @@ export function createHierarchyService({ database, journal, access }: GroupsDeps
       })
     },
     async children(caller, at, query) {
+      const [filter, levels] = [parseFilter(query), levelsOf(query)]
       const { domain, group } = await find(caller, at)
-      const kinship: Kinship = { side: 'below', key: group.key, ...levelsOf(query) }
-      return await listPage(database.db, [domain], query, kinship)
+      return await listPage(database.db, [domain], filter, { side: 'below', key: group.key, ...levels })
     },
     async parents(caller, at, query) {
+      const filter = parseFilter(query)
       const { domain, group } = await find(caller, at)
-      const kinship: Kinship = { side: 'above', key: group.key, fromLevel: 1, toLevel: MAX_LEVELS }
-      return await listPage(database.db, [domain], query, kinship)
+      return await listPage(database.db, [domain], filter, { side: 'above', key: group.key, ...ALL_ABOVE })
     },
     async hierarchy(caller, at, { level, dir }) {
       const { domain, group } = await find(caller, at)

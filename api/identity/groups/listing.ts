@@ -6,24 +6,39 @@ import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import type { DomainAccess } from '../access/index.ts'
 import { allOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
+import { accessConditions, parseActions } from './access-filter.ts'
 import { withAccess } from './find.ts'
 import type { WithAccess } from './find.ts'
 import { countGroups, listGroups } from './repository.ts'
 import type { Kinship, ListedGroup } from './repository.ts'
 import type { GroupQuery, ParentsQuery } from './schema.ts'
 
-/**
- * A page of the groups that the caller may read, all of these domains or the kin of one group. Throws `malformed` for a
- * metadata filter that is no JSON object.
- */
+/** A query that was understood; what is malformed in it is said before anything is looked up (decision 45). */
+export type GroupFilter = {
+  query: GroupQuery | ParentsQuery
+  actions: readonly string[]
+  conditions: readonly RawBuilder<SqlBool>[]
+}
+
+/** Throws `malformed` for a metadata filter that is no JSON object and for unknown actions. */
+export function parseFilter(query: GroupQuery | ParentsQuery): GroupFilter {
+  return { query, actions: parseActions(query.actions), conditions: recordConditions(query) }
+}
+
+/** A page of the groups that the caller may read: all of these domains, or the kin of one group. */
 export async function listPage(
   db: Queryable,
   domains: readonly DomainAccess[],
-  query: GroupQuery | ParentsQuery,
+  filter: GroupFilter,
   kinship?: Kinship,
 ): Promise<Page<WithAccess<ListedGroup>>> {
+  const { query } = filter
   const { offset, limit, order, dir = 'asc' } = query
-  const where = allOf([readableIn(domains), ...groupConditions(domains, query)])
+  const where = allOf([
+    await shownIn(db, domains, filter),
+    ...filter.conditions,
+    ...(query.root_group === true ? [isSeenAsRoot(domains)] : []),
+  ])
   // A tree needs parents before their children; without an order of its own a line of ancestors begins next to the group.
   const levels = query.tree === true ? 'upper first' : order === undefined ? 'lower first' : undefined
   const [total, groups] = await Promise.all([
@@ -36,19 +51,38 @@ export async function listPage(
 /** Rows of these domains for which the condition of their domain holds. */
 function inDomains(
   domains: readonly DomainAccess[],
-  condition: (domain: DomainAccess) => RawBuilder<SqlBool>,
-  alias = 'g',
+  conditions: readonly RawBuilder<SqlBool>[],
+  alias: string,
 ): RawBuilder<SqlBool> {
   if (domains.length === 0) return sql<SqlBool>`false`
   const each = domains.map(
-    (domain) => sql<SqlBool>`(${sql.ref(`${alias}.domain_key`)} = ${domain.domainKey} AND ${condition(domain)})`,
+    (domain, index) =>
+      sql<SqlBool>`(${sql.ref(`${alias}.domain_key`)} = ${domain.domainKey} AND ${conditions[index] ?? sql<SqlBool>`false`})`,
   )
   return sql<SqlBool>`(${sql.join(each, sql` OR `)})`
 }
 
 /** Groups that the caller may read. */
-function readableIn(domains: readonly DomainAccess[], alias = 'g'): RawBuilder<SqlBool> {
-  return inDomains(domains, (domain) => domain.reachable('group', 'read', alias), alias)
+function readableIn(domains: readonly DomainAccess[], alias: string): RawBuilder<SqlBool> {
+  return inDomains(
+    domains,
+    domains.map((domain) => domain.reachable('group', 'read', alias)),
+    alias,
+  )
+}
+
+/** Groups that the caller may read, in the way that the query asks for. */
+async function shownIn(
+  db: Queryable,
+  domains: readonly DomainAccess[],
+  { query, actions }: GroupFilter,
+): Promise<RawBuilder<SqlBool>> {
+  const conditions = await Promise.all(
+    domains.map(async (domain) =>
+      allOf([domain.reachable('group', 'read', 'g'), ...(await accessConditions(db, domain, actions, query))]),
+    ),
+  )
+  return inDomains(domains, conditions, 'g')
 }
 
 /** Groups above which the caller sees none: where his view of the hierarchy begins. */
@@ -57,8 +91,8 @@ function isSeenAsRoot(domains: readonly DomainAccess[]): RawBuilder<SqlBool> {
     WHERE above.descendant_key = g.key AND above.depth > 0 AND ${readableIn(domains, 'a')})`
 }
 
-/** Throws `malformed` for a metadata filter that is no JSON object. An id that is no id matches nothing. */
-function groupConditions(domains: readonly DomainAccess[], query: GroupQuery | ParentsQuery): RawBuilder<SqlBool>[] {
+/** What the records themselves must say. An id that is no id matches nothing. */
+function recordConditions(query: GroupQuery | ParentsQuery): RawBuilder<SqlBool>[] {
   const conditions: RawBuilder<SqlBool>[] = []
   if (query.status !== 'all') conditions.push(sql<SqlBool>`g.status = ${query.status}`)
   if (query.name !== undefined) conditions.push(contains('g.name', query.name))
@@ -75,6 +109,5 @@ function groupConditions(domains: readonly DomainAccess[], query: GroupQuery | P
   }
   if (query.ownerID !== undefined)
     conditions.push(isId(query.ownerID) ? sql<SqlBool>`g.created_by = ${query.ownerID}` : sql<SqlBool>`false`)
-  if (query.root_group === true) conditions.push(isSeenAsRoot(domains))
   return conditions
 }

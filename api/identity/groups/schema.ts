@@ -126,6 +126,22 @@ export const GroupQuery = Type.Object({
   id: Type.Optional(Id),
   parentID: Type.Optional(Type.String({ maxLength: 36, description: 'Children of this group' })),
   ownerID: Type.Optional(Type.String({ maxLength: 36, description: 'Created by this user' })),
+  user: Type.Optional(
+    Type.String({
+      maxLength: 36,
+      description: 'What this user may read: himself, or any for who administers the domain',
+    }),
+  ),
+  actions: Type.Optional(
+    Type.String({ maxLength: 4096, description: 'Comma-separated; the caller may do all of them' }),
+  ),
+  role_id: Type.Optional(Type.String({ maxLength: 64, description: 'The caller holds this role on the group' })),
+  role_name: Type.Optional(Type.String({ maxLength: 200, description: 'The caller holds a role of this name on it' })),
+  access_type: Type.Optional(
+    Type.Enum(['direct', 'direct_group', 'indirect_group', 'domain'], {
+      description: "Where the caller's access comes from",
+    }),
+  ),
   root_group: Type.Optional(
     Type.Boolean({ description: 'Only groups without a group above them that the caller sees' }),
   ),

@@ -10,7 +10,7 @@ import { grantAdmin, removeRolesOf } from '../roles/index.ts'
 import { detach, findLineage, lockChildren, lockHierarchy } from './closure.ts'
 import { findReadable, withAccess } from './find.ts'
 import type { Address, WithAccess } from './find.ts'
-import { listPage } from './listing.ts'
+import { listPage, parseFilter } from './listing.ts'
 import { recordOrphans } from './members.ts'
 import { lockGroupFor, requireParentGroup } from './parent-group.ts'
 import type { GroupChange, GroupRecord, ListedGroup } from './repository.ts'
@@ -119,8 +119,9 @@ export function createGroupsService({ database, journal, access }: GroupsDeps): 
       return shown as WithAccess<GroupRecord>
     },
     async list(caller, domainId, query) {
+      const filter = parseFilter(query)
       const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
-      return await listPage(database.db, domains, query)
+      return await listPage(database.db, domains, filter)
     },
     async update(caller, at, input) {
       const group = await require(caller, at, 'update')
