@@ -11,8 +11,10 @@ import type { AccessPolicy } from './access/index.ts'
 import type { IdentityConfig } from './config.ts'
 import { createDomainStatusService, createDomainsService, domainRoutes } from './domains/index.ts'
 import { createGroupsService, createHierarchyService, groupRoutes, hierarchyRoutes } from './groups/index.ts'
-import { startJournal } from './journal/index.ts'
+import { createInvitationsService, invitationRoutes, legacyInvitationRoutes } from './invitations/index.ts'
+import { createJournalService, journalRoutes, startJournal } from './journal/index.ts'
 import type { Journal } from './journal/index.ts'
+import { createRolesService, roleRoutes } from './roles/index.ts'
 import { bearerOf, createTokensService, loadSigningKeys, originOf, tokenRoutes } from './tokens/index.ts'
 import type { TokensService } from './tokens/index.ts'
 import { createUsersService, ensureFirstAdmin, userRoutes } from './users/index.ts'
@@ -87,8 +89,10 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       accessTokenTtlMs: config.accessTokenTtlMs,
       refreshTokenTtlMs: config.refreshTokenTtlMs,
     })
+    const roles = createRolesService({ database, journal, access })
     const domains = createDomainsService({ database, journal, access, reservedRoutes: RESERVED_ROUTES })
     const domainStatuses = createDomainStatusService({ database, journal, access })
+    const invitations = createInvitationsService({ database, journal, access })
     const groups = createGroupsService({ database, journal, access })
     const hierarchy = createHierarchyService({ database, journal, access })
     journal.listen(access)
@@ -112,7 +116,11 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       routes: async (app) => {
         await tokenRoutes(tokens)(app)
         await userRoutes(users, tokens)(app)
+        await journalRoutes(createJournalService({ database, access }))(app)
         await domainRoutes(domains, domainStatuses)(app)
+        await invitationRoutes(invitations)(app)
+        await legacyInvitationRoutes(invitations)(app)
+        await roleRoutes(roles)(app)
         await groupRoutes(groups)(app)
         await hierarchyRoutes(hierarchy)(app)
       },

@@ -21,6 +21,10 @@ const UNGRANTED_ACTIONS = new Set([
   'domain.list',
   'domain.freeze',
   'user.domains',
+  'invitation.list',
+  'invitation.view',
+  'invitation.answer',
+  'invitation.delete',
 ])
 const GRANTED_ACTIONS = new Set<string>(Object.values(ACTIONS).flat())
 /** Pages and the document itself: what they answer is not the API's. */

@@ -1,3 +1,4 @@
+export { listHeldRoles, lockDomain } from './repository.ts'
 export { requireRoute } from './route-name.ts'
 export { domainRoutes } from './routes.ts'
 export { createDomainsService } from './service.ts'

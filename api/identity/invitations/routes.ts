@@ -1,0 +1,160 @@
+/** Invitations to a role of a domain, and the answers to them (contract 1.3). */
+import { Type } from 'typebox'
+import { NoBody, responses } from '#core/http/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import { Id } from '../wire/index.ts'
+import {
+  DomainInvitationQuery,
+  Invitation,
+  InvitationAnswer,
+  InvitationDeletion,
+  InvitationPage,
+  InvitationQuery,
+  NewInvitation,
+  presentInvitation,
+  presentPage,
+} from './schema.ts'
+import type { InvitationsService } from './service.ts'
+
+const tags = ['invitations']
+const DomainParams = Type.Object({ domain_id: Id })
+const Params = Type.Object({ domain_id: Id, user_id: Id })
+const REMOVAL = 'The invitee at any time; who sent it and an administrator of the domain only while it is not answered.'
+
+export function invitationRoutes(invitations: InvitationsService): RoutePlugin {
+  return (app) => {
+    app.post(
+      '/domains/:domain_id/invitations',
+      {
+        config: { action: 'add_role_users' },
+        schema: {
+          tags,
+          summary: 'Invite a user to a role of the domain',
+          description: 'By an administrator of the domain. It can be accepted for 168 hours.',
+          params: DomainParams,
+          body: NewInvitation,
+          response: responses({ 201: NoBody }, 'unauthenticated', 'forbidden', 'conflict', 'unprocessable'),
+        },
+      },
+      async (request, reply) => {
+        const { invitee_user_id: inviteeId, role_id: roleId, resend } = request.body
+        await invitations.send(request.principal, request.params.domain_id, {
+          inviteeId,
+          offer: { roleId },
+          isResent: resend === true,
+        })
+        return await reply.code(201).send()
+      },
+    )
+    app.get(
+      '/domains/:domain_id/invitations',
+      {
+        config: { action: 'view_role_users' },
+        schema: {
+          tags,
+          summary: 'List the invitations to a domain',
+          description: 'By an administrator of the domain.',
+          params: DomainParams,
+          querystring: DomainInvitationQuery,
+          response: responses({ 200: InvitationPage }, 'unauthenticated', 'forbidden'),
+        },
+      },
+      async ({ principal, params, query }) =>
+        presentPage(await invitations.listOfDomain(principal, params.domain_id, query)),
+    )
+    app.get(
+      '/domains/:domain_id/invitations/:user_id',
+      {
+        config: { action: 'invitation.view' },
+        schema: {
+          tags,
+          summary: 'View an invitation',
+          description: 'To the invitee, to whoever sent it and to the administrators of the domain.',
+          params: Params,
+          response: responses({ 200: Invitation }, 'unauthenticated', 'forbidden', 'not_found'),
+        },
+      },
+      async ({ principal, params }) =>
+        presentInvitation(await invitations.get(principal, params.domain_id, params.user_id)),
+    )
+    app.delete(
+      '/domains/:domain_id/invitations/:user_id',
+      {
+        config: { action: 'invitation.delete' },
+        schema: {
+          tags,
+          summary: 'Delete an invitation',
+          description: REMOVAL,
+          params: Params,
+          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'invalid_state'),
+        },
+      },
+      async ({ principal, params }, reply) => {
+        await invitations.remove(principal, params.domain_id, params.user_id, { onlyPending: true })
+        return await reply.code(204).send()
+      },
+    )
+    app.delete(
+      '/domains/:domain_id/invitations',
+      {
+        config: { action: 'invitation.delete' },
+        schema: {
+          tags,
+          summary: 'Delete the invitation of the user in the body',
+          description: REMOVAL,
+          params: DomainParams,
+          body: InvitationDeletion,
+          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'invalid_state'),
+        },
+      },
+      async ({ principal, params, body }, reply) => {
+        await invitations.remove(principal, params.domain_id, body.user_id, { onlyPending: true })
+        return await reply.code(204).send()
+      },
+    )
+    app.get(
+      '/invitations',
+      {
+        config: { action: 'invitation.list' },
+        schema: {
+          tags,
+          summary: 'List invitations',
+          description:
+            'Those that the caller received; with `domain_id` of a domain that he administers all of it; with `invited_by` ' +
+            'himself or with another invitee those that he sent.',
+          querystring: InvitationQuery,
+          response: responses({ 200: InvitationPage }, 'unauthenticated'),
+        },
+      },
+      async ({ principal, query }) => presentPage(await invitations.list(principal, query)),
+    )
+    for (const [verb, summary] of [
+      ['accept', 'Accept the invitation to a domain'],
+      ['reject', 'Reject the invitation to a domain'],
+    ] as const) {
+      app.post(
+        `/invitations/${verb}`,
+        {
+          config: { action: 'invitation.answer' },
+          schema: {
+            tags,
+            summary,
+            body: InvitationAnswer,
+            response: responses(
+              { 204: NoBody },
+              'unauthenticated',
+              'forbidden',
+              'not_found',
+              'invalid_state',
+              'unprocessable',
+            ),
+          },
+        },
+        async ({ principal, body }, reply) => {
+          await invitations[verb](principal, body.domain_id)
+          return await reply.code(204).send()
+        },
+      )
+    }
+  }
+}

@@ -1,0 +1,96 @@
+/** Wire shapes of invitations: one record with the fields of both generations (contract 1.3). */
+import { Type } from 'typebox'
+import type { Static } from 'typebox'
+import { pageFields, pageQuery } from '#core/page.ts'
+import type { Page } from '#core/page.ts'
+import { ZERO_TIME, formatTime } from '#core/time.ts'
+import { relationOf } from '../roles/index.ts'
+import { Id, Timestamp } from '../wire/index.ts'
+import type { InvitationRecord } from './repository.ts'
+
+export const Invitation = Type.Object(
+  {
+    invited_by: Id,
+    invitee_user_id: Id,
+    user_id: Type.String({ description: 'The same as invitee_user_id' }),
+    domain_id: Id,
+    domain_name: Type.String(),
+    relation: Type.Optional(Type.String({ description: 'The role as a relation of the older generations' })),
+    role_id: Type.Optional(Type.String({ description: 'Absent when the role was deleted' })),
+    role_name: Type.Optional(Type.String()),
+    actions: Type.Optional(Type.Array(Type.String())),
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    expires_at: Type.String({ description: 'RFC 3339 in UTC; it cannot be accepted afterwards' }),
+    confirmed_at: Timestamp,
+    rejected_at: Timestamp,
+  },
+  { $id: 'Invitation', description: 'Invitation' },
+)
+export type Invitation = Static<typeof Invitation>
+
+const Resend = Type.Optional(
+  Type.Boolean({ description: 'Sends an existing one again: with a full lifetime, and no longer rejected' }),
+)
+
+export const NewInvitation = Type.Object({
+  invitee_user_id: Id,
+  role_id: Type.String({ minLength: 1, maxLength: 64, description: 'A role of the domain' }),
+  resend: Resend,
+})
+export type NewInvitation = Static<typeof NewInvitation>
+
+/** The older shape: a relation in any case, and the domain in the body. */
+export const NewRelationInvitation = Type.Object({
+  user_id: Id,
+  domain_id: Id,
+  relation: Type.String({
+    maxLength: 32,
+    description: 'administrator, editor, contributor, member, viewer or guest, in any case',
+  }),
+  resend: Resend,
+})
+
+export const InvitationAnswer = Type.Object({ domain_id: Id })
+export const InvitationDeletion = Type.Object({ user_id: Id })
+
+const filters = {
+  ...pageQuery(),
+  invited_by: Type.Optional(Id),
+  invitee_user_id: Type.Optional(Id),
+  user_id: Type.Optional(Type.String({ maxLength: 36, description: 'The same as invitee_user_id' })),
+  role_id: Type.Optional(Type.String({ maxLength: 64 })),
+  relation: Type.Optional(Type.String({ maxLength: 32 })),
+  state: Type.Enum(['all', 'pending', 'accepted', 'rejected'], { default: 'all' }),
+}
+export const DomainInvitationQuery = Type.Object(filters)
+export type DomainInvitationQuery = Static<typeof DomainInvitationQuery>
+export const InvitationQuery = Type.Object({ ...filters, domain_id: Type.Optional(Id) })
+export type InvitationQuery = Static<typeof InvitationQuery>
+
+export const InvitationPage = Type.Object({ ...pageFields, invitations: Type.Array(Invitation) })
+
+const timeOf = (value: string | null) => (value === null ? ZERO_TIME : formatTime(value))
+
+export function presentInvitation(invitation: InvitationRecord): Invitation {
+  const { role } = invitation
+  const relation = invitation.relation ?? (role === undefined ? undefined : relationOf(role.name))
+  return {
+    invited_by: invitation.invitedBy,
+    invitee_user_id: invitation.userId,
+    user_id: invitation.userId,
+    domain_id: invitation.domainId,
+    domain_name: invitation.domainName,
+    ...(relation === undefined ? {} : { relation }),
+    ...(role === undefined ? {} : { role_id: role.id, role_name: role.name, actions: [...role.actions] }),
+    created_at: formatTime(invitation.createdAt),
+    updated_at: timeOf(invitation.updatedAt),
+    expires_at: formatTime(invitation.expiresAt),
+    confirmed_at: timeOf(invitation.confirmedAt),
+    rejected_at: timeOf(invitation.rejectedAt),
+  }
+}
+
+export function presentPage({ total, offset, limit, items }: Page<InvitationRecord>) {
+  return { total, offset, limit, invitations: items.map(presentInvitation) }
+}
