@@ -19,8 +19,9 @@ export {
   requireMayGive,
   requireNotLastAdmin,
   roleEntityOf,
+  rolesShownTo,
 } from './roles/index.ts'
-export type { Relation, RoleEntity, RoleRecord } from './roles/index.ts'
+export type { Relation, RoleEntity, RoleRecord, ShownRoles } from './roles/index.ts'
 export { bearerOf, originOf } from './tokens/index.ts'
 export type { TokensService } from './tokens/index.ts'
 export { requireRoute } from './domains/index.ts'
@@ -35,6 +36,7 @@ export {
   Name,
   OrderKey,
   RequiredName,
+  ShownRolesFields,
   StatusFilter,
   Tags,
   Timestamp,

@@ -1,7 +1,15 @@
 /** Who is calling. Authentication makes a principal; what it may do is the policy's question. */
 
-/** Where a call came from, for the journal. */
-export type Origin = { address: string; requestId: string }
+import type { ScopeSet } from '../pats/scopes.ts'
+
+/** Where a call came from, for the journal and the list of sessions. */
+export type Origin = {
+  readonly address: string
+  readonly requestId: string
+  readonly userAgent?: string
+  /** False: the call changes something. Not said: it reads. */
+  readonly isReading?: boolean
+}
 
 /** What existing consumers of events call the kind of a token (contract section 10). */
 export type TokenKind = 'access token' | 'api key' | 'pat'
@@ -13,7 +21,12 @@ export type UserPrincipal = {
   readonly isPlatformAdmin: boolean
   /** The only domain in which the token works; undefined: every domain of the user (decision 40). */
   readonly boundDomainKey: number | undefined
-  readonly sessionId: string
+  /** What authenticated him: the access token of a login, an API key or a personal access token. */
+  readonly credential: 'login' | 'api_key' | 'pat'
+  /** What a personal access token may do of all that its user may; undefined with any other credential. */
+  readonly scope: ScopeSet | undefined
+  /** Undefined: no login. */
+  readonly sessionId: string | undefined
   /** The kind of token that he called with, for the journal; absent: an access token. */
   readonly tokenKind?: TokenKind
   readonly origin: Origin | undefined

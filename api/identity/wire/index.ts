@@ -14,3 +14,4 @@ export {
   Timestamp,
 } from './fields.ts'
 export { allOf, contains, containsMetadata, orderOf, parseMetadataFilter } from './listing.ts'
+export { PlacedRole, ShownRolesFields } from './shown-roles.ts'

@@ -1,0 +1,141 @@
+/**
+ * Who has access to one entity, by which roles, and where those lie: on the entity itself, on a group above it or on its
+ * domain (contract 2.4). Listings of members, `?roles=true` and the explanation of a decision read it here.
+ */
+import { sql } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+import { ACTIONS } from './actions.ts'
+import type { EntityType } from './actions.ts'
+import { ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from './admin-role.ts'
+import type { LocatedEntity } from './entities.ts'
+import { INHERITED } from './inheritance.ts'
+import type { Inheritance, Provider } from './inheritance.ts'
+
+export type AccessType = 'direct' | 'direct_group' | 'indirect_group' | 'domain'
+
+/** Where roles lie that count on an entity. */
+export type RolePlace = {
+  accessType: AccessType
+  type: EntityType
+  key: number
+  id: string
+  name: string
+  /** What a role there must hold for each action on the entity; absent: the action itself. */
+  inheritance: Inheritance | undefined
+  /** Ids of the groups from the root down to this one, joined by `.`; of a group alone. */
+  path: string | undefined
+}
+
+type GroupRow = { key: number; id: string; name: string; depth: number; path: string }
+
+/** Where roles on the entity may lie, the nearest first; without an entity on the domain alone. */
+export async function findRolePlaces(db: Queryable, domainKey: number, entity?: LocatedEntity): Promise<RolePlace[]> {
+  const { rows: domains } = await sql<{ key: number; id: string; name: string }>`
+    SELECT key, id, name FROM domains WHERE key = ${domainKey}`.execute(db)
+  const domain = domains[0]
+  if (domain === undefined) return []
+  if (entity === undefined)
+    return [{ ...domain, accessType: 'direct', type: 'domain', inheritance: undefined, path: undefined }]
+  const { rows: groups } = await sql<GroupRow>`
+    SELECT g.key, g.id, g.name, c.depth,
+           (SELECT string_agg(a.id::text, '.' ORDER BY up.depth DESC)
+              FROM group_closure up JOIN groups a ON a.key = up.ancestor_key WHERE up.descendant_key = g.key) AS path
+      FROM group_closure c JOIN groups g ON g.key = c.ancestor_key
+     WHERE c.descendant_key = ${entity.parentGroupKey} ORDER BY c.depth`.execute(db)
+  const { type, key, id } = entity
+  return [
+    { accessType: 'direct', type, key, id, name: '', inheritance: undefined, path: undefined },
+    ...groups.map((group): RolePlace => {
+      const provider: Provider = group.depth === 0 && type !== 'group' ? 'parent' : 'ancestor'
+      return {
+        accessType: provider === 'parent' ? 'direct_group' : 'indirect_group',
+        type: 'group',
+        key: group.key,
+        id: group.id,
+        name: group.name,
+        inheritance: INHERITED[provider][type],
+        path: group.path,
+      }
+    }),
+    { ...domain, accessType: 'domain', type: 'domain', inheritance: INHERITED.domain[type], path: undefined },
+  ]
+}
+
+export type PlacedRole = {
+  userId: string
+  place: RolePlace
+  id: string
+  name: string
+  actions: readonly string[]
+}
+
+export type HolderFilter = {
+  userKey?: number
+  roleId?: string
+  roleName?: string
+  /** The role holds all of them. */
+  actions?: readonly string[]
+}
+
+type HeldRow = {
+  total: number
+  user_id: string | null
+  place: number
+  role_key: number
+  role_id: string | null
+  role_name: string | null
+  role_actions: string[] | null
+}
+
+/**
+ * The roles at these places that give something on the entity, with who holds them: one page of users in the order of
+ * their registration, each with all of his roles, the nearest first. `total` counts users.
+ */
+export async function listRoleHolders(
+  db: Queryable,
+  places: readonly RolePlace[],
+  filter: HolderFilter,
+  { offset, limit }: { offset: number; limit: number },
+): Promise<{ total: number; roles: PlacedRole[] }> {
+  const { userKey = null, roleId = null, roleName = null, actions = [] } = filter
+  // The built-in role is no row: whether it fits is known here.
+  const adminFits = places.map(
+    (place) =>
+      (roleId === null || roleId === adminRoleId(place.type, place.key)) &&
+      (roleName === null || roleName === ADMIN_ROLE_NAME) &&
+      actions.every((action) => (ACTIONS[place.type] as readonly string[]).includes(action)),
+  )
+  const needed = JSON.stringify(places.map((place) => (place.inheritance ? [...place.inheritance.values()] : null)))
+  const { rows } = await sql<HeldRow>`
+    WITH places AS (
+      SELECT p.key, p.type, p.admin_fits, p.ordinality AS place,
+             CASE WHEN jsonb_typeof(${needed}::jsonb -> (p.ordinality - 1)::int) = 'array'
+                  THEN ARRAY(SELECT jsonb_array_elements_text(${needed}::jsonb -> (p.ordinality - 1)::int)) END AS needed
+        FROM unnest(${places.map((place) => place.key)}::bigint[], ${places.map((place) => place.type)}::text[], ${adminFits}::boolean[])
+             WITH ORDINALITY AS p (key, type, admin_fits, ordinality)),
+    held AS (
+      SELECT g.user_key, p.place, g.role_key, r.id AS role_id, r.name AS role_name, r.actions AS role_actions
+        FROM places p JOIN grants g ON g.entity_key = p.key AND g.entity_type = p.type LEFT JOIN roles r ON r.key = g.role_key
+       WHERE (${userKey}::bigint IS NULL OR g.user_key = ${userKey})
+         AND CASE WHEN g.role_key = ${ADMIN_ROLE_KEY} THEN p.admin_fits
+                  ELSE (p.needed IS NULL OR r.actions && p.needed) AND r.actions @> ${actions}::text[]
+                       AND (${roleId}::text IS NULL OR r.id = ${roleId}) AND (${roleName}::text IS NULL OR r.name = ${roleName}) END),
+    people AS (SELECT DISTINCT user_key FROM held),
+    page AS (SELECT user_key FROM people ORDER BY user_key OFFSET ${offset} LIMIT ${limit})
+    SELECT t.total, u.id AS user_id, h.place, h.role_key, h.role_id, h.role_name, h.role_actions
+      FROM (SELECT count(*) AS total FROM people) t
+           LEFT JOIN (page JOIN held h USING (user_key) JOIN users u ON u.key = page.user_key) ON true
+     ORDER BY page.user_key, h.place, h.role_key`.execute(db)
+  const roles = rows.flatMap((row): PlacedRole[] => {
+    const place = places[row.place - 1]
+    if (row.user_id === null || place === undefined) return []
+    return [{ userId: row.user_id, place, ...describeRole(place, row) }]
+  })
+  return { total: rows[0]?.total ?? 0, roles }
+}
+
+function describeRole(place: RolePlace, row: HeldRow): Pick<PlacedRole, 'id' | 'name' | 'actions'> {
+  return row.role_key === ADMIN_ROLE_KEY
+    ? { id: adminRoleId(place.type, place.key), name: ADMIN_ROLE_NAME, actions: ACTIONS[place.type] }
+    : { id: row.role_id ?? '', name: row.role_name ?? '', actions: row.role_actions ?? [] }
+}

@@ -1,0 +1,145 @@
+/** Wire shapes of roles and their members: the names of both generations at once (contract 2.2, decision 5). */
+import { Type } from 'typebox'
+import type { Static } from 'typebox'
+import { MAX_LIMIT, MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
+import { ZERO_TIME, formatTime } from '#core/time.ts'
+import type { PlacedRole as PlacedRoleRecord } from '../access/index.ts'
+import { Id, PlacedRole, Timestamp } from '../wire/index.ts'
+import type { EntityMember as EntityMemberRecord, ShownRole } from './service.ts'
+
+export const MAX_ROLE_NAME_CHARS = 200
+/** Users that one call may name. */
+const MAX_USERS_PER_CALL = 1000
+const MAX_ACTIONS_PER_CALL = 200
+
+const RoleName = Type.String({ minLength: 1, maxLength: MAX_ROLE_NAME_CHARS })
+const Action = Type.String({ maxLength: 64 })
+const Actions = Type.Array(Action, { maxItems: MAX_ACTIONS_PER_CALL })
+const UserIds = Type.Array(Id, { maxItems: MAX_USERS_PER_CALL })
+
+export const Role = Type.Object(
+  {
+    id: Type.String({ description: 'The same value as role_id' }),
+    role_id: Type.String(),
+    name: Type.String({ description: 'The same value as role_name' }),
+    role_name: Type.String(),
+    entity_id: Id,
+    actions: Type.Array(Type.String()),
+    optional_actions: Type.Array(Type.String(), { description: 'The same value as actions' }),
+    members: Type.Array(Id, {
+      description: 'Ids of the members, the first thousand (in lists hundred), to callers with view_role_users',
+    }),
+    optional_members: Type.Array(Id, { description: 'The same value as members' }),
+    created_by: Type.Optional(Id),
+    created_at: Timestamp,
+    updated_by: Type.Optional(Id),
+    updated_at: Timestamp,
+  },
+  { $id: 'Role', description: 'Role on one entity' },
+)
+export type Role = Static<typeof Role>
+
+export const NewRole = Type.Object(
+  {
+    role_name: Type.Optional(RoleName),
+    name: Type.Optional(RoleName),
+    optional_actions: Type.Optional(Actions),
+    actions: Type.Optional(Actions),
+    optional_members: Type.Optional(UserIds),
+    members: Type.Optional(UserIds),
+  },
+  { $id: 'NewRole', description: 'role_name or name is required; the names of either generation' },
+)
+export type NewRole = Static<typeof NewRole>
+
+export const RoleUpdate = Type.Object(
+  {
+    role_name: Type.Optional(RoleName),
+    name: Type.Optional(RoleName),
+    optional_actions: Type.Optional(Actions),
+    actions: Type.Optional(Actions),
+  },
+  { $id: 'RoleUpdate', description: 'At least a name or actions, which replace those of the role' },
+)
+export type RoleUpdate = Static<typeof RoleUpdate>
+
+export const ActionsBody = Type.Object({ actions: Type.Array(Action, { minItems: 1, maxItems: MAX_ACTIONS_PER_CALL }) })
+export const MembersBody = Type.Object({ members: Type.Array(Id, { minItems: 1, maxItems: MAX_USERS_PER_CALL }) })
+export const MemberIdsBody = Type.Object({ member_ids: Type.Array(Id, { minItems: 1, maxItems: MAX_USERS_PER_CALL }) })
+
+export const AvailableActions = Type.Object({ available_actions: Type.Array(Type.String()) })
+export const ActionList = Type.Array(Type.String())
+export const ActionsObject = Type.Object({ actions: ActionList })
+export const MemberList = Type.Array(Id)
+export const MembersObject = Type.Object({ members: MemberList })
+export const MemberPage = Type.Object({ ...pageFields, members: MemberList })
+export const RoleList = Type.Array(Role)
+export const RolePage = Type.Object({ ...pageFields, roles: RoleList })
+
+/** Without defaults, so that a handler sees whether the caller asked for a page (decision 6). */
+export const PlainPageQuery = Type.Object({
+  offset: Type.Optional(Type.Integer({ minimum: 0, maximum: MAX_OFFSET, description: 'Rows to skip' })),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_LIMIT, description: 'Rows to return' })),
+})
+
+export const ForceQuery = Type.Object({
+  force: Type.Optional(Type.Boolean({ description: 'Platform administrator: take the place of a last administrator' })),
+})
+
+const AccessTypes = Type.Enum(['direct', 'direct_group', 'indirect_group', 'domain'])
+
+export const EntityMember = Type.Object(
+  {
+    member_id: Id,
+    roles: Type.Array(PlacedRole),
+  },
+  { $id: 'EntityMember', description: 'A user and the roles that give him something on the entity' },
+)
+export const EntityMemberPage = Type.Object({ ...pageFields, members: Type.Array(EntityMember) })
+
+export const EntityMemberQuery = Type.Object({
+  ...pageQuery(),
+  access_provider_id: Type.Optional(Id),
+  access_type: Type.Optional(AccessTypes),
+  role_id: Type.Optional(Type.String({ maxLength: 64 })),
+  role_name: Type.Optional(Type.String({ maxLength: MAX_ROLE_NAME_CHARS })),
+  actions: Type.Optional(
+    Type.String({ maxLength: 4096, description: 'Comma-separated; a role must hold all of them' }),
+  ),
+})
+export type EntityMemberQuery = Static<typeof EntityMemberQuery>
+
+export function presentRole({ entity, role, members }: ShownRole): Role {
+  return {
+    id: role.id,
+    role_id: role.id,
+    name: role.name,
+    role_name: role.name,
+    entity_id: entity.id,
+    actions: [...role.actions],
+    optional_actions: [...role.actions],
+    members,
+    optional_members: members,
+    ...(role.createdBy === null ? {} : { created_by: role.createdBy }),
+    created_at: formatTime(role.createdAt),
+    ...(role.updatedBy === null ? {} : { updated_by: role.updatedBy }),
+    updated_at: role.updatedAt === null ? ZERO_TIME : formatTime(role.updatedAt),
+  }
+}
+
+export function presentEntityMember({ memberId, roles }: EntityMemberRecord): Static<typeof EntityMember> {
+  return { member_id: memberId, roles: roles.map(presentPlacedRole) }
+}
+
+export type PresentedRole = Static<typeof PlacedRole>
+
+export function presentPlacedRole({ id, name, actions, place }: PlacedRoleRecord): PresentedRole {
+  return {
+    role_id: id,
+    role_name: name,
+    actions: [...actions],
+    access_type: place.accessType,
+    ...(place.accessType === 'direct' ? {} : { access_provider_id: place.id }),
+    ...(place.path === undefined ? {} : { access_provider_path: place.path }),
+  }
+}
