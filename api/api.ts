@@ -6,7 +6,7 @@ import type { Lifecycle } from '#core/lifecycle.ts'
 import { httpMessageRoutes } from './adapters/http/index.ts'
 import { createDevices } from './devices/index.ts'
 import type { Devices } from './devices/index.ts'
-import { startIdentity } from './identity/index.ts'
+import { startEvents, startIdentity, startJournalRetention } from './identity/index.ts'
 import type { Identity, IdentityConfig } from './identity/index.ts'
 import { startMessages } from './messages/index.ts'
 import type { Messages } from './messages/index.ts'
@@ -25,9 +25,14 @@ export type ApiOptions = {
   config: IdentityConfig
   /** How often changes made by other processes are looked for; tests shorten it. */
   tailIntervalMs?: number
+  /** A quiet event stream says something so often; tests shorten it. */
+  eventHeartbeatMs?: number
 }
 
-export async function startApi(life: Lifecycle, { ground, config, tailIntervalMs }: ApiOptions): Promise<Api> {
+export async function startApi(
+  life: Lifecycle,
+  { ground, config, tailIntervalMs, eventHeartbeatMs }: ApiOptions,
+): Promise<Api> {
   const { database, bus, keyring, logger, dataDir, hasRoom } = ground
   const identity = await life.start('identity', async () => {
     const value = await startIdentity({
@@ -38,6 +43,24 @@ export async function startApi(life: Lifecycle, { ground, config, tailIntervalMs
       logger,
       dataDir,
       ...(tailIntervalMs === undefined ? {} : { tailIntervalMs }),
+    })
+    return { value, stop: () => value.stop() }
+  })
+  await life.start('journal retention', () => {
+    const value = startJournalRetention({ database, logger, days: config.journalRetentionDays })
+    return Promise.resolve({ value, stop: () => value.stop() })
+  })
+  const events = await life.start('events', async () => {
+    const value = await startEvents({
+      database,
+      journal: identity.journal,
+      access: identity.access,
+      authenticate: (token, origin) => identity.tokens.authenticate(token, origin),
+      logger,
+      redisUrl: ground.config.redisUrl?.reveal(),
+      streamLength: config.eventStreamLength,
+      signal: life.signal,
+      ...(eventHeartbeatMs === undefined ? {} : { heartbeatMs: eventHeartbeatMs }),
     })
     return { value, stop: () => value.stop() }
   })
@@ -53,6 +76,7 @@ export async function startApi(life: Lifecycle, { ground, config, tailIntervalMs
     authenticate: (request) => identity.authenticate(request),
     routes: async (app) => {
       await identity.routes(app)
+      await events.routes(app)
       await devices.routes(app)
       await httpMessageRoutes({ messages, gate: devices.gate, tokens: identity.tokens })(app)
     },

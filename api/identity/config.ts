@@ -1,5 +1,5 @@
 /** Settings of users and tokens (contract section 15). */
-import { durationMs, flag, secret, text } from '#core/config/index.ts'
+import { durationMs, flag, integer, optionalInteger, secret, text } from '#core/config/index.ts'
 import type { ConfigOf } from '#core/config/index.ts'
 
 export const IDENTITY_SETTINGS = {
@@ -15,6 +15,11 @@ export const IDENTITY_SETTINGS = {
     '24h',
     'Lifetime of a refresh token, and of a login that is not refreshed',
   ),
+  signingKeyLifetimeMs: durationMs(
+    'SKEIN_SIGNING_KEY_LIFETIME',
+    '720h',
+    'Age at which the key that signs tokens is replaced, which logs nobody out; 0: only when an administrator asks',
+  ),
   allowSelfRegister: flag(
     'SKEIN_ALLOW_SELF_REGISTER',
     true,
@@ -24,6 +29,17 @@ export const IDENTITY_SETTINGS = {
     'SKEIN_USERS_UNIQUE_NAMES',
     true,
     'Whether first and last names must each be unique, as emails and usernames always are',
+  ),
+  journalRetentionDays: optionalInteger(
+    'SKEIN_JOURNAL_RETENTION_DAYS',
+    { min: 1, max: 36_500 },
+    'Days that records of the journal are kept; none: for ever',
+  ),
+  eventStreamLength: integer(
+    'SKEIN_EVENT_STREAM_LENGTH',
+    100_000,
+    { min: 0, max: 100_000_000 },
+    'Events that each Redis stream keeps, about; 0: no events are sent to Redis',
   ),
   passwordPattern: text('SKEIN_PASSWORD_PATTERN', '^.{8,}$', 'Regular expression that a password must match'),
 } as const

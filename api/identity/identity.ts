@@ -9,13 +9,14 @@ import type { Logger } from '#core/logging/index.ts'
 import { createAccessPolicy } from './access/index.ts'
 import type { AccessPolicy } from './access/index.ts'
 import type { IdentityConfig } from './config.ts'
+import { startCredentials } from './credentials.ts'
 import { createDomainStatusService, createDomainsService, domainRoutes } from './domains/index.ts'
 import { createGroupsService, createHierarchyService, groupRoutes, hierarchyRoutes } from './groups/index.ts'
 import { createInvitationsService, invitationRoutes, legacyInvitationRoutes } from './invitations/index.ts'
 import { createJournalService, journalRoutes, startJournal } from './journal/index.ts'
 import type { Journal } from './journal/index.ts'
 import { createRolesService, roleRoutes } from './roles/index.ts'
-import { bearerOf, createTokensService, loadSigningKeys, originOf, tokenRoutes } from './tokens/index.ts'
+import { bearerOf, originOf } from './tokens/index.ts'
 import type { TokensService } from './tokens/index.ts'
 import { createUsersService, ensureFirstAdmin, userRoutes } from './users/index.ts'
 import type { FirstAdmin } from './users/index.ts'
@@ -64,7 +65,6 @@ function compilePattern(pattern: string): RegExp {
 export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
   const { config, database, bus, keyring, logger, dataDir } = deps
   const passwordPattern = compilePattern(config.passwordPattern)
-  const keys = await loadSigningKeys(database, keyring)
   const journal = await startJournal({
     database,
     bus,
@@ -81,14 +81,15 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       allowSelfRegister: config.allowSelfRegister,
       uniqueNames: config.uniqueNames,
     })
-    const tokens = createTokensService({
+    const credentials = await startCredentials({
+      config,
       database,
+      keyring,
       journal,
-      keys,
+      access,
       findLogin: users.findLogin,
-      accessTokenTtlMs: config.accessTokenTtlMs,
-      refreshTokenTtlMs: config.refreshTokenTtlMs,
     })
+    const { tokens } = credentials
     const roles = createRolesService({ database, journal, access })
     const domains = createDomainsService({ database, journal, access, reservedRoutes: RESERVED_ROUTES })
     const domainStatuses = createDomainStatusService({ database, journal, access })
@@ -96,7 +97,6 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
     const groups = createGroupsService({ database, journal, access })
     const hierarchy = createHierarchyService({ database, journal, access })
     journal.listen(access)
-    journal.listen(tokens)
     await users.prepare()
     const firstAdmin = await ensureFirstAdmin({
       database,
@@ -114,7 +114,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       tokens,
       firstAdmin,
       routes: async (app) => {
-        await tokenRoutes(tokens)(app)
+        await credentials.routes(app)
         await userRoutes(users, tokens)(app)
         await journalRoutes(createJournalService({ database, access }))(app)
         await domainRoutes(domains, domainStatuses)(app)
@@ -128,7 +128,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
         request.principal = await tokens.authenticate(bearerOf(request), originOf(request))
       },
       async stop() {
-        await tokens.stop()
+        await credentials.stop()
         await journal.stop()
       },
     }

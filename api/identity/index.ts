@@ -5,6 +5,8 @@ export type { Identity, IdentityDeps } from './identity.ts'
 export * from './access/index.ts'
 export { lockGroupFor, requireParentGroup } from './groups/index.ts'
 export type { ParentGroup } from './groups/index.ts'
+export { startEvents } from './events/index.ts'
+export { startJournalRetention } from './journal/index.ts'
 export type { Actor, ChangeListener, Journal, JournalEntry, Recorder } from './journal/index.ts'
 export {
   RELATIONS,

@@ -1,4 +1,5 @@
 export { MAX_HINT_BYTES } from './bus.ts'
 export type { Bus, BusHandler } from './bus.ts'
-export { connectBus } from './connect.ts'
+export { connectBus, connectStreamWriter } from './connect.ts'
 export { createLocalBus } from './local.ts'
+export type { StreamItem, StreamWriter } from './streams.ts'

@@ -3,11 +3,11 @@
  * its own subscribers without Redis, and the client reconnects by itself.
  */
 import { createClient } from 'redis'
-import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
 import { newToken } from '../ids.ts'
 import type { Bus } from './bus.ts'
 import { MAX_HINT_BYTES, Subscriptions } from './bus.ts'
+import { requireRedisUrl } from './redis-url.ts'
 
 /** Reconnection waits this long at the most. */
 const MAX_RECONNECT_DELAY_MS = 2000
@@ -19,8 +19,7 @@ const CONNECT_DEADLINE_MS = 5000
 const MARK_BYTES = 16
 
 export async function createRedisBus({ url, logger }: { url: string; logger: Logger }): Promise<Bus> {
-  if (!URL.canParse(url) || !/^rediss?:$/.test(new URL(url).protocol))
-    throw new ServiceError('malformed', 'SKEIN_REDIS_URL must be an address such as redis://user:password@host:6379')
+  requireRedisUrl(url)
   const subscriptions = new Subscriptions()
   const mark = Buffer.from(newToken(MARK_BYTES)).subarray(0, MARK_BYTES)
   let dropped = 0

@@ -8,7 +8,7 @@ import type { Logger } from '../logging/index.ts'
 import type { Position } from './position.ts'
 import { LOG_START } from './position.ts'
 import type { LogRow, LogTable } from './read.ts'
-import { readSettled } from './read.ts'
+import { readSettled, settledEnd } from './read.ts'
 import type { Pause, Rounds } from './rounds.ts'
 import { startRounds } from './rounds.ts'
 
@@ -24,6 +24,29 @@ export async function findPosition(db: Queryable, consumer: string): Promise<Pos
     .where('name', '=', consumer)
     .executeTakeFirst()
   return row === undefined ? undefined : { xid: BigInt(row.xid), seq: row.seq }
+}
+
+/** Where the consumers whose names begin so stand, and since when. */
+export async function listPositions(
+  db: Queryable,
+  prefix: string,
+): Promise<{ consumer: string; position: Position; updatedAt: string }[]> {
+  const { rows } = await sql<{ name: string; xid: string; seq: number; updated_at: string }>`
+    SELECT name, xid::text AS xid, seq, updated_at FROM consumers WHERE starts_with(name, ${prefix}) ORDER BY name`.execute(
+    db,
+  )
+  return rows.map((row) => ({
+    consumer: row.name,
+    position: { xid: BigInt(row.xid), seq: row.seq },
+    updatedAt: row.updated_at,
+  }))
+}
+
+/** A new consumer begins at the log's present end; one that has a position keeps it. */
+export async function beginAtEnd(db: Queryable, consumer: string): Promise<void> {
+  const { xid, seq } = await settledEnd(db)
+  await sql`INSERT INTO consumers (name, xid, seq) VALUES (${consumer}, ${xid.toString()}::xid8, ${seq})
+    ON CONFLICT ON CONSTRAINT consumers_pkey DO NOTHING`.execute(db)
 }
 
 /** Stores the position; call it in the transaction of the effect. */
@@ -42,8 +65,11 @@ export type LogFollowerOptions = {
   logger: Logger
   intervalMs: number
   maxRows: number
-  /** The effect of these rows, in the transaction that also stores the position. */
-  apply: (tx: Transaction, rows: readonly LogRow[]) => Promise<void>
+  /**
+   * The effect of these rows, in the transaction that also stores the position. May stop early and say how many of them
+   * took effect: the rest comes again at once.
+   */
+  apply: (tx: Transaction, rows: readonly LogRow[]) => Promise<void | number>
 }
 
 export type LogFollower = Rounds
@@ -55,28 +81,29 @@ export function startLogFollower(options: LogFollowerOptions): LogFollower {
   const { database, table, consumer, logger, intervalMs, maxRows, apply } = options
   let backoffMs = intervalMs
 
-  /** One transaction: lock, read, apply, store. Returns how many rows were applied. */
-  function applyNext(): Promise<number> {
+  /** One transaction: lock, read, apply, store. True when there may be more to read at once. */
+  function applyNext(): Promise<boolean> {
     return database.transaction(async (tx) => {
       const { rows: locks } = await sql<{
         locked: boolean
       }>`SELECT pg_try_advisory_xact_lock(hashtextextended(${`consumer ${consumer}`}, 0)) AS locked`.execute(tx)
-      if (locks[0]?.locked !== true) return 0
+      if (locks[0]?.locked !== true) return false
       const after = (await findPosition(tx, consumer)) ?? LOG_START
       const rows = await readSettled(tx, table, after, maxRows)
-      const last = rows.at(-1)
-      if (last === undefined) return 0
-      await apply(tx, rows)
+      if (rows.length === 0) return false
+      const applied = (await apply(tx, rows)) ?? rows.length
+      const last = rows[applied - 1]
+      if (last === undefined) return false
       await storePosition(tx, consumer, last.position)
-      return rows.length
+      return applied < rows.length || rows.length === maxRows
     })
   }
 
   async function round(): Promise<Pause> {
     try {
-      const applied = await applyNext()
+      const hasMore = await applyNext()
       backoffMs = intervalMs
-      return { pauseMs: applied === maxRows ? 0 : intervalMs, isPokable: true }
+      return { pauseMs: hasMore ? 0 : intervalMs, isPokable: true }
     } catch (error) {
       logger.warn({ err: error, consumer }, 'a log consumer failed and tries again')
       backoffMs = Math.min(backoffMs * 2, MAX_BACKOFF_MS)

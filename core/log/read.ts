@@ -7,6 +7,7 @@
  * A log is a table with `xid xid8 NOT NULL DEFAULT pg_current_xact_id()`, `seq bigint` (identity) and an index on both.
  */
 import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
 import type pg from 'pg'
 import type { Queryable } from '../database/index.ts'
 import type { Position } from './position.ts'
@@ -27,14 +28,32 @@ function toRow({ log_xid: xid, log_seq: seq, ...values }: Record<string, unknown
   return { ...values, position: { xid: BigInt(xid), seq } }
 }
 
-/** Rows after `after` whose order is final, oldest first, at most `limit`. */
-export async function readSettled(db: Queryable, table: LogTable, after: Position, limit: number): Promise<LogRow[]> {
+/** Rows after `after` whose order is final, oldest first, at most `limit`; only those that meet `where`, up to `until`. */
+export async function readSettled(
+  db: Queryable,
+  table: LogTable,
+  after: Position,
+  limit: number,
+  { where = sql<SqlBool>`true`, until }: { where?: RawBuilder<SqlBool>; until?: Position } = {},
+): Promise<LogRow[]> {
+  const end = until === undefined ? sql`true` : sql`(xid, seq) <= (${until.xid.toString()}::xid8, ${until.seq}::bigint)`
   const { rows } = await sql<Record<string, unknown> & Positioned>`
     SELECT ${sql.raw(table.columns.join(', '))}, xid::text AS log_xid, seq AS log_seq FROM ${sql.raw(table.name)}
      WHERE (xid, seq) > (${after.xid.toString()}::xid8, ${after.seq}::bigint)
-       AND xid < pg_snapshot_xmin(pg_current_snapshot())
+       AND xid < pg_snapshot_xmin(pg_current_snapshot()) AND ${where} AND ${end}
      ORDER BY xid, seq LIMIT ${limit}`.execute(db)
   return rows.map(toRow)
+}
+
+/**
+ * The position behind every row whose order is final: a reader that begins here is given what commits from now on, and
+ * perhaps some of what was committed a moment ago.
+ */
+export async function settledEnd(db: Queryable): Promise<Position> {
+  const { rows } = await sql<{
+    xid: string
+  }>`SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xid`.execute(db)
+  return { xid: BigInt((rows[0] as { xid: string }).xid) - 1n, seq: Number.MAX_SAFE_INTEGER }
 }
 
 /** Which transactions a reader has seen: those below `xmax` but the ones that were still running. */

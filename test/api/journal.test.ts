@@ -49,7 +49,7 @@ test('every change writes one row with its operation, its actor, its request and
     ['client.create', 'POST', `${at}/clients`, { name: 'pump' }],
     ['client.create', 'POST', `${at}/clients/bulk`, [{}, {}, {}]],
     ['client.update', 'PATCH', `${at}/clients/${client.id}`, { name: 'x' }],
-    ['client.update', 'PATCH', `${at}/clients/${client.id}/tags`, { tags: ['x'] }],
+    ['client.update_tags', 'PATCH', `${at}/clients/${client.id}/tags`, { tags: ['x'] }],
     ['client.update_secret', 'PATCH', `${at}/clients/${client.id}/secret`, { secret: newId() }],
     ['client.disable', 'POST', `${at}/clients/${client.id}/disable`, undefined],
     ['client.enable', 'POST', `${at}/clients/${client.id}/enable`, undefined],

@@ -1,2 +1,7 @@
 export { startJournal } from './journal.ts'
 export type { Actor, ChangeListener, Journal, JournalEntry, Recorder } from './journal.ts'
+export { JOURNAL_CONSUMERS, REMOVED_POSITION, removeOldRecords, startJournalRetention } from './retention.ts'
+export { journalRoutes } from './routes.ts'
+export { createJournalService } from './service.ts'
+export type { JournalService } from './service.ts'
+export { familyOf, narrowIds, sightOf } from './visibility.ts'

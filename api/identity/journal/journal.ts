@@ -3,7 +3,6 @@
  * follow (mechanisms: positions). Here is the only way to change something: the change and its record commit together,
  * and caches of this process forget before the caller gets its answer.
  */
-import { sql } from 'kysely'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { startLogTail } from '#core/log/index.ts'
@@ -11,6 +10,7 @@ import type { LogTail } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { ANY_CHANGE } from '../access/any-change.ts'
 import type { UserPrincipal } from '../access/principal.ts'
+import { insertRecords } from './record.ts'
 
 export type JournalEntry = {
   /** `<entity>.<what>` from contract section 10. */
@@ -35,6 +35,8 @@ export type Journal = {
   /** Runs the work in a transaction, writes what it recorded into the same one, and tells the listeners after the commit. */
   change<T>(actor: Actor, work: (tx: Transaction, record: Recorder) => Promise<T>): Promise<T>
   listen(listener: ChangeListener): void
+  /** Calls when the journal grew, here or elsewhere; a hint that may be late, lost or repeated. Returns the way to end it. */
+  onGrowth(listener: () => void): () => void
   /** False while changes of other processes may be unknown here: caches must not answer. */
   isFresh(): boolean
   stop(): Promise<void>
@@ -75,7 +77,7 @@ export async function startJournal(options: {
       const result = await database.transaction(async (tx) => {
         entries = []
         const value = await work(tx, (entry) => entries.push(entry))
-        await write(tx, actor, entries)
+        await insertRecords(tx, actor, entries)
         return value
       })
       if (entries.length > 0) {
@@ -85,21 +87,11 @@ export async function startJournal(options: {
       return result
     },
     listen: (listener) => void listeners.push(listener),
+    onGrowth: (listener) => bus.subscribe(JOURNAL_TOPIC, listener),
     isFresh: () => tail.isFresh(),
     async stop() {
       unsubscribe()
       await tail.stop()
     },
-  }
-}
-
-async function write(tx: Transaction, actor: Actor, entries: readonly JournalEntry[]): Promise<void> {
-  for (const entry of entries) {
-    const user = actor === 'system' ? undefined : actor
-    await sql`INSERT INTO journal (operation, domain_key, actor_kind, actor_key, actor_id, address, request_id, entity_keys, attributes)
-      VALUES (${entry.operation}, ${entry.domainKey ?? null}, ${user === undefined ? 'system' : 'user'}, ${user?.key ?? null}, ${user?.id ?? null},
-              ${user?.origin?.address ?? null}, ${user?.origin?.requestId ?? null}, ${entry.entityKeys}::bigint[], ${JSON.stringify(entry.attributes ?? {})}::jsonb)`.execute(
-      tx,
-    )
   }
 }

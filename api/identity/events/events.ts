@@ -1,0 +1,62 @@
+/** Composition of the slice: the shared reader, the streams over HTTP, the publisher for Redis. */
+import type { Database } from '#core/database/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import type { AccessPolicy, Origin, UserPrincipal } from '../access/index.ts'
+import type { Journal } from '../journal/index.ts'
+import { startEventHub } from './hub.ts'
+import { startEventPublisher } from './publisher.ts'
+import { eventRoutes } from './routes.ts'
+import { createEventsService } from './service.ts'
+
+export type EventsOptions = {
+  database: Database
+  journal: Journal
+  access: AccessPolicy
+  /** The user behind a token; throws `unauthenticated`. */
+  authenticate: (token: string, origin: Origin) => Promise<UserPrincipal>
+  logger: Logger
+  /** None: no events are sent to Redis. */
+  redisUrl: string | undefined
+  /** About how many entries each stream of Redis keeps; 0: none are sent there. */
+  streamLength: number
+  /** Streams end as soon as it is aborted: a server that stops does not wait for their readers. */
+  signal: AbortSignal
+  heartbeatMs?: number
+}
+
+export type Events = { readonly routes: RoutePlugin; stop(): Promise<void> }
+
+export async function startEvents(options: EventsOptions): Promise<Events> {
+  const { database, journal, access, authenticate, logger, redisUrl, streamLength, signal, heartbeatMs } = options
+  const hub = startEventHub({ database, journal, logger })
+  const onAbort = () => void hub.stop()
+  signal.addEventListener('abort', onAbort, { once: true })
+  const end = async () => {
+    signal.removeEventListener('abort', onAbort)
+    await hub.stop()
+  }
+  try {
+    const publisher =
+      redisUrl === undefined || streamLength === 0
+        ? undefined
+        : await startEventPublisher({ database, journal, logger, redisUrl, streamLength })
+    const service = createEventsService({
+      database,
+      access,
+      authenticate,
+      hub,
+      ...(heartbeatMs === undefined ? {} : { heartbeatMs }),
+    })
+    return {
+      routes: eventRoutes(service),
+      async stop() {
+        await publisher?.stop()
+        await end()
+      },
+    }
+  } catch (error) {
+    await end()
+    throw error
+  }
+}

@@ -1,0 +1,2 @@
+export { startEvents } from './events.ts'
+export type { Events, EventsOptions } from './events.ts'

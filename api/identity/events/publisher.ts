@@ -1,0 +1,67 @@
+/**
+ * The journal as Redis streams, by one publisher per installation: whichever node holds the lock of the consumer. The
+ * position is stored only after Redis took the entries, so none is lost; after a failure some may come twice, with the
+ * same `event_id`.
+ */
+import { connectStreamWriter } from '#core/bus/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { beginAtEnd, startLogFollower } from '#core/log/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { JOURNAL_CONSUMERS } from '../journal/index.ts'
+import type { Journal } from '../journal/index.ts'
+import { eachEntity, eventFields } from './event.ts'
+import { EVENT_LOG, toEventRecords } from './repository.ts'
+import { streamEntries } from './streams.ts'
+
+export const REDIS_CONSUMER = `${JOURNAL_CONSUMERS}redis`
+
+/** The journal is looked at so often when no hint comes. */
+const INTERVAL_MS = 250
+/** Records of one transaction. */
+const MAX_RECORDS = 200
+/** Entries of one transaction: a record of a bulk makes thousands. */
+const MAX_ENTRIES = 20_000
+
+export type EventPublisher = { stop(): Promise<void> }
+
+export async function startEventPublisher(options: {
+  database: Database
+  journal: Journal
+  logger: Logger
+  redisUrl: string
+  /** About how many entries each stream keeps. */
+  streamLength: number
+}): Promise<EventPublisher> {
+  const { database, journal, logger, redisUrl, streamLength } = options
+  // Whoever switches streams on is told what happens from now on.
+  await beginAtEnd(database.db, REDIS_CONSUMER)
+  const writer = await connectStreamWriter({ url: redisUrl, maxLength: streamLength, logger })
+  const follower = startLogFollower({
+    database,
+    table: EVENT_LOG,
+    consumer: REDIS_CONSUMER,
+    logger,
+    intervalMs: INTERVAL_MS,
+    maxRows: MAX_RECORDS,
+    async apply(tx, rows) {
+      const records = await toEventRecords(tx, rows)
+      const entries = []
+      let taken = 0
+      for (const record of records) {
+        for (const event of eachEntity(eventFields(record))) entries.push(...streamEntries(event))
+        taken += 1
+        if (entries.length >= MAX_ENTRIES) break
+      }
+      await writer.append(entries)
+      return taken
+    },
+  })
+  const unsubscribe = journal.onGrowth(() => follower.poke())
+  return {
+    async stop() {
+      unsubscribe()
+      await follower.stop()
+      writer.close()
+    },
+  }
+}

@@ -1,0 +1,71 @@
+/** SQL of events: records of the journal in the order in which they are final. */
+import { sql } from 'kysely'
+import type { SqlBool } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+import { findPosition, readSettled } from '#core/log/index.ts'
+import type { LogRow, LogTable, Position } from '#core/log/index.ts'
+import { REMOVED_POSITION } from '../journal/index.ts'
+import type { EventRecord } from './event.ts'
+
+export const EVENT_LOG: LogTable = {
+  name: 'journal',
+  columns: [
+    'operation',
+    'domain_key',
+    'actor_id',
+    'request_id',
+    'token_type',
+    'super_admin',
+    'entity_keys',
+    'attributes',
+    '(extract(epoch FROM occurred_at) * 1000000)::bigint AS occurred_us',
+  ],
+}
+
+/** Ids of the domains of these records, of removed ones too. */
+async function findDomainIds(db: Queryable, keys: readonly number[]): Promise<ReadonlyMap<number, string>> {
+  if (keys.length === 0) return new Map()
+  const { rows } = await sql<{ key: number; id: string }>`
+    SELECT key, id FROM domains WHERE key = ANY (${keys}::bigint[])
+    UNION ALL SELECT key, id FROM departed_entities WHERE key = ANY (${keys}::bigint[])`.execute(db)
+  return new Map(rows.map(({ key, id }) => [key, id]))
+}
+
+export async function toEventRecords(db: Queryable, rows: readonly LogRow[]): Promise<EventRecord[]> {
+  const keys = new Set(rows.map((row) => row['domain_key'] as number | null).filter((key) => key !== null))
+  const domainIds = await findDomainIds(db, [...keys])
+  return rows.map((row) => {
+    const domainKey = row['domain_key'] as number | null
+    return {
+      position: row.position,
+      operation: row['operation'] as string,
+      occurredAtUs: row['occurred_us'] as number,
+      domainKey,
+      domainId: domainKey === null ? null : (domainIds.get(domainKey) ?? null),
+      actorId: row['actor_id'] as string | null,
+      tokenType: row['token_type'] as string | null,
+      superAdmin: row['super_admin'] as boolean,
+      requestId: row['request_id'] as string | null,
+      entityKeys: (row['entity_keys'] as (string | number)[]).map(Number),
+      attributes: row['attributes'] as Record<string, unknown>,
+    }
+  })
+}
+
+/** Records of one domain after `after`, up to `until`, oldest first. */
+export async function readDomainEvents(
+  db: Queryable,
+  domainKey: number,
+  range: { after: Position; until: Position; limit: number },
+): Promise<EventRecord[]> {
+  const rows = await readSettled(db, EVENT_LOG, range.after, range.limit, {
+    where: sql<SqlBool>`domain_key = ${domainKey}`,
+    until: range.until,
+  })
+  return await toEventRecords(db, rows)
+}
+
+/** Up to where records were removed for their age; undefined: nothing was ever removed. */
+export async function findRemovedPosition(db: Queryable): Promise<Position | undefined> {
+  return await findPosition(db, REMOVED_POSITION)
+}

@@ -1,0 +1,62 @@
+/** The event stream of a domain (contract section 10). */
+import { Readable } from 'node:stream'
+import { Type } from 'typebox'
+import { responses } from '#core/http/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import { bearerOf, originOf } from '../tokens/index.ts'
+import { Id } from '../wire/index.ts'
+import type { EventsService } from './service.ts'
+
+const EVENT_STREAM = 'text/event-stream'
+
+export function eventRoutes(events: EventsService): RoutePlugin {
+  return (app) => {
+    app.get(
+      '/:domain_id/events',
+      {
+        // A HEAD request would open a stream that nobody reads.
+        exposeHeadRoute: false,
+        config: { action: 'read', mediaType: EVENT_STREAM },
+        schema: {
+          tags: ['events'],
+          summary: 'Follow what happens in a domain, as server-sent events',
+          description:
+            'Every record of the journal that the caller may read, within a second of the change, at least once and in order. `id` of an event is its position: a client that connects again with `Last-Event-ID` misses nothing. The data is one flat JSON object with `operation`, `occurred_at` (nanoseconds), the fields of the entity, `domain`, `user_id`, `token_type`, `super_admin` and `request_id`; after a change also `before`. A quiet stream sends comments. The last event `end` says why the server ends a stream (`slow_reader`, `unauthenticated`, `forbidden`, `stopping`); `gap` says that the position is older than what the journal keeps.',
+          params: Type.Object({ domain_id: Id }),
+          headers: Type.Object({
+            'last-event-id': Type.Optional(
+              Type.String({
+                maxLength: 64,
+                description: 'Position of the last event that was seen; none: from now on',
+              }),
+            ),
+          }),
+          response: responses(
+            { 200: Type.String({ description: 'A stream of server-sent events' }) },
+            'unauthenticated',
+            'forbidden',
+            'rate_limited',
+            'timeout',
+          ),
+        },
+      },
+      async (request, reply) => {
+        const caller = { principal: request.principal, token: bearerOf(request), origin: originOf(request) }
+        const { chunks, close } = await events.open(
+          caller,
+          request.params.domain_id,
+          request.headers['last-event-id'],
+          () => body.destroy(),
+        )
+        const body = Readable.from(chunks, { objectMode: false })
+        body.once('close', close)
+        return await reply
+          .type(`${EVENT_STREAM}; charset=utf-8`)
+          .header('Cache-Control', 'no-store')
+          // Reverse proxies would collect the events before they pass them on.
+          .header('X-Accel-Buffering', 'no')
+          .send(body as never)
+      },
+    )
+  }
+}

@@ -1,0 +1,28 @@
+import { expect, test } from 'vitest'
+import { REDACTED, redact } from './redact.ts'
+
+test('fields that hold a secret never enter the journal, also inside before and after', () => {
+  const secrets = {
+    secret: 'x',
+    password: 'x',
+    new_secret: 'x',
+    access_token: 'x',
+    credentials: { secret: 'x' },
+    secret_hash: 'x',
+  }
+  const clean = redact({ id: '1', ...secrets, before: secrets, after: { name: 'pump', ...secrets } })
+  expect(JSON.stringify(clean)).not.toContain('"x"')
+  expect(clean).toMatchObject({ id: '1', secret: REDACTED, after: { name: 'pump', password: REDACTED } })
+})
+
+test('everything else stays as it is, metadata of a caller included', () => {
+  const attributes = {
+    id: '1',
+    name: 'token',
+    token_type: 'pat',
+    tags: ['secret'],
+    metadata: { secret: 'mine' },
+    before: null,
+  }
+  expect(redact(attributes)).toEqual(attributes)
+})

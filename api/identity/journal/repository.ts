@@ -1,0 +1,125 @@
+/** SQL of the listings of the journal. */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+
+export type JournalRecord = {
+  /** The position of the record as text. */
+  id: string
+  operation: string
+  occurredAt: string
+  domainId: string | null
+  actorId: string | null
+  address: string | null
+  requestId: string | null
+  tokenType: string | null
+  superAdmin: boolean
+  entityKeys: number[]
+  attributes: Record<string, unknown>
+}
+
+type Row = {
+  id: string
+  operation: string
+  occurred_at: string
+  domain_id: string | null
+  actor_id: string | null
+  address: string | null
+  request_id: string | null
+  token_type: string | null
+  super_admin: boolean
+  entity_keys: (string | number)[]
+  attributes: Record<string, unknown>
+}
+
+/** Where the listed records stand: all of a domain, or those that name one of these entities. */
+export type Scope = { kind: 'domain'; domainKey: number } | { kind: 'entities'; keys: readonly number[] }
+
+export type Listing = {
+  scope: Scope
+  /** Conditions on `s`, the table that the scope is read from: `operation` and `occurred_at` stand in it. */
+  where: RawBuilder<SqlBool>
+  dir: 'asc' | 'desc'
+  offset: number
+  limit: number
+}
+
+function sourceOf(scope: Scope): { table: RawBuilder<unknown>; where: RawBuilder<SqlBool> } {
+  if (scope.kind === 'domain') return { table: sql`journal s`, where: sql<SqlBool>`s.domain_key = ${scope.domainKey}` }
+  const [only, ...more] = scope.keys
+  // With one key the index gives the order; with several (an id that was used again) the records are sorted.
+  const where =
+    more.length === 0
+      ? sql<SqlBool>`s.entity_key = ${only ?? 0}`
+      : sql<SqlBool>`s.entity_key = ANY (${scope.keys}::bigint[])`
+  return { table: sql`journal_subjects s`, where }
+}
+
+/** Everything but the attributes comes cheap; those of a bulk do not. */
+export async function listRecords(
+  db: Queryable,
+  { scope, where, dir, offset, limit }: Listing,
+  { withAttributes }: { withAttributes: boolean },
+): Promise<JournalRecord[]> {
+  const source = sourceOf(scope)
+  const direction = dir === 'desc' ? sql`DESC` : sql`ASC`
+  const { rows } = await sql<Row>`
+    SELECT j.xid::text || '-' || j.seq AS id, j.operation, j.occurred_at, coalesce(d.id, gone.id) AS domain_id, j.actor_id, j.address,
+           j.request_id, j.token_type, j.super_admin,
+           ${withAttributes ? sql`j.entity_keys, j.attributes` : sql`'{}'::bigint[] AS entity_keys, '{}'::jsonb AS attributes`}
+      FROM (SELECT s.xid, s.seq, s.occurred_at FROM ${source.table} WHERE ${source.where} AND ${where}
+             ORDER BY s.occurred_at ${direction}, s.xid ${direction}, s.seq ${direction} OFFSET ${offset} LIMIT ${limit}) page
+      JOIN journal j ON j.xid = page.xid AND j.seq = page.seq
+      LEFT JOIN domains d ON d.key = j.domain_key
+      LEFT JOIN departed_entities gone ON gone.key = j.domain_key
+     ORDER BY j.occurred_at ${direction}, j.xid ${direction}, j.seq ${direction}`.execute(db)
+  return rows.map((row) => ({
+    id: row.id,
+    operation: row.operation,
+    occurredAt: row.occurred_at,
+    domainId: row.domain_id,
+    actorId: row.actor_id,
+    address: row.address,
+    requestId: row.request_id,
+    tokenType: row.token_type,
+    superAdmin: row.super_admin,
+    entityKeys: row.entity_keys.map(Number),
+    attributes: row.attributes,
+  }))
+}
+
+export async function countRecords(db: Queryable, scope: Scope, where: RawBuilder<SqlBool>): Promise<number> {
+  const source = sourceOf(scope)
+  const { rows } = await sql<{
+    total: number
+  }>`SELECT count(*) AS total FROM ${source.table} WHERE ${source.where} AND ${where}`.execute(db)
+  return rows[0]?.total ?? 0
+}
+
+/** The time of the database, some seconds ago. */
+export async function databaseTime(db: Queryable, secondsAgo: number): Promise<string> {
+  const { rows } = await sql<{
+    at: string
+  }>`SELECT clock_timestamp() - make_interval(secs => ${secondsAgo}) AS at`.execute(db)
+  return (rows[0] as { at: string }).at
+}
+
+/** The keys that entities of this id had before they were deleted, the newest first. */
+export async function findDepartedKeys(
+  db: Queryable,
+  domainKey: number | null,
+  type: string,
+  id: string,
+): Promise<number[]> {
+  const { rows } = await sql<{ key: number }>`SELECT key FROM departed_entities
+    WHERE id = ${id}::uuid AND type = ${type} AND domain_key IS NOT DISTINCT FROM ${domainKey}::bigint ORDER BY key DESC LIMIT 100`.execute(
+    db,
+  )
+  return rows.map((row) => row.key)
+}
+
+/** The key of a user, also of one who was purged. */
+export async function findUserKey(db: Queryable, id: string): Promise<number | undefined> {
+  const { rows } = await sql<{ key: number }>`SELECT key FROM users WHERE id = ${id}::uuid`.execute(db)
+  return rows[0]?.key ?? (await findDepartedKeys(db, null, 'user', id))[0]
+}

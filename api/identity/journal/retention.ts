@@ -1,0 +1,106 @@
+/**
+ * Removes records that are older than the setting says, the oldest first, a bounded number at a time. A record that a
+ * consumer of the journal has not read yet stays, however old.
+ */
+import { sql } from 'kysely'
+import type { Database, Transaction } from '#core/database/index.ts'
+import { comparePositions, listPositions, storePosition } from '#core/log/index.ts'
+import type { Position } from '#core/log/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { sleep } from '#core/time.ts'
+
+/** Consumers of the journal have names that begin so. */
+export const JOURNAL_CONSUMERS = 'journal.'
+/** Up to which position records were removed: whoever wants to go on from an earlier one has missed something. */
+export const REMOVED_POSITION = 'removed from the journal'
+
+/** Records of one transaction. */
+const BATCH_RECORDS = 5000
+const INTERVAL_MS = 3_600_000
+/** Between two batches others get the disk. */
+const BATCH_PAUSE_MS = 50
+
+export type JournalRetention = { stop(): Promise<void> }
+
+/** `undefined` days: everything is kept, for ever. */
+export function startJournalRetention(options: {
+  database: Database
+  logger: Logger
+  days: number | undefined
+}): JournalRetention {
+  const { database, logger, days } = options
+  if (days === undefined) return { stop: () => Promise.resolve() }
+  const stopping = new AbortController()
+  const { signal } = stopping
+
+  async function removeAll(): Promise<void> {
+    let removed = 0
+    while (!signal.aborted) {
+      const batch = await removeOldRecords(database, days as number)
+      removed += batch.removed
+      if (!batch.isFull) break
+      await sleep(BATCH_PAUSE_MS, signal)
+    }
+    if (removed > 0) logger.info({ removed, days }, 'old records of the journal were removed')
+  }
+
+  const loop = (async () => {
+    while (!signal.aborted) {
+      await removeAll().catch((error: unknown) => {
+        if (!signal.aborted) logger.warn({ err: error }, 'old records of the journal could not be removed; tried again')
+      })
+      await sleep(INTERVAL_MS, signal).catch(() => undefined)
+    }
+  })()
+  return {
+    async stop() {
+      stopping.abort()
+      await loop
+    },
+  }
+}
+
+export type RemovedBatch = { removed: number; isFull: boolean }
+
+/** Removes at most one batch. One process at a time, whoever comes first. */
+export async function removeOldRecords(database: Database, days: number): Promise<RemovedBatch> {
+  return await database.transaction(async (tx) => {
+    const { rows: locks } = await sql<{
+      locked: boolean
+    }>`SELECT pg_try_advisory_xact_lock(hashtextextended('journal retention', 0)) AS locked`.execute(tx)
+    if (locks[0]?.locked !== true) return { removed: 0, isFull: false }
+    return await removeBatch(tx, days, await slowestConsumer(tx))
+  })
+}
+
+/** The position of the consumer that is furthest behind; undefined when there is none. */
+async function slowestConsumer(tx: Transaction): Promise<Position | undefined> {
+  const positions = (await listPositions(tx, JOURNAL_CONSUMERS)).map(({ position }) => position)
+  return positions.toSorted(comparePositions)[0]
+}
+
+type RemovedRow = { removed: number; xid: string | null; seq: number | null }
+
+async function removeBatch(tx: Transaction, days: number, read: Position | undefined): Promise<RemovedBatch> {
+  const isRead = read === undefined ? sql`true` : sql`(xid, seq) <= (${read.xid.toString()}::xid8, ${read.seq}::bigint)`
+  // The head of the log in its own order: an old record is never far from its beginning.
+  const { rows } = await sql<RemovedRow>`
+    WITH head AS (SELECT xid, seq, occurred_at FROM journal WHERE ${isRead} ORDER BY xid, seq LIMIT ${BATCH_RECORDS}),
+    gone AS (
+      DELETE FROM journal j USING head
+       WHERE j.xid = head.xid AND j.seq = head.seq AND head.occurred_at < now() - make_interval(days => ${days})
+      RETURNING j.xid, j.seq, j.occurred_at, j.entity_keys || j.actor_key AS keys),
+    subjects AS (
+      DELETE FROM journal_subjects s USING gone, unnest(gone.keys) AS subject (key)
+       WHERE s.entity_key = subject.key AND s.occurred_at = gone.occurred_at AND s.xid = gone.xid AND s.seq = gone.seq)
+    SELECT (SELECT count(*) FROM gone) AS removed, last.xid::text AS xid, last.seq
+      FROM (SELECT) AS always LEFT JOIN (SELECT xid, seq FROM gone ORDER BY xid DESC, seq DESC LIMIT 1) last ON true`.execute(
+    tx,
+  )
+  const { removed, xid, seq } = rows[0] as RemovedRow
+  if (xid !== null && seq !== null) await storePosition(tx, REMOVED_POSITION, { xid: BigInt(xid), seq })
+  const { rows: departed } = await sql`DELETE FROM departed_entities WHERE key IN (
+    SELECT key FROM departed_entities WHERE departed_at < now() - make_interval(days => ${days}) LIMIT ${BATCH_RECORDS})
+    RETURNING key`.execute(tx)
+  return { removed, isFull: Math.max(removed, departed.length) === BATCH_RECORDS }
+}

@@ -1,0 +1,63 @@
+/** Journal routes (contract section 10). */
+import { Type } from 'typebox'
+import { responses } from '#core/http/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import { Id } from '../wire/index.ts'
+import { JournalPage, JournalQuery, presentRecord } from './schema.ts'
+import type { JournalPage as Page, JournalService } from './service.ts'
+
+const tags = ['journal']
+
+function present({ items, showsAddress, total, offset, limit }: Page, query: JournalQuery) {
+  const shown = {
+    withAttributes: query.with_attributes === true,
+    withMetadata: query.with_metadata === true,
+    withAddress: showsAddress,
+  }
+  return { total, offset, limit, journals: items.map((record) => presentRecord(record, shown)) }
+}
+
+export function journalRoutes(journal: JournalService): RoutePlugin {
+  return (app) => {
+    app.get(
+      '/journal/user/:user_id',
+      {
+        config: { action: 'user.self' },
+        schema: {
+          tags,
+          summary: 'List what a user did and what was done to him',
+          description:
+            'Newest first. The user himself and the platform administrator may; logins and refused logins stand here too. A token that is bound to a domain shows the records of that domain.',
+          params: Type.Object({ user_id: Id }),
+          querystring: JournalQuery,
+          response: responses({ 200: JournalPage }, 'unauthenticated', 'forbidden', 'not_found'),
+        },
+      },
+      async (request) =>
+        present(await journal.ofUser(request.principal, request.params.user_id, request.query), request.query),
+    )
+    app.get(
+      '/:domain_id/journal/:entity_type/:entity_id',
+      {
+        config: { action: 'read' },
+        schema: {
+          tags,
+          summary: 'List what happened to an entity of the domain',
+          description:
+            'Newest first. Needs `read` on the entity; changes of its roles need `view_role_users`. The journal of a deleted entity stays readable to administrators of the domain by its id. The journal of the domain itself holds everything that happened in it, as far as the caller may read what it is about.',
+          params: Type.Object({
+            domain_id: Id,
+            entity_type: Type.Enum(['group', 'client', 'channel', 'domain']),
+            entity_id: Id,
+          }),
+          querystring: JournalQuery,
+          response: responses({ 200: JournalPage }, 'unauthenticated', 'forbidden', 'not_found'),
+        },
+      },
+      async (request) => {
+        const { domain_id: domainId, entity_type: type, entity_id: id } = request.params
+        return present(await journal.ofEntity(request.principal, domainId, type, id, request.query), request.query)
+      },
+    )
+  }
+}

@@ -1,0 +1,132 @@
+/**
+ * Which records of a domain a caller may see: those about what he may read. One rule for listings and events: a domain's
+ * administrator sees all; anybody else a record of the domain, and a record about a client, channel or group that he may
+ * read. Changes of roles name members, so they need `view_role_users` instead (contract 2.5).
+ */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+import type { DomainAccess, EntityFacts } from '../access/index.ts'
+
+export type DeviceType = EntityFacts['type']
+export const DEVICE_TYPES = ['client', 'channel', 'group'] as const satisfies readonly DeviceType[]
+
+/** A connection is a fact about both ends. */
+const CONNECTION_OPERATIONS = ['channel.connect', 'channel.disconnect']
+
+export function familyOf(operation: string): string {
+  return operation.split('.', 1)[0] ?? ''
+}
+
+export const isDeviceType = (family: string): family is DeviceType =>
+  (DEVICE_TYPES as readonly string[]).includes(family)
+
+const isAboutRoles = (operation: string) => operation.includes('.role.')
+
+/** True when nothing of the domain's clients, channels and groups is hidden from the caller. */
+export function readsEverything(domain: DomainAccess): boolean {
+  return domain.isAdmin || DEVICE_TYPES.every((type) => domain.can(`${type}_read`))
+}
+
+/** What a caller sees of the families of records that name no client, channel or group. */
+function seesFamily(domain: DomainAccess, family: string): boolean {
+  if (family === 'domain') return domain.can('read')
+  if (family === 'invitation') return domain.can('view_role_users')
+  if (
+    family === 'task' ||
+    family === 'worker' ||
+    family === 'workflow' ||
+    family === 'schedule' ||
+    family === 'trigger'
+  )
+    return domain.can('task_read')
+  return false
+}
+
+const OTHER_FAMILIES = ['domain', 'invitation', 'task', 'worker', 'workflow', 'schedule', 'trigger']
+
+/**
+ * The condition "a record that the caller sees wherever in the domain it happened"; `alias` is the journal in the query. Two
+ * callers with the same `name` have the same condition.
+ */
+export function seenInDomain(domain: DomainAccess, alias: string): { where: RawBuilder<SqlBool>; name: string } {
+  if (domain.isAdmin) return { where: sql<SqlBool>`true`, name: 'all' }
+  const operation = sql.ref(`${alias}.operation`)
+  const plain = [
+    ...DEVICE_TYPES.filter((type) => domain.can(`${type}_read`)),
+    ...OTHER_FAMILIES.filter((family) => seesFamily(domain, family)),
+  ]
+  const withRoles = [
+    ...DEVICE_TYPES.filter((type) => domain.can(`${type}_view_role_users`)),
+    ...(domain.can('view_role_users') ? ['domain'] : []),
+  ]
+  const where = sql<SqlBool>`split_part(${operation}, '.', 1) = ANY (
+    CASE WHEN ${operation} LIKE '%.role.%' THEN ${withRoles}::text[] ELSE ${plain}::text[] END)`
+  return { where, name: JSON.stringify([plain, withRoles]) }
+}
+
+/** The condition "a record about an entity of this type", for the listing of one entity. */
+export function aboutType(type: DeviceType, seesRoles: boolean, alias: string): RawBuilder<SqlBool> {
+  const operation = sql.ref(`${alias}.operation`)
+  const roles = seesRoles ? sql`` : sql` AND ${operation} NOT LIKE '%.role.%'`
+  const own = sql<SqlBool>`(${operation} LIKE ${`${type}.%`}${roles})`
+  return type === 'client' ? sql<SqlBool>`(${own} OR ${operation} = ANY (${CONNECTION_OPERATIONS}::text[]))` : own
+}
+
+export type SeenEntity = { type: DeviceType; key: number; id: string }
+
+/** Those of the entities, living or gone, on which the caller may do the action: one statement. */
+export async function findReachable(
+  db: Queryable,
+  domain: DomainAccess,
+  keys: readonly number[],
+  action: 'read' | 'view_role_users',
+): Promise<SeenEntity[]> {
+  const parts = DEVICE_TYPES.flatMap((type) => [
+    sql`SELECT ${type}::text AS type, e.key, e.id FROM ${sql.table(`${type}s`)} e
+         WHERE e.key = ANY (${keys}::bigint[]) AND e.domain_key = ${domain.domainKey} AND ${domain.reachable(type, action, 'e')}`,
+    sql`SELECT e.type, e.key, e.id FROM departed_entities e
+         WHERE e.key = ANY (${keys}::bigint[]) AND e.domain_key = ${domain.domainKey} AND e.type = ${type}
+           AND ${domain.reachable(type, action, 'e')}`,
+  ])
+  const { rows } = await sql<SeenEntity>`${sql.join(parts, sql` UNION ALL `)}`.execute(db)
+  return rows
+}
+
+/** What of a record the caller may see: nothing, all of it, or only these ids of clients, channels and groups. */
+export type Sight = 'none' | 'all' | { ids: ReadonlySet<string> }
+
+export async function sightOf(
+  db: Queryable,
+  domain: DomainAccess,
+  { operation, entityKeys }: { operation: string; entityKeys: readonly number[] },
+): Promise<Sight> {
+  if (domain.isAdmin) return 'all'
+  const family = familyOf(operation)
+  const action = isAboutRoles(operation) ? 'view_role_users' : 'read'
+  if (!isDeviceType(family)) {
+    if (action === 'view_role_users' && !domain.can('view_role_users')) return 'none'
+    return seesFamily(domain, family) ? 'all' : 'none'
+  }
+  if (DEVICE_TYPES.every((type) => domain.can(`${type}_${action}`))) return 'all'
+  const found = await findReachable(db, domain, entityKeys, action)
+  const isSubject = ({ type }: SeenEntity) =>
+    type === family || (type === 'client' && CONNECTION_OPERATIONS.includes(operation))
+  return found.some(isSubject) ? { ids: new Set(found.map(({ id }) => id)) } : 'none'
+}
+
+/** Lists of ids in a record; lists of users are facts of roles and stay. */
+const ID_LIST = /^(|client_|channel_|group_|child_|children_|child_group_|children_group_)ids$/
+
+/** The attributes with lists of ids cut down to these. */
+export function narrowIds(
+  attributes: Readonly<Record<string, unknown>>,
+  ids: ReadonlySet<string>,
+): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(attributes).map(([name, value]) => [
+      name,
+      ID_LIST.test(name) && Array.isArray(value) ? value.filter((id) => ids.has(String(id))) : value,
+    ]),
+  )
+}
