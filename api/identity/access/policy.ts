@@ -16,6 +16,7 @@ import { findEntitiesAnywhere, findEntity } from './entities.ts'
 import type { LocatedEntity } from './entities.ts'
 import { INHERITED } from './inheritance.ts'
 import type { Inheritance } from './inheritance.ts'
+import { withinScope } from '../pats/scoped-access.ts'
 import type { UserPrincipal } from './principal.ts'
 import { findProvidedAccess } from './provided-access.ts'
 import type { EffectiveAccess } from './provided-access.ts'
@@ -173,7 +174,7 @@ export function createAccessPolicy({
     const everything = principal.isPlatformAdmin
     // A deleted domain is closed to the platform administrator too, until it is restored (contract 1.2).
     if (reach === 'none' || reach.domainStatus === 'deleted' || (!everything && !isOpen(reach))) return undefined
-    return {
+    return withinScope(principal, {
       principal,
       domainKey,
       domainId,
@@ -195,7 +196,7 @@ export function createAccessPolicy({
       },
       accessOf: (type, entityKeys) => findProvidedAccess(db, principal.key, domainKey, type, entityKeys),
       reachable: (type, action, alias) => reachable(reach, everything, type, action, alias),
-    }
+    })
   }
 
   async function enter(principal: UserPrincipal, domainId: string): Promise<DomainAccess> {

@@ -16,23 +16,27 @@ const SALT_BYTES = 16
 const MAX_RUNNING = 2
 /** Hashes that wait for their turn; beyond, logins are refused for a moment rather than queued for minutes. */
 const MAX_WAITING = 200
+/** The same for those that go first: a flood of the others must not shut them out. */
+const MAX_PREFERRED_WAITING = 1000
 
 let running = 0
 const waiting: (() => void)[] = []
+const preferred: (() => void)[] = []
 
-async function takeTurn(): Promise<void> {
+async function takeTurn(isPreferred: boolean): Promise<void> {
   if (running < MAX_RUNNING) {
     running += 1
     return
   }
-  if (waiting.length >= MAX_WAITING) {
+  const queue = isPreferred ? preferred : waiting
+  if (queue.length >= (isPreferred ? MAX_PREFERRED_WAITING : MAX_WAITING)) {
     throw new ServiceError('rate_limited', 'too many logins at once, try again', { retryAfterSeconds: 1 })
   }
-  await new Promise<void>((resolve) => void waiting.push(resolve))
+  await new Promise<void>((resolve) => void queue.push(resolve))
 }
 
 function passTurn(): void {
-  const next = waiting.shift()
+  const next = preferred.shift() ?? waiting.shift()
   if (next === undefined) running -= 1
   else next()
 }
@@ -43,8 +47,9 @@ async function derive(
   memory: number,
   passes: number,
   parallelism: number,
+  isPreferred = false,
 ): Promise<Buffer> {
-  await takeTurn()
+  await takeTurn(isPreferred)
   try {
     const message = Buffer.from(password.normalize('NFC'))
     return await argon2Async('argon2id', { message, nonce: salt, memory, passes, parallelism, tagLength: TAG_BYTES })
@@ -64,8 +69,15 @@ export async function hashPassword(password: string): Promise<string> {
 
 const PHC = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)$/
 
-/** True when the password belongs to the hash. Takes the same time for any password. */
-export async function verifyPassword(password: string, hash: string): Promise<boolean> {
+/**
+ * True when the password belongs to the hash. Takes the same time for any password. A preferred one goes before the others
+ * that wait. Throws `rate_limited` when too many do.
+ */
+export async function verifyPassword(
+  password: string,
+  hash: string,
+  { isPreferred = false }: { isPreferred?: boolean } = {},
+): Promise<boolean> {
   const match = PHC.exec(hash)
   if (match === null) return false
   const [, memory, passes, lanes, salt, tag] = match
@@ -76,6 +88,7 @@ export async function verifyPassword(password: string, hash: string): Promise<bo
     Number(memory),
     Number(passes),
     Number(lanes),
+    isPreferred,
   )
   return actual.length === expected.length && timingSafeEqual(actual, expected)
 }

@@ -14,6 +14,15 @@ export function bearerOf(request: FastifyRequest): string {
   return authorization.slice(PREFIX.length)
 }
 
+/** A header of any length must not fill the list of sessions. */
+const MAX_USER_AGENT_CHARS = 256
+
 export function originOf(request: FastifyRequest): Origin {
-  return { address: request.ip, requestId: request.id }
+  const userAgent = request.headers['user-agent']
+  return {
+    address: request.ip,
+    requestId: request.id,
+    ...(userAgent === undefined ? {} : { userAgent: userAgent.slice(0, MAX_USER_AGENT_CHARS) }),
+    isReading: request.method === 'GET' || request.method === 'HEAD',
+  }
 }

@@ -9,8 +9,9 @@ export type TokenType = (typeof TOKEN_TYPE)[keyof typeof TOKEN_TYPE]
 export type Claims = {
   iss: string
   iat: number
-  exp: number
-  /** `<session id>.<generation>`: which login it came from, and which refresh of it. */
+  /** Absent: an API key that does not end by itself. */
+  exp?: number
+  /** `<session id>.<generation>`: which login it came from, and which refresh of it. Of an API key: its id. */
   jti: string
   /** User id. */
   sub: string
@@ -27,9 +28,10 @@ export const MAX_TOKEN_CHARS = 4096
 export function newClaims(
   claims: Omit<Claims, 'iss' | 'iat' | 'exp'>,
   nowSeconds: number,
-  lifetimeSeconds: number,
+  lifetimeSeconds: number | undefined,
 ): Claims {
-  return { iss: ISSUER, iat: nowSeconds, exp: nowSeconds + lifetimeSeconds, ...claims }
+  const expiry = lifetimeSeconds === undefined ? {} : { exp: nowSeconds + lifetimeSeconds }
+  return { iss: ISSUER, iat: nowSeconds, ...expiry, ...claims }
 }
 
 function encode(value: unknown): string {
@@ -57,13 +59,24 @@ function isClaims(value: Record<string, unknown>): boolean {
   return (
     value['iss'] === ISSUER &&
     Number.isInteger(value['iat']) &&
-    Number.isInteger(value['exp']) &&
+    (Number.isInteger(value['exp']) || (value['exp'] === undefined && value['type'] === TOKEN_TYPE.apiKey)) &&
     typeof value['jti'] === 'string' &&
     typeof value['sub'] === 'string' &&
     Number.isInteger(value['type']) &&
     (value['role'] === 'user' || value['role'] === 'admin') &&
     (value['domain'] === undefined || typeof value['domain'] === 'string')
   )
+}
+
+/** The key that a token says it was signed with, before anything about it is verified. */
+export function kidOf(token: string): string | undefined {
+  if (token.length > MAX_TOKEN_CHARS) return undefined
+  const kid = decode(token.split('.', 1)[0])?.['kid']
+  return typeof kid === 'string' ? kid : undefined
+}
+
+export function hasEnded(claims: Claims, nowSeconds: number): boolean {
+  return claims.exp !== undefined && claims.exp <= nowSeconds
 }
 
 /**
@@ -86,5 +99,5 @@ export function verifyToken(
   if (!verify(null, Buffer.from(`${parts[0]}.${parts[1]}`), key, signature)) return undefined
   const claims = decode(parts[1])
   if (claims === undefined || !isClaims(claims)) return undefined
-  return (claims['exp'] as number) > nowSeconds ? (claims as Claims) : undefined
+  return hasEnded(claims as Claims, nowSeconds) ? undefined : (claims as Claims)
 }

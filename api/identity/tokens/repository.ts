@@ -61,12 +61,13 @@ export type NewSession = {
   domainKey: number | undefined
   lifetimeSeconds: number
   address: string | undefined
+  userAgent: string | undefined
 }
 
 /** False when the user was disabled or given another password since it was looked up; his sessions were ended by then. */
 export async function insertSession(db: Queryable, session: NewSession): Promise<boolean> {
-  const { rows } = await sql`INSERT INTO sessions (id, user_key, domain_key, expires_at, address)
-    SELECT ${session.id}::uuid, key, ${session.domainKey ?? null}::bigint, now() + make_interval(secs => ${session.lifetimeSeconds}), ${session.address ?? null}
+  const { rows } = await sql`INSERT INTO sessions (id, user_key, domain_key, expires_at, address, user_agent)
+    SELECT ${session.id}::uuid, key, ${session.domainKey ?? null}::bigint, now() + make_interval(secs => ${session.lifetimeSeconds}), ${session.address ?? null}, ${session.userAgent ?? null}
       FROM users WHERE key = ${session.userKey} AND status = 'enabled' AND secret_hash = ${session.secretHash} FOR SHARE
     RETURNING id`.execute(db)
   return rows.length > 0
@@ -92,6 +93,55 @@ export async function revokeSessionsOf(db: Queryable, userKey: number, except?: 
   await sql`UPDATE sessions SET revoked_at = now() WHERE user_key = ${userKey} AND revoked_at IS NULL AND id IS DISTINCT FROM ${except ?? null}::uuid`.execute(
     db,
   )
+}
+
+/** A login as its user sees it. */
+export type SessionRecord = {
+  id: string
+  address: string | null
+  userAgent: string | null
+  domainId: string | null
+  createdAt: string
+  lastUsedAt: string
+  expiresAt: string
+}
+
+const ALIVE = sql`s.revoked_at IS NULL AND s.expires_at > now()`
+
+export async function countSessions(db: Queryable, userKey: number): Promise<number> {
+  const { rows } = await sql<{
+    total: number
+  }>`SELECT count(*) AS total FROM sessions s WHERE s.user_key = ${userKey} AND ${ALIVE}`.execute(db)
+  return rows[0]?.total ?? 0
+}
+
+export async function listSessions(
+  db: Queryable,
+  userKey: number,
+  page: { offset: number; limit: number },
+): Promise<SessionRecord[]> {
+  const { rows } = await sql<{
+    id: string
+    address: string | null
+    user_agent: string | null
+    domain_id: string | null
+    created_at: string
+    last_used_at: string
+    expires_at: string
+  }>`SELECT s.id, s.address, s.user_agent, d.id AS domain_id, s.created_at, s.last_used_at, s.expires_at
+       FROM sessions s LEFT JOIN domains d ON d.key = s.domain_key
+      WHERE s.user_key = ${userKey} AND ${ALIVE} ORDER BY s.created_at DESC, s.id OFFSET ${page.offset} LIMIT ${page.limit}`.execute(
+    db,
+  )
+  return rows.map((row) => ({
+    id: row.id,
+    address: row.address,
+    userAgent: row.user_agent,
+    domainId: row.domain_id,
+    createdAt: row.created_at,
+    lastUsedAt: row.last_used_at,
+    expiresAt: row.expires_at,
+  }))
 }
 
 /** Removes sessions that ended longer than a day ago, so that the table stays as large as its use. */

@@ -1,6 +1,10 @@
 /** Wire shapes of tokens (specification sections 2 and 4, contract decisions 1, 35, 40). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { pageFields, pageQuery } from '#core/page.ts'
+import { formatTime } from '#core/time.ts'
+import { Timestamp } from '../wire/index.ts'
+import type { SessionRecord } from './repository.ts'
 
 export const TokenPair = Type.Object(
   {
@@ -41,4 +45,44 @@ export const Jwks = Type.Object(
     ),
   },
   { $id: 'Jwks', description: 'RFC 7517 key set' },
+)
+
+export const SessionQuery = Type.Object(pageQuery())
+export type SessionQuery = Static<typeof SessionQuery>
+
+export const Session = Type.Object(
+  {
+    id: Type.String(),
+    address: Type.String({ description: 'Where the login came from; empty: not known' }),
+    user_agent: Type.String({ description: 'What the program that logged in called itself' }),
+    domain_id: Type.Optional(Type.String({ description: 'The only domain in which its tokens work' })),
+    created_at: Timestamp,
+    last_used_at: Type.String({ description: 'To the minute' }),
+    expires_at: Timestamp,
+    current: Type.Boolean({ description: 'The login of this very request' }),
+  },
+  { $id: 'Session', description: 'A login and everything refreshed from it' },
+)
+
+export const SessionPage = Type.Object(
+  { ...pageFields, refresh_tokens: Type.Optional(Type.Array(Session)) },
+  { $id: 'SessionPage' },
+)
+
+export function presentSession(session: SessionRecord, currentId: string | undefined): Static<typeof Session> {
+  return {
+    id: session.id,
+    address: session.address ?? '',
+    user_agent: session.userAgent ?? '',
+    ...(session.domainId === null ? {} : { domain_id: session.domainId }),
+    created_at: formatTime(session.createdAt),
+    last_used_at: formatTime(session.lastUsedAt),
+    expires_at: formatTime(session.expiresAt),
+    current: session.id === currentId,
+  }
+}
+
+export const RotatedKey = Type.Object(
+  { kid: Type.String({ description: 'Id of the key that signs from now on' }) },
+  { $id: 'RotatedKey' },
 )

@@ -2,7 +2,6 @@
  * Logins and tokens (contract section 6, decisions 40, 41, 47). An access token is verified from memory; the session
  * and the user behind it are facts that the journal's tail takes away within a second of their end.
  */
-import type { KeyObject } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -11,34 +10,46 @@ import { isId, newId } from '#core/ids.ts'
 import { sleep } from '#core/time.ts'
 import { ANY_CHANGE } from '../access/index.ts'
 import type { Origin, UserPrincipal } from '../access/index.ts'
+import type { Page } from '#core/page.ts'
 import type { Journal } from '../journal/index.ts'
 import { verifyAgainstNobody, verifyPassword } from '../passwords/index.ts'
-import type { Claims, TokenType } from './jwt.ts'
-import { TOKEN_TYPE, newClaims, signToken, verifyToken } from './jwt.ts'
-import type { Session } from './repository.ts'
+import type { LoginThrottle } from '../throttle/index.ts'
+import { isKnownAddress, networkOf, purgeKnownAddresses, rememberAddress } from '../throttle/index.ts'
+import type { Claims } from './jwt.ts'
+import { TOKEN_TYPE, hasEnded, kidOf, newClaims, signToken, verifyToken } from './jwt.ts'
+import type { Session, SessionRecord } from './repository.ts'
 import {
   advanceSession,
+  countSessions,
   findMembership,
   findSession,
   insertSession,
+  listSessions,
   purgeSessions,
   revokeSession,
 } from './repository.ts'
-import type { IssueToken, TokenPair } from './schema.ts'
+import type { IssueToken, SessionQuery, TokenPair } from './schema.ts'
 import type { SigningKeys } from './signing-keys.ts'
+import type { UseRecorder } from './use-recorder.ts'
 
 export type TokensService = {
-  /** Throws `malformed` without login or password, `unauthenticated` for a wrong pair or a disabled user. */
+  /**
+   * Throws `malformed` without login or password, `unauthenticated` for a wrong pair or a disabled user, `rate_limited` after
+   * too many failures.
+   */
   issue(input: IssueToken, origin: Origin): Promise<TokenPair>
   /** Throws `unauthenticated` unless it is a refresh token of ours that has not expired; whether it still works `refresh` says. */
-  requireRefreshToken(token: string): void
+  requireRefreshToken(token: string): Promise<void>
   /** A refresh token works once; an old one ends its whole session. */
   refresh(refreshToken: string, domainId: string | undefined, origin: Origin): Promise<TokenPair>
   /** Ends the session of a refresh token; its access tokens end with it. */
   revoke(refreshToken: string, origin: Origin): Promise<void>
-  /** The user behind an access token. Throws `unauthenticated`. */
-  authenticate(accessToken: string, origin: Origin): Promise<UserPrincipal>
-  jwks: SigningKeys['jwks']
+  /** The caller's logins that have not ended, the newest first. */
+  list(caller: UserPrincipal, query: SessionQuery): Promise<Page<SessionRecord>>
+  /** Ends one of the caller's logins. Throws `not_found` for any other. */
+  end(caller: UserPrincipal, sessionId: string): Promise<void>
+  /** The user behind an access token, an API key or a personal access token. Throws `unauthenticated`. */
+  authenticate(token: string, origin: Origin): Promise<UserPrincipal>
   forget(entityKeys: readonly number[]): void
   clear(): void
   stop(): Promise<void>
@@ -59,6 +70,14 @@ export type TokensDeps = {
   keys: SigningKeys
   /** The user that a login names, by username or email. */
   findLogin: (login: string) => Promise<LoginUser | undefined>
+  throttle: LoginThrottle
+  uses: UseRecorder
+  /** Bearer tokens that are no logins. */
+  others: {
+    authenticateApiKey: (id: string, text: string, origin: Origin) => Promise<UserPrincipal>
+    isPersonal: (text: string) => boolean
+    authenticatePersonal: (text: string, origin: Origin) => Promise<UserPrincipal>
+  }
   accessTokenTtlMs: number
   refreshTokenTtlMs: number
 }
@@ -71,19 +90,28 @@ const WRONG_LOGIN = 'failed to perform authentication: wrong identity or secret'
 const BAD_TOKEN = 'failed to perform authentication: missing or invalid bearer'
 
 export function createTokensService(deps: TokensDeps): TokensService {
-  const { database, journal, keys, findLogin } = deps
+  const { database, journal, keys, findLogin, throttle, uses, others } = deps
   const verified = new LRUCache<string, Claims>({ max: MAX_VERIFIED_TOKENS })
   const sessions = createFactCache<Session | 'none'>({ maxEntries: MAX_SESSIONS, isFresh: journal.isFresh })
   const stopping = new AbortController()
 
   const nowSeconds = () => Math.floor(Date.now() / 1000)
-  const keyOf = (kid: string): KeyObject | undefined => keys.publicKeyOf(kid)
 
-  function verify(token: string, type: TokenType): Claims {
+  /** Tokens are verified once and then known; a token whose key is unknown here makes us look for the key. */
+  async function verify(token: string): Promise<Claims> {
     const known = verified.get(token)
-    const claims = known !== undefined && known.exp > nowSeconds() ? known : verifyToken(token, keyOf, nowSeconds())
-    if (claims === undefined || claims.type !== type) throw new ServiceError('unauthenticated', BAD_TOKEN)
-    if (known === undefined && type === TOKEN_TYPE.access) verified.set(token, claims)
+    if (known !== undefined && !hasEnded(known, nowSeconds())) return known
+    const kid = kidOf(token)
+    if (kid !== undefined && keys.publicKeyOf(kid) === undefined) await keys.lookFor(kid)
+    const claims = verifyToken(token, keys.publicKeyOf, nowSeconds())
+    if (claims === undefined) throw new ServiceError('unauthenticated', BAD_TOKEN)
+    if (claims.type !== TOKEN_TYPE.refresh) verified.set(token, claims)
+    return claims
+  }
+
+  async function verifyRefresh(token: string): Promise<Claims> {
+    const claims = await verify(token)
+    if (claims.type !== TOKEN_TYPE.refresh) throw new ServiceError('unauthenticated', BAD_TOKEN)
     return claims
   }
 
@@ -100,12 +128,9 @@ export function createTokensService(deps: TokensDeps): TokensService {
       role: session.userRole,
       ...(session.domainId === null ? {} : { domain: session.domainId }),
     }
-    const sign = (type: TokenType, ttlMs: number) =>
-      signToken(
-        newClaims({ ...base, type }, nowSeconds(), Math.ceil(ttlMs / 1000)),
-        keys.current.kid,
-        keys.current.privateKey,
-      )
+    const { kid, privateKey } = keys.current()
+    const sign = (type: Claims['type'], ttlMs: number) =>
+      signToken(newClaims({ ...base, type }, nowSeconds(), Math.ceil(ttlMs / 1000)), kid, privateKey)
     return {
       access_token: sign(TOKEN_TYPE.access, deps.accessTokenTtlMs),
       refresh_token: sign(TOKEN_TYPE.refresh, deps.refreshTokenTtlMs),
@@ -132,6 +157,8 @@ export function createTokensService(deps: TokensDeps): TokensService {
       id: session.userId,
       isPlatformAdmin: session.userRole === 'admin',
       boundDomainKey: session.domainKey ?? undefined,
+      credential: 'login',
+      scope: undefined,
       sessionId: session.id,
       origin,
     }
@@ -146,13 +173,47 @@ export function createTokensService(deps: TokensDeps): TokensService {
   async function purgeLoop(): Promise<void> {
     while (!stopping.signal.aborted) {
       await sleep(PURGE_INTERVAL_MS, stopping.signal).catch(() => undefined)
-      if (!stopping.signal.aborted) await purgeSessions(database.db).catch(() => undefined)
+      if (stopping.signal.aborted) return
+      for (const purge of [purgeSessions, purgeKnownAddresses]) await purge(database.db).catch(() => undefined)
     }
   }
   const purging = purgeLoop()
 
+  /** The user whose name and password these are. Throws `unauthenticated`, `rate_limited`. */
+  async function checkPassword(login: string, password: string, origin: Origin): Promise<LoginUser> {
+    const address = networkOf(origin.address)
+    const user = await findLogin(login)
+    const isKnown = user !== undefined && (await isKnownAddress(database.db, user.key, address))
+    // An unknown name is counted like a known one, so that a refusal tells nothing about it.
+    const account = user?.id ?? `login ${login.toLowerCase()}`
+    const admission = await throttle.admit({ account, address, isKnown })
+    let isRight: boolean
+    try {
+      isRight =
+        user === undefined
+          ? await verifyAgainstNobody(password)
+          : await verifyPassword(password, user.secretHash, { isPreferred: isKnown })
+    } catch (error) {
+      admission.release()
+      throw error
+    }
+    if (user !== undefined && isRight && user.status === 'enabled') {
+      admission.release()
+      return user
+    }
+    if (user !== undefined) {
+      await journal.change('system', async (_tx, record) => {
+        record({
+          operation: 'user.refused_token',
+          entityKeys: [user.key],
+          attributes: { id: user.id, address: origin.address },
+        })
+      })
+    }
+    throw new ServiceError('unauthenticated', WRONG_LOGIN)
+  }
+
   return {
-    jwks: keys.jwks,
     async issue(input, origin) {
       const login = input.identity ?? input.username
       const password = input.secret ?? input.password
@@ -164,21 +225,7 @@ export function createTokensService(deps: TokensDeps): TokensService {
         throw new ServiceError('malformed', 'secret is required', {
           details: [{ path: '/secret', message: 'is required' }],
         })
-      const user = await findLogin(login)
-      const isRight =
-        user === undefined ? await verifyAgainstNobody(password) : await verifyPassword(password, user.secretHash)
-      if (user === undefined || !isRight || user.status !== 'enabled') {
-        if (user !== undefined) {
-          await journal.change('system', async (_tx, record) => {
-            record({
-              operation: 'user.refused_token',
-              entityKeys: [user.key],
-              attributes: { id: user.id, address: origin.address },
-            })
-          })
-        }
-        throw new ServiceError('unauthenticated', WRONG_LOGIN)
-      }
+      const user = await checkPassword(login, password, origin)
       const domainKey = await bindableDomain(database.db, user.key, input.domain_id)
       const session = {
         id: newId(),
@@ -195,8 +242,10 @@ export function createTokensService(deps: TokensDeps): TokensService {
           domainKey,
           lifetimeSeconds: deps.refreshTokenTtlMs / 1000,
           address: origin.address,
+          userAgent: origin.userAgent,
         })
         if (!isStored) throw new ServiceError('unauthenticated', WRONG_LOGIN)
+        await rememberAddress(tx, user.key, networkOf(origin.address))
         record({
           operation: 'user.issue_token',
           entityKeys: [user.key],
@@ -205,9 +254,11 @@ export function createTokensService(deps: TokensDeps): TokensService {
       })
       return pairOf(session)
     },
-    requireRefreshToken: (token) => void verify(token, TOKEN_TYPE.refresh),
+    async requireRefreshToken(token) {
+      await verifyRefresh(token)
+    },
     async refresh(refreshToken, domainId, origin) {
-      const claims = verify(refreshToken, TOKEN_TYPE.refresh)
+      const claims = await verifyRefresh(refreshToken)
       const { sessionId, generation } = parseJti(claims.jti)
       const outcome = await journal.change('system', async (tx, record) => {
         const session = await findSession(tx, sessionId, { forUpdate: true })
@@ -242,7 +293,7 @@ export function createTokensService(deps: TokensDeps): TokensService {
       return pairOf(outcome)
     },
     async revoke(refreshToken, origin) {
-      const claims = verify(refreshToken, TOKEN_TYPE.refresh)
+      const claims = await verifyRefresh(refreshToken)
       const { sessionId } = parseJti(claims.jti)
       await journal.change('system', async (tx, record) => {
         const session = await findSession(tx, sessionId, { forUpdate: true })
@@ -255,8 +306,32 @@ export function createTokensService(deps: TokensDeps): TokensService {
         })
       })
     },
-    async authenticate(accessToken, origin) {
-      const claims = verify(accessToken, TOKEN_TYPE.access)
+    async list(caller, { offset, limit }) {
+      const [total, items] = await Promise.all([
+        countSessions(database.db, caller.key),
+        listSessions(database.db, caller.key, { offset, limit }),
+      ])
+      return { total, offset, limit, items }
+    },
+    async end(caller, sessionId) {
+      const refuse = () => new ServiceError('not_found', 'entity not found')
+      if (!isId(sessionId)) throw refuse()
+      await journal.change(caller, async (tx, record) => {
+        const session = await findSession(tx, sessionId, { forUpdate: true })
+        if (session === undefined || session.userKey !== caller.key || !session.isAlive) throw refuse()
+        await revokeSession(tx, sessionId)
+        record({
+          operation: 'user.revoke_token',
+          entityKeys: [session.userKey],
+          attributes: { id: session.userId, session: sessionId },
+        })
+      })
+    },
+    async authenticate(token, origin) {
+      if (others.isPersonal(token)) return await others.authenticatePersonal(token, origin)
+      const claims = await verify(token)
+      if (claims.type === TOKEN_TYPE.apiKey) return await others.authenticateApiKey(claims.jti, token, origin)
+      if (claims.type !== TOKEN_TYPE.access) throw new ServiceError('unauthenticated', BAD_TOKEN)
       const { sessionId } = parseJti(claims.jti)
       const session = await sessions.get(sessionId, async () => {
         const found = await findSession(database.db, sessionId)
@@ -265,12 +340,14 @@ export function createTokensService(deps: TokensDeps): TokensService {
       })
       if (session === 'none' || !session.isAlive || session.userStatus !== 'enabled')
         throw new ServiceError('unauthenticated', BAD_TOKEN)
+      uses.used('sessions', session.id)
       return principalOf(session, origin)
     },
     forget: (entityKeys) => sessions.forget(entityKeys),
     clear: () => sessions.clear(),
     async stop() {
       stopping.abort()
+      throttle.stop()
       await purging
     },
   }

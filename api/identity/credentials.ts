@@ -1,0 +1,79 @@
+/** Composition of what says who is calling: signing keys, logins, API keys, personal access tokens and the limit on guessing. */
+import type { Database } from '#core/database/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import type { Keyring } from '#core/keyring/index.ts'
+import type { AccessPolicy } from './access/index.ts'
+import type { IdentityConfig } from './config.ts'
+import type { Journal } from './journal/index.ts'
+import { apiKeyRoutes, createApiKeysService } from './keys/index.ts'
+import { PAT_PREFIX, createPatsService, patRoutes, requireRouteAllowed } from './pats/index.ts'
+import { createLoginThrottle } from './throttle/index.ts'
+import { createTokensService, startSigningKeys, startUseRecorder, tokenRoutes } from './tokens/index.ts'
+import type { LoginUser, TokensService } from './tokens/index.ts'
+
+export type CredentialsDeps = {
+  config: IdentityConfig
+  database: Database
+  keyring: Keyring
+  journal: Journal
+  access: AccessPolicy
+  findLogin: (login: string) => Promise<LoginUser | undefined>
+}
+
+export type Credentials = {
+  readonly tokens: TokensService
+  /** Must be registered before the routes of the other slices: their hook goes with it. */
+  readonly routes: RoutePlugin
+  stop(): Promise<void>
+}
+
+export async function startCredentials(deps: CredentialsDeps): Promise<Credentials> {
+  const { config, database, keyring, journal, access, findLogin } = deps
+  const keys = await startSigningKeys({
+    database,
+    keyring,
+    journal,
+    maxTokenMs: Math.max(config.accessTokenTtlMs, config.refreshTokenTtlMs),
+    keyLifetimeMs: config.signingKeyLifetimeMs,
+  })
+  const uses = startUseRecorder(database)
+  const apiKeys = createApiKeysService({ database, journal, keys, uses })
+  const pats = createPatsService({ database, journal, access, uses })
+  const tokens = createTokensService({
+    database,
+    journal,
+    keys,
+    findLogin,
+    uses,
+    throttle: createLoginThrottle(),
+    others: {
+      authenticateApiKey: apiKeys.authenticate,
+      isPersonal: (text) => text.startsWith(PAT_PREFIX),
+      authenticatePersonal: pats.authenticate,
+    },
+    accessTokenTtlMs: config.accessTokenTtlMs,
+    refreshTokenTtlMs: config.refreshTokenTtlMs,
+  })
+  for (const listener of [keys, tokens, apiKeys, pats]) journal.listen(listener)
+  return {
+    tokens,
+    routes: async (app) => {
+      app.addHook('preHandler', (request, _reply, done) => {
+        try {
+          requireRouteAllowed(request)
+          done()
+        } catch (error) {
+          done(error as Error)
+        }
+      })
+      await tokenRoutes(tokens, keys, access)(app)
+      await apiKeyRoutes(apiKeys)(app)
+      await patRoutes(pats)(app)
+    },
+    async stop() {
+      await tokens.stop()
+      await uses.stop()
+      await keys.stop()
+    },
+  }
+}

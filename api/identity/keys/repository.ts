@@ -1,0 +1,142 @@
+/** SQL of API keys. */
+import { sql } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+
+export type ApiKeyRecord = {
+  key: number
+  id: string
+  userId: string
+  domainId: string | null
+  issuedAt: string
+  expiresAt: string | null
+  lastUsedAt: string | null
+}
+
+type Row = {
+  key: number
+  id: string
+  user_id: string
+  domain_id: string | null
+  issued_at: string
+  expires_at: string | null
+  last_used_at: string | null
+}
+
+const fromRow = (row: Row): ApiKeyRecord => ({
+  key: row.key,
+  id: row.id,
+  userId: row.user_id,
+  domainId: row.domain_id,
+  issuedAt: row.issued_at,
+  expiresAt: row.expires_at,
+  lastUsedAt: row.last_used_at,
+})
+
+const SELECT = sql`SELECT k.key, k.id, u.id AS user_id, d.id AS domain_id, k.issued_at, k.expires_at, k.last_used_at
+  FROM api_keys k JOIN users u ON u.key = k.user_key LEFT JOIN domains d ON d.key = k.domain_key`
+
+export type NewApiKeyRow = {
+  id: string
+  userKey: number
+  domainKey: number | undefined
+  tokenHash: Buffer
+  kid: string
+  issuedAtSeconds: number
+  expiresAtSeconds: number | undefined
+}
+
+/** Undefined when the user has as many as he may have; his row is locked, so that no two calls count the same ones. */
+export async function insertApiKey(
+  db: Queryable,
+  apiKey: NewApiKeyRow,
+  maxKeys: number,
+): Promise<ApiKeyRecord | undefined> {
+  await sql`SELECT 1 FROM users WHERE key = ${apiKey.userKey} FOR NO KEY UPDATE`.execute(db)
+  await sql`INSERT INTO api_keys (id, user_key, domain_key, token_hash, kid, issued_at, expires_at)
+    SELECT ${apiKey.id}::uuid, u.key, ${apiKey.domainKey ?? null}::bigint, ${apiKey.tokenHash}::bytea, ${apiKey.kid},
+           to_timestamp(${apiKey.issuedAtSeconds}), to_timestamp(${apiKey.expiresAtSeconds ?? null}::float8)
+      FROM users u WHERE u.key = ${apiKey.userKey} AND (SELECT count(*) FROM api_keys o WHERE o.user_key = u.key) < ${maxKeys}`.execute(
+    db,
+  )
+  return await findApiKey(db, apiKey.userKey, apiKey.id)
+}
+
+export async function findApiKey(db: Queryable, userKey: number, id: string): Promise<ApiKeyRecord | undefined> {
+  const { rows } = await sql<Row>`${SELECT} WHERE k.user_key = ${userKey} AND k.id = ${id}`.execute(db)
+  return rows[0] === undefined ? undefined : fromRow(rows[0])
+}
+
+export async function listApiKeys(
+  db: Queryable,
+  userKey: number,
+  page: { offset: number; limit: number },
+): Promise<ApiKeyRecord[]> {
+  const { rows } =
+    await sql<Row>`${SELECT} WHERE k.user_key = ${userKey} ORDER BY k.issued_at DESC, k.id OFFSET ${page.offset} LIMIT ${page.limit}`.execute(
+      db,
+    )
+  return rows.map(fromRow)
+}
+
+export async function countApiKeys(db: Queryable, userKey: number): Promise<number> {
+  const { rows } = await sql<{
+    total: number
+  }>`SELECT count(*) AS total FROM api_keys WHERE user_key = ${userKey}`.execute(db)
+  return rows[0]?.total ?? 0
+}
+
+/** The key of the row that was there. */
+export async function deleteApiKey(db: Queryable, userKey: number, id: string): Promise<number | undefined> {
+  const { rows } = await sql<{
+    key: number
+  }>`DELETE FROM api_keys WHERE user_key = ${userKey} AND id = ${id} RETURNING key`.execute(db)
+  return rows[0]?.key
+}
+
+/** What authentication must know of a key. */
+export type ApiKeyFacts = {
+  key: number
+  id: string
+  userKey: number
+  userId: string
+  userStatus: 'enabled' | 'disabled' | 'deleted'
+  userRole: 'user' | 'admin'
+  domainKey: number | null
+  tokenHash: Buffer
+}
+
+export async function findApiKeyFacts(db: Queryable, id: string): Promise<ApiKeyFacts | undefined> {
+  const { rows } = await sql<{
+    key: number
+    id: string
+    user_key: number
+    user_id: string
+    user_status: ApiKeyFacts['userStatus']
+    user_role: ApiKeyFacts['userRole']
+    domain_key: number | null
+    token_hash: Buffer
+  }>`SELECT k.key, k.id, k.user_key, u.id AS user_id, u.status AS user_status, u.role AS user_role, k.domain_key, k.token_hash
+       FROM api_keys k JOIN users u ON u.key = k.user_key WHERE k.id = ${id}`.execute(db)
+  const row = rows[0]
+  if (row === undefined) return undefined
+  return {
+    key: row.key,
+    id: row.id,
+    userKey: row.user_key,
+    userId: row.user_id,
+    userStatus: row.user_status,
+    userRole: row.user_role,
+    domainKey: row.domain_key,
+    tokenHash: row.token_hash,
+  }
+}
+
+export async function findDomainId(db: Queryable, domainKey: number): Promise<string | undefined> {
+  const { rows } = await sql<{ id: string }>`SELECT id FROM domains WHERE key = ${domainKey}`.execute(db)
+  return rows[0]?.id
+}
+
+/** Removes keys that ended longer than a month ago. */
+export async function purgeApiKeys(db: Queryable): Promise<void> {
+  await sql`DELETE FROM api_keys WHERE expires_at < now() - interval '30 days'`.execute(db)
+}

@@ -1,0 +1,97 @@
+/** Routes of API keys (contract section 6). */
+import { Type } from 'typebox'
+import { NoBody, responses } from '#core/http/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import { Id } from '../wire/index.ts'
+import {
+  ApiKey,
+  ApiKeyPage,
+  ApiKeyQuery,
+  IssuedApiKey,
+  NewApiKey,
+  presentApiKey,
+  presentIssuedApiKey,
+} from './schema.ts'
+import type { ApiKeysService } from './service.ts'
+
+const Params = Type.Object({ key_id: Id })
+const config = { action: 'key.manage' }
+const tags = ['keys']
+
+export function apiKeyRoutes(apiKeys: ApiKeysService): RoutePlugin {
+  return (app) => {
+    app.post(
+      '/keys',
+      {
+        config,
+        schema: {
+          tags,
+          summary: 'Make an API key',
+          description:
+            'A bearer token for programs: it may do what its user may, and ends when it is deleted. The answer alone holds its value.',
+          body: NewApiKey,
+          response: responses(
+            { 201: IssuedApiKey },
+            'unauthenticated',
+            'forbidden',
+            'unprocessable',
+            'unsupported_media_type',
+            'too_large',
+          ),
+        },
+      },
+      async (request, reply) => {
+        const { apiKey, value } = await apiKeys.create(request.principal, request.body)
+        void reply.code(201)
+        return presentIssuedApiKey(apiKey, value)
+      },
+    )
+    app.get(
+      '/keys',
+      {
+        config,
+        schema: {
+          tags,
+          summary: 'List the API keys of the caller',
+          description: 'The newest first. Values are never shown.',
+          querystring: ApiKeyQuery,
+          response: responses({ 200: ApiKeyPage }, 'unauthenticated', 'forbidden'),
+        },
+      },
+      async (request) => {
+        const { total, offset, limit, items } = await apiKeys.list(request.principal, request.query)
+        return { total, offset, limit, keys: items.map(presentApiKey) }
+      },
+    )
+    app.get(
+      '/keys/:key_id',
+      {
+        config,
+        schema: {
+          tags,
+          summary: 'View an API key',
+          params: Params,
+          response: responses({ 200: ApiKey }, 'unauthenticated', 'forbidden', 'not_found'),
+        },
+      },
+      async (request) => presentApiKey(await apiKeys.get(request.principal, request.params.key_id)),
+    )
+    app.delete(
+      '/keys/:key_id',
+      {
+        config,
+        schema: {
+          tags,
+          summary: 'Delete an API key',
+          description: 'It stops working within a second on every node.',
+          params: Params,
+          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
+        },
+      },
+      async (request, reply) => {
+        await apiKeys.remove(request.principal, request.params.key_id)
+        return await reply.code(204).send()
+      },
+    )
+  }
+}

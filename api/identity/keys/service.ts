@@ -1,0 +1,147 @@
+/**
+ * API keys (contract section 6): tokens without a session, for programs. A key is a JWT like an access token, but good only
+ * as long as its row is there and holds its hash, so that deleting it is the end of it.
+ */
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { createFactCache } from '#core/fact-cache.ts'
+import { isId, newId } from '#core/ids.ts'
+import type { Page } from '#core/page.ts'
+import { ANY_CHANGE } from '../access/any-change.ts'
+import type { Origin, UserPrincipal } from '../access/index.ts'
+import type { Journal } from '../journal/index.ts'
+import type { SigningKeys, UseRecorder } from '../tokens/index.ts'
+import { TOKEN_TYPE, hashToken, isHashOf, newClaims, signToken } from '../tokens/index.ts'
+import type { ApiKeyFacts, ApiKeyRecord } from './repository.ts'
+import {
+  countApiKeys,
+  deleteApiKey,
+  findApiKey,
+  findApiKeyFacts,
+  findDomainId,
+  insertApiKey,
+  listApiKeys,
+} from './repository.ts'
+import type { ApiKeyQuery, NewApiKey } from './schema.ts'
+
+export type ApiKeysService = {
+  /** A key made with a token that is bound to a domain is bound to it too (decision 40). Throws `unprocessable` for too many. */
+  create(caller: UserPrincipal, input: NewApiKey): Promise<{ apiKey: ApiKeyRecord; value: string }>
+  /** Own keys alone: any other id is `not_found`. */
+  get(caller: UserPrincipal, id: string): Promise<ApiKeyRecord>
+  list(caller: UserPrincipal, query: ApiKeyQuery): Promise<Page<ApiKeyRecord>>
+  remove(caller: UserPrincipal, id: string): Promise<void>
+  /** Whose key it is, its signature and expiry having been verified. Throws `unauthenticated`. */
+  authenticate(id: string, text: string, origin: Origin): Promise<UserPrincipal>
+  forget(entityKeys: readonly number[]): void
+  clear(): void
+}
+
+export type ApiKeysDeps = { database: Database; journal: Journal; keys: SigningKeys; uses: UseRecorder }
+
+/** Keys of one user, the expired ones of the last month included. */
+export const MAX_KEYS_PER_USER = 1000
+/** Keys in use whose facts are kept. */
+const MAX_FACTS = 20_000
+
+export function createApiKeysService({ database, journal, keys, uses }: ApiKeysDeps): ApiKeysService {
+  const facts = createFactCache<ApiKeyFacts | 'none'>({ maxEntries: MAX_FACTS, isFresh: journal.isFresh })
+  const notFound = () => new ServiceError('not_found', 'entity not found')
+
+  return {
+    async create(caller, input) {
+      const id = newId()
+      const issuedAtSeconds = Math.floor(Date.now() / 1000)
+      const lifetimeSeconds = input.duration === 0 ? undefined : input.duration
+      const { kid, privateKey } = keys.current()
+      const { boundDomainKey } = caller
+      const domainId = boundDomainKey === undefined ? undefined : await findDomainId(database.db, boundDomainKey)
+      const claims = newClaims(
+        {
+          jti: id,
+          sub: caller.id,
+          type: TOKEN_TYPE.apiKey,
+          role: caller.isPlatformAdmin ? 'admin' : 'user',
+          ...(domainId === undefined ? {} : { domain: domainId }),
+        },
+        issuedAtSeconds,
+        lifetimeSeconds,
+      )
+      const value = signToken(claims, kid, privateKey)
+      const apiKey = await journal.change(caller, async (tx, record) => {
+        const created = await insertApiKey(
+          tx,
+          {
+            id,
+            userKey: caller.key,
+            domainKey: boundDomainKey,
+            tokenHash: hashToken(value),
+            kid,
+            issuedAtSeconds,
+            expiresAtSeconds: lifetimeSeconds === undefined ? undefined : issuedAtSeconds + lifetimeSeconds,
+          },
+          MAX_KEYS_PER_USER,
+        )
+        if (created === undefined)
+          throw new ServiceError('unprocessable', `a user may have ${MAX_KEYS_PER_USER} API keys: delete one first`)
+        record({
+          operation: 'api_key.create',
+          entityKeys: [created.key, caller.key],
+          attributes: { id, user_id: caller.id, expires_at: created.expiresAt, domain_id: created.domainId },
+        })
+        return created
+      })
+      return { apiKey, value }
+    },
+    async get(caller, id) {
+      const found = isId(id) ? await findApiKey(database.db, caller.key, id) : undefined
+      if (found === undefined) throw notFound()
+      return found
+    },
+    async list(caller, { offset, limit }) {
+      const [total, items] = await Promise.all([
+        countApiKeys(database.db, caller.key),
+        listApiKeys(database.db, caller.key, { offset, limit }),
+      ])
+      return { total, offset, limit, items }
+    },
+    async remove(caller, id) {
+      if (!isId(id)) throw notFound()
+      await journal.change(caller, async (tx, record) => {
+        const key = await deleteApiKey(tx, caller.key, id)
+        if (key === undefined) throw notFound()
+        record({
+          operation: 'api_key.remove',
+          entityKeys: [key, caller.key],
+          attributes: { id, user_id: caller.id },
+        })
+      })
+    },
+    async authenticate(id, text, origin) {
+      const apiKey = isId(id)
+        ? await facts.get(id, async () => {
+            const found = await findApiKeyFacts(database.db, id)
+            if (found === undefined) return { value: 'none', dependsOn: [ANY_CHANGE] }
+            const domain = found.domainKey === null ? [] : [found.domainKey]
+            return { value: found, dependsOn: [found.key, found.userKey, ...domain] }
+          })
+        : 'none'
+      if (apiKey === 'none' || apiKey.userStatus !== 'enabled' || !isHashOf(text, apiKey.tokenHash))
+        throw new ServiceError('unauthenticated', 'failed to perform authentication: missing or invalid bearer')
+      uses.used('api_keys', apiKey.id)
+      return {
+        kind: 'user',
+        key: apiKey.userKey,
+        id: apiKey.userId,
+        isPlatformAdmin: apiKey.userRole === 'admin',
+        boundDomainKey: apiKey.domainKey ?? undefined,
+        credential: 'api_key',
+        scope: undefined,
+        sessionId: undefined,
+        origin,
+      }
+    },
+    forget: (entityKeys) => facts.forget(entityKeys),
+    clear: () => facts.clear(),
+  }
+}

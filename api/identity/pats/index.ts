@@ -1,0 +1,5 @@
+export { listedBy, requireRouteAllowed } from './route-rules.ts'
+export { patRoutes } from './routes.ts'
+export { PAT_PREFIX } from './secret.ts'
+export { createPatsService } from './service.ts'
+export type { PatsService } from './service.ts'

@@ -1,0 +1,305 @@
+/** SQL of personal access tokens and their scopes. */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import { refusing } from '#core/database/index.ts'
+import type { Queryable } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { PatStatus } from './schema.ts'
+import type { Scope, ScopeEntityType, ScopeOperation } from './scopes.ts'
+
+export type PatRecord = {
+  key: number
+  id: string
+  userId: string
+  name: string
+  description: string
+  issuedAt: string
+  expiresAt: string
+  updatedAt: string | null
+  lastUsedAt: string | null
+  revokedAt: string | null
+  status: PatStatus
+}
+
+type Row = {
+  key: number
+  id: string
+  user_id: string
+  name: string
+  description: string
+  issued_at: string
+  expires_at: string
+  updated_at: string | null
+  last_used_at: string | null
+  revoked_at: string | null
+  status: PatStatus
+}
+
+const STATUS = sql<PatStatus>`CASE WHEN p.revoked_at IS NOT NULL THEN 'revoked' WHEN p.expires_at <= now() THEN 'expired' ELSE 'active' END`
+const COLUMNS = sql`p.key, p.id, u.id AS user_id, p.name, p.description, p.issued_at, p.expires_at, p.updated_at, p.last_used_at, p.revoked_at, ${STATUS} AS status`
+
+const fromRow = (row: Row): PatRecord => ({
+  key: row.key,
+  id: row.id,
+  userId: row.user_id,
+  name: row.name,
+  description: row.description,
+  issuedAt: row.issued_at,
+  expiresAt: row.expires_at,
+  updatedAt: row.updated_at,
+  lastUsedAt: row.last_used_at,
+  revokedAt: row.revoked_at,
+  status: row.status,
+})
+
+export type NewPatRow = {
+  id: string
+  userKey: number
+  name: string
+  description: string
+  secretHash: Buffer
+  lifetimeSeconds: number
+}
+
+/** Undefined when the user has as many as he may have; his row is locked, so that no two calls count the same ones. */
+export async function insertPat(db: Queryable, pat: NewPatRow, maxPats: number): Promise<PatRecord | undefined> {
+  await sql`SELECT 1 FROM users WHERE key = ${pat.userKey} FOR NO KEY UPDATE`.execute(db)
+  const { rows } = await sql<Row>`INSERT INTO pats AS p (id, user_key, name, description, secret_hash, expires_at)
+      SELECT ${pat.id}::uuid, u.key, ${pat.name}, ${pat.description}, ${pat.secretHash}::bytea, now() + make_interval(secs => ${pat.lifetimeSeconds})
+        FROM users u WHERE u.key = ${pat.userKey} AND (SELECT count(*) FROM pats o WHERE o.user_key = u.key) < ${maxPats}
+      RETURNING p.key, p.id, (SELECT u.id FROM users u WHERE u.key = p.user_key) AS user_id, p.name, p.description, p.issued_at, p.expires_at,
+                p.updated_at, p.last_used_at, p.revoked_at, ${STATUS} AS status`.execute(db)
+  return rows[0] === undefined ? undefined : fromRow(rows[0])
+}
+
+export async function findPat(
+  db: Queryable,
+  userKey: number,
+  id: string,
+  options: { forUpdate?: boolean } = {},
+): Promise<PatRecord | undefined> {
+  const lock = options.forUpdate === true ? sql`FOR NO KEY UPDATE OF p` : sql``
+  const { rows } =
+    await sql<Row>`SELECT ${COLUMNS} FROM pats p JOIN users u ON u.key = p.user_key WHERE p.user_key = ${userKey} AND p.id = ${id} ${lock}`.execute(
+      db,
+    )
+  return rows[0] === undefined ? undefined : fromRow(rows[0])
+}
+
+export type PatListing = { where: RawBuilder<SqlBool>; dir: 'asc' | 'desc'; offset: number; limit: number }
+
+export function ofStatus(status: PatStatus): RawBuilder<SqlBool> {
+  return sql<SqlBool>`${STATUS} = ${status}`
+}
+
+export async function countPats(db: Queryable, where: RawBuilder<SqlBool>): Promise<number> {
+  const { rows } = await sql<{ total: number }>`SELECT count(*) AS total FROM pats p WHERE ${where}`.execute(db)
+  return rows[0]?.total ?? 0
+}
+
+export async function listPats(db: Queryable, { where, dir, offset, limit }: PatListing): Promise<PatRecord[]> {
+  const direction = dir === 'asc' ? sql`ASC` : sql`DESC`
+  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM pats p JOIN users u ON u.key = p.user_key WHERE ${where}
+     ORDER BY p.issued_at ${direction}, p.id OFFSET ${offset} LIMIT ${limit}`.execute(db)
+  return rows.map(fromRow)
+}
+
+export type PatChange = {
+  name?: string
+  description?: string
+  /** A new secret also ends an earlier revocation. */
+  secret?: { hash: Buffer; lifetimeSeconds: number }
+  isRevoked?: true
+}
+
+export async function updatePat(db: Queryable, key: number, change: PatChange): Promise<void> {
+  const sets = [sql`updated_at = now()`]
+  if (change.name !== undefined) sets.push(sql`name = ${change.name}`)
+  if (change.description !== undefined) sets.push(sql`description = ${change.description}`)
+  if (change.secret !== undefined)
+    sets.push(
+      sql`secret_hash = ${change.secret.hash}, expires_at = now() + make_interval(secs => ${change.secret.lifetimeSeconds}), revoked_at = NULL`,
+    )
+  if (change.isRevoked === true) sets.push(sql`revoked_at = coalesce(revoked_at, now())`)
+  await sql`UPDATE pats SET ${sql.join(sets)} WHERE key = ${key}`.execute(db)
+}
+
+export async function deletePats(db: Queryable, keys: readonly number[]): Promise<void> {
+  await sql`DELETE FROM pats WHERE key = ANY (${keys}::bigint[])`.execute(db)
+}
+
+/** Every token of the user, locked. */
+export async function lockPatsOf(db: Queryable, userKey: number): Promise<{ key: number; id: string }[]> {
+  const { rows } = await sql<{
+    key: number
+    id: string
+  }>`SELECT key, id FROM pats WHERE user_key = ${userKey} ORDER BY key FOR UPDATE`.execute(db)
+  return rows
+}
+
+/** What authentication must know of a token. */
+export type PatFacts = {
+  key: number
+  id: string
+  userKey: number
+  userId: string
+  userStatus: 'enabled' | 'disabled' | 'deleted'
+  secretHash: Buffer
+  expiresAtMs: number
+  isRevoked: boolean
+  scopes: Scope[]
+}
+
+type FactsRow = {
+  key: number
+  id: string
+  user_key: number
+  user_id: string
+  user_status: PatFacts['userStatus']
+  secret_hash: Buffer
+  expires_at_ms: number
+  is_revoked: boolean
+}
+
+type ScopeFactsRow = {
+  entity_type: ScopeEntityType
+  operation: ScopeOperation
+  domain_key: number | null
+  entity_id: string | null
+  entity_key: number | null
+}
+
+/** No entity has this key: a scope on what does not exist here covers nothing. */
+const NO_ENTITY = -1
+
+export async function findPatFacts(db: Queryable, id: string): Promise<PatFacts | undefined> {
+  const { rows } =
+    await sql<FactsRow>`SELECT p.key, p.id, p.user_key, u.id AS user_id, u.status AS user_status, p.secret_hash,
+           (extract(epoch FROM p.expires_at) * 1000)::float8 AS expires_at_ms, p.revoked_at IS NOT NULL AS is_revoked
+      FROM pats p JOIN users u ON u.key = p.user_key WHERE p.id = ${id}`.execute(db)
+  const row = rows[0]
+  if (row === undefined) return undefined
+  const { rows: scopes } =
+    await sql<ScopeFactsRow>`SELECT entity_type, operation, domain_key, entity_id, entity_key FROM pat_scopes WHERE pat_key = ${row.key}`.execute(
+      db,
+    )
+  return {
+    key: row.key,
+    id: row.id,
+    userKey: row.user_key,
+    userId: row.user_id,
+    userStatus: row.user_status,
+    secretHash: row.secret_hash,
+    expiresAtMs: row.expires_at_ms,
+    isRevoked: row.is_revoked,
+    scopes: scopes.map((scope) => ({
+      type: scope.entity_type,
+      operation: scope.operation,
+      domainKey: scope.domain_key ?? undefined,
+      entity: scope.entity_id === null ? 'any' : { key: scope.entity_key ?? NO_ENTITY, id: scope.entity_id },
+    })),
+  }
+}
+
+export type ScopeRecord = {
+  id: string
+  patId: string
+  type: ScopeEntityType
+  operation: ScopeOperation
+  domainId: string | null
+  entityId: string | null
+}
+
+export type NewScopeRow = {
+  id: string
+  type: ScopeEntityType
+  operation: ScopeOperation
+  domainKey: number | null
+  entityId: string | null
+  entityKey: number | null
+}
+
+/** Throws `conflict` when the token has one of the scopes already. */
+export async function insertScopes(db: Queryable, patKey: number, scopes: readonly NewScopeRow[]): Promise<void> {
+  await refusing(
+    {
+      pat_scopes_scope_key: () =>
+        new ServiceError('conflict', 'entity already exists: the token has one of these scopes already'),
+    },
+    sql`INSERT INTO pat_scopes (pat_key, id, entity_type, operation, domain_key, entity_id, entity_key)
+      SELECT ${patKey}, * FROM unnest(
+        ${scopes.map((scope) => scope.id)}::uuid[], ${scopes.map((scope) => scope.type)}::text[],
+        ${scopes.map((scope) => scope.operation)}::text[], ${scopes.map((scope) => scope.domainKey)}::bigint[],
+        ${scopes.map((scope) => scope.entityId)}::uuid[], ${scopes.map((scope) => scope.entityKey)}::bigint[])`.execute(
+      db,
+    ),
+  )
+}
+
+export async function countScopes(db: Queryable, patKey: number): Promise<number> {
+  const { rows } = await sql<{
+    total: number
+  }>`SELECT count(*) AS total FROM pat_scopes WHERE pat_key = ${patKey}`.execute(db)
+  return rows[0]?.total ?? 0
+}
+
+export async function listScopes(
+  db: Queryable,
+  patKey: number,
+  page: { offset: number; limit: number },
+): Promise<ScopeRecord[]> {
+  const { rows } = await sql<{
+    id: string
+    pat_id: string
+    entity_type: ScopeEntityType
+    operation: ScopeOperation
+    domain_id: string | null
+    entity_id: string | null
+  }>`SELECT s.id, p.id AS pat_id, s.entity_type, s.operation, d.id AS domain_id, s.entity_id
+       FROM pat_scopes s JOIN pats p ON p.key = s.pat_key LEFT JOIN domains d ON d.key = s.domain_key
+      WHERE s.pat_key = ${patKey} ORDER BY s.key OFFSET ${page.offset} LIMIT ${page.limit}`.execute(db)
+  return rows.map((row) => ({
+    id: row.id,
+    patId: row.pat_id,
+    type: row.entity_type,
+    operation: row.operation,
+    domainId: row.domain_id,
+    entityId: row.entity_id,
+  }))
+}
+
+/** Gives the ids that were there; without `ids` all go. */
+export async function deleteScopes(
+  db: Queryable,
+  patKey: number,
+  ids: readonly string[] | undefined,
+): Promise<string[]> {
+  const some = ids === undefined ? sql`` : sql`AND id = ANY (${ids}::uuid[])`
+  const { rows } = await sql<{
+    id: string
+  }>`DELETE FROM pat_scopes WHERE pat_key = ${patKey} ${some} RETURNING id`.execute(db)
+  return rows.map((row) => row.id)
+}
+
+export type NamedEntity = { key: number; id: string }
+
+/** Entities of a domain by id, those that `isReadable` lets through. */
+export async function findNamed(
+  db: Queryable,
+  table: 'clients' | 'channels' | 'groups',
+  domainKey: number,
+  ids: readonly string[],
+  isReadable: RawBuilder<SqlBool>,
+): Promise<NamedEntity[]> {
+  const { rows } = await sql<NamedEntity>`SELECT e.key, e.id FROM ${sql.table(table)} e
+     WHERE e.domain_key = ${domainKey} AND e.id = ANY (${ids}::uuid[]) AND ${isReadable}`.execute(db)
+  return rows
+}
+
+export async function findNamedUsers(db: Queryable, ids: readonly string[]): Promise<NamedEntity[]> {
+  const { rows } =
+    await sql<NamedEntity>`SELECT key, id FROM users WHERE id = ANY (${ids}::uuid[]) AND status <> 'deleted'`.execute(
+      db,
+    )
+  return rows
+}

@@ -1,0 +1,82 @@
+/**
+ * What the credential itself forbids on a route, whoever its user is: a hook after the request is known to be well formed
+ * (decision 45: 400 comes before 403) and before its handler. Rights inside a domain are asked of the policy.
+ */
+import type { FastifyRequest } from 'fastify'
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import { ServiceError } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
+import { ACTIONS } from '../access/actions.ts'
+import type { UserPrincipal } from '../access/principal.ts'
+import { OUTSIDE_ACTIONS, requirementOf } from './operations.ts'
+import type { OutsideRule } from './operations.ts'
+import { lacksScope } from './scoped-access.ts'
+import type { ScopeSet } from './scopes.ts'
+
+const GRANTED_ACTIONS = new Set<string>(Object.values(ACTIONS).flat())
+const SAFE_METHODS = new Set(['GET', 'HEAD'])
+/** Domain actions by which listings are asked for; a single entity is asked for with `read`. */
+const LISTINGS = new Set(['client_read', 'channel_read', 'group_read'])
+
+function refuse(reason: string): ServiceError {
+  return new ServiceError('forbidden', `failed to perform authorization: ${reason}`)
+}
+
+/** Throws `forbidden`. A route whose action is unknown here is for plain logins alone. */
+export function requireRouteAllowed(request: FastifyRequest): void {
+  const principal = request.principal as UserPrincipal | undefined
+  if (principal === undefined) return
+  const isPlainLogin = principal.credential === 'login' && principal.boundDomainKey === undefined
+  if (isPlainLogin) return
+  const { action = '' } = request.routeOptions.config
+  const rule = OUTSIDE_ACTIONS[action]
+  const isGranted = GRANTED_ACTIONS.has(action)
+  if (rule === undefined && !isGranted) throw refuse('log in without a domain to do this')
+  if (rule !== undefined) requireOutside(principal, rule, request)
+  else if (principal.scope !== undefined && LISTINGS.has(action)) requireListing(principal.scope, action)
+}
+
+function requireOutside(principal: UserPrincipal, rule: OutsideRule, request: FastifyRequest): void {
+  if (principal.boundDomainKey !== undefined && rule.bound === 'refused')
+    throw refuse('this token works in its domain alone')
+  if (rule.loginOnly === true && principal.credential !== 'login')
+    throw refuse('this needs a login, not a key or token')
+  const { scope } = principal
+  if (scope === undefined) return
+  const { pat } = rule
+  if (pat === 'never' || (rule.readingOnly === true && !SAFE_METHODS.has(request.method)))
+    throw refuse('this needs a login, not a personal access token')
+  if (!coversOutside(principal, scope, rule, request)) throw lacksScope(pat)
+}
+
+/** A scope on one user is for the routes of that user; a list shows what the scopes name, so one is enough. */
+function coversOutside(
+  principal: UserPrincipal,
+  scope: ScopeSet,
+  { pat }: OutsideRule,
+  request: FastifyRequest,
+): boolean {
+  if (pat === 'never') return false
+  if (pat.operation === 'list') return scope.coversSome(pat.type, pat.operation)
+  if (pat.type !== 'users' || pat.operation === 'create') return scope.coversAll(pat.type, pat.operation, undefined)
+  const { user_id: named } = request.params as { user_id?: string }
+  const userId = named ?? principal.id
+  return isId(userId) && scope.coversUser(pat.operation, userId)
+}
+
+function requireListing(scope: ScopeSet, action: string): void {
+  const needed = requirementOf('domain', action)
+  if (needed === undefined) return
+  const listing = { type: needed.type, operation: 'list' } as const
+  if (!scope.coversSome(listing.type, listing.operation)) throw lacksScope(listing)
+}
+
+/**
+ * The condition of a listing outside a domain: the users or domains that a personal access token may list; `column` holds
+ * their keys. Nothing for any other credential.
+ */
+export function listedBy(principal: UserPrincipal, type: 'users' | 'domains', column: string): RawBuilder<SqlBool>[] {
+  const keys = principal.scope === undefined ? 'all' : principal.scope.keysFor(type, ['list'], undefined)
+  return keys === 'all' ? [] : [sql<SqlBool>`${sql.ref(column)} = ANY (${keys}::bigint[])`]
+}

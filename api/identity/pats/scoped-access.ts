@@ -1,0 +1,120 @@
+/**
+ * A caller in a domain who came with a personal access token: all that its owner may do, of that what its scopes say. Every
+ * question of the policy passes here, so no service has to think of tokens. The type names each member, so that a new one
+ * cannot pass unasked.
+ */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import { ServiceError } from '#core/errors/index.ts'
+import type { EntityType } from '../access/actions.ts'
+import type { DomainAccess, EntityFacts } from '../access/policy.ts'
+import type { UserPrincipal } from '../access/principal.ts'
+import type { Requirement } from './operations.ts'
+import { requirementOf, scopeTypeOf } from './operations.ts'
+import { SCOPE_OPERATIONS } from './scopes.ts'
+import type { ScopeOperation, ScopeSet } from './scopes.ts'
+
+export function lacksScope({ type, operation }: Requirement): ServiceError {
+  return new ServiceError(
+    'forbidden',
+    `failed to perform authorization: the personal access token lacks the scope ${type}:${operation}`,
+  )
+}
+
+/** The domain as the principal may use it; undefined where its token reaches nothing in it. */
+export function withinScope(principal: UserPrincipal, domain: DomainAccess): DomainAccess | undefined {
+  const { scope } = principal
+  if (scope === undefined) return domain
+  return scope.reaches(domain.domainKey) ? scoped(domain, scope, principal.origin?.isReading !== false) : undefined
+}
+
+function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): DomainAccess {
+  const { domainKey } = domain
+
+  /** The operation on the entity itself, or on all of what the requirement is about when that is something else. */
+  function allows(entity: EntityFacts, action: string): boolean {
+    const needed = requirementOf(entity.type, action)
+    if (needed === undefined) return false
+    const isAboutIt = needed.type === scopeTypeOf(entity.type) || needed.type === 'messages'
+    return isAboutIt
+      ? scope.covers(needed.type, needed.operation, domainKey, entity.key)
+      : scope.coversAll(needed.type, needed.operation, domainKey)
+  }
+
+  /**
+   * Whether the token may know that the entity is there, which every other action asks first. A call that changes something
+   * needs no scope to read beside the one to change; one that reads needs it, or a list that shows the entity anyway.
+   */
+  function mayKnow({ type, key }: EntityFacts): boolean {
+    const scopeType = scopeTypeOf(type)
+    if (!isReading)
+      return scope.knows(scopeType, domainKey, key) || (type === 'channel' && scope.knows('messages', domainKey, key))
+    return scope.covers(scopeType, 'read', domainKey, key) || scope.covers(scopeType, 'list', domainKey, key)
+  }
+
+  /** In the domain: the domain itself, or everything of a type in it. */
+  function allowsInDomain(action: string): boolean {
+    const needed = requirementOf('domain', action)
+    if (needed === undefined) return false
+    if (needed.type === 'domains') return scope.covers('domains', needed.operation, domainKey, domainKey)
+    // "May read all of them" is how a listing is asked for; a single one is asked for with `requireOn`.
+    const isListing = needed.operation === 'read' && needed.type !== 'tasks' && needed.type !== 'workers'
+    return scope.coversAll(needed.type, isListing ? 'list' : needed.operation, domainKey)
+  }
+
+  return {
+    principal: domain.principal,
+    domainKey,
+    domainId: domain.domainId,
+    // What is for administrators alone is asked by no action, so no scope can say it.
+    isAdmin: false,
+    can: (action) => domain.can(action) && allowsInDomain(action),
+    require(action) {
+      domain.require(action)
+      if (!allowsInDomain(action)) throw lacksScope(requirementOf('domain', action) ?? NOTHING)
+    },
+    async actionsOn(entity) {
+      const held = await domain.actionsOn(entity)
+      const allowed = new Set([...held].filter((action) => allows(entity, action)))
+      if (held.has('read')) {
+        if (mayKnow(entity)) allowed.add('read')
+        // Whoever may receive from a channel need not be able to look at it.
+        else if (!allowed.has('subscribe')) throw lacksScope(readingOf(entity.type))
+      }
+      return allowed
+    },
+    async requireOn(entity, action) {
+      const found = await domain.requireOn(entity, action)
+      const isAllowed =
+        action === 'read' && !isReading ? mayKnow(found) || allows(found, action) : allows(found, action)
+      if (!isAllowed) throw lacksScope(requirementOf(found.type, action) ?? NOTHING)
+      return found
+    },
+    accessOf: (type, entityKeys) => domain.accessOf(type, entityKeys),
+    reachable(type, action, alias) {
+      const inner = domain.reachable(type, action, alias)
+      const needed = requirementOf(type, action)
+      if (needed === undefined) return NONE
+      return sql<SqlBool>`(${inner} AND ${inScope(type, needed, alias)})`
+    },
+  }
+
+  function inScope(type: EntityFacts['type'], needed: Requirement, alias: string): RawBuilder<SqlBool> {
+    const keys = scope.keysFor(needed.type, operationsFor(type, needed), domainKey)
+    return keys === 'all' ? ALL : sql<SqlBool>`${sql.ref(`${alias}.key`)} = ANY (${keys}::bigint[])`
+  }
+
+  /** Rows to read are listed; for a call that changes something every operation makes them known (see `mayKnow`). */
+  function operationsFor(type: EntityFacts['type'], needed: Requirement): readonly ScopeOperation[] {
+    if (needed.operation !== 'read' || needed.type !== scopeTypeOf(type)) return [needed.operation]
+    return isReading ? ['list'] : SCOPE_OPERATIONS
+  }
+}
+
+const ALL = sql<SqlBool>`true`
+const NONE = sql<SqlBool>`false`
+const NOTHING: Requirement = { type: 'domains', operation: 'read' }
+
+function readingOf(type: EntityType): Requirement {
+  return { type: scopeTypeOf(type), operation: 'read' }
+}

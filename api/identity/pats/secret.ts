@@ -1,0 +1,29 @@
+/**
+ * The text of a personal access token (contract section 6): `pat_`, user id and token id in base64url, `_`, 32 random bytes.
+ * The ids find the row; the hash of the whole text, kept in it, is the proof.
+ */
+import { newToken } from '#core/ids.ts'
+
+export const PAT_PREFIX = 'pat_'
+const UUID_BYTES = 16
+/** 32 bytes in base64url. */
+const PART_CHARS = 43
+const FORM = new RegExp(`^${PAT_PREFIX}([A-Za-z0-9_-]{${PART_CHARS}})_[A-Za-z0-9_-]{${PART_CHARS}}$`)
+
+const bytesOf = (id: string) => Buffer.from(id.replaceAll('-', ''), 'hex')
+
+function idOf(bytes: Buffer): string {
+  return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5')
+}
+
+export function newPatSecret(userId: string, patId: string): string {
+  return `${PAT_PREFIX}${Buffer.concat([bytesOf(userId), bytesOf(patId)]).toString('base64url')}_${newToken()}`
+}
+
+/** Whose token the text says it is; undefined when it is none. */
+export function parsePatSecret(text: string): { userId: string; patId: string } | undefined {
+  const encoded = FORM.exec(text)?.[1]
+  if (encoded === undefined) return undefined
+  const bytes = Buffer.from(encoded, 'base64url')
+  return { userId: idOf(bytes.subarray(0, UUID_BYTES)), patId: idOf(bytes.subarray(UUID_BYTES)) }
+}

@@ -1,0 +1,136 @@
+/**
+ * How often somebody may try to log in, so that passwords cannot be guessed and nobody can shut another out. Failures are
+ * counted for each pair of account and address, for each address, and for each account over all addresses from which it
+ * never logged in. An address from which the account did log in before is never refused for what others do; its own
+ * failures only slow it down. Counted in each process by itself; several nodes allow so many times as much.
+ */
+import { LRUCache } from 'lru-cache'
+import { ServiceError } from '#core/errors/index.ts'
+import { monotonicMs, sleep } from '#core/time.ts'
+import type { Bucket, BucketRule } from './token-bucket.ts'
+import { fullBucket, refill, waitMs } from './token-bucket.ts'
+
+export type LoginAttempt = {
+  /** Whom the login names: a user's id, or the text where there is no such user. */
+  account: string
+  address: string
+  /** The account logged in from this address before. */
+  isKnown: boolean
+}
+
+export type Admission = {
+  /** Gives back what the attempt took: the password was right, or nobody looked at it. */
+  release(): void
+}
+
+export type LoginThrottle = {
+  /** Waits its turn, or throws `rate_limited` with the seconds after which it makes sense. */
+  admit(attempt: LoginAttempt): Promise<Admission>
+  stop(): void
+}
+
+export type ThrottleRules = {
+  pair: BucketRule
+  address: BucketRule
+  account: BucketRule
+  known: BucketRule
+  /** An account's own address that failed too often has its attempts looked at one after the other, with this between them. */
+  paceMs: number
+}
+
+export const RULES: ThrottleRules = {
+  pair: { burst: 10, perMinute: 2 },
+  address: { burst: 100, perMinute: 60 },
+  account: { burst: 50, perMinute: 6 },
+  known: { burst: 20, perMinute: 6 },
+  paceMs: 1000,
+}
+/** Buckets of each kind that are kept, some hundred bytes each; the one not used for longest is forgotten. */
+const MAX_BUCKETS = 50_000
+/** Attempts of one pair that wait for their turn. */
+const MAX_PACED_PER_PAIR = 20
+/** Attempts that wait at once, of all pairs: each holds a connection. */
+const MAX_PACED = 1000
+
+const TOO_MANY = 'too many failed logins: try again later'
+
+export function createLoginThrottle(rules: ThrottleRules = RULES, now: () => number = monotonicMs): LoginThrottle {
+  const buckets = {
+    pair: new LRUCache<string, Bucket>({ max: MAX_BUCKETS }),
+    address: new LRUCache<string, Bucket>({ max: MAX_BUCKETS }),
+    account: new LRUCache<string, Bucket>({ max: MAX_BUCKETS }),
+    known: new LRUCache<string, Bucket>({ max: MAX_BUCKETS }),
+  }
+  /** The end of each queue of a known address, and how many stand in it. */
+  const queues = new Map<string, { tail: Promise<void>; length: number }>()
+  let waiting = 0
+  const stopping = new AbortController()
+
+  function bucketOf(kind: keyof typeof buckets, name: string): Bucket {
+    let bucket = buckets[kind].get(name)
+    if (bucket === undefined) {
+      bucket = fullBucket(rules[kind], now())
+      buckets[kind].set(name, bucket)
+    }
+    refill(bucket, rules[kind], now())
+    return bucket
+  }
+
+  const refusal = (retryMs: number) =>
+    new ServiceError('rate_limited', TOO_MANY, { retryAfterSeconds: Math.max(1, Math.ceil(retryMs / 1000)) })
+
+  /** Takes one of each, or none. */
+  function take(wanted: readonly (readonly [keyof typeof buckets, string])[]): Admission {
+    const found = wanted.map(([kind, name]) => ({ kind, bucket: bucketOf(kind, name) }))
+    const retryMs = Math.max(...found.map(({ kind, bucket }) => waitMs(bucket, rules[kind])))
+    if (retryMs > 0) throw refusal(retryMs)
+    for (const { bucket } of found) bucket.tokens -= 1
+    let isReleased = false
+    return {
+      release() {
+        if (isReleased) return
+        isReleased = true
+        for (const { kind, bucket } of found) bucket.tokens = Math.min(rules[kind].burst, bucket.tokens + 1)
+      },
+    }
+  }
+
+  async function takeTurn(pair: string): Promise<Admission> {
+    const bucket = bucketOf('known', pair)
+    const queue = queues.get(pair)
+    if (queue === undefined && bucket.tokens >= 1) return take([['known', pair]])
+    const length = queue?.length ?? 0
+    if (length >= MAX_PACED_PER_PAIR || waiting >= MAX_PACED) throw refusal(length * rules.paceMs)
+    const turn = (queue?.tail ?? Promise.resolve()).then(() => sleep(rules.paceMs, stopping.signal))
+    const entry = { tail: turn.catch(() => undefined), length: length + 1 }
+    queues.set(pair, entry)
+    waiting += 1
+    try {
+      await turn
+    } catch {
+      throw new ServiceError('unavailable', 'stopping')
+    } finally {
+      waiting -= 1
+      const last = queues.get(pair)
+      if (last !== undefined) {
+        last.length -= 1
+        if (last.length === 0) queues.delete(pair)
+      }
+    }
+    // What was waited for is paid by the waiting.
+    return { release: () => undefined }
+  }
+
+  return {
+    async admit({ account, address, isKnown }) {
+      const pair = `${account}\n${address}`
+      if (isKnown) return await takeTurn(pair)
+      return take([
+        ['pair', pair],
+        ['address', address],
+        ['account', account],
+      ])
+    },
+    stop: () => stopping.abort(),
+  }
+}

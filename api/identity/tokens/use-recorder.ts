@@ -1,0 +1,69 @@
+/**
+ * `last_used_at` of sessions, keys and tokens without a write per request: uses are collected and written together every few
+ * seconds, and once more when the process stops. One token is written once a minute at the most.
+ */
+import { LRUCache } from 'lru-cache'
+import { sql } from 'kysely'
+import type { Database } from '#core/database/index.ts'
+import { monotonicMs, sleep } from '#core/time.ts'
+
+export type UsedTable = 'sessions' | 'api_keys' | 'pats'
+
+export type UseRecorder = {
+  used(table: UsedTable, id: string): void
+  /** Writes what was collected; called by itself, and by `stop`. */
+  flush(): Promise<void>
+  stop(): Promise<void>
+}
+
+export const FLUSH_INTERVAL_MS = 3000
+/** How exact the time is. */
+const RESOLUTION_MS = 60_000
+/** Tokens whose last writing is remembered, and that wait for the next one. */
+const MAX_TOKENS = 50_000
+
+export function startUseRecorder(database: Database, flushIntervalMs = FLUSH_INTERVAL_MS): UseRecorder {
+  const recentlyWritten = new LRUCache<string, true>({ max: MAX_TOKENS, ttl: RESOLUTION_MS })
+  let waiting = new Map<string, { table: UsedTable; id: string; atMs: number }>()
+  const stopping = new AbortController()
+
+  async function flush(): Promise<void> {
+    const uses = [...waiting.values()]
+    waiting = new Map()
+    for (const table of ['sessions', 'api_keys', 'pats'] as const) {
+      const ours = uses.filter((use) => use.table === table)
+      if (ours.length === 0) continue
+      const nowMs = monotonicMs()
+      // Rows are locked in the order of their ids: two nodes that write the same ones do not wait for each other for ever.
+      await sql`WITH uses AS (
+          SELECT id, now() - make_interval(secs => age) AS at
+            FROM unnest(${ours.map((use) => use.id)}::uuid[], ${ours.map((use) => (nowMs - use.atMs) / 1000)}::float8[]) AS used (id, age)),
+        locked AS MATERIALIZED (
+          SELECT t.id FROM ${sql.table(table)} t JOIN uses USING (id) ORDER BY t.id FOR NO KEY UPDATE OF t)
+        UPDATE ${sql.table(table)} t SET last_used_at = uses.at FROM locked JOIN uses USING (id)
+         WHERE t.id = locked.id AND (t.last_used_at IS NULL OR t.last_used_at < uses.at)`.execute(database.db)
+    }
+  }
+
+  async function loop(): Promise<void> {
+    while (!stopping.signal.aborted) {
+      await sleep(flushIntervalMs, stopping.signal).catch(() => undefined)
+      // A time of use that cannot be written is worth no failure: the next use brings another.
+      await flush().catch(() => undefined)
+    }
+  }
+  const running = loop()
+
+  return {
+    used(table, id) {
+      if (recentlyWritten.has(id) || waiting.size >= MAX_TOKENS) return
+      recentlyWritten.set(id, true)
+      waiting.set(id, { table, id, atMs: monotonicMs() })
+    },
+    flush,
+    async stop() {
+      stopping.abort()
+      await running
+    },
+  }
+}
