@@ -17,26 +17,24 @@ const Action = Type.String({ maxLength: 64 })
 const Actions = Type.Array(Action, { maxItems: MAX_ACTIONS_PER_CALL })
 const UserIds = Type.Array(Id, { maxItems: MAX_USERS_PER_CALL })
 
-export const Role = Type.Object(
-  {
-    id: Type.String({ description: 'The same value as role_id' }),
-    role_id: Type.String(),
-    name: Type.String({ description: 'The same value as role_name' }),
-    role_name: Type.String(),
-    entity_id: Id,
-    actions: Type.Array(Type.String()),
-    optional_actions: Type.Array(Type.String(), { description: 'The same value as actions' }),
-    members: Type.Array(Id, {
-      description: 'Ids of the members, the first thousand (in lists hundred), to callers with view_role_users',
-    }),
-    optional_members: Type.Array(Id, { description: 'The same value as members' }),
-    created_by: Type.Optional(Id),
-    created_at: Timestamp,
-    updated_by: Type.Optional(Id),
-    updated_at: Timestamp,
-  },
-  { $id: 'Role', description: 'Role on one entity' },
-)
+const roleFields = {
+  id: Type.String({ description: 'The same value as role_id' }),
+  role_id: Type.String(),
+  name: Type.String({ description: 'The same value as role_name' }),
+  role_name: Type.String(),
+  entity_id: Id,
+  actions: Type.Array(Type.String()),
+  optional_actions: Type.Array(Type.String(), { description: 'The same value as actions' }),
+  members: Type.Array(Id, {
+    description: 'Ids of the members, the first thousand (in lists hundred), to callers with view_role_users',
+  }),
+  optional_members: Type.Array(Id, { description: 'The same value as members' }),
+  created_by: Type.Optional(Id),
+  created_at: Timestamp,
+  updated_by: Type.Optional(Id),
+  updated_at: Timestamp,
+}
+export const Role = Type.Object(roleFields, { $id: 'Role', description: 'Role on one entity' })
 export type Role = Static<typeof Role>
 
 export const NewRole = Type.Object(
@@ -73,8 +71,9 @@ export const ActionsObject = Type.Object({ actions: ActionList })
 export const MemberList = Type.Array(Id)
 export const MembersObject = Type.Object({ members: MemberList })
 export const MemberPage = Type.Object({ ...pageFields, members: MemberList })
-export const RoleList = Type.Array(Role)
-export const RolePage = Type.Object({ ...pageFields, roles: RoleList })
+export const RolePage = Type.Object({ ...pageFields, roles: Type.Array(Role) })
+/** Beside the page in one answer, where a schema with a name may stand only once. */
+export const RoleList = Type.Array(Type.Object(roleFields))
 
 /** Without defaults, so that a handler sees whether the caller asked for a page (decision 6). */
 export const PlainPageQuery = Type.Object({
