@@ -24,6 +24,7 @@ export {
   rolesShownTo,
 } from './roles/index.ts'
 export type { Relation, RoleEntity, RoleRecord, ShownRoles } from './roles/index.ts'
+export { OUTSIDE_ACTIONS } from './pats/index.ts'
 export { bearerOf, originOf } from './tokens/index.ts'
 export type { TokensService } from './tokens/index.ts'
 export { requireRoute } from './domains/index.ts'

@@ -1,3 +1,4 @@
+export { OUTSIDE_ACTIONS } from './operations.ts'
 export { listedBy, requireRouteAllowed } from './route-rules.ts'
 export { patRoutes } from './routes.ts'
 export { PAT_PREFIX } from './secret.ts'

@@ -101,9 +101,24 @@ export const OUTSIDE_ACTIONS: Readonly<Record<string, OutsideRule>> = {
   'user.view': { pat: { type: 'users', operation: 'read' }, bound: 'allowed' },
   'user.list': { pat: { type: 'users', operation: 'list' }, bound: 'allowed' },
   'user.create': { pat: { type: 'users', operation: 'create' }, bound: 'allowed' },
+  'user.domains': { pat: { type: 'users', operation: 'read' }, bound: 'allowed' },
   'user.update': { pat: { type: 'users', operation: 'update' }, bound: 'allowed' },
   'domain.create': { pat: { type: 'domains', operation: 'create' }, bound: 'refused' },
   'domain.list': { pat: { type: 'domains', operation: 'list' }, bound: 'allowed' },
+  'domain.freeze': { pat: { type: 'domains', operation: 'update' }, bound: 'refused' },
+  'user.domains': { pat: { type: 'domains', operation: 'list' }, bound: 'allowed' },
+  // The service shows a bound token the invitations of its domain alone.
+  'invitation.list': { pat: { type: 'domains', operation: 'list' }, bound: 'allowed' },
+  'invitation.view': { pat: { type: 'domains', operation: 'read' }, bound: 'allowed' },
+  'invitation.delete': { pat: { type: 'domains', operation: 'unshare' }, bound: 'allowed' },
+  // Joining a domain is the user's own decision.
+  'invitation.answer': { pat: 'never', bound: 'allowed' },
+  'domain.freeze': { pat: 'never', bound: 'refused' },
+  // Invitations decide who belongs to a domain, one's own answer included: that is for logins.
+  'invitation.list': { pat: 'never', bound: 'allowed' },
+  'invitation.view': { pat: 'never', bound: 'allowed' },
+  'invitation.answer': { pat: 'never', bound: 'refused' },
+  'invitation.delete': { pat: 'never', bound: 'allowed' },
   // Whoever may make credentials may do everything that they may: no token that is less than a login.
   'session.manage': { pat: 'never', loginOnly: true, bound: 'allowed' },
   'key.manage': { pat: 'never', loginOnly: true, bound: 'allowed' },
