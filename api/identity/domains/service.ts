@@ -8,6 +8,7 @@ import type { Page } from '#core/page.ts'
 import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
 import { adminRoleId } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
+import { listedBy } from '../pats/index.ts'
 import { grantAdmin } from '../roles/index.ts'
 import { findUser } from '../users/index.ts'
 import { allOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
@@ -211,7 +212,7 @@ function requireDomainRoute(route: string, id: string | undefined, reserved: Rea
 }
 
 function conditionsOf(caller: UserPrincipal, query: DomainQuery): RawBuilder<SqlBool>[] {
-  const conditions = [sql<SqlBool>`d.purge_started_at IS NULL`]
+  const conditions = [sql<SqlBool>`d.purge_started_at IS NULL`, ...listedBy(caller, 'domains', 'd.key')]
   if (query.status !== 'all') conditions.push(sql<SqlBool>`d.status = ${query.status}`)
   if (caller.boundDomainKey !== undefined) conditions.push(sql<SqlBool>`d.key = ${caller.boundDomainKey}`)
   if (query.name !== undefined) conditions.push(contains('d.name', query.name))
