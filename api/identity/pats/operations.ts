@@ -2,7 +2,7 @@
  * Which scope of a personal access token a call needs: the mapping from actions (contract 2.3) to operations on entity
  * types (contract section 6), in one place. What is not in it, no such token may do.
  */
-import type { ChannelAction, ClientAction, EntityType, OWN_ACTIONS } from '../access/actions.ts'
+import type { ChannelAction, ClientAction, EntityType, OWN_ACTIONS, TASK_ACTIONS } from '../access/actions.ts'
 import type { ScopeEntityType, ScopeOperation } from './scopes.ts'
 
 export type Requirement = { readonly type: ScopeEntityType; readonly operation: ScopeOperation }
@@ -48,18 +48,21 @@ const PREFIXES = [
   ['group_', 'group'],
 ] as const satisfies readonly (readonly [string, EntityType])[]
 
-const TASK_REQUIREMENTS: Readonly<Record<string, Requirement>> = {
-  task_create: { type: 'tasks', operation: 'create' },
-  task_read: { type: 'tasks', operation: 'read' },
-  task_update: { type: 'tasks', operation: 'update' },
-  task_start: { type: 'tasks', operation: 'update' },
-  task_delete: { type: 'tasks', operation: 'delete' },
-  worker_read: { type: 'workers', operation: 'read' },
-  worker_manage: { type: 'workers', operation: 'update' },
-}
+const TASK_REQUIREMENTS = new Map<string, Requirement>(
+  Object.entries({
+    task_create: { type: 'tasks', operation: 'create' },
+    task_read: { type: 'tasks', operation: 'read' },
+    task_update: { type: 'tasks', operation: 'update' },
+    task_start: { type: 'tasks', operation: 'update' },
+    task_delete: { type: 'tasks', operation: 'delete' },
+    worker_read: { type: 'workers', operation: 'read' },
+    worker_manage: { type: 'workers', operation: 'update' },
+  } satisfies Record<(typeof TASK_ACTIONS)[number], Requirement>),
+)
+const OPERATIONS = new Map<string, ScopeOperation>(Object.entries(OPERATION_OF_ACTION))
 
 function requirementOfOwn(entity: EntityType, action: string): Requirement | undefined {
-  const operation: ScopeOperation | undefined = (OPERATION_OF_ACTION as Record<string, ScopeOperation>)[action]
+  const operation = OPERATIONS.get(action)
   if (operation === undefined) return undefined
   const isMessage = operation === 'publish' || operation === 'subscribe'
   return { type: isMessage ? 'messages' : TYPE_OF_ENTITY[entity], operation }
@@ -67,7 +70,8 @@ function requirementOfOwn(entity: EntityType, action: string): Requirement | und
 
 /** What the action, asked of an entity of this type, needs; undefined: nothing gives it. */
 export function requirementOf(entity: EntityType, action: string): Requirement | undefined {
-  if (entity === 'domain' && TASK_REQUIREMENTS[action] !== undefined) return TASK_REQUIREMENTS[action]
+  const ofTask = entity === 'domain' ? TASK_REQUIREMENTS.get(action) : undefined
+  if (ofTask !== undefined) return ofTask
   if (entity === 'domain' || entity === 'group') {
     for (const [prefix, meant] of PREFIXES) {
       if (!action.startsWith(prefix)) continue

@@ -1,0 +1,91 @@
+// issue of guessing: limits per account and address that an attacker cannot turn against the owner
+import { expect, test } from 'vitest'
+import { ServiceError } from '#core/errors/index.ts'
+import type { ThrottleRules } from './login-throttle.ts'
+import { createLoginThrottle } from './login-throttle.ts'
+
+const RULES: ThrottleRules = {
+  pair: { burst: 3, perMinute: 6 },
+  address: { burst: 5, perMinute: 60 },
+  account: { burst: 8, perMinute: 6 },
+  known: { burst: 2, perMinute: 6 },
+  paceMs: 1,
+}
+
+function withClock() {
+  let nowMs = 0
+  const throttle = createLoginThrottle(RULES, () => nowMs)
+  const retryAfter = async (account: string, address: string, isKnown = false) => {
+    try {
+      await throttle.admit({ account, address, isKnown })
+      return 0
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.kind !== 'rate_limited') throw error
+      return error.retryAfterSeconds
+    }
+  }
+  return { throttle, retryAfter, pass: (ms: number) => (nowMs += ms) }
+}
+
+test('failures of one account from one address are limited, and the refusal says when the next one is looked at', async () => {
+  const { retryAfter, pass } = withClock()
+  for (let attempt = 0; attempt < RULES.pair.burst; attempt++) expect(await retryAfter('a', '10.0.0.1')).toBe(0)
+  expect(await retryAfter('a', '10.0.0.1')).toBe(10)
+  expect(await retryAfter('a', '10.0.0.2')).toBe(0)
+  pass(10_000)
+  expect(await retryAfter('a', '10.0.0.1')).toBe(0)
+  expect(await retryAfter('a', '10.0.0.1')).toBe(10)
+})
+
+test('one address cannot try many accounts', async () => {
+  const { retryAfter } = withClock()
+  for (let account = 0; account < RULES.address.burst; account++)
+    expect(await retryAfter(`user ${account}`, '10.0.0.1')).toBe(0)
+  expect(await retryAfter('another', '10.0.0.1')).toBe(1)
+  expect(await retryAfter('another', '10.0.0.2')).toBe(0)
+})
+
+test('many addresses cannot try one account, and the address of its owner is not refused for them', async () => {
+  const { retryAfter } = withClock()
+  for (let host = 0; host < RULES.account.burst; host++) expect(await retryAfter('a', `10.0.0.${host}`)).toBe(0)
+  expect(await retryAfter('a', '10.0.1.1')).toBe(10)
+  expect(await retryAfter('a', '192.0.2.7', true)).toBe(0)
+})
+
+test('a right password costs nothing', async () => {
+  const { throttle, retryAfter } = withClock()
+  for (let login = 0; login < 50; login++)
+    (await throttle.admit({ account: 'a', address: '10.0.0.1', isKnown: false })).release()
+  expect(await retryAfter('a', '10.0.0.1')).toBe(0)
+})
+
+test('giving back twice gives back once', async () => {
+  const { throttle, retryAfter } = withClock()
+  const first = await throttle.admit({ account: 'a', address: '10.0.0.1', isKnown: false })
+  for (let attempt = 1; attempt < RULES.pair.burst; attempt++) await retryAfter('a', '10.0.0.1')
+  first.release()
+  first.release()
+  expect(await retryAfter('a', '10.0.0.1')).toBe(0)
+  expect(await retryAfter('a', '10.0.0.1')).toBe(10)
+})
+
+test('the own address of an account is only slowed down, one attempt after the other', async () => {
+  const { retryAfter } = withClock()
+  for (let attempt = 0; attempt < 30; attempt++) expect(await retryAfter('a', '10.0.0.1', true)).toBe(0)
+})
+
+test('more attempts than may wait for their turn are refused, and those that wait are let in', async () => {
+  const { retryAfter } = withClock()
+  const answers = await Promise.all(Array.from({ length: 60 }, () => retryAfter('a', '10.0.0.1', true)))
+  expect(answers.filter((seconds) => seconds === 0)).toHaveLength(RULES.known.burst + 20)
+  expect(await retryAfter('a', '10.0.0.1', true)).toBe(0)
+})
+
+test('a stop ends the waiting', async () => {
+  const throttle = createLoginThrottle({ ...RULES, paceMs: 3_600_000 }, () => 0)
+  const attempt = () => throttle.admit({ account: 'a', address: '10.0.0.1', isKnown: true })
+  for (let count = 0; count < RULES.known.burst; count++) await attempt()
+  const waiting = attempt()
+  throttle.stop()
+  await expect(waiting).rejects.toMatchObject({ kind: 'unavailable' })
+})
