@@ -6,7 +6,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { createAccessPolicy } from './access/index.ts'
+import { accessRoutes, createAccessPolicy, createExplainer } from './access/index.ts'
 import type { AccessPolicy } from './access/index.ts'
 import type { IdentityConfig } from './config.ts'
 import { startCredentials } from './credentials.ts'
@@ -120,6 +120,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
         await domainRoutes(domains, domainStatuses)(app)
         await invitationRoutes(invitations)(app)
         await legacyInvitationRoutes(invitations)(app)
+        await accessRoutes(createExplainer({ database, access }))(app)
         await roleRoutes(roles)(app)
         await groupRoutes(groups)(app)
         await hierarchyRoutes(hierarchy)(app)
