@@ -116,7 +116,7 @@ export function channelRoutes(channels: ChannelsService): RoutePlugin {
       type: 'channel',
       record: Channel,
       calls: {
-        view: async (caller, at) => present(await channels.get(caller, at)),
+        view: async (caller, at, withRoles) => present(await channels.get(caller, at, withRoles)),
         setTags: async (caller, at, names) => present(await channels.setTags(caller, at, names)),
         setStatus: async (caller, at, status) => present(await channels.setStatus(caller, at, status)),
         setParent: channels.setParent,

@@ -1,7 +1,7 @@
 /** Wire shapes of channels (specification section 2, contract 4.2). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { EffectiveAccessFields, EnabledStatus, Id } from '#api/identity/index.ts'
+import { EffectiveAccessFields, EnabledStatus, Id, ShownRolesFields } from '#api/identity/index.ts'
 import { pageFields } from '#core/page.ts'
 import { MAX_BULK_ITEMS } from '../bulk.ts'
 import { creationFields, presentRecord, queryFields, recordFields, updateFields } from '../connectable/schema.ts'
@@ -27,6 +27,7 @@ export const Channel = Type.Object(
     status: EnabledStatus,
     owner_id: Type.Optional(Id),
     ...EffectiveAccessFields.properties,
+    ...ShownRolesFields.properties,
   },
   { $id: 'Channel', description: 'Channel: a communication group of clients' },
 )

@@ -1,11 +1,12 @@
 /** The rules of channels (specification section 4 Channels, contract 4.2, decisions 2, 31, 45). */
 import { allOf, requireRoute } from '#api/identity/index.ts'
-import type { EffectiveAccess, UserPrincipal } from '#api/identity/index.ts'
+import type { EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import { requireDistinct, requireFewItems } from '../bulk.ts'
 import {
+  accessOfItems,
   createConnectableRules,
   enterForCreation,
   enterWithin,
@@ -18,8 +19,8 @@ import type { ChannelChange, ChannelRecord } from './repository.ts'
 import { channelTable, countChannels, insertChannels, listChannels } from './repository.ts'
 import type { ChannelQuery, ChannelUpdate, NewChannel } from './schema.ts'
 
-/** A channel, and in lists how the caller has access to it. */
-export type ShownChannel = { channel: ChannelRecord; access?: EffectiveAccess }
+/** A channel, and where the caller asked by which roles he has access to it. */
+export type ShownChannel = { channel: ChannelRecord; access?: EffectiveAccess | ShownRoles | undefined }
 
 type Rules = ConnectableRules<ChannelRecord, ChannelChange>
 
@@ -29,7 +30,7 @@ export type ChannelsService = Pick<Rules, 'setParent' | 'removeParent' | 'remove
    * `too_large`, `malformed`, `forbidden`, `unprocessable`, `conflict`.
    */
   create(caller: UserPrincipal, domainId: string | undefined, inputs: readonly NewChannel[]): Promise<ShownChannel[]>
-  get(caller: UserPrincipal, at: Address): Promise<ShownChannel>
+  get(caller: UserPrincipal, at: Address, withRoles: boolean): Promise<ShownChannel>
   /** Channels of the domain that the caller may read; without a domain those of every domain that he reaches (decision 31). */
   list(caller: UserPrincipal, domainId: string | undefined, query: ChannelQuery): Promise<Page<ShownChannel>>
   /** Those of one client, group or user, which the caller may read; wherever he reaches it when the path names no domain. */
@@ -79,7 +80,9 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
             limit: query.limit,
           }),
     ])
-    return { total, offset: query.offset, limit: query.limit, items: channels.map((channel) => ({ channel })) }
+    const shown = await accessOfItems(domains, 'channel', channels)
+    const items = channels.map((channel) => ({ channel, access: shown.get(channel.key) }))
+    return { total, offset: query.offset, limit: query.limit, items }
   }
 
   return {
@@ -105,8 +108,9 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
       )
       return channels.map((channel) => ({ channel }))
     },
-    async get(caller, at) {
-      return { channel: (await rules.find(caller, at, 'read')).entity }
+    async get(caller, at, withRoles) {
+      const { entity, roles } = await rules.view(caller, at, withRoles)
+      return { channel: entity, access: roles }
     },
     list,
     async listOf(caller, within, query) {

@@ -2,6 +2,7 @@
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import { orderOf } from '#api/identity/index.ts'
+import type { DomainAccess } from '#api/identity/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -99,6 +100,14 @@ export const clientTable = connectableTable<ClientRecord, Row, ClientChange>({
   assignments,
   conflicts: CONFLICTS,
 })
+
+/** Those of the clients of a domain that the caller may update. */
+export async function findUpdatable(db: Queryable, domain: DomainAccess, keys: readonly number[]): Promise<number[]> {
+  if (domain.can('client_update')) return [...keys]
+  const { rows } = await sql<{ key: number }>`SELECT c.key FROM clients c
+    WHERE c.key = ANY (${keys}::bigint[]) AND ${domain.reachable('client', 'update', 'c')}`.execute(db)
+  return rows.map((row) => row.key)
+}
 
 export type ClientListing = {
   where: RawBuilder<SqlBool>

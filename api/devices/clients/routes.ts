@@ -119,7 +119,7 @@ export function clientRoutes(clients: ClientsService): RoutePlugin {
       type: 'client',
       record: Client,
       calls: {
-        view: async (caller, at) => present(await clients.get(caller, at)),
+        view: async (caller, at, withRoles) => present(await clients.get(caller, at, withRoles)),
         setTags: async (caller, at, names) => present(await clients.setTags(caller, at, names)),
         setStatus: async (caller, at, status) => present(await clients.setStatus(caller, at, status)),
         setParent: clients.setParent,

@@ -1,7 +1,7 @@
 /** Wire shapes of clients (specification section 2, contract 4.1, decisions 14 and 51). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { EffectiveAccessFields, Id } from '#api/identity/index.ts'
+import { EffectiveAccessFields, Id, ShownRolesFields } from '#api/identity/index.ts'
 import { pageFields } from '#core/page.ts'
 import { MAX_BULK_ITEMS } from '../bulk.ts'
 import { creationFields, presentRecord, queryFields, recordFields, updateFields } from '../connectable/schema.ts'
@@ -25,6 +25,7 @@ export const Client = Type.Object(
     status: Type.String({ description: 'enabled or disabled; after a change of the secret: `secret updated`' }),
     owner: Type.Optional(Id),
     ...EffectiveAccessFields.properties,
+    ...ShownRolesFields.properties,
   },
   { $id: 'Client', description: 'Client: a device or application' },
 )

@@ -1,6 +1,6 @@
 /** The rules of clients (specification section 4 Clients, contract 4.1, decisions 14, 31, 45). */
 import { allOf } from '#api/identity/index.ts'
-import type { DomainAccess, EffectiveAccess, UserPrincipal } from '#api/identity/index.ts'
+import type { DomainAccess, EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Page } from '#core/page.ts'
@@ -8,6 +8,8 @@ import { formatTime } from '#core/time.ts'
 import { requireDistinct, requireFewItems } from '../bulk.ts'
 import { openSecret, sealSecret, secretMac } from '../client-secrets.ts'
 import {
+  accessOfItems,
+  byDomain,
   createConnectableRules,
   enterForCreation,
   enterWithin,
@@ -17,11 +19,11 @@ import {
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
 import { connectedTo, deviceConditions, readableIn } from '../listing.ts'
 import type { ClientChange, ClientRecord } from './repository.ts'
-import { clientTable, countClients, insertClients, listClients } from './repository.ts'
+import { clientTable, countClients, findUpdatable, insertClients, listClients } from './repository.ts'
 import type { ClientQuery, ClientUpdate, NewClient } from './schema.ts'
 
-/** A client, the secret that the caller may see with it (empty: none), and in lists how he has access to it. */
-export type ShownClient = { client: ClientRecord; secret: string; access?: EffectiveAccess }
+/** A client, the secret that the caller may see with it (empty: none), and where he asked by which roles he has access to it. */
+export type ShownClient = { client: ClientRecord; secret: string; access?: EffectiveAccess | ShownRoles | undefined }
 
 type Rules = ConnectableRules<ClientRecord, ClientChange>
 
@@ -31,7 +33,7 @@ export type ClientsService = Pick<Rules, 'setParent' | 'removeParent' | 'remove'
    * `too_large`, `malformed`, `forbidden`, `unprocessable`, `conflict`.
    */
   create(caller: UserPrincipal, domainId: string | undefined, inputs: readonly NewClient[]): Promise<ShownClient[]>
-  get(caller: UserPrincipal, at: Address): Promise<ShownClient>
+  get(caller: UserPrincipal, at: Address, withRoles: boolean): Promise<ShownClient>
   /** Clients of the domain that the caller may read; without a domain those of every domain that he reaches (decision 31). */
   list(caller: UserPrincipal, domainId: string | undefined, query: ClientQuery): Promise<Page<ShownClient>>
   /** Those of one channel, group or user, which the caller may read; wherever he reaches it when the path names no domain. */
@@ -56,10 +58,29 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
   const rules: Rules = createConnectableRules(deps, clientTable, factsOf)
   const hidden = (client: ClientRecord): ShownClient => ({ client, secret: '' })
 
-  /** Lists show the secret to callers who could change it (decision 14). */
-  async function showListed(domain: DomainAccess, client: ClientRecord): Promise<ShownClient> {
-    const maySee = domain.can('client_update') || (await domain.actionsOn(client)).has('update')
-    return maySee ? { client, secret: openSecret(keyring, client) } : hidden(client)
+  /** With access fields; with the secret to callers who could change it (decision 14). */
+  async function showListed(
+    domains: readonly DomainAccess[],
+    clients: readonly ClientRecord[],
+  ): Promise<ShownClient[]> {
+    const [access, updatable] = await Promise.all([
+      accessOfItems(domains, 'client', clients),
+      Promise.all(
+        byDomain(domains, clients).map(({ domain, items }) =>
+          findUpdatable(
+            database.db,
+            domain,
+            items.map((client) => client.key),
+          ),
+        ),
+      ),
+    ])
+    const maySee = new Set(updatable.flat())
+    return clients.map((client) => ({
+      client,
+      secret: maySee.has(client.key) ? openSecret(keyring, client) : '',
+      access: access.get(client.key),
+    }))
   }
 
   async function list(
@@ -69,7 +90,6 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
   ): Promise<Page<ShownClient>> {
     const conditions = deviceConditions(query, 'c')
     const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
-    const byKey = new Map(domains.map((domain) => [domain.domainKey, domain]))
     const connected =
       query.channel === undefined ? [] : [connectedTo('c', 'client', query.channel, query.connection_type)]
     const where = allOf([readableIn(domains, 'client', 'c'), ...conditions, ...connected])
@@ -85,10 +105,7 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
             limit: query.limit,
           }),
     ])
-    const items = await Promise.all(
-      clients.map((client) => showListed(byKey.get(client.domainKey) as DomainAccess, client)),
-    )
-    return { total, offset: query.offset, limit: query.limit, items }
+    return { total, offset: query.offset, limit: query.limit, items: await showListed(domains, clients) }
   }
 
   return {
@@ -120,8 +137,9 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
       )
       return clients.map((client, index) => ({ client, secret: secrets[index] ?? '' }))
     },
-    async get(caller, at) {
-      return hidden((await rules.find(caller, at, 'read')).entity)
+    async get(caller, at, withRoles) {
+      const { entity, roles } = await rules.view(caller, at, withRoles)
+      return { ...hidden(entity), access: roles }
     },
     list,
     async listOf(caller, within, query) {

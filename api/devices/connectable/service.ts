@@ -3,8 +3,8 @@
  * the journal, its status, its parent group and its end (contract 2.5, 4.1, 4.2, decisions 13, 31, 31b, 45, 46).
  */
 import { isDeepStrictEqual } from 'node:util'
-import { grantAdmin, removeRolesOf } from '#api/identity/index.ts'
-import type { AccessPolicy, DomainAccess, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
+import { grantAdmin, removeRolesOf, rolesShownTo } from '#api/identity/index.ts'
+import type { AccessPolicy, DomainAccess, Journal, Recorder, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -21,6 +21,8 @@ export type Facts = Readonly<Record<string, unknown>>
 export type ConnectableRules<R extends ConnectableRecord, C extends ConnectableChange> = {
   /** Throws as decision 45 says: `forbidden` for a foreign domain, `not_found` for what the caller may not read. */
   find(caller: UserPrincipal, at: Address, action: string): Promise<{ domain: DomainAccess; entity: R }>
+  /** The record, and on request the roles by which the caller has access to it. */
+  view(caller: UserPrincipal, at: Address, withRoles: boolean): Promise<{ entity: R; roles: ShownRoles | undefined }>
   /**
    * Creates all or none: `insert` writes the rows with the keys of their parent groups, the caller becomes their
    * administrator. Throws `forbidden`, `unprocessable` for a parent that is none.
@@ -90,6 +92,10 @@ export function createConnectableRules<R extends ConnectableRecord, C extends Co
 
   return {
     find,
+    async view(caller, at, withRoles) {
+      const { domain, entity } = await find(caller, at, 'read')
+      return { entity, roles: withRoles ? await rolesShownTo(database.db, domain, entity) : undefined }
+    },
     async create(caller, domain, inputs, insert) {
       return await journal.change(caller, async (tx, record) => {
         const parents = await requireParents(tx, domain, type, inputs)
