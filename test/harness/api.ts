@@ -57,6 +57,7 @@ export type TestUser = {
 export type TestApiOptions = {
   environment?: Record<string, string>
   tailIntervalMs?: number
+  eventHeartbeatMs?: number
   database?: Awaited<ReturnType<typeof createTestDatabase>>
 }
 
@@ -82,7 +83,12 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
   const config = readConfig({ ...GROUND_SETTINGS, ...IDENTITY_SETTINGS }, environment)
   const life = createLifecycle(silentLogger)
   const ground = await startGround(life, { config, logger: silentLogger, kind: 'test', maxConnections: 8, address })
-  const api = await startApi(life, { ground, config, tailIntervalMs: options.tailIntervalMs ?? 25 })
+  const api = await startApi(life, {
+    ground,
+    config,
+    tailIntervalMs: options.tailIntervalMs ?? 25,
+    ...(options.eventHeartbeatMs === undefined ? {} : { eventHeartbeatMs: options.eventHeartbeatMs }),
+  })
   const app = createHttpApp({
     logger: silentLogger,
     health: { build: ground.build, metrics: createMetrics(), serviceOf: () => 'test' },

@@ -4,7 +4,7 @@
  */
 import type { Database } from '#core/database/index.ts'
 import { kindOf } from '#core/errors/index.ts'
-import { comparePositions, formatPosition, parsePosition } from '#core/log/index.ts'
+import { comparePositions, formatPosition, parsePosition, settledEnd } from '#core/log/index.ts'
 import type { Position } from '#core/log/index.ts'
 import { withDeadline } from '#core/time.ts'
 import type { AccessPolicy, DomainAccess, Origin, UserPrincipal } from '../access/index.ts'
@@ -94,8 +94,16 @@ export function createEventsService(deps: EventsDeps): EventsService {
       }
       hub.join(subscriber)
       try {
-        const begin = await withDeadline(hub.position(), OPEN_DEADLINE_MS, 'reading the journal')
-        const chunks = stream(subscriber, authorize, after, begin, finish)
+        const [end, removed] = await withDeadline(
+          Promise.all([settledEnd(db), findRemovedPosition(db), hub.position()]),
+          OPEN_DEADLINE_MS,
+          'reading the journal',
+        )
+        // A position ahead of everything is of another database, or of this one before it was restored.
+        const isAhead = after !== undefined && comparePositions(after, end) > 0
+        const isOld = after !== undefined && removed !== undefined && comparePositions(after, removed) < 0
+        const begin = after === undefined || isAhead ? end : after
+        const chunks = stream(subscriber, authorize, { begin, hasGap: isAhead || isOld }, finish)
         return {
           chunks,
           close() {
@@ -113,21 +121,21 @@ export function createEventsService(deps: EventsDeps): EventsService {
   async function* stream(
     subscriber: Subscriber,
     authorize: () => Promise<DomainAccess>,
-    after: Position | undefined,
-    begin: Position,
+    { begin, hasGap }: { begin: Position; hasGap: boolean },
     finish: () => void,
   ): AsyncGenerator<string, void, void> {
     try {
       // An id without data is remembered by the client: it can go on from here before the first event.
-      yield `retry: ${RETRY_MS}\nid: ${formatPosition(after ?? begin)}\n\n`
-      const removed = after === undefined ? undefined : await findRemovedPosition(db)
-      if (after !== undefined && removed !== undefined && comparePositions(after, removed) < 0)
-        yield control('gap', { message: 'older events were removed: read the state anew, then go on from here' })
-      let position = after ?? begin
+      yield `retry: ${RETRY_MS}\nid: ${formatPosition(begin)}\n\n`
+      if (hasGap)
+        yield control('gap', {
+          message: 'events are missing before this one: read the state anew, then go on from here',
+        })
+      let position = begin
       while (subscriber.ended === undefined) {
         const target = await hub.position()
-        // A position from elsewhere may lie ahead of everything that there is.
         if (comparePositions(position, target) >= 0) {
+          subscriber.after = position
           if (hub.attach(subscriber, target)) break
           continue
         }

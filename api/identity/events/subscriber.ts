@@ -1,4 +1,6 @@
 /** One open event stream: what waits to be written to it, bounded, and why it ended. */
+import { LOG_START, comparePositions } from '#core/log/index.ts'
+import type { Position } from '#core/log/index.ts'
 import type { EventRecord } from './event.ts'
 
 /** Records that wait for one slow reader; together with the size below, whichever comes first. */
@@ -26,6 +28,8 @@ export type Turn = { records: EventRecord[] } | { ended: EndReason } | 'quiet'
 export class Subscriber {
   readonly domainKey: number
   readonly userKey: number
+  /** Records up to here are none of this stream's. */
+  after: Position = LOG_START
   /** Throws when the caller may not read on. */
   readonly authorize: () => Promise<void>
   readonly #onEnd: (reason: EndReason) => void
@@ -51,9 +55,9 @@ export class Subscriber {
     return this.#ended
   }
 
-  /** Called by the hub for each record of the domain. */
+  /** Called by the hub for each record of the domain; those up to `after` were there before the stream. */
   offer(record: EventRecord): void {
-    if (this.#ended !== undefined) return
+    if (this.#ended !== undefined || comparePositions(record.position, this.after) <= 0) return
     this.#waiting.push(record)
     this.#waitingBytes += RECORD_BYTES + record.entityKeys.length * ID_BYTES
     if (this.#waiting.length > MAX_WAITING_RECORDS || this.#waitingBytes > MAX_WAITING_BYTES) this.end('slow_reader')
