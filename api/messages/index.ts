@@ -5,6 +5,7 @@ import type { IngestDeps } from './ingest/ingest.ts'
 import type { IncomingMessage } from './message.ts'
 import { createReader } from './reader/reader.ts'
 import type { MessagesPage, MessagesQuery } from './reader/schema.ts'
+import { startFolder } from './projections/folder.ts'
 import { startKeeper } from './retention/keeper.ts'
 
 export {
@@ -25,7 +26,10 @@ export { matchesSubtopic, parseMessagePath, parseSubtopic, parseSubtopicFilter }
 export type { MessagePath } from './topics.ts'
 
 /** A database, a logger, and `hasRoom`: false while the disk of the database is nearly full. */
-export type MessagesDeps = IngestDeps
+export type MessagesDeps = IngestDeps & {
+  /** How often new batches are folded into the rollups; tests shorten it. */
+  foldIntervalMs?: number
+}
 
 export type Messages = {
   /** Resolves after the commit. What it rejects with: see `Ingest.publish`. */
@@ -42,6 +46,7 @@ export type Messages = {
 export async function startMessages(deps: MessagesDeps): Promise<Messages> {
   const { database, logger } = deps
   const keeper = await startKeeper(database, logger)
+  const folder = startFolder(database, logger, deps.foldIntervalMs)
   const ingest = createIngest(deps)
   const reader = createReader(database)
   return {
@@ -51,7 +56,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
       return ingest.pending
     },
     async close() {
-      await Promise.all([ingest.close(), keeper.stop()])
+      await Promise.all([ingest.close(), folder.stop(), keeper.stop()])
     },
   }
 }

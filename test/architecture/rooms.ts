@@ -129,6 +129,11 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   { package: 'prom-client', owner: /^core\/http\/metrics\.ts$/, rule: 'metrics are made by core/http' },
   { package: 'redis', owner: /^core\/bus\//, rule: 'Redis is a hint between processes, behind core/bus' },
   {
+    package: 'nodemailer',
+    owner: /^api\/identity\/mail\/transport\.ts$/,
+    rule: 'whoever sends a mail gives it to the mailer of api/identity/mail',
+  },
+  {
     package: 'pg',
     owner: /^core\/database\//,
     types: /^core\/log\/|^api\/messages\/(ingest|store|retention)\/|^manager\/runs\//,
@@ -137,7 +142,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   {
     package: 'kysely',
     owner:
-      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|roles|groups|domains|wire)\/|^api\/devices\/|^api\/messages\/(ingest|reader|store)\/|^manager\/((access|grpc-tls)\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/)/,
+      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|roles|groups|domains|wire)\/|^api\/devices\/|^api\/messages\/(ingest|projections|reader|store)\/|^manager\/((access|grpc-tls)\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/)/,
     rule: 'SQL is written by the slice that owns the tables',
   },
   {

@@ -4,6 +4,7 @@ import * as fc from 'fast-check'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startMessages } from '#api/messages/index.ts'
 import type { IncomingMessage, Messages, MessagesQuery } from '#api/messages/index.ts'
+import { foldNext } from '../../api/messages/projections/fold.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase, silentLogger as logger } from '../harness/database.ts'
 
@@ -12,7 +13,8 @@ let messages: Messages
 
 beforeAll(async () => {
   server = await createTestDatabase()
-  messages = await startMessages({ database: server.database, logger, hasRoom: () => true })
+  // Folded by the test, at moments of its choice.
+  messages = await startMessages({ database: server.database, logger, hasRoom: () => true, foldIntervalMs: 3_600_000 })
 })
 afterAll(async () => {
   await messages.close()
@@ -42,6 +44,7 @@ const someMessages = fc.array(
   fc.record({
     publisher: fc.integer({ min: 0, max: 1 }),
     subtopic: fc.constantFrom('', 'x.y'),
+    isFoldedBefore: fc.boolean(),
     records: fc.oneof(
       { weight: 4, arbitrary: fc.array(someRecord, { minLength: 1, maxLength: 12 }) },
       { weight: 1, arbitrary: fc.array(someRecord, { minLength: 60, maxLength: 200 }) },
@@ -50,7 +53,7 @@ const someMessages = fc.array(
   { minLength: 1, maxLength: 12 },
 )
 const someQuery = fc.record({
-  offset: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 400 })),
+  offset: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 1500 })),
   limit: fc.integer({ min: 1, max: 100 }),
   dir: fc.constantFrom('asc' as const, 'desc' as const),
   filters: fc.oneof(
@@ -82,39 +85,57 @@ function reference(sent: readonly Sent[][], dir: 'asc' | 'desc'): Sent[] {
 
 let lastKey = 50_000
 
-test('every page and total agrees with the plain order of what was sent', async () => {
+type Input = {
+  publisher: number
+  subtopic: string
+  isFoldedBefore: boolean
+  records: { name: string; seconds: number; value: number | string }[]
+}
+
+function newChannel() {
+  const channelKey = ++lastKey
+  const domainKey = ++lastKey
+  const publishers = [0, 1].map(() => ({ publisherKey: ++lastKey, publisherId: randomUUID() }))
+  const accessOf = (publisher: number) => ({
+    domainKey,
+    domainId: 'domain',
+    channelKey,
+    channelId: 'channel',
+    retentionDays: null,
+    ...(publishers[publisher] as { publisherKey: number; publisherId: string }),
+  })
+  return { accessOf, publisherId: (publisher: number) => publishers[publisher]?.publisherId ?? randomUUID() }
+}
+
+async function publish({ publisher, subtopic, records }: Input, { accessOf }: ReturnType<typeof newChannel>) {
+  const content: IncomingMessage['content'] = {
+    kind: 'records',
+    records: records.map(({ name, seconds, value }) => ({
+      name,
+      unit: '',
+      timeSeconds: seconds,
+      value: typeof value === 'number' ? value : undefined,
+      stringValue: typeof value === 'string' ? value : undefined,
+      boolValue: undefined,
+      dataValue: undefined,
+      sum: undefined,
+      updateTimeSeconds: undefined,
+    })),
+  }
+  const access = accessOf(publisher)
+  await messages.publish({ access, subtopic, protocol: 'http', receivedAtSeconds: START_SECONDS, content })
+}
+
+test('every page and total agrees with the plain order of what was sent, whatever is folded', async () => {
   await fc.assert(
     fc.asyncProperty(someMessages, fc.array(someQuery, { minLength: 4, maxLength: 8 }), async (input, queries) => {
-      const channelKey = ++lastKey
-      const domainKey = ++lastKey
-      const publishers = [0, 1].map(() => ({ publisherKey: ++lastKey, publisherId: randomUUID() }))
-      const accessOf = (publisher: number) => ({
-        domainKey,
-        domainId: 'domain',
-        channelKey,
-        channelId: 'channel',
-        retentionDays: null,
-        ...(publishers[publisher] as { publisherKey: number; publisherId: string }),
-      })
+      const channel = newChannel()
       const sent: Sent[][] = []
-      for (const { publisher, subtopic, records } of input) {
-        const content: IncomingMessage['content'] = {
-          kind: 'records',
-          records: records.map(({ name, seconds, value }) => ({
-            name,
-            unit: '',
-            timeSeconds: seconds,
-            value: typeof value === 'number' ? value : undefined,
-            stringValue: typeof value === 'string' ? value : undefined,
-            boolValue: undefined,
-            dataValue: undefined,
-            sum: undefined,
-            updateTimeSeconds: undefined,
-          })),
-        }
-        const access = accessOf(publisher)
+      for (const message of input) {
+        if (message.isFoldedBefore) await foldNext(server.database)
         // One after the other: which of two messages is the later one is known then.
-        await messages.publish({ access, subtopic, protocol: 'http', receivedAtSeconds: START_SECONDS, content })
+        await publish(message, channel)
+        const { publisher, subtopic, records } = message
         sent.push(records.map((record) => ({ publisher, subtopic, ...record })))
       }
       for (const query of queries) {
@@ -126,15 +147,72 @@ test('every page and total agrees with the plain order of what was sent', async 
           format: 'messages',
           ...page,
           ...filters,
-          ...(publisher === undefined ? {} : { publisher: publishers[publisher]?.publisherId ?? randomUUID() }),
+          ...(publisher === undefined ? {} : { publisher: channel.publisherId(publisher) }),
         } as MessagesQuery
-        const found = await messages.read(accessOf(0), asked)
+        const found = await messages.read(channel.accessOf(0), asked)
         expect(found.total).toBe(expected.length)
         const shown = found.messages.map(({ time, name, value, string_value }) => [time, name, value ?? string_value])
         const wanted = expected.slice(query.offset, query.offset + query.limit)
         expect(shown).toEqual(wanted.map(({ seconds, name, value }) => [seconds, name, value]))
       }
     }),
-    { numRuns: 60 },
+    { numRuns: 60, interruptAfterTimeLimit: 60_000 },
+  )
+}, 120_000)
+
+const AGGREGATIONS = ['sum', 'avg', 'min', 'max', 'count'] as const
+const INTERVALS = ['1s', '15m', '45 minutes', '1 hour', '1 day', '1 month'] as const
+/** Decimals whose doubles give another sum in another order. */
+const someValue = fc.constantFrom(0.1, 0.2, 0.3, 1e16, -1e16, 1 / 3, 5e-324)
+
+test('aggregates are the same to the last bit, whatever is folded, and are those of the plain records', async () => {
+  const someNumbers = fc.array(
+    fc.record({
+      publisher: fc.integer({ min: 0, max: 1 }),
+      subtopic: fc.constant(''),
+      isFoldedBefore: fc.boolean(),
+      records: fc.array(fc.record({ name: fc.constantFrom('a', 'b'), seconds: someTime, value: someValue }), {
+        minLength: 1,
+        maxLength: 30,
+      }),
+    }),
+    { minLength: 1, maxLength: 8 },
+  )
+  const someAggregation = fc.record({
+    aggregation: fc.constantFrom(...AGGREGATIONS),
+    interval: fc.constantFrom(...INTERVALS),
+    tz: fc.constantFrom('UTC', 'Asia/Kathmandu'),
+    from: someTime,
+    length: fc.integer({ min: 1, max: 40_000 }),
+  })
+  await fc.assert(
+    fc.asyncProperty(someNumbers, fc.array(someAggregation, { minLength: 2, maxLength: 5 }), async (input, asked) => {
+      const channel = newChannel()
+      for (const message of input) {
+        if (message.isFoldedBefore) await foldNext(server.database)
+        await publish(message, channel)
+      }
+      const queries = asked.map(
+        ({ length, ...query }) =>
+          ({ format: 'messages', offset: 0, limit: 1000, to: query.from + length, ...query }) as MessagesQuery,
+      )
+      const readAll = () => Promise.all(queries.map((query) => messages.read(channel.accessOf(0), query)))
+      const before = await readAll()
+      await foldNext(server.database)
+      expect(await readAll()).toEqual(before)
+      for (const [index, query] of queries.entries()) {
+        const matching = input
+          .flatMap(({ records }) => records)
+          .filter(({ seconds }) => seconds >= (query.from as number) && seconds < (query.to as number))
+        const shown = before[index]?.messages ?? []
+        if (query.aggregation === 'count')
+          expect(shown.reduce((sum, row) => sum + (row.value ?? 0), 0)).toBe(matching.length)
+        if (query.aggregation === 'max' && matching.length > 0)
+          expect(Math.max(...shown.map((row) => row.value as number))).toBe(
+            Math.max(...matching.map(({ value }) => value)),
+          )
+      }
+    }),
+    { numRuns: 40, interruptAfterTimeLimit: 60_000 },
   )
 }, 120_000)

@@ -2,11 +2,28 @@
 import type { RawBuilder } from 'kysely'
 import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
-import { all, recordConditions } from './conditions.ts'
+import { exactSum } from '../projections/fold.ts'
+import { BUCKET_SECONDS } from '../store/runs.ts'
+import type { Scope } from './conditions.ts'
+import { all, conditionsIn, scopeOf } from './conditions.ts'
 import type { AggregationRequest, Filter } from './filter.ts'
 import type { Interval } from './interval.ts'
+import { partsOf } from './parts.ts'
 import type { RecordRow, Rows, Window } from './records.ts'
 import { RECORDS } from './records.ts'
+import type { Aggregation } from './schema.ts'
+
+/** Of the counts, sums and ends of the parts of a group. Sums of decimals are exact, whatever the parts are. */
+const RESULTS: Readonly<Record<Aggregation, RawBuilder<unknown>>> = {
+  max: sql`max(p.max_value)`,
+  min: sql`min(p.min_value)`,
+  avg: sql`sum(p.value_sum) / sum(p.value_count)`,
+  sum: sql`sum(p.value_sum)`,
+  count: sql`sum(p.value_count)`,
+}
+
+/** Since then offsets of all time zones are whole quarters of an hour. */
+const QUARTER_OFFSETS_SINCE_SECONDS = Date.UTC(1973) / 1000
 
 /** One row per interval and series that has numeric values in it; `time` is the beginning of the interval. */
 export async function aggregateRecords(
@@ -17,14 +34,26 @@ export async function aggregateRecords(
   window: Window,
 ): Promise<Rows<RecordRow>> {
   const direction = window.dir === 'asc' ? sql`ASC` : sql`DESC`
-  const { rows: rowCondition, times, records } = await recordConditions(tx, channelKey, filter)
-  const condition = all([rowCondition, ...times, ...records])
+  const scope = await scopeOf(tx, channelKey, filter)
+  const { rollups, raw } = isOfBuckets(interval, filter)
+    ? await partsOf(tx, await withSeries(tx, scope), filter)
+    : { rollups: undefined, raw: [conditionsIn(scope, filter)] }
+  const parts = raw.map(
+    ({ rows, times, records }) => sql`
+      SELECT ${startOf(interval, timeZone, sql`r.time`)} AS start, r.series_key, min(m.protocol) AS protocol,
+             count(r.value) AS value_count, min(r.value) AS min_value, max(r.value) AS max_value, ${exactSum(sql`r.value`)} AS value_sum
+        FROM ${RECORDS} WHERE ${all([rows, ...times, ...records])} AND r.value IS NOT NULL GROUP BY 1, 2`,
+  )
+  if (rollups !== undefined) {
+    parts.push(sql`
+      SELECT ${startOf(interval, timeZone, sql`b.bucket`)}, b.series_key, b.protocol, b.value_count, b.min_value, b.max_value, b.value_sum
+        FROM rollups b WHERE ${rollups} AND b.value_count > 0`)
+  }
   const { rows } = await sql<RecordRow & { total: number; place: number | null }>`
     WITH buckets AS (
-      SELECT ${bucketOf(interval, timeZone)} AS bucket, r.series_key, min(m.protocol) AS protocol, ${sql.raw(by)}(r.value)::float8 AS value
-        FROM ${RECORDS}
-       WHERE ${condition} AND r.value IS NOT NULL
-       GROUP BY bucket, r.series_key
+      SELECT p.start AS bucket, p.series_key, min(p.protocol) AS protocol, (${RESULTS[by]})::float8 AS value
+        FROM (${sql.join(parts, sql` UNION ALL `)}) p
+       GROUP BY 1, 2
     ), page AS (
       SELECT s.subtopic, s.publisher_id, s.name, s.unit, b.protocol, extract(epoch FROM b.bucket)::float8 AS time, b.value,
              row_number() OVER (ORDER BY b.bucket ${direction}, b.series_key) AS place
@@ -38,12 +67,27 @@ export async function aggregateRecords(
   return { rows: rows.filter((row) => row.place !== null), total: rows[0]?.total ?? 0 }
 }
 
-/** The beginning of the interval that a record's time falls into. */
-function bucketOf(interval: Interval, timeZone: string): RawBuilder<unknown> {
+/** Whether every interval begins with a quarter of an hour, so that the rollups of quarters add up to it. */
+function isOfBuckets(interval: Interval, { fromSeconds }: Filter): boolean {
+  if (interval.kind === 'fixed') return interval.seconds % BUCKET_SECONDS === 0
+  return fromSeconds !== undefined && fromSeconds >= QUARTER_OFFSETS_SINCE_SECONDS
+}
+
+/** With the keys of all series of the channel where the query names none: rollups are found by series. */
+async function withSeries(tx: Transaction, scope: Scope): Promise<Scope> {
+  if (scope.seriesKeys !== undefined) return scope
+  const { rows } = await sql<{ key: number }>`SELECT key FROM series WHERE channel_key = ${scope.channelKey}`.execute(
+    tx,
+  )
+  return { ...scope, seriesKeys: rows.map(({ key }) => key), isBySeriesOfRow: true }
+}
+
+/** The beginning of the interval that a time falls into. */
+function startOf(interval: Interval, timeZone: string, time: RawBuilder<unknown>): RawBuilder<unknown> {
   if (interval.kind === 'fixed') {
-    return sql`date_bin(make_interval(secs => ${interval.seconds}), r.time, 'epoch'::timestamptz)`
+    return sql`date_bin(make_interval(secs => ${interval.seconds}), ${time}, 'epoch'::timestamptz)`
   }
-  const local = sql`(r.time AT TIME ZONE ${timeZone})`
+  const local = sql`(${time} AT TIME ZONE ${timeZone})`
   const { count } = interval
   switch (interval.unit) {
     case 'day':

@@ -6,6 +6,21 @@ import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { Filter } from './filter.ts'
 import type { Comparator } from './schema.ts'
 
+/** Which records a query is about, apart from their times. */
+export type Scope = {
+  channelKey: number
+  /** The series that match, where name, publisher or subtopic are asked for. */
+  seriesKeys: readonly number[] | undefined
+  /** Whether the records of a row match all or none of them. */
+  isBySeriesOfRow: boolean
+  protocol: number | undefined
+  /** About the values of a record `r`. */
+  values: readonly RawBuilder<SqlBool>[]
+}
+
+/** A range of times in epoch seconds, the end exclusive. */
+export type TimeRange = { fromSeconds: number | undefined; toSeconds: number | undefined }
+
 export type RecordConditions = {
   /** About a row `m` of the table `records`: it may hold records that match. */
   rows: RawBuilder<SqlBool>
@@ -32,26 +47,35 @@ const MAX_ROW_SECONDS = BUCKET_SECONDS + 1
  * The series are looked up first: as a list of keys they are one hash probe per record, while a join is planned by
  * statistics that a young table does not have.
  */
-export async function recordConditions(tx: Transaction, channelKey: number, filter: Filter): Promise<RecordConditions> {
-  const rows = [sql<SqlBool>`m.channel_key = ${channelKey}`, ...rowTimeConditions(filter)]
-  const records: RawBuilder<SqlBool>[] = []
-  if (filter.protocol !== undefined) rows.push(sql`m.protocol = ${filter.protocol}`)
-  const series = seriesConditions(filter)
-  if (series.length > 0) {
-    const { rows: found } = await sql<{ key: number }>`
-      SELECT key FROM series WHERE channel_key = ${channelKey} AND ${sql.join(series, sql` AND `)}`.execute(tx)
-    const keys = found.map(({ key }) => key)
-    // Publisher and subtopic are the same for all records of a row, so that its first one speaks for them.
-    if (filter.name === undefined) rows.push(sql`m.series_keys[1] = ANY (${keys}::bigint[])`)
-    else records.push(sql`r.series_key = ANY (${keys}::bigint[])`)
-  }
+export async function scopeOf(tx: Transaction, channelKey: number, filter: Filter): Promise<Scope> {
   const operator = OPERATORS[filter.comparator]
-  if (filter.value !== undefined) records.push(sql`r.value ${operator} ${filter.value}::float8`)
-  if (filter.boolValue !== undefined) records.push(sql`r.bool_value = ${filter.boolValue}`)
-  if (filter.stringValue !== undefined) records.push(stringCondition(filter.stringValue, filter.comparator))
-  if (filter.dataValue !== undefined)
-    records.push(sql`r.data_value ${operator} ${Buffer.from(filter.dataValue)}::bytea`)
-  return { rows: all(rows), isInside: insideCondition(filter), times: timeConditions(sql`r.time`, filter), records }
+  const values: RawBuilder<SqlBool>[] = []
+  if (filter.value !== undefined) values.push(sql`r.value ${operator} ${filter.value}::float8`)
+  if (filter.boolValue !== undefined) values.push(sql`r.bool_value = ${filter.boolValue}`)
+  if (filter.stringValue !== undefined) values.push(stringCondition(filter.stringValue, filter.comparator))
+  if (filter.dataValue !== undefined) values.push(sql`r.data_value ${operator} ${Buffer.from(filter.dataValue)}::bytea`)
+  const series = seriesConditions(filter)
+  let seriesKeys: number[] | undefined
+  if (series.length > 0) {
+    const { rows } = await sql<{ key: number }>`
+      SELECT key FROM series WHERE channel_key = ${channelKey} AND ${all(series)}`.execute(tx)
+    seriesKeys = rows.map(({ key }) => key)
+  }
+  return { channelKey, seriesKeys, isBySeriesOfRow: filter.name === undefined, protocol: filter.protocol, values }
+}
+
+/** What records of the scope in the range must meet. */
+export function conditionsIn(scope: Scope, range: TimeRange): RecordConditions {
+  const { channelKey, seriesKeys, isBySeriesOfRow, protocol, values } = scope
+  const rows = [sql<SqlBool>`m.channel_key = ${channelKey}`, ...rowTimeConditions(range)]
+  const records = [...values]
+  if (protocol !== undefined) rows.push(sql`m.protocol = ${protocol}`)
+  if (seriesKeys !== undefined) {
+    // Publisher and subtopic are the same for all records of a row, so that its first one speaks for them.
+    if (isBySeriesOfRow) rows.push(sql`m.series_keys[1] = ANY (${seriesKeys}::bigint[])`)
+    else records.push(sql`r.series_key = ANY (${seriesKeys}::bigint[])`)
+  }
+  return { rows: all(rows), isInside: insideCondition(range), times: timeConditions(sql`r.time`, range), records }
 }
 
 /** All conditions joined by AND; true without any. */
@@ -59,7 +83,10 @@ export function all(conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<SqlB
   return conditions.length === 0 ? sql<SqlBool>`true` : sql<SqlBool>`${sql.join([...conditions], sql` AND `)}`
 }
 
-export function timeConditions(time: RawBuilder<unknown>, { fromSeconds, toSeconds }: Filter): RawBuilder<SqlBool>[] {
+export function timeConditions(
+  time: RawBuilder<unknown>,
+  { fromSeconds, toSeconds }: TimeRange,
+): RawBuilder<SqlBool>[] {
   const conditions: RawBuilder<SqlBool>[] = []
   if (fromSeconds !== undefined) conditions.push(sql`${time} >= to_timestamp(${fromSeconds}::float8)`)
   if (toSeconds !== undefined) conditions.push(sql`${time} < to_timestamp(${toSeconds}::float8)`)
@@ -67,7 +94,7 @@ export function timeConditions(time: RawBuilder<unknown>, { fromSeconds, toSecon
 }
 
 /** A row whose times meet the range. Both ends bound both columns, so that either index finds the range. */
-function rowTimeConditions({ fromSeconds, toSeconds }: Filter): RawBuilder<SqlBool>[] {
+function rowTimeConditions({ fromSeconds, toSeconds }: TimeRange): RawBuilder<SqlBool>[] {
   const conditions: RawBuilder<SqlBool>[] = []
   const at = (seconds: number) => sql`to_timestamp(${seconds}::float8)`
   const span = sql`make_interval(secs => ${MAX_ROW_SECONDS})`
@@ -80,7 +107,7 @@ function rowTimeConditions({ fromSeconds, toSeconds }: Filter): RawBuilder<SqlBo
   return conditions
 }
 
-function insideCondition({ fromSeconds, toSeconds }: Filter): RawBuilder<SqlBool> {
+function insideCondition({ fromSeconds, toSeconds }: TimeRange): RawBuilder<SqlBool> {
   const conditions: RawBuilder<SqlBool>[] = []
   if (fromSeconds !== undefined) conditions.push(sql`m.min_time >= to_timestamp(${fromSeconds}::float8)`)
   if (toSeconds !== undefined) conditions.push(sql`m.max_time < to_timestamp(${toSeconds}::float8)`)

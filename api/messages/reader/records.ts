@@ -2,9 +2,12 @@
 import type { RawBuilder } from 'kysely'
 import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
-import type { RecordConditions } from './conditions.ts'
-import { all, recordConditions } from './conditions.ts'
+import { BUCKET_SECONDS } from '../store/runs.ts'
+import type { RecordConditions, Scope, TimeRange } from './conditions.ts'
+import { all, conditionsIn, scopeOf } from './conditions.ts'
 import type { Filter } from './filter.ts'
+import type { Parts } from './parts.ts'
+import { partsOf } from './parts.ts'
 
 export type Window = { offset: number; limit: number; order: string | undefined; dir: 'asc' | 'desc' }
 
@@ -63,28 +66,64 @@ export async function readRecords(
   filter: Filter,
   window: Window,
 ): Promise<Rows<RecordRow>> {
-  const conditions = await recordConditions(tx, channelKey, filter)
-  const total = await countRecords(tx, conditions)
+  const scope = await scopeOf(tx, channelKey, filter)
+  const parts = await partsOf(tx, scope, filter)
+  const total = await countRecords(tx, parts)
   if (total <= window.offset) return { rows: [], total }
   const column = window.order === undefined ? undefined : ORDER_COLUMNS[window.order]
-  const rows =
-    column === undefined
-      ? await pageByTime(tx, conditions, window, Math.min(window.limit, total - window.offset))
-      : await pageByColumn(tx, conditions, window, column)
-  return { rows, total }
+  if (column !== undefined) return { rows: await pageByColumn(tx, conditionsIn(scope, filter), window, column), total }
+  const wanted = Math.min(window.limit, total - window.offset)
+  const { range, offset } = await skipBuckets(tx, parts, filter, window)
+  return { rows: await pageByTime(tx, scope, range, { ...window, offset }, wanted), total }
+}
+
+async function countRecords(tx: Transaction, { rollups, raw }: Parts): Promise<number> {
+  const counts = raw.map(rawCount)
+  if (rollups !== undefined) counts.push(sql`(SELECT coalesce(sum(b.records), 0) FROM rollups b WHERE ${rollups})`)
+  const { rows } = await sql<{ total: number }>`SELECT (${sql.join(counts, sql` + `)})::bigint AS total`.execute(tx)
+  return rows[0]?.total ?? 0
 }
 
 /** Whole rows are counted by their length; only those that a range of times cuts are opened, or all for other filters. */
-async function countRecords(tx: Transaction, { rows, isInside, times, records }: RecordConditions): Promise<number> {
+function rawCount({ rows, isInside, times, records }: RecordConditions): RawBuilder<unknown> {
+  if (records.length > 0) return sql`(SELECT count(*) FROM ${RECORDS} WHERE ${all([rows, ...times, ...records])})`
   const matching = sql`(SELECT count(*) FROM unnest(m.times) AS r(time) WHERE ${all(times)})`
   const length = sql`cardinality(m.times)`
   const inRow = times.length === 0 ? length : sql`CASE WHEN ${isInside} THEN ${length} ELSE ${matching} END`
-  const counted =
-    records.length === 0
-      ? sql`SELECT coalesce(sum(${inRow}), 0)::bigint AS total FROM records m WHERE ${rows}`
-      : sql`SELECT count(*) AS total FROM ${RECORDS} WHERE ${all([rows, ...times, ...records])}`
-  const { rows: found } = await sql<{ total: number }>`${counted}`.execute(tx)
-  return found[0]?.total ?? 0
+  return sql`(SELECT coalesce(sum(${inRow}), 0) FROM records m WHERE ${rows})`
+}
+
+/** Below this an offset is walked over. */
+const SKIP_OFFSET = 100
+
+/** Whole quarters of an hour that the offset passes over are left out of the range, and their records off the offset. */
+async function skipBuckets(
+  tx: Transaction,
+  { rollups, raw }: Parts,
+  { fromSeconds, toSeconds }: TimeRange,
+  { offset, dir }: Window,
+): Promise<{ range: TimeRange; offset: number }> {
+  if (rollups === undefined || offset < SKIP_OFFSET) return { range: { fromSeconds, toSeconds }, offset }
+  const bucket = sql`date_bin(make_interval(secs => ${BUCKET_SECONDS}), r.time, 'epoch')`
+  const parts = [
+    sql`SELECT b.bucket, sum(b.records) AS records FROM rollups b WHERE ${rollups} GROUP BY 1`,
+    ...raw.map(
+      ({ rows, times, records }) =>
+        sql`SELECT ${bucket}, count(*) FROM ${RECORDS} WHERE ${all([rows, ...times, ...records])} GROUP BY 1`,
+    ),
+  ]
+  const { rows } = await sql<{ start: number; before: number }>`
+    SELECT extract(epoch FROM bucket)::float8 AS start, before::bigint AS before
+      FROM (SELECT bucket, sum(records) AS records, sum(sum(records)) OVER (ORDER BY bucket ${directionOf(dir)}) - sum(records) AS before
+              FROM (${sql.join(parts, sql` UNION ALL `)}) part GROUP BY bucket) counted
+     WHERE before <= ${offset} AND before + records > ${offset}`.execute(tx)
+  const [found] = rows
+  if (found === undefined) return { range: { fromSeconds, toSeconds }, offset }
+  const range =
+    dir === 'desc'
+      ? { fromSeconds, toSeconds: Math.min(toSeconds ?? Infinity, found.start + BUCKET_SECONDS) }
+      : { fromSeconds: Math.max(fromSeconds ?? -Infinity, found.start), toSeconds }
+  return { range, offset: offset - found.before }
 }
 
 /**
@@ -93,10 +132,12 @@ async function countRecords(tx: Transaction, { rows, isInside, times, records }:
  */
 async function pageByTime(
   tx: Transaction,
-  { rows: rowCondition, times, records }: RecordConditions,
+  scope: Scope,
+  range: TimeRange,
   { offset, limit, dir }: Window,
   wanted: number,
 ): Promise<RecordRow[]> {
+  const { rows: rowCondition, times, records } = conditionsIn(scope, range)
   const isNewestFirst = dir === 'desc'
   const end = isNewestFirst ? sql`m.max_time DESC` : sql`m.min_time ASC`
   const lastEnd = isNewestFirst ? sql`min(max_time)` : sql`max(min_time)`

@@ -49,7 +49,7 @@ async function dropExpired(client: pg.Client, logger: Logger): Promise<void> {
       FROM pg_inherits
       JOIN pg_class leaf ON leaf.oid = inhrelid
       JOIN pg_class parent ON parent.oid = inhparent
-     CROSS JOIN LATERAL substring(parent.relname FROM '^(?:records|payloads)_r([1-9]\\d*)$') AS days
+     CROSS JOIN LATERAL substring(parent.relname FROM '^(?:records|payloads|rollups)_r([1-9]\\d*)$') AS days
      CROSS JOIN LATERAL substring(pg_get_expr(leaf.relpartbound, leaf.oid) FROM 'TO \\(''([^'']+)''\\)') AS upper_bound
      WHERE parent.relnamespace = current_schema()::regnamespace
        AND days IS NOT NULL AND upper_bound::timestamptz < now() - make_interval(days => days::integer)`)

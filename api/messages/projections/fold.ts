@@ -1,0 +1,89 @@
+/**
+ * Folding: batches that were committed are added to the rollups, and marked so in the same transaction. Whoever reads adds
+ * the batches that are not folded himself, so that a rollup and they together are exact at any moment.
+ */
+import { sql } from 'kysely'
+import type { RawBuilder } from 'kysely'
+import type { Database, Transaction } from '#core/database/index.ts'
+import { BUCKET_SECONDS } from '../store/runs.ts'
+
+/** Held by whoever changes rollups: the folder, and a deletion. */
+const FOLD_LOCK = 0x5ce1_0005
+/** Records that one transaction folds, as long as one batch alone does not hold more. */
+const MAX_ROUND_RECORDS = 500_000
+const MAX_ROUND_BATCHES = 5_000
+
+/** Waits for whoever changes rollups at present. */
+export async function lockRollups(tx: Transaction): Promise<void> {
+  await sql`SELECT pg_advisory_xact_lock(${FOLD_LOCK})`.execute(tx)
+}
+
+/** Folds what one round takes. Returns how many records that were; undefined while somebody else is at it. */
+export async function foldNext(database: Database): Promise<{ records: number; hasMore: boolean } | undefined> {
+  return await database.transaction(async (tx) => {
+    const { rows } = await sql<{ locked: boolean }>`SELECT pg_try_advisory_xact_lock(${FOLD_LOCK}) AS locked`.execute(
+      tx,
+    )
+    return rows[0]?.locked === true ? await foldRound(tx) : undefined
+  })
+}
+
+/** One round; the caller holds the lock. */
+export async function foldRound(tx: Transaction): Promise<{ records: number; hasMore: boolean }> {
+  const { rows } = await sql<{ seq: number; records: number; since: string; until: string }>`
+    SELECT seq, records, min(arrived_at) OVER () AS since, max(arrived_at) OVER () AS until
+      FROM (SELECT seq, records, arrived_at, sum(records) OVER (ORDER BY seq) - records AS before
+              FROM (SELECT * FROM ingest_batches WHERE NOT folded ORDER BY seq LIMIT ${MAX_ROUND_BATCHES}) b) b
+     WHERE before < ${MAX_ROUND_RECORDS}`.execute(tx)
+  const [first] = rows
+  if (first === undefined) return { records: 0, hasMore: false }
+  const seqs = rows.map(({ seq }) => seq)
+  const records = rows.reduce((sum, batch) => sum + batch.records, 0)
+  if (records > 0) {
+    await addRollups(
+      tx,
+      sql`m.batch_seq = ANY (${seqs}::bigint[]) AND m.arrived_at BETWEEN ${first.since} AND ${first.until}`,
+    )
+  }
+  await sql`UPDATE ingest_batches SET folded = true WHERE seq = ANY (${seqs}::bigint[])`.execute(tx)
+  return { records, hasMore: records >= MAX_ROUND_RECORDS || seqs.length >= MAX_ROUND_BATCHES }
+}
+
+/** Adds the records of these rows of `records m` to the rollups. */
+export async function addRollups(tx: Transaction, rows: RawBuilder<unknown>): Promise<void> {
+  await sql`
+    WITH opened AS (
+      SELECT m.channel_key, r.series_key, date_bin(${bucketInterval}, r.time, 'epoch') AS bucket, m.retention_days,
+             date_trunc(message_partition_unit(m.retention_days), m.arrived_at, 'UTC') AS arrived_on, m.protocol, r.value
+        FROM records m CROSS JOIN LATERAL unnest(m.series_keys, m.times, m."values") AS r(series_key, time, value)
+       WHERE ${rows}
+    ), of_series AS MATERIALIZED (
+      SELECT channel_key, series_key, bucket, retention_days, arrived_on, min(protocol) AS protocol, count(*) AS records,
+             count(value) AS value_count, min(value) AS min_value, max(value) AS max_value, ${exactSum(sql`value`)} AS value_sum
+        FROM opened GROUP BY 1, 2, 3, 4, 5
+    )
+    INSERT INTO rollups AS r (channel_key, series_key, bucket, retention_days, arrived_on, protocol, records, value_count,
+                              min_value, max_value, value_sum)
+    SELECT * FROM of_series
+    UNION ALL
+    SELECT channel_key, 0, bucket, retention_days, arrived_on, min(protocol), sum(records)::bigint, 0, NULL, NULL, NULL
+      FROM of_series GROUP BY 1, 3, 4, 5
+    ORDER BY 1, 2, 3, 4, 5
+    ON CONFLICT ON CONSTRAINT rollups_pkey DO UPDATE SET
+      protocol = least(r.protocol, EXCLUDED.protocol),
+      records = r.records + EXCLUDED.records,
+      value_count = r.value_count + EXCLUDED.value_count,
+      min_value = least(r.min_value, EXCLUDED.min_value),
+      max_value = greatest(r.max_value, EXCLUDED.max_value),
+      value_sum = coalesce(r.value_sum + EXCLUDED.value_sum, r.value_sum, EXCLUDED.value_sum)`.execute(tx)
+}
+
+const bucketInterval = sql`make_interval(secs => ${sql.raw(String(BUCKET_SECONDS))})`
+
+/**
+ * The sum of doubles as their shortest decimals, which are what publishers wrote. Decimals add up exactly, so that parts can
+ * be summed in any order; doubles would differ in their last digits.
+ */
+export function exactSum(value: RawBuilder<unknown>): RawBuilder<unknown> {
+  return sql`sum(${value}::text::numeric)`
+}
