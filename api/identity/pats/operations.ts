@@ -109,14 +109,6 @@ export const OUTSIDE_ACTIONS: Readonly<Record<string, OutsideRule>> = {
   'user.update': { pat: { type: 'users', operation: 'update' }, bound: 'allowed' },
   'domain.create': { pat: { type: 'domains', operation: 'create' }, bound: 'refused' },
   'domain.list': { pat: { type: 'domains', operation: 'list' }, bound: 'allowed' },
-  'domain.freeze': { pat: { type: 'domains', operation: 'update' }, bound: 'refused' },
-  'user.domains': { pat: { type: 'domains', operation: 'list' }, bound: 'allowed' },
-  // The service shows a bound token the invitations of its domain alone.
-  'invitation.list': { pat: { type: 'domains', operation: 'list' }, bound: 'allowed' },
-  'invitation.view': { pat: { type: 'domains', operation: 'read' }, bound: 'allowed' },
-  'invitation.delete': { pat: { type: 'domains', operation: 'unshare' }, bound: 'allowed' },
-  // Joining a domain is the user's own decision.
-  'invitation.answer': { pat: 'never', bound: 'allowed' },
   'domain.freeze': { pat: 'never', bound: 'refused' },
   // Invitations decide who belongs to a domain, one's own answer included: that is for logins.
   'invitation.list': { pat: 'never', bound: 'allowed' },
