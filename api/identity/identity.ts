@@ -8,6 +8,7 @@ import type { Keyring } from '#core/keyring/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { accessRoutes, createAccessPolicy, createExplainer } from './access/index.ts'
 import type { AccessPolicy } from './access/index.ts'
+import { assignmentRoutes, createAssignmentsService, userGroupRoutes } from './assignments/index.ts'
 import type { IdentityConfig } from './config.ts'
 import { startCredentials } from './credentials.ts'
 import { createDomainStatusService, createDomainsService, domainRoutes } from './domains/index.ts'
@@ -15,10 +16,19 @@ import { createGroupsService, createHierarchyService, groupRoutes, hierarchyRout
 import { createInvitationsService, invitationRoutes, legacyInvitationRoutes } from './invitations/index.ts'
 import { createJournalService, journalRoutes, startJournal } from './journal/index.ts'
 import type { Journal } from './journal/index.ts'
+import { startMailer } from './mail/index.ts'
+import type { Mailer } from './mail/index.ts'
 import { createRolesService, roleRoutes } from './roles/index.ts'
 import { bearerOf, originOf } from './tokens/index.ts'
 import type { TokensService } from './tokens/index.ts'
-import { createUsersService, ensureFirstAdmin, userRoutes } from './users/index.ts'
+import {
+  accountRoutes,
+  createUsersService,
+  ensureFirstAdmin,
+  mailRoutes,
+  requireVerifiedFor,
+  userRoutes,
+} from './users/index.ts'
 import type { FirstAdmin } from './users/index.ts'
 
 export type IdentityDeps = {
@@ -35,7 +45,9 @@ export type IdentityDeps = {
 export type Identity = {
   readonly access: AccessPolicy
   readonly journal: Journal
+  /** For callers whose email address need be verified, where the settings say so. */
   readonly tokens: TokensService
+  readonly mailer: Mailer
   readonly routes: RoutePlugin
   readonly firstAdmin: FirstAdmin
   /** The authenticate hook of the edge: sets `request.principal`. */
@@ -65,6 +77,7 @@ function compilePattern(pattern: string): RegExp {
 export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
   const { config, database, bus, keyring, logger, dataDir } = deps
   const passwordPattern = compilePattern(config.passwordPattern)
+  const mailer = startMailer(config, dataDir, logger)
   const journal = await startJournal({
     database,
     bus,
@@ -77,9 +90,13 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       database,
       journal,
       access,
+      mailer,
+      logger,
+      publicUrl: config.publicUrl,
       passwordPattern,
       allowSelfRegister: config.allowSelfRegister,
       uniqueNames: config.uniqueNames,
+      requireVerifiedEmail: config.requireVerifiedEmail,
     })
     const credentials = await startCredentials({
       config,
@@ -89,14 +106,24 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       access,
       findLogin: users.findLogin,
     })
-    const { tokens } = credentials
+    /** Wherever a token is good for more than the own profile, its user's address must be verified if the settings say so. */
+    const tokens: TokensService = {
+      ...credentials.tokens,
+      async authenticate(token, origin) {
+        const principal = await credentials.tokens.authenticate(token, origin)
+        await users.requireVerified(principal)
+        return principal
+      },
+    }
     const roles = createRolesService({ database, journal, access })
     const domains = createDomainsService({ database, journal, access, reservedRoutes: RESERVED_ROUTES })
     const domainStatuses = createDomainStatusService({ database, journal, access })
     const invitations = createInvitationsService({ database, journal, access })
     const groups = createGroupsService({ database, journal, access })
     const hierarchy = createHierarchyService({ database, journal, access })
+    const assignments = createAssignmentsService({ database, journal, access, roles })
     journal.listen(access)
+    journal.listen(users)
     await users.prepare()
     const firstAdmin = await ensureFirstAdmin({
       database,
@@ -112,10 +139,13 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       access,
       journal,
       tokens,
+      mailer,
       firstAdmin,
       routes: async (app) => {
         await credentials.routes(app)
         await userRoutes(users, tokens)(app)
+        await accountRoutes(users)(app)
+        await mailRoutes(users)(app)
         await journalRoutes(createJournalService({ database, access }))(app)
         await domainRoutes(domains, domainStatuses)(app)
         await invitationRoutes(invitations)(app)
@@ -124,11 +154,16 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
         await roleRoutes(roles)(app)
         await groupRoutes(groups)(app)
         await hierarchyRoutes(hierarchy)(app)
+        await assignmentRoutes(assignments)(app)
+        await userGroupRoutes(groups)(app)
       },
       async authenticate(request) {
-        request.principal = await tokens.authenticate(bearerOf(request), originOf(request))
+        request.principal = await credentials.tokens.authenticate(bearerOf(request), originOf(request))
+        await requireVerifiedFor(users, request)
       },
       async stop() {
+        await users.stop()
+        await mailer.stop()
         await credentials.stop()
         await journal.stop()
       },

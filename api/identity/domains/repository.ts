@@ -147,8 +147,6 @@ export type DomainListing = {
 type RoleRow = { role_key: number; role_id: string | null; role_name: string | null; role_actions: string[] | null }
 type ListedRow = Row & { [Column in keyof RoleRow]: RoleRow[Column] | null }
 
-const isKnownAction = (action: string) => (ACTIONS.domain as readonly string[]).includes(action)
-
 /** Which rows of grants `g`, left joined with roles `r`, are meant. */
 function grantsOf({ userKey, id, adminOfKey, name, actions }: RoleCondition): RawBuilder<SqlBool> {
   const conditions = [sql<SqlBool>`g.user_key = ${userKey} AND g.entity_type = 'domain'`]
@@ -158,10 +156,7 @@ function grantsOf({ userKey, id, adminOfKey, name, actions }: RoleCondition): Ra
     conditions.push(either(sql<SqlBool>`g.domain_key = ${adminOfKey ?? null}`, sql<SqlBool>`r.id = ${id}`))
   if (name !== undefined)
     conditions.push(either(sql<SqlBool>`${name === ADMIN_ROLE_NAME}`, sql<SqlBool>`r.name = ${name}`))
-  if (actions !== undefined) {
-    const areKnown = actions.every(isKnownAction)
-    conditions.push(either(sql<SqlBool>`${areKnown}`, sql<SqlBool>`r.actions @> ${actions}::text[]`))
-  }
+  if (actions !== undefined) conditions.push(either(sql<SqlBool>`true`, sql<SqlBool>`r.actions @> ${actions}::text[]`))
   return sql<SqlBool>`${sql.join(conditions, sql` AND `)}`
 }
 

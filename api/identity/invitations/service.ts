@@ -210,7 +210,8 @@ export function createInvitationsService({
         record({
           operation: 'invitation.send',
           domainKey: entity.key,
-          entityKeys: [entity.key, invitee.key],
+          // A domain is not named: all that caches know of its channels and devices would be forgotten with it.
+          entityKeys: [invitee.key],
           attributes: {
             domain_id: domainId,
             invitee_user_id: inviteeId,
@@ -275,7 +276,7 @@ export function createInvitationsService({
         record({
           operation: 'invitation.accept',
           domainKey: own.domainKey,
-          entityKeys: [own.domainKey, own.userKey],
+          entityKeys: [own.userKey],
           attributes: { ...attributesOf(own), role_id: role.id, role_name: role.name },
         })
       })
@@ -288,7 +289,7 @@ export function createInvitationsService({
         record({
           operation: 'invitation.reject',
           domainKey: own.domainKey,
-          entityKeys: [own.domainKey, own.userKey],
+          entityKeys: [own.userKey],
           attributes: attributesOf(own),
         })
       })
@@ -303,7 +304,7 @@ export function createInvitationsService({
         record({
           operation: 'invitation.delete',
           domainKey: seen.domainKey,
-          entityKeys: [seen.domainKey, seen.userKey],
+          entityKeys: [seen.userKey],
           attributes: attributesOf(seen),
         })
       })

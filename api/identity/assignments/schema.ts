@@ -1,0 +1,65 @@
+/** Wire shapes of assignments (contract 4.3). */
+import { Type } from 'typebox'
+import type { Static } from 'typebox'
+import { Direction, pageFields, pageQuery } from '#core/page.ts'
+import type { Page } from '#core/page.ts'
+import type { UserRecord } from '../users/index.ts'
+import { User, presentUser } from '../users/index.ts'
+import { Id, MetadataFilter, Name, OrderKey } from '../wire/index.ts'
+
+/** Users that one call names: each of them is locked while it works. */
+export const MAX_ASSIGNED = 1000
+
+const UserIds = Type.Array(Id, { description: `At most ${MAX_ASSIGNED}` })
+const RelationWord = Type.String({
+  maxLength: 32,
+  description: 'administrator, editor, contributor, member, viewer or guest, in any case',
+})
+
+export const Assignment = Type.Object({ relation: RelationWord, user_ids: UserIds })
+export type Assignment = Static<typeof Assignment>
+
+export const Unassignment = Type.Object({
+  relation: Type.Optional(RelationWord),
+  user_ids: Type.Optional(UserIds),
+  user_id: Type.Optional(Id),
+})
+export type Unassignment = Static<typeof Unassignment>
+
+export const ForceQuery = Type.Object({
+  force: Type.Optional(
+    Type.Boolean({ description: 'Platform administrator: takes the place of a last administrator who is unassigned' }),
+  ),
+})
+
+export const AssignedQuery = Type.Object({
+  ...pageQuery(),
+  status: Type.Enum(['enabled', 'disabled', 'all'], { default: 'enabled' }),
+  name: Type.Optional(Name),
+  first_name: Type.Optional(Name),
+  last_name: Type.Optional(Name),
+  identity: Type.Optional(Type.String({ maxLength: 254, description: 'Part of the username or email' })),
+  username: Type.Optional(Type.String({ maxLength: 254 })),
+  email: Type.Optional(Type.String({ maxLength: 254 })),
+  tag: Type.Optional(Name),
+  id: Type.Optional(Id),
+  metadata: Type.Optional(MetadataFilter),
+  order: OrderKey,
+  dir: Type.Optional(Direction),
+  only_total: Type.Optional(Type.Boolean()),
+})
+export type AssignedQuery = Static<typeof AssignedQuery>
+
+export const AssignedPage = Type.Object({
+  ...pageFields,
+  users: Type.Optional(Type.Array(User)),
+  members: Type.Optional(Type.Array(User, { description: 'The same as users' })),
+})
+
+export const Permissions = Type.Object({ permissions: Type.Array(Type.String()) })
+
+export function presentAssigned({ total, offset, limit, items }: Page<UserRecord>, isOnlyTotal: boolean | undefined) {
+  if (isOnlyTotal === true) return { total }
+  const users = items.map(presentUser)
+  return { total, offset, limit, users, members: users }
+}

@@ -1,0 +1,134 @@
+/**
+ * Assigning users to domains, groups and channels, and sharing clients with them: the relations of the older generations,
+ * each of which is membership of the role of its name on that entity (contract 4.3, decision 24).
+ */
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
+import type { Page } from '#core/page.ts'
+import type { AccessPolicy, DomainAccess, DomainAction, LocatedEntity, UserPrincipal } from '../access/index.ts'
+import { ACTIONS, adminRoleId } from '../access/index.ts'
+import type { Journal } from '../journal/index.ts'
+import type { Force, RoleEntity, RoleTarget, RolesService } from '../roles/index.ts'
+import {
+  addMembers,
+  ensureRelationRole,
+  findRoleByName,
+  heldBy,
+  parseRelation,
+  requireMayGive,
+  roleEntityOf,
+  roleNameOf,
+} from '../roles/index.ts'
+import type { UserRecord } from '../users/index.ts'
+import type { AssignedQuery, Assignment, Unassignment } from './schema.ts'
+import { MAX_ASSIGNED } from './schema.ts'
+import { listAssigned, parseAssignedFilter } from './users.ts'
+
+export type AssignmentsService = {
+  /**
+   * All of the users or none; who has the relation already keeps it. Throws `malformed`, `too_large`, `forbidden` for a
+   * relation that holds more than the caller, `unprocessable` for who is no user or, on an entity, no member of its domain.
+   */
+  assign(caller: UserPrincipal, target: RoleTarget, input: Assignment): Promise<void>
+  /**
+   * Takes the relation, or without one every role on the entity; from a domain also those on everything in it. Who has none
+   * is no error. Throws `invalid_state` for the last administrator (decision 33), unless the platform administrator forces it.
+   */
+  unassign(caller: UserPrincipal, target: RoleTarget, input: Unassignment, options: Force): Promise<void>
+  /** The users with a role on the entity itself. Throws `forbidden` without `view_role_users`. */
+  listUsers(caller: UserPrincipal, target: RoleTarget, query: AssignedQuery): Promise<Page<UserRecord>>
+  /** Everything that the caller may do on the entity, by whatever role. */
+  permissions(caller: UserPrincipal, target: RoleTarget): Promise<string[]>
+}
+
+type Entered = { domain: DomainAccess; located: LocatedEntity | undefined; entity: RoleEntity }
+
+export function createAssignmentsService({
+  database,
+  journal,
+  access,
+  roles,
+}: {
+  database: Database
+  journal: Journal
+  access: AccessPolicy
+  roles: RolesService
+}): AssignmentsService {
+  async function enter(caller: UserPrincipal, { type, domainId, id }: RoleTarget): Promise<Entered> {
+    if (type === 'domain') {
+      const domain = await access.enter(caller, id)
+      return { domain, located: undefined, entity: roleEntityOf(domain) }
+    }
+    const { domain, entity } = await access.locate(caller, domainId, type, id)
+    return { domain, located: entity, entity: roleEntityOf(domain, entity) }
+  }
+
+  async function require({ domain, located }: Entered, action: DomainAction): Promise<void> {
+    if (located === undefined) domain.require(action)
+    else await domain.requireOn(located, action)
+  }
+
+  return {
+    async assign(caller, target, input) {
+      const relation = parseRelation(input.relation)
+      const userIds = requireUserIds(input.user_ids)
+      const entered = await enter(caller, target)
+      await require(entered, 'add_role_users')
+      const { entity, domain, located } = entered
+      const holds = await heldBy(domain, located)
+      await journal.change(caller, async (tx, record) => {
+        const role = await ensureRelationRole(tx, entity, relation, caller.id)
+        requireMayGive(holds, role.actions)
+        const members = await addMembers(tx, entity, role, userIds)
+        record({
+          operation: `${entity.type}.role.add_members`,
+          domainKey: domain.domainKey,
+          // A domain is not named: all that caches know of its channels and devices would be forgotten with it.
+          entityKeys: [...(located === undefined ? [] : [entity.key]), ...members.map((member) => member.key)],
+          attributes: { id: role.id, name: role.name, entity_id: entity.id, relation, members: userIds },
+        })
+      })
+    },
+    async unassign(caller, target, input, options) {
+      const relation = input.relation === undefined ? undefined : parseRelation(input.relation)
+      const given = input.user_ids ?? (input.user_id === undefined ? [] : [input.user_id])
+      const userIds = requireUserIds(given)
+      if (relation === undefined) {
+        await roles.removeEntityMembers(caller, target, userIds, options)
+        return
+      }
+      const entered = await enter(caller, target)
+      await require(entered, 'remove_role_users')
+      const { entity } = entered
+      const roleId =
+        relation === 'administrator'
+          ? adminRoleId(entity.type, entity.key)
+          : (await findRoleByName(database.db, entity.key, roleNameOf(relation)))?.id
+      // Nobody was ever assigned by this relation.
+      if (roleId === undefined) return
+      await roles.removeMembers(caller, target, roleId, userIds, options)
+    },
+    async listUsers(caller, target, query) {
+      const filter = parseAssignedFilter(query)
+      const entered = await enter(caller, target)
+      await require(entered, 'view_role_users')
+      return await listAssigned(database.db, entered.entity, query, filter)
+    },
+    async permissions(caller, target) {
+      const { domain, located, entity } = await enter(caller, target)
+      const holds = await heldBy(domain, located)
+      return ACTIONS[entity.type].filter(holds)
+    },
+  }
+}
+
+function requireUserIds(ids: readonly string[]): string[] {
+  const refuse = (message: string) =>
+    new ServiceError('malformed', `user_ids ${message}`, { details: [{ path: '/user_ids', message }] })
+  if (ids.length === 0) throw refuse('must name at least one user')
+  if (!ids.every(isId)) throw refuse('must hold UUIDs in lower case')
+  if (ids.length > MAX_ASSIGNED)
+    throw new ServiceError('too_large', `one call may name ${MAX_ASSIGNED} users, not ${ids.length}`)
+  return [...new Set(ids)]
+}
