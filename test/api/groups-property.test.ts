@@ -60,7 +60,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     arbitrary: fc.record({
       kind: fc.constant('chain' as const),
       parent: index,
-      length: fc.integer({ min: 2, max: 9 }),
+      length: fc.integer({ min: 2, max: 15 }),
     }),
   },
   {

@@ -14,7 +14,7 @@ import type { Address, WithAccess } from './find.ts'
 import { listPage, parseFilter } from './listing.ts'
 import { lockGroupFor, requireParentGroup } from './parent-group.ts'
 import type { GroupRecord, Kinship, ListedGroup } from './repository.ts'
-import { listKin } from './repository.ts'
+import { countKin, listKin } from './repository.ts'
 import type { ChildrenQuery, HierarchyQuery, ParentsQuery } from './schema.ts'
 import { MAX_LEVELS } from './schema.ts'
 import type { GroupsDeps } from './service.ts'
@@ -164,14 +164,12 @@ export function createHierarchyService({ database, journal, access }: GroupsDeps
         fromLevel: 0,
         toLevel: level === 0 ? MAX_LEVELS : level,
       }
-      const isReadable = domain.reachable('group', 'read', 'g')
-      const kin = await listKin(database.db, kinship, isReadable, MAX_HIERARCHY_GROUPS + 1)
-      if (kin.length > MAX_HIERARCHY_GROUPS)
+      if ((await countKin(database.db, kinship)) > MAX_HIERARCHY_GROUPS)
         throw new ServiceError(
           'unprocessable',
           `the hierarchy has more than ${MAX_HIERARCHY_GROUPS} groups: ask for fewer levels, or page by page from /children`,
         )
-      return kin
+      return await listKin(database.db, kinship, domain.reachable('group', 'read', 'g'))
     },
   }
 }

@@ -34,11 +34,7 @@ export async function listPage(
 ): Promise<Page<WithAccess<ListedGroup>>> {
   const { query } = filter
   const { offset, limit, order, dir = 'asc' } = query
-  const where = allOf([
-    await shownIn(db, domains, filter),
-    ...filter.conditions,
-    ...(query.root_group === true ? [isSeenAsRoot(domains)] : []),
-  ])
+  const where = allOf([await shownIn(db, domains, filter), ...filter.conditions])
   // A tree needs parents before their children; without an order of its own a line of ancestors begins next to the group.
   const levels = query.tree === true ? 'upper first' : order === undefined ? 'lower first' : undefined
   const [total, groups] = await Promise.all([
@@ -48,47 +44,34 @@ export async function listPage(
   return { total, offset, limit, items: await withAccess(domains, groups) }
 }
 
-/** Rows of these domains for which the condition of their domain holds. */
-function inDomains(
-  domains: readonly DomainAccess[],
-  conditions: readonly RawBuilder<SqlBool>[],
-  alias: string,
-): RawBuilder<SqlBool> {
-  if (domains.length === 0) return sql<SqlBool>`false`
-  const each = domains.map(
-    (domain, index) =>
-      sql<SqlBool>`(${sql.ref(`${alias}.domain_key`)} = ${domain.domainKey} AND ${conditions[index] ?? sql<SqlBool>`false`})`,
-  )
-  return sql<SqlBool>`(${sql.join(each, sql` OR `)})`
-}
-
-/** Groups that the caller may read. */
-function readableIn(domains: readonly DomainAccess[], alias: string): RawBuilder<SqlBool> {
-  return inDomains(
-    domains,
-    domains.map((domain) => domain.reachable('group', 'read', alias)),
-    alias,
-  )
-}
-
-/** Groups that the caller may read, in the way that the query asks for. */
+/** Groups of these domains that the caller may read, in the way that the query asks for. */
 async function shownIn(
   db: Queryable,
   domains: readonly DomainAccess[],
   { query, actions }: GroupFilter,
 ): Promise<RawBuilder<SqlBool>> {
-  const conditions = await Promise.all(
+  if (domains.length === 0) return sql<SqlBool>`false`
+  const each = await Promise.all(
     domains.map(async (domain) =>
-      allOf([domain.reachable('group', 'read', 'g'), ...(await accessConditions(db, domain, actions, query))]),
+      allOf([
+        sql<SqlBool>`g.domain_key = ${domain.domainKey}`,
+        domain.reachable('group', 'read', 'g'),
+        ...(await accessConditions(db, domain, actions, query)),
+        ...(query.root_group === true ? [isSeenAsRoot(domain)] : []),
+      ]),
     ),
   )
-  return inDomains(domains, conditions, 'g')
+  return sql<SqlBool>`(${sql.join(
+    each.map((condition) => sql`(${condition})`),
+    sql` OR `,
+  )})`
 }
 
 /** Groups above which the caller sees none: where his view of the hierarchy begins. */
-function isSeenAsRoot(domains: readonly DomainAccess[]): RawBuilder<SqlBool> {
+function isSeenAsRoot(domain: DomainAccess): RawBuilder<SqlBool> {
+  if (domain.can('group_read')) return sql<SqlBool>`g.parent_key IS NULL`
   return sql<SqlBool>`NOT EXISTS (SELECT 1 FROM group_closure above JOIN groups a ON a.key = above.ancestor_key
-    WHERE above.descendant_key = g.key AND above.depth > 0 AND ${readableIn(domains, 'a')})`
+    WHERE above.descendant_key = g.key AND above.depth > 0 AND ${domain.reachable('group', 'read', 'a')})`
 }
 
 /** What the records themselves must say. An id that is no id matches nothing. */

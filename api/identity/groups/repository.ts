@@ -44,7 +44,7 @@ type Row = {
   path: string[]
 }
 
-export function groupFromRow(row: Row): GroupRecord {
+function groupFromRow(row: Row): GroupRecord {
   return {
     type: 'group',
     key: row.key,
@@ -179,16 +179,17 @@ function tableOf(kinship: Kinship | undefined): { from: RawBuilder<unknown>; lev
       }
 }
 
+/** Finds the page first: what a row shows beyond its own columns is looked up for the rows that are shown. */
 export async function listGroups(db: Queryable, listing: GroupListing): Promise<ListedGroup[]> {
   const { from, level } = tableOf(listing.kinship)
   const byLevel =
     listing.levels === undefined ? sql`` : listing.levels === 'upper first' ? sql`${level},` : sql`${level} DESC,`
-  const { rows } = await sql<
-    Row & { level: number }
-  >`SELECT ${COLUMNS}, ${level} AS level FROM ${from} WHERE ${listing.where}
-    ORDER BY ${byLevel} ${orderOf('g', listing.order, listing.dir)} OFFSET ${listing.offset} LIMIT ${listing.limit}`.execute(
-    db,
-  )
+  const { rows } = await sql<Row & { level: number }>`
+    SELECT ${COLUMNS}, page.level FROM (
+      SELECT found.*, row_number() OVER () AS place FROM (
+        SELECT g.key, ${level} AS level FROM ${from} WHERE ${listing.where}
+         ORDER BY ${byLevel} ${orderOf('g', listing.order, listing.dir)} OFFSET ${listing.offset} LIMIT ${listing.limit}) found
+      ) page JOIN groups g ON g.key = page.key ORDER BY page.place`.execute(db)
   return rows.map((row) => ({ ...groupFromRow(row), level: row.level }))
 }
 
@@ -201,17 +202,19 @@ export async function countGroups(
   return rows[0]?.total ?? 0
 }
 
-/** The kin of a group whether the caller may read them or not, in the order of their paths; at most `limit`. */
+export async function countKin(db: Queryable, kinship: Kinship): Promise<number> {
+  return await countGroups(db, { where: sql<SqlBool>`true`, kinship })
+}
+
+/** The kin of a group whether the caller may read them or not, in the order of their paths. */
 export async function listKin(
   db: Queryable,
   kinship: Kinship,
   isReadable: RawBuilder<SqlBool>,
-  limit: number,
 ): Promise<(GroupRecord & { isReadable: boolean })[]> {
   const { from } = tableOf(kinship)
   const { rows } = await sql<
     Row & { is_readable: boolean }
-  >`SELECT ${COLUMNS}, ${isReadable} AS is_readable FROM ${from}
-    ORDER BY path LIMIT ${limit}`.execute(db)
+  >`SELECT ${COLUMNS}, ${isReadable} AS is_readable FROM ${from} ORDER BY path`.execute(db)
   return rows.map((row) => ({ ...groupFromRow(row), isReadable: row.is_readable }))
 }
