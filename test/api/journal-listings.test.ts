@@ -1,0 +1,282 @@
+// contract section 10, issue of the whole API: who did what, when, from where, before and after; for whom it concerns
+import { sql } from 'kysely'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { removeOldRecords } from '#api/identity/journal/index.ts'
+import { newId } from '#core/ids.ts'
+import type { TestApi, TestUser } from '../harness/api.ts'
+import { startTestApi } from '../harness/api.ts'
+import type { Page, Tenant } from './support.ts'
+import { grantRole, newGroup, newTenant, setParent } from './support.ts'
+
+type Item = {
+  id: string
+  operation: string
+  occurred_at: string
+  domain?: string
+  attributes?: Record<string, unknown>
+  metadata?: Record<string, unknown>
+}
+type JournalPage = Page<'journals', Item>
+
+let api: TestApi
+let tenant: Tenant
+beforeAll(async () => {
+  api = await startTestApi()
+  tenant = await newTenant(api)
+})
+afterAll(() => api[Symbol.asyncDispose]())
+
+async function journalOf(user: Pick<TestUser, 'call'>, path: string): Promise<JournalPage> {
+  const response = await user.call('GET', path)
+  expect(response.status, `${path}: ${response.text}`).toBe(200)
+  return response.json<JournalPage>()
+}
+
+const operationsOf = ({ journals }: JournalPage) => journals.map(({ operation }) => operation)
+const at = (type: string, id: string, query = '') => `/${tenant.domainId}/journal/${type}/${id}${query}`
+
+test('the journal of an entity shows what happened to it, newest first, and nothing of others', async () => {
+  const [client, other, channel] = [await tenant.newClient(), await tenant.newClient(), await tenant.newChannel()]
+  const { call, domainId } = tenant
+  await call('PATCH', `/${domainId}/clients/${client.id}`, { name: 'x', metadata: { a: 1 } })
+  await tenant.connect(client.id, channel.id)
+  await call('POST', `/${domainId}/clients/${client.id}/disable`)
+  await call('PATCH', `/${domainId}/clients/${other.id}`, { name: 'y' })
+  const page = await journalOf(tenant.user, at('client', client.id))
+  expect(page).toMatchObject({ total: 4, offset: 0, limit: 10 })
+  expect(operationsOf(page)).toEqual(['client.disable', 'channel.connect', 'client.update', 'client.create'])
+  expect(operationsOf(await journalOf(tenant.user, at('channel', channel.id)))).toEqual([
+    'channel.connect',
+    'channel.create',
+  ])
+  for (const item of page.journals) {
+    expect(item.domain).toBe(domainId)
+    expect(item.occurred_at).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/)
+    expect(item.attributes).toBeUndefined()
+    expect(item.metadata).toBeUndefined()
+  }
+})
+
+test('attributes and metadata are shown when they are asked for: who, from where, before and after', async () => {
+  const { call, domainId, user } = tenant
+  const client = await tenant.newClient({ name: 'pump', metadata: { site: 'north' } })
+  await call('PATCH', `/${domainId}/clients/${client.id}`, { name: 'new' }, { 'x-request-id': 'request-7' })
+  const path = at('client', client.id, '?with_attributes=true&with_metadata=true')
+  const [updated, created] = (await journalOf(user, path)).journals
+  expect(updated?.attributes).toMatchObject({
+    id: client.id,
+    before: { name: 'pump' },
+    after: { name: 'new' },
+    user_id: user.id,
+    token_type: 'access token',
+    super_admin: false,
+    request_id: 'request-7',
+    address: '127.0.0.1',
+  })
+  expect(created).toMatchObject({ attributes: { id: client.id, name: 'pump' }, metadata: { site: 'north' } })
+  expect(created?.attributes).not.toHaveProperty('metadata')
+  const plain = await journalOf(user, at('client', client.id, '?with_attributes=true'))
+  expect(plain.journals.every(({ metadata }) => metadata === undefined)).toBe(true)
+})
+
+test('operation, from, to, dir, offset and limit narrow and turn the listing', async () => {
+  const { call, domainId, user } = tenant
+  const client = await tenant.newClient()
+  for (let index = 0; index < 12; index++)
+    await call('PATCH', `/${domainId}/clients/${client.id}`, { name: `name ${index}` })
+  await call('POST', `/${domainId}/clients/${client.id}/disable`)
+  const list = (query: string) => journalOf(user, at('client', client.id, query))
+  const everything = await list('?limit=100')
+  expect(everything.total).toBe(14)
+  expect((await list('')).journals).toEqual(everything.journals.slice(0, 10))
+  expect((await list('?offset=3&limit=4')).journals).toEqual(everything.journals.slice(3, 7))
+  // The last pages are read from the other end.
+  expect((await list('?offset=9&limit=4')).journals).toEqual(everything.journals.slice(9, 13))
+  expect((await list('?offset=12&limit=10')).journals).toEqual(everything.journals.slice(12))
+  expect(await list('?offset=14')).toMatchObject({ total: 14, journals: [] })
+  expect((await list('?dir=asc&limit=100')).journals).toEqual(everything.journals.toReversed())
+  expect((await list('?dir=asc&offset=11&limit=2')).journals).toEqual(everything.journals.toReversed().slice(11, 13))
+  expect(await list('?operation=client.update&limit=1')).toMatchObject({ total: 12 })
+  expect(operationsOf(await list('?operation=client.change_status'))).toEqual(['client.disable'])
+  expect(await list('?operation=user.create')).toMatchObject({ total: 0, journals: [] })
+
+  const middle = everything.journals[5] as Item
+  const micros =
+    BigInt(Date.parse(`${middle.occurred_at.slice(0, 23)}Z`)) * 1000n + BigInt(middle.occurred_at.slice(23, 26))
+  const seconds = `${micros / 1_000_000n}.${String(micros % 1_000_000n).padStart(6, '0')}`
+  for (const moment of [seconds, `${micros}000`]) {
+    expect((await list(`?from=${moment}&limit=100`)).journals, moment).toEqual(everything.journals.slice(0, 6))
+    expect((await list(`?to=${moment}&limit=100`)).journals, moment).toEqual(everything.journals.slice(5))
+    expect((await list(`?from=${moment}&to=${moment}`)).journals, moment).toEqual([middle])
+  }
+  expect((await list('?from=0&to=9999999999')).total).toBe(14)
+  expect((await list('?from=9999999999999')).total).toBe(0)
+  for (const wrong of [
+    'dir=up',
+    'from=x',
+    'to=-1',
+    'from=2&to=1',
+    'limit=0',
+    'limit=101',
+    'offset=-1',
+    'with_metadata=maybe',
+  ])
+    expect((await user.call('GET', at('client', client.id, `?${wrong}`))).status, wrong).toBe(400)
+})
+
+test('who may not read an entity is told that there is none, and a stranger nothing', async () => {
+  const client = await tenant.newClient()
+  const [stranger, member, reader] = [await api.newUser(), await api.newUser(), await api.newUser()]
+  const domain = { type: 'domain', domainId: tenant.domainId, id: tenant.domainId } as const
+  await grantRole(api, member.id, domain, ['read'])
+  await grantRole(api, reader.id, domain, ['read'])
+  await grantRole(api, reader.id, { type: 'client', domainId: tenant.domainId, id: client.id }, ['read'])
+  expect((await api.anonymous('GET', at('client', client.id))).status).toBe(401)
+  expect((await stranger.call('GET', at('client', client.id))).status).toBe(403)
+  expect((await member.call('GET', at('client', client.id))).status).toBe(404)
+  expect((await member.call('GET', at('client', newId()))).status).toBe(404)
+  expect((await tenant.call('GET', at('client', 'no-id'))).status).toBe(404)
+  expect((await tenant.call('GET', at('user', tenant.user.id))).status).toBe(400)
+  const seen = await journalOf(reader, at('client', client.id, '?with_attributes=true'))
+  // Who holds roles on it is for those who may see that, and from where somebody called for administrators.
+  expect(operationsOf(seen)).toEqual(['client.create'])
+  expect(seen.journals[0]?.attributes).not.toHaveProperty('address')
+  expect(operationsOf(await journalOf(tenant.user, at('client', client.id)))).toContain('client.role.add_members')
+})
+
+test('a bulk is one record, which the journal of each shows as its own', async () => {
+  const { call, domainId, user } = tenant
+  const bulk = (
+    await call(
+      'POST',
+      `/${domainId}/clients/bulk`,
+      Array.from({ length: 150 }, () => ({})),
+    )
+  ).json<Page<'clients', { id: string }>>()
+  const [first, last] = [bulk.clients[0]?.id ?? '', bulk.clients.at(-1)?.id ?? '']
+  for (const id of [first, last]) {
+    const page = await journalOf(user, at('client', id, '?with_attributes=true'))
+    expect(page.total).toBe(1)
+    expect(page.journals[0]?.attributes).toMatchObject({ id })
+    expect(page.journals[0]?.attributes).not.toHaveProperty('ids')
+  }
+  const all = await journalOf(user, at('domain', domainId, '?with_attributes=true&operation=client.create&limit=1'))
+  expect(all.journals[0]?.attributes).toMatchObject({ ids_total: 150 })
+  expect(all.journals[0]?.attributes?.['ids']).toHaveLength(100)
+})
+
+test('the journal of a deleted entity stays readable to administrators by its id, and a new one of that id inherits nothing for others', async () => {
+  const { call, domainId, user } = tenant
+  const id = newId()
+  await tenant.newClient({ id, name: 'first' })
+  await call('DELETE', `/${domainId}/clients/${id}`)
+  expect(operationsOf(await journalOf(user, at('client', id)))).toEqual(['client.remove', 'client.create'])
+  const member = await api.newUser()
+  await grantRole(api, member.id, { type: 'domain', domainId, id: domainId }, ['read', 'client_read'])
+  expect((await member.call('GET', at('client', id))).status).toBe(404)
+  await tenant.newClient({ id, name: 'second' })
+  expect(operationsOf(await journalOf(member, at('client', id)))).toEqual(['client.create'])
+  expect(operationsOf(await journalOf(user, at('client', id)))).toEqual([
+    'client.create',
+    'client.remove',
+    'client.create',
+  ])
+  const group = await newGroup(api, domainId)
+  expect((await call('DELETE', `/${domainId}/groups/${group}`)).status).toBe(204)
+  expect(operationsOf(await journalOf(user, at('group', group)))).toContain('group.remove')
+})
+
+test('the journal of a domain holds what happened in it, as far as the caller may read what it is about', async () => {
+  const own = await newTenant(api)
+  const { domainId } = own
+  const [client] = [await own.newClient(), await own.newChannel()]
+  const [reader, member] = [await api.newUser(), await api.newUser()]
+  await grantRole(api, reader.id, { type: 'domain', domainId, id: domainId }, ['read', 'client_read'])
+  await grantRole(api, member.id, { type: 'domain', domainId, id: domainId }, ['update'])
+  const path = `/${domainId}/journal/domain/${domainId}`
+  const all = await journalOf(own.user, path)
+  expect(operationsOf(all)).toEqual(
+    expect.arrayContaining(['domain.create', 'client.create', 'channel.create', 'domain.role.add_members']),
+  )
+  const some = await journalOf(reader, path)
+  expect(new Set(operationsOf(some))).toEqual(new Set(['domain.create', 'client.create']))
+  expect(some.total).toBe(2)
+  expect((await member.call('GET', path)).status).toBe(403)
+  expect((await own.call('GET', `/${domainId}/journal/domain/${newId()}`)).status).toBe(404)
+  expect((await own.call('GET', `/${domainId}/journal/domain/${client.id}`)).status).toBe(404)
+  expect((await tenant.call('GET', path)).status).toBe(403)
+})
+
+test('a group shows its own story, not that of what is in it', async () => {
+  const { domainId, user } = tenant
+  const group = await newGroup(api, domainId)
+  const client = await tenant.newClient()
+  await setParent(api, domainId, 'client', client.id, group)
+  expect(operationsOf(await journalOf(user, at('group', group)))).toEqual(['group.create'])
+  expect(operationsOf(await journalOf(user, at('client', client.id)))).toEqual(['client.set_parent', 'client.create'])
+})
+
+test('a user sees what he did and what was done to him; so does the platform administrator, and nobody else', async () => {
+  const own = await newTenant(api)
+  const client = await own.newClient()
+  await api.anonymous('POST', '/users/tokens/issue', { identity: own.user.username, secret: 'wrong password' })
+  const path = `/journal/user/${own.user.id}`
+  const page = await journalOf(own.user, `${path}?with_attributes=true`)
+  expect(operationsOf(page)).toEqual([
+    'user.refused_token',
+    'client.create',
+    'domain.create',
+    'user.issue_token',
+    'user.create',
+  ])
+  expect(page.journals[1]?.attributes).toMatchObject({ id: client.id, user_id: own.user.id })
+  expect(page.journals[0]?.attributes?.['address']).toBe('127.0.0.1')
+  expect((await api.admin('GET', path)).json<JournalPage>().total).toBe(5)
+  expect((await tenant.call('GET', path)).status).toBe(403)
+  expect((await tenant.call('GET', `/journal/user/${newId()}`)).status).toBe(403)
+  expect((await api.admin('GET', `/journal/user/${newId()}`)).status).toBe(404)
+  expect((await api.admin('GET', '/journal/user/no-id')).status).toBe(404)
+  expect((await api.anonymous('GET', path)).status).toBe(401)
+})
+
+test('a token that is bound to a domain shows what its user did in that domain', async () => {
+  const own = await newTenant(api)
+  await own.newClient()
+  const issued = await api.anonymous('POST', '/users/tokens/issue', {
+    identity: own.user.username,
+    secret: own.user.secret,
+    domain_id: own.domainId,
+  })
+  const bound = { call: api.as(`Bearer ${issued.json<{ access_token: string }>().access_token}`) }
+  const page = await journalOf(bound, `/journal/user/${own.user.id}`)
+  expect(operationsOf(page)).toEqual(['client.create', 'domain.create'])
+})
+
+test('records older than the setting are removed in bounded steps, but none that a consumer has not read', async () => {
+  const own = await newTenant(api)
+  const client = await own.newClient()
+  await own.call('PATCH', `/${own.domainId}/clients/${client.id}`, { name: 'x' })
+  const path = `/${own.domainId}/journal/client/${client.id}`
+  const age = () =>
+    sql`UPDATE journal SET occurred_at = occurred_at - interval '40 days'
+        WHERE domain_key = (SELECT key FROM domains WHERE id = ${own.domainId}::uuid)`.execute(api.database.db)
+  await age()
+  await sql`UPDATE journal_subjects s SET occurred_at = j.occurred_at FROM journal j WHERE j.xid = s.xid AND j.seq = s.seq`.execute(
+    api.database.db,
+  )
+  await sql`INSERT INTO consumers (name, xid, seq) VALUES ('journal.slow', '1', 1)`.execute(api.database.db)
+  await removeOldRecords(api.database, 30)
+  expect((await journalOf(own.user, path)).total).toBe(2)
+  await sql`DELETE FROM consumers WHERE name = 'journal.slow'`.execute(api.database.db)
+  await removeOldRecords(api.database, 50)
+  expect((await journalOf(own.user, path)).total).toBe(2)
+  await removeOldRecords(api.database, 30)
+  expect((await journalOf(own.user, path)).total).toBe(0)
+  const later = await own.newClient()
+  expect(operationsOf(await journalOf(own.user, `/${own.domainId}/journal/client/${later.id}`))).toEqual([
+    'client.create',
+  ])
+  const { rows } = await sql<{ orphans: number }>`SELECT count(*) AS orphans FROM journal_subjects s
+    WHERE NOT EXISTS (SELECT FROM journal j WHERE j.xid = s.xid AND j.seq = s.seq)`.execute(api.database.db)
+  expect(rows[0]?.orphans).toBe(0)
+})
