@@ -201,13 +201,14 @@ export function labels(name: string, description: string): Setting<Readonly<Reco
 }
 
 /** An http or https address without a path's trailing slash. */
-export function httpUrl(name: string, fallback: string, description: string): Setting<string> {
-  return setting(name, fallback, description, (given) => {
+export function httpUrl(name: string, fallback: string, description: string, options?: Options): Setting<string> {
+  const parse = (given: string) => {
     const value = given.trim()
     const url = URL.canParse(value) ? new URL(value) : undefined
     if (url === undefined || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
       throw new Error('an address such as https://skein.example.com')
     }
     return value.replace(/\/+$/, '')
-  })
+  }
+  return setting(name, fallback, description, parse, options)
 }

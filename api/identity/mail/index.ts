@@ -1,0 +1,5 @@
+export { MAX_ADDRESS_CHARS, isMailAddress } from './address.ts'
+export type { Mail } from './compose.ts'
+export { MAIL_SETTINGS } from './config.ts'
+export type { Mailer } from './mailer.ts'
+export { startMailer } from './start.ts'
