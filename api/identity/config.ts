@@ -1,6 +1,7 @@
 /** Settings of users and tokens (contract section 15). */
 import { durationMs, flag, integer, optionalInteger, secret, text } from '#core/config/index.ts'
 import type { ConfigOf } from '#core/config/index.ts'
+import { MAIL_SETTINGS } from './mail/config.ts'
 
 export const IDENTITY_SETTINGS = {
   adminEmail: text('SKEIN_ADMIN_EMAIL', 'admin@example.com', 'Email of the first platform administrator'),
@@ -41,7 +42,13 @@ export const IDENTITY_SETTINGS = {
     { min: 0, max: 100_000_000 },
     'Events that each Redis stream keeps, about; 0: no events are sent to Redis',
   ),
+  requireVerifiedEmail: flag(
+    'SKEIN_REQUIRE_VERIFIED_EMAIL',
+    false,
+    'Whether a user must follow the link in a mail before he may do more than see his profile and correct his address',
+  ),
   passwordPattern: text('SKEIN_PASSWORD_PATTERN', '^.{8,}$', 'Regular expression that a password must match'),
+  ...MAIL_SETTINGS,
 } as const
 
 export type IdentityConfig = ConfigOf<typeof IDENTITY_SETTINGS>

@@ -27,6 +27,7 @@ export type { Relation, RoleEntity, RoleRecord, ShownRoles } from './roles/index
 export { OUTSIDE_ACTIONS } from './pats/index.ts'
 export { bearerOf, originOf } from './tokens/index.ts'
 export type { TokensService } from './tokens/index.ts'
+export type { Mail, Mailer } from './mail/index.ts'
 export { requireRoute } from './domains/index.ts'
 export {
   ChosenId,

@@ -7,6 +7,7 @@ import { newId, newToken } from '#core/ids.ts'
 import type { Database } from '#core/database/index.ts'
 import type { Journal } from '../journal/index.ts'
 import { hashPassword } from '../passwords/index.ts'
+import { newUserFacts } from './changes.ts'
 import { requireEmail, requireUsername } from './identity.ts'
 import { findUserByLogin, hasPlatformAdmin, insertUser, lockFirstAdmin } from './repository.ts'
 
@@ -75,10 +76,12 @@ export async function ensureFirstAdmin(options: FirstAdminOptions): Promise<Firs
         role: 'admin',
         status: 'enabled',
         createdBy: null,
+        // The settings say that the address is his; no mail need leave before the first sign-in.
+        isVerified: true,
       },
       uniqueNames,
     )
-    record({ operation: 'user.create', entityKeys: [user.key], attributes: { id: user.id, username, role: 'admin' } })
+    record({ operation: 'user.create', entityKeys: [user.key], attributes: newUserFacts(user) })
     return true
   })
   if (!isMade || madeSecret === undefined) return nothingMade

@@ -1,18 +1,17 @@
-/** What a username and an email may look like (contract section 5). The same rules on every path that sets one. */
+/** What a username, an email and a picture may look like (contract section 5). The same rules on every path that sets one. */
 import { ServiceError } from '#core/errors/index.ts'
+import { isMailAddress } from '../mail/index.ts'
 
 const USERNAME = /^[A-Za-z0-9](?:[A-Za-z0-9]|[_-](?![_-])){0,31}$/
-/** One @, something before it, a host with a dot or a single label after it; no spaces. Delivery is the real test. */
-const EMAIL = /^[^\s@<>()[\],;:\\"]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?$/
 
 function refusal(path: string, name: string, message: string): ServiceError {
   return new ServiceError('malformed', `${name} ${message}`, { details: [{ path, message }] })
 }
 
-export function requireUsername(username: string): string {
+export function requireUsername(username: string, path = '/credentials/username'): string {
   if (!USERNAME.test(username)) {
     throw refusal(
-      '/credentials/username',
+      path,
       'username',
       'must have 1 to 32 letters, digits, single _ or -, and begin with a letter or digit',
     )
@@ -21,6 +20,15 @@ export function requireUsername(username: string): string {
 }
 
 export function requireEmail(email: string): string {
-  if (!EMAIL.test(email) || email.includes('..')) throw refusal('/email', 'email', 'must be an email address')
+  if (!isMailAddress(email)) throw refusal('/email', 'email', 'must be an email address')
   return email
+}
+
+/** A page shows it, so it is an address of the web and no script. Empty: none. */
+export function requirePicture(url: string): string | null {
+  if (url === '') return null
+  const parsed = URL.canParse(url) ? new URL(url) : undefined
+  if (parsed === undefined || !['http:', 'https:'].includes(parsed.protocol))
+    throw refusal('/profile_picture', 'profile_picture', 'must be an http or https address')
+  return url
 }

@@ -24,6 +24,8 @@ export type UserRecord = {
   createdAt: string
   updatedBy: string | null
   updatedAt: string | null
+  /** When the address was proved to be the user's own; null: it was not, or there is none. */
+  verifiedAt: string | null
 }
 
 type Row = {
@@ -44,6 +46,7 @@ type Row = {
   created_at: string
   updated_by: string | null
   updated_at: string | null
+  verified_at: string | null
 }
 
 function fromRow(row: Row): UserRecord {
@@ -65,6 +68,7 @@ function fromRow(row: Row): UserRecord {
     createdAt: row.created_at,
     updatedBy: row.updated_by,
     updatedAt: row.updated_at,
+    verifiedAt: row.verified_at,
   }
 }
 
@@ -97,16 +101,15 @@ export type NewUserRow = Pick<
   | 'role'
   | 'status'
   | 'createdBy'
->
+> & { isVerified: boolean }
 
 export async function insertUser(db: Queryable, user: NewUserRow, uniqueNames: boolean): Promise<UserRecord> {
   const { rows } = await refusing(
     CONFLICTS,
-    sql<Row>`INSERT INTO users (id, first_name, last_name, name, email, username, secret_hash, tags, metadata, profile_picture, role, status, created_by)
+    sql<Row>`INSERT INTO users (id, first_name, last_name, name, email, username, secret_hash, tags, metadata, profile_picture, role, status, created_by, verified_at)
       VALUES (${user.id}, ${user.firstName}, ${user.lastName}, ${user.name}, ${user.email}, ${user.username}, ${user.secretHash}, ${user.tags},
-              ${JSON.stringify(user.metadata)}::jsonb, ${user.profilePicture}, ${user.role}, ${user.status}, ${user.createdBy}) RETURNING *`.execute(
-      db,
-    ),
+              ${JSON.stringify(user.metadata)}::jsonb, ${user.profilePicture}, ${user.role}, ${user.status}, ${user.createdBy},
+              CASE WHEN ${user.isVerified} THEN now() END) RETURNING *`.execute(db),
   )
   const record = fromRow(rows[0] as Row)
   if (uniqueNames) await claimNames(db, record)
@@ -165,29 +168,60 @@ export async function findUserByLogin(db: Queryable, login: string): Promise<Use
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 
-export type UserChange = Partial<Pick<UserRecord, 'firstName' | 'lastName' | 'metadata' | 'secretHash' | 'status'>>
+/** The user who gets mails at this address, in any case of its letters. */
+export async function findUserByEmail(db: Queryable, email: string): Promise<UserRecord | undefined> {
+  const { rows } =
+    await sql<Row>`SELECT * FROM users WHERE lower(email) = lower(${email}) AND status <> 'deleted'`.execute(db)
+  return rows[0] === undefined ? undefined : fromRow(rows[0])
+}
 
-/** Writes the given fields; undefined when there is no such user. */
+export type UserChange = Partial<
+  Pick<
+    UserRecord,
+    | 'firstName'
+    | 'lastName'
+    | 'name'
+    | 'tags'
+    | 'metadata'
+    | 'profilePicture'
+    | 'email'
+    | 'username'
+    | 'role'
+    | 'status'
+    | 'secretHash'
+  >
+> & { isVerified?: boolean }
+
+/** Writes the given fields of a user who is locked. Deleting says when. */
 export async function updateUser(
-  db: Queryable,
-  id: string,
+  tx: Transaction,
+  key: number,
   change: UserChange,
-  updatedBy: string,
+  updatedBy: string | undefined,
   uniqueNames: boolean,
-): Promise<UserRecord | undefined> {
-  const sets: RawBuilder<unknown>[] = [sql`updated_at = now()`, sql`updated_by = ${updatedBy}`]
+): Promise<UserRecord> {
+  const sets: RawBuilder<unknown>[] = [sql`updated_at = now()`, sql`updated_by = ${updatedBy ?? null}`]
   if (change.firstName !== undefined) sets.push(sql`first_name = ${change.firstName}`)
   if (change.lastName !== undefined) sets.push(sql`last_name = ${change.lastName}`)
+  if (change.name !== undefined) sets.push(sql`name = ${change.name}`)
+  if (change.tags !== undefined) sets.push(sql`tags = ${change.tags}`)
   if (change.metadata !== undefined) sets.push(sql`metadata = ${JSON.stringify(change.metadata)}::jsonb`)
+  if (change.profilePicture !== undefined) sets.push(sql`profile_picture = ${change.profilePicture}`)
+  if (change.email !== undefined) sets.push(sql`email = ${change.email}`)
+  if (change.username !== undefined) sets.push(sql`username = ${change.username}`)
+  if (change.role !== undefined) sets.push(sql`role = ${change.role}`)
   if (change.secretHash !== undefined) sets.push(sql`secret_hash = ${change.secretHash}`)
-  if (change.status !== undefined) sets.push(sql`status = ${change.status}`)
+  if (change.isVerified !== undefined) sets.push(change.isVerified ? sql`verified_at = now()` : sql`verified_at = NULL`)
+  if (change.status !== undefined) {
+    sets.push(sql`status = ${change.status}`)
+    if (change.status === 'deleted') sets.push(sql`deleted_at = now()`)
+  }
   const { rows } = await refusing(
     CONFLICTS,
-    sql<Row>`UPDATE users SET ${sql.join(sets)} WHERE id = ${id} AND status <> 'deleted' RETURNING *`.execute(db),
+    sql<Row>`UPDATE users SET ${sql.join(sets)} WHERE key = ${key} RETURNING *`.execute(tx),
   )
-  if (rows[0] === undefined) return undefined
-  const record = fromRow(rows[0])
-  if (uniqueNames && (change.firstName !== undefined || change.lastName !== undefined)) await claimNames(db, record)
+  const record = fromRow(rows[0] as Row)
+  if (uniqueNames && (change.firstName !== undefined || change.lastName !== undefined)) await claimNames(tx, record)
   return record
 }
 
@@ -256,9 +290,35 @@ export async function lockSoleAdminDomains(tx: Transaction, userKey: number): Pr
   return rows
 }
 
-/** Whether nobody else administers the platform; locks its administrators, for the same reason. */
+/** Who gives or takes the administration of the platform does it one after the other. */
+const PLATFORM_ADMINS_LOCK = 0x5ce1_0008
+
+/** Whether nobody else administers the platform; until the transaction ends nobody else leaves it. */
 export async function lockIsSolePlatformAdmin(tx: Transaction, userKey: number): Promise<boolean> {
-  const { rows } = await sql<{ key: number }>`SELECT key FROM users
-    WHERE role = 'admin' AND status = 'enabled' ORDER BY key FOR UPDATE`.execute(tx)
-  return rows.every((row) => row.key === userKey)
+  await sql`SELECT pg_advisory_xact_lock(${PLATFORM_ADMINS_LOCK})`.execute(tx)
+  const { rows } = await sql`SELECT 1 FROM users
+    WHERE role = 'admin' AND status = 'enabled' AND key <> ${userKey} LIMIT 1`.execute(tx)
+  return rows.length === 0
+}
+
+/** Two nodes that purge at once would wait for each other. */
+const PURGE_LOCK = 0x5ce1_0009
+
+/** False when another node is at it. */
+export async function tryLockPurge(tx: Transaction): Promise<boolean> {
+  const { rows } = await sql<{ taken: boolean }>`SELECT pg_try_advisory_xact_lock(${PURGE_LOCK}) AS taken`.execute(tx)
+  return rows[0]?.taken === true
+}
+
+/** Removes users who were deleted longer ago than the grace, oldest first, and everything that hangs on them. */
+export async function purgeUsers(
+  tx: Transaction,
+  graceHours: number,
+  limit: number,
+): Promise<{ key: number; id: string }[]> {
+  const { rows } = await sql<{ key: number; id: string }>`DELETE FROM users WHERE key IN (
+      SELECT key FROM users WHERE status = 'deleted' AND deleted_at < now() - make_interval(hours => ${graceHours})
+       ORDER BY deleted_at, key LIMIT ${limit})
+    RETURNING key, id`.execute(tx)
+  return rows
 }

@@ -1,18 +1,20 @@
-/** User routes of the specification. */
+/** Registering users, and finding them. */
 import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { GroupQuery, nest, presentGroup, presentTree } from '../groups/index.ts'
 import type { TokensService } from '../tokens/index.ts'
 import { bearerOf, originOf } from '../tokens/index.ts'
 import { Id } from '../wire/index.ts'
 import {
+  FoundUserPage,
+  MembershipPage,
   NewUser,
-  SecretUpdate,
-  StatusQuery,
+  SearchQuery,
   User,
   UserPage,
   UserQuery,
-  UserUpdate,
+  presentFound,
   presentStranger,
   presentUser,
 } from './schema.ts'
@@ -29,7 +31,8 @@ export function userRoutes(users: UsersService, tokens: TokensService): RoutePlu
         schema: {
           tags: ['users'],
           summary: 'Register a user',
-          description: 'With a bearer token the new user is owned by its user.',
+          description:
+            'Needs no token unless SKEIN_ALLOW_SELF_REGISTER is false. With a bearer token the new user is owned by its user.',
           body: NewUser,
           response: responses(
             { 201: User },
@@ -66,12 +69,32 @@ export function userRoutes(users: UsersService, tokens: TokensService): RoutePlu
       async (request) => presentUser(await users.getProfile(request.principal)),
     )
     app.get(
+      '/users/search',
+      {
+        config: { action: 'user.list' },
+        schema: {
+          tags: ['users'],
+          summary: 'Find users by parts of their names or email',
+          description:
+            'For any user. Enabled users are found, platform administrators never; each text needs 3 characters.',
+          querystring: SearchQuery,
+          response: responses({ 200: FoundUserPage }, 'unauthenticated'),
+        },
+      },
+      async (request) => {
+        const { total, offset, limit, items } = await users.search(request.query)
+        return { total, offset, limit, users: items.map(presentFound) }
+      },
+    )
+    app.get(
       '/users/:user_id',
       {
         config: { action: 'user.view' },
         schema: {
           tags: ['users'],
           summary: 'View a user',
+          description:
+            'All of it for the user, his owner and the platform administrator; id, names and username for others.',
           params: Params,
           response: responses({ 200: User }, 'unauthenticated', 'not_found'),
         },
@@ -88,6 +111,8 @@ export function userRoutes(users: UsersService, tokens: TokensService): RoutePlu
         schema: {
           tags: ['users'],
           summary: 'List users',
+          description:
+            'Of `visibility=all`: to the platform administrator everybody, to others themselves, whom they own and who shares a domain with them.',
           querystring: UserQuery,
           response: responses({ 200: UserPage }, 'unauthenticated'),
         },
@@ -98,71 +123,32 @@ export function userRoutes(users: UsersService, tokens: TokensService): RoutePlu
         return { total: page.total, offset: page.offset, limit: page.limit, users: page.items.map(presentUser) }
       },
     )
-    app.patch(
-      '/users/:user_id',
+    app.get(
+      '/users/:user_id/memberships',
       {
-        config: { action: 'user.update' },
+        config: { action: 'user.view' },
         schema: {
           tags: ['users'],
-          summary: 'Change names and metadata',
+          summary: 'Groups in which a user has a role',
+          description:
+            'All of them for the user, his owner and the platform administrator; for others those on which they hold `membership`, which older clients call `c_list`.',
           params: Params,
-          body: UserUpdate,
-          response: responses(
-            { 200: User },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'conflict',
-            'unsupported_media_type',
-            'too_large',
-          ),
+          querystring: GroupQuery,
+          response: responses({ 200: MembershipPage }, 'unauthenticated', 'forbidden', 'not_found', 'unprocessable'),
         },
       },
-      async (request) => presentUser(await users.update(request.principal, request.params.user_id, request.body)),
-    )
-    app.patch(
-      '/users/secret',
-      {
-        config: { action: 'user.self' },
-        schema: {
-          tags: ['users'],
-          summary: 'Change the own password',
-          description: 'Ends every other session of the user.',
-          body: SecretUpdate,
-          response: responses(
-            { 200: User },
-            'unauthenticated',
-            'not_found',
-            'unsupported_media_type',
-            'rate_limited',
-            'too_large',
-          ),
-        },
+      async (request) => {
+        const { query } = request
+        const { total, offset, limit, items } = await users.listMemberships(
+          request.principal,
+          request.params.user_id,
+          query,
+        )
+        if (query.only_total === true) return { total }
+        const memberships =
+          query.tree === true ? presentTree(nest(items), presentGroup) : items.map((group) => presentGroup(group))
+        return { total, offset, limit, memberships }
       },
-      async (request) =>
-        presentUser(await users.changeSecret(request.principal, request.body.old_secret, request.body.new_secret)),
     )
-    for (const [verb, status] of [
-      ['enable', 'enabled'],
-      ['disable', 'disabled'],
-    ] as const) {
-      app.post(
-        `/users/:user_id/${verb}`,
-        {
-          config: { action: 'user.update' },
-          schema: {
-            tags: ['users'],
-            summary: `${verb === 'enable' ? 'Enable' : 'Disable'} a user`,
-            params: Params,
-            querystring: StatusQuery,
-            response: responses({ 200: User }, 'unauthenticated', 'forbidden', 'not_found', 'invalid_state'),
-          },
-        },
-        async (request) => {
-          const force = request.query.force === true
-          return presentUser(await users.setStatus(request.principal, request.params.user_id, status, { force }))
-        },
-      )
-    }
   }
 }

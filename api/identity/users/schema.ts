@@ -3,6 +3,7 @@ import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
+import { Group } from '../groups/index.ts'
 import {
   EnabledStatus,
   Id,
@@ -45,6 +46,7 @@ export const User = Type.Object(
     created_at: Type.Optional(Timestamp),
     updated_at: Type.Optional(Timestamp),
     updated_by: Type.Optional(Id),
+    verified_at: Type.Optional(Type.String({ description: 'When the email address was verified; absent: it is not' })),
   },
   { $id: 'User', description: 'User' },
 )
@@ -74,11 +76,30 @@ export type NewUser = Static<typeof NewUser>
 export const UserUpdate = Type.Object({
   first_name: Type.Optional(RequiredName),
   last_name: Type.Optional(RequiredName),
+  name: Type.Optional(Type.String({ maxLength: 1024, description: 'Older shape: display name; empty: none' })),
   metadata: Type.Optional(Metadata),
 })
 export type UserUpdate = Static<typeof UserUpdate>
 
+export const TagsUpdate = Type.Object({ tags: Type.Optional(Tags) })
+export const PictureUpdate = Type.Object({ profile_picture: Picture })
+export const EmailUpdate = Type.Object({ email: Email })
+export const UsernameUpdate = Type.Object({ username: Username })
+export const RoleUpdate = Type.Object({ role: Type.Enum(['user', 'admin']) })
 export const SecretUpdate = Type.Object({ old_secret: Password, new_secret: Password })
+
+export const ResetRequest = Type.Object({ email: Type.String({ minLength: 1, maxLength: 254 }) })
+export const ResetRequested = Type.Object({ msg: Type.String() })
+/** Newer clients send the token as Bearer, older ones in the body as well. */
+export const SecretReset = Type.Object({
+  token: Type.Optional(Type.String({ maxLength: 4096, description: 'Unless it is the bearer token' })),
+  password: Password,
+  confirm_password: Password,
+})
+export const NothingMore = Type.Object({})
+export const ResetPage = Type.String({ description: 'HTML' })
+
+export const VerifyQuery = Type.Object({ token: Type.String({ minLength: 1, maxLength: 4096 }) })
 
 export const StatusQuery = Type.Object({
   force: Type.Optional(
@@ -104,6 +125,38 @@ export const UserQuery = Type.Object({
   only_total: Type.Optional(Type.Boolean()),
 })
 export type UserQuery = Static<typeof UserQuery>
+
+const SearchText = Type.Optional(Type.String({ maxLength: 1024, description: '3 or more characters of it' }))
+
+export const SearchQuery = Type.Object({
+  ...pageQuery(),
+  username: SearchText,
+  email: SearchText,
+  first_name: SearchText,
+  last_name: SearchText,
+  id: Type.Optional(Id),
+  order: OrderKey,
+  dir: Type.Optional(Direction),
+})
+export type SearchQuery = Static<typeof SearchQuery>
+
+/** Both places of the username: the specification's, and that of every other user record. */
+export const FoundUser = Type.Object(
+  {
+    id: Id,
+    username: Type.Optional(Type.String()),
+    email: Type.Optional(Type.String()),
+    first_name: Type.Optional(Type.String()),
+    last_name: Type.Optional(Type.String()),
+    credentials: Type.Object({ username: Type.Optional(Type.String()) }),
+  },
+  { $id: 'FoundUser', description: 'User as anybody may find him' },
+)
+export type FoundUser = Static<typeof FoundUser>
+
+export const FoundUserPage = Type.Object({ ...pageFields, users: Type.Array(FoundUser) })
+
+export const MembershipPage = Type.Object({ ...pageFields, memberships: Type.Optional(Type.Array(Group)) })
 
 export const UserPage = Type.Object({ ...pageFields, users: Type.Optional(Type.Array(User)) })
 
@@ -134,6 +187,20 @@ export function presentUser(user: UserRecord): User {
     created_at: formatTime(user.createdAt),
     updated_at: user.updatedAt === null ? ZERO_TIME : formatTime(user.updatedAt),
     ...(user.updatedBy === null ? {} : { updated_by: user.updatedBy }),
+    ...(user.verifiedAt === null ? {} : { verified_at: formatTime(user.verifiedAt) }),
+  }
+}
+
+/** An item of a search. */
+export function presentFound(user: UserRecord): FoundUser {
+  const username = user.username === null ? {} : { username: user.username }
+  return {
+    id: user.id,
+    ...username,
+    ...(user.email === null ? {} : { email: user.email }),
+    ...(user.firstName === null ? {} : { first_name: user.firstName }),
+    ...(user.lastName === null ? {} : { last_name: user.lastName }),
+    credentials: username,
   }
 }
 

@@ -1,0 +1,105 @@
+/**
+ * Proof that an email address is the user's own, by a link that is sent to it; and, where the settings ask for the proof,
+ * what whoever lacks it may still do (contract section 5).
+ */
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { FactCache } from '#core/fact-cache.ts'
+import { createFactCache } from '#core/fact-cache.ts'
+import type { Logger } from '#core/logging/index.ts'
+import type { UserPrincipal } from '../access/index.ts'
+import type { Mailer } from '../mail/index.ts'
+import type { ChangeDeps } from './changes.ts'
+import { changeUser } from './changes.ts'
+import { findMailedToken, issueMailedToken } from './mailed-tokens.ts'
+import { verificationMail } from './mails.ts'
+import type { UserRecord } from './repository.ts'
+import { findUser, lockUser } from './repository.ts'
+import { getUser } from './rules.ts'
+
+export type EmailVerification = {
+  /** Sends the caller a link, unless his address is verified. Throws `unprocessable` without an address, `rate_limited`. */
+  sendVerification(caller: UserPrincipal): Promise<'sent' | 'verified already'>
+  /** For an address that is new: sends the link where the settings ask for the proof. */
+  mailNewAddress(user: UserRecord): void
+  /** The link may be followed again while it lives: programs that look for viruses follow it first. Throws `unauthenticated`. */
+  verifyEmail(token: string): Promise<void>
+  /** Throws `forbidden` while the settings ask for a verified address and the caller has none. */
+  requireVerified(caller: UserPrincipal): Promise<void>
+  forget(entityKeys: readonly number[]): void
+  clear(): void
+}
+
+export type EmailVerificationDeps = ChangeDeps & {
+  database: Database
+  mailer: Mailer
+  publicUrl: string
+  isRequired: boolean
+  logger: Logger
+}
+
+const MAX_USERS = 50_000
+
+export function createEmailVerification(deps: EmailVerificationDeps): EmailVerification {
+  const { database, journal, mailer, publicUrl, isRequired, logger } = deps
+  const verified: FactCache<boolean> = createFactCache({ maxEntries: MAX_USERS, isFresh: journal.isFresh })
+
+  /** Makes a token and queues the mail; undefined when there are too many, or nothing to prove any more. */
+  async function send(userId: string): Promise<true | undefined> {
+    const issued = await journal.change('system', async (tx, record) => {
+      const user = await lockUser(tx, userId)
+      if (user === undefined || user.email === null || user.verifiedAt !== null) return undefined
+      const token = await issueMailedToken(tx, user.key, 'verification', user.email)
+      if (token === undefined) return undefined
+      record({ operation: 'user.send_verification', entityKeys: [user.key], attributes: { id: user.id } })
+      return { to: user.email, token }
+    })
+    if (issued === undefined) return undefined
+    void mailer.send(verificationMail(publicUrl, issued.to, issued.token))
+    return true
+  }
+
+  return {
+    async sendVerification(caller) {
+      const user = await getUser(database.db, caller.id)
+      if (user.email === null) throw new ServiceError('unprocessable', 'the user has no email address: set one first')
+      if (user.verifiedAt !== null) return 'verified already'
+      if ((await send(user.id)) === true) return 'sent'
+      throw new ServiceError('rate_limited', 'the link was sent several times lately: look for the mail, or wait', {
+        retryAfterSeconds: 300,
+      })
+    },
+    mailNewAddress(user) {
+      if (!isRequired || user.email === null || user.status !== 'enabled') return
+      void send(user.id).catch((error: unknown) =>
+        logger.error({ err: error }, 'a link to verify an address could not be made'),
+      )
+    },
+    async verifyEmail(token) {
+      const found = await findMailedToken(database.db, 'verification', token)
+      const wrong = new ServiceError(
+        'unauthenticated',
+        'failed to perform authentication: the link is too old, or of another address than the user has now',
+      )
+      if (found === undefined) throw wrong
+      await changeUser(deps, 'system', found.userId, 'user.verify_email', async (tx, user) => {
+        if ((await findMailedToken(tx, 'verification', token)) === undefined) throw wrong
+        return user.verifiedAt === null ? { change: { isVerified: true } } : undefined
+      })
+    },
+    async requireVerified(caller) {
+      if (!isRequired) return
+      const isVerified = await verified.get(caller.id, async () => {
+        const user = await findUser(database.db, caller.id)
+        return { value: user !== undefined && user.verifiedAt !== null, dependsOn: [caller.key] }
+      })
+      if (!isVerified)
+        throw new ServiceError(
+          'forbidden',
+          'failed to perform authorization: the email address is not verified yet; POST /users/send-verification sends the link',
+        )
+    },
+    forget: (entityKeys) => verified.forget(entityKeys),
+    clear: () => verified.clear(),
+  }
+}

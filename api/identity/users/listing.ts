@@ -1,0 +1,96 @@
+/** Which users a caller finds, and by what (contract section 5, decision 29). */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
+import type { Page } from '#core/page.ts'
+import type { UserPrincipal } from '../access/index.ts'
+import { allOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
+import type { UserListing, UserRecord } from './repository.ts'
+import { countUsers, listUsers } from './repository.ts'
+import { getUser, isWholeAdmin } from './rules.ts'
+import type { SearchQuery, UserQuery } from './schema.ts'
+
+export type Listings = {
+  getProfile(caller: UserPrincipal): Promise<UserRecord>
+  /** The record, and whether the caller sees no more of it than anybody. Throws `not_found`. */
+  get(caller: UserPrincipal, id: string): Promise<{ user: UserRecord; isStranger: boolean }>
+  list(caller: UserPrincipal, query: UserQuery): Promise<Page<UserRecord>>
+  /** Enabled users whom anybody may find, platform administrators never. Throws `malformed` without a filter to search by. */
+  search(query: SearchQuery): Promise<Page<UserRecord>>
+}
+
+/** Shorter text would find too much (contract section 5). */
+const MIN_SEARCH_CHARS = 3
+
+export function createListings({ database }: { database: Database }): Listings {
+  const { db } = database
+
+  async function page(query: Omit<UserListing, 'where'> & { only_total?: boolean }, where: UserListing['where']) {
+    const { offset, limit, order, dir } = query
+    const [total, items] = await Promise.all([
+      countUsers(db, where),
+      query.only_total === true ? [] : listUsers(db, { where, order, dir, offset, limit }),
+    ])
+    return { total, offset, limit, items }
+  }
+
+  return {
+    getProfile: (caller) => getUser(db, caller.id),
+    async get(caller, id) {
+      const user = await getUser(db, id)
+      const seesAll = isWholeAdmin(caller) || caller.id === user.id || user.createdBy === caller.id
+      return { user, isStranger: !seesAll }
+    },
+    list: (caller, query) => page({ ...query, dir: query.dir ?? 'asc' }, allOf(conditionsOf(caller, query))),
+    search: async (query) => await page({ ...query, dir: query.dir ?? 'asc' }, allOf(searchConditionsOf(query))),
+  }
+}
+
+function conditionsOf(caller: UserPrincipal, query: UserQuery): RawBuilder<SqlBool>[] {
+  const conditions: RawBuilder<SqlBool>[] = []
+  const owned = sql<SqlBool>`u.created_by = ${caller.id}`
+  // A token that is bound to a domain sees the users of that domain alone (decision 40).
+  const bound = caller.boundDomainKey ?? null
+  const shared = sql<SqlBool>`u.key IN (SELECT theirs.user_key FROM grants mine
+      JOIN grants theirs ON theirs.entity_key = mine.entity_key AND theirs.entity_type = 'domain'
+    WHERE mine.user_key = ${caller.key} AND mine.entity_type = 'domain'
+      AND (${bound}::bigint IS NULL OR mine.domain_key = ${bound}))`
+  if (query.visibility === 'mine') conditions.push(owned)
+  else if (query.visibility === 'shared') conditions.push(shared)
+  else if (!isWholeAdmin(caller)) conditions.push(sql<SqlBool>`(u.key = ${caller.key} OR ${owned} OR ${shared})`)
+  if (query.status !== 'all') conditions.push(sql<SqlBool>`u.status = ${query.status}`)
+  if (query.metadata !== undefined) conditions.push(containsMetadata('u.metadata', parseMetadataFilter(query.metadata)))
+  if (query.identity !== undefined)
+    conditions.push(sql<SqlBool>`(${contains('u.email', query.identity)} OR ${contains('u.username', query.identity)})`)
+  if (query.username !== undefined) conditions.push(contains('u.username', query.username))
+  if (query.email !== undefined) conditions.push(contains('u.email', query.email))
+  if (query.first_name !== undefined) conditions.push(contains('u.first_name', query.first_name))
+  if (query.last_name !== undefined) conditions.push(contains('u.last_name', query.last_name))
+  if (query.name !== undefined) {
+    conditions.push(
+      sql<SqlBool>`(${contains('u.name', query.name)} OR ${contains('u.first_name', query.name)} OR ${contains('u.last_name', query.name)})`,
+    )
+  }
+  if (query.tag !== undefined) conditions.push(sql<SqlBool>`${query.tag} = ANY (u.tags)`)
+  if (query.id !== undefined) conditions.push(isId(query.id) ? sql<SqlBool>`u.id = ${query.id}` : sql<SqlBool>`false`)
+  return conditions
+}
+
+function searchConditionsOf(query: SearchQuery): RawBuilder<SqlBool>[] {
+  const conditions: RawBuilder<SqlBool>[] = []
+  for (const field of ['username', 'email', 'first_name', 'last_name'] as const) {
+    const text = query[field]
+    if (text === undefined) continue
+    if (text.length < MIN_SEARCH_CHARS) {
+      const message = `must have at least ${MIN_SEARCH_CHARS} characters`
+      throw new ServiceError('malformed', `${field} ${message}`, { details: [{ path: field, message }] })
+    }
+    conditions.push(contains(`u.${field}`, text))
+  }
+  if (query.id !== undefined) conditions.push(isId(query.id) ? sql<SqlBool>`u.id = ${query.id}` : sql<SqlBool>`false`)
+  if (conditions.length === 0)
+    throw new ServiceError('malformed', 'one of username, email, first_name, last_name or id is required')
+  return [...conditions, sql<SqlBool>`u.status = 'enabled'`, sql<SqlBool>`u.role = 'user'`]
+}

@@ -1,0 +1,58 @@
+/**
+ * Tokens that are sent by mail: random text, of which the database holds the hash. One is worth something to whoever reads
+ * the mailbox of the address that the user has now, until it is late, used up or outdated by a new password.
+ */
+import { createHash } from 'node:crypto'
+import { sql } from 'kysely'
+import type { Queryable, Transaction } from '#core/database/index.ts'
+import { newToken } from '#core/ids.ts'
+
+export type MailedPurpose = 'recovery' | 'verification'
+
+/** Contract section 6: a recovery token lives five minutes; the mail that proves an address may lie for a day. */
+const LIFETIME_SECONDS: Record<MailedPurpose, number> = { recovery: 300, verification: 86_400 }
+/** Mails of one purpose that a user gets in `MAIL_WINDOW_SECONDS`: nobody fills another's mailbox through us. */
+const MAX_MAILS_IN_WINDOW = 3
+const MAIL_WINDOW_SECONDS = 300
+/** Longer text is no token of ours. */
+export const MAX_MAILED_TOKEN_CHARS = 128
+
+const hashOf = (token: string) => createHash('sha256').update(token).digest()
+
+/** Makes a token for a user who is locked; undefined when he was sent enough of them lately. */
+export async function issueMailedToken(
+  tx: Transaction,
+  userKey: number,
+  purpose: MailedPurpose,
+  email: string,
+): Promise<string | undefined> {
+  const token = newToken()
+  const { rows } = await sql`INSERT INTO mailed_tokens (token_hash, user_key, purpose, email, expires_at)
+    SELECT ${hashOf(token)}, ${userKey}::bigint, ${purpose}, ${email}, now() + make_interval(secs => ${LIFETIME_SECONDS[purpose]})
+     WHERE (SELECT count(*) FROM mailed_tokens WHERE user_key = ${userKey} AND purpose = ${purpose}
+               AND created_at > now() - make_interval(secs => ${MAIL_WINDOW_SECONDS})) < ${MAX_MAILS_IN_WINDOW}
+    RETURNING token_hash`.execute(tx)
+  return rows.length > 0 ? token : undefined
+}
+
+/** The id of the user whom a token speaks for; undefined when it is worth nothing. */
+export async function findMailedToken(
+  db: Queryable,
+  purpose: MailedPurpose,
+  token: string,
+): Promise<{ userId: string } | undefined> {
+  if (token.length > MAX_MAILED_TOKEN_CHARS) return undefined
+  const { rows } = await sql<{ id: string }>`SELECT u.id FROM mailed_tokens t JOIN users u ON u.key = t.user_key
+    WHERE t.token_hash = ${hashOf(token)} AND t.purpose = ${purpose} AND t.expires_at > now()
+      AND lower(u.email) = lower(t.email) AND u.status = 'enabled'`.execute(db)
+  return rows[0] === undefined ? undefined : { userId: rows[0].id }
+}
+
+/** Makes every token of this purpose worth nothing. */
+export async function dropMailedTokens(tx: Transaction, userKey: number, purpose: MailedPurpose): Promise<void> {
+  await sql`DELETE FROM mailed_tokens WHERE user_key = ${userKey} AND purpose = ${purpose}`.execute(tx)
+}
+
+export async function purgeMailedTokens(db: Queryable): Promise<void> {
+  await sql`DELETE FROM mailed_tokens WHERE expires_at < now()`.execute(db)
+}

@@ -1,0 +1,64 @@
+/** The groups in which a user has a role: to himself, to his owner, and to whoever may see who is in them (specification section 4). */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { Page } from '#core/page.ts'
+import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
+import type { GroupQuery, ListedGroup } from '../groups/index.ts'
+import { countGroups, listGroups, parseFilter } from '../groups/index.ts'
+import { allOf } from '../wire/index.ts'
+import type { UserRecord } from './repository.ts'
+import { getUser, isWholeAdmin } from './rules.ts'
+
+export type Memberships = {
+  /** Throws `not_found`, and `forbidden` for whoever shares no group with the user in which he sees the members. */
+  listMemberships(caller: UserPrincipal, userId: string, query: GroupQuery): Promise<Page<ListedGroup>>
+}
+
+export function createMemberships({ database, access }: { database: Database; access: AccessPolicy }): Memberships {
+  const { db } = database
+
+  /** Which groups the caller is shown, whoever is in them. */
+  async function shownTo(caller: UserPrincipal, user: UserRecord): Promise<RawBuilder<SqlBool>> {
+    if (isWholeAdmin(caller)) return sql<SqlBool>`true`
+    if (caller.id === user.id || caller.id === user.createdBy) {
+      const bound = caller.boundDomainKey ?? null
+      return sql<SqlBool>`(${bound}::bigint IS NULL OR g.domain_key = ${bound})
+        AND g.domain_key IN (SELECT d.key FROM domains d WHERE d.status = 'enabled')`
+    }
+    const each = (await access.enterAll(caller)).map(
+      (domain) =>
+        sql<SqlBool>`(g.domain_key = ${domain.domainKey} AND ${domain.reachable('group', 'membership', 'g')})`,
+    )
+    return each.length === 0 ? sql<SqlBool>`false` : sql<SqlBool>`(${sql.join(each, sql` OR `)})`
+  }
+
+  return {
+    async listMemberships(caller, userId, query) {
+      const { conditions } = parseFilter(query)
+      const user = await getUser(db, userId)
+      const shown = allOf([
+        sql<SqlBool>`EXISTS (SELECT 1 FROM grants held
+          WHERE held.entity_key = g.key AND held.entity_type = 'group' AND held.user_key = ${user.key})`,
+        await shownTo(caller, user),
+      ])
+      const mayAsk = isWholeAdmin(caller) || caller.id === user.id || caller.id === user.createdBy
+      if (!mayAsk && (await countGroups(db, { where: shown, kinship: undefined })) === 0)
+        throw new ServiceError(
+          'forbidden',
+          'failed to perform authorization: needs membership (c_list) on a group of that user',
+        )
+      const { offset, limit, order, dir = 'asc' } = query
+      const where = allOf([shown, ...conditions])
+      const levels = query.tree === true ? ('upper first' as const) : undefined
+      const [total, items] = await Promise.all([
+        countGroups(db, { where, kinship: undefined }),
+        query.only_total === true
+          ? []
+          : listGroups(db, { where, kinship: undefined, order, dir, levels, offset, limit }),
+      ])
+      return { total, offset, limit, items }
+    },
+  }
+}

@@ -1,0 +1,80 @@
+/** What a user, or the platform administrator for him, changes about himself; the role by the administrator alone. */
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
+import type { ChangeDeps } from './changes.ts'
+import { changeUser } from './changes.ts'
+import { requireEmail, requirePicture, requireUsername } from './identity.ts'
+import { dropMailedTokens } from './mailed-tokens.ts'
+import type { UserChange, UserRecord } from './repository.ts'
+import { lockIsSolePlatformAdmin } from './repository.ts'
+import { getUser, requireSelfOrAdmin } from './rules.ts'
+import type { UserUpdate } from './schema.ts'
+
+/** Each throws `not_found`, `forbidden` for whoever is neither, `malformed` and `conflict`. */
+export type Profiles = {
+  update(caller: UserPrincipal, id: string, input: UserUpdate): Promise<UserRecord>
+  setTags(caller: UserPrincipal, id: string, tags: string[]): Promise<UserRecord>
+  setPicture(caller: UserPrincipal, id: string, url: string): Promise<UserRecord>
+  /** A new address is not verified, and no link in an older mail works any more. */
+  setEmail(caller: UserPrincipal, id: string, email: string): Promise<UserRecord>
+  setUsername(caller: UserPrincipal, id: string, username: string): Promise<UserRecord>
+  /** By the platform administrator. Throws `invalid_state` for the last one of the platform. */
+  setRole(caller: UserPrincipal, id: string, role: 'user' | 'admin'): Promise<UserRecord>
+}
+
+export type ProfileDeps = ChangeDeps & {
+  database: Database
+  access: AccessPolicy
+  /** Called after the commit, when the address is another one. */
+  onNewEmail: (user: UserRecord) => void
+}
+
+export function createProfiles(deps: ProfileDeps): Profiles {
+  const { database, access } = deps
+
+  async function set(caller: UserPrincipal, id: string, operation: string, change: UserChange): Promise<UserRecord> {
+    requireSelfOrAdmin(access, caller, await getUser(database.db, id))
+    return await changeUser(deps, caller, id, operation, () => ({ change }))
+  }
+
+  return {
+    update: (caller, id, input) =>
+      // The fields that we know and no others: a body may hold anything (decision 43).
+      set(caller, id, 'user.update', {
+        ...(input.first_name === undefined ? {} : { firstName: input.first_name }),
+        ...(input.last_name === undefined ? {} : { lastName: input.last_name }),
+        ...(input.name === undefined ? {} : { name: input.name === '' ? null : input.name }),
+        ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
+      }),
+    setTags: (caller, id, tags) => set(caller, id, 'user.update_tags', { tags }),
+    setPicture: async (caller, id, url) =>
+      await set(caller, id, 'user.update_profile_picture', { profilePicture: requirePicture(url) }),
+    setUsername: async (caller, id, username) =>
+      await set(caller, id, 'user.update_username', { username: requireUsername(username, '/username') }),
+    async setEmail(caller, id, email) {
+      requireEmail(email)
+      requireSelfOrAdmin(access, caller, await getUser(database.db, id))
+      let isOther = false
+      const updated = await changeUser(deps, caller, id, 'user.update_email', async (tx, user) => {
+        isOther = user.email?.toLowerCase() !== email.toLowerCase()
+        if (!isOther) return { change: { email } }
+        await dropMailedTokens(tx, user.key, 'recovery')
+        await dropMailedTokens(tx, user.key, 'verification')
+        return { change: { email, isVerified: false } }
+      })
+      if (isOther) deps.onNewEmail(updated)
+      return updated
+    },
+    async setRole(caller, id, role) {
+      const { key } = await getUser(database.db, id)
+      access.requirePlatformAdmin(caller)
+      return await changeUser(deps, caller, id, 'user.update_role', async (tx, user) => {
+        if (user.role === role) return undefined
+        if (role === 'user' && user.status === 'enabled' && (await lockIsSolePlatformAdmin(tx, key)))
+          throw new ServiceError('invalid_state', 'the user is the only administrator of the platform')
+        return { change: { role } }
+      })
+    },
+  }
+}

@@ -1,0 +1,63 @@
+/** The end of deleted users: a round a day removes those whose grace is over (decision 46). One node at a time does it. */
+import type { Database } from '#core/database/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { sleep } from '#core/time.ts'
+import type { Journal } from '../journal/index.ts'
+import { purgeMailedTokens } from './mailed-tokens.ts'
+import { purgeUsers, tryLockPurge } from './repository.ts'
+
+/** How long a deleted user is kept. */
+const GRACE_HOURS = 720
+/** Between two rounds; the first one begins with the process. */
+const PURGE_INTERVAL_MS = 86_400_000
+/** After a round that failed. */
+const RETRY_INTERVAL_MS = 600_000
+/** Users in one transaction: their sessions, grants and tokens go with them. */
+const PURGE_BATCH = 100
+
+export type Purge = { stop(): Promise<void> }
+
+export function startPurge(deps: { database: Database; journal: Journal; logger: Logger }): Purge {
+  const { database, journal, logger } = deps
+  const stopping = new AbortController()
+
+  /** The number of users that went; 0 also when another node is at it. */
+  async function purgeBatch(): Promise<number> {
+    return await journal.change('system', async (tx, record) => {
+      if (!(await tryLockPurge(tx))) return 0
+      const users = await purgeUsers(tx, GRACE_HOURS, PURGE_BATCH)
+      for (const { key, id } of users) record({ operation: 'user.remove', entityKeys: [key], attributes: { id } })
+      return users.length
+    })
+  }
+
+  async function round(): Promise<void> {
+    await purgeMailedTokens(database.db)
+    let total = 0
+    for (let count = PURGE_BATCH; count === PURGE_BATCH && !stopping.signal.aborted; total += count) {
+      count = await purgeBatch()
+    }
+    if (total > 0) logger.info({ users: total }, 'removed users who were deleted 30 days ago')
+  }
+
+  async function loop(): Promise<void> {
+    while (!stopping.signal.aborted) {
+      let pauseMs = PURGE_INTERVAL_MS
+      try {
+        await round()
+      } catch (error) {
+        pauseMs = RETRY_INTERVAL_MS
+        logger.warn({ err: error }, 'deleted users could not be removed, will try again')
+      }
+      await sleep(pauseMs, stopping.signal).catch(() => undefined)
+    }
+  }
+  const running = loop()
+
+  return {
+    async stop() {
+      stopping.abort()
+      await running
+    },
+  }
+}

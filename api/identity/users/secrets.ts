@@ -1,0 +1,134 @@
+/** Changing a password with the old one, and setting a new one with a link that came by mail (contract section 5). */
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import type { Origin, UserPrincipal } from '../access/index.ts'
+import type { Mailer } from '../mail/index.ts'
+import { hashPassword, verifyPassword } from '../passwords/index.ts'
+import { revokeSessionsOf } from '../tokens/index.ts'
+import type { ChangeDeps } from './changes.ts'
+import { changeUser } from './changes.ts'
+import { dropMailedTokens, findMailedToken, issueMailedToken } from './mailed-tokens.ts'
+import { recoveryMail } from './mails.ts'
+import type { UserRecord } from './repository.ts'
+import { findUserByEmail, lockUser } from './repository.ts'
+import { getUser, requirePassword } from './rules.ts'
+
+export type Secrets = {
+  /** Changes the caller's own password and ends his other sessions. */
+  changeSecret(caller: UserPrincipal, oldSecret: string, newSecret: string): Promise<UserRecord>
+  /**
+   * Has a link sent to the address if a user can sign in with it. The answer comes before anybody looks, so that neither it
+   * nor its time says whether there is one. Throws `rate_limited` when too many requests wait.
+   */
+  requestReset(email: string, origin: Origin): void
+  /** Throws `unauthenticated` unless the token from the mail is still good. */
+  requireRecoveryToken(token: string): Promise<void>
+  /** Sets the password and ends every session; the token is used up. Throws `unauthenticated` and `malformed`. */
+  resetSecret(token: string, input: { password: string; confirmation: string }): Promise<void>
+  stop(): Promise<void>
+}
+
+export type SecretsDeps = ChangeDeps & {
+  database: Database
+  mailer: Mailer
+  publicUrl: string
+  passwordPattern: RegExp
+  logger: Logger
+}
+
+/** Requests for a link that wait; beyond, all are refused alike. */
+const MAX_REQUESTS = 200
+
+const WRONG_OLD = 'failed to perform authentication: wrong old_secret'
+const WRONG_TOKEN = 'failed to perform authentication: the link was used, is too old or is none of ours'
+
+export function createSecrets(deps: SecretsDeps): Secrets {
+  const { database, journal, mailer, publicUrl, passwordPattern, logger } = deps
+  const requests: { email: string; origin: Origin }[] = []
+  let working: Promise<void> | undefined
+  let isStopping = false
+
+  async function sendLink(email: string, origin: Origin): Promise<void> {
+    const issued = await journal.change('system', async (tx, record) => {
+      const found = await findUserByEmail(tx, email)
+      const user = found === undefined ? undefined : await lockUser(tx, found.id)
+      if (user === undefined || user.email === null || user.status !== 'enabled') return undefined
+      const token = await issueMailedToken(tx, user.key, 'recovery', user.email)
+      if (token === undefined) return undefined
+      record({
+        operation: 'user.send_password_reset',
+        entityKeys: [user.key],
+        attributes: { id: user.id, address: origin.address },
+      })
+      return { to: user.email, token }
+    })
+    if (issued !== undefined) void mailer.send(recoveryMail(publicUrl, issued.to, issued.token))
+  }
+
+  async function workOff(): Promise<void> {
+    for (let next = requests.shift(); next !== undefined && !isStopping; next = requests.shift()) {
+      const { email, origin } = next
+      await sendLink(email, origin).catch((error: unknown) =>
+        logger.error({ err: error }, 'a link for a new password could not be made'),
+      )
+    }
+    working = undefined
+  }
+
+  async function userOf(token: string): Promise<string> {
+    const found = await findMailedToken(database.db, 'recovery', token)
+    if (found === undefined) throw new ServiceError('unauthenticated', WRONG_TOKEN)
+    return found.userId
+  }
+
+  return {
+    async changeSecret(caller, oldSecret, newSecret) {
+      const user = await getUser(database.db, caller.id)
+      requirePassword(passwordPattern, newSecret, '/new_secret')
+      if (!(await verifyPassword(oldSecret, user.secretHash))) throw new ServiceError('unauthenticated', WRONG_OLD)
+      const secretHash = await hashPassword(newSecret)
+      return await changeUser(deps, caller, user.id, 'user.reset_secret', async (tx, locked) => {
+        // Of two changes at once the later one no longer knows the old password.
+        if (locked.secretHash !== user.secretHash) throw new ServiceError('unauthenticated', WRONG_OLD)
+        await revokeSessionsOf(tx, locked.key, caller.sessionId)
+        await dropMailedTokens(tx, locked.key, 'recovery')
+        return { change: { secretHash } }
+      })
+    },
+    requestReset(email, origin) {
+      if (requests.length >= MAX_REQUESTS)
+        throw new ServiceError('rate_limited', 'too many requests for a new password at once, try again', {
+          retryAfterSeconds: 10,
+        })
+      requests.push({ email, origin })
+      working ??= workOff()
+    },
+    async requireRecoveryToken(token) {
+      await userOf(token)
+    },
+    async resetSecret(token, { password, confirmation }) {
+      const userId = await userOf(token)
+      if (password !== confirmation) {
+        const message = 'must be the same as password'
+        throw new ServiceError('malformed', `confirm_password ${message}`, {
+          details: [{ path: '/confirm_password', message }],
+        })
+      }
+      requirePassword(passwordPattern, password, '/password')
+      const secretHash = await hashPassword(password)
+      await changeUser(deps, 'system', userId, 'user.reset_secret', async (tx, user) => {
+        // Under the lock of the user: of two that come with one link the second finds it used.
+        if ((await findMailedToken(tx, 'recovery', token)) === undefined)
+          throw new ServiceError('unauthenticated', WRONG_TOKEN)
+        await dropMailedTokens(tx, user.key, 'recovery')
+        await revokeSessionsOf(tx, user.key)
+        return { change: { secretHash } }
+      })
+    },
+    async stop() {
+      isStopping = true
+      await working
+    },
+  }
+}

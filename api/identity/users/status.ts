@@ -1,0 +1,122 @@
+/** Enabling, disabling and deleting users, and what must not lose its last administrator by it (contract 2.4, decision 46). */
+import type { Database, Transaction } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
+import type { RemovedUser } from '../roles/index.ts'
+import { grantAdmin, removeUserEverywhere } from '../roles/index.ts'
+import { revokeSessionsOf } from '../tokens/index.ts'
+import type { ChangeDeps, Decision } from './changes.ts'
+import { changeUser } from './changes.ts'
+import { dropMailedTokens } from './mailed-tokens.ts'
+import type { UserRecord } from './repository.ts'
+import { lockIsSolePlatformAdmin, lockSoleAdminDomains } from './repository.ts'
+import { getUser, requireSelfOrAdmin, requireWholeToken } from './rules.ts'
+
+export type Statuses = {
+  /**
+   * By the user, his owner or the platform administrator; idempotent (decision 13). Disabling ends every session. Throws
+   * `invalid_state` for the last administrator of a domain, unless the platform administrator forces it and thereby takes
+   * his place, and for the last one of the platform.
+   */
+  setStatus(
+    caller: UserPrincipal,
+    id: string,
+    status: 'enabled' | 'disabled',
+    options?: { force: boolean },
+  ): Promise<UserRecord>
+  /**
+   * By the user or the platform administrator. Logins and tokens end at once, every role is taken; email, username and
+   * names stay taken until the record goes after its grace. Throws as `setStatus` does.
+   */
+  remove(caller: UserPrincipal, id: string, options?: { force: boolean }): Promise<void>
+}
+
+export type StatusDeps = ChangeDeps & { database: Database; access: AccessPolicy }
+
+export function createStatuses(deps: StatusDeps): Statuses {
+  const { database, access } = deps
+
+  async function requireNotSolePlatformAdmin(tx: Transaction, user: UserRecord): Promise<void> {
+    if (user.role === 'admin' && user.status === 'enabled' && (await lockIsSolePlatformAdmin(tx, user.key)))
+      throw new ServiceError('invalid_state', 'the user is the only administrator of the platform')
+  }
+
+  /** Sees to it that no domain loses its last administrator; gives the domains that the caller takes over. */
+  async function releaseDomains(
+    tx: Transaction,
+    caller: UserPrincipal,
+    userKey: number,
+    force: boolean,
+  ): Promise<string[]> {
+    const domains = await lockSoleAdminDomains(tx, userKey)
+    const first = domains[0]
+    if (first === undefined) return []
+    if (!force || caller.key === userKey)
+      throw new ServiceError(
+        'invalid_state',
+        `the user is the only administrator of the domain ${first.id}: give that role to somebody else first`,
+      )
+    access.requirePlatformAdmin(caller)
+    for (const { key } of domains) await grantAdmin(tx, caller.key, 'domain', key, [key])
+    return domains.map((domain) => domain.id)
+  }
+
+  const takenOver = (domains: readonly string[]) => (domains.length === 0 ? {} : { taken_over: domains })
+
+  async function disable(
+    tx: Transaction,
+    caller: UserPrincipal,
+    user: UserRecord,
+    domains: readonly string[],
+  ): Promise<Decision | undefined> {
+    if (user.status === 'disabled' && domains.length === 0) return undefined
+    await requireNotSolePlatformAdmin(tx, user)
+    await revokeSessionsOf(tx, user.key)
+    await dropMailedTokens(tx, user.key, 'recovery')
+    const alsoChanged = domains.length === 0 ? [] : [caller.key]
+    return { change: { status: 'disabled' }, alsoChanged, attributes: takenOver(domains) }
+  }
+
+  return {
+    async setStatus(caller, id, status, { force } = { force: false }) {
+      const user = await getUser(database.db, id)
+      if (user.createdBy === caller.id) requireWholeToken(caller)
+      else requireSelfOrAdmin(access, caller, user)
+      if (user.status === status) return user
+      if (status === 'enabled')
+        return await changeUser(deps, caller, id, 'user.enable', (_tx, { status: now }) =>
+          now === status ? undefined : { change: { status } },
+        )
+      return await changeUser(
+        deps,
+        caller,
+        id,
+        'user.disable',
+        (tx, locked, domains: string[]) => disable(tx, caller, locked, domains),
+        (tx) => releaseDomains(tx, caller, user.key, force),
+      )
+    },
+    async remove(caller, id, { force } = { force: false }) {
+      const user = await getUser(database.db, id)
+      requireSelfOrAdmin(access, caller, user)
+      await changeUser(
+        deps,
+        caller,
+        id,
+        'user.delete',
+        async (tx, locked, removed: RemovedUser) => {
+          await requireNotSolePlatformAdmin(tx, locked)
+          await revokeSessionsOf(tx, locked.key)
+          await dropMailedTokens(tx, locked.key, 'recovery')
+          await dropMailedTokens(tx, locked.key, 'verification')
+          return {
+            change: { status: 'deleted' },
+            alsoChanged: removed.entityKeys,
+            attributes: takenOver(removed.takenOver),
+          }
+        },
+        (tx) => removeUserEverywhere(tx, user.key, force ? { key: caller.key } : undefined),
+      )
+    },
+  }
+}
