@@ -19,9 +19,9 @@ DECLARE
   partition text;
   made integer := 0;
 BEGIN
-  FOREACH parent IN ARRAY ARRAY['records', 'payloads'] LOOP
+  FOREACH parent IN ARRAY ARRAY['records', 'payloads', 'rollups'] LOOP
     FOREACH days IN ARRAY ARRAY[7, 30, 90, 365, 3650, 0] LOOP
-      unit := CASE WHEN days BETWEEN 1 AND 90 THEN 'week' ELSE 'month' END;
+      unit := message_partition_unit(days);
       lower_bound := date_trunc(unit, from_time AT TIME ZONE 'UTC');
       WHILE lower_bound <= until_time AT TIME ZONE 'UTC' LOOP
         partition := format('%s_r%s_%s', parent, days, to_char(lower_bound, 'YYYYMMDD'));
@@ -73,6 +73,12 @@ BEGIN
   RETURN NULL;
 END
 $function$;
+
+CREATE OR REPLACE FUNCTION message_partition_unit(retention_days integer)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+RETURN CASE WHEN ((retention_days >= 1) AND (retention_days <= 90)) THEN 'week'::text ELSE 'month'::text END;
 
 CREATE TABLE api_keys (
   key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
@@ -345,6 +351,19 @@ CREATE TABLE known_addresses (
   CONSTRAINT known_addresses_pkey PRIMARY KEY (user_key, address)
 );
 
+CREATE TABLE mailed_tokens (
+  token_hash bytea NOT NULL,
+  user_key bigint NOT NULL,
+  purpose text NOT NULL,
+  email text NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  expires_at timestamp with time zone NOT NULL,
+  CONSTRAINT mailed_tokens_pkey PRIMARY KEY (token_hash),
+  CONSTRAINT mailed_tokens_purpose_check CHECK ((purpose = ANY (ARRAY['recovery'::text, 'verification'::text])))
+);
+CREATE INDEX mailed_tokens_expiry ON mailed_tokens USING btree (expires_at);
+CREATE INDEX mailed_tokens_user ON mailed_tokens USING btree (user_key, purpose, created_at);
+
 CREATE TABLE module_chunks (
   module_key bigint NOT NULL,
   chunk integer NOT NULL,
@@ -472,6 +491,21 @@ CREATE TABLE roles (
   CONSTRAINT roles_name_check CHECK ((name <> 'admin'::text))
 );
 CREATE INDEX roles_domain ON roles USING btree (domain_key);
+
+CREATE TABLE rollups (
+  channel_key bigint NOT NULL,
+  series_key bigint NOT NULL,
+  bucket timestamp with time zone NOT NULL,
+  arrived_on timestamp with time zone NOT NULL,
+  retention_days smallint NOT NULL,
+  protocol smallint NOT NULL,
+  records bigint NOT NULL,
+  value_count bigint NOT NULL,
+  min_value double precision,
+  max_value double precision,
+  value_sum numeric,
+  CONSTRAINT rollups_pkey PRIMARY KEY (channel_key, series_key, bucket, retention_days, arrived_on)
+) PARTITION BY LIST (retention_days);
 
 CREATE TABLE run_attempts (
   run_key bigint NOT NULL,
@@ -698,8 +732,15 @@ CREATE TABLE users (
   CONSTRAINT users_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text, 'deleted'::text])))
 );
 CREATE INDEX users_created_by ON users USING btree (created_by);
+CREATE INDEX users_deleted ON users USING btree (deleted_at) WHERE (status = 'deleted'::text);
 CREATE UNIQUE INDEX users_email_key ON users USING btree (lower(email));
+CREATE INDEX users_email_trgm ON users USING gin (email gin_trgm_ops);
+CREATE INDEX users_first_name_trgm ON users USING gin (first_name gin_trgm_ops);
+CREATE INDEX users_last_name_trgm ON users USING gin (last_name gin_trgm_ops);
+CREATE INDEX users_name_trgm ON users USING gin (name gin_trgm_ops);
+CREATE INDEX users_order ON users USING btree (status, COALESCE(updated_at, created_at), created_at, id);
 CREATE UNIQUE INDEX users_username_key ON users USING btree (lower(username));
+CREATE INDEX users_username_trgm ON users USING gin (username gin_trgm_ops);
 
 CREATE TABLE worker_tokens (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -793,6 +834,30 @@ CREATE TABLE records_r90 PARTITION OF records FOR VALUES IN ('90') PARTITION BY 
 
 CREATE TABLE records_r90_20261116 PARTITION OF records_r90 FOR VALUES FROM ('2026-11-16 00:00:00+00') TO ('2026-11-23 00:00:00+00');
 
+CREATE TABLE rollups_r0 PARTITION OF rollups FOR VALUES IN ('0') PARTITION BY RANGE (arrived_on);
+
+CREATE TABLE rollups_r0_20261101 PARTITION OF rollups_r0 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+CREATE TABLE rollups_r30 PARTITION OF rollups FOR VALUES IN ('30') PARTITION BY RANGE (arrived_on);
+
+CREATE TABLE rollups_r30_20261116 PARTITION OF rollups_r30 FOR VALUES FROM ('2026-11-16 00:00:00+00') TO ('2026-11-23 00:00:00+00');
+
+CREATE TABLE rollups_r365 PARTITION OF rollups FOR VALUES IN ('365') PARTITION BY RANGE (arrived_on);
+
+CREATE TABLE rollups_r3650 PARTITION OF rollups FOR VALUES IN ('3650') PARTITION BY RANGE (arrived_on);
+
+CREATE TABLE rollups_r3650_20261101 PARTITION OF rollups_r3650 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+CREATE TABLE rollups_r365_20261101 PARTITION OF rollups_r365 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+CREATE TABLE rollups_r7 PARTITION OF rollups FOR VALUES IN ('7') PARTITION BY RANGE (arrived_on);
+
+CREATE TABLE rollups_r7_20261116 PARTITION OF rollups_r7 FOR VALUES FROM ('2026-11-16 00:00:00+00') TO ('2026-11-23 00:00:00+00');
+
+CREATE TABLE rollups_r90 PARTITION OF rollups FOR VALUES IN ('90') PARTITION BY RANGE (arrived_on);
+
+CREATE TABLE rollups_r90_20261116 PARTITION OF rollups_r90 FOR VALUES FROM ('2026-11-16 00:00:00+00') TO ('2026-11-23 00:00:00+00');
+
 ALTER TABLE api_keys ADD CONSTRAINT api_keys_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE api_keys ADD CONSTRAINT api_keys_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE channels ADD CONSTRAINT channels_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
@@ -810,6 +875,7 @@ ALTER TABLE groups ADD CONSTRAINT groups_parent_fkey FOREIGN KEY (parent_key) RE
 ALTER TABLE invitations ADD CONSTRAINT invitations_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE invitations ADD CONSTRAINT invitations_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE known_addresses ADD CONSTRAINT known_addresses_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE mailed_tokens ADD CONSTRAINT mailed_tokens_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE module_chunks ADD CONSTRAINT module_chunks_module_fkey FOREIGN KEY (module_key) REFERENCES modules(key) ON DELETE CASCADE;
 ALTER TABLE pat_scopes ADD CONSTRAINT pat_scopes_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE pat_scopes ADD CONSTRAINT pat_scopes_pat_fkey FOREIGN KEY (pat_key) REFERENCES pats(key) ON DELETE CASCADE;
