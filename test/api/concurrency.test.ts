@@ -7,7 +7,7 @@ import { startTestApi } from '../harness/api.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase } from '../harness/database.ts'
 import type { Tenant } from './support.ts'
-import { newTenant, publish, statusesOf } from './support.ts'
+import { newGroup, newTenant, publish, statusesOf } from './support.ts'
 
 /** Two nodes over one database: what holds in one process by luck must hold between processes. */
 let database: TestDatabase
@@ -161,6 +161,82 @@ test('connecting, disconnecting and deleting at once ends, and leaves no connect
     const { secret } = client.credentials
     expect(await publish(api, { secret, domain: tenant.domainId, channel: channel.id })).toBe(401)
   }
+})
+
+test('PUT of one pair at once, with the domain in the path and without, is 201 for all and one row', async () => {
+  const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
+  const pair = `/channels/${channel.id}/clients/${client.id}`
+  const answers = await everywhere((index) => ['PUT', index % 3 === 0 ? pair : `/${tenant.domainId}${pair}`])
+  expect(statusesOf(answers)).toEqual(allWin(201))
+  const records = new Set(answers.map((answer) => answer.text))
+  expect(records.size).toBe(1)
+  const rows = sql<{ total: number }>`SELECT count(*) AS total FROM connections n JOIN clients c ON c.key = n.client_key
+    WHERE c.id = ${client.id}`.execute(api.database.db)
+  expect(await countOf(rows)).toBe(1)
+})
+
+test('of different parents at once exactly one wins; of the same parent all', async () => {
+  for (const type of ['client', 'channel'] as const) {
+    const groups = await Promise.all(Array.from({ length: AT_ONCE }, () => newGroup(api, tenant.domainId)))
+    const [entity, other] =
+      type === 'client'
+        ? [await tenant.newClient(), await tenant.newClient()]
+        : [await tenant.newChannel(), await tenant.newChannel()]
+    const at = (id: string) => `/${tenant.domainId}/${type}s/${id}`
+    const answers = await everywhere((index) => ['POST', `${at(entity.id)}/parent`, { parent_group_id: groups[index] }])
+    expect(statusesOf(answers)).toEqual(oneWins(200))
+    const winner = answers.findIndex((answer) => answer.status === 200)
+    expect((await tenant.call('GET', at(entity.id))).json()).toMatchObject({ parent_group_id: groups[winner] })
+    const same = await everywhere(() => ['POST', `${at(other.id)}/parent`, { parent_group_id: groups[0] }])
+    expect(statusesOf(same)).toEqual(allWin(200))
+  }
+})
+
+test('setting a parent, creating inside it and removing it while the group is deleted leaves nothing behind', async () => {
+  for (let round = 0; round < 3; round++) {
+    const group = await newGroup(api, tenant.domainId)
+    const [client, channel] = [await tenant.newClient(), await tenant.newChannel()]
+    const at = `/${tenant.domainId}`
+    const answers = await everywhere((index) => {
+      if (index === 6) return ['DELETE', `${at}/groups/${group}`]
+      const body = { parent_group_id: group }
+      switch (index % 5) {
+        case 0:
+          return ['POST', `${at}/clients/${client.id}/parent`, body]
+        case 1:
+          return ['POST', `${at}/channels/${channel.id}/parent`, body]
+        case 2:
+          return ['POST', `${at}/clients/bulk`, [body, body, {}]]
+        case 3:
+          return ['DELETE', `${at}/clients/${client.id}/parent`]
+        default:
+          return ['POST', `${at}/channels`, body]
+      }
+    })
+    for (const { status, text } of answers) expect([200, 201, 204, 422], text).toContain(status)
+    const left = sql<{ total: number }>`SELECT count(*) AS total FROM clients c JOIN domains d ON d.key = c.domain_key
+      WHERE d.id = ${tenant.domainId} AND c.parent_group_key IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM groups g WHERE g.key = c.parent_group_key)`.execute(api.database.db)
+    expect(await countOf(left)).toBe(0)
+    const viewed = (await tenant.call('GET', `${at}/clients/${client.id}`)).json()
+    expect(viewed).not.toHaveProperty('parent_group_id')
+  }
+})
+
+test('changing, disabling and deleting one client at once ends with it gone, and nothing is left of it', async () => {
+  const client = await tenant.newClient()
+  const at = `/${tenant.domainId}/clients/${client.id}`
+  const answers = await everywhere((index) => {
+    if (index === 4) return ['DELETE', at]
+    if (index % 3 === 0) return ['PATCH', `${at}/secret`, { secret: `secret-${newId()}` }]
+    if (index % 3 === 1) return ['POST', `${at}/${index % 2 === 0 ? 'enable' : 'disable'}`]
+    return ['PATCH', at, { name: `n${index}` }]
+  })
+  for (const { status } of answers) expect([200, 404]).toContain(status)
+  expect((await tenant.call('GET', at)).status).toBe(404)
+  const left = sql<{ total: number }>`SELECT count(*) AS total FROM grants g WHERE g.entity_type = 'client'
+    AND NOT EXISTS (SELECT 1 FROM clients c WHERE c.key = g.entity_key)`.execute(api.database.db)
+  expect(await countOf(left)).toBe(0)
 })
 
 test('of deletions at once one finds the entity and the others do not', async () => {
