@@ -131,10 +131,7 @@ test('a deleted domain answers 403 everywhere until its administrator enables it
 
 test('the platform administrator restores a deleted domain too; a token of another domain does not', async () => {
   const tenant = await newTenant(api)
-  const other = await tenantOf(
-    tenant.user,
-    (await tenant.call('POST', '/domains', { name: 'other' })).json<Domain>().id,
-  )
+  const other = tenantOf(tenant.user, (await tenant.call('POST', '/domains', { name: 'other' })).json<Domain>().id)
   const bound = await api.anonymous('POST', '/users/tokens/issue', {
     identity: tenant.user.username,
     secret: tenant.user.secret,
