@@ -12,7 +12,13 @@ import { assignmentRoutes, createAssignmentsService, userGroupRoutes } from './a
 import type { IdentityConfig } from './config.ts'
 import { startCredentials } from './credentials.ts'
 import { createDomainStatusService, createDomainsService, domainRoutes } from './domains/index.ts'
-import { createGroupsService, createHierarchyService, groupRoutes, hierarchyRoutes } from './groups/index.ts'
+import {
+  createGroupsService,
+  createKinshipService,
+  createMovesService,
+  groupRoutes,
+  hierarchyRoutes,
+} from './groups/index.ts'
 import { createInvitationsService, invitationRoutes, legacyInvitationRoutes } from './invitations/index.ts'
 import { createJournalService, journalRoutes, startJournal } from './journal/index.ts'
 import type { Journal } from './journal/index.ts'
@@ -120,7 +126,8 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
     const domainStatuses = createDomainStatusService({ database, journal, access })
     const invitations = createInvitationsService({ database, journal, access })
     const groups = createGroupsService({ database, journal, access })
-    const hierarchy = createHierarchyService({ database, journal, access })
+    const kinship = createKinshipService({ database, access })
+    const moves = createMovesService({ database, journal, access })
     const assignments = createAssignmentsService({ database, journal, access, roles })
     journal.listen(access)
     journal.listen(users)
@@ -153,7 +160,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
         await accessRoutes(createExplainer({ database, access }))(app)
         await roleRoutes(roles)(app)
         await groupRoutes(groups)(app)
-        await hierarchyRoutes(hierarchy)(app)
+        await hierarchyRoutes(kinship, moves)(app)
         await assignmentRoutes(assignments)(app)
         await userGroupRoutes(groups)(app)
       },

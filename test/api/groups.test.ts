@@ -375,25 +375,28 @@ test('each call needs its action on the group: without read it is 404, without t
   }
 })
 
-test('roles=true says who asks and by which role', async () => {
-  const group = await groups.make('seen')
-  const direct = (await groups.call('GET', `/${group.id}?roles=true`)).json()
-  expect(direct).toMatchObject({
-    id: group.id,
-    member_id: tenant.user.id,
-    roles: [
-      {
-        role_name: 'admin',
-        access_type: 'direct',
-        actions: expect.arrayContaining(['subgroup_client_read']) as string[],
-      },
-    ],
-  })
-  expect((await groups.call('GET', `/${group.id}`)).json()).not.toHaveProperty('roles')
-  const member = groupsOf(await newMember(tenant.domainId, ['group_read']))
-  expect((await member.call('GET', `/${group.id}?roles=true`)).json()).toMatchObject({
-    roles: [{ access_type: 'domain', access_provider_id: tenant.domainId }],
-  })
+test('roles=true says who asks and by which roles, his own on the group first', async () => {
+  const top = await groups.make('top')
+  const seen = await groups.make('seen', top)
+  const shown = async (caller: Groups) =>
+    (await caller.call('GET', `/${seen.id}?roles=true`)).json<{ member_id: string; roles: Record<string, unknown>[] }>()
+  const ofCreator = await shown(groups)
+  expect(ofCreator.member_id).toBe(tenant.user.id)
+  expect(ofCreator.roles.map(({ role_name, access_type }) => [role_name, access_type])).toEqual([
+    ['admin', 'direct'],
+    ['admin', 'indirect_group'],
+    ['admin', 'domain'],
+  ])
+  expect(ofCreator.roles[1]).toMatchObject({ access_provider_id: top.id })
+  const member = await newMember(tenant.domainId, ['group_read'])
+  expect((await shown(groupsOf(member))).roles).toMatchObject([
+    {
+      access_type: 'domain',
+      access_provider_id: tenant.domainId,
+      actions: expect.arrayContaining(['group_read']) as string[],
+    },
+  ])
+  expect((await groups.call('GET', `/${seen.id}`)).json()).not.toHaveProperty('roles')
 })
 
 test('listings can be narrowed to a role, a kind of access and actions of the caller', async () => {

@@ -1,7 +1,8 @@
 /** Routes of the hierarchy of groups (contract section 3, decision 26), below the domain and without it. */
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import type { HierarchyService } from './hierarchy.ts'
+import type { KinshipService } from './kinship.ts'
+import type { MovesService } from './moves.ts'
 import { GROUP_PATHS, addressOf, presentPage } from './routes.ts'
 import {
   ChildrenQuery,
@@ -17,7 +18,7 @@ import { nest, presentTree } from './tree.ts'
 
 const tags = ['groups']
 
-export function hierarchyRoutes(hierarchy: HierarchyService): RoutePlugin {
+export function hierarchyRoutes(kinship: KinshipService, moves: MovesService): RoutePlugin {
   return (app) => {
     for (const { base, params } of GROUP_PATHS) {
       app.get(
@@ -43,7 +44,7 @@ export function hierarchyRoutes(hierarchy: HierarchyService): RoutePlugin {
         },
         async (request) => {
           const { level, dir: direction, tree } = request.query
-          const kin = await hierarchy.hierarchy(request.principal, addressOf(request.params), request.query)
+          const kin = await kinship.hierarchy(request.principal, addressOf(request.params), request.query)
           const groups = tree === true ? presentTree(nest(kin), presentHierarchical) : kin.map(presentHierarchical)
           return { level, direction, groups }
         },
@@ -64,7 +65,7 @@ export function hierarchyRoutes(hierarchy: HierarchyService): RoutePlugin {
         },
         async (request) =>
           presentPage(
-            await hierarchy.parents(request.principal, addressOf(request.params), request.query),
+            await kinship.parents(request.principal, addressOf(request.params), request.query),
             request.query,
           ),
       )
@@ -84,7 +85,7 @@ export function hierarchyRoutes(hierarchy: HierarchyService): RoutePlugin {
         },
         async (request) =>
           presentPage(
-            await hierarchy.children(request.principal, addressOf(request.params), request.query),
+            await kinship.children(request.principal, addressOf(request.params), request.query),
             request.query,
           ),
       )
@@ -111,7 +112,7 @@ export function hierarchyRoutes(hierarchy: HierarchyService): RoutePlugin {
           },
         },
         async (request, reply) => {
-          await hierarchy.setParent(request.principal, addressOf(request.params), request.body.parent_id)
+          await moves.setParent(request.principal, addressOf(request.params), request.body.parent_id)
           return await reply.code(200).send()
         },
       )
@@ -135,7 +136,7 @@ export function hierarchyRoutes(hierarchy: HierarchyService): RoutePlugin {
           },
         },
         async (request, reply) => {
-          await hierarchy.removeParent(request.principal, addressOf(request.params))
+          await moves.removeParent(request.principal, addressOf(request.params))
           return await reply.code(204).send()
         },
       )
@@ -171,7 +172,7 @@ export function hierarchyRoutes(hierarchy: HierarchyService): RoutePlugin {
           },
           handler: async (request, reply) => {
             const { children_ids: ids } = request.body
-            const change = method === 'POST' ? hierarchy.addChildren : hierarchy.removeChildren
+            const change = method === 'POST' ? moves.addChildren : moves.removeChildren
             await change(request.principal, addressOf(request.params), ids)
             return await reply.code(success).send()
           },
@@ -190,7 +191,7 @@ export function hierarchyRoutes(hierarchy: HierarchyService): RoutePlugin {
           },
         },
         async (request, reply) => {
-          await hierarchy.removeAllChildren(request.principal, addressOf(request.params))
+          await moves.removeAllChildren(request.principal, addressOf(request.params))
           return await reply.code(204).send()
         },
       )

@@ -4,9 +4,9 @@ import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
+import { accessConditions, parseActions, requireMayListFor } from '../access/index.ts'
 import type { DomainAccess } from '../access/index.ts'
 import { allOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
-import { accessConditions, parseActions } from './access-filter.ts'
 import { withAccess } from './find.ts'
 import type { WithAccess } from './find.ts'
 import { countGroups, listGroups } from './repository.ts'
@@ -22,7 +22,7 @@ export type GroupFilter = {
 
 /** Throws `malformed` for a metadata filter that is no JSON object and for unknown actions. */
 export function parseFilter(query: GroupQuery | ParentsQuery): GroupFilter {
-  return { query, actions: parseActions(query.actions), conditions: recordConditions(query) }
+  return { query, actions: parseActions('group', query.actions), conditions: recordConditions(query) }
 }
 
 /** A page of the groups that the caller may read: all of these domains, or the kin of one group. */
@@ -51,12 +51,13 @@ async function shownIn(
   { query, actions }: GroupFilter,
 ): Promise<RawBuilder<SqlBool>> {
   if (domains.length === 0) return sql<SqlBool>`false`
+  requireMayListFor(domains, query.user)
   const each = await Promise.all(
     domains.map(async (domain) =>
       allOf([
         sql<SqlBool>`g.domain_key = ${domain.domainKey}`,
         domain.reachable('group', 'read', 'g'),
-        ...(await accessConditions(db, domain, actions, query)),
+        ...(await accessConditions(db, domain, { type: 'group', alias: 'g' }, actions, query)),
         ...(query.root_group === true ? [isSeenAsRoot(domain)] : []),
       ]),
     ),

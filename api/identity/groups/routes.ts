@@ -15,7 +15,6 @@ import {
   ViewQuery,
   presentGroup,
   presentListed,
-  presentViewed,
 } from './schema.ts'
 import type { GroupsService, ListedGroup, WithAccess } from './service.ts'
 import { nest, presentTree } from './tree.ts'
@@ -112,8 +111,9 @@ export function groupRoutes(groups: GroupsService): RoutePlugin {
           },
         },
         async (request) => {
-          const group = await groups.get(request.principal, addressOf(request.params))
-          return presentViewed(group, request.query.roles === true ? request.principal.id : undefined)
+          const { query } = request
+          const { group, roles } = await groups.get(request.principal, addressOf(request.params), query.roles === true)
+          return { ...presentListed(group), ...roles }
         },
       )
       app.route({

@@ -13,6 +13,7 @@ import {
   Name,
   OrderKey,
   RequiredName,
+  ShownRolesFields,
   StatusFilter,
   Tags,
   Timestamp,
@@ -37,14 +38,6 @@ const OptionalId = Type.String({
 /** Nested groups have the shape of the group that holds them. */
 const Children = Type.Array(Type.Unsafe<unknown>({ type: 'object', additionalProperties: true }), {
   description: 'With `tree=true`: the groups below, of the same shape',
-})
-
-const MemberRole = Type.Object({
-  role_id: Type.String(),
-  role_name: Type.String(),
-  actions: Type.Array(Type.String()),
-  access_type: Type.String(),
-  access_provider_id: Type.Optional(Id),
 })
 
 const groupFields = {
@@ -78,16 +71,10 @@ export const Group = Type.Object(
 )
 export type Group = Static<typeof Group>
 
-/** With `roles=true`: who asks, and the roles by which he has access (contract section 3). */
 export const GroupView = Type.Object(
-  {
-    ...Group.properties,
-    member_id: Type.Optional(Id),
-    roles: Type.Optional(Type.Array(MemberRole)),
-  },
+  { ...Group.properties, ...ShownRolesFields.properties },
   { $id: 'GroupView', description: 'Group as one of its members sees it' },
 )
-export type GroupView = Static<typeof GroupView>
 
 export const ViewQuery = Type.Object({
   roles: Type.Optional(Type.Boolean({ description: 'Also who asks, and his roles' })),
@@ -239,29 +226,6 @@ export function presentGroup(group: GroupRecord & { level?: number }): Group {
 /** An item of a listing: with the role that gives the caller access to it. */
 export function presentListed(group: WithAccess<GroupRecord & { level?: number }>): Group {
   return { ...presentGroup(group), ...group.access }
-}
-
-/** `memberId`: who asks, when he wants to know his roles. */
-export function presentViewed(group: WithAccess<GroupRecord>, memberId: string | undefined): GroupView {
-  const shown = presentListed(group)
-  return memberId === undefined ? shown : { ...shown, member_id: memberId, roles: rolesOf(group) }
-}
-
-function rolesOf({ access }: WithAccess<GroupRecord>): Static<typeof MemberRole>[] {
-  if (access === undefined) return []
-  if (access.access_type === 'direct') {
-    const { role_id, role_name, actions, access_type } = access
-    return [{ role_id, role_name, actions, access_type }]
-  }
-  return [
-    {
-      role_id: access.access_provider_role_id,
-      role_name: access.access_provider_role_name,
-      actions: access.access_provider_role_actions,
-      access_type: access.access_type,
-      access_provider_id: access.access_provider_id,
-    },
-  ]
 }
 
 /** A group that the caller may not read shows its level alone. */

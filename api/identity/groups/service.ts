@@ -6,7 +6,8 @@ import { newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import type { AccessPolicy, DomainAccess, UserPrincipal } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
-import { grantAdmin, removeRolesOf } from '../roles/index.ts'
+import { grantAdmin, removeRolesOf, rolesShownTo } from '../roles/index.ts'
+import type { ShownRoles } from '../roles/index.ts'
 import { detach, findLineage, lockChildren, lockHierarchy } from './closure.ts'
 import { findReadable, withAccess } from './find.ts'
 import type { Address, WithAccess } from './find.ts'
@@ -27,7 +28,12 @@ export type GroupsService = {
    * `set_child` on it, which then is enough. Throws `malformed`, `forbidden`, `unprocessable`.
    */
   create(caller: UserPrincipal, domainId: string | undefined, input: NewGroup): Promise<GroupRecord>
-  get(caller: UserPrincipal, at: Address): Promise<WithAccess<GroupRecord>>
+  /** With the role by which the caller sees it, and on request all his roles that count on it. */
+  get(
+    caller: UserPrincipal,
+    at: Address,
+    withRoles: boolean,
+  ): Promise<{ group: WithAccess<GroupRecord>; roles: ShownRoles | undefined }>
   /** Groups of the domain that the caller may read; without a domain those of every domain that he reaches. */
   list(caller: UserPrincipal, domainId: string | undefined, query: GroupQuery): Promise<Page<WithAccess<ListedGroup>>>
   /** Fields that are absent stay, `description: null` clears (decision 2). */
@@ -113,10 +119,13 @@ export function createGroupsService({ database, journal, access }: GroupsDeps): 
         return group
       })
     },
-    async get(caller, at) {
+    async get(caller, at, withRoles) {
       const { domain, group } = await findReadable(database.db, access, caller, at)
-      const [shown] = await withAccess([domain], [group])
-      return shown as WithAccess<GroupRecord>
+      const [shown, roles] = await Promise.all([
+        withAccess([domain], [group]),
+        withRoles ? rolesShownTo(database.db, domain, group) : undefined,
+      ])
+      return { group: shown[0] as WithAccess<GroupRecord>, roles }
     },
     async list(caller, domainId, query) {
       const filter = parseFilter(query)
