@@ -11,10 +11,13 @@ import {
   enterForCreation,
   enterWithin,
   parentIdOf,
+  parseShown,
   requireCreation,
+  shownIn,
+  withParent,
 } from '../connectable/index.ts'
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
-import { connectedTo, deviceConditions, readableIn } from '../listing.ts'
+import { connectedTo, deviceConditions } from '../listing.ts'
 import type { ChannelChange, ChannelRecord } from './repository.ts'
 import { channelTable, countChannels, insertChannels, listChannels } from './repository.ts'
 import type { ChannelQuery, ChannelUpdate, NewChannel } from './schema.ts'
@@ -63,11 +66,13 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
     domainId: string | undefined,
     query: ChannelQuery,
   ): Promise<Page<ShownChannel>> {
-    const conditions = deviceConditions(query, 'h')
+    const shown = parseShown('channel', query)
+    const conditions = deviceConditions(withParent(query), 'h')
     const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
     const connected =
       query.client === undefined ? [] : [connectedTo('h', 'channel', query.client, query.connection_type)]
-    const where = allOf([readableIn(domains, 'channel', 'h'), ...conditions, ...connected])
+    const readable = await shownIn(database.db, domains, { type: 'channel', alias: 'h' }, shown)
+    const where = allOf([readable, ...conditions, ...connected])
     const [total, channels] = await Promise.all([
       countChannels(database.db, where),
       query.only_total === true
@@ -80,8 +85,8 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
             limit: query.limit,
           }),
     ])
-    const shown = await accessOfItems(domains, 'channel', channels)
-    const items = channels.map((channel) => ({ channel, access: shown.get(channel.key) }))
+    const roles = await accessOfItems(domains, 'channel', channels)
+    const items = channels.map((channel) => ({ channel, access: roles.get(channel.key) }))
     return { total, offset: query.offset, limit: query.limit, items }
   }
 

@@ -14,10 +14,13 @@ import {
   enterForCreation,
   enterWithin,
   parentIdOf,
+  parseShown,
   requireCreation,
+  shownIn,
+  withParent,
 } from '../connectable/index.ts'
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
-import { connectedTo, deviceConditions, readableIn } from '../listing.ts'
+import { connectedTo, deviceConditions } from '../listing.ts'
 import type { ClientChange, ClientRecord } from './repository.ts'
 import { clientTable, countClients, findUpdatable, insertClients, listClients } from './repository.ts'
 import type { ClientQuery, ClientUpdate, NewClient } from './schema.ts'
@@ -88,11 +91,13 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
     domainId: string | undefined,
     query: ClientQuery,
   ): Promise<Page<ShownClient>> {
-    const conditions = deviceConditions(query, 'c')
+    const shown = parseShown('client', query)
+    const conditions = deviceConditions(withParent(query), 'c')
     const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
     const connected =
       query.channel === undefined ? [] : [connectedTo('c', 'client', query.channel, query.connection_type)]
-    const where = allOf([readableIn(domains, 'client', 'c'), ...conditions, ...connected])
+    const readable = await shownIn(database.db, domains, { type: 'client', alias: 'c' }, shown)
+    const where = allOf([readable, ...conditions, ...connected])
     const [total, clients] = await Promise.all([
       countClients(database.db, where),
       query.only_total === true

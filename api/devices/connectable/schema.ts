@@ -75,7 +75,14 @@ export function queryFields(peer: ConnectableType) {
       Type.Enum(['publish', 'subscribe'], { description: `With \`${peer}\`: connected to it in this way` }),
     ),
     group: Type.Optional(Type.String({ maxLength: 36, description: 'Parent group; empty: without one' })),
-    user: Type.Optional(Id),
+    parentID: Type.Optional(Type.String({ maxLength: 36, description: 'The same as `group`' })),
+    ownerID: Type.Optional(Type.String({ maxLength: 36, description: 'Created by this user' })),
+    visibility: Type.Optional(
+      Type.Enum(['all', 'mine', 'shared'], { description: 'mine: created by the caller; shared: by somebody else' }),
+    ),
+    user: Type.Optional(
+      Type.String({ maxLength: 36, description: 'What this user reaches; for himself and administrators' }),
+    ),
     actions: Text('Comma-separated; the caller must hold all of them'),
     role_id: Type.Optional(Type.String({ maxLength: 64, description: 'The caller holds this role on it' })),
     role_name: Type.Optional(

@@ -1,3 +1,5 @@
+export { accessConditions, parseActions, requireMayListFor } from './access-filter.ts'
+export type { AccessQuery } from './access-filter.ts'
 export {
   ACTIONS,
   CONNECTION_BITS,

@@ -1,0 +1,160 @@
+/**
+ * The filters of a listing that ask by which role the caller, or another user, has access (contract 2.4, sections 3 and 4).
+ * They say the same as the access fields of the items: a role on the entity itself comes before one of its group, that before
+ * one of a group above, that before one of the domain.
+ */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
+import { ACTIONS } from './actions.ts'
+import type { DomainAction, EntityType } from './actions.ts'
+import { ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from './admin-role.ts'
+import { ENTITY_TABLES } from './entities.ts'
+import { INHERITED } from './inheritance.ts'
+import type { Provider } from './inheritance.ts'
+import type { DomainAccess } from './policy.ts'
+import { reachable, resolveReach } from './reach.ts'
+
+type Listed = Exclude<EntityType, 'domain'>
+
+export type AccessQuery = {
+  role_id?: string
+  role_name?: string
+  access_type?: 'direct' | 'direct_group' | 'indirect_group' | 'domain'
+  /** Id of a user: what he reaches. */
+  user?: string
+}
+
+type Condition = RawBuilder<SqlBool>
+const NEVER = sql<SqlBool>`false`
+
+/** A comma-separated list of actions of the type. Throws `malformed`. */
+export function parseActions(type: Listed, list: string | undefined): string[] {
+  const actions = (list ?? '').split(',').filter((action) => action !== '')
+  const known = new Set<string>(ACTIONS[type])
+  const unknown = actions.find((action) => !known.has(action))
+  if (unknown === undefined) return actions
+  const message = `must name actions of a ${type}, which ${unknown} is not`
+  throw new ServiceError('malformed', `actions ${message}`, { details: [{ path: 'actions', message }] })
+}
+
+/**
+ * What another user reaches is shown to him, and to who administers one of the domains, there alone (contract 4.3). Throws
+ * `forbidden`.
+ */
+export function requireMayListFor(domains: readonly DomainAccess[], userId: string | undefined): void {
+  if (userId === undefined || domains.some((domain) => mayListFor(domain, userId))) return
+  // Who reaches no domain at all lists nothing, also for others.
+  if (domains.length > 0)
+    throw new ServiceError('forbidden', 'failed to perform authorization: only an administrator lists for another user')
+}
+
+const mayListFor = (domain: DomainAccess, userId: string) => domain.isAdmin || domain.principal.id === userId
+
+/** The conditions for one domain, on the table of the type, called `alias`. */
+export async function accessConditions(
+  db: Queryable,
+  domain: DomainAccess,
+  listed: { type: Listed; alias: string },
+  actions: readonly string[],
+  query: AccessQuery,
+): Promise<Condition[]> {
+  const conditions = actions.map((action) => mayDo(domain, listed, action))
+  if (query.role_id !== undefined) conditions.push(await holdsRole(db, domain, listed, query.role_id))
+  if (query.role_name !== undefined) conditions.push(holdsRoleNamed(domain, listed, query.role_name))
+  if (query.access_type !== undefined) conditions.push(isReachedBy(domain, listed, query.access_type))
+  if (query.user !== undefined) conditions.push(await isReachedByUser(db, domain, listed, query.user))
+  return conditions
+}
+
+type On = { type: Listed; alias: string }
+
+function mayDo(domain: DomainAccess, { type, alias }: On, action: string): Condition {
+  const needed = INHERITED.domain[type].get(action)
+  return needed !== undefined && domain.can(needed as DomainAction)
+    ? sql<SqlBool>`true`
+    : domain.reachable(type, action, alias)
+}
+
+/** Roles of the caller on the entity itself, joined to the table `r` of made roles. */
+function direct(domain: DomainAccess, { type, alias }: On, condition: Condition): Condition {
+  return sql<SqlBool>`EXISTS (SELECT 1 FROM grants held LEFT JOIN roles r ON r.key = held.role_key
+    WHERE held.user_key = ${domain.principal.key} AND held.domain_key = ${domain.domainKey} AND held.entity_type = ${type}
+      AND held.entity_key = ${sql.ref(`${alias}.key`)} AND ${condition})`
+}
+
+async function holdsRole(db: Queryable, domain: DomainAccess, listed: On, roleId: string): Promise<Condition> {
+  const { type, alias } = listed
+  if (!roleId.startsWith(`${type}_`)) return NEVER
+  // The built-in role is no row: its id derives from the entity's key, so it is looked for among those that he administers.
+  const { rows } = await sql<{
+    entity_key: number
+  }>`SELECT entity_key FROM grants WHERE user_key = ${domain.principal.key}
+    AND domain_key = ${domain.domainKey} AND entity_type = ${type} AND role_key = ${ADMIN_ROLE_KEY}`.execute(db)
+  const administered = rows.find((row) => adminRoleId(type, row.entity_key) === roleId)
+  return administered === undefined
+    ? direct(domain, listed, sql<SqlBool>`r.id = ${roleId}`)
+    : sql<SqlBool>`${sql.ref(`${alias}.key`)} = ${administered.entity_key}`
+}
+
+function holdsRoleNamed(domain: DomainAccess, listed: On, name: string): Condition {
+  return direct(
+    domain,
+    listed,
+    name === ADMIN_ROLE_NAME ? sql<SqlBool>`held.role_key = ${ADMIN_ROLE_KEY}` : sql<SqlBool>`r.name = ${name}`,
+  )
+}
+
+const givesAny = (needed: Iterable<string>) =>
+  sql<SqlBool>`(held.role_key = ${ADMIN_ROLE_KEY} OR r.actions && ${[...needed]}::text[])`
+
+/** A role of the caller on a group above the entity; to a group its parent is a group above like the others. */
+function throughGroup(domain: DomainAccess, { type, alias }: On, provider: Exclude<Provider, 'domain'>): Condition {
+  if (type === 'group' && provider === 'parent') return NEVER
+  const nearest = sql.ref(`${alias}.${type === 'group' ? 'key' : ENTITY_TABLES[type].parent}`)
+  return sql<SqlBool>`EXISTS (
+    SELECT 1 FROM group_closure up JOIN grants held ON held.entity_key = up.ancestor_key AND held.entity_type = 'group'
+        LEFT JOIN roles r ON r.key = held.role_key
+     WHERE up.descendant_key = ${nearest} AND ${provider === 'parent' ? sql`up.depth = 0` : sql`up.depth > 0`}
+       AND held.user_key = ${domain.principal.key} AND held.domain_key = ${domain.domainKey}
+       AND ${givesAny(INHERITED[provider][type].values())})`
+}
+
+function throughDomain(domain: DomainAccess, { type }: On): Condition {
+  return sql<SqlBool>`EXISTS (
+    SELECT 1 FROM grants held LEFT JOIN roles r ON r.key = held.role_key
+     WHERE held.user_key = ${domain.principal.key} AND held.domain_key = ${domain.domainKey} AND held.entity_type = 'domain'
+       AND ${givesAny(INHERITED.domain[type].values())})`
+}
+
+function isReachedBy(domain: DomainAccess, listed: On, type: NonNullable<AccessQuery['access_type']>): Condition {
+  const isDirect = direct(domain, listed, givesAny(ACTIONS[listed.type]))
+  const isDirectGroup = throughGroup(domain, listed, 'parent')
+  const isIndirectGroup = throughGroup(domain, listed, 'ancestor')
+  switch (type) {
+    case 'direct':
+      return isDirect
+    case 'direct_group':
+      return sql<SqlBool>`NOT ${isDirect} AND ${isDirectGroup}`
+    case 'indirect_group':
+      return sql<SqlBool>`NOT ${isDirect} AND NOT ${isDirectGroup} AND ${isIndirectGroup}`
+    case 'domain':
+      return sql<SqlBool>`NOT ${isDirect} AND NOT ${isDirectGroup} AND NOT ${isIndirectGroup} AND ${throughDomain(domain, listed)}`
+  }
+}
+
+async function isReachedByUser(
+  db: Queryable,
+  domain: DomainAccess,
+  { type, alias }: On,
+  userId: string,
+): Promise<Condition> {
+  if (!mayListFor(domain, userId)) return NEVER
+  const { rows } = isId(userId)
+    ? await sql<{ key: number }>`SELECT key FROM users WHERE id = ${userId} AND status <> 'deleted'`.execute(db)
+    : { rows: [] }
+  const reach = rows[0] === undefined ? undefined : await resolveReach(db, rows[0].key, domain.domainKey)
+  return reach?.isMember === true ? reachable(reach, false, type, 'read', alias) : NEVER
+}
