@@ -401,7 +401,7 @@ describe('what a token may do', () => {
   test('a listing shows what the scopes to list name, secrets only where it may change them', async () => {
     const tenant = await newTenant(api)
     const clients = [await tenant.newClient(), await tenant.newClient(), await tenant.newClient()]
-    const ids = clients.map((client) => client.id)
+    const ids = clients.map((client) => client.id) as [string, string, string]
     const list = async (call: Caller) => {
       const answer = await call('GET', `/${tenant.domainId}/clients`)
       expect(answer.status, answer.text).toBe(200)

@@ -1,0 +1,152 @@
+// issue of guessing passwords: contract section 12 (429 with Retry-After); limits that nobody can turn against the owner
+import { sql } from 'kysely'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { newId } from '#core/ids.ts'
+import type { TestApi } from '../harness/api.ts'
+import { startTestApi } from '../harness/api.ts'
+import { createTestDatabase } from '../harness/database.ts'
+
+let api: TestApi
+beforeAll(async () => {
+  api = await startTestApi()
+})
+afterAll(() => api[Symbol.asyncDispose]())
+
+/** Failures from one address that are looked at before the limit, see RULES of the throttle. */
+const PAIR_BURST = 10
+const ACCOUNT_BURST = 50
+const KNOWN_BURST = 20
+/** Two hundred hashes, two at once, on a machine that has other work. */
+const FLOOD_DEADLINE_MS = 90_000
+
+async function logIn(at: TestApi, identity: string, secret: string, remoteAddress: string) {
+  const response = await at.app.inject({
+    method: 'POST',
+    url: '/users/tokens/issue',
+    remoteAddress,
+    headers: { 'content-type': 'application/json' },
+    payload: JSON.stringify({ identity, secret }),
+  })
+  return { status: response.statusCode, retryAfter: response.headers['retry-after'], text: response.body }
+}
+
+/** Each test has addresses of its own: the limits of an address are the process's. */
+let nextNetwork = 0
+function newAddresses(): (host: number) => string {
+  const network = ++nextNetwork
+  return (host) => `10.${network}.${Math.floor(host / 250)}.${host % 250}`
+}
+
+test('guessing from one address is answered 429 with Retry-After, for the right password and an unknown user alike', async () => {
+  const [user, at] = [await api.newUser(), newAddresses()]
+  for (const identity of [user.username, `nobody-${newId()}`]) {
+    for (let attempt = 0; attempt < PAIR_BURST; attempt++)
+      expect((await logIn(api, identity, 'wrong password', at(1))).status, `${attempt}`).toBe(401)
+    const refused = await logIn(api, identity, user.secret, at(1))
+    expect(refused.status).toBe(429)
+    expect(Number(refused.retryAfter)).toBeGreaterThanOrEqual(1)
+    expect(JSON.parse(refused.text)).toEqual({
+      error: 'rate_limited',
+      message: 'too many failed logins: try again later',
+    })
+  }
+})
+
+test('username and email are one account', async () => {
+  const [user, at] = [await api.newUser(), newAddresses()]
+  const names = [user.username, `${user.username}@example.com`, user.username.toUpperCase()]
+  for (let attempt = 0; attempt < PAIR_BURST; attempt++)
+    expect((await logIn(api, names[attempt % names.length] ?? '', 'wrong password', at(1))).status).toBe(401)
+  for (const name of names) expect((await logIn(api, name, 'wrong password', at(1))).status).toBe(429)
+})
+
+test('right passwords are never counted', async () => {
+  const [user, at] = [await api.newUser(), newAddresses()]
+  for (let login = 0; login < PAIR_BURST + 5; login++)
+    expect((await logIn(api, user.username, user.secret, at(1))).status).toBe(201)
+})
+
+test(
+  'an attack from many addresses does not shut the owner out of the ones that he uses, after a restart neither',
+  async () => {
+    await using database = await createTestDatabase()
+    await using one = await startTestApi({ database })
+    const [user, at] = [await one.newUser(), newAddresses()]
+    const home = at(0)
+    expect((await logIn(one, user.username, user.secret, home)).status).toBe(201)
+    const guess = (node: TestApi, hosts: number) =>
+      Promise.all(
+        Array.from({ length: hosts }, (_, host) => logIn(node, user.username, 'wrong password', at(host + 1))),
+      )
+    // Some come back while the others are looked at, so a few more than the limit are sent.
+    const statuses = (await guess(one, ACCOUNT_BURST + 20)).map((answer) => answer.status)
+    expect(statuses.filter((status) => status === 401).length).toBeGreaterThanOrEqual(ACCOUNT_BURST)
+    expect(statuses).toContain(429)
+    expect((await logIn(one, user.username, user.secret, home)).status).toBe(201)
+    await using other = await startTestApi({ database })
+    const under = guess(other, ACCOUNT_BURST)
+    expect((await logIn(other, user.username, user.secret, home)).status).toBe(201)
+    await under
+  },
+  FLOOD_DEADLINE_MS,
+)
+
+test('his own wrong passwords only slow him down', async () => {
+  const [user, at] = [await api.newUser(), newAddresses()]
+  expect((await logIn(api, user.username, user.secret, at(1))).status).toBe(201)
+  for (let attempt = 0; attempt < KNOWN_BURST + 1; attempt++)
+    expect((await logIn(api, user.username, 'wrong password', at(1))).status).toBe(401)
+  expect((await logIn(api, user.username, user.secret, at(1))).status).toBe(201)
+})
+
+test(
+  'one address cannot try the passwords of many accounts, and its neighbours are not touched',
+  async () => {
+    const at = newAddresses()
+    const answers = await Promise.all(
+      Array.from({ length: 130 }, () => logIn(api, `nobody-${newId()}`, 'wrong password', at(1))),
+    )
+    expect(answers.filter((answer) => answer.status === 401).length).toBeGreaterThanOrEqual(100)
+    expect(answers.map((answer) => answer.status)).toContain(429)
+    expect((await logIn(api, `nobody-${newId()}`, 'wrong password', at(2))).status).toBe(401)
+  },
+  FLOOD_DEADLINE_MS,
+)
+
+test('of IPv6 the network is counted, not the address', async () => {
+  const user = await api.newUser()
+  for (let attempt = 0; attempt < PAIR_BURST; attempt++)
+    expect((await logIn(api, user.username, 'wrong password', `2001:db8:9:9::${attempt}`)).status).toBe(401)
+  expect((await logIn(api, user.username, 'wrong password', '2001:db8:9:9:ffff::1')).status).toBe(429)
+  expect((await logIn(api, user.username, 'wrong password', '2001:db8:9:a::1')).status).toBe(401)
+})
+
+test('what is refused unseen is not journalled, and no password stands in the journal', async () => {
+  const [user, at] = [await api.newUser(), newAddresses()]
+  for (let attempt = 0; attempt < PAIR_BURST + 20; attempt++)
+    await logIn(api, user.username, 'a-wrong-password-of-mine', at(1))
+  const { rows } = await sql<{ text: string }>`SELECT to_jsonb(j)::text AS text FROM journal j
+     WHERE operation = 'user.refused_token' AND attributes ->> 'id' = ${user.id}`.execute(api.database.db)
+  expect(rows).toHaveLength(PAIR_BURST)
+  for (const { text } of rows) expect(text).not.toContain('a-wrong-password-of-mine')
+})
+
+test(
+  'a flood of logins starves neither the process nor whoever logged in before',
+  async () => {
+    const [user, at] = [await api.newUser(), newAddresses()]
+    expect((await logIn(api, user.username, user.secret, at(0))).status).toBe(201)
+    const flood = Array.from({ length: 320 }, (_, host) =>
+      logIn(api, `nobody-${newId()}`, 'wrong password', at(host + 1)),
+    )
+    let finished = 0
+    for (const attempt of flood) void attempt.then(() => (finished += 1))
+    const health = await api.anonymous('GET', '/health')
+    expect(health.status).toBe(200)
+    expect((await logIn(api, user.username, user.secret, at(0))).status).toBe(201)
+    expect(finished).toBeLessThan(flood.length)
+    const statuses = (await Promise.all(flood)).map((answer) => answer.status)
+    expect(new Set(statuses)).toEqual(new Set([401, 429]))
+  },
+  FLOOD_DEADLINE_MS,
+)
