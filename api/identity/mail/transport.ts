@@ -1,5 +1,5 @@
 /** Where mails leave: a mail server, or files in the data folder while there is none (decision 55). */
-import { mkdir, open, readdir, rm } from 'node:fs/promises'
+import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createTransport } from 'nodemailer'
 import { ServiceError } from '#core/errors/index.ts'
@@ -54,13 +54,11 @@ export function fileTransport(folder: string, from: Sender, logger: Logger): Mai
       const id = newId()
       // The time first, so that names sort as they were written.
       const name = `${new Date().toISOString().replaceAll(/[:.]/g, '-')}-${id}.eml`
-      const handle = await open(join(folder, name), 'wx', 0o600)
-      try {
-        await handle.writeFile(composed(mail, from, id))
-      } finally {
-        await handle.close()
-      }
-      logger.info({ file: join(folder, name) }, 'a mail was written to a file, because SKEIN_SMTP_URL is not set')
+      const file = join(folder, name)
+      // Whoever watches the folder finds whole mails only.
+      await writeFile(`${file}.part`, composed(mail, from, id), { flag: 'wx', mode: 0o600 })
+      await rename(`${file}.part`, file)
+      logger.info({ file }, 'a mail was written to a file, because SKEIN_SMTP_URL is not set')
       await removeOldest(folder)
     },
     close: () => undefined,

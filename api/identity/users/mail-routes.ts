@@ -57,7 +57,7 @@ export function mailRoutes(users: UsersService): RoutePlugin {
       async (request, reply) => {
         const { token = '', password, confirm_password: confirmation } = request.body
         const given = request.headers.authorization === undefined ? token : bearerOf(request)
-        await users.resetSecret(given, { password, confirmation })
+        await users.resetSecret(given, { password, confirmation }, originOf(request))
         void reply.code(201)
         return {}
       },

@@ -25,7 +25,7 @@ export type Secrets = {
   /** Throws `unauthenticated` unless the token from the mail is still good. */
   requireRecoveryToken(token: string): Promise<void>
   /** Sets the password and ends every session; the token is used up. Throws `unauthenticated` and `malformed`. */
-  resetSecret(token: string, input: { password: string; confirmation: string }): Promise<void>
+  resetSecret(token: string, input: { password: string; confirmation: string }, origin: Origin): Promise<void>
   stop(): Promise<void>
 }
 
@@ -107,7 +107,7 @@ export function createSecrets(deps: SecretsDeps): Secrets {
     async requireRecoveryToken(token) {
       await userOf(token)
     },
-    async resetSecret(token, { password, confirmation }) {
+    async resetSecret(token, { password, confirmation }, origin) {
       const userId = await userOf(token)
       if (password !== confirmation) {
         const message = 'must be the same as password'
@@ -123,7 +123,7 @@ export function createSecrets(deps: SecretsDeps): Secrets {
           throw new ServiceError('unauthenticated', WRONG_TOKEN)
         await dropMailedTokens(tx, user.key, 'recovery')
         await revokeSessionsOf(tx, user.key)
-        return { change: { secretHash } }
+        return { change: { secretHash }, attributes: { address: origin.address } }
       })
     },
     async stop() {
