@@ -19,6 +19,7 @@ import {
   groupRoutes,
   hierarchyRoutes,
 } from './groups/index.ts'
+import type { GroupsService } from './groups/index.ts'
 import { createInvitationsService, invitationRoutes, legacyInvitationRoutes } from './invitations/index.ts'
 import { createJournalService, journalRoutes, startJournal } from './journal/index.ts'
 import type { Journal } from './journal/index.ts'
@@ -51,6 +52,7 @@ export type IdentityDeps = {
 export type Identity = {
   readonly access: AccessPolicy
   readonly journal: Journal
+  readonly groups: GroupsService
   /** For callers whose email address need be verified, where the settings say so. */
   readonly tokens: TokensService
   readonly mailer: Mailer
@@ -145,6 +147,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
     return {
       access,
       journal,
+      groups,
       tokens,
       mailer,
       firstAdmin,

@@ -3,8 +3,14 @@ export type { IdentityConfig } from './config.ts'
 export { startIdentity } from './identity.ts'
 export type { Identity, IdentityDeps } from './identity.ts'
 export * from './access/index.ts'
-export { lockGroupFor, requireParentGroup } from './groups/index.ts'
-export type { ParentGroup } from './groups/index.ts'
+export {
+  GroupPage,
+  GroupQuery,
+  lockGroupFor,
+  presentPage as presentGroupPage,
+  requireParentGroup,
+} from './groups/index.ts'
+export type { GroupsService, ParentGroup } from './groups/index.ts'
 export { startEvents } from './events/index.ts'
 export { startJournalRetention } from './journal/index.ts'
 export type { Actor, ChangeListener, Journal, JournalEntry, Recorder } from './journal/index.ts'
@@ -28,7 +34,8 @@ export { OUTSIDE_ACTIONS } from './pats/index.ts'
 export { bearerOf, originOf } from './tokens/index.ts'
 export type { TokensService } from './tokens/index.ts'
 export type { Mail, Mailer } from './mail/index.ts'
-export { requireRoute } from './domains/index.ts'
+export { requireRoute, startDomainPurge } from './domains/index.ts'
+export type { DomainPurge } from './domains/index.ts'
 export {
   ChosenId,
   EffectiveAccessFields,
