@@ -6,15 +6,16 @@ import type { Lifecycle } from '#core/lifecycle.ts'
 import { httpMessageRoutes } from './adapters/http/index.ts'
 import { createDevices } from './devices/index.ts'
 import type { Devices } from './devices/index.ts'
-import { startEvents, startIdentity, startJournalRetention } from './identity/index.ts'
-import type { Identity, IdentityConfig } from './identity/index.ts'
-import { startMessages } from './messages/index.ts'
+import { startDomainPurge, startEvents, startIdentity, startJournalRetention } from './identity/index.ts'
+import type { DomainPurge, Identity, IdentityConfig } from './identity/index.ts'
+import { removalsOf, startMessages } from './messages/index.ts'
 import type { Messages } from './messages/index.ts'
 
 export type Api = {
   readonly identity: Identity
   readonly devices: Devices
   readonly messages: Messages
+  readonly domainPurge: DomainPurge
   readonly routes: RoutePlugin
   /** The edge's authenticate hook. */
   authenticate(request: FastifyRequest): Promise<void>
@@ -66,13 +67,19 @@ export async function startApi(
   })
   const devices = createDevices({ database, keyring, identity })
   const messages = await life.start('messages', async () => {
-    const value = await startMessages({ database, logger, hasRoom })
+    const value = await startMessages({ database, bus, logger, hasRoom })
     return { value, stop: () => value.close() }
+  })
+  const domainPurge = await life.start('domain purge', () => {
+    const belongings = [(domainKey: number) => removalsOf(database, domainKey)]
+    const value = startDomainPurge({ database, journal: identity.journal, logger, belongings })
+    return Promise.resolve({ value, stop: () => value.stop() })
   })
   return {
     identity,
     devices,
     messages,
+    domainPurge,
     authenticate: (request) => identity.authenticate(request),
     routes: async (app) => {
       await identity.routes(app)

@@ -1,10 +1,15 @@
 /** The messages room: what is published is stored before it is acknowledged, and then it is in the next read. */
 import type { MessageAccess } from '#api/devices/index.ts'
+import type { Bus } from '#core/bus/index.ts'
 import { createIngest } from './ingest/ingest.ts'
 import type { IngestDeps } from './ingest/ingest.ts'
 import type { IncomingMessage } from './message.ts'
 import { createReader } from './reader/reader.ts'
 import type { MessagesPage, MessagesQuery } from './reader/schema.ts'
+import { Follower } from './live/follower.ts'
+import type { FollowerOptions } from './live/follower.ts'
+import { startLiveHub } from './live/hub.ts'
+import { parseToken } from './live/token.ts'
 import { startFolder } from './projections/folder.ts'
 import { startKeeper } from './retention/keeper.ts'
 
@@ -20,13 +25,18 @@ export {
 export type { ContentFacts } from './ingest/content.ts'
 export { idempotencyOf } from './ingest/idempotency.ts'
 export type { SeriesLimits } from './ingest/series-table.ts'
+export type { Delivery, EndReason, FollowerOptions } from './live/follower.ts'
+export type { LiveMessage } from './live/live-message.ts'
+export { formatToken } from './live/token.ts'
 export type { Idempotency, IncomingMessage, MessageContent, Protocol } from './message.ts'
 export { MessagesPage, MessagesQuery, StoredMessage } from './reader/schema.ts'
+export { removalsOf } from './retention/domain-removal.ts'
 export { matchesSubtopic, parseMessagePath, parseSubtopic, parseSubtopicFilter } from './topics.ts'
 export type { MessagePath } from './topics.ts'
 
 /** A database, a logger, and `hasRoom`: false while the disk of the database is nearly full. */
-export type MessagesDeps = IngestDeps & {
+export type MessagesDeps = Omit<IngestDeps, 'onCommitted'> & {
+  bus: Bus
   /** How often new batches are folded into the rollups; tests shorten it. */
   foldIntervalMs?: number
 }
@@ -36,26 +46,40 @@ export type Messages = {
   publish(message: IncomingMessage): Promise<void>
   /** See `Reader.read`. */
   read(access: MessageAccess, query: MessagesQuery): Promise<MessagesPage>
+  /**
+   * Delivers the messages of a channel as they are committed, by whatever protocol and process they came; with the id of an
+   * event everything after it. Throws `malformed` for an id that is none, `unavailable` with too many followers.
+   */
+  follow(options: FollowerOptions, lastEventId?: string): Promise<{ close(): void }>
   /** Messages that wait for their commit. */
   readonly pending: number
+  /** Sockets, streams and observations that are open. */
+  readonly followers: number
   /** Takes nothing more and resolves when everything taken is written. */
   close(): Promise<void>
 }
 
 /** Resolves when the partitions of the present exist, so that the first message finds its place. */
 export async function startMessages(deps: MessagesDeps): Promise<Messages> {
-  const { database, logger } = deps
+  const { database, logger, bus } = deps
   const keeper = await startKeeper(database, logger)
   const folder = startFolder(database, logger, deps.foldIntervalMs)
-  const ingest = createIngest(deps)
+  const hub = startLiveHub({ database, bus, logger })
+  const ingest = createIngest({ ...deps, onCommitted: (batchSeq, messages) => hub.committed(batchSeq, messages) })
   const reader = createReader(database)
   return {
     publish: (message) => ingest.publish(message),
     read: (access, query) => reader.read(access, query),
+    follow: (options, lastEventId) =>
+      hub.follow(new Follower(options), lastEventId === undefined ? undefined : parseToken(lastEventId)),
     get pending() {
       return ingest.pending
     },
+    get followers() {
+      return hub.size
+    },
     async close() {
+      await hub.stop()
       await Promise.all([ingest.close(), folder.stop(), keeper.stop()])
     },
   }

@@ -33,6 +33,8 @@ export type IncomingMessage = {
   /** Epoch seconds. */
   receivedAtSeconds: number
   content: MessageContent
+  /** What the publisher sent, which followers are given as it is. */
+  original?: { contentType: string; body: Buffer }
   idempotency?: Idempotency
 }
 

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { startMessages } from '#api/messages/index.ts'
+import { createLocalBus } from '#core/bus/index.ts'
 import type { IncomingMessage, MessageContent, Messages, MessagesDeps } from '#api/messages/index.ts'
 import { createDatabase } from '#core/database/index.ts'
 import type { Database } from '#core/database/index.ts'
@@ -28,7 +29,13 @@ async function withMessages(
   work: (messages: Messages) => Promise<void>,
   deps: Partial<MessagesDeps> = {},
 ): Promise<void> {
-  const messages = await startMessages({ database: server.database, logger, hasRoom: () => true, ...deps })
+  const messages = await startMessages({
+    database: server.database,
+    logger,
+    bus: createLocalBus(),
+    hasRoom: () => true,
+    ...deps,
+  })
   try {
     await work(messages)
   } finally {
@@ -143,7 +150,12 @@ test('connections killed while messages run: what was acknowledged is there once
 describe('a COMMIT without an answer', () => {
   test('is looked up: the message is there once and its publisher hears of it', async () => {
     await using link = await startLink(server.address)
-    const messages = await startMessages({ database: link.database, logger, hasRoom: () => true })
+    const messages = await startMessages({
+      database: link.database,
+      logger,
+      bus: createLocalBus(),
+      hasRoom: () => true,
+    })
     try {
       const access = newAccess()
       await messages.publish(aMessage(access, aRecord('first')))
@@ -158,7 +170,12 @@ describe('a COMMIT without an answer', () => {
 
   test('that never arrived is written again, once', async () => {
     await using link = await startLink(server.address)
-    const messages = await startMessages({ database: link.database, logger, hasRoom: () => true })
+    const messages = await startMessages({
+      database: link.database,
+      logger,
+      bus: createLocalBus(),
+      hasRoom: () => true,
+    })
     try {
       const access = newAccess()
       await messages.publish(aMessage(access, aRecord('first')))
@@ -255,7 +272,7 @@ describe('limits of series', () => {
   })
 
   test('two processes that meet the same new names make each series once', async () => {
-    const other = await startMessages({ database: server.database, logger, hasRoom: () => true })
+    const other = await startMessages({ database: server.database, logger, bus: createLocalBus(), hasRoom: () => true })
     await withMessages(async (messages) => {
       const access = newAccess()
       const names = Array.from({ length: 200 }, (_, index) => `n${index}`)
@@ -290,7 +307,12 @@ test('a partition that is missing is made, and the message finds its place', asy
 })
 
 test('closing writes everything that was taken and refuses what comes later', async () => {
-  const messages = await startMessages({ database: server.database, logger, hasRoom: () => true })
+  const messages = await startMessages({
+    database: server.database,
+    logger,
+    bus: createLocalBus(),
+    hasRoom: () => true,
+  })
   const access = newAccess()
   const taken = Promise.all(['a', 'b', 'c'].map((name) => messages.publish(aMessage(access, aRecord(name)))))
   await messages.close()

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startMessages } from '#api/messages/index.ts'
+import { createLocalBus } from '#core/bus/index.ts'
 import type { IncomingMessage, Messages, MessagesQuery } from '#api/messages/index.ts'
 import { foldNext } from '../../api/messages/projections/fold.ts'
 import type { TestDatabase } from '../harness/database.ts'
@@ -14,7 +15,13 @@ let messages: Messages
 beforeAll(async () => {
   server = await createTestDatabase()
   // Folded by the test, at moments of its choice.
-  messages = await startMessages({ database: server.database, logger, hasRoom: () => true, foldIntervalMs: 3_600_000 })
+  messages = await startMessages({
+    database: server.database,
+    logger,
+    bus: createLocalBus(),
+    hasRoom: () => true,
+    foldIntervalMs: 3_600_000,
+  })
 })
 afterAll(async () => {
   await messages.close()

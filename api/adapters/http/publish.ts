@@ -1,7 +1,7 @@
 /** Publishing over HTTP (contract section 7.1, decisions 17, 17b and 54): 202 means stored. */
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import { idempotencyOf, parseContent, parseSubtopic } from '#api/messages/index.ts'
+import { OCTET_STREAM, idempotencyOf, parseContent, parseSubtopic } from '#api/messages/index.ts'
 import type { Messages } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
@@ -94,7 +94,8 @@ export function publishRoutes(messages: Messages, deps: MessageAccessDeps): Rout
     const content = parseContent(contentType, body, { subtopic, receivedAtSeconds })
     const access = accessOf(request)
     const key = request.headers['idempotency-key']
-    const message = { access, subtopic, protocol: 'http', receivedAtSeconds, content } as const
+    const original = { contentType: contentType ?? OCTET_STREAM, body }
+    const message = { access, subtopic, protocol: 'http', receivedAtSeconds, content, original } as const
     if (key === undefined) return messages.publish(message)
     if (Array.isArray(key)) throw new ServiceError('malformed', 'the header Idempotency-Key must be given once')
     const idempotency = idempotencyOf({

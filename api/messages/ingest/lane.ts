@@ -38,7 +38,14 @@ export type Lane = {
   close(): Promise<void>
 }
 
-export type LaneDeps = { database: Database; series: SeriesKeys; logger: Logger; name: string }
+export type LaneDeps = {
+  database: Database
+  series: SeriesKeys
+  logger: Logger
+  name: string
+  /** Told of each batch that is known to be committed, with its number in the log and its messages in their order. */
+  onCommitted: (seq: number, messages: readonly IncomingMessage[]) => void
+}
 
 /** A batch over its attempts. */
 type Progress = {
@@ -49,7 +56,7 @@ type Progress = {
   inDoubt: Outcome[] | undefined
 }
 
-export function createLane({ database, series, logger, name }: LaneDeps): Lane {
+export function createLane({ database, series, logger, name, onCommitted }: LaneDeps): Lane {
   let client: pg.Client | undefined
   let seqs: number[] = []
 
@@ -85,11 +92,14 @@ export function createLane({ database, series, logger, name }: LaneDeps): Lane {
     const names = { id: progress.batchId, seq: await nextSeq(connection) }
     progress.attempts++
     let outcomes: Outcome[] = []
+    let stored: readonly IncomingMessage[] = []
     try {
-      await commitBatch(connection, names, progress.batch, (expected) => {
+      await commitBatch(connection, names, progress.batch, (expected, numbered) => {
         outcomes = expected
+        stored = numbered
         progress.inDoubt ??= expected
       })
+      onCommitted(names.seq, stored)
       return outcomes
     } catch (error) {
       if (isDatabaseAway(error)) throw error

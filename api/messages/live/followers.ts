@@ -1,0 +1,82 @@
+/** The followers of this process: counted from the moment they ask, found by channel as soon as they take part. */
+import { ServiceError } from '#core/errors/index.ts'
+import type { Delivery, EndReason, Follower } from './follower.ts'
+import type { LiveMessage } from './live-message.ts'
+import type { LiveToken } from './token.ts'
+
+/** Of one process: sockets, streams and observations together. */
+const MAX_FOLLOWERS = 100_000
+
+export class Followers {
+  readonly #all = new Set<Follower>()
+  readonly #attached = new Map<number, Set<Follower>>()
+  /** How many follow each channel, those that still catch up included. */
+  readonly #counts = new Map<number, number>()
+  /** Ids of the channels that somebody follows. */
+  readonly channels = new Map<number, string>()
+
+  get size(): number {
+    return this.#all.size
+  }
+
+  all(): Follower[] {
+    return [...this.#all]
+  }
+
+  /** Throws `unavailable` at the bound. */
+  add(follower: Follower): void {
+    if (this.#all.size >= MAX_FOLLOWERS)
+      throw new ServiceError('unavailable', `this server has ${MAX_FOLLOWERS} followers of messages and takes no more`)
+    this.#all.add(follower)
+    const { channelKey, channelId } = follower.access
+    this.#counts.set(channelKey, (this.#counts.get(channelKey) ?? 0) + 1)
+    this.channels.set(channelKey, channelId)
+  }
+
+  /** From now on it is delivered to. */
+  attach(follower: Follower): void {
+    if (!this.#all.has(follower)) return
+    const peers = this.#attached.get(follower.access.channelKey) ?? new Set()
+    peers.add(follower)
+    this.#attached.set(follower.access.channelKey, peers)
+  }
+
+  remove(follower: Follower): void {
+    if (!this.#all.delete(follower)) return
+    const { channelKey } = follower.access
+    const count = (this.#counts.get(channelKey) ?? 1) - 1
+    if (count > 0) this.#counts.set(channelKey, count)
+    else {
+      this.#counts.delete(channelKey)
+      this.channels.delete(channelKey)
+    }
+    const peers = this.#attached.get(channelKey)
+    peers?.delete(follower)
+    if (peers?.size === 0) this.#attached.delete(channelKey)
+  }
+
+  /** `before` is where everybody stands, `behind` where a follower stands that got all of these messages. */
+  deliver(messages: readonly LiveMessage[], before: LiveToken, behind: LiveToken): void {
+    const wanted = new Map<Follower, LiveMessage[]>()
+    for (const message of messages) {
+      for (const follower of this.#attached.get(message.channelKey) ?? []) {
+        if (!follower.wants(message)) continue
+        const mine = wanted.get(follower)
+        if (mine === undefined) wanted.set(follower, [message])
+        else mine.push(message)
+      }
+    }
+    for (const [follower, mine] of wanted) {
+      follower.deliver(
+        mine.map((message, index): Delivery => ({ message, token: index === mine.length - 1 ? behind : before })),
+      )
+    }
+  }
+
+  endAll(reason: EndReason): void {
+    for (const follower of this.#all) {
+      follower.end(reason)
+      this.remove(follower)
+    }
+  }
+}

@@ -1,0 +1,278 @@
+/**
+ * Live delivery: one reader of the log of batches for all followers of this process, whatever their protocol. It reads while
+ * somebody follows, at once when a batch was committed here or a hint says so, and at short intervals otherwise; so a
+ * message reaches the followers of every process, also when hints are lost. A batch that was committed is delivered once
+ * to each follower; what one publisher sent is delivered in its order.
+ */
+import type pg from 'pg'
+import { sql } from 'kysely'
+import type { SqlBool } from 'kysely'
+import type { Bus } from '#core/bus/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
+import { LOG_START, comparePositions, currentSnapshot, readNew, readSettled, startRounds } from '#core/log/index.ts'
+import type { LogRow, LogSnapshot, LogTable, Pause } from '#core/log/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { withDeadline } from '#core/time.ts'
+import type { IncomingMessage } from '../message.ts'
+import { Followers } from './followers.ts'
+import type { Delivery, Follower } from './follower.ts'
+import { fromIncoming } from './live-message.ts'
+import type { LiveMessage } from './live-message.ts'
+import { createRecentBatches } from './recent.ts'
+import { loadBatches } from './stored.ts'
+import type { LiveToken } from './token.ts'
+
+/** Bus topic of the hint "batches were committed". */
+const MESSAGES_TOPIC = 'skein.messages'
+const NO_PAYLOAD = new Uint8Array()
+const BATCH_LOG: LogTable = { name: 'ingest_batches', columns: ['arrived_at'] }
+/** The log is read so often when no hint comes. */
+const INTERVAL_MS = 250
+/** Nobody follows: the next follower wakes the hub. */
+const IDLE_MS = 60_000
+const MAX_BACKOFF_MS = 2000
+/** Connecting and each read may take so long before the connection is given up. */
+const READ_DEADLINE_MS = 5000
+/** Nobody waits longer for a stream to begin. */
+const JOIN_DEADLINE_MS = 10_000
+/** Batches of one read. A process that missed more ends its streams: they begin again where they stood. */
+const MAX_BATCHES = 5000
+/** Batches of one step of a follower that catches up. */
+const CATCH_UP_BATCHES = 200
+/** How often the rights of every follower are looked at; a revocation is in force within a second. */
+const SWEEP_MS = 300
+
+export type LiveHub = {
+  /** Tells the hub of a batch that this process committed. */
+  committed(batchSeq: number, messages: readonly IncomingMessage[]): void
+  /**
+   * Delivers what is committed from now on, or everything after `after`, until `close` is called or the follower is
+   * told its end. Resolves when nothing that commits from then on can be missed. Throws `unavailable` when there are too
+   * many followers.
+   */
+  follow(follower: Follower, after?: LiveToken): Promise<{ close(): void }>
+  readonly size: number
+  stop(): Promise<void>
+}
+
+export function startLiveHub({ database, bus, logger }: { database: Database; bus: Bus; logger: Logger }): LiveHub {
+  const followers = new Followers()
+  const recent = createRecentBatches()
+  let client: pg.Client | undefined
+  let since: LogSnapshot | undefined
+  /** Who waits to take part from the end of the next read on: at once, or with what lies behind a token before it. */
+  let joining: { follower: Follower; after: LiveToken | undefined; done: (joined: boolean) => void }[] = []
+  let backoffMs = INTERVAL_MS
+  let isStopped = false
+  let sweeping: NodeJS.Timeout | undefined
+
+  async function batchesOf(rows: readonly LogRow[], channels: ReadonlyMap<number, string>): Promise<LiveMessage[]> {
+    const known = new Map<number, readonly LiveMessage[]>()
+    const missing: { seq: number; arrivedAt: string }[] = []
+    for (const { position, arrived_at: arrivedAt } of rows) {
+      const messages = recent.take(position.seq)
+      if (messages === undefined) missing.push({ seq: position.seq, arrivedAt: arrivedAt as string })
+      else known.set(position.seq, messages)
+    }
+    const loaded = await loadBatches(database.db, missing, channels)
+    return rows.flatMap(({ position }) => known.get(position.seq) ?? loaded.get(position.seq) ?? [])
+  }
+
+  async function readOnce(): Promise<void> {
+    client ??= await database.dedicated('skein live messages', READ_DEADLINE_MS)
+    const connection = client
+    const before = since ?? (await withDeadline(currentSnapshot(connection), READ_DEADLINE_MS, 'reading the log'))
+    const read = readNew(connection, BATCH_LOG, before, MAX_BATCHES)
+    const { rows, snapshot } = await withDeadline(read, READ_DEADLINE_MS, 'reading the log')
+    if (rows === undefined) followers.endAll('behind')
+    else if (rows.length > 0) {
+      const messages = await batchesOf(rows, followers.channels)
+      followers.deliver(messages, tokenOf(before), tokenOf(snapshot))
+    }
+    since = snapshot
+    await handOver(snapshot)
+  }
+
+  /** Those who join are given what lies between their token and this snapshot, and go on with the others. */
+  async function handOver(snapshot: LogSnapshot): Promise<void> {
+    const waiting = joining
+    joining = []
+    try {
+      for (let next = waiting[0]; next !== undefined; next = waiting[0]) {
+        const { follower, after, done } = next
+        const rows = after === undefined ? [] : await readSince(after, snapshot)
+        if (rows !== undefined) {
+          if (after !== undefined) deliverTo(follower, await loadFor(follower, rows), after, tokenOf(snapshot))
+          followers.attach(follower)
+        }
+        waiting.shift()
+        done(rows !== undefined)
+      }
+    } finally {
+      // The rest is tried again with the next read.
+      joining.push(...waiting)
+    }
+  }
+
+  /** What `until` saw and the token did not; undefined when it is too much for one step. */
+  async function readSince(after: LiveToken, until: LogSnapshot): Promise<LogRow[] | undefined> {
+    const connection = client as pg.Client
+    const { rows } = await withDeadline(
+      readNew(connection, BATCH_LOG, after.snapshot, CATCH_UP_BATCHES * 2),
+      READ_DEADLINE_MS,
+      'reading the log',
+    )
+    return rows?.filter(({ position }) => comparePositions(position, after.position) > 0 && saw(until, position.xid))
+  }
+
+  async function loadFor(follower: Follower, rows: readonly LogRow[]): Promise<LiveMessage[]> {
+    const batches = rows.map((row) => ({ seq: row.position.seq, arrivedAt: row['arrived_at'] as string }))
+    const { channelKey, channelId } = follower.access
+    const loaded = await loadBatches(database.db, batches, new Map([[channelKey, channelId]]))
+    return rows.flatMap(({ position }) => loaded.get(position.seq) ?? []).filter((message) => follower.wants(message))
+  }
+
+  /** Delivers in steps until little is left, at the pace of the follower; then hands over. */
+  async function catchUp(follower: Follower, start: LiveToken): Promise<void> {
+    let after = start
+    while (!follower.isEnded && !isStopped) {
+      const { xmax, running } = after.snapshot
+      const where = sql<SqlBool>`(xid >= ${xmax}::xid8 OR xid = ANY (${[...running]}::xid8[]))`
+      const rows = await readSettled(database.db, BATCH_LOG, after.position, CATCH_UP_BATCHES, { where })
+      const last = rows.at(-1)
+      if (last !== undefined) {
+        const next = { snapshot: after.snapshot, position: last.position }
+        deliverTo(follower, await loadFor(follower, rows), after, next)
+        await follower.drained()
+        after = next
+      }
+      if (rows.length === CATCH_UP_BATCHES) continue
+      if (await join(follower, after)) return
+    }
+  }
+
+  /** False when it has to catch up first. */
+  function join(follower: Follower, after: LiveToken | undefined): Promise<boolean> {
+    const joined = new Promise<boolean>((done) => joining.push({ follower, after, done }))
+    rounds.poke()
+    return joined
+  }
+
+  async function round(): Promise<Pause> {
+    if (isStopped || followers.size === 0) {
+      since = undefined
+      recent.clear()
+      return { pauseMs: IDLE_MS, isPokable: true }
+    }
+    try {
+      await readOnce()
+      backoffMs = INTERVAL_MS
+      return { pauseMs: INTERVAL_MS, isPokable: true }
+    } catch (error) {
+      logger.warn({ err: error }, 'the log of messages cannot be read for followers; tried again')
+      const broken = client
+      client = undefined
+      void broken?.end().catch(() => undefined)
+      backoffMs = Math.min(backoffMs * 2, MAX_BACKOFF_MS)
+      return { pauseMs: backoffMs, isPokable: false }
+    }
+  }
+
+  /** Ends the streams of those who may not follow any more. */
+  async function sweep(): Promise<void> {
+    await Promise.all(
+      followers.all().map(async (follower) => {
+        try {
+          await follower.authorize()
+        } catch (error) {
+          const kind = kindOf(error)
+          if (kind !== 'unauthenticated' && kind !== 'forbidden' && kind !== 'not_found') return
+          follower.end('forbidden')
+          followers.remove(follower)
+        }
+      }),
+    )
+  }
+
+  function sweepLater(): void {
+    sweeping ??= setTimeout(() => {
+      void sweep().finally(() => {
+        sweeping = undefined
+        if (followers.size > 0 && !isStopped) sweepLater()
+      })
+    }, SWEEP_MS)
+  }
+
+  const rounds = startRounds(round)
+  const unsubscribe = bus.subscribe(MESSAGES_TOPIC, () => {
+    if (followers.size > 0) rounds.poke()
+  })
+
+  return {
+    committed(batchSeq, messages) {
+      if (followers.size > 0) {
+        const followed = messages.flatMap((message, index) =>
+          followers.channels.has(message.access.channelKey) ? [fromIncoming(message, batchSeq, index)] : [],
+        )
+        recent.add(batchSeq, followed)
+        rounds.poke()
+      }
+      bus.publish(MESSAGES_TOPIC, NO_PAYLOAD)
+    },
+    async follow(follower, after) {
+      if (isStopped) throw new ServiceError('unavailable', 'the server is stopping', { retryAfterSeconds: 1 })
+      followers.add(follower)
+      sweepLater()
+      const close = () => {
+        follower.end('closed')
+        followers.remove(follower)
+      }
+      if (after !== undefined) {
+        catchUp(follower, after).catch((error: unknown) => {
+          logger.warn({ err: error }, 'a follower of messages could not catch up')
+          follower.end('behind')
+          followers.remove(follower)
+        })
+        return { close }
+      }
+      try {
+        await withDeadline(join(follower, undefined), JOIN_DEADLINE_MS, 'following the messages')
+        return { close }
+      } catch (error) {
+        close()
+        throw error
+      }
+    },
+    get size() {
+      return followers.size
+    },
+    async stop() {
+      isStopped = true
+      unsubscribe()
+      clearTimeout(sweeping)
+      followers.endAll('stopping')
+      for (const { done } of joining) done(false)
+      await rounds.stop()
+      await client?.end().catch(() => undefined)
+    },
+  }
+}
+
+function tokenOf(snapshot: LogSnapshot): LiveToken {
+  return { snapshot, position: LOG_START }
+}
+
+/** Whether the snapshot saw what the transaction wrote. */
+function saw({ xmax, running }: LogSnapshot, xid: bigint): boolean {
+  return xid < BigInt(xmax) && !running.includes(String(xid))
+}
+
+/** All but the last message carry the token before them: only after the last one is nothing of the step missing. */
+function deliverTo(follower: Follower, messages: readonly LiveMessage[], before: LiveToken, behind: LiveToken): void {
+  const deliveries = messages.map((message, index): Delivery => ({
+    message,
+    token: index === messages.length - 1 ? behind : before,
+  }))
+  if (deliveries.length > 0) follower.deliver(deliveries)
+}

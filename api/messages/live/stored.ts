@@ -1,0 +1,125 @@
+/** Messages out of the store again, for followers who were not there when they came. */
+import { sql } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+import { SENML_JSON } from '../ingest/content.ts'
+import type { ResolvedRecord } from '../senml/index.ts'
+import type { LiveMessage } from './live-message.ts'
+import { encodeDocuments, encodeRecords, protocolOf } from './live-message.ts'
+
+type RecordRow = {
+  batch_seq: number
+  message: number
+  channel_key: number
+  protocol: number
+  received_at: number
+  publisher_key: number | null
+  publisher_id: string
+  subtopic: string
+  name: string
+  unit: string
+  time: number
+  value: number | null
+  sum: number | null
+  update_time: number | null
+  bool_value: boolean | null
+  string_value: string | null
+  data_value: Buffer | null
+}
+
+type PayloadRow = {
+  batch_seq: number
+  message: number
+  channel_key: number
+  protocol: number
+  received_at: number
+  publisher_key: number | null
+  publisher_id: string
+  subtopic: string
+  content_type: string
+  document: string | null
+  body: Buffer | null
+}
+
+/** The messages of these channels in these batches, by batch in the order of their numbers in it. */
+export async function loadBatches(
+  db: Queryable,
+  batches: readonly { seq: number; arrivedAt: string }[],
+  channels: ReadonlyMap<number, string>,
+): Promise<Map<number, LiveMessage[]>> {
+  const found = new Map<number, LiveMessage[]>()
+  const times = batches.map(({ arrivedAt }) => arrivedAt).toSorted()
+  if (batches.length === 0 || channels.size === 0) return found
+  const where = sql`m.batch_seq = ANY (${batches.map(({ seq }) => seq)}::bigint[]) AND m.channel_key = ANY (${[...channels.keys()]}::bigint[])
+    AND m.arrived_at BETWEEN ${times[0]} AND ${times.at(-1)}`
+  const [records, payloads] = await Promise.all([
+    sql<RecordRow>`
+      SELECT m.batch_seq, m.message, m.channel_key, m.protocol, extract(epoch FROM m.arrived_at)::float8 AS received_at,
+             s.publisher_key, s.publisher_id, s.subtopic, s.name, s.unit, extract(epoch FROM r.time)::float8 AS time,
+             r.value, r.sum, r.update_time, r.bool_value, r.string_value, r.data_value
+        FROM records m CROSS JOIN LATERAL unnest(
+             m.series_keys, m.times, m."values", m.sums, m.update_times, m.bool_values, m.string_values, m.data_values) WITH ORDINALITY
+             AS r(series_key, time, value, sum, update_time, bool_value, string_value, data_value, place)
+        JOIN series s ON s.key = r.series_key
+       WHERE ${where} ORDER BY m.batch_seq, m.message, m.run, r.place`.execute(db),
+    sql<PayloadRow>`
+      SELECT m.batch_seq, m.message, m.channel_key, m.protocol, extract(epoch FROM m.arrived_at)::float8 AS received_at,
+             m.publisher_key, m.publisher_id, m.subtopic, m.content_type, m.document::text AS document, m.body
+        FROM payloads m WHERE ${where} ORDER BY m.batch_seq, m.message, m.ordinal`.execute(db),
+  ])
+  const messages = [
+    ...groups(records.rows).map((rows) => ofRecords(rows, channels)),
+    ...groups(payloads.rows).map((rows) => ofPayloads(rows, channels)),
+  ]
+  for (const message of messages.toSorted((left, right) => left.index - right.index)) {
+    const batch = found.get(message.batchSeq)
+    if (batch === undefined) found.set(message.batchSeq, [message])
+    else batch.push(message)
+  }
+  return found
+}
+
+/** Neighbours that belong to one message. */
+function groups<Row extends { batch_seq: number; message: number }>(rows: readonly Row[]): Row[][] {
+  const found: Row[][] = []
+  for (const row of rows) {
+    const [last] = found.at(-1) ?? []
+    if (last?.batch_seq === row.batch_seq && last.message === row.message) found.at(-1)?.push(row)
+    else found.push([row])
+  }
+  return found
+}
+
+function common(row: RecordRow | PayloadRow, channels: ReadonlyMap<number, string>) {
+  return {
+    batchSeq: row.batch_seq,
+    index: row.message,
+    channelKey: row.channel_key,
+    channelId: channels.get(row.channel_key) ?? '',
+    publisherKey: row.publisher_key,
+    publisherId: row.publisher_id,
+    subtopic: row.subtopic,
+    protocol: protocolOf(row.protocol),
+    receivedAtSeconds: row.received_at,
+  }
+}
+
+function ofRecords(rows: RecordRow[], channels: ReadonlyMap<number, string>): LiveMessage {
+  const records = rows.map((row): ResolvedRecord => ({
+    name: row.name,
+    unit: row.unit,
+    timeSeconds: row.time,
+    value: row.value ?? undefined,
+    stringValue: row.string_value ?? undefined,
+    boolValue: row.bool_value ?? undefined,
+    dataValue: row.data_value ?? undefined,
+    sum: row.sum ?? undefined,
+    updateTimeSeconds: row.update_time ?? undefined,
+  }))
+  return { ...common(rows[0] as RecordRow, channels), contentType: SENML_JSON, payload: encodeRecords(records) }
+}
+
+function ofPayloads(rows: PayloadRow[], channels: ReadonlyMap<number, string>): LiveMessage {
+  const first = rows[0] as PayloadRow
+  const payload = first.body ?? encodeDocuments(rows.map((row) => row.document as string))
+  return { ...common(first, channels), contentType: first.content_type, payload }
+}

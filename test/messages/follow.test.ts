@@ -1,0 +1,209 @@
+/** Following messages: once for each follower, in order per publisher, whatever process took them; nothing is missed. */
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { formatToken, parseContent, startMessages } from '#api/messages/index.ts'
+import type { Delivery, FollowerOptions, IncomingMessage, Messages } from '#api/messages/index.ts'
+import { createLocalBus } from '#core/bus/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { TestDatabase } from '../harness/database.ts'
+import { createTestDatabase, silentLogger as logger } from '../harness/database.ts'
+
+let server: TestDatabase
+/** Two processes of one installation that hear nothing of each other but through the database. */
+let here: Messages
+let elsewhere: Messages
+
+beforeAll(async () => {
+  server = await createTestDatabase()
+  const start = () =>
+    startMessages({ database: server.database, logger, bus: createLocalBus(), hasRoom: () => true, foldIntervalMs: 20 })
+  here = await start()
+  elsewhere = await start()
+})
+afterAll(async () => {
+  await Promise.all([here.close(), elsewhere.close()])
+  await server[Symbol.asyncDispose]()
+})
+
+let lastKey = 1000
+
+function newAccess(): IncomingMessage['access'] {
+  lastKey += 3
+  return {
+    domainKey: lastKey,
+    domainId: randomUUID(),
+    channelKey: lastKey + 1,
+    channelId: randomUUID(),
+    publisherKey: lastKey + 2,
+    publisherId: randomUUID(),
+    retentionDays: null,
+  }
+}
+
+function aMessage(
+  access: IncomingMessage['access'],
+  text: string,
+  { subtopic = '', contentType = 'text/plain', keepsBytes = true } = {},
+): IncomingMessage {
+  const body = Buffer.from(text)
+  const receivedAtSeconds = Date.now() / 1000
+  const content = parseContent(contentType, body, { subtopic, receivedAtSeconds })
+  return {
+    access,
+    subtopic,
+    protocol: 'http',
+    receivedAtSeconds,
+    content,
+    ...(keepsBytes ? { original: { contentType, body } } : {}),
+  }
+}
+
+type Reader = { got: Delivery[]; texts: () => string[]; ends: string[]; close(): void }
+
+async function follow(
+  messages: Messages,
+  access: IncomingMessage['access'],
+  { filter = '>', after, ...options }: Partial<FollowerOptions> & { after?: string } = {},
+): Promise<Reader> {
+  const got: Delivery[] = []
+  const ends: string[] = []
+  const { close } = await messages.follow(
+    {
+      access,
+      filter,
+      authorize: () => Promise.resolve(),
+      deliver: (deliveries) => got.push(...deliveries),
+      onEnd: (reason) => ends.push(reason),
+      ...options,
+    },
+    after,
+  )
+  return { got, ends, texts: () => got.map(({ message }) => message.payload.toString()), close }
+}
+
+const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => String(from + index))
+
+test('a message reaches the followers of the process that took it and of every other, once', async () => {
+  const access = newAccess()
+  const readers = [await follow(here, access), await follow(elsewhere, access), await follow(here, access)]
+  for (const text of numbers(0, 50)) await here.publish(aMessage(access, text))
+  for (const reader of readers) {
+    await expect.poll(reader.texts, { timeout: 5000 }).toEqual(numbers(0, 50))
+    reader.close()
+  }
+  await here.publish(aMessage(access, 'after the end'))
+  expect(readers.map((reader) => reader.got.length)).toEqual([50, 50, 50])
+  expect(readers.map((reader) => reader.ends)).toEqual([['closed'], ['closed'], ['closed']])
+})
+
+test('what each publisher sends through either process comes in its order', async () => {
+  const channel = newAccess()
+  const reader = await follow(here, channel)
+  await Promise.all(
+    [here, elsewhere, here, elsewhere].map(async (node, publisher) => {
+      const access = { ...channel, publisherKey: ++lastKey, publisherId: `p${publisher}` }
+      for (const text of numbers(0, 100)) await node.publish(aMessage(access, text))
+    }),
+  )
+  await expect.poll(() => reader.got.length, { timeout: 5000 }).toBe(400)
+  for (const publisher of ['p0', 'p1', 'p2', 'p3']) {
+    const mine = reader.got.filter(({ message }) => message.publisherId === publisher)
+    expect(mine.map(({ message }) => message.payload.toString())).toEqual(numbers(0, 100))
+  }
+  reader.close()
+})
+
+test('a follower is given its channel and its subtopics and nothing else', async () => {
+  const [access, other] = [newAccess(), newAccess()]
+  const readers = await Promise.all(['>', '', 'a.*', 'a.>'].map((filter) => follow(here, access, { filter })))
+  for (const subtopic of ['', 'a', 'a.b', 'a.b.c', 'd'])
+    await here.publish(aMessage(access, subtopic || 'root', { subtopic }))
+  await here.publish(aMessage(other, 'other'))
+  const wanted = [['root', 'a', 'a.b', 'a.b.c', 'd'], ['root'], ['a.b'], ['a', 'a.b', 'a.b.c']]
+  for (const [index, reader] of readers.entries()) {
+    await expect.poll(reader.texts, { timeout: 5000 }).toEqual(wanted[index])
+    reader.close()
+  }
+})
+
+test('whoever comes back with the id of an event misses nothing and is given nothing twice behind it', async () => {
+  const access = newAccess()
+  const first = await follow(here, access)
+  let sent = 0
+  let isPublishing = true
+  const publishing = [here, elsewhere].map(async (node) => {
+    while (isPublishing) await node.publish(aMessage(access, String(sent++)))
+  })
+  await expect.poll(() => first.got.length, { timeout: 5000 }).toBeGreaterThan(50)
+  // The id of a message that ended a step, so that everything before it was given.
+  const ids = first.got.map(({ token }) => formatToken(token))
+  const place = ids.findLastIndex((id, index) => id !== ids[index - 1] && index > 20)
+  const before = first.texts().slice(0, place + 1)
+  first.close()
+  await expect.poll(() => sent, { timeout: 10_000 }).toBeGreaterThan(1000)
+  const second = await follow(elsewhere, access, { after: ids[place] as string })
+  await expect.poll(() => second.got.length, { timeout: 10_000 }).toBeGreaterThan(500)
+  isPublishing = false
+  await Promise.all(publishing)
+  const all = numbers(0, sent)
+  await expect.poll(() => new Set([...before, ...second.texts()]).size, { timeout: 10_000 }).toBe(sent)
+  expect([...before, ...second.texts()].toSorted((left, right) => Number(left) - Number(right))).toEqual(all)
+  second.close()
+})
+
+test('the bytes are those that were sent; out of the store a pack is resolved and JSON keeps its text', async () => {
+  const access = newAccess()
+  const pack = '[{"bn":"urn:dev:1:","bt":1700000000,"n":"v","u":"V","v":120.1},{"n":"on","vb":true}]'
+  const resolved =
+    '[{"n":"urn:dev:1:v","u":"V","t":1700000000,"v":120.1},{"n":"urn:dev:1:on","t":1700000000,"vb":true}]'
+  const [near, far] = [await follow(here, access), await follow(elsewhere, access)]
+  await here.publish(aMessage(access, pack, { contentType: 'application/senml+json' }))
+  await here.publish(aMessage(access, '{"a": 1.10}', { contentType: 'application/json' }))
+  await here.publish(aMessage(access, '[{"a":1},{"b":2}]', { contentType: 'application/json' }))
+  await expect.poll(near.texts, { timeout: 5000 }).toEqual([pack, '{"a": 1.10}', '[{"a":1},{"b":2}]'])
+  await expect.poll(far.texts, { timeout: 5000 }).toEqual([resolved, '{"a": 1.10}', '[{"a":1},{"b":2}]'])
+  expect(far.got.map(({ message }) => message.contentType)).toEqual([
+    'application/senml+json',
+    'application/json',
+    'application/json',
+  ])
+  for (const reader of [near, far]) reader.close()
+})
+
+test('who may not follow any more is told so and given nothing more', async () => {
+  const access = newAccess()
+  let isAllowed = true
+  const reader = await follow(here, access, {
+    authorize: () => (isAllowed ? Promise.resolve() : Promise.reject(new ServiceError('forbidden', 'not connected'))),
+  })
+  await here.publish(aMessage(access, 'one'))
+  await expect.poll(reader.texts, { timeout: 5000 }).toEqual(['one'])
+  isAllowed = false
+  await expect.poll(() => reader.ends, { timeout: 5000 }).toEqual(['forbidden'])
+  await here.publish(aMessage(access, 'two'))
+  const other = await follow(here, access)
+  await here.publish(aMessage(access, 'three'))
+  await expect.poll(other.texts, { timeout: 5000 }).toEqual(['three'])
+  expect(reader.texts()).toEqual(['one'])
+  other.close()
+})
+
+test('a database connection that breaks loses no message', async () => {
+  const access = newAccess()
+  const reader = await follow(here, access)
+  await here.publish(aMessage(access, 'before'))
+  await expect.poll(reader.texts, { timeout: 5000 }).toEqual(['before'])
+  await server.database.pool.query(
+    `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'skein live messages'`,
+  )
+  for (const text of numbers(0, 20)) await elsewhere.publish(aMessage(access, text))
+  await expect.poll(reader.texts, { timeout: 10_000 }).toEqual(['before', ...numbers(0, 20)])
+  reader.close()
+})
+
+test.each(['', 'x', '1:2:3', '-1', '1~', '1~2', '99999999999999999999999', '1:a', '1 2'])(
+  'the id %j is no id of an event',
+  async (after) => {
+    await expect(follow(here, newAccess(), { after })).rejects.toMatchObject({ kind: 'malformed' })
+  },
+)
