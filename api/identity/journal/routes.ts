@@ -22,7 +22,7 @@ export function journalRoutes(journal: JournalService): RoutePlugin {
     app.get(
       '/journal/user/:user_id',
       {
-        config: { action: 'user.self' },
+        config: { action: 'user.journal' },
         schema: {
           tags,
           summary: 'List what a user did and what was done to him',

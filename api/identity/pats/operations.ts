@@ -93,6 +93,8 @@ export type OutsideRule = {
   readonly pat: Requirement | 'never'
   /** Only while nothing is changed; the other methods of the same action are for no such token. */
   readonly readingOnly?: true
+  /** The scope must be for any entity: what is answered is not narrowed to some. */
+  readonly forAll?: true
   /** Neither an API key may do it: it makes or ends credentials. */
   readonly loginOnly?: true
   /** A token that is bound to a domain works in that domain alone (decision 40). */
@@ -104,7 +106,15 @@ export const OUTSIDE_ACTIONS: Readonly<Record<string, OutsideRule>> = {
   'user.self': { pat: { type: 'users', operation: 'read' }, readingOnly: true, bound: 'allowed' },
   'user.view': { pat: { type: 'users', operation: 'read' }, bound: 'allowed' },
   'user.list': { pat: { type: 'users', operation: 'list' }, bound: 'allowed' },
+  'user.search': { pat: { type: 'users', operation: 'list' }, forAll: true, bound: 'allowed' },
   'user.create': { pat: { type: 'users', operation: 'create' }, bound: 'allowed' },
+  'user.delete': { pat: { type: 'users', operation: 'delete' }, bound: 'allowed' },
+  // Whoever has the mailbox has the account, and whoever administers the platform has everything.
+  'user.update_login': { pat: 'never', bound: 'allowed' },
+  'user.update_role': { pat: 'never', bound: 'allowed' },
+  // What is told here goes through all domains and is narrowed to no scope.
+  'user.memberships': { pat: 'never', bound: 'allowed' },
+  'user.journal': { pat: 'never', bound: 'allowed' },
   'user.domains': { pat: { type: 'users', operation: 'read' }, bound: 'allowed' },
   'user.update': { pat: { type: 'users', operation: 'update' }, bound: 'allowed' },
   'domain.create': { pat: { type: 'domains', operation: 'create' }, bound: 'refused' },

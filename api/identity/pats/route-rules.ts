@@ -30,7 +30,7 @@ export function requireRouteAllowed(request: FastifyRequest): void {
   const isPlainLogin = principal.credential === 'login' && principal.boundDomainKey === undefined
   if (isPlainLogin) return
   const { action = '' } = request.routeOptions.config
-  const rule = OUTSIDE_ACTIONS[action]
+  const rule = Object.hasOwn(OUTSIDE_ACTIONS, action) ? OUTSIDE_ACTIONS[action] : undefined
   const isGranted = GRANTED_ACTIONS.has(action)
   if (rule === undefined && !isGranted) throw refuse('log in without a domain to do this')
   if (rule !== undefined) requireOutside(principal, rule, request)
@@ -54,12 +54,13 @@ function requireOutside(principal: UserPrincipal, rule: OutsideRule, request: Fa
 function coversOutside(
   principal: UserPrincipal,
   scope: ScopeSet,
-  { pat }: OutsideRule,
+  { pat, forAll }: OutsideRule,
   request: FastifyRequest,
 ): boolean {
   if (pat === 'never') return false
-  if (pat.operation === 'list') return scope.coversSome(pat.type, pat.operation)
-  if (pat.type !== 'users' || pat.operation === 'create') return scope.coversAll(pat.type, pat.operation, undefined)
+  if (pat.operation === 'list' && forAll !== true) return scope.coversSome(pat.type, pat.operation)
+  if (pat.type !== 'users' || forAll === true || pat.operation === 'create')
+    return scope.coversAll(pat.type, pat.operation, undefined)
   const { user_id: named } = request.params as { user_id?: string }
   const userId = named ?? principal.id
   return isId(userId) && scope.coversUser(pat.operation, userId)

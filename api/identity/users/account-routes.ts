@@ -83,7 +83,7 @@ export function accountRoutes(users: UsersService): RoutePlugin {
     app.patch(
       '/users/:user_id/email',
       {
-        config,
+        config: { action: 'user.update_login' },
         schema: {
           tags: ['users'],
           summary: 'Change the email address',
@@ -114,7 +114,7 @@ export function accountRoutes(users: UsersService): RoutePlugin {
     app.patch(
       '/users/:user_id/role',
       {
-        config,
+        config: { action: 'user.update_role' },
         schema: {
           tags: ['users'],
           summary: 'Make a user a platform administrator, or an ordinary one again',
@@ -175,7 +175,7 @@ export function accountRoutes(users: UsersService): RoutePlugin {
     app.delete(
       '/users/:user_id',
       {
-        config,
+        config: { action: 'user.delete' },
         schema: {
           tags: ['users'],
           summary: 'Delete a user',

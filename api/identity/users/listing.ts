@@ -6,6 +6,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import type { UserPrincipal } from '../access/index.ts'
+import { listedBy } from '../pats/index.ts'
 import { allOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
 import type { UserListing, UserRecord } from './repository.ts'
 import { countUsers, listUsers } from './repository.ts'
@@ -49,7 +50,7 @@ export function createListings({ database }: { database: Database }): Listings {
 }
 
 function conditionsOf(caller: UserPrincipal, query: UserQuery): RawBuilder<SqlBool>[] {
-  const conditions: RawBuilder<SqlBool>[] = []
+  const conditions = listedBy(caller, 'users', 'u.key')
   const owned = sql<SqlBool>`u.created_by = ${caller.id}`
   // A token that is bound to a domain sees the users of that domain alone (decision 40).
   const bound = caller.boundDomainKey ?? null

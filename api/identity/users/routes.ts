@@ -27,7 +27,7 @@ export function userRoutes(users: UsersService, tokens: TokensService): RoutePlu
     app.post(
       '/users',
       {
-        config: { ownCredentials: true },
+        config: { ownCredentials: true, action: 'user.create' },
         schema: {
           tags: ['users'],
           summary: 'Register a user',
@@ -71,7 +71,7 @@ export function userRoutes(users: UsersService, tokens: TokensService): RoutePlu
     app.get(
       '/users/search',
       {
-        config: { action: 'user.list' },
+        config: { action: 'user.search' },
         schema: {
           tags: ['users'],
           summary: 'Find users by parts of their names or email',
@@ -126,7 +126,7 @@ export function userRoutes(users: UsersService, tokens: TokensService): RoutePlu
     app.get(
       '/users/:user_id/memberships',
       {
-        config: { action: 'user.view' },
+        config: { action: 'user.memberships' },
         schema: {
           tags: ['users'],
           summary: 'Groups in which a user has a role',
