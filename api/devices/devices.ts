@@ -3,7 +3,7 @@ import type { Identity } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
-import { channelRoutes, createChannelsService } from './channels/index.ts'
+import { channelRoutes, createChannelsService, legacyChannelRoutes } from './channels/index.ts'
 import { clientRoutes, createClientsService } from './clients/index.ts'
 import { connectionRoutes, createConnectionsService } from './connections/index.ts'
 import { createMessageGate, identifyRoutes } from './gate/index.ts'
@@ -32,6 +32,7 @@ export function createDevices({
       await clientRoutes(clients)(app)
       await identifyRoutes(gate)(app)
       await channelRoutes(channels)(app)
+      await legacyChannelRoutes(channels, identity.groups)(app)
       await connectionRoutes(connections)(app)
     },
   }

@@ -91,3 +91,18 @@ test('a member sees of the connected ones those that he may read', async () => {
   await grantRole(api, member.id, { type: 'client', domainId: tenant.domainId, id: shown.id }, ['read'])
   expect(idsOf((await listOf(`/channels/${channel.id}/clients`, member.call)).clients)).toEqual([shown.id])
 })
+
+test('the members of a group are the users with a role on it, under both names', async () => {
+  const group = await newGroup(api, tenant.domainId)
+  const member = await api.newUser()
+  await grantRole(api, member.id, { type: 'domain', domainId: tenant.domainId, id: tenant.domainId }, [])
+  await grantRole(api, member.id, { type: 'group', domainId: tenant.domainId, id: group }, ['read'])
+  for (const prefix of ['', `/${tenant.domainId}`]) {
+    const listed = await tenant.call('GET', `${prefix}/groups/${group}/members`)
+    expect(listed.status).toBe(200)
+    const page = listed.json<{ total: number; members: Listed[]; users: Listed[] }>()
+    expect(page.total).toBe(1)
+    expect(page.members.map((one) => one.id)).toEqual([member.id])
+    expect(page.users).toEqual(page.members)
+  }
+})

@@ -87,9 +87,12 @@ export function assignmentRoutes(assignments: AssignmentsService): RoutePlugin {
         },
       )
     }
-    for (const place of [...PLACES, { ...DOMAIN_PLACE, path: '/:domain_id' }]) {
+    const lists = [...PLACES, { ...DOMAIN_PLACE, path: '/:domain_id' }].map((place) => ({ place, word: 'users' }))
+    // Groups alone are asked for their members too.
+    lists.push(...PLACES.filter(({ type }) => type === 'group').map((place) => ({ place, word: 'members' })))
+    for (const { place, word } of lists) {
       app.get(
-        `${place.path}/users`,
+        `${place.path}/${word}`,
         {
           config: { action: 'view_role_users' },
           schema: {

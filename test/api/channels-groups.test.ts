@@ -1,0 +1,72 @@
+// contract section 4.3: the groups of a channel in the words of the older generations
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { newId } from '#core/ids.ts'
+import type { TestApi } from '../harness/api.ts'
+import { startTestApi } from '../harness/api.ts'
+import type { Channel, Page, Tenant } from './support.ts'
+import { grantRole, newGroup, newTenant } from './support.ts'
+
+let api: TestApi
+let tenant: Tenant
+beforeAll(async () => {
+  api = await startTestApi()
+  tenant = await newTenant(api)
+})
+afterAll(() => api[Symbol.asyncDispose]())
+
+type GroupPage = Page<'groups', { id: string }>
+const pathsOf = (channelId: string) => [`/${tenant.domainId}/channels/${channelId}`, `/channels/${channelId}`]
+
+test('a channel is assigned to a group, which then is its parent and its only group, and taken out again', async () => {
+  for (const place of [0, 1]) {
+    const [channel, group, other] = [
+      await tenant.newChannel(),
+      await newGroup(api, tenant.domainId),
+      await newGroup(api, tenant.domainId),
+    ]
+    const at = pathsOf(channel.id)[place] ?? ''
+    const groups = async () => (await tenant.call('GET', `${at}/groups`)).json<GroupPage>()
+    expect(await groups()).toEqual({ total: 0, offset: 0, limit: 10, groups: [] })
+    const assigned = await tenant.call('POST', `${at}/groups/assign`, { group_ids: [group] })
+    expect([assigned.status, assigned.text]).toEqual([201, ''])
+    expect((await groups()).groups.map((one) => one.id)).toEqual([group])
+    expect((await tenant.call('GET', at)).json<Channel & { parent_group_id: string }>().parent_group_id).toBe(group)
+    expect((await tenant.call('POST', `${at}/groups/assign`, { group_ids: [group, group] })).status).toBe(201)
+    expect((await tenant.call('POST', `${at}/groups/assign`, { group_ids: [other] })).status).toBe(409)
+    expect((await tenant.call('POST', `${at}/groups/unassign`, { group_ids: [other] })).status).toBe(204)
+    expect((await groups()).total).toBe(1)
+    const parted = await tenant.call('POST', `${at}/groups/unassign`, { group_ids: [group] })
+    expect([parted.status, parted.text]).toEqual([204, ''])
+    expect((await groups()).total).toBe(0)
+  }
+})
+
+test('several groups are 422, none and no list 400, unknown ones 422, an unknown channel 404', async () => {
+  const [channel, group] = [await tenant.newChannel(), await newGroup(api, tenant.domainId)]
+  for (const at of pathsOf(channel.id)) {
+    for (const [status, body] of [
+      [422, { group_ids: [group, newId()] }],
+      [422, { group_ids: [newId()] }],
+      [400, { group_ids: [] }],
+      [400, {}],
+    ] as const)
+      expect((await tenant.call('POST', `${at}/groups/assign`, body)).status, JSON.stringify(body)).toBe(status)
+  }
+  for (const at of pathsOf(newId())) {
+    expect((await tenant.call('POST', `${at}/groups/assign`, { group_ids: [group] })).status).toBe(404)
+    expect((await tenant.call('POST', `${at}/groups/unassign`, { group_ids: [group] })).status).toBe(404)
+    expect((await tenant.call('GET', `${at}/groups`)).status).toBe(404)
+  }
+})
+
+test('a parent that the caller may not read is not among the groups', async () => {
+  const [channel, group] = [await tenant.newChannel(), await newGroup(api, tenant.domainId)]
+  await tenant.call('POST', `/channels/${channel.id}/groups/assign`, { group_ids: [group] })
+  const reader = await api.newUser()
+  await grantRole(api, reader.id, { type: 'domain', domainId: tenant.domainId, id: tenant.domainId }, ['channel_read'])
+  for (const at of pathsOf(channel.id))
+    expect((await reader.call('GET', `${at}/groups`)).json()).toMatchObject({ total: 0 })
+  await grantRole(api, reader.id, { type: 'group', domainId: tenant.domainId, id: group }, ['read'])
+  for (const at of pathsOf(channel.id))
+    expect((await reader.call('GET', `${at}/groups`)).json()).toMatchObject({ total: 1 })
+})
