@@ -23,7 +23,7 @@ import {
 import type { UserRecord } from '../users/index.ts'
 import type { AssignedQuery, Assignment, Unassignment } from './schema.ts'
 import { MAX_ASSIGNED } from './schema.ts'
-import { listAssigned, parseAssignedFilter } from './users.ts'
+import { listAssigned, parseAssignedFilter } from './repository.ts'
 
 export type AssignmentsService = {
   /**

@@ -107,17 +107,16 @@ export async function updateDomain(
   }
   const { rows } = await refusing(
     CONFLICTS,
-    sql<Row>`UPDATE domains SET ${sql.join(sets)} WHERE key = ${key} AND purge_started_at IS NULL RETURNING *`.execute(
-      db,
-    ),
+    sql<Row>`UPDATE domains SET ${sql.join(sets)} WHERE key = ${key} RETURNING *`.execute(db),
   )
   if (rows[0] === undefined) throw new ServiceError('not_found', 'entity not found')
   return fromRow(rows[0])
 }
 
-/** The domain as it is now, locked until the transaction ends; undefined when it is gone. */
+/** The domain as it is now, locked until the transaction ends; undefined when it is gone, or going. */
 export async function lockDomain(tx: Transaction, key: number): Promise<DomainRecord | undefined> {
-  const { rows } = await sql<Row>`SELECT * FROM domains WHERE key = ${key} FOR NO KEY UPDATE`.execute(tx)
+  const { rows } = await sql<Row>`SELECT * FROM domains
+    WHERE key = ${key} AND purge_started_at IS NULL FOR NO KEY UPDATE`.execute(tx)
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 

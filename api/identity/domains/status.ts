@@ -46,7 +46,8 @@ export function createDomainStatusService({
   ): Promise<DomainRecord> {
     return await journal.change(caller, async (tx, record) => {
       const before = await lockDomain(tx, key)
-      if (before === undefined) throw new ServiceError('not_found', 'entity not found')
+      if (before === undefined)
+        throw new ServiceError('forbidden', 'failed to perform authorization: the domain is being removed')
       // Deleted or frozen since the caller entered it: leaving these states is not his.
       if ((before.status === 'deleted' && !isRestoring) || (before.status === 'freezed' && !caller.isPlatformAdmin))
         throw new ServiceError('forbidden', `failed to perform authorization: the domain is ${before.status}`)

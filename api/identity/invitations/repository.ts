@@ -162,9 +162,11 @@ export async function deleteInvitation(tx: Transaction, domainKey: number, userK
 
 export type InvitationState = 'all' | 'pending' | 'accepted' | 'rejected'
 
+/** Which invitations a caller may see: those that he received or sent, where either is named, and only of one domain. */
+export type InvitationScope = { receivedBy?: number; sentBy?: string; domainKey?: number }
+
 export type InvitationFilter = {
-  /** Who may see what. */
-  scope: RawBuilder<SqlBool>
+  scope: InvitationScope
   domainId?: string
   inviteeId?: string
   invitedBy?: string
@@ -180,8 +182,16 @@ const STATES: Record<InvitationState, RawBuilder<SqlBool>> = {
   rejected: sql<SqlBool>`i.rejected_at IS NOT NULL`,
 }
 
+function scopeCondition({ receivedBy, sentBy, domainKey }: InvitationScope): RawBuilder<SqlBool> {
+  const ways: RawBuilder<SqlBool>[] = []
+  if (receivedBy !== undefined) ways.push(sql<SqlBool>`i.user_key = ${receivedBy}`)
+  if (sentBy !== undefined) ways.push(sql<SqlBool>`i.invited_by = ${sentBy}`)
+  const within = domainKey === undefined ? sql<SqlBool>`true` : sql<SqlBool>`i.domain_key = ${domainKey}`
+  return ways.length === 0 ? within : sql<SqlBool>`(${sql.join(ways, sql` OR `)}) AND ${within}`
+}
+
 async function conditionOf(db: Queryable, filter: InvitationFilter): Promise<RawBuilder<SqlBool>> {
-  const conditions = [filter.scope, STATES[filter.state]]
+  const conditions = [scopeCondition(filter.scope), STATES[filter.state]]
   if (filter.domainId !== undefined) conditions.push(sql<SqlBool>`d.id = ${filter.domainId}`)
   if (filter.inviteeId !== undefined) conditions.push(sql<SqlBool>`u.id = ${filter.inviteeId}`)
   if (filter.invitedBy !== undefined) conditions.push(sql<SqlBool>`i.invited_by = ${filter.invitedBy}`)

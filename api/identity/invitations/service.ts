@@ -1,8 +1,6 @@
 /** The rules of invitations, the same for both generations of their paths (contract 1.3, decision 24). */
-import { sql } from 'kysely'
-import type { SqlBool } from 'kysely'
 import type { Database, Transaction } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import type { AccessPolicy, DomainAccess, UserPrincipal } from '../access/index.ts'
@@ -20,7 +18,7 @@ import {
   roleEntityOf,
 } from '../roles/index.ts'
 import { findUser } from '../users/index.ts'
-import type { InvitationFacts, InvitationFilter, InvitationRecord } from './repository.ts'
+import type { InvitationFacts, InvitationFilter, InvitationRecord, InvitationScope } from './repository.ts'
 import {
   answerInvitation,
   deleteInvitation,
@@ -226,30 +224,19 @@ export function createInvitationsService({
     },
     async list(caller, query) {
       const filter = filterOf(query)
-      const received = sql<SqlBool>`i.user_key = ${caller.key}`
-      const sent = sql<SqlBool>`i.invited_by = ${caller.id}`
-      const isAnyone = sql<SqlBool>`true`
-      let scope = received
       if (query.domain_id !== undefined) {
         const domain = await access.enter(caller, query.domain_id).catch((error: unknown) => {
-          if (error instanceof ServiceError && error.kind === 'forbidden') return undefined
+          if (kindOf(error) === 'forbidden') return undefined
           throw error
         })
-        if (domain?.isAdmin === true) return await page({ ...filter, scope: isAnyone }, query)
-        filter.domainId = query.domain_id
+        if (domain?.isAdmin === true) return await page({ ...filter, scope: { domainKey: domain.domainKey } }, query)
       }
-      const asksForOthers = filter.inviteeId !== undefined && filter.inviteeId !== caller.id
-      if (asksForOthers || filter.invitedBy === caller.id) scope = sql<SqlBool>`(${received} OR ${sent})`
-      const isFiltered = asksForOthers || filter.invitedBy !== undefined
-      if (isFiltered && caller.isPlatformAdmin) scope = isAnyone
-      if (caller.boundDomainKey !== undefined)
-        scope = sql<SqlBool>`${scope} AND i.domain_key = ${caller.boundDomainKey}`
-      return await page({ ...filter, scope }, query)
+      return await page({ ...filter, scope: scopeOf(caller, filter) }, query)
     },
     async listOfDomain(caller, domainId, query) {
       const domain = await access.enter(caller, domainId)
       requireAdmin(domain)
-      return await page({ ...filterOf(query), scope: sql<SqlBool>`i.domain_key = ${domain.domainKey}` }, query)
+      return await page({ ...filterOf(query), scope: { domainKey: domain.domainKey } }, query)
     },
     get: requireSeen,
     async accept(caller, domainId) {
@@ -313,6 +300,15 @@ export function createInvitationsService({
 }
 
 type RequestedFilter = Omit<InvitationFilter, 'scope'>
+
+/** What the caller received; what he sent too when he asks for his own or for those to somebody else. */
+function scopeOf(caller: UserPrincipal, { inviteeId, invitedBy }: RequestedFilter): InvitationScope {
+  const within = caller.boundDomainKey === undefined ? {} : { domainKey: caller.boundDomainKey }
+  const asksForOthers = inviteeId !== undefined && inviteeId !== caller.id
+  if (caller.isPlatformAdmin && (asksForOthers || invitedBy !== undefined)) return within
+  const sent = asksForOthers || invitedBy === caller.id ? { sentBy: caller.id } : {}
+  return { receivedBy: caller.key, ...sent, ...within }
+}
 
 function filterOf(query: InvitationQuery): RequestedFilter {
   const inviteeId = query.invitee_user_id ?? query.user_id
