@@ -543,6 +543,31 @@ describe('what a token may do', () => {
     const changed = await call('PATCH', '/users/secret', { old_secret: secret, new_secret: 'another-secret' })
     expect(changed.status).toBe(403)
     expect((await call('GET', '/users')).json()).toMatchObject({ total: 1, users: [{ id: tenant.user.id }] })
+    for (const [method, path, body] of [
+      ['PATCH', '/email', { email: 'eve@example.com' }],
+      ['PATCH', '/role', { role: 'admin' }],
+      ['GET', '/memberships', undefined],
+      ['DELETE', '', undefined],
+    ] as const)
+      expect((await call(method, `/users/${tenant.user.id}${path}`, body)).status, `${method} ${path}`).toBe(403)
+    expect((await call('GET', `/journal/user/${tenant.user.id}`)).status).toBe(403)
+    expect((await call('GET', `/users/search?username=${tenant.user.username}`)).status).toBe(403)
+  })
+
+  test('users:create registers a user who is owned by the owner of the token', async () => {
+    const tenant = await newTenant(api)
+    const registration = () => {
+      const mark = newId().slice(0, 8)
+      const names = { first_name: `Robot ${mark}`, last_name: `Made ${mark}`, email: `robot-${mark}@example.com` }
+      return { ...names, credentials: { username: `robot-${mark}`, secret: 'secret-of-a-robot' } }
+    }
+    const without = await robot(tenant, [['users', 'read', tenant.user.id]])
+    expect((await without.call('POST', '/users', registration())).status).toBe(403)
+    const { call } = await robot(tenant, [['users', 'create']])
+    const made = await call('POST', '/users', registration())
+    expect(made.status, made.text).toBe(201)
+    const { id } = made.json<{ id: string }>()
+    expect((await tenant.call('GET', `/users?visibility=mine`)).json()).toMatchObject({ users: [{ id }] })
   })
 
   test('no token, key or bound login manages tokens', async () => {
