@@ -92,11 +92,12 @@ export function createMailer({ transport, logger, retryDelaysMs = RETRY_DELAYS_M
       return await work.finally(() => held.delete(work))
     },
     async stop() {
+      const last = [...held]
       stopping.abort()
       for (const next of waiting.splice(0)) next()
       await withDeadline(Promise.allSettled(sending), STOP_GRACE_MS, 'the last mails').catch(() => undefined)
       breaking.abort()
-      const outcomes = await Promise.all(held)
+      const outcomes = await Promise.all(last)
       const lost = outcomes.filter((hasLeft) => !hasLeft).length
       if (lost > 0) logger.error({ mails: lost }, 'mails were lost: the process stopped before they could be sent')
       transport.close()

@@ -2,7 +2,7 @@
 import { ServiceError } from '#core/errors/index.ts'
 import { isMailAddress } from '../mail/index.ts'
 
-const USERNAME = /^[A-Za-z0-9](?:[A-Za-z0-9]|[_-](?![_-])){0,31}$/
+const USERNAME = /^(?!.*(?:__|--))[A-Za-z0-9][A-Za-z0-9_-]{0,31}$/
 
 function refusal(path: string, name: string, message: string): ServiceError {
   return new ServiceError('malformed', `${name} ${message}`, { details: [{ path, message }] })
@@ -13,7 +13,7 @@ export function requireUsername(username: string, path = '/credentials/username'
     throw refusal(
       path,
       'username',
-      'must have 1 to 32 letters, digits, single _ or -, and begin with a letter or digit',
+      'must have 1 to 32 letters, digits, _ or -, begin with a letter or digit, and have no __ or --',
     )
   }
   return username
