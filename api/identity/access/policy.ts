@@ -4,27 +4,23 @@
  */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import type { FactCache } from '#core/fact-cache.ts'
-import { createFactCache } from '#core/fact-cache.ts'
 import { isId } from '#core/ids.ts'
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import { ACTIONS } from './actions.ts'
 import type { DomainAction, EntityType } from './actions.ts'
-import { ANY_CHANGE } from './any-change.ts'
 import { findEntitiesAnywhere, findEntity } from './entities.ts'
 import type { LocatedEntity } from './entities.ts'
-import { INHERITED } from './inheritance.ts'
-import type { Inheritance } from './inheritance.ts'
+import { createHoldings } from './holdings.ts'
+import type { EntityFacts } from './holdings.ts'
 import { withinScope } from '../pats/scoped-access.ts'
 import type { UserPrincipal } from './principal.ts'
 import { findProvidedAccess } from './provided-access.ts'
 import type { EffectiveAccess } from './provided-access.ts'
 import type { Reach } from './reach.ts'
-import { directActions, groupAncestors, reachable, resolveReach } from './reach.ts'
+import { reachable } from './reach.ts'
 
-/** What the policy must know of an entity to decide about it; the group above it, also of a group. */
-export type EntityFacts = { type: Exclude<EntityType, 'domain'>; key: number; parentGroupKey: number | null }
+export type { EntityFacts } from './holdings.ts'
 
 /** A caller inside a domain that it may enter. */
 export type DomainAccess = {
@@ -84,11 +80,6 @@ export type AccessPolicy = {
 /** Domains that one listing spans; who reaches more names one in the path. */
 const MAX_ENTERED = 200
 
-/** Callers times domains whose reach is kept; some hundred bytes each. */
-const MAX_REACHES = 50_000
-const MAX_DIRECT = 100_000
-const MAX_ANCESTRIES = 100_000
-
 const ALL_ACTIONS: Record<EntityType, ReadonlySet<string>> = {
   domain: new Set(ACTIONS.domain),
   group: new Set(ACTIONS.group),
@@ -105,58 +96,8 @@ export function createAccessPolicy({
   database: Database
   isFresh: () => boolean
 }): AccessPolicy {
-  const domainKeys: FactCache<number> = createFactCache({ maxEntries: MAX_REACHES, isFresh })
-  const reaches: FactCache<Reach | 'none'> = createFactCache({ maxEntries: MAX_REACHES, isFresh })
-  const directs: FactCache<ReadonlySet<string>> = createFactCache({ maxEntries: MAX_DIRECT, isFresh })
-  const ancestries: FactCache<readonly number[]> = createFactCache({ maxEntries: MAX_ANCESTRIES, isFresh })
-  const caches = [domainKeys, reaches, directs, ancestries]
   const { db } = database
-
-  /** The key of a domain, 0 when there is none. */
-  function findDomainKey(domainId: string): Promise<number> {
-    return domainKeys.get(domainId, async () => {
-      const { rows } = await sql<{ key: number }>`SELECT key FROM domains WHERE id = ${domainId}`.execute(db)
-      const key = rows[0]?.key
-      return key === undefined ? { value: 0, dependsOn: [ANY_CHANGE] } : { value: key, dependsOn: [key] }
-    })
-  }
-
-  function findReach(userKey: number, domainKey: number): Promise<Reach | 'none'> {
-    return reaches.get(`${userKey}/${domainKey}`, async () => {
-      const reach = await resolveReach(db, userKey, domainKey)
-      return reach === undefined
-        ? { value: 'none', dependsOn: [ANY_CHANGE] }
-        : { value: reach, dependsOn: reach.dependsOn }
-    })
-  }
-
-  function findDirect(reach: Reach, entity: EntityFacts): Promise<ReadonlySet<string>> {
-    return directs.get(`${reach.userKey}/${entity.key}`, async () => {
-      const { actions, roleKeys } = await directActions(db, reach.userKey, reach.domainKey, entity.type, entity.key)
-      return { value: actions, dependsOn: [reach.userKey, entity.key, ...roleKeys] }
-    })
-  }
-
-  function findAncestors(groupKey: number): Promise<readonly number[]> {
-    return ancestries.get(String(groupKey), async () => {
-      const ancestors = await groupAncestors(db, groupKey)
-      return { value: ancestors, dependsOn: [groupKey, ...ancestors] }
-    })
-  }
-
-  async function actionsOn(reach: Reach, entity: EntityFacts): Promise<ReadonlySet<string>> {
-    const actions = new Set(await findDirect(reach, entity))
-    const inherit = (granted: ReadonlySet<string>, inheritance: Inheritance) => {
-      for (const [action, needed] of inheritance) if (granted.has(needed)) actions.add(action)
-    }
-    inherit(reach.domainActions, INHERITED.domain[entity.type])
-    if (reach.groupActions.size === 0 || entity.parentGroupKey === null) return actions
-    for (const [depth, groupKey] of (await findAncestors(entity.parentGroupKey)).entries()) {
-      const granted = reach.groupActions.get(groupKey)
-      if (granted !== undefined) inherit(granted, INHERITED[depth === 0 ? 'parent' : 'ancestor'][entity.type])
-    }
-    return actions
-  }
+  const holdings = createHoldings({ db, isFresh })
 
   function isOpen(reach: Reach): boolean {
     if (!reach.isMember) return false
@@ -164,16 +105,17 @@ export function createAccessPolicy({
   }
 
   /** The caller in a domain; undefined when it is not open to him. */
-  async function open(
-    principal: UserPrincipal,
-    domainKey: number,
-    domainId: string,
-  ): Promise<DomainAccess | undefined> {
+  async function open(principal: UserPrincipal, domainId: string): Promise<DomainAccess | undefined> {
+    const caller = await holdings.resolve(principal.key, domainId)
+    if (caller === undefined) return undefined
+    const { reach } = caller
+    const { domainKey } = reach
     if (principal.boundDomainKey !== undefined && principal.boundDomainKey !== domainKey) return undefined
-    const reach = await findReach(principal.key, domainKey)
     const everything = principal.isPlatformAdmin
     // A deleted domain is closed to the platform administrator too, until it is restored (contract 1.2).
-    if (reach === 'none' || reach.domainStatus === 'deleted' || (!everything && !isOpen(reach))) return undefined
+    if (reach.domainStatus === 'deleted' || (!everything && !isOpen(reach))) return undefined
+    const holds = async (entity: EntityFacts, action: string) =>
+      holdings.holdsNow(caller, entity, action) ?? (await holdings.holds(caller, entity, action))
     return withinScope(principal, {
       principal,
       domainKey,
@@ -184,13 +126,13 @@ export function createAccessPolicy({
         if (everything || reach.domainActions.has(action)) return
         throw new ServiceError('forbidden', `failed to perform authorization: needs ${action} in this domain`)
       },
-      actionsOn: (entity) => (everything ? Promise.resolve(ALL_ACTIONS[entity.type]) : actionsOn(reach, entity)),
+      actionsOn: (entity) =>
+        everything ? Promise.resolve(ALL_ACTIONS[entity.type]) : holdings.actionsOn(caller, entity),
       async requireOn(entity, action) {
         if (entity === undefined) throw new ServiceError('not_found', 'entity not found')
         if (everything) return entity
-        const actions = await actionsOn(reach, entity)
-        if (!actions.has('read')) throw new ServiceError('not_found', 'entity not found')
-        if (!actions.has(action))
+        if (!(await holds(entity, 'read'))) throw new ServiceError('not_found', 'entity not found')
+        if (action !== 'read' && !(await holds(entity, action)))
           throw new ServiceError('forbidden', `failed to perform authorization: needs ${action} on this ${entity.type}`)
         return entity
       },
@@ -200,8 +142,7 @@ export function createAccessPolicy({
   }
 
   async function enter(principal: UserPrincipal, domainId: string): Promise<DomainAccess> {
-    const domainKey = isId(domainId) ? await findDomainKey(domainId) : 0
-    const domain = domainKey === 0 ? undefined : await open(principal, domainKey, domainId)
+    const domain = isId(domainId) ? await open(principal, domainId) : undefined
     if (domain === undefined) throw new ServiceError('forbidden', NOT_PERMITTED)
     return domain
   }
@@ -212,8 +153,8 @@ export function createAccessPolicy({
     const user = { key, isEverywhere: isPlatformAdmin, boundDomainKey }
     const candidates = isId(id) ? await findEntitiesAnywhere(db, user, type, id, MAX_ENTERED) : []
     let located: Located | undefined
-    for (const { domainKey, domainId, entity } of candidates) {
-      const domain = await open(principal, domainKey, domainId)
+    for (const { domainId, entity } of candidates) {
+      const domain = await open(principal, domainId)
       if (domain === undefined || !(await domain.actionsOn(entity)).has('read')) continue
       if (located !== undefined)
         throw new ServiceError(
@@ -235,7 +176,7 @@ export function createAccessPolicy({
       return { domain, entity: await domain.requireOn(entity, 'read') }
     },
     async enterAll(principal) {
-      const { rows } = await sql<{ key: number; id: string }>`SELECT d.key, d.id FROM domains d
+      const { rows } = await sql<{ id: string }>`SELECT d.id FROM domains d
         WHERE d.status <> 'deleted' AND (${principal.isPlatformAdmin} OR EXISTS (
           SELECT 1 FROM grants g WHERE g.user_key = ${principal.key} AND g.domain_key = d.key AND g.entity_type = 'domain'))
           AND (${principal.boundDomainKey ?? null}::bigint IS NULL OR d.key = ${principal.boundDomainKey ?? null})
@@ -246,7 +187,7 @@ export function createAccessPolicy({
           `you reach more than ${MAX_ENTERED} domains: name one in the path, /<domain_id>/…`,
         )
       }
-      const entered = await Promise.all(rows.map(({ key, id }) => open(principal, key, id)))
+      const entered = await Promise.all(rows.map(({ id }) => open(principal, id)))
       return entered.filter((domain) => domain !== undefined)
     },
     requirePlatformAdmin(principal) {
@@ -257,11 +198,7 @@ export function createAccessPolicy({
           'failed to perform authorization: only the platform administrator may do this',
         )
     },
-    forget(entityKeys) {
-      for (const cache of caches) cache.forget(entityKeys)
-    },
-    clear() {
-      for (const cache of caches) cache.clear()
-    },
+    forget: (entityKeys) => holdings.forget(entityKeys),
+    clear: () => holdings.clear(),
   }
 }

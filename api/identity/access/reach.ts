@@ -24,26 +24,34 @@ export type Reach = {
   readonly dependsOn: readonly number[]
 }
 
-type GrantRow = { entity_type: EntityType; entity_key: number; role_key: number; actions: string[] | null }
+type Row = {
+  domain_key: number
+  status: DomainStatus
+  entity_type: EntityType | null
+  entity_key: number
+  role_key: number
+  actions: string[] | null
+}
 
-/** Resolves a user in a domain; undefined when there is no such domain. */
-export async function resolveReach(db: Queryable, userKey: number, domainKey: number): Promise<Reach | undefined> {
-  const [{ rows: domains }, { rows: grants }] = await Promise.all([
-    sql<{ status: DomainStatus }>`SELECT status FROM domains WHERE key = ${domainKey}`.execute(db),
-    sql<GrantRow>`SELECT g.entity_type, g.entity_key, g.role_key, r.actions
-        FROM grants g LEFT JOIN roles r ON r.key = g.role_key
-       WHERE g.user_key = ${userKey} AND g.domain_key = ${domainKey} AND g.entity_type IN ('domain', 'group')`.execute(
-      db,
-    ),
-  ])
-  const domain = domains[0]
+/** Resolves a user in a domain, named by key or by id, with one statement; undefined when there is no such domain. */
+export async function resolveReach(db: Queryable, userKey: number, named: number | string): Promise<Reach | undefined> {
+  const isNamed = typeof named === 'number' ? sql`d.key = ${named}` : sql`d.id = ${named}`
+  const { rows } = await sql<Row>`
+    SELECT d.key AS domain_key, d.status, g.entity_type, g.entity_key, g.role_key, r.actions
+      FROM domains d
+           LEFT JOIN grants g ON g.user_key = ${userKey} AND g.domain_key = d.key AND g.entity_type IN ('domain', 'group')
+           LEFT JOIN roles r ON r.key = g.role_key
+     WHERE ${isNamed}`.execute(db)
+  const domain = rows[0]
   if (domain === undefined) return undefined
+  const domainKey = domain.domain_key
   const domainActions = new Set<string>()
   const groupActions = new Map<number, Set<string>>()
   let isMember = false
   let isDomainAdmin = false
   const dependsOn = new Set([userKey, domainKey])
-  for (const grant of grants) {
+  for (const grant of rows) {
+    if (grant.entity_type === null) continue
     const actions = grant.role_key === ADMIN_ROLE_KEY ? ACTIONS[grant.entity_type] : (grant.actions ?? [])
     if (grant.role_key !== ADMIN_ROLE_KEY) dependsOn.add(grant.role_key)
     if (grant.entity_type === 'domain') {
