@@ -6,7 +6,7 @@ import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase } from '../harness/database.ts'
-import { chain, faultsOf, groupsOf } from './groups-support.ts'
+import { chain, faultsOf, groupsOf, journalOf } from './groups-support.ts'
 import type { Group, GroupPage, Groups } from './groups-support.ts'
 import type { Tenant } from './support.ts'
 import { newTenant, statusesOf } from './support.ts'
@@ -112,23 +112,30 @@ test('whatever is created, moved and deleted at once, the hierarchy stays whole 
   expect(await faultsOf(api, tenant.domainId)).toEqual([])
 })
 
-test('a group that becomes a parent in an open transaction is deleted only after it', async () => {
-  const [one] = nodes
+test('a group that becomes a parent in an open transaction is deleted only after it, and the deletion knows of it', async () => {
+  const own = await newTenant(api)
+  const [one, other] = [groupsOf(own), groupsOf({ ...own, call: second.as(`Bearer ${own.user.accessToken}`) })]
   const group = await one.make('held')
-  const domainKey = await domainKeyOf(tenant)
+  const client = await own.newClient()
+  const domainKey = await domainKeyOf(own)
   let deletion: Promise<{ status: number }> | undefined
   let isDeleted = false
   await api.database.transaction(async (tx) => {
-    await lockGroupFor(tx, domainKey, group.id)
+    const { key } = await lockGroupFor(tx, domainKey, group.id)
     deletion = one.call('DELETE', `/${group.id}`).then((answer) => {
       isDeleted = true
       return answer
     })
     // The other node answers several times while the deletion waits.
-    for (let times = 0; times < 3; times++) expect((await nodes[1].call('GET', `/${group.id}`)).status).toBe(200)
+    for (let times = 0; times < 3; times++) expect((await other.call('GET', `/${group.id}`)).status).toBe(200)
     expect(isDeleted).toBe(false)
+    await sql`UPDATE clients SET parent_group_key = ${key} WHERE id = ${client.id}::uuid AND domain_key = ${domainKey}`.execute(
+      tx,
+    )
   })
   expect((await deletion)?.status).toBe(204)
+  const [orphans] = await journalOf(api, own.domainId, ['client.remove_parent'])
+  expect(orphans?.attributes).toEqual({ ids: [client.id], parent_group_id: group.id })
   await expect(api.database.transaction((tx) => lockGroupFor(tx, domainKey, group.id))).rejects.toMatchObject({
     kind: 'unprocessable',
   })

@@ -107,10 +107,17 @@ export async function findGroupByKey(db: Queryable, key: number): Promise<GroupR
 }
 
 /** The group as it is now, and nobody else changes it until the transaction ends; members may still come and go. */
-export async function lockGroup(tx: Transaction, key: number): Promise<GroupRecord | undefined> {
-  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM groups g WHERE g.key = ${key} FOR NO KEY UPDATE OF g`.execute(
-    tx,
-  )
+export function lockGroup(tx: Transaction, key: number): Promise<GroupRecord | undefined> {
+  return findLocked(tx, key, sql`FOR NO KEY UPDATE OF g`)
+}
+
+/** Also waits for whoever is putting something into the group, and lets nobody else begin. */
+export function lockForDeletion(tx: Transaction, key: number): Promise<GroupRecord | undefined> {
+  return findLocked(tx, key, sql`FOR UPDATE OF g`)
+}
+
+async function findLocked(tx: Transaction, key: number, lock: RawBuilder<unknown>): Promise<GroupRecord | undefined> {
+  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM groups g WHERE g.key = ${key} ${lock}`.execute(tx)
   return rows[0] === undefined ? undefined : groupFromRow(rows[0])
 }
 
@@ -141,13 +148,12 @@ export async function deleteGroup(tx: Transaction, key: number): Promise<void> {
   await sql`DELETE FROM groups WHERE key = ${key}`.execute(tx)
 }
 
-/** Which groups a listing is about, seen from one of them; none: all. */
-export type Kinship =
-  | { side: 'below'; key: number; fromLevel: number; toLevel: number }
-  | { side: 'above'; key: number; fromLevel: number; toLevel: number }
+/** The groups below or above one of them; levels are counted from it. */
+export type Kinship = { side: 'below' | 'above'; key: number; fromLevel: number; toLevel: number }
 
 export type GroupListing = {
   where: RawBuilder<SqlBool>
+  /** Whose kin is listed; undefined: all groups. */
   kinship: Kinship | undefined
   order: string
   dir: 'asc' | 'desc'
@@ -167,16 +173,13 @@ function tableOf(kinship: Kinship | undefined): { from: RawBuilder<unknown>; lev
       level: sql<number>`(SELECT max(c.depth) + 1 FROM group_closure c WHERE c.descendant_key = g.key)`,
     }
   }
-  const { side, key, fromLevel, toLevel } = kinship
-  return side === 'below'
-    ? {
-        from: sql`group_closure kin JOIN groups g ON g.key = kin.descendant_key AND kin.ancestor_key = ${key} AND kin.depth BETWEEN ${fromLevel} AND ${toLevel}`,
-        level: sql<number>`kin.depth`,
-      }
-    : {
-        from: sql`group_closure kin JOIN groups g ON g.key = kin.ancestor_key AND kin.descendant_key = ${key} AND kin.depth BETWEEN ${fromLevel} AND ${toLevel}`,
-        level: sql<number>`-kin.depth`,
-      }
+  const [own, other] =
+    kinship.side === 'below' ? ['ancestor_key', 'descendant_key'] : ['descendant_key', 'ancestor_key']
+  return {
+    from: sql`group_closure kin JOIN groups g ON g.key = ${sql.ref(`kin.${other}`)} AND ${sql.ref(`kin.${own}`)} = ${kinship.key}
+      AND kin.depth BETWEEN ${kinship.fromLevel} AND ${kinship.toLevel}`,
+    level: kinship.side === 'below' ? sql<number>`kin.depth` : sql<number>`-kin.depth`,
+  }
 }
 
 /** Finds the page first: what a row shows beyond its own columns is looked up for the rows that are shown. */

@@ -1,4 +1,4 @@
-/** The rules of groups themselves (contract section 3, decisions 2, 13, 31, 31b, 45, 46); where they stand: `hierarchy.ts`. */
+/** The rules of groups themselves (contract section 3, decisions 2, 13, 31, 31b, 45, 46). Where they stand is changed in `moves.ts`. */
 import { isDeepStrictEqual } from 'node:util'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -15,7 +15,7 @@ import { listPage, parseFilter } from './listing.ts'
 import { recordOrphans } from './members.ts'
 import { lockGroupFor, requireParentGroup } from './parent-group.ts'
 import type { GroupChange, GroupRecord, ListedGroup } from './repository.ts'
-import { deleteGroup, insertGroup, lockGroup, updateGroup } from './repository.ts'
+import { deleteGroup, insertGroup, lockForDeletion, lockGroup, updateGroup } from './repository.ts'
 import type { GroupQuery, GroupUpdate, NewGroup } from './schema.ts'
 import { MAX_LEVELS } from './schema.ts'
 
@@ -140,7 +140,7 @@ export function createGroupsService({ database, journal, access }: GroupsDeps): 
         ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
         ...(input.tags === undefined ? {} : { tags: input.tags }),
       }
-      return await change(caller, group, 'group.update', () => fields)
+      return await change(caller, group, 'group.update', () => (Object.keys(fields).length === 0 ? undefined : fields))
     },
     async setStatus(caller, at, status) {
       const group = await require(caller, at, 'update')
@@ -151,7 +151,7 @@ export function createGroupsService({ database, journal, access }: GroupsDeps): 
       const { key, domainKey } = await require(caller, at, 'delete')
       await journal.change(caller, async (tx, record) => {
         await lockHierarchy(tx, domainKey)
-        const group = await lockGroup(tx, key)
+        const group = await lockForDeletion(tx, key)
         if (group === undefined) throw new ServiceError('not_found', 'entity not found')
         const children = await lockChildren(tx, key)
         await detach(
