@@ -2,10 +2,10 @@
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
-import type { AccessPolicy } from './access/index.ts'
+import type { AccessPolicy, UserPrincipal } from './access/index.ts'
 import type { IdentityConfig } from './config.ts'
 import type { Journal } from './journal/index.ts'
-import { apiKeyRoutes, createApiKeysService } from './keys/index.ts'
+import { apiKeyRoutes, createApiKeysService, purgeApiKeys } from './keys/index.ts'
 import { PAT_PREFIX, createPatsService, patRoutes, requireRouteAllowed } from './pats/index.ts'
 import { createLoginThrottle } from './throttle/index.ts'
 import { createTokensService, startSigningKeys, startUseRecorder, tokenRoutes } from './tokens/index.ts'
@@ -50,6 +50,7 @@ export async function startCredentials(deps: CredentialsDeps): Promise<Credentia
       authenticateApiKey: apiKeys.authenticate,
       isPersonal: (text) => text.startsWith(PAT_PREFIX),
       authenticatePersonal: pats.authenticate,
+      purge: purgeApiKeys,
     },
     accessTokenTtlMs: config.accessTokenTtlMs,
     refreshTokenTtlMs: config.refreshTokenTtlMs,
@@ -60,7 +61,11 @@ export async function startCredentials(deps: CredentialsDeps): Promise<Credentia
     routes: async (app) => {
       app.addHook('preHandler', (request, _reply, done) => {
         try {
-          requireRouteAllowed(request)
+          // A route for everybody has no caller.
+          const principal = request.principal as UserPrincipal | undefined
+          const { user_id: userId } = request.params as { user_id?: string }
+          const { action = '' } = request.routeOptions.config
+          if (principal !== undefined) requireRouteAllowed({ principal, action, userId })
           done()
         } catch (error) {
           done(error as Error)

@@ -2,7 +2,6 @@
  * What the credential itself forbids on a route, whoever its user is: a hook after the request is known to be well formed
  * (decision 45: 400 comes before 403) and before its handler. Rights inside a domain are asked of the policy.
  */
-import type { FastifyRequest } from 'fastify'
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import { ServiceError } from '#core/errors/index.ts'
@@ -10,12 +9,11 @@ import { isId } from '#core/ids.ts'
 import { ACTIONS } from '../access/actions.ts'
 import type { UserPrincipal } from '../access/principal.ts'
 import { OUTSIDE_ACTIONS, requirementOf } from './operations.ts'
-import type { OutsideRule } from './operations.ts'
+import type { OutsideRule, Requirement } from './operations.ts'
 import { lacksScope } from './scoped-access.ts'
 import type { ScopeSet } from './scopes.ts'
 
 const GRANTED_ACTIONS = new Set<string>(Object.values(ACTIONS).flat())
-const SAFE_METHODS = new Set(['GET', 'HEAD'])
 /** Domain actions by which listings are asked for; a single entity is asked for with `read`. */
 const LISTINGS = new Set(['client_read', 'channel_read', 'group_read'])
 
@@ -23,21 +21,27 @@ function refuse(reason: string): ServiceError {
   return new ServiceError('forbidden', `failed to perform authorization: ${reason}`)
 }
 
+/** A call as its route names it. */
+export type RouteCall = {
+  principal: UserPrincipal
+  action: string
+  /** The user whom the path names. */
+  userId: string | undefined
+}
+
 /** Throws `forbidden`. A route whose action is unknown here is for plain logins alone. */
-export function requireRouteAllowed(request: FastifyRequest): void {
-  const principal = request.principal as UserPrincipal | undefined
-  if (principal === undefined) return
+export function requireRouteAllowed(call: RouteCall): void {
+  const { principal, action } = call
   const isPlainLogin = principal.credential === 'login' && principal.boundDomainKey === undefined
   if (isPlainLogin) return
-  const { action = '' } = request.routeOptions.config
   const rule = Object.hasOwn(OUTSIDE_ACTIONS, action) ? OUTSIDE_ACTIONS[action] : undefined
   const isGranted = GRANTED_ACTIONS.has(action)
   if (rule === undefined && !isGranted) throw refuse('log in without a domain to do this')
-  if (rule !== undefined) requireOutside(principal, rule, request)
+  if (rule !== undefined) requireOutside(call, rule)
   else if (principal.scope !== undefined && LISTINGS.has(action)) requireListing(principal.scope, action)
 }
 
-function requireOutside(principal: UserPrincipal, rule: OutsideRule, request: FastifyRequest): void {
+function requireOutside({ principal, userId }: RouteCall, rule: OutsideRule): void {
   if (principal.boundDomainKey !== undefined && rule.bound === 'refused')
     throw refuse('this token works in its domain alone')
   if (rule.loginOnly === true && principal.credential !== 'login')
@@ -45,25 +49,16 @@ function requireOutside(principal: UserPrincipal, rule: OutsideRule, request: Fa
   const { scope } = principal
   if (scope === undefined) return
   const { pat } = rule
-  if (pat === 'never' || (rule.readingOnly === true && !SAFE_METHODS.has(request.method)))
+  if (pat === 'never' || (rule.readingOnly === true && principal.origin?.isReading === false))
     throw refuse('this needs a login, not a personal access token')
-  if (!coversOutside(principal, scope, rule, request)) throw lacksScope(pat)
+  if (!coversOutside(scope, pat, rule.forAll === true, userId ?? principal.id)) throw lacksScope(pat)
 }
 
 /** A scope on one user is for the routes of that user; a list shows what the scopes name, so one is enough. */
-function coversOutside(
-  principal: UserPrincipal,
-  scope: ScopeSet,
-  { pat, forAll }: OutsideRule,
-  request: FastifyRequest,
-): boolean {
-  if (pat === 'never') return false
-  if (pat.operation === 'list' && forAll !== true) return scope.coversSome(pat.type, pat.operation)
-  if (pat.type !== 'users' || forAll === true || pat.operation === 'create')
-    return scope.coversAll(pat.type, pat.operation, undefined)
-  const { user_id: named } = request.params as { user_id?: string }
-  const userId = named ?? principal.id
-  return isId(userId) && scope.coversUser(pat.operation, userId)
+function coversOutside(scope: ScopeSet, { type, operation }: Requirement, isForAll: boolean, userId: string): boolean {
+  if (operation === 'list' && !isForAll) return scope.coversSome(type, operation)
+  if (type !== 'users' || isForAll || operation === 'create') return scope.coversAll(type, operation, undefined)
+  return isId(userId) && scope.coversUser(operation, userId)
 }
 
 function requireListing(scope: ScopeSet, action: string): void {

@@ -77,6 +77,8 @@ export type TokensDeps = {
     authenticateApiKey: (id: string, text: string, origin: Origin) => Promise<UserPrincipal>
     isPersonal: (text: string) => boolean
     authenticatePersonal: (text: string, origin: Origin) => Promise<UserPrincipal>
+    /** Removes those that ended long ago. */
+    purge: (db: Queryable) => Promise<void>
   }
   accessTokenTtlMs: number
   refreshTokenTtlMs: number
@@ -174,7 +176,8 @@ export function createTokensService(deps: TokensDeps): TokensService {
     while (!stopping.signal.aborted) {
       await sleep(PURGE_INTERVAL_MS, stopping.signal).catch(() => undefined)
       if (stopping.signal.aborted) return
-      for (const purge of [purgeSessions, purgeKnownAddresses]) await purge(database.db).catch(() => undefined)
+      for (const purge of [purgeSessions, purgeKnownAddresses, others.purge])
+        await purge(database.db).catch(() => undefined)
     }
   }
   const purging = purgeLoop()
