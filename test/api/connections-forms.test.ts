@@ -210,3 +210,27 @@ test('a call that changes nothing writes nothing down', async () => {
     await tenant.call('POST', `/${tenant.domainId}/channels/${verb}`, body)
   expect(await entries()).toEqual(['channel.connect', 'channel.disconnect'])
 })
+
+test('every item of a call is written down by itself, with the ids of both ends', async () => {
+  const [first, second] = [await newPair(), await newPair()]
+  const items = [
+    { client_ids: [first.clientId], channel_ids: [first.channelId], types: ['publish'] },
+    { subjects: [second.clientId], objects: [first.channelId, second.channelId] },
+  ]
+  expect((await tenant.call('POST', `/${tenant.domainId}/channels/connect`, items)).status).toBe(201)
+  const { rows } = await sql<{ attributes: object; keys: number }>`
+    SELECT attributes, cardinality(entity_keys) AS keys FROM journal WHERE operation = 'channel.connect' ORDER BY xid DESC, seq DESC LIMIT 2`.execute(
+    api.database.db,
+  )
+  expect(rows.toReversed()).toEqual([
+    { attributes: { client_ids: [first.clientId], channel_ids: [first.channelId], types: ['publish'] }, keys: 2 },
+    {
+      attributes: {
+        client_ids: [second.clientId],
+        channel_ids: [first.channelId, second.channelId],
+        types: ['publish', 'subscribe'],
+      },
+      keys: 3,
+    },
+  ])
+})

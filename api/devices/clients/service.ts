@@ -1,4 +1,5 @@
 /** The rules of clients (specification section 4 Clients, contract 4.1, decisions 14, 31, 45). */
+import { setImmediate } from 'node:timers/promises'
 import { allOf } from '#api/identity/index.ts'
 import type { DomainAccess, EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
@@ -21,7 +22,7 @@ import {
 } from '../connectable/index.ts'
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
 import { connectedTo, deviceConditions } from '../listing.ts'
-import type { ClientChange, ClientRecord } from './repository.ts'
+import type { ClientChange, ClientRecord, NewClientRow } from './repository.ts'
 import { clientTable, countClients, findUpdatable, insertClients, listClients } from './repository.ts'
 import type { ClientQuery, ClientUpdate, NewClient } from './schema.ts'
 
@@ -53,6 +54,11 @@ export type ClientsService = Pick<Rules, 'setParent' | 'removeParent' | 'remove'
   /** Idempotent (decision 13). */
   setStatus(caller: UserPrincipal, at: Address, status: 'enabled' | 'disabled'): Promise<ShownClient>
 }
+
+/** Secrets are sealed so many at a time, in some 5 ms; what else the process has to do comes in between. */
+const SEALED_AT_ONCE = 250
+
+type UnplacedClient = Omit<NewClientRow, 'parentGroupKey'>
 
 export type ClientsDeps = ConnectableDeps & { keyring: Keyring }
 
@@ -121,11 +127,13 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
       requireDistinct(inputs, 'id', (input) => input.id)
       requireDistinct(inputs, 'credentials/secret', (input) => input.credentials?.secret)
       const secrets: string[] = []
-      const rows = inputs.map((input) => {
+      const rows: UnplacedClient[] = []
+      for (const [index, input] of inputs.entries()) {
+        if (index > 0 && index % SEALED_AT_ONCE === 0) await setImmediate()
         const id = input.id ?? newId()
         const secret = input.credentials?.secret ?? newId()
         secrets.push(secret)
-        return {
+        rows.push({
           id,
           name: input.name ?? '',
           tags: input.tags ?? [],
@@ -133,10 +141,10 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
           secretMac: secretMac(keyring, secret),
           secretSealed: sealSecret(keyring, domain.domainKey, id, secret),
           metadata: input.metadata ?? {},
-          status: input.status ?? ('enabled' as const),
+          status: input.status ?? 'enabled',
           parentGroupId: parentIdOf(input),
-        }
-      })
+        })
+      }
       const clients = await rules.create(caller, domain, rows, (tx, placed) =>
         insertClients(tx, domain, placed, caller.id),
       )

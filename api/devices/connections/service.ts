@@ -61,7 +61,7 @@ export function createConnectionsService({
     throw unknown ?? conflict
   }
 
-  /** Resolves everything that the call names, lets `apply` write all of it, and records the call as one entry. */
+  /** Resolves everything that the call names, lets `apply` write all of it, and records each item of the call. */
   async function forAll(
     caller: UserPrincipal,
     path: ConnectionPath,
@@ -82,14 +82,14 @@ export function createConnectionsService({
       requireAllowed(ends)
       requireKnown(path, 'client', clientIds, ends.clients)
       requireKnown(path, 'channel', channelIds, ends.channels)
-      const changed = await apply(tx, domain, ends, keyPairsOf(wanted, ends))
+      const pairs = keyPairsOf(wanted, ends)
+      const changed = await apply(tx, domain, ends, pairs)
       if (changed === 0) return
-      record({
-        operation,
-        domainKey: domain.domainKey,
-        entityKeys: endpointsOf(ends).map((endpoint) => endpoint.key),
-        attributes: factsOf(wanted),
-      })
+      for (const [index, one] of wanted.entries()) {
+        const { clientKeys = [], channelKeys = [] } = pairs[index] ?? {}
+        const entityKeys = [...clientKeys, ...channelKeys]
+        record({ operation, domainKey: domain.domainKey, entityKeys, attributes: factsOf(one) })
+      }
     })
   }
 

@@ -47,15 +47,9 @@ function refuse(path: string, message: string): ServiceError {
   return new ServiceError('malformed', `${path.slice(1)} ${message}`, { details: [{ path, message }] })
 }
 
-/** The facts of the call for the journal (contract section 10: channel.connect). */
-export function factsOf(wanted: readonly Wanted[]): Record<string, unknown> {
-  const items = wanted.map(({ clientIds, channelIds, bits }) => ({
-    client_ids: clientIds,
-    channel_ids: channelIds,
-    types: typesOf(bits),
-  }))
-  const [only, ...more] = items
-  return only === undefined || more.length > 0 ? { connections: items } : only
+/** What the journal tells of it (contract section 10: channel.connect). */
+export function factsOf({ clientIds, channelIds, bits }: Wanted): Record<string, unknown> {
+  return { client_ids: clientIds, channel_ids: channelIds, types: typesOf(bits) }
 }
 
 function typesOf(bits: number): string[] {
