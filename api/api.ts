@@ -1,11 +1,13 @@
 /** Composition of the platform: the rooms of the API, stacked, over one ground. */
 import type { FastifyRequest } from 'fastify'
 import type { Ground } from '#core/ground/index.ts'
+import { describeDocument } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Lifecycle } from '#core/lifecycle.ts'
 import { httpMessageRoutes } from './adapters/http/index.ts'
 import { createDevices } from './devices/index.ts'
 import type { Devices } from './devices/index.ts'
+import { API_DOCUMENT } from './document.ts'
 import { startDomainPurge, startEvents, startIdentity, startJournalRetention } from './identity/index.ts'
 import type { DomainPurge, Identity, IdentityConfig } from './identity/index.ts'
 import { removalsOf, startMessages } from './messages/index.ts'
@@ -82,6 +84,7 @@ export async function startApi(
     domainPurge,
     authenticate: (request) => identity.authenticate(request),
     routes: async (app) => {
+      describeDocument(app, API_DOCUMENT)
       await identity.routes(app)
       await events.routes(app)
       await devices.routes(app)

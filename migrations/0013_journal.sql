@@ -8,7 +8,9 @@ ALTER TABLE journal ADD COLUMN super_admin boolean NOT NULL DEFAULT false;
 -- nearly complete, or counting reads the table.
 DROP INDEX journal_entities;
 DROP INDEX journal_actor;
-CREATE INDEX journal_domain_operation ON journal (domain_key, operation, occurred_at);
+DROP INDEX journal_domain;
+CREATE INDEX journal_domain_time ON journal (domain_key, occurred_at, xid, seq);
+CREATE INDEX journal_domain_operation ON journal (domain_key, operation, occurred_at, xid, seq);
 CREATE INDEX journal_domain_position ON journal (domain_key, xid, seq);
 ALTER TABLE journal SET (autovacuum_vacuum_insert_scale_factor = 0.02);
 

@@ -39,6 +39,7 @@ export function declareEdgeAnswers(route: RouteOptions): void {
   if (schema?.response === undefined) return
   const isSafe = [route.method].flat().every((method) => SAFE_METHODS.has(method))
   const kinds: ErrorKind[] = [...ALWAYS]
+  if (route.config?.isPublic !== true) kinds.push('unauthenticated')
   if (!isSafe) kinds.push(...ON_CHANGES)
   if (schema.body !== undefined) kinds.push('unsupported_media_type')
   route.schema = { ...schema, response: { ...refusals(kinds), ...(schema.response as object) } }

@@ -1,55 +1,105 @@
 /**
- * Gives each schema with a name one place in the document: where it is used stands a reference. Without this the error body
- * alone would stand there some hundreds of times.
+ * Gives each schema with a name (`$id`) one place in the document: where it is used stands a reference. Without this the
+ * error body alone would stand there some hundreds of times.
  */
 type Json = unknown
+type JsonObject = Record<string, Json>
 
-/** The name of a schema of ours (`$id`), which the document itself does not keep. */
+/** Marks the place of a named schema until the document is made: its maker would look a real reference up itself. */
+const MARK = 'x-named-schema'
+
 export type SchemaNames = {
-  /** Remembers the named schemas of a route. */
-  learn(schema: unknown): void
-  /** Replaces every whole occurrence of a learnt schema by a reference to `components/schemas`. */
-  refer<D extends object>(document: D): D
+  /** A schema with a mark in the place of each named one. */
+  mark(schema: unknown): unknown
+  /** A schema without names: parameters stand where they are used. */
+  spread(schema: unknown): unknown
+  /** The document with references in the places of the marks. `examples` by name of the schema. */
+  refer<D extends object>(document: D, examples: ReadonlyMap<string, unknown>): D
+}
+
+function isObject(value: Json): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function mapObject(value: object, change: (item: Json) => Json): JsonObject {
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, change(item)]))
 }
 
 export function createSchemaNames(): SchemaNames {
-  const names = new Map<string, string>()
+  const named = new Map<string, { text: string; schema: JsonObject }>()
 
-  function learn(value: Json): void {
-    if (typeof value !== 'object' || value === null) return
-    if ('$id' in value && typeof value.$id === 'string') names.set(textOf(value), value.$id)
-    for (const item of Object.values(value)) learn(item)
+  /** The name under which the schema stands; another schema of the same name gets a number. */
+  function nameOf(wanted: string, schema: JsonObject): string {
+    const text = textOf(schema)
+    for (let count = 1; ; count++) {
+      const name = count === 1 ? wanted : `${wanted}${count}`
+      const known = named.get(name)
+      if (known === undefined) named.set(name, { text, schema })
+      if (known === undefined || known.text === text) return name
+    }
+  }
+
+  function mark(value: Json): Json {
+    if (Array.isArray(value)) return value.map(mark)
+    if (!isObject(value)) return value
+    const { $id: id, ...schema } = mapObject(value, mark)
+    if (typeof id !== 'string') return schema
+    const { description } = schema
+    return { [MARK]: nameOf(id, schema), ...(description === undefined ? {} : { description }) }
+  }
+
+  function spread(value: Json): Json {
+    if (Array.isArray(value)) return value.map(spread)
+    if (!isObject(value)) return value
+    const { $id: _id, ...schema } = mapObject(value, spread)
+    return schema
+  }
+
+  function refer(value: Json): Json {
+    if (Array.isArray(value)) return value.map(refer)
+    if (!isObject(value)) return value
+    const name = value[MARK]
+    return typeof name === 'string' ? { $ref: `#/components/schemas/${name}` } : mapObject(value, refer)
   }
 
   return {
-    learn,
-    refer(document) {
-      const schemas: Record<string, Json> = {}
-      const replace = (value: Json): Json => {
-        if (Array.isArray(value)) return value.map(replace)
-        if (typeof value !== 'object' || value === null) return value
-        const name = names.get(textOf(value))
-        if (name === undefined)
-          return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, replace(item)]))
-        // Inside a named schema other named ones may stand; itself it cannot hold.
-        schemas[name] ??= Object.fromEntries(Object.entries(value).map(([key, item]) => [key, replace(item)]))
-        return { $ref: `#/components/schemas/${name}` }
-      }
+    mark,
+    spread,
+    refer(document, examples) {
       const { paths = {}, components = {} } = document as { paths?: object; components?: object }
-      const referring = replace(paths)
-      const sorted = Object.fromEntries(
-        Object.entries(schemas).toSorted(([left], [right]) => left.localeCompare(right)),
-      )
-      return { ...document, paths: referring, components: { ...components, schemas: sorted } }
+      const referring = refer(paths) as JsonObject
+      const used = usedNames(referring, (name) => refer(named.get(name)?.schema))
+      const schemas = used.map((name) => {
+        const schema = refer(named.get(name)?.schema) as JsonObject
+        return [name, examples.has(name) ? { ...schema, examples: [examples.get(name)] } : schema]
+      })
+      return { ...document, paths: referring, components: { ...components, schemas: Object.fromEntries(schemas) } }
     },
   }
 }
 
-/** Two schemas are the same when they say the same, in whatever order and with whatever name. */
-function textOf(value: object): string {
-  return JSON.stringify(value, (key, item: Json) => {
-    if (key === '$id') return undefined
-    if (typeof item !== 'object' || item === null || Array.isArray(item)) return item
-    return Object.fromEntries(Object.entries(item).toSorted(([left], [right]) => left.localeCompare(right)))
-  })
+const REFERENCE = /^#\/components\/schemas\/(.+)$/
+
+/** Every name that is referred to, from inside other named schemas too, sorted. */
+function usedNames(start: Json, schemaOf: (name: string) => Json): string[] {
+  const names = new Set<string>()
+  const walk = (value: Json): void => {
+    if (Array.isArray(value)) for (const item of value) walk(item)
+    if (!isObject(value)) return
+    const name = typeof value['$ref'] === 'string' ? REFERENCE.exec(value['$ref'])?.[1] : undefined
+    if (name !== undefined && !names.has(name)) {
+      names.add(name)
+      walk(schemaOf(name))
+    }
+    for (const item of Object.values(value)) walk(item)
+  }
+  walk(start)
+  return [...names].toSorted()
+}
+
+/** Two schemas are the same when they say the same, in whatever order. */
+function textOf(value: JsonObject): string {
+  return JSON.stringify(value, (_key, item: Json) =>
+    isObject(item) ? Object.fromEntries(Object.entries(item).toSorted(([a], [b]) => (a < b ? -1 : 1))) : item,
+  )
 }

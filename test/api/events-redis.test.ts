@@ -16,7 +16,7 @@ async function entriesOf(server: RedisServer, stream: string): Promise<Entry[]> 
   client.on('error', () => undefined)
   await client.connect()
   try {
-    return (await client.xRange(stream, '-', '+')).map(({ message }) => ({ ...message }))
+    return ((await client.xRange(stream, '-', '+')) ?? []).map(({ message }) => ({ ...message }))
   } finally {
     client.destroy()
   }

@@ -11,9 +11,6 @@ export type Origin = {
   readonly isReading?: boolean
 }
 
-/** What existing consumers of events call the kind of a token (contract section 10). */
-export type TokenKind = 'access token' | 'api key' | 'pat'
-
 export type UserPrincipal = {
   readonly kind: 'user'
   readonly key: number
@@ -27,8 +24,6 @@ export type UserPrincipal = {
   readonly scope: ScopeSet | undefined
   /** Undefined: no login. */
   readonly sessionId: string | undefined
-  /** The kind of token that he called with, for the journal; absent: an access token. */
-  readonly tokenKind?: TokenKind
   readonly origin: Origin | undefined
 }
 

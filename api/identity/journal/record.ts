@@ -5,6 +5,12 @@ import type { UserPrincipal } from '../access/principal.ts'
 import type { JournalEntry } from './journal.ts'
 import { redact } from './redact.ts'
 
+/** What existing consumers of events call the kinds of tokens (contract section 10). */
+const TOKEN_TYPES = { login: 'access token', api_key: 'api key', pat: 'pat' } as const satisfies Record<
+  UserPrincipal['credential'],
+  string
+>
+
 /** Records of one statement: each has eleven parameters, and PostgreSQL takes 65,535 of them. */
 const MAX_STATEMENT_RECORDS = 1000
 
@@ -19,7 +25,7 @@ export async function insertRecords(
     const rows = entries.slice(start, start + MAX_STATEMENT_RECORDS).map(
       (entry) => sql`(${entry.operation}, ${entry.domainKey ?? null}::bigint, ${user === undefined ? 'system' : 'user'},
         ${user?.key ?? null}::bigint, ${user?.id ?? null}::uuid, ${user?.origin?.address ?? null}, ${user?.origin?.requestId ?? null},
-        ${user === undefined ? null : (user.tokenKind ?? 'access token')}, ${user?.isPlatformAdmin ?? false}::boolean,
+        ${user === undefined ? null : TOKEN_TYPES[user.credential]}, ${user?.isPlatformAdmin ?? false}::boolean,
         ${entry.entityKeys}::bigint[], ${JSON.stringify(redact(entry.attributes ?? {}))}::jsonb)`,
     )
     await sql`INSERT INTO journal (operation, domain_key, actor_kind, actor_key, actor_id, address, request_id,

@@ -1,0 +1,388 @@
+// issue of the whole API: the OpenAPI 3.1 document is valid, complete and readable; that it is fresh `npm run check` compares
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Compile } from 'typebox/compile'
+import type { TSchema } from 'typebox'
+import { describe, expect, test } from 'vitest'
+
+type Json = Record<string, unknown>
+type Parameter = { name: string; in: string; required?: boolean; description?: string; schema: Json }
+type Response = { description?: string; content?: Record<string, { schema: Json }>; $ref?: string }
+type Operation = {
+  operationId: string
+  summary?: string
+  description?: string
+  tags?: string[]
+  security?: Record<string, unknown>[]
+  parameters?: Parameter[]
+  requestBody?: { content: Record<string, { schema: Json }> }
+  responses: Record<string, Response>
+}
+type Document = {
+  openapi: string
+  info: { title: string; version: string; description: string }
+  tags: { name: string; description?: string }[]
+  paths: Record<string, Record<string, Operation>>
+  components: {
+    schemas: Record<string, Json>
+    responses: Record<string, Response>
+    securitySchemes: Record<string, Json>
+  }
+}
+
+const document = JSON.parse(readFileSync(join(import.meta.dirname, '..', '..', 'openapi.json'), 'utf8')) as Document
+const operations = Object.entries(document.paths).flatMap(([path, item]) =>
+  Object.entries(item).map(([method, operation]) => ({ path, method, operation, name: `${method} ${path}` })),
+)
+
+const isObject = (value: unknown): value is Json => typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/**
+ * The OpenAPI 3.1 meta-schema, as far as the document uses the specification: the fields of each object (section 4.8), with the
+ * kind of each value. A field that is not here the specification does not know either, or the document never has.
+ */
+type Kind = 'string' | 'boolean' | 'any' | `map ${string}` | `list ${string}` | ObjectName
+type ObjectName = keyof typeof OBJECTS
+type Shape = { required: readonly string[]; fields: Readonly<Record<string, string>>; extensible?: boolean }
+const OBJECTS = {
+  Document: {
+    required: ['openapi', 'info', 'paths'],
+    fields: {
+      openapi: 'string',
+      info: 'Info',
+      servers: 'list Server',
+      paths: 'map PathItem',
+      components: 'Components',
+      security: 'list any',
+      tags: 'list Tag',
+      externalDocs: 'any',
+      jsonSchemaDialect: 'string',
+      webhooks: 'map PathItem',
+    },
+  },
+  Info: {
+    required: ['title', 'version'],
+    fields: {
+      title: 'string',
+      summary: 'string',
+      description: 'string',
+      termsOfService: 'string',
+      contact: 'any',
+      license: 'License',
+      version: 'string',
+    },
+  },
+  License: { required: ['name'], fields: { name: 'string', identifier: 'string', url: 'string' } },
+  Server: { required: ['url'], fields: { url: 'string', description: 'string', variables: 'any' } },
+  Tag: { required: ['name'], fields: { name: 'string', description: 'string', externalDocs: 'any' } },
+  PathItem: {
+    required: [],
+    fields: Object.fromEntries(
+      ['get', 'put', 'post', 'delete', 'options', 'head', 'patch', 'trace'].map((method) => [method, 'Operation']),
+    ),
+  },
+  Operation: {
+    required: ['responses'],
+    fields: {
+      tags: 'list string',
+      summary: 'string',
+      description: 'string',
+      externalDocs: 'any',
+      operationId: 'string',
+      parameters: 'list Parameter',
+      requestBody: 'RequestBody',
+      responses: 'map Response',
+      callbacks: 'any',
+      deprecated: 'boolean',
+      security: 'list any',
+      servers: 'list Server',
+    },
+  },
+  Parameter: {
+    required: ['name', 'in', 'schema'],
+    fields: {
+      name: 'string',
+      in: 'string',
+      description: 'string',
+      required: 'boolean',
+      deprecated: 'boolean',
+      allowEmptyValue: 'boolean',
+      style: 'string',
+      explode: 'boolean',
+      allowReserved: 'boolean',
+      schema: 'Schema',
+      example: 'any',
+      examples: 'any',
+    },
+  },
+  RequestBody: {
+    required: ['content'],
+    fields: { description: 'string', content: 'map MediaType', required: 'boolean' },
+  },
+  Response: {
+    required: ['description'],
+    fields: { description: 'string', headers: 'map Header', content: 'map MediaType', links: 'any' },
+  },
+  Header: {
+    required: ['schema'],
+    fields: { description: 'string', required: 'boolean', deprecated: 'boolean', schema: 'Schema', example: 'any' },
+  },
+  MediaType: { required: [], fields: { schema: 'Schema', example: 'any', examples: 'any', encoding: 'any' } },
+  Components: {
+    required: [],
+    fields: {
+      schemas: 'map Schema',
+      responses: 'map Response',
+      parameters: 'map Parameter',
+      securitySchemes: 'map SecurityScheme',
+      headers: 'map Header',
+      requestBodies: 'map RequestBody',
+    },
+  },
+  SecurityScheme: {
+    required: ['type'],
+    fields: {
+      type: 'string',
+      description: 'string',
+      name: 'string',
+      in: 'string',
+      scheme: 'string',
+      bearerFormat: 'string',
+    },
+  },
+} as const satisfies Record<string, Shape>
+
+/** Keywords of JSON Schema 2020-12 and what each holds. */
+const SCHEMA_KEYWORDS: Record<string, (value: unknown) => boolean> = {
+  $ref: (value) => typeof value === 'string',
+  type: (value) =>
+    [value]
+      .flat()
+      .every((one) => ['string', 'number', 'integer', 'boolean', 'object', 'array', 'null'].includes(String(one))),
+  enum: (value) => Array.isArray(value) && value.length > 0,
+  const: () => true,
+  title: (value) => typeof value === 'string',
+  description: (value) => typeof value === 'string',
+  default: () => true,
+  examples: Array.isArray,
+  deprecated: (value) => typeof value === 'boolean',
+  readOnly: (value) => typeof value === 'boolean',
+  format: (value) => typeof value === 'string',
+  contentEncoding: (value) => typeof value === 'string',
+  contentMediaType: (value) => typeof value === 'string',
+  pattern: (value) => typeof value === 'string' && new RegExp(value, 'u') instanceof RegExp,
+  required: (value) =>
+    Array.isArray(value) && value.every((one) => typeof one === 'string') && new Set(value).size === value.length,
+  uniqueItems: (value) => typeof value === 'boolean',
+  ...Object.fromEntries(
+    ['minLength', 'maxLength', 'minItems', 'maxItems', 'minProperties', 'maxProperties'].map((name) => [
+      name,
+      (value: unknown) => Number.isInteger(value) && Number(value) >= 0,
+    ]),
+  ),
+  ...Object.fromEntries(
+    ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'].map((name) => [
+      name,
+      (value: unknown) => typeof value === 'number',
+    ]),
+  ),
+}
+const SCHEMA_MAPS = new Set(['properties', 'patternProperties', '$defs', 'dependentSchemas'])
+const SCHEMA_LISTS = new Set(['anyOf', 'oneOf', 'allOf', 'prefixItems'])
+const SCHEMA_SINGLES = new Set([
+  'items',
+  'additionalProperties',
+  'propertyNames',
+  'not',
+  'contains',
+  'unevaluatedProperties',
+])
+
+function schemaFaults(schema: unknown, at: string): string[] {
+  if (typeof schema === 'boolean') return []
+  if (!isObject(schema)) return [`${at} is no schema`]
+  return Object.entries(schema).flatMap(([keyword, value]) => {
+    const place = `${at}.${keyword}`
+    if (SCHEMA_MAPS.has(keyword))
+      return isObject(value)
+        ? Object.entries(value).flatMap(([key, item]) => schemaFaults(item, `${place}.${key}`))
+        : [`${place} is no object`]
+    if (SCHEMA_LISTS.has(keyword))
+      return Array.isArray(value) && value.length > 0
+        ? value.flatMap((item, index) => schemaFaults(item, `${place}[${index}]`))
+        : [`${place} is no list`]
+    if (SCHEMA_SINGLES.has(keyword)) return schemaFaults(value, place)
+    const check = SCHEMA_KEYWORDS[keyword]
+    if (check === undefined) return [`${place}: JSON Schema 2020-12 knows no such keyword`]
+    return check(value) ? [] : [`${place} is wrong: ${JSON.stringify(value)}`]
+  })
+}
+
+function faultsOf(kind: string, value: unknown, at: string): string[] {
+  if (kind === 'any') return []
+  if (kind === 'string' || kind === 'boolean') return typeof value === kind ? [] : [`${at} is no ${kind}`]
+  if (kind === 'Schema') return schemaFaults(value, at)
+  if (kind.startsWith('list '))
+    return Array.isArray(value)
+      ? value.flatMap((item, index) => faultsOf(kind.slice(5), item, `${at}[${index}]`))
+      : [`${at} is no list`]
+  if (!isObject(value)) return [`${at} is no object`]
+  if (kind.startsWith('map '))
+    return Object.entries(value).flatMap(([key, item]) => faultsOf(kind.slice(4), item, `${at}.${key}`))
+  if (typeof value['$ref'] === 'string') return []
+  const shape: Shape = OBJECTS[kind as ObjectName]
+  return [
+    ...shape.required.filter((field) => !(field in value)).map((field) => `${at} lacks ${field}`),
+    ...Object.entries(value).flatMap(([field, item]) => {
+      if (field.startsWith('x-')) return []
+      const next = shape.fields[field]
+      return next === undefined
+        ? [`${at} has the unknown field ${field}`]
+        : faultsOf(next as Kind, item, `${at}.${field}`)
+    }),
+  ]
+}
+
+function refsOf(value: unknown): string[] {
+  if (Array.isArray(value)) return value.flatMap(refsOf)
+  if (!isObject(value)) return []
+  return [...(typeof value['$ref'] === 'string' ? [value['$ref']] : []), ...Object.values(value).flatMap(refsOf)]
+}
+
+/** A schema with what it refers to put in, as a validator needs it; a schema that holds itself ends after some levels. */
+function resolved(schema: unknown, depth = 0): unknown {
+  if (Array.isArray(schema)) return schema.map((item) => resolved(item, depth))
+  if (!isObject(schema)) return schema
+  const name = typeof schema['$ref'] === 'string' ? schema['$ref'].split('/').at(-1) : undefined
+  if (name !== undefined) return depth > 5 ? {} : resolved(document.components.schemas[name], depth + 1)
+  return Object.fromEntries(Object.entries(schema).map(([key, item]) => [key, resolved(item, depth)]))
+}
+
+describe('the OpenAPI document', () => {
+  test('is valid OpenAPI 3.1: no object has an unknown or missing field, every schema is JSON Schema 2020-12', () => {
+    expect(document.openapi).toBe('3.1.0')
+    expect(operations.length).toBeGreaterThan(200)
+    expect(faultsOf('Document', document, 'document')).toEqual([])
+  })
+
+  test('the check of validity is no empty one', () => {
+    const broken = structuredClone(document) as unknown as Json
+    const [path] = Object.keys(document.paths)
+    const item = (broken['paths'] as Record<string, Record<string, Json>>)[path as string] as Record<string, Json>
+    const operation = Object.values(item)[0] as Json
+    operation['summry'] = 'x'
+    operation['responses'] = { 200: {} }
+    ;(broken['components'] as Record<string, Json>)['schemas'] = { Bad: { type: 'text', nullable: true } }
+    const faults = faultsOf('Document', broken, 'd').join('\n')
+    for (const fault of ['unknown field summry', 'lacks description', 'no such keyword', 'type is wrong'])
+      expect(faults).toContain(fault)
+  })
+
+  test('every reference leads somewhere, and every component is referred to', () => {
+    const refs = new Set(refsOf(document))
+    const lookUp = (ref: string) =>
+      ref
+        .slice(2)
+        .split('/')
+        .reduce<unknown>((value, key) => (isObject(value) ? value[key] : undefined), document)
+    expect([...refs].filter((ref) => lookUp(ref) === undefined)).toEqual([])
+    const unused = Object.keys(document.components.schemas).filter((name) => !refs.has(`#/components/schemas/${name}`))
+    expect(unused).toEqual([])
+  })
+
+  test('path parameters of the path and of its operation are the same', () => {
+    const faults = operations.filter(({ path, operation }) => {
+      const inPath = [...path.matchAll(/\{([^}]+)\}/g)].map(([, name]) => name).toSorted()
+      const declared = (operation.parameters ?? []).filter((parameter) => parameter.in === 'path')
+      return (
+        JSON.stringify(inPath) !== JSON.stringify(declared.map(({ name }) => name).toSorted()) ||
+        declared.some(({ required }) => required !== true)
+      )
+    })
+    expect(faults.map(({ name }) => name)).toEqual([])
+  })
+
+  test('no parameter stands twice, each is described, and one with a default is optional', () => {
+    const faults = operations.flatMap(({ name, operation }) =>
+      (operation.parameters ?? []).flatMap((parameter, index, all) => {
+        const isTwice = all.findIndex((other) => other.name === parameter.name && other.in === parameter.in) !== index
+        const isBare = (parameter.description ?? '') === '' || parameter.description === 'UUID'
+        const isForced = parameter.in !== 'path' && parameter.required === true && 'default' in parameter.schema
+        return isTwice || isBare || isForced ? [`${name}: ${parameter.name}`] : []
+      }),
+    )
+    expect(faults).toEqual([])
+  })
+
+  test('each operation has a name of its own, a summary, a described tag and a security rule', () => {
+    const ids = operations.map(({ operation }) => operation.operationId)
+    expect(new Set(ids).size).toBe(ids.length)
+    expect(ids.filter((id) => !/^[a-z][A-Za-z0-9]*$/.test(id))).toEqual([])
+    expect(operations.filter(({ operation }) => (operation.summary ?? '') === '').map(({ name }) => name)).toEqual([])
+    const described = new Set(
+      document.tags.filter(({ description }) => description !== undefined).map(({ name }) => name),
+    )
+    const faults = operations.filter(
+      ({ operation: { tags = [], security } }) =>
+        tags.length !== 1 || !described.has(tags[0] ?? '') || security === undefined,
+    )
+    expect(faults.map(({ name, operation }) => `${name} ${operation.tags?.join()}`)).toEqual([])
+    const known = new Set(Object.keys(document.components.securitySchemes))
+    expect(
+      operations
+        .flatMap(({ operation }) => (operation.security ?? []).flatMap((one) => Object.keys(one)))
+        .filter((scheme) => !known.has(scheme)),
+    ).toEqual([])
+  })
+
+  test('each operation that needs a token says so, and answers 401; every one says what a refusal looks like', () => {
+    const faults = operations.flatMap(({ name, operation }) => {
+      const statuses = ['400', '500', '503', ...((operation.security ?? []).length > 0 ? ['401'] : [])]
+      return statuses
+        .filter((status) => operation.responses[status]?.$ref !== `#/components/responses/Refusal${status}`)
+        .map((status) => `${name} ${status}`)
+    })
+    expect(faults).toEqual([])
+    for (const response of Object.values(document.components.responses)) expect(response.description).toMatch(/\S/)
+  })
+
+  test('no answer is without a description of its own', () => {
+    const faults = operations.flatMap(({ name, operation }) =>
+      Object.entries(operation.responses)
+        .filter(
+          ([, response]) =>
+            response.$ref === undefined && (response.description ?? 'Default Response') === 'Default Response',
+        )
+        .map(([status]) => `${name} ${status}`),
+    )
+    expect(faults).toEqual([])
+  })
+
+  test('the main resources have examples, and each is what its schema says', () => {
+    const { schemas } = document.components
+    for (const name of [
+      'User',
+      'NewUser',
+      'Domain',
+      'NewDomain',
+      'Client',
+      'NewClient',
+      'Channel',
+      'NewChannel',
+      'Group',
+      'NewGroup',
+      'Role',
+      'TokenPair',
+      'JournalItem',
+      'Error',
+    ])
+      expect(schemas[name]?.['examples'], name).toHaveLength(1)
+    const faults = Object.entries(schemas).flatMap(([name, schema]) => {
+      const validator = Compile(resolved(schema) as TSchema)
+      return ((schema['examples'] ?? []) as unknown[]).flatMap((example) =>
+        [...validator.Errors(example)].map((error) => `${name}: ${JSON.stringify(error)}`),
+      )
+    })
+    expect(faults).toEqual([])
+  })
+})
