@@ -144,6 +144,24 @@ test('the platform administrator restores a deleted domain too; a token of anoth
   expect((await domainOf(tenant)).status).toBe('enabled')
 })
 
+test('a personal access token restores nothing, whatever its scopes', async () => {
+  const tenant = await newTenant(api)
+  const pat = await tenant.call('POST', '/pats', { name: 'robot', duration: '1h' })
+  const { id, secret } = pat.json<{ id: string; secret: string }>()
+  const scopes = ['update', 'read', 'delete'].map((operation) => ({
+    optional_domain_id: tenant.domainId,
+    entity_type: 'domains',
+    entity_id: '*',
+    operation,
+  }))
+  expect((await tenant.call('PATCH', `/pats/${id}/scope/add`, { scopes })).status).toBe(200)
+  const call = api.as(`Bearer ${secret}`)
+  expect((await call('GET', `/domains/${tenant.domainId}`)).status).toBe(200)
+  expect((await call('DELETE', `/domains/${tenant.domainId}`)).status).toBe(204)
+  expect((await call('POST', `/domains/${tenant.domainId}/enable`)).status).toBe(403)
+  expect((await tenant.call('POST', `/domains/${tenant.domainId}/enable`)).status).toBe(200)
+})
+
 test('who may not delete is refused, and nothing is deleted', async () => {
   const tenant = await newTenant(api)
   const member = await newMember(tenant, ['read', 'update', 'disable', 'enable'])

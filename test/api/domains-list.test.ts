@@ -119,6 +119,7 @@ test('the domains of a user: all to himself and the platform administrator, to o
   const refused = await stranger.call('GET', path)
   const unknown = await stranger.call('GET', `/users/${newId()}/domains`)
   expect([refused.status, unknown.status, unknown.text]).toEqual([403, 403, refused.text])
+  expect((await stranger.call('GET', `${path}&metadata=nonsense`)).status).toBe(400)
   expect((await api.admin('GET', `/users/${newId()}/domains`)).status).toBe(404)
   expect((await api.anonymous('GET', path)).status).toBe(401)
 })

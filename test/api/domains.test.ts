@@ -74,6 +74,28 @@ test('a change keeps what it does not name', async () => {
   expect(updated.updated_at).not.toBe('0001-01-01T00:00:00Z')
 })
 
+test('an alias is changed by PATCH alias, to what is free and allowed; route in a PATCH is ignored', async () => {
+  const user = await api.newUser()
+  const alias = `a-${newId().slice(0, 8)}`
+  const taken = (await user.call('POST', '/domains', { name: 'one', alias: `t-${newId().slice(0, 8)}` })).json<Domain>()
+  const domain = (await user.call('POST', '/domains', { name: 'two' })).json<Domain>()
+  const path = `/domains/${domain.id}`
+  expect((await user.call('PATCH', path, { alias })).json()).toMatchObject({ alias, route: alias, name: 'two' })
+  expect((await user.call('PATCH', path, { route: 'other' })).json()).toMatchObject({ alias, route: alias })
+  expect((await user.call('PATCH', path, { alias: taken.alias.toUpperCase() })).status).toBe(409)
+  for (const bad of ['1st', 'a b', 'clients', newId(), 'x'.repeat(37), ''])
+    expect((await user.call('PATCH', path, { alias: bad })).status, bad).toBe(400)
+  expect((await user.call('PATCH', path, { alias: domain.id })).json()).toMatchObject({ alias: domain.id })
+})
+
+test('an id that is given on creation is kept, and taken once', async () => {
+  const user = await api.newUser()
+  const id = newId()
+  expect((await user.call('POST', '/domains', { name: 'one', id, route: id })).json()).toMatchObject({ id, alias: id })
+  expect((await user.call('POST', '/domains', { name: 'two', id })).status).toBe(409)
+  expect((await user.call('POST', '/domains', { name: 'three', id: 'three' })).status).toBe(400)
+})
+
 test('disabling closes the domain to everybody but its administrators, and repeating it changes nothing', async () => {
   const user = await api.newUser()
   const domain = (await user.call('POST', '/domains', { name: 'closing' })).json<Domain>()

@@ -68,7 +68,7 @@ export function createDomainsService({ database, journal, access, reservedRoutes
     return record
   }
 
-  /** The roles that the listing looks at: the caller's, or with `user` those of that user. Undefined: there is no such user. */
+  /** The roles that the listing looks at: the caller's, or with `user` those of that user. Undefined: no such user. */
   async function roleConditionOf(caller: UserPrincipal, query: DomainQuery): Promise<RoleCondition | undefined> {
     const userKey =
       query.user === undefined || query.user === caller.id
@@ -95,11 +95,12 @@ export function createDomainsService({ database, journal, access, reservedRoutes
     caller: UserPrincipal,
     query: DomainQuery,
     role: RoleCondition | undefined,
+    filter: readonly RawBuilder<SqlBool>[],
   ): Promise<Page<ListedDomain>> {
     const { offset, limit } = query
     if (role === undefined) return { total: 0, offset, limit, items: [] }
     const isFiltered = query.role_id !== undefined || query.role_name !== undefined || query.actions !== undefined
-    const conditions = conditionsOf(caller, query)
+    const conditions = [...filter]
     if (role.userKey !== caller.key && !isWholePlatformAdmin(caller)) {
       const administered = await listAdministered(db, caller.key)
       conditions.push(sql<SqlBool>`d.key = ANY (${administered}::bigint[])`)
@@ -162,8 +163,13 @@ export function createDomainsService({ database, journal, access, reservedRoutes
       const domain = await requireReadable(caller, id)
       return { domain, roles: await listHeldRoles(db, caller.key, domain.key) }
     },
-    list: async (caller, query) => await page(caller, query, await roleConditionOf(caller, query)),
+    async list(caller, query) {
+      const filter = conditionsOf(caller, query)
+      return await page(caller, query, await roleConditionOf(caller, query), filter)
+    },
     async listOfUser(caller, userId, query) {
+      // What is malformed is said before who may (decision 45).
+      const filter = conditionsOf(caller, query)
       const role = await roleConditionOf(caller, { ...query, user: userId })
       if (isWholePlatformAdmin(caller) && role === undefined) throw new ServiceError('not_found', 'entity not found')
       if (userId !== caller.id && !isWholePlatformAdmin(caller)) {
@@ -179,7 +185,7 @@ export function createDomainsService({ database, journal, access, reservedRoutes
             'failed to perform authorization: only the user, an administrator of his domains or of the platform may see this',
           )
       }
-      return await page(caller, { ...query, user: userId }, role)
+      return await page(caller, { ...query, user: userId }, role, filter)
     },
     async update(caller, id, input) {
       const route = input.alias === undefined ? undefined : requireDomainRoute(input.alias, id, reservedRoutes)

@@ -64,8 +64,9 @@ export function createDomainStatusService({
     return domain.domainKey
   }
 
-  /** The key of a deleted domain that the caller may restore. */
+  /** The key of a deleted domain that the caller may restore. The policy knows no deleted ones, nor do the scopes of a token. */
   async function findRestorableKey(caller: UserPrincipal, id: string): Promise<number | undefined> {
+    if (caller.scope !== undefined) return undefined
     const found = isId(id) ? await findRestorable(database.db, id, caller.key) : undefined
     if (found === undefined || (caller.boundDomainKey !== undefined && caller.boundDomainKey !== found.key))
       return undefined
