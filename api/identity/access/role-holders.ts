@@ -7,6 +7,7 @@ import type { Queryable } from '#core/database/index.ts'
 import { ACTIONS } from './actions.ts'
 import type { EntityType } from './actions.ts'
 import { ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from './admin-role.ts'
+import { ENTITY_TABLES } from './entities.ts'
 import type { LocatedEntity } from './entities.ts'
 import { INHERITED } from './inheritance.ts'
 import type { Inheritance, Provider } from './inheritance.ts'
@@ -43,8 +44,10 @@ export async function findRolePlaces(db: Queryable, domainKey: number, entity?: 
       FROM group_closure c JOIN groups g ON g.key = c.ancestor_key
      WHERE c.descendant_key = ${entity.parentGroupKey} ORDER BY c.depth`.execute(db)
   const { type, key, id } = entity
+  const { rows: named } = await sql<{ name: string }>`
+    SELECT name FROM ${sql.table(ENTITY_TABLES[type].table)} WHERE key = ${key}`.execute(db)
   return [
-    { accessType: 'direct', type, key, id, name: '', inheritance: undefined, path: undefined },
+    { accessType: 'direct', type, key, id, name: named[0]?.name ?? '', inheritance: undefined, path: undefined },
     ...groups.map((group): RolePlace => {
       const provider: Provider = group.depth === 0 && type !== 'group' ? 'parent' : 'ancestor'
       return {
