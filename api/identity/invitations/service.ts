@@ -1,33 +1,18 @@
-/** The rules of invitations, the same for both generations of their paths (contract 1.3, decision 24). */
-import type { Database, Transaction } from '#core/database/index.ts'
+/** The rules of invitations, the same for both generations of their paths (contract 1.3, decision 24); the answers: `answers.ts`. */
+import type { Database } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import type { AccessPolicy, DomainAccess, UserPrincipal } from '../access/index.ts'
 import { listHeldRoles, lockDomain } from '../domains/index.ts'
 import type { Journal } from '../journal/index.ts'
-import type { RoleEntity, RoleRecord } from '../roles/index.ts'
-import {
-  addMembers,
-  ensureRelationRole,
-  findAdminRole,
-  findRole,
-  heldBy,
-  parseRelation,
-  requireMayGive,
-  roleEntityOf,
-} from '../roles/index.ts'
+import { heldBy, parseRelation, requireMayGive, roleEntityOf } from '../roles/index.ts'
 import { findUser } from '../users/index.ts'
+import { createAnswers } from './answers.ts'
+import type { Answers } from './answers.ts'
+import { factsOf, findOffered, requireId, requireUnanswered } from './invitation.ts'
 import type { InvitationFacts, InvitationFilter, InvitationRecord, InvitationScope } from './repository.ts'
-import {
-  answerInvitation,
-  deleteInvitation,
-  findInvitation,
-  hasOpenInvitation,
-  listInvitations,
-  lockInvitation,
-  saveInvitation,
-} from './repository.ts'
+import { deleteInvitation, findInvitation, listInvitations, lockInvitation, saveInvitation } from './repository.ts'
 import type { DomainInvitationQuery, InvitationQuery } from './schema.ts'
 
 /** How long an invitation can be accepted (contract 1.3). */
@@ -36,7 +21,7 @@ export const INVITATION_LIFETIME_HOURS = 168
 /** What is offered: a role of the domain, or a relation of the older generations in any case. */
 export type Offer = { roleId: string } | { relation: string }
 
-export type InvitationsService = {
+export type InvitationsService = Answers & {
   /**
    * By an administrator of the domain. An invitation that is open, rejected or accepted is a `conflict`, unless `isResent`
    * renews it; one that has expired, or whose member has left the domain since, is made anew. Throws `malformed`,
@@ -57,23 +42,10 @@ export type InvitationsService = {
   /** To the invitee, the inviter and the domain's administrators. Throws `forbidden` or `not_found`. */
   get(caller: UserPrincipal, domainId: string, inviteeId: string): Promise<InvitationRecord>
   /**
-   * Makes the caller a member of the role. Throws `not_found` without an invitation, `forbidden` when somebody else is
-   * invited or the domain is not enabled, `invalid_state` when it is answered or expired, `unprocessable` when its role is gone.
-   */
-  accept(caller: UserPrincipal, domainId: string): Promise<void>
-  /** Throws as `accept`, but for what concerns the role and the lifetime. */
-  reject(caller: UserPrincipal, domainId: string): Promise<void>
-  /**
    * The invitee at any time; the inviter and the domain's administrators too, with `onlyPending` not after it was answered:
    * `invalid_state`. Throws `forbidden` or `not_found`.
    */
   remove(caller: UserPrincipal, domainId: string, inviteeId: string, options: { onlyPending: boolean }): Promise<void>
-}
-
-function requireId(id: string, path: string): void {
-  if (isId(id)) return
-  const message = 'must be a UUID in lower case'
-  throw new ServiceError('malformed', `${path.slice(1)} ${message}`, { details: [{ path, message }] })
 }
 
 function requireAdmin(domain: DomainAccess): void {
@@ -82,11 +54,6 @@ function requireAdmin(domain: DomainAccess): void {
       'forbidden',
       'failed to perform authorization: only an administrator of the domain handles its invitations',
     )
-}
-
-function requireUnanswered({ confirmedAt, rejectedAt }: InvitationFacts): void {
-  const answer = confirmedAt !== null ? 'accepted' : rejectedAt !== null ? 'rejected' : undefined
-  if (answer !== undefined) throw new ServiceError('invalid_state', `the invitation was already ${answer}`)
 }
 
 export function createInvitationsService({
@@ -99,19 +66,6 @@ export function createInvitationsService({
   access: AccessPolicy
 }): InvitationsService {
   const { db } = database
-
-  /** The role as it is now. A relation always has one: it is made where it is missing. */
-  async function findOffered(
-    tx: Transaction,
-    entity: RoleEntity,
-    { relation, roleId }: Pick<InvitationFacts, 'relation' | 'roleId'>,
-    createdBy: string,
-  ): Promise<RoleRecord | undefined> {
-    if (relation !== null) return await ensureRelationRole(tx, entity, parseRelation(relation), createdBy)
-    if (roleId === undefined) return undefined
-    const admin = await findAdminRole(tx, entity)
-    return roleId === admin.id ? admin : await findRole(tx, entity.key, roleId)
-  }
 
   /** Throws `conflict` for what stands in the way; true when a former invitation is sent again. */
   function requireRenewable(known: InvitationFacts, isMember: boolean, isResent: boolean): boolean {
@@ -134,29 +88,6 @@ export function createInvitationsService({
     return { offset, limit, ...(await listInvitations(db, filter, { offset, limit })) }
   }
 
-  /** The caller's own invitation; a token that is bound to a domain works in that domain alone (decision 40). */
-  async function requireOwn(caller: UserPrincipal, domainId: string): Promise<InvitationRecord> {
-    requireId(domainId, '/domain_id')
-    const invitation = await findInvitation(db, domainId, caller.id)
-    if (invitation !== undefined) {
-      if (caller.boundDomainKey === undefined || caller.boundDomainKey === invitation.domainKey) return invitation
-    } else if (!(await hasOpenInvitation(db, domainId))) {
-      throw new ServiceError('not_found', 'there is no such invitation')
-    }
-    throw new ServiceError('forbidden', 'failed to perform authorization: the invitation is not yours')
-  }
-
-  /** The domain first, then the invitation: the order in which everybody locks. */
-  async function lockOwn(tx: Transaction, { domainKey, userKey }: InvitationRecord): Promise<InvitationFacts> {
-    const domain = await lockDomain(tx, domainKey)
-    if (domain?.status !== 'enabled')
-      throw new ServiceError('forbidden', 'failed to perform authorization: the domain is not enabled')
-    const invitation = await lockInvitation(tx, domainKey, userKey)
-    if (invitation === undefined) throw new ServiceError('not_found', 'there is no such invitation')
-    requireUnanswered(invitation)
-    return invitation
-  }
-
   /** The invitation, for whoever has to do with it. */
   async function requireSeen(caller: UserPrincipal, domainId: string, inviteeId: string): Promise<InvitationRecord> {
     const isInvitee = inviteeId === caller.id
@@ -171,15 +102,8 @@ export function createInvitationsService({
     return invitation
   }
 
-  const attributesOf = ({ domainId, userId, invitedBy, relation, role }: InvitationRecord) => ({
-    domain_id: domainId,
-    invitee_user_id: userId,
-    invited_by: invitedBy,
-    ...(relation === null ? {} : { relation }),
-    ...(role === undefined ? {} : { role_id: role.id, role_name: role.name }),
-  })
-
   return {
+    ...createAnswers({ database, journal }),
     async send(caller, domainId, { inviteeId, offer, isResent }) {
       requireId(inviteeId, 'relation' in offer ? '/user_id' : '/invitee_user_id')
       const relation = 'relation' in offer ? parseRelation(offer.relation) : null
@@ -239,48 +163,6 @@ export function createInvitationsService({
       return await page({ ...filterOf(query), scope: { domainKey: domain.domainKey } }, query)
     },
     get: requireSeen,
-    async accept(caller, domainId) {
-      const own = await requireOwn(caller, domainId)
-      const entity: RoleEntity = {
-        type: 'domain',
-        key: own.domainKey,
-        id: domainId,
-        domainKey: own.domainKey,
-        domainId,
-      }
-      await journal.change(caller, async (tx, record) => {
-        const invitation = await lockOwn(tx, own)
-        if (invitation.isExpired)
-          throw new ServiceError('invalid_state', 'the invitation has expired: ask for another one')
-        const role = await findOffered(tx, entity, invitation, invitation.invitedBy)
-        if (role === undefined)
-          throw new ServiceError(
-            'unprocessable',
-            'failed to accept: the role of this invitation was deleted, ask for another one',
-          )
-        await addMembers(tx, entity, role, [caller.id])
-        await answerInvitation(tx, own.domainKey, own.userKey, 'accepted')
-        record({
-          operation: 'invitation.accept',
-          domainKey: own.domainKey,
-          entityKeys: [own.userKey],
-          attributes: { ...attributesOf(own), role_id: role.id, role_name: role.name },
-        })
-      })
-    },
-    async reject(caller, domainId) {
-      const own = await requireOwn(caller, domainId)
-      await journal.change(caller, async (tx, record) => {
-        await lockOwn(tx, own)
-        await answerInvitation(tx, own.domainKey, own.userKey, 'rejected')
-        record({
-          operation: 'invitation.reject',
-          domainKey: own.domainKey,
-          entityKeys: [own.userKey],
-          attributes: attributesOf(own),
-        })
-      })
-    },
     async remove(caller, domainId, inviteeId, { onlyPending }) {
       const seen = await requireSeen(caller, domainId, inviteeId)
       await journal.change(caller, async (tx, record) => {
@@ -292,7 +174,7 @@ export function createInvitationsService({
           operation: 'invitation.delete',
           domainKey: seen.domainKey,
           entityKeys: [seen.userKey],
-          attributes: attributesOf(seen),
+          attributes: factsOf(seen),
         })
       })
     },

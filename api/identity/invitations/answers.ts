@@ -1,0 +1,96 @@
+/** The invitee's part: accepting and rejecting, once, while the domain is open and the invitation lives (contract 1.3). */
+import type { Database, Transaction } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { UserPrincipal } from '../access/index.ts'
+import { lockDomain } from '../domains/index.ts'
+import type { Journal } from '../journal/index.ts'
+import type { RoleEntity } from '../roles/index.ts'
+import { addMembers } from '../roles/index.ts'
+import { factsOf, findOffered, requireId, requireUnanswered } from './invitation.ts'
+import type { InvitationFacts, InvitationRecord } from './repository.ts'
+import { answerInvitation, findInvitation, hasOpenInvitation, lockInvitation } from './repository.ts'
+
+export type Answers = {
+  /**
+   * Makes the caller a member of the role. Throws `not_found` without an invitation, `forbidden` when somebody else is
+   * invited or the domain is not enabled, `invalid_state` when it is answered or expired, `unprocessable` when its role is gone.
+   */
+  accept(caller: UserPrincipal, domainId: string): Promise<void>
+  /** Throws as `accept`, but for what concerns the role and the lifetime. */
+  reject(caller: UserPrincipal, domainId: string): Promise<void>
+}
+
+export function createAnswers({ database, journal }: { database: Database; journal: Journal }): Answers {
+  const { db } = database
+
+  /**
+   * The caller's own invitation; a token that is bound to a domain works in that domain alone (decision 40). Contract 1.3
+   * tells "somebody else's" from "none": whoever knows the domain's id learns that somebody is invited, and nothing more.
+   */
+  async function requireOwn(caller: UserPrincipal, domainId: string): Promise<InvitationRecord> {
+    requireId(domainId, '/domain_id')
+    const invitation = await findInvitation(db, domainId, caller.id)
+    if (invitation !== undefined) {
+      if (caller.boundDomainKey === undefined || caller.boundDomainKey === invitation.domainKey) return invitation
+    } else if (!(await hasOpenInvitation(db, domainId))) {
+      throw new ServiceError('not_found', 'there is no such invitation')
+    }
+    throw new ServiceError('forbidden', 'failed to perform authorization: the invitation is not yours')
+  }
+
+  /** The domain first, then the invitation: the order in which everybody locks. */
+  async function lockOwn(tx: Transaction, { domainKey, userKey }: InvitationRecord): Promise<InvitationFacts> {
+    const domain = await lockDomain(tx, domainKey)
+    if (domain?.status !== 'enabled')
+      throw new ServiceError('forbidden', 'failed to perform authorization: the domain is not enabled')
+    const invitation = await lockInvitation(tx, domainKey, userKey)
+    if (invitation === undefined) throw new ServiceError('not_found', 'there is no such invitation')
+    requireUnanswered(invitation)
+    return invitation
+  }
+
+  return {
+    async accept(caller, domainId) {
+      const own = await requireOwn(caller, domainId)
+      const entity: RoleEntity = {
+        type: 'domain',
+        key: own.domainKey,
+        id: domainId,
+        domainKey: own.domainKey,
+        domainId,
+      }
+      await journal.change(caller, async (tx, record) => {
+        const invitation = await lockOwn(tx, own)
+        if (invitation.isExpired)
+          throw new ServiceError('invalid_state', 'the invitation has expired: ask for another one')
+        const role = await findOffered(tx, entity, invitation, invitation.invitedBy)
+        if (role === undefined)
+          throw new ServiceError(
+            'unprocessable',
+            'failed to accept: the role of this invitation was deleted, ask for another one',
+          )
+        await addMembers(tx, entity, role, [caller.id])
+        await answerInvitation(tx, own.domainKey, own.userKey, 'accepted')
+        record({
+          operation: 'invitation.accept',
+          domainKey: own.domainKey,
+          entityKeys: [own.userKey],
+          attributes: { ...factsOf(own), role_id: role.id, role_name: role.name },
+        })
+      })
+    },
+    async reject(caller, domainId) {
+      const own = await requireOwn(caller, domainId)
+      await journal.change(caller, async (tx, record) => {
+        await lockOwn(tx, own)
+        await answerInvitation(tx, own.domainKey, own.userKey, 'rejected')
+        record({
+          operation: 'invitation.reject',
+          domainKey: own.domainKey,
+          entityKeys: [own.userKey],
+          attributes: factsOf(own),
+        })
+      })
+    },
+  }
+}

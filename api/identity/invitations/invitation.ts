@@ -1,0 +1,42 @@
+/** What sending and answering an invitation have in common. */
+import type { Transaction } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
+import type { RoleEntity, RoleRecord } from '../roles/index.ts'
+import { ensureRelationRole, findAdminRole, findRole, parseRelation } from '../roles/index.ts'
+import type { InvitationFacts, InvitationRecord } from './repository.ts'
+
+/** The role as it is now. A relation always has one: it is made where it is missing. */
+export async function findOffered(
+  tx: Transaction,
+  entity: RoleEntity,
+  { relation, roleId }: Pick<InvitationFacts, 'relation' | 'roleId'>,
+  createdBy: string,
+): Promise<RoleRecord | undefined> {
+  if (relation !== null) return await ensureRelationRole(tx, entity, parseRelation(relation), createdBy)
+  if (roleId === undefined) return undefined
+  const admin = await findAdminRole(tx, entity)
+  return roleId === admin.id ? admin : await findRole(tx, entity.key, roleId)
+}
+
+/** Throws `malformed`. */
+export function requireId(id: string, path: string): void {
+  if (isId(id)) return
+  const message = 'must be a UUID in lower case'
+  throw new ServiceError('malformed', `${path.slice(1)} ${message}`, { details: [{ path, message }] })
+}
+
+/** Throws `invalid_state`. */
+export function requireUnanswered({ confirmedAt, rejectedAt }: InvitationFacts): void {
+  const answer = confirmedAt !== null ? 'accepted' : rejectedAt !== null ? 'rejected' : undefined
+  if (answer !== undefined) throw new ServiceError('invalid_state', `the invitation was already ${answer}`)
+}
+
+/** What the journal says of it. */
+export const factsOf = ({ domainId, userId, invitedBy, relation, role }: InvitationRecord) => ({
+  domain_id: domainId,
+  invitee_user_id: userId,
+  invited_by: invitedBy,
+  ...(relation === null ? {} : { relation }),
+  ...(role === undefined ? {} : { role_id: role.id, role_name: role.name }),
+})
