@@ -42,6 +42,15 @@ SELECT DISTINCT subject.key, j.occurred_at, j.xid, j.seq, j.operation
   FROM journal j, unnest(j.entity_keys || j.actor_key) AS subject (key)
  WHERE subject.key > 0;
 
+-- How many records a domain has, and a user, by operation, up to the position of the consumer that counts them: to count
+-- millions for each page would take seconds.
+CREATE TABLE journal_totals (
+  scope_key bigint NOT NULL,
+  operation text NOT NULL,
+  total bigint NOT NULL,
+  CONSTRAINT journal_totals_pkey PRIMARY KEY (scope_key, operation)
+);
+
 -- Which key an id had that is gone: the journal of a deleted entity is asked for by its id, and who may know of the
 -- deletion depends on the group that it was in.
 CREATE TABLE departed_entities (

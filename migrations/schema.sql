@@ -331,9 +331,9 @@ CREATE TABLE journal (
   CONSTRAINT journal_pkey PRIMARY KEY (xid, seq),
   CONSTRAINT journal_actor_kind_check CHECK ((actor_kind = ANY (ARRAY['user'::text, 'client'::text, 'system'::text])))
 ) WITH (autovacuum_vacuum_insert_scale_factor=0.02);
-CREATE INDEX journal_domain ON journal USING btree (domain_key, occurred_at);
-CREATE INDEX journal_domain_operation ON journal USING btree (domain_key, operation, occurred_at);
+CREATE INDEX journal_domain_operation ON journal USING btree (domain_key, operation, occurred_at, xid, seq);
 CREATE INDEX journal_domain_position ON journal USING btree (domain_key, xid, seq);
+CREATE INDEX journal_domain_time ON journal USING btree (domain_key, occurred_at, xid, seq);
 
 CREATE TABLE journal_subjects (
   entity_key bigint NOT NULL,
@@ -343,6 +343,13 @@ CREATE TABLE journal_subjects (
   operation text NOT NULL,
   CONSTRAINT journal_subjects_pkey PRIMARY KEY (entity_key, occurred_at, xid, seq) INCLUDE (operation)
 ) WITH (autovacuum_vacuum_insert_scale_factor=0.02);
+
+CREATE TABLE journal_totals (
+  scope_key bigint NOT NULL,
+  operation text NOT NULL,
+  total bigint NOT NULL,
+  CONSTRAINT journal_totals_pkey PRIMARY KEY (scope_key, operation)
+);
 
 CREATE TABLE known_addresses (
   user_key bigint NOT NULL,

@@ -48,7 +48,7 @@ async function newMember(tenant: Tenant, actions: readonly string[]): Promise<Te
 }
 
 const idsOf = (reader: EventReader, operation: string) =>
-  reader.events.filter(({ event }) => event === operation).map(({ data }) => data['id'])
+  reader.events.filter(({ event }) => event === operation).map(({ data }) => String(data['id']))
 
 test('a change arrives as an event with its operation, its time, the fields of the entity and who did it', async () => {
   const tenant = await newTenant(api)
@@ -161,7 +161,7 @@ test('a client that connects again with Last-Event-ID misses nothing and sees ev
   await using third = await follow(tenant.user, domainId, { after: seen.at(-1)?.id })
   for (const { id } of await more) made.push(id)
   await until(() => idsOf(third, 'client.create').length >= made.length - 10, 'all of them')
-  const got = [...seen.map(({ data }) => data['id']), ...idsOf(third, 'client.create')]
+  const got = [...seen.map(({ data }) => String(data['id'])), ...idsOf(third, 'client.create')]
   expect(got.toSorted()).toEqual(made.toSorted())
   expect(got.slice(0, 30)).toEqual(made.slice(0, 30))
 })
@@ -183,13 +183,13 @@ test('what is written while streams are opened and closed reaches each from its 
     return ids
   })()
   let after = start.lastId()
-  const got: unknown[] = []
+  const got: string[] = []
   while (!isDone || got.length < 120) {
     const reader = await follow(tenant.user, domainId, { after })
     await until(() => reader.events.length > 3 || isDone, 'some events')
     if (isDone) await until(() => got.length + reader.events.length >= 120, 'the rest')
     reader.close()
-    got.push(...reader.events.map(({ data }) => data['id']))
+    got.push(...reader.events.map(({ data }) => String(data['id'])))
     after = reader.lastId()
   }
   expect(got.toSorted()).toEqual((await writing).toSorted())

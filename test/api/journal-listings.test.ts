@@ -1,10 +1,12 @@
 // contract section 10, issue of the whole API: who did what, when, from where, before and after; for whom it concerns
 import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { removeOldRecords } from '#api/identity/journal/index.ts'
+import { removeOldRecords, startJournalTotals } from '#api/identity/journal/index.ts'
 import { newId } from '#core/ids.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { silentLogger } from '../harness/database.ts'
+import { until } from '../harness/until.ts'
 import type { Page, Tenant } from './support.ts'
 import { grantRole, newGroup, newTenant, setParent } from './support.ts'
 
@@ -30,6 +32,18 @@ async function journalOf(user: Pick<TestUser, 'call'>, path: string): Promise<Jo
   const response = await user.call('GET', path)
   expect(response.status, `${path}: ${response.text}`).toBe(200)
   return response.json<JournalPage>()
+}
+
+/** Waits until the consumer of totals has counted every record that there is. */
+async function countEverything(): Promise<void> {
+  const totals = startJournalTotals({ database: api.database, logger: silentLogger })
+  await until(async () => {
+    totals.poke()
+    const { rows } = await sql`SELECT FROM journal j WHERE (j.xid, j.seq) >
+      (SELECT xid, seq FROM consumers WHERE name = 'journal.totals') LIMIT 1`.execute(api.database.db)
+    return rows.length === 0
+  }, 'the records are counted')
+  await totals.stop()
 }
 
 const operationsOf = ({ journals }: JournalPage) => journals.map(({ operation }) => operation)
@@ -239,6 +253,25 @@ test('a user sees what he did and what was done to him; so does the platform adm
   expect((await api.anonymous('GET', path)).status).toBe(401)
 })
 
+test('totals are exact before they are counted, while they are, and after records were removed', async () => {
+  const own = await newTenant(api)
+  const path = `/${own.domainId}/journal/domain/${own.domainId}`
+  const user = `/journal/user/${own.user.id}`
+  for (let index = 0; index < 5; index++) await own.newClient()
+  const count = async () => [
+    (await journalOf(own.user, path)).total,
+    (await journalOf(own.user, `${path}?operation=client.create`)).total,
+    (await journalOf(own.user, user)).total,
+  ]
+  const uncounted = await count()
+  expect(uncounted.slice(0, 2)).toEqual([6, 5])
+  await countEverything()
+  expect(await count()).toEqual(uncounted)
+  await own.newClient()
+  expect(await count()).toEqual(uncounted.map((total) => total + 1))
+  expect((await journalOf(own.user, path)).journals).toHaveLength(7)
+})
+
 test('a token that is bound to a domain shows what its user did in that domain', async () => {
   const own = await newTenant(api)
   await own.newClient()
@@ -268,10 +301,12 @@ test('records older than the setting are removed in bounded steps, but none that
   await removeOldRecords(api.database, 30)
   expect((await journalOf(own.user, path)).total).toBe(2)
   await sql`DELETE FROM consumers WHERE name = 'journal.slow'`.execute(api.database.db)
+  await countEverything()
   await removeOldRecords(api.database, 50)
   expect((await journalOf(own.user, path)).total).toBe(2)
   await removeOldRecords(api.database, 30)
   expect((await journalOf(own.user, path)).total).toBe(0)
+  expect((await journalOf(own.user, `/${own.domainId}/journal/domain/${own.domainId}`)).total).toBe(0)
   const later = await own.newClient()
   expect(operationsOf(await journalOf(own.user, `/${own.domainId}/journal/client/${later.id}`))).toEqual([
     'client.create',

@@ -292,7 +292,7 @@ describe('the OpenAPI document', () => {
 
   test('path parameters of the path and of its operation are the same', () => {
     const faults = operations.filter(({ path, operation }) => {
-      const inPath = [...path.matchAll(/\{([^}]+)\}/g)].map(([, name]) => name).toSorted()
+      const inPath = [...path.matchAll(/\{([^}]+)\}/g)].map(([, name]) => String(name)).toSorted()
       const declared = (operation.parameters ?? []).filter((parameter) => parameter.in === 'path')
       return (
         JSON.stringify(inPath) !== JSON.stringify(declared.map(({ name }) => name).toSorted()) ||

@@ -11,6 +11,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { ANY_CHANGE } from '../access/any-change.ts'
 import type { UserPrincipal } from '../access/principal.ts'
 import { insertRecords } from './record.ts'
+import { startJournalTotals } from './totals.ts'
 
 export type JournalEntry = {
   /** `<entity>.<what>` from contract section 10. */
@@ -69,6 +70,7 @@ export async function startJournal(options: {
     },
     ...(tailIntervalMs === undefined ? {} : { intervalMs: tailIntervalMs }),
   })
+  const totals = startJournalTotals({ database, logger })
   const unsubscribe = bus.subscribe(JOURNAL_TOPIC, () => tail.poke())
 
   return {
@@ -91,6 +93,7 @@ export async function startJournal(options: {
     isFresh: () => tail.isFresh(),
     async stop() {
       unsubscribe()
+      await totals.stop()
       await tail.stop()
     },
   }

@@ -119,7 +119,10 @@ export async function findDepartedKeys(
 }
 
 /** The key of a user, also of one who was purged. */
-export async function findUserKey(db: Queryable, id: string): Promise<number | undefined> {
+export async function findUserKey(db: Queryable, id: string): Promise<{ key: number; isGone: boolean } | undefined> {
   const { rows } = await sql<{ key: number }>`SELECT key FROM users WHERE id = ${id}::uuid`.execute(db)
-  return rows[0]?.key ?? (await findDepartedKeys(db, null, 'user', id))[0]
+  const key = rows[0]?.key
+  if (key !== undefined) return { key, isGone: false }
+  const [departed] = await findDepartedKeys(db, null, 'user', id)
+  return departed === undefined ? undefined : { key: departed, isGone: true }
 }

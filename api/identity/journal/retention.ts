@@ -8,9 +8,9 @@ import { comparePositions, listPositions, storePosition } from '#core/log/index.
 import type { Position } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
+import { JOURNAL_CONSUMERS } from './consumers.ts'
+import { countsOf } from './totals.ts'
 
-/** Consumers of the journal have names that begin so. */
-export const JOURNAL_CONSUMERS = 'journal.'
 /** Up to which position records were removed: whoever wants to go on from an earlier one has missed something. */
 export const REMOVED_POSITION = 'removed from the journal'
 
@@ -89,10 +89,13 @@ async function removeBatch(tx: Transaction, days: number, read: Position | undef
     gone AS (
       DELETE FROM journal j USING head
        WHERE j.xid = head.xid AND j.seq = head.seq AND head.occurred_at < now() - make_interval(days => ${days})
-      RETURNING j.xid, j.seq, j.occurred_at, j.entity_keys || j.actor_key AS keys),
+      RETURNING j.xid, j.seq, j.occurred_at, j.operation, j.domain_key, j.entity_keys || j.actor_key AS keys),
     subjects AS (
       DELETE FROM journal_subjects s USING gone, unnest(gone.keys) AS subject (key)
-       WHERE s.entity_key = subject.key AND s.occurred_at = gone.occurred_at AND s.xid = gone.xid AND s.seq = gone.seq)
+       WHERE s.entity_key = subject.key AND s.occurred_at = gone.occurred_at AND s.xid = gone.xid AND s.seq = gone.seq),
+    totals AS (
+      UPDATE journal_totals t SET total = t.total - counted.total FROM (${countsOf('gone')}) counted
+       WHERE t.scope_key = counted.scope_key AND t.operation = counted.operation)
     SELECT (SELECT count(*) FROM gone) AS removed, last.xid::text AS xid, last.seq
       FROM (SELECT) AS always LEFT JOIN (SELECT xid, seq FROM gone ORDER BY xid DESC, seq DESC LIMIT 1) last ON true`.execute(
     tx,

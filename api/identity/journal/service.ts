@@ -10,7 +10,8 @@ import { allOf } from '../wire/index.ts'
 import type { JournalRecord, Scope } from './repository.ts'
 import { countRecords, databaseTime, findDepartedKeys, findUserKey, listRecords } from './repository.ts'
 import type { JournalQuery } from './schema.ts'
-import { createTotals } from './totals.ts'
+import { createTotalCache } from './total-cache.ts'
+import { totalOf } from './totals.ts'
 import type { DeviceType } from './visibility.ts'
 import { aboutType, findReachable, narrowIds, readsEverything, seenInDomain } from './visibility.ts'
 
@@ -35,6 +36,17 @@ export type JournalService = {
   ): Promise<JournalPage>
 }
 
+/** What a listing is of. */
+type Listed = {
+  scope: Scope
+  /** Whose totals are counted beforehand; undefined: nobody's. */
+  counted: { kind: 'domain' | 'user'; key: number } | undefined
+  /** Listings of one scope with the same name have the same condition. */
+  name: string
+  /** A condition on `s`. */
+  where: RawBuilder<SqlBool>
+}
+
 /** Records that were written longer ago than this are committed: no transaction of ours lasts so long. */
 const SETTLED_SECONDS = 120
 
@@ -54,17 +66,14 @@ export function createJournalService({
   access: AccessPolicy
 }): JournalService {
   const { db } = database
-  const totals = createTotals()
+  const totals = createTotalCache()
 
-  async function list(
-    scope: Scope,
-    conditions: readonly RawBuilder<SqlBool>[],
-    query: JournalQuery,
-    filterName: string,
-  ): Promise<Page<JournalRecord>> {
-    const where = allOf([...conditions, ...queryConditions(query)])
-    const filter = JSON.stringify([scope, filterName, query.operation, query.from, query.to])
-    const total = await totals.total(filter, {
+  /** Without a limit in time domains and users have counted totals; others count what they list, and remember it. */
+  async function total({ scope, counted, name, where }: Listed, query: JournalQuery): Promise<number> {
+    if (counted !== undefined && query.from === undefined && query.to === undefined)
+      return await totalOf(db, counted, where)
+    const filter = JSON.stringify([scope, name, query.operation, query.from, query.to])
+    return await totals.total(filter, {
       count: ({ before, from }) =>
         countRecords(
           db,
@@ -77,18 +86,24 @@ export function createJournalService({
         ),
       settledMoment: () => databaseTime(db, SETTLED_SECONDS),
     })
+  }
+
+  async function list(asked: Listed, query: JournalQuery): Promise<Page<JournalRecord>> {
+    const { scope } = asked
+    const where = allOf([asked.where, ...queryConditions(query)])
+    const found = await total({ ...asked, where }, query)
     const { offset, limit, dir = 'desc' } = query
     const withAttributes = query.with_attributes === true || query.with_metadata === true
     const page = (from: number, count: number, direction: 'asc' | 'desc') =>
       listRecords(db, { scope, where, dir: direction, offset: from, limit: count }, { withAttributes })
-    const left = Math.min(limit, total - offset)
-    if (left <= 0) return { total, offset, limit, items: [] }
+    const left = Math.min(limit, found - offset)
+    if (left <= 0) return { total: found, offset, limit, items: [] }
     // The last pages are read from the end.
-    const isFar = offset > total / 2
+    const isFar = offset > found / 2
     const items = isFar
-      ? (await page(total - offset - left, left, dir === 'desc' ? 'asc' : 'desc')).toReversed()
+      ? (await page(found - offset - left, left, dir === 'desc' ? 'asc' : 'desc')).toReversed()
       : await page(offset, limit, dir)
-    return { total, offset, limit, items }
+    return { total: found, offset, limit, items }
   }
 
   /** Bulk records name entities that the caller may not read. */
@@ -116,17 +131,32 @@ export function createJournalService({
     async ofUser(caller, userId, query) {
       requireOrder(query)
       if (caller.id !== userId) access.requirePlatformAdmin(caller)
-      const key = caller.id === userId ? caller.key : isId(userId) ? await findUserKey(db, userId) : undefined
-      if (key === undefined) throw new ServiceError('not_found', 'entity not found')
+      const user =
+        caller.id === userId
+          ? { key: caller.key, isGone: false }
+          : isId(userId)
+            ? await findUserKey(db, userId)
+            : undefined
+      if (user === undefined) throw new ServiceError('not_found', 'entity not found')
       const bound = caller.boundDomainKey
       // A token bound to a domain works in that domain alone (decision 40).
-      const inDomain =
+      const scope = { kind: 'entities', keys: [user.key] } as const
+      const asked: Listed =
         bound === undefined
-          ? []
-          : [
-              sql<SqlBool>`EXISTS (SELECT FROM journal b WHERE b.xid = s.xid AND b.seq = s.seq AND b.domain_key = ${bound})`,
-            ]
-      const page = await list({ kind: 'entities', keys: [key] }, inDomain, query, `user in ${bound}`)
+          ? {
+              scope,
+              // Of a user who is gone not everything was counted.
+              counted: user.isGone ? undefined : { kind: 'user', key: user.key },
+              name: 'user',
+              where: sql<SqlBool>`true`,
+            }
+          : {
+              scope,
+              counted: undefined,
+              name: `user in ${bound}`,
+              where: sql<SqlBool>`EXISTS (SELECT FROM journal b WHERE b.xid = s.xid AND b.seq = s.seq AND b.domain_key = ${bound})`,
+            }
+      const page = await list(asked, query)
       return { ...page, showsAddress: true }
     },
     async ofEntity(caller, domainId, type, id, query) {
@@ -136,16 +166,14 @@ export function createJournalService({
         if (id !== domain.domainId) throw new ServiceError('not_found', 'entity not found')
         domain.require('read')
         const { where, name } = seenInDomain(domain, 's')
-        const page = await list({ kind: 'domain', domainKey: domain.domainKey }, [where], query, name)
+        const { domainKey } = domain
+        const counted = { kind: 'domain', key: domainKey } as const
+        const page = await list({ scope: { kind: 'domain', domainKey }, counted, name, where }, query)
         return { ...page, items: await narrow(domain, page.items), showsAddress: domain.isAdmin }
       }
       const { keys, seesRoles } = await findEntity(domain, type, id)
-      const page = await list(
-        { kind: 'entities', keys },
-        [aboutType(type, seesRoles, 's')],
-        query,
-        `roles ${seesRoles}`,
-      )
+      const about = { name: `roles ${seesRoles}`, where: aboutType(type, seesRoles, 's') }
+      const page = await list({ scope: { kind: 'entities', keys }, counted: undefined, ...about }, query)
       const items = (await narrow(domain, page.items)).map((record) => ofOne(record, id))
       return { ...page, items, showsAddress: domain.isAdmin }
     },

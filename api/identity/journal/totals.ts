@@ -1,37 +1,71 @@
 /**
- * How many records match, without counting millions for each page. The journal only grows at its end, so what was counted
- * up to a moment stays counted; only what came since is counted again.
+ * How many records domains and users have, counted once by a consumer of the journal. A total is what it has counted and
+ * what came since, in one statement: exact at once, however far behind the consumer is.
  */
-import { LRUCache } from 'lru-cache'
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import type { Database, Queryable } from '#core/database/index.ts'
+import { startLogFollower } from '#core/log/index.ts'
+import type { LogFollower } from '#core/log/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { JOURNAL_CONSUMERS } from './consumers.ts'
 
-type Counted = { total: number; before: string }
+const TOTALS_CONSUMER = `${JOURNAL_CONSUMERS}totals`
+/** What is not counted yet is counted with each listing, so there is no hurry. */
+const INTERVAL_MS = 5000
+const MAX_ROWS = 5000
 
-export type TotalsDeps = {
-  /** Counts the records before the moment, or from it on. */
-  count: (bound: { before?: string; from?: string }) => Promise<number>
-  /** A moment before which no record appears any more. */
-  settledMoment: () => Promise<string>
+/** Records by scope and operation; `table` has `operation`, `domain_key` and `keys`, every entity of the record. */
+export function countsOf(table: string): RawBuilder<unknown> {
+  return sql`SELECT scope.key AS scope_key, r.operation, count(*) AS total FROM ${sql.table(table)} r CROSS JOIN LATERAL (
+      SELECT r.domain_key AS key WHERE r.domain_key IS NOT NULL
+      UNION SELECT u.key FROM users u WHERE u.key = ANY (r.keys)) scope
+    GROUP BY scope.key, r.operation ORDER BY scope.key, r.operation`
 }
 
-export type Totals = { total(filter: string, deps: TotalsDeps): Promise<number> }
-
-/** Filters whose totals are kept. */
-const MAX_FILTERS = 5000
-/** Retention removes old records: what was counted is believed for so long. */
-const MAX_AGE_MS = 600_000
-/** Fewer records than this are counted as fast as they are looked up. */
-const MIN_KEPT = 10_000
-
-export function createTotals(): Totals {
-  const counted = new LRUCache<string, Counted>({ max: MAX_FILTERS, ttl: MAX_AGE_MS })
-  return {
-    async total(filter, { count, settledMoment }) {
-      const known = counted.get(filter)
-      if (known !== undefined) return known.total + (await count({ from: known.before }))
-      const before = await settledMoment()
-      const [old, recent] = await Promise.all([count({ before }), count({ from: before })])
-      if (old >= MIN_KEPT) counted.set(filter, { total: old, before })
-      return old + recent
+export function startJournalTotals(options: { database: Database; logger: Logger }): LogFollower {
+  const { database, logger } = options
+  return startLogFollower({
+    database,
+    table: { name: 'journal', columns: ['operation'] },
+    consumer: TOTALS_CONSUMER,
+    logger,
+    intervalMs: INTERVAL_MS,
+    maxRows: MAX_ROWS,
+    async apply(tx, rows) {
+      const xids = rows.map(({ position }) => position.xid.toString())
+      const seqs = rows.map(({ position }) => position.seq)
+      await sql`WITH noted AS (
+          SELECT j.operation, j.domain_key, j.entity_keys || j.actor_key AS keys
+            FROM unnest(${xids}::text[], ${seqs}::bigint[]) AS list (xid, seq)
+            JOIN journal j ON j.xid = list.xid::xid8 AND j.seq = list.seq)
+        INSERT INTO journal_totals (scope_key, operation, total) ${countsOf('noted')}
+        ON CONFLICT ON CONSTRAINT journal_totals_pkey DO UPDATE SET total = journal_totals.total + EXCLUDED.total`.execute(
+        tx,
+      )
     },
-  }
+  })
+}
+
+/** All records of a domain or a user that meet `where`, a condition on the operation of `s`. */
+export async function totalOf(
+  db: Queryable,
+  scope: { kind: 'domain' | 'user'; key: number },
+  where: RawBuilder<SqlBool>,
+): Promise<number> {
+  const { key } = scope
+  const inScope =
+    scope.kind === 'domain'
+      ? sql<SqlBool>`s.domain_key = ${key}`
+      : sql<SqlBool>`(s.actor_key = ${key} OR ${key} = ANY (s.entity_keys))`
+  const { rows } = await sql<{ total: number }>`
+    WITH counted AS (
+      SELECT coalesce((SELECT xid FROM consumers WHERE name = ${TOTALS_CONSUMER}), '0'::xid8) AS xid,
+             coalesce((SELECT seq FROM consumers WHERE name = ${TOTALS_CONSUMER}), 0) AS seq)
+    SELECT (SELECT coalesce(sum(s.total), 0) FROM journal_totals s WHERE s.scope_key = ${key} AND ${where})::bigint
+         + (SELECT count(*) FROM journal s
+             WHERE (s.xid, s.seq) > ((SELECT xid FROM counted), (SELECT seq FROM counted)) AND ${inScope} AND ${where}) AS total`.execute(
+    db,
+  )
+  return rows[0]?.total ?? 0
 }
