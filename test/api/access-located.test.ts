@@ -1,0 +1,215 @@
+// contract 2.4, decisions 31b and 45: entities found without their domain, by which role they are reached, and what is remembered
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createAccessPolicy } from '#api/identity/index.ts'
+import type { EntityFacts } from '#api/identity/index.ts'
+import { newId } from '#core/ids.ts'
+import type { TestApi, TestUser } from '../harness/api.ts'
+import { startTestApi } from '../harness/api.ts'
+import type { EntityType, Tenant } from './support.ts'
+import { grantRole, newGroup, newTenant, revokeRoles, setParent } from './support.ts'
+
+let api: TestApi
+let tenant: Tenant
+beforeAll(async () => {
+  api = await startTestApi()
+  tenant = await newTenant(api)
+})
+afterAll(() => api[Symbol.asyncDispose]())
+
+const on = (type: EntityType, id: string, own = tenant) => ({ type, domainId: own.domainId, id })
+
+async function newMember(actions: readonly string[] = [], own = tenant): Promise<TestUser> {
+  const user = await api.newUser()
+  await grantRole(api, user.id, on('domain', own.domainId, own), actions)
+  return user
+}
+
+const principalOf = (user: TestUser) =>
+  api.api.identity.tokens.authenticate(user.accessToken, { address: '127.0.0.1', requestId: newId() })
+
+const locate = async (user: TestUser, type: 'client' | 'channel' | 'group', id: string, domainId?: string) =>
+  await api.api.identity.access.locate(await principalOf(user), domainId, type, id)
+
+describe('an entity on a path without its domain', () => {
+  test('is found in the domain in which the caller may read it', async () => {
+    const { id } = await tenant.newClient()
+    const member = await newMember(['client_read'])
+    const { domain, entity } = await locate(member, 'client', id)
+    expect(domain.domainId).toBe(tenant.domainId)
+    expect(entity).toMatchObject({ type: 'client', id, parentGroupKey: null })
+    expect((await locate(member, 'client', id, tenant.domainId)).entity).toEqual(entity)
+  })
+
+  test('is not found where he may not read it, alike for unknown ids and for what is no id', async () => {
+    const { id } = await tenant.newClient()
+    const member = await newMember(['client_update'])
+    for (const wanted of [id, newId(), 'x', ''])
+      await expect(locate(member, 'client', wanted)).rejects.toMatchObject({
+        kind: 'not_found',
+        message: 'entity not found',
+      })
+    await expect(locate(member, 'client', id, tenant.domainId)).rejects.toMatchObject({ kind: 'not_found' })
+    await expect(locate(await api.newUser(), 'client', id, tenant.domainId)).rejects.toMatchObject({
+      kind: 'forbidden',
+    })
+  })
+
+  test('of an id that he may read in two domains is a conflict naming the scoped path, and of one alone is that one', async () => {
+    const other = await newTenant(api)
+    const id = newId()
+    await tenant.newClient({ id })
+    await other.newClient({ id })
+    const member = await newMember(['client_read'])
+    await grantRole(api, member.id, on('domain', other.domainId, other), [])
+    // In the other domain he reads nothing, so there is only one.
+    expect((await locate(member, 'client', id)).domain.domainId).toBe(tenant.domainId)
+    await grantRole(api, member.id, on('client', id, other), ['read'])
+    await expect(locate(member, 'client', id)).rejects.toMatchObject({
+      kind: 'conflict',
+      message: expect.stringContaining(`/<domain_id>/clients/${id}`) as string,
+    })
+    expect((await member.call('GET', `/clients/${id}/roles`)).status).toBe(409)
+    expect((await locate(member, 'client', id, other.domainId)).domain.domainId).toBe(other.domainId)
+    expect((await api.admin('GET', `/clients/${id}/roles`)).status).toBe(409)
+  })
+
+  test('is not found in a domain that is closed to him', async () => {
+    const own = await newTenant(api)
+    const { id } = await own.newChannel()
+    const member = await newMember(['channel_read'], own)
+    expect((await locate(member, 'channel', id)).entity.id).toBe(id)
+    await own.call('POST', `/domains/${own.domainId}/disable`)
+    await expect(locate(member, 'channel', id)).rejects.toMatchObject({ kind: 'not_found' })
+    expect((await locate(own.user, 'channel', id)).entity.id).toBe(id)
+  })
+})
+
+describe('the access fields of a list item', () => {
+  test('name the strongest role: its own, of the parent, of a group above, of the domain', async () => {
+    const top = await newGroup(api, tenant.domainId)
+    const parent = await newGroup(api, tenant.domainId, top)
+    const { id } = await tenant.newClient()
+    await setParent(api, tenant.domainId, 'client', id, parent)
+    const member = await newMember(['client_read'])
+    const shown = async () => {
+      const { domain, entity } = await locate(member, 'client', id)
+      return (await domain.accessOf('client', [entity.key, 2 ** 40])).get(entity.key)
+    }
+    expect(await shown()).toMatchObject({
+      access_type: 'domain',
+      access_provider_id: tenant.domainId,
+      access_provider_role_actions: ['client_read'],
+    })
+    await grantRole(api, member.id, on('group', top), ['client_update', 'subgroup_client_update'])
+    expect(await shown()).toMatchObject({ access_type: 'indirect_group', access_provider_id: top })
+    // A role that says nothing about clients gives none.
+    await grantRole(api, member.id, on('group', parent), ['read', 'subgroup_client_read'])
+    expect(await shown()).toMatchObject({ access_type: 'indirect_group' })
+    await grantRole(api, member.id, on('group', parent), 'admin')
+    expect(await shown()).toMatchObject({
+      access_type: 'direct_group',
+      access_provider_id: parent,
+      access_provider_role_name: 'admin',
+    })
+    await grantRole(api, member.id, on('client', id), [])
+    expect(await shown()).toMatchObject({ access_type: 'direct_group' })
+    await grantRole(api, member.id, on('client', id), ['delete'])
+    const direct = await shown()
+    expect(direct).toMatchObject({ access_type: 'direct', actions: ['delete'] })
+    expect(direct).not.toHaveProperty('access_provider_id')
+    await grantRole(api, member.id, on('client', id), 'admin')
+    expect(await shown()).toMatchObject({ access_type: 'direct', role_name: 'admin' })
+  })
+
+  test('of a group say direct for its own roles and indirect_group for those above', async () => {
+    const top = await newGroup(api, tenant.domainId)
+    const below = await newGroup(api, tenant.domainId, top)
+    const member = await newMember()
+    await grantRole(api, member.id, on('group', top), ['read', 'subgroup_read'])
+    const { domain, entity } = await locate(member, 'group', below)
+    const own = (await locate(member, 'group', top)).entity
+    const access = await domain.accessOf('group', [entity.key, own.key])
+    expect(access.get(own.key)).toMatchObject({ access_type: 'direct' })
+    expect(access.get(entity.key)).toMatchObject({ access_type: 'indirect_group', access_provider_id: top })
+  })
+
+  test('are absent for the platform administrator, who has no role', async () => {
+    const { id } = await tenant.newClient()
+    const listed = (await api.admin('GET', `/${tenant.domainId}/clients?id=${id}`)).json<{ clients: object[] }>()
+    expect(listed.clients).toHaveLength(1)
+    expect(listed.clients[0]).not.toHaveProperty('access_type')
+  })
+})
+
+test('what is remembered is what is stored, after any change of roles, members, parents and hierarchy', async () => {
+  const own = await newTenant(api)
+  let state = 20_261_121
+  const random = (below: number) => {
+    state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0
+    return (state >>> 8) % below
+  }
+  const pick = <T>(items: readonly T[]) => items[random(items.length)] as T
+  const groups: string[] = []
+  for (let index = 0; index < 6; index++)
+    groups.push(await newGroup(api, own.domainId, index === 0 ? undefined : pick(groups)))
+  const clients: string[] = []
+  for (let index = 0; index < 6; index++) {
+    clients.push((await own.newClient()).id)
+    await setParent(api, own.domainId, 'client', clients[index] as string, pick(groups))
+  }
+  const member = await newMember([], own)
+  const principal = await principalOf(member)
+  const admin = await principalOf(own.user)
+  const ACTIONS = {
+    domain: ['client_read', 'client_update', 'group_read'],
+    group: ['read', 'client_read', 'subgroup_client_read', 'subgroup_read', 'subgroup_update'],
+    client: ['read', 'update'],
+  }
+  const targets = [
+    on('domain', own.domainId, own),
+    ...groups.map((id) => on('group', id, own)),
+    ...clients.map((id) => on('client', id, own)),
+  ]
+  const changes: (() => Promise<unknown>)[] = [
+    async () => {
+      const target = pick(targets)
+      await grantRole(api, member.id, target, [pick(ACTIONS[target.type as 'group'])])
+    },
+    // Of the domain he stays a member.
+    async () => await revokeRoles(api, member.id, pick(targets.slice(1))),
+    async () => await setParent(api, own.domainId, 'client', pick(clients), pick(groups)),
+    async () => {
+      const [child, parent] = [pick(groups), pick(groups)]
+      await own.call('DELETE', `/${own.domainId}/groups/${child}/parent`)
+      await own.call('POST', `/${own.domainId}/groups/${child}/parent`, { parent_id: parent })
+    },
+  ]
+  const decided = async (policy: Pick<TestApi['api']['identity']['access'], 'enter'>) => {
+    const domain = await policy.enter(principal, own.domainId)
+    const lines: string[] = []
+    for (const type of ['client', 'group'] as const) {
+      for (const id of type === 'client' ? clients : groups) {
+        const { entity } = await api.api.identity.access.locate(admin, own.domainId, type, id)
+        const held = [...(await domain.actionsOn(entity as EntityFacts))].toSorted()
+        lines.push(`${type} ${id} ${held.join(' ')}`)
+        for (const action of ['read', 'update']) {
+          const isAllowed = await domain.requireOn(entity, action).then(
+            () => true,
+            () => false,
+          )
+          expect(isAllowed).toBe(held.includes('read') && held.includes(action))
+        }
+      }
+    }
+    return lines
+  }
+  let seen = 0
+  for (let step = 0; step < 24; step++) {
+    await pick(changes)()
+    const remembered = await decided(api.api.identity.access)
+    const stored = await decided(createAccessPolicy({ database: api.database, isFresh: () => true }))
+    expect(remembered, `step ${step}`).toEqual(stored)
+    seen += stored.filter((line) => line.includes(' read')).length
+  }
+  expect(seen).toBeGreaterThan(24)
+})
