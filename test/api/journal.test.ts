@@ -58,7 +58,7 @@ test('every change writes one row with its operation, its actor, its request and
     ['channel.update', 'PUT', `${at}/channels/${channel.id}`, { name: 'x' }],
     ['channel.connect', 'POST', `${at}/channels/connect`, pair],
     ['channel.disconnect', 'POST', `${at}/channels/disconnect`, pair],
-    ['channel.connect', 'POST', `${at}/channels/connect`, [pair, pair]],
+    ['channel.connect', 'POST', `${at}/channels/connect`, [pair]],
     ['channel.disconnect', 'POST', `${at}/channels/disconnect`, pair],
     ['channel.remove', 'DELETE', `${at}/channels/${channel.id}`, undefined],
     ['client.remove', 'DELETE', `${at}/clients/${client.id}`, undefined],
