@@ -73,6 +73,6 @@ function requireListing(scope: ScopeSet, action: string): void {
  * their keys. Nothing for any other credential.
  */
 export function listedBy(principal: UserPrincipal, type: 'users' | 'domains', column: string): RawBuilder<SqlBool>[] {
-  const keys = principal.scope === undefined ? 'all' : principal.scope.keysFor(type, ['list'], undefined)
+  const keys = principal.scope === undefined ? 'all' : principal.scope.keysFor(type, 'list', undefined)
   return keys === 'all' ? [] : [sql<SqlBool>`${sql.ref(column)} = ANY (${keys}::bigint[])`]
 }

@@ -11,8 +11,7 @@ import type { DomainAccess, EntityFacts } from '../access/policy.ts'
 import type { UserPrincipal } from '../access/principal.ts'
 import type { Requirement } from './operations.ts'
 import { requirementOf, scopeTypeOf } from './operations.ts'
-import { SCOPE_OPERATIONS } from './scopes.ts'
-import type { ScopeOperation, ScopeSet } from './scopes.ts'
+import type { ScopeSet } from './scopes.ts'
 
 export function lacksScope({ type, operation }: Requirement): ServiceError {
   return new ServiceError(
@@ -57,9 +56,9 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
     const needed = requirementOf('domain', action)
     if (needed === undefined) return false
     if (needed.type === 'domains') return scope.covers('domains', needed.operation, domainKey, domainKey)
-    // "May read all of them" is how a listing is asked for; a single one is asked for with `requireOn`.
-    const isListing = needed.operation === 'read' && needed.type !== 'tasks' && needed.type !== 'workers'
-    return scope.coversAll(needed.type, isListing ? 'list' : needed.operation, domainKey)
+    if (!scope.coversAll(needed.type, needed.operation, domainKey)) return false
+    // "May read all of them" lets a listing show all of them.
+    return needed.operation !== 'read' || UNLISTED.has(needed.type) || scope.coversAll(needed.type, 'list', domainKey)
   }
 
   return {
@@ -78,8 +77,8 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
       const allowed = new Set([...held].filter((action) => allows(entity, action)))
       if (held.has('read')) {
         if (mayKnow(entity)) allowed.add('read')
-        // Whoever may receive from a channel need not be able to look at it.
-        else if (!allowed.has('subscribe')) throw lacksScope(readingOf(entity.type))
+        // Whoever may send to a channel or receive from it need not be able to look at it.
+        else if (!allowed.has('subscribe') && !allowed.has('publish')) throw lacksScope(readingOf(entity.type))
       }
       return allowed
     },
@@ -99,17 +98,17 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
     },
   }
 
+  /** Rows to read are listed. A call that changes something finds what its owner may read, and asks for more than that. */
   function inScope(type: EntityFacts['type'], needed: Requirement, alias: string): RawBuilder<SqlBool> {
-    const keys = scope.keysFor(needed.type, operationsFor(type, needed), domainKey)
+    const isLooking = needed.operation === 'read' && needed.type === scopeTypeOf(type)
+    if (isLooking && !isReading) return ALL
+    const keys = scope.keysFor(needed.type, isLooking ? 'list' : needed.operation, domainKey)
     return keys === 'all' ? ALL : sql<SqlBool>`${sql.ref(`${alias}.key`)} = ANY (${keys}::bigint[])`
   }
-
-  /** Rows to read are listed; for a call that changes something every operation makes them known (see `mayKnow`). */
-  function operationsFor(type: EntityFacts['type'], needed: Requirement): readonly ScopeOperation[] {
-    if (needed.operation !== 'read' || needed.type !== scopeTypeOf(type)) return [needed.operation]
-    return isReading ? ['list'] : SCOPE_OPERATIONS
-  }
 }
+
+/** Types whose listings ask for `read`. */
+const UNLISTED = new Set<string>(['tasks', 'workers'])
 
 const ALL = sql<SqlBool>`true`
 const NONE = sql<SqlBool>`false`

@@ -49,12 +49,8 @@ export type ScopeSet = {
   coversUser(operation: ScopeOperation, userId: string): boolean
   /** Whether any scope names this entity, whatever the operation. */
   knows(type: ScopeEntityType, domainKey: number, entityKey: number): boolean
-  /** Keys of the entities of the domain (undefined: of anywhere) that one of the operations is for. */
-  keysFor(
-    type: ScopeEntityType,
-    operations: readonly ScopeOperation[],
-    domainKey: number | undefined,
-  ): 'all' | readonly number[]
+  /** Keys of the entities of the domain (undefined: of anywhere) that the operation is for. */
+  keysFor(type: ScopeEntityType, operation: ScopeOperation, domainKey: number | undefined): 'all' | readonly number[]
 }
 
 export function createScopeSet(scopes: readonly Scope[]): ScopeSet {
@@ -85,15 +81,13 @@ export function createScopeSet(scopes: readonly Scope[]): ScopeSet {
       of('users', operation).some(({ entity }) => entity === 'any' || entity.id === userId),
     knows: (type, domainKey, entityKey) =>
       scopes.some((scope) => scope.type === type && isIn(scope, domainKey) && isFor(scope, entityKey)),
-    keysFor(type, operations, domainKey) {
+    keysFor(type, operation, domainKey) {
       const keys = new Set<number>()
-      for (const operation of operations) {
-        for (const scope of of(type, operation)) {
-          if (domainKey !== undefined && !isIn(scope, domainKey)) continue
-          if (scope.entity !== 'any') keys.add(scope.entity.key)
-          else if (type !== 'domains' || scope.domainKey === undefined) return 'all'
-          else keys.add(scope.domainKey)
-        }
+      for (const scope of of(type, operation)) {
+        if (domainKey !== undefined && !isIn(scope, domainKey)) continue
+        if (scope.entity !== 'any') keys.add(scope.entity.key)
+        else if (type !== 'domains' || scope.domainKey === undefined) return 'all'
+        else keys.add(scope.domainKey)
       }
       return [...keys].toSorted((left, right) => left - right)
     },
