@@ -156,7 +156,11 @@ export function createMessageGate(deps: {
     path: ChannelPath,
     type: ConnectionType,
   ): Promise<MessageAccess> {
-    const refuse = () => (type === 'publish' ? REFUSALS.forbidden() : new ServiceError('not_found', 'entity not found'))
+    // A token that lacks the scope is told so, as it is everywhere; what it may not see is refused alike (contract section 6).
+    const refuse = () =>
+      type === 'publish' || principal.scope !== undefined
+        ? REFUSALS.forbidden()
+        : new ServiceError('not_found', 'entity not found')
     const found = await channels.get(`${path.domain ?? ''}\n${path.channel}`, async () => {
       const facts = await findChannels(database.db, asPath(path))
       if (facts.length === 0) return { value: facts, dependsOn: [ANY_CHANGE] }
