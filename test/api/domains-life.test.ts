@@ -1,6 +1,7 @@
 // contract 1.2: statuses of a domain, its deletion and restoration; decisions 13, 45, 46
 import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { ACTIONS } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
@@ -72,6 +73,49 @@ test('a disabled domain is closed to its members but not to its administrators, 
   expect((await tenant.call('POST', `/domains/${tenant.domainId}/enable`)).status).toBe(200)
   expect(await callsOf(member, ids)).toEqual([200, 200, 200, 200, 201, 201])
   expect([await publish(api, path), await read(api, path)]).toEqual([202, 200])
+})
+
+/** Every path that names a domain, as the document says; not those of devices, which are asked above. */
+async function domainPaths(): Promise<{ method: string; path: string }[]> {
+  const document = (await api.anonymous('GET', '/openapi.json')).json<{ paths: Record<string, object> }>()
+  return Object.entries(document.paths)
+    .filter(([path]) => path.includes('{domain_id}') && !/messages|\/m\/|identify/.test(path))
+    .flatMap(([path, methods]) => Object.keys(methods).map((method) => ({ method: method.toUpperCase(), path })))
+}
+
+/** A request that names nothing that exists in the domain, and is well formed where no body is asked for. */
+function urlOf(path: string, domainId: string): string {
+  const url = path
+    .replace('{domain_id}', domainId)
+    .replace('{entity_type}', 'client')
+    .replaceAll(/\{[a-z_]+\}/g, () => newId())
+  return path.endsWith('/access') ? `${url}?entity=client:${newId()}&action=read` : url
+}
+
+test('every path of a closed domain is closed: disabled to members, frozen and deleted to administrators too', async () => {
+  const tenant = await newTenant(api)
+  const member = await newMember(tenant, ACTIONS.domain)
+  const paths = await domainPaths()
+  expect(paths.length).toBeGreaterThan(80)
+
+  async function openTo(who: Tenant): Promise<string[]> {
+    const found: string[] = []
+    for (const { method, path } of paths) {
+      // Enabling is what restores a deleted domain.
+      if (path === '/domains/{domain_id}/enable') continue
+      const { status } = await who.call(method, urlOf(path, tenant.domainId), method === 'GET' ? undefined : {})
+      // A body that is malformed is said first (decision 45), and a document that is none is no JSON.
+      const isClosed = method === 'GET' ? status === 403 : [400, 403, 415].includes(status)
+      if (!isClosed) found.push(`${method} ${path} answers ${status}`)
+    }
+    return found
+  }
+  await tenant.call('POST', `/domains/${tenant.domainId}/disable`)
+  expect(await openTo(member)).toEqual([])
+  await api.admin('POST', `/domains/${tenant.domainId}/freeze`)
+  expect(await openTo(tenant)).toEqual([])
+  await api.admin('DELETE', `/domains/${tenant.domainId}`)
+  expect(await openTo(tenant)).toEqual([])
 })
 
 test('a frozen domain is open to the platform administrator alone, who alone ends that', async () => {
