@@ -5,7 +5,6 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
-import { text } from 'node:stream/consumers'
 import { SMTPServer } from 'smtp-server'
 import type { SMTPServerOptions } from 'smtp-server'
 import { expect, test } from 'vitest'
@@ -40,12 +39,14 @@ async function startServer(options: SMTPServerOptions = {}) {
     logger: false,
     closeTimeout: 10,
     onData(stream, session, done) {
-      void text(stream).then((message) => {
+      const chunks: Buffer[] = []
+      stream.on('data', (chunk: Buffer) => void chunks.push(chunk))
+      stream.on('end', () => {
         const { mailFrom, rcptTo } = session.envelope
         received.push({
           from: mailFrom === false ? '' : mailFrom.address,
           to: rcptTo.map((one) => one.address),
-          message,
+          message: Buffer.concat(chunks).toString(),
           secure: session.secure,
           user: session.user,
         })
@@ -60,7 +61,7 @@ async function startServer(options: SMTPServerOptions = {}) {
   return {
     received,
     port: (listening.address() as AddressInfo).port,
-    [Symbol.asyncDispose]: () => new Promise<void>((resolve) => void server.close(() => resolve())),
+    [Symbol.asyncDispose]: () => new Promise<void>((resolve) => server.close(() => resolve())),
   }
 }
 
@@ -140,10 +141,11 @@ test('a server that is away or busy is tried again until it takes the mail', asy
 test('after the last attempt the mail is given up, and the log names neither link nor subject', async () => {
   const { logger, written } = captureLog()
   await using server = await startServer({
-    onData: (stream, _session, done) =>
-      void text(stream).then((message) =>
-        done(Object.assign(new Error(`I do not like ${message}`), { responseCode: 451 })),
-      ),
+    onData: (stream, _session, done) => {
+      // A server that quotes what it refuses, as filters do.
+      stream.on('data', () => undefined)
+      stream.on('end', () => done(Object.assign(new Error(`refused: ${mail().text}`), { responseCode: 451 })))
+    },
   })
   const mailer = createMailer({
     transport: smtpTransport(`smtp://127.0.0.1:${server.port}`, FROM),

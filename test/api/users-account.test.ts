@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { createTestDatabase } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
 import { ZERO_TIME, grantRole, newTenant, statusesOf } from './support.ts'
 
@@ -231,6 +232,16 @@ test('the journal says what a change was before and after, and never a password'
   })
 })
 
+test('whoever found a session does not guess the password in it', async () => {
+  const user = await api.newUser()
+  const change = async (oldSecret: string) =>
+    await user.call('PATCH', '/users/secret', { old_secret: oldSecret, new_secret: 'another password' })
+  for (let count = 0; count < 10; count++) expect((await change(`guess ${count}`)).status).toBe(401)
+  const refused = await change(user.secret)
+  expect(refused.status).toBe(429)
+  expect(Number(refused.headers['retry-after'])).toBeGreaterThan(0)
+})
+
 test('a token that is bound to a domain changes no account', async () => {
   const { user, domainId } = await newTenant(api)
   const login = { identity: user.username, secret: user.secret, domain_id: domainId }
@@ -262,6 +273,22 @@ test('deleting answers a message and ends logins, tokens and roles at once', asy
   }>`SELECT count(*) AS count FROM grants g JOIN users u ON u.key = g.user_key
     WHERE u.id = ${user.id}`.execute(api.database.db)
   expect(rows[0]?.count).toBe(0)
+})
+
+test.each(['disabled', 'deleted'])('the API keys and personal access tokens of a %s user end at once', async (what) => {
+  const user = await api.newUser()
+  const key = (await user.call('POST', '/keys', { type: 3 })).json<{ value: string }>()
+  const pat = (await user.call('POST', '/pats', { name: 'mine', duration: '24h' })).json<{
+    id: string
+    secret: string
+  }>()
+  const scopes = [{ entity_type: 'users', entity_id: '*', operation: 'read' }]
+  await user.call('PATCH', `/pats/${pat.id}/scope/add`, { scopes })
+  const ask = async (token: string) => (await api.as(`Bearer ${token}`)('GET', '/users/profile')).status
+  expect(await Promise.all([key.value, pat.secret].map(ask))).toEqual([200, 200])
+  if (what === 'deleted') await api.admin('DELETE', `/users/${user.id}`)
+  else await api.admin('POST', `/users/${user.id}/disable`)
+  expect(await Promise.all([key.value, pat.secret].map(ask))).toEqual([401, 401])
 })
 
 test('a deleted user is unknown to everybody, shown to the platform administrator who asks for deleted ones, and not brought back', async () => {
@@ -322,12 +349,12 @@ test('of ten deletions at once one deletes', async () => {
 })
 
 test('another node learns of a deletion within a second', async () => {
-  await using other = await startTestApi({
-    database: { address: api.address, database: api.database, [Symbol.asyncDispose]: async () => undefined },
-  })
-  const user = await api.newUser()
+  await using database = await createTestDatabase()
+  await using here = await startTestApi({ database })
+  await using other = await startTestApi({ database })
+  const user = await here.newUser()
   const there = other.as(`Bearer ${user.accessToken}`)
   expect((await there('GET', '/users/profile')).status).toBe(200)
-  await api.admin('DELETE', `/users/${user.id}`)
+  await here.admin('DELETE', `/users/${user.id}`)
   await until(async () => (await there('GET', '/users/profile')).status === 401, 'the other node refuses', 1000)
 })

@@ -5,6 +5,7 @@ import type { Logger } from '#core/logging/index.ts'
 import type { Origin, UserPrincipal } from '../access/index.ts'
 import type { Mailer } from '../mail/index.ts'
 import { hashPassword, verifyPassword } from '../passwords/index.ts'
+import { createLoginThrottle, networkOf } from '../throttle/index.ts'
 import { revokeSessionsOf } from '../tokens/index.ts'
 import type { ChangeDeps } from './changes.ts'
 import { changeUser } from './changes.ts'
@@ -15,7 +16,10 @@ import { findUserByEmail, lockUser } from './repository.ts'
 import { getUser, requirePassword } from './rules.ts'
 
 export type Secrets = {
-  /** Changes the caller's own password and ends his other sessions. */
+  /**
+   * Changes the caller's own password and ends his other sessions. Throws `malformed`, `unauthenticated` for a wrong old one,
+   * and `rate_limited` after too many of those: whoever found a session must not guess the password in it.
+   */
   changeSecret(caller: UserPrincipal, oldSecret: string, newSecret: string): Promise<UserRecord>
   /**
    * Has a link sent to the address if a user can sign in with it. The answer comes before anybody looks, so that neither it
@@ -48,6 +52,7 @@ export function createSecrets(deps: SecretsDeps): Secrets {
   const requests: { email: string; origin: Origin }[] = []
   let working: Promise<void> | undefined
   let isStopping = false
+  const throttle = createLoginThrottle()
 
   async function sendLink(email: string, origin: Origin): Promise<void> {
     const issued = await journal.change('system', async (tx, record) => {
@@ -82,11 +87,25 @@ export function createSecrets(deps: SecretsDeps): Secrets {
     return found.userId
   }
 
+  async function requireOldSecret(caller: UserPrincipal, user: UserRecord, oldSecret: string): Promise<void> {
+    const address = networkOf(caller.origin?.address ?? '')
+    const admission = await throttle.admit({ account: user.id, address, isKnown: false })
+    let isRight: boolean
+    try {
+      isRight = await verifyPassword(oldSecret, user.secretHash)
+    } catch (error) {
+      admission.release()
+      throw error
+    }
+    if (!isRight) throw new ServiceError('unauthenticated', WRONG_OLD)
+    admission.release()
+  }
+
   return {
     async changeSecret(caller, oldSecret, newSecret) {
       const user = await getUser(database.db, caller.id)
       requirePassword(passwordPattern, newSecret, '/new_secret')
-      if (!(await verifyPassword(oldSecret, user.secretHash))) throw new ServiceError('unauthenticated', WRONG_OLD)
+      await requireOldSecret(caller, user, oldSecret)
       const secretHash = await hashPassword(newSecret)
       return await changeUser(deps, caller, user.id, 'user.reset_secret', async (tx, locked) => {
         // Of two changes at once the later one no longer knows the old password.
@@ -128,6 +147,7 @@ export function createSecrets(deps: SecretsDeps): Secrets {
     },
     async stop() {
       isStopping = true
+      throttle.stop()
       await working
     },
   }
