@@ -138,6 +138,12 @@ describe('an API key', () => {
     expect((await call('GET', `/domains/${other}`)).status).toBe(403)
     expect((await call('POST', '/domains', { name: 'third' })).status).toBe(403)
     expect((await tenant.call('GET', `/keys/${key.id}`)).json()).toMatchObject({ domain_id: tenant.domainId })
+    const whole = await newKey(tenant.call)
+    const boundCall = api.as(`Bearer ${bound.json<Pair>().access_token}`)
+    expect((await boundCall('GET', '/keys')).json()).toMatchObject({ total: 1, keys: [{ id: key.id }] })
+    for (const method of ['GET', 'DELETE']) expect((await boundCall(method, `/keys/${whole.id}`)).status).toBe(404)
+    expect((await boundCall('GET', '/users/tokens/refresh-tokens')).status).toBe(403)
+    expect((await boundCall('DELETE', `/keys/${key.id}`)).status).toBe(204)
   })
 
   test('with another signature, another payload or no row is no key', async () => {

@@ -58,38 +58,44 @@ export async function insertApiKey(
       FROM users u WHERE u.key = ${apiKey.userKey} AND (SELECT count(*) FROM api_keys o WHERE o.user_key = u.key) < ${maxKeys}`.execute(
     db,
   )
-  return await findApiKey(db, apiKey.userKey, apiKey.id)
+  return await findApiKey(db, apiKey, apiKey.id)
 }
 
-export async function findApiKey(db: Queryable, userKey: number, id: string): Promise<ApiKeyRecord | undefined> {
-  const { rows } = await sql<Row>`${SELECT} WHERE k.user_key = ${userKey} AND k.id = ${id}`.execute(db)
+/** Keys of a user; with a domain those that are bound to it. */
+export type KeyOwner = { userKey: number; domainKey: number | undefined }
+
+const ownedBy = ({ userKey, domainKey }: KeyOwner) =>
+  domainKey === undefined ? sql`k.user_key = ${userKey}` : sql`k.user_key = ${userKey} AND k.domain_key = ${domainKey}`
+
+export async function findApiKey(db: Queryable, owner: KeyOwner, id: string): Promise<ApiKeyRecord | undefined> {
+  const { rows } = await sql<Row>`${SELECT} WHERE ${ownedBy(owner)} AND k.id = ${id}`.execute(db)
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 
 export async function listApiKeys(
   db: Queryable,
-  userKey: number,
+  owner: KeyOwner,
   page: { offset: number; limit: number },
 ): Promise<ApiKeyRecord[]> {
   const { rows } =
-    await sql<Row>`${SELECT} WHERE k.user_key = ${userKey} ORDER BY k.issued_at DESC, k.id OFFSET ${page.offset} LIMIT ${page.limit}`.execute(
+    await sql<Row>`${SELECT} WHERE ${ownedBy(owner)} ORDER BY k.issued_at DESC, k.id OFFSET ${page.offset} LIMIT ${page.limit}`.execute(
       db,
     )
   return rows.map(fromRow)
 }
 
-export async function countApiKeys(db: Queryable, userKey: number): Promise<number> {
+export async function countApiKeys(db: Queryable, owner: KeyOwner): Promise<number> {
   const { rows } = await sql<{
     total: number
-  }>`SELECT count(*) AS total FROM api_keys WHERE user_key = ${userKey}`.execute(db)
+  }>`SELECT count(*) AS total FROM api_keys k WHERE ${ownedBy(owner)}`.execute(db)
   return rows[0]?.total ?? 0
 }
 
 /** The key of the row that was there. */
-export async function deleteApiKey(db: Queryable, userKey: number, id: string): Promise<number | undefined> {
+export async function deleteApiKey(db: Queryable, owner: KeyOwner, id: string): Promise<number | undefined> {
   const { rows } = await sql<{
     key: number
-  }>`DELETE FROM api_keys WHERE user_key = ${userKey} AND id = ${id} RETURNING key`.execute(db)
+  }>`DELETE FROM api_keys k WHERE ${ownedBy(owner)} AND k.id = ${id} RETURNING k.key`.execute(db)
   return rows[0]?.key
 }
 

@@ -27,7 +27,7 @@ import type { ApiKeyQuery, NewApiKey } from './schema.ts'
 export type ApiKeysService = {
   /** A key made with a token that is bound to a domain is bound to it too (decision 40). Throws `unprocessable` for too many. */
   create(caller: UserPrincipal, input: NewApiKey): Promise<{ apiKey: ApiKeyRecord; value: string }>
-  /** Own keys alone: any other id is `not_found`. */
+  /** Own keys alone, and with a bound token those of its domain: any other id is `not_found`. */
   get(caller: UserPrincipal, id: string): Promise<ApiKeyRecord>
   list(caller: UserPrincipal, query: ApiKeyQuery): Promise<Page<ApiKeyRecord>>
   remove(caller: UserPrincipal, id: string): Promise<void>
@@ -94,21 +94,21 @@ export function createApiKeysService({ database, journal, keys, uses }: ApiKeysD
       return { apiKey, value }
     },
     async get(caller, id) {
-      const found = isId(id) ? await findApiKey(database.db, caller.key, id) : undefined
+      const found = isId(id) ? await findApiKey(database.db, ownerOf(caller), id) : undefined
       if (found === undefined) throw notFound()
       return found
     },
     async list(caller, { offset, limit }) {
       const [total, items] = await Promise.all([
-        countApiKeys(database.db, caller.key),
-        listApiKeys(database.db, caller.key, { offset, limit }),
+        countApiKeys(database.db, ownerOf(caller)),
+        listApiKeys(database.db, ownerOf(caller), { offset, limit }),
       ])
       return { total, offset, limit, items }
     },
     async remove(caller, id) {
       if (!isId(id)) throw notFound()
       await journal.change(caller, async (tx, record) => {
-        const key = await deleteApiKey(tx, caller.key, id)
+        const key = await deleteApiKey(tx, ownerOf(caller), id)
         if (key === undefined) throw notFound()
         record({
           operation: 'api_key.remove',
@@ -145,3 +145,5 @@ export function createApiKeysService({ database, journal, keys, uses }: ApiKeysD
     clear: () => facts.clear(),
   }
 }
+
+const ownerOf = (caller: UserPrincipal) => ({ userKey: caller.key, domainKey: caller.boundDomainKey })

@@ -126,7 +126,7 @@ export const OUTSIDE_ACTIONS: Readonly<Record<string, OutsideRule>> = {
   'invitation.answer': { pat: 'never', bound: 'refused' },
   'invitation.delete': { pat: 'never', bound: 'allowed' },
   // Whoever may make credentials may do everything that they may: no token that is less than a login.
-  'session.manage': { pat: 'never', loginOnly: true, bound: 'allowed' },
+  'session.manage': { pat: 'never', loginOnly: true, bound: 'refused' },
   'key.manage': { pat: 'never', loginOnly: true, bound: 'allowed' },
   'pat.manage': { pat: 'never', loginOnly: true, bound: 'refused' },
   'signing_key.rotate': { pat: 'never', loginOnly: true, bound: 'refused' },
