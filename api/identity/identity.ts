@@ -144,6 +144,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       uniqueNames: config.uniqueNames,
       passwordPattern,
     })
+    users.start()
     return {
       access,
       journal,

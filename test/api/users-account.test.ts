@@ -158,6 +158,14 @@ test('neither a stranger nor the owner changes the email, username, picture, tag
   expect((await owner.call('POST', `/users/${owned.id}/disable`)).status).toBe(200)
 })
 
+test('the owner of a user who became a platform administrator does not disable him', async () => {
+  const owner = await api.newUser()
+  const credentials = { identity: `raised-${mark()}`, secret: 'correct horse' }
+  const { id } = (await owner.call('POST', '/users', { credentials })).json<User>()
+  await api.admin('PATCH', `/users/${id}/role`, { role: 'admin' })
+  expect((await owner.call('POST', `/users/${id}/disable`)).status).toBe(403)
+})
+
 test('whoever is changed and does not exist is 404, and the body is looked at before', async () => {
   for (const [field, good] of [
     ['tags', { tags: [] }],

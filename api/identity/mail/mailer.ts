@@ -84,7 +84,7 @@ export function createMailer({ transport, logger, retryDelaysMs = RETRY_DELAYS_M
         return false
       }
       if (held.size >= MAX_MAILS || stopping.signal.aborted) {
-        logger.error({ to: mail.to, waiting: held.size }, 'a mail was not sent: too many wait')
+        logger.error({ to: mail.to, waiting: held.size }, 'a mail was not sent: too many wait, or the process stops')
         return false
       }
       const work = deliver(mail)

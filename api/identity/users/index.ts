@@ -1,6 +1,7 @@
 export { accountRoutes } from './account-routes.ts'
 export { ensureFirstAdmin } from './first-admin.ts'
 export type { FirstAdmin } from './first-admin.ts'
+export { userFilters } from './listing.ts'
 export { mailRoutes, requireVerifiedFor } from './mail-routes.ts'
 export { countUsers, findUser, listUsers } from './repository.ts'
 export type { UserRecord } from './repository.ts'

@@ -61,6 +61,12 @@ function conditionsOf(caller: UserPrincipal, query: UserQuery): RawBuilder<SqlBo
   if (query.visibility === 'mine') conditions.push(owned)
   else if (query.visibility === 'shared') conditions.push(shared)
   else if (!isWholeAdmin(caller)) conditions.push(sql<SqlBool>`(u.key = ${caller.key} OR ${owned} OR ${shared})`)
+  return [...conditions, ...userFilters(query)]
+}
+
+/** The conditions on the record itself, on the table `u`. Throws `malformed` for a metadata filter that is no JSON object. */
+export function userFilters(query: Omit<UserQuery, 'visibility' | 'offset' | 'limit'>): RawBuilder<SqlBool>[] {
+  const conditions: RawBuilder<SqlBool>[] = []
   if (query.status !== 'all') conditions.push(sql<SqlBool>`u.status = ${query.status}`)
   if (query.metadata !== undefined) conditions.push(containsMetadata('u.metadata', parseMetadataFilter(query.metadata)))
   if (query.identity !== undefined)

@@ -30,8 +30,10 @@ export type UsersService = Registration &
   Secrets &
   EmailVerification & {
     findLogin(login: string): Promise<LoginUser | undefined>
-    /** Called once at the start: makes the stored unique names agree with the setting, and begins to remove deleted users. */
+    /** Called once at the start: makes the stored unique names agree with the setting. */
     prepare(): Promise<void>
+    /** Begins to remove deleted users; `stop` ends it. */
+    start(): void
   }
 
 export type UsersDeps = {
@@ -62,8 +64,8 @@ export function createUsersService(deps: UsersDeps): UsersService {
     ...secrets,
     ...verification,
     findLogin: (login) => findUserByLogin(database.db, login),
-    async prepare() {
-      await applyUniqueNamesSwitch(database.db, uniqueNames)
+    prepare: () => applyUniqueNamesSwitch(database.db, uniqueNames),
+    start() {
       purge = startPurge(deps)
     },
     async stop() {

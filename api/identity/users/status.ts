@@ -80,7 +80,8 @@ export function createStatuses(deps: StatusDeps): Statuses {
   return {
     async setStatus(caller, id, status, { force } = { force: false }) {
       const user = await getUser(database.db, id)
-      if (user.createdBy === caller.id) requireWholeToken(caller)
+      // Who made somebody that became a platform administrator has no power over the platform by it.
+      if (user.createdBy === caller.id && user.role !== 'admin') requireWholeToken(caller)
       else requireSelfOrAdmin(access, caller, user)
       if (user.status === status) return user
       if (status === 'enabled')
