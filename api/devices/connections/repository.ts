@@ -48,11 +48,20 @@ export async function findEndpoints(
 export type Connecting = { clientKeys: readonly number[]; channelKeys: readonly number[]; bits: number }
 
 /** The pairs of all items, each once with the types of every item that names it: one statement cannot touch a row twice. */
-const pairsOf = (items: readonly Connecting[]) => sql`(
-  SELECT client_key::bigint AS client_key, channel_key::bigint AS channel_key, bit_or((item ->> 'bits')::smallint) AS types
-    FROM jsonb_array_elements(${JSON.stringify(items)}::jsonb) AS items (item),
-         jsonb_array_elements_text(item -> 'clientKeys') AS client_key, jsonb_array_elements_text(item -> 'channelKeys') AS channel_key
-   GROUP BY 1, 2) AS wanted`
+function pairsOf(items: readonly Connecting[]): { clientKey: number; channelKey: number; bits: number }[] {
+  const pairs = new Map<string, { clientKey: number; channelKey: number; bits: number }>()
+  for (const { clientKeys, channelKeys, bits } of items) {
+    for (const clientKey of clientKeys) {
+      for (const channelKey of channelKeys) {
+        const name = `${clientKey}/${channelKey}`
+        const known = pairs.get(name)
+        if (known === undefined) pairs.set(name, { clientKey, channelKey, bits })
+        else known.bits |= bits
+      }
+    }
+  }
+  return [...pairs.values()]
+}
 
 /** Adds the types to every pair; a pair that has them already is not touched. Gives how many pairs changed. */
 export async function insertConnections(
@@ -61,27 +70,43 @@ export async function insertConnections(
   items: readonly Connecting[],
   createdBy: string,
 ): Promise<number> {
+  const pairs = pairsOf(items)
+  const column = (name: keyof (typeof pairs)[number]) => pairs.map((pair) => pair[name])
   const { numAffectedRows } = await sql`INSERT INTO connections (client_key, channel_key, domain_key, types, created_by)
-    SELECT client_key, channel_key, ${domainKey}, types, ${createdBy} FROM ${pairsOf(items)} ORDER BY client_key, channel_key
+    SELECT client_key, channel_key, ${domainKey}, types, ${createdBy}
+      FROM unnest(${column('clientKey')}::bigint[], ${column('channelKey')}::bigint[], ${column('bits')}::smallint[])
+        AS wanted (client_key, channel_key, types) ORDER BY client_key, channel_key
     ON CONFLICT ON CONSTRAINT connections_pkey DO UPDATE SET types = connections.types | EXCLUDED.types, updated_at = now()
      WHERE connections.types | EXCLUDED.types <> connections.types`.execute(db)
   return Number(numAffectedRows ?? 0n)
 }
 
-/** Takes the types from every pair; a pair without any left is removed. Gives how many pairs changed. */
+/**
+ * Takes the types from every pair; a pair without any left is removed. Gives how many pairs changed. No join: while the
+ * statistics do not know the table, the planner joins a hundred thousand pairs in a nested loop that ends in the deadline.
+ * An array is compared by its hash or by the index, whatever the statistics say.
+ */
 export async function removeConnections(db: Queryable, items: readonly Connecting[]): Promise<number> {
-  const { rows } = await sql<{ changed: number }>`WITH affected AS MATERIALIZED (
-      SELECT n.client_key, n.channel_key, n.types & ~wanted.types AS rest
-        FROM connections n JOIN ${pairsOf(items)} ON wanted.client_key = n.client_key AND wanted.channel_key = n.channel_key
-       WHERE n.types & wanted.types <> 0 ORDER BY n.client_key, n.channel_key FOR UPDATE OF n),
-    removed AS (
-      DELETE FROM connections n USING affected a
-       WHERE n.client_key = a.client_key AND n.channel_key = a.channel_key AND a.rest = 0),
-    reduced AS (
-      UPDATE connections n SET types = a.rest, updated_at = now() FROM affected a
-       WHERE n.client_key = a.client_key AND n.channel_key = a.channel_key AND a.rest <> 0)
-    SELECT count(*) AS changed FROM affected`.execute(db)
-  return rows[0]?.changed ?? 0
+  const pairs = pairsOf(items)
+  const between = (some: typeof pairs) => {
+    const clientKeys = [...new Set(some.map((pair) => pair.clientKey))]
+    const channelKeys = [...new Set(some.map((pair) => pair.channelKey))]
+    const all = sql`client_key = ANY (${clientKeys}::bigint[]) AND channel_key = ANY (${channelKeys}::bigint[])`
+    if (some.length === clientKeys.length * channelKeys.length) return all
+    const names = some.map((pair) => `${pair.clientKey}/${pair.channelKey}`)
+    return sql`${all} AND (client_key || '/' || channel_key) = ANY (${names}::text[])`
+  }
+  await sql`SELECT count(*) FROM (
+    SELECT FROM connections WHERE ${between(pairs)} ORDER BY client_key, channel_key FOR UPDATE) AS locked`.execute(db)
+  let changed = 0n
+  for (const bits of new Set(pairs.map((pair) => pair.bits))) {
+    const where = between(pairs.filter((pair) => pair.bits === bits))
+    const removed = await sql`DELETE FROM connections WHERE ${where} AND types & ~${bits}::smallint = 0`.execute(db)
+    const reduced = await sql`UPDATE connections SET types = types & ~${bits}::smallint, updated_at = now()
+      WHERE ${where} AND types & ${bits}::smallint <> 0`.execute(db)
+    changed += (removed.numAffectedRows ?? 0n) + (reduced.numAffectedRows ?? 0n)
+  }
+  return Number(changed)
 }
 
 export type ConnectionRecord = {
