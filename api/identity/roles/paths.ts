@@ -1,6 +1,8 @@
 /** Where roles live: each entity type, its paths with and without the domain, and both spellings (contract 2.1, decision 4). */
+import type { ErrorKind } from '#core/errors/index.ts'
+import { DEFAULT_LIMIT } from '#core/page.ts'
 import type { EntityType } from '../access/index.ts'
-import type { RoleTarget } from './service.ts'
+import type { Paging, RoleTarget } from './place.ts'
 
 export type RoleBase = {
   type: EntityType
@@ -51,3 +53,16 @@ export function targetOf(base: RoleBase, params: PathParams): RoleTarget {
     id: params[`${base.type}_id`] ?? '',
   }
 }
+
+export const paramsIn = ({ params }: { params: unknown }): PathParams => params as PathParams
+export const roleIdIn = (request: { params: unknown }): string => paramsIn(request)['role_id'] ?? ''
+
+/** A page where the path always gives one or the query asks for one; else everything (decision 6). */
+export function pagingOf(base: RoleBase, { offset, limit }: { offset?: number; limit?: number }): Paging {
+  if (!base.isPrefixed && offset === undefined && limit === undefined) return undefined
+  return { offset: offset ?? 0, limit: limit ?? DEFAULT_LIMIT }
+}
+
+/** Any of these routes: no such domain or not open (403), no such entity or role (404), an id that several domains know (409). */
+export const REFUSALS: readonly ErrorKind[] = ['unauthenticated', 'forbidden', 'not_found', 'conflict', 'unprocessable']
+export const WRITING: readonly ErrorKind[] = [...REFUSALS, 'invalid_state', 'unsupported_media_type', 'too_large']

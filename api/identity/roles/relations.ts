@@ -4,8 +4,7 @@
  */
 import { ServiceError } from '#core/errors/index.ts'
 import type { EntityType } from '../access/index.ts'
-import { ACTIONS } from '../access/index.ts'
-import { ADMIN_ROLE_NAME } from '../access/index.ts'
+import { ACTIONS, ADMIN_ROLE_NAME } from '../access/index.ts'
 
 export const RELATIONS = ['administrator', 'editor', 'contributor', 'member', 'viewer', 'guest'] as const
 export type Relation = (typeof RELATIONS)[number]

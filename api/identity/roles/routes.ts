@@ -1,64 +1,43 @@
 /** Role routes: every endpoint of contract 2.2 below every base of `paths.ts`. */
-import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import type { TObject, TSchema } from 'typebox'
-import type { ErrorKind } from '#core/errors/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
-import { DEFAULT_LIMIT } from '#core/page.ts'
-import { Id, MessageBody } from '../wire/index.ts'
-import { AVAILABLE_ACTIONS_PATHS, ROLE_BASES, targetOf } from './paths.ts'
-import type { PathParams, RoleBase } from './paths.ts'
+import { addEntityMemberRoutes, addMemberRoutes } from './member-routes.ts'
+import {
+  AVAILABLE_ACTIONS_PATHS,
+  REFUSALS,
+  ROLE_BASES,
+  WRITING,
+  pagingOf,
+  paramsIn,
+  roleIdIn,
+  targetOf,
+} from './paths.ts'
+import type { RoleBase } from './paths.ts'
 import {
   ActionList,
   ActionsBody,
   ActionsObject,
   AvailableActions,
-  EntityMemberPage,
-  EntityMemberQuery,
-  ForceQuery,
-  MemberIdsBody,
-  MemberList,
-  MemberPage,
-  MembersBody,
-  MembersObject,
   NewRole,
   PlainPageQuery,
   Role,
+  RoleId,
   RoleList,
   RolePage,
   RoleUpdate,
-  presentEntityMember,
+  paramsOf,
   presentRole,
 } from './schema.ts'
-import type { Paging, RolesService } from './service.ts'
+import type { RolesService } from './service.ts'
 
 const tags = ['roles']
-const RoleId = Type.String({ maxLength: 64, description: '`<entity type>_<22 characters>`' })
-
-const paramsOf = (names: readonly string[], more: Record<string, TSchema> = {}): TObject =>
-  Type.Object({ ...Object.fromEntries(names.map((name) => [name, Id])), ...more })
-
-/** Any of these routes: no such domain or not open (403), no such entity or role (404), an id that several domains know (409). */
-const REFUSALS: readonly ErrorKind[] = ['unauthenticated', 'forbidden', 'not_found', 'conflict', 'unprocessable']
-const WRITING: readonly ErrorKind[] = [...REFUSALS, 'invalid_state', 'unsupported_media_type', 'too_large']
-
-type PageQuery = { offset?: number; limit?: number }
-
-/** A page where the path always gives one or the query asks for one; else everything (decision 6). */
-function pagingOf(base: RoleBase, { offset, limit }: PageQuery): Paging {
-  if (!base.isPrefixed && offset === undefined && limit === undefined) return undefined
-  return { offset: offset ?? 0, limit: limit ?? DEFAULT_LIMIT }
-}
 
 function requireGiven<T>(value: T | undefined, path: string): T {
   if (value !== undefined) return value
   throw new ServiceError('malformed', `${path.slice(1)} is required`, { details: [{ path, message: 'is required' }] })
 }
-
-const paramsIn = (request: FastifyRequest) => request.params as PathParams
-const roleIdIn = (request: FastifyRequest) => paramsIn(request)['role_id'] ?? ''
 
 export function roleRoutes(roles: RolesService): RoutePlugin {
   return (app) => {
@@ -82,6 +61,7 @@ export function roleRoutes(roles: RolesService): RoutePlugin {
     }
     for (const base of ROLE_BASES) {
       addEntityRoutes(app, roles, base)
+      addEntityMemberRoutes(app, roles, base)
       addRoleRoutes(app, roles, base)
       addActionRoutes(app, roles, base)
       addMemberRoutes(app, roles, base)
@@ -133,48 +113,6 @@ function addEntityRoutes(app: HttpApp, roles: RolesService, base: RoleBase): voi
       const { items, ...page } = await roles.list(request.principal, targetOf(base, paramsIn(request)), paging)
       const shown = items.map(presentRole)
       return paging === undefined ? shown : { ...page, roles: shown }
-    },
-  )
-  app.get(
-    `${base.path}/members`,
-    {
-      config: { action: 'view_role_users' },
-      schema: {
-        tags,
-        summary: `List everybody whose roles give something on a ${base.type}, by inheritance too`,
-        params,
-        querystring: EntityMemberQuery,
-        response: responses({ 200: EntityMemberPage }, ...REFUSALS),
-      },
-    },
-    async (request) => {
-      const target = targetOf(base, paramsIn(request))
-      const { items, ...page } = await roles.listEntityMembers(request.principal, target, request.query)
-      return { ...page, members: items.map(presentEntityMember) }
-    },
-  )
-  app.delete(
-    `${base.path}/members`,
-    {
-      config: { action: 'remove_role_users' },
-      schema: {
-        tags,
-        summary: `Take every role on a ${base.type} from users`,
-        description:
-          base.type === 'domain'
-            ? 'They are no members of the domain any more: their roles on everything in it go too.'
-            : 'What they have by inheritance stays.',
-        params,
-        querystring: ForceQuery,
-        body: MemberIdsBody,
-        response: responses({ 204: NoBody }, ...WRITING),
-      },
-    },
-    async (request, reply) => {
-      const target = targetOf(base, paramsIn(request))
-      const force = request.query.force === true
-      await roles.removeEntityMembers(request.principal, target, request.body.member_ids, { force })
-      void reply.code(204)
     },
   )
 }
@@ -311,94 +249,6 @@ function addActionRoutes(app: HttpApp, roles: RolesService, base: RoleBase): voi
     },
     async (request, reply) => {
       await roles.removeActions(request.principal, targetOf(base, paramsIn(request)), roleIdIn(request), 'all')
-      void reply.code(204)
-    },
-  )
-}
-
-function addMemberRoutes(app: HttpApp, roles: RolesService, base: RoleBase): void {
-  const params = paramsOf(base.params, { role_id: RoleId })
-  const path = `${base.path}/:role_id/members`
-  app.post(
-    path,
-    {
-      config: { action: 'add_role_users' },
-      schema: {
-        tags,
-        summary: 'Give a role to users',
-        description:
-          base.type === 'domain'
-            ? 'They become members of the domain. A caller gives only actions that he holds himself.'
-            : 'They must be members of the domain. A caller gives only actions that he holds himself.',
-        params,
-        body: MembersBody,
-        response: responses({ 200: MembersObject }, ...WRITING),
-      },
-    },
-    async (request) => {
-      const { members } = request.body
-      await roles.addMembers(request.principal, targetOf(base, paramsIn(request)), roleIdIn(request), members)
-      return { members }
-    },
-  )
-  app.get(
-    path,
-    {
-      config: { action: 'view_role_users' },
-      schema: {
-        tags,
-        summary: 'List the members of a role',
-        params,
-        querystring: PlainPageQuery,
-        response: responses({ 200: base.isPrefixed ? MemberPage : Type.Union([MemberList, MemberPage]) }, ...REFUSALS),
-      },
-    },
-    async (request) => {
-      const paging = pagingOf(base, request.query)
-      const target = targetOf(base, paramsIn(request))
-      const { items, ...page } = await roles.listMembers(request.principal, target, roleIdIn(request), paging)
-      return paging === undefined ? items : { ...page, members: items }
-    },
-  )
-  app.post(
-    `${path}/delete`,
-    {
-      config: { action: 'remove_role_users' },
-      schema: {
-        tags,
-        summary: 'Take a role from users',
-        params,
-        querystring: ForceQuery,
-        body: MembersBody,
-        response: responses(base.isPrefixed ? { 204: NoBody } : { 200: MessageBody }, ...WRITING),
-      },
-    },
-    async (request, reply) => {
-      const target = targetOf(base, paramsIn(request))
-      const force = request.query.force === true
-      await roles.removeMembers(request.principal, target, roleIdIn(request), request.body.members, { force })
-      // Decision 8.
-      if (!base.isPrefixed) return { message: 'members removed' } as never
-      void reply.code(204)
-      return undefined as never
-    },
-  )
-  app.post(
-    `${path}/delete-all`,
-    {
-      config: { action: 'manage_role' },
-      schema: {
-        tags,
-        summary: 'Take a role from all of its members; never the built-in one',
-        params,
-        querystring: ForceQuery,
-        response: responses({ 204: NoBody }, ...REFUSALS, 'invalid_state'),
-      },
-    },
-    async (request, reply) => {
-      const target = targetOf(base, paramsIn(request))
-      const force = request.query.force === true
-      await roles.removeMembers(request.principal, target, roleIdIn(request), 'all', { force })
       void reply.code(204)
     },
   )

@@ -1,16 +1,23 @@
 /** Wire shapes of roles and their members: the names of both generations at once (contract 2.2, decision 5). */
 import { Type } from 'typebox'
-import type { Static } from 'typebox'
+import type { Static, TObject, TSchema } from 'typebox'
 import { MAX_LIMIT, MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
 import type { PlacedRole as PlacedRoleRecord } from '../access/index.ts'
 import { Id, PlacedRole, Timestamp } from '../wire/index.ts'
-import type { EntityMember as EntityMemberRecord, ShownRole } from './service.ts'
+import type { EntityMember as EntityMemberRecord } from './memberships.ts'
+import type { ShownRole } from './service.ts'
 
 export const MAX_ROLE_NAME_CHARS = 200
 /** Users that one call may name. */
 const MAX_USERS_PER_CALL = 1000
 const MAX_ACTIONS_PER_CALL = 200
+
+/** Parameters of a path: ids, and what more it names. */
+export const paramsOf = (names: readonly string[], more: Record<string, TSchema> = {}): TObject =>
+  Type.Object({ ...Object.fromEntries(names.map((name) => [name, Id])), ...more })
+
+export const RoleId = Type.String({ maxLength: 64, description: '`<entity type>_<22 characters>`' })
 
 const RoleName = Type.String({ minLength: 1, maxLength: MAX_ROLE_NAME_CHARS })
 const Action = Type.String({ maxLength: 64 })

@@ -1,38 +1,20 @@
-/** The rules of roles on domains, groups, channels and clients alike (contract section 2, decisions 4 to 8, 33, 45). */
+/** The rules of roles and their actions, on domains, groups, channels and clients alike (contract section 2, decision 45). */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Page } from '#core/page.ts'
-import type {
-  AccessPolicy,
-  AccessType,
-  DomainAccess,
-  EntityType,
-  LocatedEntity,
-  PlacedRole,
-  UserPrincipal,
-} from '../access/index.ts'
-import { ACTIONS, ADMIN_ROLE_NAME, adminRoleId, findRolePlaces, listRoleHolders } from '../access/index.ts'
+import type { AccessPolicy, EntityType, UserPrincipal } from '../access/index.ts'
+import { ACTIONS, ADMIN_ROLE_NAME, adminRoleId } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
-import { heldBy, requireMayGive, roleEntityOf } from './granting.ts'
+import { heldBy, requireMayGive } from './granting.ts'
 import { lockForRoles } from './locks.ts'
 import { addMembers, removeMembers } from './members.ts'
-import {
-  countMembers,
-  countRoles,
-  deleteRole,
-  findAdminRole,
-  findMembers,
-  findRole,
-  insertRole,
-  listMembers,
-  listRoles,
-  updateRole,
-} from './repository.ts'
-import { isAdminRole, newRoleId } from './role.ts'
+import { createMembershipsService } from './memberships.ts'
+import type { MembershipsService } from './memberships.ts'
+import { MAX_UNPAGED, enterPlace, keysOf, requireRole } from './place.ts'
+import type { Paging, Place, RoleTarget } from './place.ts'
+import { countRoles, deleteRole, findAdminRole, findMembers, insertRole, listRoles, updateRole } from './repository.ts'
+import { newRoleId } from './role.ts'
 import type { RoleEntity, RoleRecord } from './role.ts'
-
-/** An entity as a path names it; without a domain it is found (decision 31b). Of a domain `id` alone counts. */
-export type RoleTarget = { type: EntityType; domainId: string | undefined; id: string }
 
 export type ShownRole = {
   entity: RoleEntity
@@ -41,25 +23,11 @@ export type ShownRole = {
   members: string[]
 }
 
-/** Absent: everything, which a list without a page shows. */
-export type Paging = { offset: number; limit: number } | undefined
-
 export type RoleInput = { name: string; actions: readonly string[]; members: readonly string[] }
 export type RoleChange = { name?: string; actions?: readonly string[] }
-export type Force = { force: boolean }
 
-export type EntityMember = { memberId: string; roles: PlacedRole[] }
-export type EntityMemberFilter = {
-  access_provider_id?: string
-  access_type?: AccessType
-  role_id?: string
-  role_name?: string
-  actions?: string
-  offset: number
-  limit: number
-}
-
-export type RolesService = {
+/** Everything that the role routes ask for. */
+export type RolesService = MembershipsService & {
   availableActions(caller: UserPrincipal, type: EntityType, domainId: string | undefined): Promise<readonly string[]>
   /** Throws `malformed` for an unknown action, `conflict` for a name that is taken, `unprocessable` for who cannot be a member. */
   create(caller: UserPrincipal, target: RoleTarget, input: RoleInput): Promise<ShownRole>
@@ -78,24 +46,6 @@ export type RolesService = {
     roleId: string,
     actions: readonly string[] | 'all',
   ): Promise<void>
-  listMembers(caller: UserPrincipal, target: RoleTarget, roleId: string, paging: Paging): Promise<Page<string>>
-  addMembers(caller: UserPrincipal, target: RoleTarget, roleId: string, userIds: readonly string[]): Promise<void>
-  removeMembers(
-    caller: UserPrincipal,
-    target: RoleTarget,
-    roleId: string,
-    userIds: readonly string[] | 'all',
-    options: Force,
-  ): Promise<void>
-  /** Everybody whose roles give something on the entity, by inheritance too. */
-  listEntityMembers(caller: UserPrincipal, target: RoleTarget, filter: EntityMemberFilter): Promise<Page<EntityMember>>
-  /** Takes every role on the entity from the users; from a domain also those on everything in it. */
-  removeEntityMembers(
-    caller: UserPrincipal,
-    target: RoleTarget,
-    userIds: readonly string[],
-    options: Force,
-  ): Promise<void>
 }
 
 /** Members that a role shows with itself; `listMembers` pages all of them. */
@@ -103,43 +53,11 @@ const MAX_SHOWN_MEMBERS = 1000
 const MAX_LISTED_MEMBERS = 100
 /** Roles that one entity may have beside the built-in one. */
 const MAX_ROLES_PER_ENTITY = 1000
-/** Rows of a list that was asked for without a page. */
-const MAX_UNPAGED = 10_000
 
-/** The entity as the caller entered it, with the right that he needs there. */
-type Place = { domain: DomainAccess; located: LocatedEntity | undefined; entity: RoleEntity }
-type RoleRight = 'manage_role' | 'add_role_users' | 'remove_role_users' | 'view_role_users'
+export type RolesDeps = { database: Database; journal: Journal; access: AccessPolicy }
 
-export function createRolesService({
-  database,
-  journal,
-  access,
-}: {
-  database: Database
-  journal: Journal
-  access: AccessPolicy
-}): RolesService {
+export function createRolesService({ database, journal, access }: RolesDeps): RolesService {
   const { db } = database
-
-  async function enter(caller: UserPrincipal, target: RoleTarget, ...rights: RoleRight[]): Promise<Place> {
-    if (target.type === 'domain') {
-      const domain = await access.enter(caller, target.id)
-      for (const right of rights) domain.require(right)
-      return { domain, located: undefined, entity: roleEntityOf(domain) }
-    }
-    const { domain, entity } = await access.locate(caller, target.domainId, target.type, target.id)
-    for (const right of rights) await domain.requireOn(entity, right)
-    return { domain, located: entity, entity: roleEntityOf(domain, entity) }
-  }
-
-  async function requireRole(queryable: Transaction | Database['db'], entity: RoleEntity, roleId: string) {
-    const role =
-      roleId === adminRoleId(entity.type, entity.key)
-        ? await findAdminRole(queryable, entity)
-        : await findRole(queryable, entity.key, roleId)
-    if (role === undefined) throw new ServiceError('not_found', 'role not found')
-    return role
-  }
 
   const maySeeMembers = async ({ domain, located }: Place) => (await heldBy(domain, located))('view_role_users')
 
@@ -180,7 +98,7 @@ export function createRolesService({
     roleId: string,
     next: (held: readonly string[]) => readonly string[],
   ): Promise<void> {
-    const place = await enter(caller, target, 'manage_role')
+    const place = await enterPlace(access, caller, target, 'manage_role')
     const holds = await heldBy(place.domain, place.located)
     await changeRole(caller, place, roleId, async (tx, role) => {
       const actions = inOrder(place.entity.type, next(role.actions))
@@ -191,51 +109,16 @@ export function createRolesService({
     })
   }
 
-  async function takeRoles(
-    caller: UserPrincipal,
-    place: Place,
-    what: string,
-    removal: { roleId?: string; users: readonly string[] | 'all' },
-    { force }: Force,
-  ): Promise<void> {
-    const { entity, domain } = place
-    if (force) access.requirePlatformAdmin(caller)
-    await journal.change(caller, async (tx, record) => {
-      await lockForRoles(tx, entity)
-      const role = removal.roleId === undefined ? undefined : await requireRole(tx, entity, removal.roleId)
-      if (role !== undefined && isAdminRole(role) && removal.users === 'all' && !force)
-        throw new ServiceError(
-          'invalid_state',
-          `the role ${ADMIN_ROLE_NAME} of the ${entity.type} ${entity.id} never becomes empty`,
-        )
-      const changed = await removeMembers(tx, entity, {
-        ...(role === undefined ? {} : { role }),
-        users: removal.users,
-        ...(force ? { takenOverBy: caller } : {}),
-      })
-      if (changed.length === 0) return
-      record({
-        operation: `${entity.type}.role.${what}`,
-        domainKey: domain.domainKey,
-        entityKeys: keysOf(entity, changed),
-        attributes: {
-          ...(role === undefined ? {} : { id: role.id }),
-          entity_id: entity.id,
-          ...(removal.users === 'all' ? {} : { members: removal.users }),
-          ...(force ? { forced: true } : {}),
-        },
-      })
-    })
-  }
-
   return {
+    ...createMembershipsService({ database, journal, access }),
     async availableActions(caller, type, domainId) {
       if (domainId !== undefined) await access.enter(caller, domainId)
       return ACTIONS[type]
     },
     async create(caller, target, input) {
       const actions = requireKnownActions(target.type, input.actions)
-      const place = await enter(
+      const place = await enterPlace(
+        access,
         caller,
         target,
         'manage_role',
@@ -272,7 +155,7 @@ export function createRolesService({
       return await show(place, role)
     },
     async list(caller, target, paging) {
-      const place = await enter(caller, target, 'manage_role')
+      const place = await enterPlace(access, caller, target, 'manage_role')
       const { entity } = place
       const { offset, limit } = paging ?? { offset: 0, limit: MAX_UNPAGED }
       const [others, isOpen] = await Promise.all([countRoles(db, entity.key), maySeeMembers(place)])
@@ -287,12 +170,12 @@ export function createRolesService({
       return { total: others + 1, offset, limit, items }
     },
     async get(caller, target, roleId) {
-      const place = await enter(caller, target, 'manage_role')
+      const place = await enterPlace(access, caller, target, 'manage_role')
       return await show(place, await requireRole(db, place.entity, roleId))
     },
     async update(caller, target, roleId, change) {
       const given = change.actions === undefined ? undefined : requireKnownActions(target.type, change.actions)
-      const place = await enter(caller, target, 'manage_role')
+      const place = await enterPlace(access, caller, target, 'manage_role')
       const holds = await heldBy(place.domain, place.located)
       const updated = await changeRole(caller, place, roleId, async (tx, role) => {
         const name = change.name ?? role.name
@@ -310,7 +193,7 @@ export function createRolesService({
       return await show(place, updated)
     },
     async remove(caller, target, roleId) {
-      const place = await enter(caller, target, 'manage_role')
+      const place = await enterPlace(access, caller, target, 'manage_role')
       const { entity, domain } = place
       if (roleId === adminRoleId(entity.type, entity.key)) throw refuseBuiltIn()
       await journal.change(caller, async (tx, record) => {
@@ -327,7 +210,7 @@ export function createRolesService({
       })
     },
     async listActions(caller, target, roleId) {
-      const { entity } = await enter(caller, target, 'manage_role')
+      const { entity } = await enterPlace(access, caller, target, 'manage_role')
       return (await requireRole(db, entity, roleId)).actions
     },
     async addActions(caller, target, roleId, actions) {
@@ -340,79 +223,10 @@ export function createRolesService({
         actions === 'all' ? [] : held.filter((action) => !removed.has(action)),
       )
     },
-    async listMembers(caller, target, roleId, paging) {
-      const { entity } = await enter(caller, target, 'view_role_users')
-      const role = await requireRole(db, entity, roleId)
-      const { offset, limit } = paging ?? { offset: 0, limit: MAX_UNPAGED }
-      const [total, items] = await Promise.all([
-        countMembers(db, entity.key, role.key),
-        listMembers(db, entity.key, role.key, { offset, limit }),
-      ])
-      if (paging === undefined && total > MAX_UNPAGED)
-        throw new ServiceError('unprocessable', `the role has ${total} members: ask for pages with limit and offset`)
-      return { total, offset, limit, items }
-    },
-    async addMembers(caller, target, roleId, userIds) {
-      const { entity, domain, located } = await enter(caller, target, 'add_role_users')
-      const holds = await heldBy(domain, located)
-      await journal.change(caller, async (tx, record) => {
-        await lockForRoles(tx, entity)
-        const role = await requireRole(tx, entity, roleId)
-        requireMayGive(holds, role.actions)
-        const members = await addMembers(tx, entity, role, userIds)
-        record({
-          operation: `${entity.type}.role.add_members`,
-          domainKey: domain.domainKey,
-          entityKeys: keysOf(
-            entity,
-            members.map((user) => user.key),
-          ),
-          attributes: { id: role.id, entity_id: entity.id, members: members.map((user) => user.id) },
-        })
-      })
-    },
-    async removeMembers(caller, target, roleId, users, options) {
-      const place = await enter(caller, target, users === 'all' ? 'manage_role' : 'remove_role_users')
-      const what = users === 'all' ? 'remove_all_members' : 'remove_members'
-      await takeRoles(caller, place, what, { roleId, users }, options)
-    },
-    async listEntityMembers(caller, target, filter) {
-      const { domain, located } = await enter(caller, target, 'view_role_users')
-      const { access_provider_id: providerId, access_type: accessType, offset, limit } = filter
-      const places = (await findRolePlaces(db, domain.domainKey, located)).filter(
-        (place) =>
-          (providerId === undefined || place.id === providerId) &&
-          (accessType === undefined || place.accessType === accessType),
-      )
-      const { total, roles } = await listRoleHolders(
-        db,
-        places,
-        {
-          ...(filter.role_id === undefined ? {} : { roleId: filter.role_id }),
-          ...(filter.role_name === undefined ? {} : { roleName: filter.role_name }),
-          ...(filter.actions === undefined ? {} : { actions: splitList(filter.actions) }),
-        },
-        { offset, limit },
-      )
-      const byUser = Map.groupBy(roles, (role) => role.userId)
-      return { total, offset, limit, items: [...byUser].map(([memberId, held]) => ({ memberId, roles: held })) }
-    },
-    async removeEntityMembers(caller, target, userIds, options) {
-      const place = await enter(caller, target, 'remove_role_users')
-      await takeRoles(caller, place, 'remove_members', { users: userIds }, options)
-    },
   }
 }
 
 type Fact = { what: string; attributes: Record<string, unknown> }
-
-/**
- * What caches must forget: decisions depend on users and roles. A domain is not named: everything known of its channels and
- * devices would be forgotten with it.
- */
-function keysOf(entity: RoleEntity, others: readonly number[]): number[] {
-  return entity.type === 'domain' ? [...others] : [entity.key, ...others]
-}
 
 const addedTo = (held: readonly string[], actions: readonly string[]) =>
   actions.filter((action) => !held.includes(action))
@@ -453,8 +267,6 @@ function requireKnownActions(type: EntityType, actions: readonly string[]): stri
   const message = `must hold actions of a ${type}, and ${unknown} is none`
   throw new ServiceError('malformed', `actions ${message}`, { details: [{ path: '/actions', message }] })
 }
-
-const splitList = (text: string) => text.split(',').filter((item) => item !== '')
 
 function nameTaken(): ServiceError {
   return new ServiceError('conflict', 'a role with this name exists on the entity')

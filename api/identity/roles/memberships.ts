@@ -1,0 +1,163 @@
+/** The rules of who holds roles: members of one role, and of all roles of an entity (contract 2.2, 2.4, decision 33). */
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { Page } from '#core/page.ts'
+import type { AccessPolicy, AccessType, PlacedRole, UserPrincipal } from '../access/index.ts'
+import { ADMIN_ROLE_NAME, findRolePlaces, listRoleHolders } from '../access/index.ts'
+import type { Journal } from '../journal/index.ts'
+import { heldBy, requireMayGive } from './granting.ts'
+import { lockForRoles } from './locks.ts'
+import { addMembers, removeMembers } from './members.ts'
+import { MAX_UNPAGED, enterPlace, keysOf, requireRole } from './place.ts'
+import type { Paging, Place, RoleTarget } from './place.ts'
+import { countMembers, listMembers } from './repository.ts'
+import { isAdminRole } from './role.ts'
+
+export type Force = { force: boolean }
+
+export type EntityMember = { memberId: string; roles: PlacedRole[] }
+export type EntityMemberFilter = {
+  access_provider_id?: string
+  access_type?: AccessType
+  role_id?: string
+  role_name?: string
+  actions?: string
+  offset: number
+  limit: number
+}
+
+export type MembershipsService = {
+  listMembers(caller: UserPrincipal, target: RoleTarget, roleId: string, paging: Paging): Promise<Page<string>>
+  addMembers(caller: UserPrincipal, target: RoleTarget, roleId: string, userIds: readonly string[]): Promise<void>
+  removeMembers(
+    caller: UserPrincipal,
+    target: RoleTarget,
+    roleId: string,
+    userIds: readonly string[] | 'all',
+    options: Force,
+  ): Promise<void>
+  /** Everybody whose roles give something on the entity, by inheritance too. */
+  listEntityMembers(caller: UserPrincipal, target: RoleTarget, filter: EntityMemberFilter): Promise<Page<EntityMember>>
+  /** Takes every role on the entity from the users; from a domain also those on everything in it. */
+  removeEntityMembers(
+    caller: UserPrincipal,
+    target: RoleTarget,
+    userIds: readonly string[],
+    options: Force,
+  ): Promise<void>
+}
+
+export function createMembershipsService({
+  database,
+  journal,
+  access,
+}: {
+  database: Database
+  journal: Journal
+  access: AccessPolicy
+}): MembershipsService {
+  const { db } = database
+
+  async function takeRoles(
+    caller: UserPrincipal,
+    place: Place,
+    what: string,
+    removal: { roleId?: string; users: readonly string[] | 'all' },
+    { force }: Force,
+  ): Promise<void> {
+    const { entity, domain } = place
+    if (force) access.requirePlatformAdmin(caller)
+    await journal.change(caller, async (tx, record) => {
+      await lockForRoles(tx, entity)
+      const role = removal.roleId === undefined ? undefined : await requireRole(tx, entity, removal.roleId)
+      if (role !== undefined && isAdminRole(role) && removal.users === 'all' && !force)
+        throw new ServiceError(
+          'invalid_state',
+          `the role ${ADMIN_ROLE_NAME} of the ${entity.type} ${entity.id} never becomes empty`,
+        )
+      const changed = await removeMembers(tx, entity, {
+        ...(role === undefined ? {} : { role }),
+        users: removal.users,
+        ...(force ? { takenOverBy: caller } : {}),
+      })
+      if (changed.length === 0) return
+      record({
+        operation: `${entity.type}.role.${what}`,
+        domainKey: domain.domainKey,
+        entityKeys: keysOf(entity, changed),
+        attributes: {
+          ...(role === undefined ? {} : { id: role.id }),
+          entity_id: entity.id,
+          ...(removal.users === 'all' ? {} : { members: removal.users }),
+          ...(force ? { forced: true } : {}),
+        },
+      })
+    })
+  }
+
+  return {
+    async listMembers(caller, target, roleId, paging) {
+      const { entity } = await enterPlace(access, caller, target, 'view_role_users')
+      const role = await requireRole(db, entity, roleId)
+      const { offset, limit } = paging ?? { offset: 0, limit: MAX_UNPAGED }
+      const [total, items] = await Promise.all([
+        countMembers(db, entity.key, role.key),
+        listMembers(db, entity.key, role.key, { offset, limit }),
+      ])
+      if (paging === undefined && total > MAX_UNPAGED)
+        throw new ServiceError('unprocessable', `the role has ${total} members: ask for pages with limit and offset`)
+      return { total, offset, limit, items }
+    },
+    async addMembers(caller, target, roleId, userIds) {
+      const { entity, domain, located } = await enterPlace(access, caller, target, 'add_role_users')
+      const holds = await heldBy(domain, located)
+      await journal.change(caller, async (tx, record) => {
+        await lockForRoles(tx, entity)
+        const role = await requireRole(tx, entity, roleId)
+        requireMayGive(holds, role.actions)
+        const members = await addMembers(tx, entity, role, userIds)
+        record({
+          operation: `${entity.type}.role.add_members`,
+          domainKey: domain.domainKey,
+          entityKeys: keysOf(
+            entity,
+            members.map((user) => user.key),
+          ),
+          attributes: { id: role.id, entity_id: entity.id, members: members.map((user) => user.id) },
+        })
+      })
+    },
+    async removeMembers(caller, target, roleId, users, options) {
+      const place = await enterPlace(access, caller, target, users === 'all' ? 'manage_role' : 'remove_role_users')
+      const what = users === 'all' ? 'remove_all_members' : 'remove_members'
+      await takeRoles(caller, place, what, { roleId, users }, options)
+    },
+    async listEntityMembers(caller, target, filter) {
+      const { domain, located } = await enterPlace(access, caller, target, 'view_role_users')
+      const { access_provider_id: providerId, access_type: accessType, offset, limit } = filter
+      const places = (await findRolePlaces(db, domain.domainKey, located)).filter(
+        (place) =>
+          (providerId === undefined || place.id === providerId) &&
+          (accessType === undefined || place.accessType === accessType),
+      )
+      const { total, roles } = await listRoleHolders(
+        db,
+        places,
+        {
+          ...(filter.role_id === undefined ? {} : { roleId: filter.role_id }),
+          ...(filter.role_name === undefined ? {} : { roleName: filter.role_name }),
+          ...(filter.actions === undefined ? {} : { actions: splitList(filter.actions) }),
+        },
+        { offset, limit },
+      )
+      const byUser = Map.groupBy(roles, (role) => role.userId)
+      return { total, offset, limit, items: [...byUser].map(([memberId, held]) => ({ memberId, roles: held })) }
+    },
+    async removeEntityMembers(caller, target, userIds, options) {
+      const place = await enterPlace(access, caller, target, 'remove_role_users')
+      await takeRoles(caller, place, 'remove_members', { users: userIds }, options)
+    },
+  }
+}
+
+const splitList = (text: string) => text.split(',').filter((item) => item !== '')
