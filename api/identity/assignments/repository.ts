@@ -2,33 +2,16 @@
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
-import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import type { RoleEntity } from '../roles/index.ts'
 import type { UserRecord } from '../users/index.ts'
-import { countUsers, listUsers } from '../users/index.ts'
-import { allOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
+import { countUsers, listUsers, userFilters } from '../users/index.ts'
+import { allOf } from '../wire/index.ts'
 import type { AssignedQuery } from './schema.ts'
 
 /** Throws `malformed` for a metadata filter that is no JSON object: before anything is looked up (decision 45). */
 export function parseAssignedFilter(query: AssignedQuery): RawBuilder<SqlBool>[] {
-  const conditions: RawBuilder<SqlBool>[] = [sql<SqlBool>`u.status <> 'deleted'`]
-  if (query.status !== 'all') conditions.push(sql<SqlBool>`u.status = ${query.status}`)
-  if (query.metadata !== undefined) conditions.push(containsMetadata('u.metadata', parseMetadataFilter(query.metadata)))
-  if (query.identity !== undefined)
-    conditions.push(sql<SqlBool>`(${contains('u.email', query.identity)} OR ${contains('u.username', query.identity)})`)
-  if (query.name !== undefined) {
-    conditions.push(
-      sql<SqlBool>`(${contains('u.name', query.name)} OR ${contains('u.first_name', query.name)} OR ${contains('u.last_name', query.name)})`,
-    )
-  }
-  for (const field of ['first_name', 'last_name', 'username', 'email'] as const) {
-    const text = query[field]
-    if (text !== undefined) conditions.push(contains(`u.${field}`, text))
-  }
-  if (query.tag !== undefined) conditions.push(sql<SqlBool>`${query.tag} = ANY (u.tags)`)
-  if (query.id !== undefined) conditions.push(isId(query.id) ? sql<SqlBool>`u.id = ${query.id}` : sql<SqlBool>`false`)
-  return conditions
+  return [sql<SqlBool>`u.status <> 'deleted'`, ...userFilters(query)]
 }
 
 export async function listAssigned(
