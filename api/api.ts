@@ -8,7 +8,13 @@ import { httpMessageRoutes } from './adapters/http/index.ts'
 import { createDevices } from './devices/index.ts'
 import type { Devices } from './devices/index.ts'
 import { API_DOCUMENT } from './document.ts'
-import { startDomainPurge, startEvents, startIdentity, startJournalRetention } from './identity/index.ts'
+import {
+  journalOfDomain,
+  startDomainPurge,
+  startEvents,
+  startIdentity,
+  startJournalRetention,
+} from './identity/index.ts'
 import type { DomainPurge, Identity, IdentityConfig } from './identity/index.ts'
 import { removalsOf, startMessages } from './messages/index.ts'
 import type { Messages } from './messages/index.ts'
@@ -73,7 +79,11 @@ export async function startApi(
     return { value, stop: () => value.close() }
   })
   const domainPurge = await life.start('domain purge', () => {
-    const belongings = [(domainKey: number) => removalsOf(database, domainKey)]
+    const belongings = [
+      (domainKey: number) => removalsOf(database, domainKey),
+      // Last: what was deleted before is known from the journal alone.
+      (domainKey: number) => Promise.resolve(journalOfDomain(database, domainKey)),
+    ]
     const value = startDomainPurge({ database, journal: identity.journal, logger, belongings })
     return Promise.resolve({ value, stop: () => value.stop() })
   })

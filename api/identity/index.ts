@@ -12,7 +12,7 @@ export {
 } from './groups/index.ts'
 export type { GroupsService, ParentGroup } from './groups/index.ts'
 export { startEvents } from './events/index.ts'
-export { startJournalRetention } from './journal/index.ts'
+export { journalOfDomain, startJournalRetention } from './journal/index.ts'
 export type { Actor, ChangeListener, Journal, JournalEntry, Recorder } from './journal/index.ts'
 export {
   RELATIONS,

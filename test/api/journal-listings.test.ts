@@ -1,7 +1,7 @@
 // contract section 10, issue of the whole API: who did what, when, from where, before and after; for whom it concerns
 import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { removeOldRecords, startJournalTotals } from '#api/identity/journal/index.ts'
+import { journalOfDomain, removeOldRecords, startJournalTotals } from '#api/identity/journal/index.ts'
 import { newId } from '#core/ids.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
@@ -314,4 +314,26 @@ test('records older than the setting are removed in bounded steps, but none that
   const { rows } = await sql<{ orphans: number }>`SELECT count(*) AS orphans FROM journal_subjects s
     WHERE NOT EXISTS (SELECT FROM journal j WHERE j.xid = s.xid AND j.seq = s.seq)`.execute(api.database.db)
   expect(rows[0]?.orphans).toBe(0)
+})
+
+test('of a domain that is removed the records go too, in parts, once every consumer has read them', async () => {
+  const own = await newTenant(api)
+  for (let index = 0; index < 5; index++) await own.newClient()
+  const { rows } = await sql<{ key: number }>`SELECT key FROM domains WHERE id = ${own.domainId}::uuid`.execute(
+    api.database.db,
+  )
+  const key = rows[0]?.key ?? 0
+  await countEverything()
+  const [removePart] = journalOfDomain(api.database, key)
+  const removed: number[] = []
+  for (;;) {
+    const count = (await removePart?.(4)) ?? 0
+    removed.push(count)
+    if (count < 4) break
+  }
+  expect(removed).toEqual([4, 2])
+  expect((await journalOf(own.user, `/${own.domainId}/journal/domain/${own.domainId}`)).total).toBe(0)
+  const mine = await journalOf(own.user, `/journal/user/${own.user.id}`)
+  expect(operationsOf(mine)).toEqual(['user.issue_token', 'user.create'])
+  expect(mine.total).toBe(2)
 })

@@ -2,7 +2,7 @@
 import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Database, Transaction } from '#core/database/index.ts'
-import { LOG_START, findPosition, readSettled, startLogFollower } from '#core/log/index.ts'
+import { LOG_START, beginAtEnd, findPosition, readSettled, settledEnd, startLogFollower } from '#core/log/index.ts'
 import type { LogFollowerOptions, LogRow } from '#core/log/index.ts'
 import { createTestDatabase, silentLogger } from '../harness/database.ts'
 import type { TestDatabase } from '../harness/database.ts'
@@ -56,6 +56,41 @@ async function aLog() {
 }
 
 const notes = (count: number) => Array.from({ length: count }, (_, index) => `note ${index}`)
+
+test('a consumer that takes a part of a page is given the rest, and nothing twice', async () => {
+  const { log, follow, apply, effects, arrived } = await aLog()
+  for (const note of notes(20)) await append(database.db, log, note)
+  const follower = follow({
+    async apply(tx, rows) {
+      await apply(tx, rows.slice(0, 3))
+      return Math.min(3, rows.length)
+    },
+  })
+  await arrived(20)
+  await follower.stop()
+  expect(await effects()).toEqual(notes(20))
+})
+
+test('a consumer that begins at the end is told of nothing before, and keeps the position that it has', async () => {
+  const { log, follow, effects, arrived } = await aLog()
+  for (const note of notes(3)) await append(database.db, log, note)
+  await until(async () => {
+    const [end, rows] = [
+      await settledEnd(database.db),
+      await readSettled(database.db, { name: log, columns: ['note'] }, LOG_START, 10),
+    ]
+    return end.xid > 0n && rows.length === 3
+  }, 'the order is final')
+  await beginAtEnd(database.db, log)
+  const follower = follow()
+  await append(database.db, log, 'later')
+  await arrived(1)
+  await beginAtEnd(database.db, log)
+  await append(database.db, log, 'still later')
+  await arrived(2)
+  await follower.stop()
+  expect(await effects()).toEqual(['later', 'still later'])
+})
 
 test('applies what was there before it began and what comes later, page by page, in order and once', async () => {
   const { log, follow, effects, arrived } = await aLog()

@@ -1,7 +1,7 @@
 export { startJournal } from './journal.ts'
 export type { Actor, ChangeListener, Journal, JournalEntry, Recorder } from './journal.ts'
 export { JOURNAL_CONSUMERS } from './consumers.ts'
-export { REMOVED_POSITION, removeOldRecords, startJournalRetention } from './retention.ts'
+export { REMOVED_POSITION, journalOfDomain, removeOldRecords, startJournalRetention } from './retention.ts'
 export { journalRoutes } from './routes.ts'
 export { createJournalService } from './service.ts'
 export type { JournalService } from './service.ts'

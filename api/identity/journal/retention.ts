@@ -3,6 +3,7 @@
  * consumer of the journal has not read yet stays, however old.
  */
 import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { comparePositions, listPositions, storePosition } from '#core/log/index.ts'
 import type { Position } from '#core/log/index.ts'
@@ -69,7 +70,7 @@ export async function removeOldRecords(database: Database, days: number): Promis
       locked: boolean
     }>`SELECT pg_try_advisory_xact_lock(hashtextextended('journal retention', 0)) AS locked`.execute(tx)
     if (locks[0]?.locked !== true) return { removed: 0, isFull: false }
-    return await removeBatch(tx, days, await slowestConsumer(tx))
+    return await removeBatch(tx, days)
   })
 }
 
@@ -81,14 +82,12 @@ async function slowestConsumer(tx: Transaction): Promise<Position | undefined> {
 
 type RemovedRow = { removed: number; xid: string | null; seq: number | null }
 
-async function removeBatch(tx: Transaction, days: number, read: Position | undefined): Promise<RemovedBatch> {
-  const isRead = read === undefined ? sql`true` : sql`(xid, seq) <= (${read.xid.toString()}::xid8, ${read.seq}::bigint)`
-  // The head of the log in its own order: an old record is never far from its beginning.
+/** Removes the records of `head` (`xid`, `seq`), with all that was noted of them. Gives how many, and the last of them. */
+async function removeRecords(tx: Transaction, head: RawBuilder<unknown>): Promise<RemovedRow> {
   const { rows } = await sql<RemovedRow>`
-    WITH head AS (SELECT xid, seq, occurred_at FROM journal WHERE ${isRead} ORDER BY xid, seq LIMIT ${BATCH_RECORDS}),
+    WITH head AS (${head}),
     gone AS (
-      DELETE FROM journal j USING head
-       WHERE j.xid = head.xid AND j.seq = head.seq AND head.occurred_at < now() - make_interval(days => ${days})
+      DELETE FROM journal j USING head WHERE j.xid = head.xid AND j.seq = head.seq
       RETURNING j.xid, j.seq, j.occurred_at, j.operation, j.domain_key, j.entity_keys || j.actor_key AS keys),
     subjects AS (
       DELETE FROM journal_subjects s USING gone, unnest(gone.keys) AS subject (key)
@@ -100,7 +99,38 @@ async function removeBatch(tx: Transaction, days: number, read: Position | undef
       FROM (SELECT) AS always LEFT JOIN (SELECT xid, seq FROM gone ORDER BY xid DESC, seq DESC LIMIT 1) last ON true`.execute(
     tx,
   )
-  const { removed, xid, seq } = rows[0] as RemovedRow
+  return rows[0] as RemovedRow
+}
+
+/** What every consumer has read. */
+async function readByAll(tx: Transaction): Promise<RawBuilder<SqlBool>> {
+  const read = await slowestConsumer(tx)
+  return read === undefined
+    ? sql<SqlBool>`true`
+    : sql<SqlBool>`(xid, seq) <= (${read.xid.toString()}::xid8, ${read.seq}::bigint)`
+}
+
+/**
+ * The records of a domain that is removed (decision 46), as parts: each call removes at most so many and gives how many
+ * went. What a consumer has not read stays until it is old.
+ */
+export function journalOfDomain(database: Database, domainKey: number): ((limit: number) => Promise<number>)[] {
+  return [
+    (limit) =>
+      database.transaction(async (tx) => {
+        const head = sql`SELECT xid, seq FROM journal WHERE domain_key = ${domainKey} AND ${await readByAll(tx)}
+          ORDER BY xid, seq LIMIT ${limit}`
+        return (await removeRecords(tx, head)).removed
+      }),
+  ]
+}
+
+async function removeBatch(tx: Transaction, days: number): Promise<RemovedBatch> {
+  // The head of the log in its own order: an old record is never far from its beginning.
+  const head = sql`SELECT xid, seq FROM (
+      SELECT xid, seq, occurred_at FROM journal WHERE ${await readByAll(tx)} ORDER BY xid, seq LIMIT ${BATCH_RECORDS}) oldest
+    WHERE oldest.occurred_at < now() - make_interval(days => ${days})`
+  const { removed, xid, seq } = await removeRecords(tx, head)
   if (xid !== null && seq !== null) await storePosition(tx, REMOVED_POSITION, { xid: BigInt(xid), seq })
   const { rows: departed } = await sql`DELETE FROM departed_entities WHERE key IN (
     SELECT key FROM departed_entities WHERE departed_at < now() - make_interval(days => ${days}) LIMIT ${BATCH_RECORDS})

@@ -1,0 +1,68 @@
+import { expect, test } from 'vitest'
+import type { EventRecord } from './event.ts'
+import { MAX_WAITING_RECORDS, Subscriber } from './subscriber.ts'
+import type { EndReason } from './subscriber.ts'
+
+const record = (seq: number, entities = 1): EventRecord => ({
+  position: { xid: 1n, seq },
+  operation: 'client.update',
+  occurredAtUs: 0,
+  domainKey: 1,
+  domainId: null,
+  actorId: null,
+  tokenType: null,
+  superAdmin: false,
+  requestId: null,
+  entityKeys: Array.from({ length: entities }, (_, index) => index),
+  attributes: {},
+})
+
+function newSubscriber() {
+  const ends: EndReason[] = []
+  const subscriber = new Subscriber({
+    domainKey: 1,
+    userKey: 1,
+    authorize: () => Promise.resolve(),
+    onEnd: (reason) => ends.push(reason),
+  })
+  return { subscriber, ends }
+}
+
+test('what waits comes in order and once; a quiet time says so', async () => {
+  const { subscriber } = newSubscriber()
+  expect(await subscriber.next(1)).toBe('quiet')
+  const waiting = subscriber.next(10_000)
+  subscriber.offer(record(1))
+  subscriber.offer(record(2))
+  expect(await waiting).toMatchObject({ records: [{ position: { seq: 1 } }, { position: { seq: 2 } }] })
+  expect(await subscriber.next(1)).toBe('quiet')
+})
+
+test('records up to the position at which the stream began are not its own', async () => {
+  const { subscriber } = newSubscriber()
+  subscriber.after = { xid: 1n, seq: 5 }
+  subscriber.offer(record(5))
+  subscriber.offer(record(6))
+  expect(await subscriber.next(1)).toMatchObject({ records: [{ position: { seq: 6 } }] })
+})
+
+test('one record too many ends the stream, with a reason and once; nothing of what waited follows', async () => {
+  const { subscriber, ends } = newSubscriber()
+  for (let seq = 0; seq <= MAX_WAITING_RECORDS + 5; seq++) subscriber.offer(record(seq))
+  subscriber.end('stopping')
+  expect(ends).toEqual(['slow_reader'])
+  expect(await subscriber.next(1)).toEqual({ ended: 'slow_reader' })
+})
+
+test('few large records end it too', () => {
+  const { subscriber, ends } = newSubscriber()
+  for (let seq = 1; seq <= 8; seq++) subscriber.offer(record(seq, 10_000))
+  expect(ends).toEqual(['slow_reader'])
+})
+
+test('an end wakes whoever waits', async () => {
+  const { subscriber } = newSubscriber()
+  const waiting = subscriber.next(60_000)
+  subscriber.end('forbidden')
+  expect(await waiting).toEqual({ ended: 'forbidden' })
+})
