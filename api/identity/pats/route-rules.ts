@@ -6,7 +6,7 @@ import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
-import { ACTIONS } from '../access/actions.ts'
+import { ACTIONS, TASK_ACTIONS } from '../access/actions.ts'
 import type { UserPrincipal } from '../access/principal.ts'
 import { OUTSIDE_ACTIONS, requirementOf } from './operations.ts'
 import type { OutsideRule, Requirement } from './operations.ts'
@@ -16,6 +16,8 @@ import type { ScopeSet } from './scopes.ts'
 const GRANTED_ACTIONS = new Set<string>(Object.values(ACTIONS).flat())
 /** Domain actions by which listings are asked for; a single entity is asked for with `read`. */
 const LISTINGS = new Set(['client_read', 'channel_read', 'group_read'])
+/** Calls that go through every domain where none is named, and would answer as if there were nothing. */
+const OVER_DOMAINS = new Set<string>([...LISTINGS, ...TASK_ACTIONS])
 
 function refuse(reason: string): ServiceError {
   return new ServiceError('forbidden', `failed to perform authorization: ${reason}`)
@@ -38,7 +40,7 @@ export function requireRouteAllowed(call: RouteCall): void {
   const isGranted = GRANTED_ACTIONS.has(action)
   if (rule === undefined && !isGranted) throw refuse('log in without a domain to do this')
   if (rule !== undefined) requireOutside(call, rule)
-  else if (principal.scope !== undefined && LISTINGS.has(action)) requireListing(principal.scope, action)
+  else if (principal.scope !== undefined && OVER_DOMAINS.has(action)) requireSomewhere(principal.scope, action)
 }
 
 function requireOutside({ principal, userId }: RouteCall, rule: OutsideRule): void {
@@ -61,11 +63,11 @@ function coversOutside(scope: ScopeSet, { type, operation }: Requirement, isForA
   return isId(userId) && scope.coversUser(operation, userId)
 }
 
-function requireListing(scope: ScopeSet, action: string): void {
-  const needed = requirementOf('domain', action)
-  if (needed === undefined) return
-  const listing = { type: needed.type, operation: 'list' } as const
-  if (!scope.coversSome(listing.type, listing.operation)) throw lacksScope(listing)
+function requireSomewhere(scope: ScopeSet, action: string): void {
+  const asked = requirementOf('domain', action)
+  if (asked === undefined) return
+  const needed: Requirement = LISTINGS.has(action) ? { type: asked.type, operation: 'list' } : asked
+  if (!scope.coversSome(needed.type, needed.operation)) throw lacksScope(needed)
 }
 
 /**
