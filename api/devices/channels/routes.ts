@@ -95,7 +95,8 @@ export function channelRoutes(channels: ChannelsService): RoutePlugin {
           {
             config: { action: within === 'user' ? 'channel_read' : 'read' },
             schema: {
-              ...entitySchema(path, {
+              // A user is one and the same in every domain.
+              ...entitySchema(within === 'user' ? { ...path, isScoped: true } : path, {
                 tags,
                 summary: WITHIN[within],
                 successes: { 200: ChannelPage },

@@ -98,7 +98,8 @@ export function clientRoutes(clients: ClientsService): RoutePlugin {
           {
             config: { action: within === 'user' ? 'client_read' : 'read' },
             schema: {
-              ...entitySchema(path, {
+              // A user is one and the same in every domain.
+              ...entitySchema(within === 'user' ? { ...path, isScoped: true } : path, {
                 tags,
                 summary: WITHIN[within],
                 successes: { 200: ClientPage },
