@@ -98,12 +98,13 @@ export async function removeConnections(db: Queryable, items: readonly Connectin
   }
   await sql`SELECT count(*) FROM (
     SELECT FROM connections WHERE ${between(pairs)} ORDER BY client_key, channel_key FOR UPDATE) AS locked`.execute(db)
+  // Each statement sees pairs that were connected since the one before: neither may leave a pair without a type.
   let changed = 0n
   for (const bits of new Set(pairs.map((pair) => pair.bits))) {
     const where = between(pairs.filter((pair) => pair.bits === bits))
     const removed = await sql`DELETE FROM connections WHERE ${where} AND types & ~${bits}::smallint = 0`.execute(db)
     const reduced = await sql`UPDATE connections SET types = types & ~${bits}::smallint, updated_at = now()
-      WHERE ${where} AND types & ${bits}::smallint <> 0`.execute(db)
+      WHERE ${where} AND types & ${bits}::smallint <> 0 AND types & ~${bits}::smallint <> 0`.execute(db)
     changed += (removed.numAffectedRows ?? 0n) + (reduced.numAffectedRows ?? 0n)
   }
   return Number(changed)
