@@ -141,7 +141,7 @@ test('changes of roles are told to those who may see who has them', async () => 
   await tenant.call('PATCH', `/domains/${tenant.domainId}`, { name: 'renamed' })
   await one.next('domain.update')
   await two.next('domain.role.add_members')
-  expect(one.events.map(({ event }) => event)).toEqual(['domain.update'])
+  expect(one.events.filter(({ event }) => event.includes('.role.'))).toEqual([])
 })
 
 test('a client that connects again with Last-Event-ID misses nothing and sees everything in order', async () => {
@@ -214,11 +214,9 @@ test('a stream ends when the token is revoked, the role is taken, the domain is 
     expect((await events.next('end')).data, what).toMatchObject({ reason })
     await until(() => events.isEnded(), 'the connection is closed')
     expect(performance.now() - began, what).toBeLessThan(5000)
-    if (what !== 'domain') await tenant.newClient()
-    expect(
-      events.events.some(({ event }) => event === 'client.create'),
-      what,
-    ).toBe(false)
+    if (what === 'domain') continue
+    const late = await tenant.newClient()
+    expect(idsOf(events, 'client.create'), what).not.toContain(late.id)
   }
 })
 
@@ -273,7 +271,9 @@ test('a quiet stream says so, and its position moves on with what is none of its
   const before = await until(() => events.lastId(), 'the stream begins')
   await other.newClient()
   await until(() => events.comments() > 1 && events.lastId() !== before, 'a later position')
-  expect(events.events).toEqual([])
+  // A new stream may tell of what was committed a moment before it: of the domain, never of another one.
+  expect(events.events.filter(({ data }) => data['domain'] !== tenant.domainId)).toEqual([])
+  expect(idsOf(events, 'client.create')).toEqual([])
 })
 
 test('a position older than what the journal keeps is answered with a gap', async () => {
