@@ -5,6 +5,7 @@ import { describeDocument } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Lifecycle } from '#core/lifecycle.ts'
 import { httpMessageRoutes } from './adapters/http/index.ts'
+import { webSocketRoutes } from './adapters/ws/index.ts'
 import { createDevices } from './devices/index.ts'
 import type { Devices } from './devices/index.ts'
 import { API_DOCUMENT } from './document.ts'
@@ -75,7 +76,7 @@ export async function startApi(
   })
   const devices = createDevices({ database, keyring, identity })
   const messages = await life.start('messages', async () => {
-    const value = await startMessages({ database, bus, logger, hasRoom })
+    const value = await startMessages({ database, bus, logger, hasRoom, signal: life.signal })
     return { value, stop: () => value.close() }
   })
   const domainPurge = await life.start('domain purge', () => {
@@ -98,7 +99,9 @@ export async function startApi(
       await identity.routes(app)
       await events.routes(app)
       await devices.routes(app)
-      await httpMessageRoutes({ messages, gate: devices.gate, tokens: identity.tokens })(app)
+      const adapter = { messages, gate: devices.gate, tokens: identity.tokens }
+      await httpMessageRoutes(adapter)(app)
+      await webSocketRoutes({ ...adapter, signal: life.signal })(app)
     },
   }
 }

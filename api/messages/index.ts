@@ -37,6 +37,8 @@ export type { MessagePath } from './topics.ts'
 /** A database, a logger, and `hasRoom`: false while the disk of the database is nearly full. */
 export type MessagesDeps = Omit<IngestDeps, 'onCommitted'> & {
   bus: Bus
+  /** Aborted when the process begins to stop: streams end before the ports close. */
+  signal?: AbortSignal
   /** How often new batches are folded into the rollups; tests shorten it. */
   foldIntervalMs?: number
 }
@@ -65,6 +67,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
   const keeper = await startKeeper(database, logger)
   const folder = startFolder(database, logger, deps.foldIntervalMs)
   const hub = startLiveHub({ database, bus, logger })
+  deps.signal?.addEventListener('abort', () => hub.endAll(), { once: true })
   const ingest = createIngest({ ...deps, onCommitted: (batchSeq, messages) => hub.committed(batchSeq, messages) })
   const reader = createReader(database)
   return {

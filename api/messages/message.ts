@@ -36,6 +36,8 @@ export type IncomingMessage = {
   /** What the publisher sent, which followers are given as it is. */
   original?: { contentType: string; body: Buffer }
   idempotency?: Idempotency
+  /** Whoever sent it, for adapters that must not send it back; known in this process alone. */
+  sender?: object
 }
 
 /** A publish that may be repeated: the same scope stores once, the same scope with another digest is refused. */

@@ -4,10 +4,12 @@
  */
 import type { FastifyRequest } from 'fastify'
 import type { ChannelPath, MessageAccess, MessageCredentials, MessageGate } from '#api/devices/index.ts'
+import { originOf } from '#api/identity/index.ts'
 import type { ConnectionType, TokensService } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
-import { readCredentials } from './credentials.ts'
+import { readCredentials } from '../credentials.ts'
+import type { CredentialTexts } from '../credentials.ts'
 
 export type MessageAccessDeps = { gate: MessageGate; tokens: TokensService }
 
@@ -29,7 +31,7 @@ export function checkAccess(scope: HttpApp, type: ConnectionType, { gate, tokens
     const path = { domain, channel }
     let credentials: MessageCredentials | Promise<MessageCredentials>
     try {
-      credentials = readCredentials(request, tokens)
+      credentials = readCredentials(credentialsOf(request), tokens)
     } catch (error) {
       done(error as Error)
       return
@@ -60,6 +62,12 @@ export function checkAccess(scope: HttpApp, type: ConnectionType, { gate, tokens
       request.messageAccess = { credentials, access: undefined, refusal: error }
     }
   }
+}
+
+/** Where a request carries its credentials. */
+export function credentialsOf(request: FastifyRequest): CredentialTexts {
+  const { authorization } = request.query as { authorization?: string }
+  return { header: request.headers.authorization, query: authorization, origin: () => originOf(request) }
 }
 
 /** The access that the hook found; throws its refusal. Call it when everything else about the request is right. */

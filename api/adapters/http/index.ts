@@ -2,15 +2,17 @@
 import type { Messages } from '#api/messages/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { MessageAccessDeps } from './access.ts'
+import { liveRoutes } from './live.ts'
 import { publishRoutes } from './publish.ts'
 import { readRoutes } from './read.ts'
 
 export type HttpAdapterDeps = MessageAccessDeps & { messages: Messages }
 
-/** Routes to publish and to read; `messages` is not closed by them. */
+/** Routes to publish, to read and to follow; `messages` is not closed by them. */
 export function httpMessageRoutes({ messages, gate, tokens }: HttpAdapterDeps): RoutePlugin {
   return async (app) => {
     await publishRoutes(messages, { gate, tokens })(app)
     await readRoutes(messages, { gate, tokens })(app)
+    await liveRoutes(messages, { gate, tokens })(app)
   }
 }

@@ -53,6 +53,8 @@ export type LiveHub = {
    */
   follow(follower: Follower, after?: LiveToken): Promise<{ close(): void }>
   readonly size: number
+  /** Ends every stream and takes no new one. */
+  endAll(): void
   stop(): Promise<void>
 }
 
@@ -246,6 +248,10 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
     },
     get size() {
       return followers.size
+    },
+    endAll() {
+      isStopped = true
+      followers.endAll('stopping')
     },
     async stop() {
       isStopped = true

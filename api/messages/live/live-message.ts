@@ -21,6 +21,8 @@ export type LiveMessage = {
   receivedAtSeconds: number
   contentType: string
   payload: Buffer
+  /** Of a message that this process took, where the adapter named one. */
+  sender?: object
 }
 
 /** What was just stored, with the bytes that the publisher sent where the adapter kept them. */
@@ -38,6 +40,7 @@ export function fromIncoming(message: IncomingMessage, batchSeq: number, index: 
     receivedAtSeconds: message.receivedAtSeconds,
     contentType: original?.contentType ?? contentTypeOf(content),
     payload: original?.body ?? encode(content),
+    ...(message.sender === undefined ? {} : { sender: message.sender }),
   }
 }
 

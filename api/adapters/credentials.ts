@@ -1,13 +1,19 @@
-/** Who a message or a reader over HTTP says he is (contract section 7.1). */
-import type { FastifyRequest } from 'fastify'
+/** Who a message, a reader or a follower says he is (contract sections 7.1 and 7.2). */
 import type { MessageCredentials } from '#api/devices/index.ts'
-import { originOf } from '#api/identity/index.ts'
-import type { TokensService } from '#api/identity/index.ts'
+import type { Origin, TokensService } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 
 const CLIENT = 'Client '
 const BASIC = 'Basic '
 const BEARER = 'Bearer '
+
+export type CredentialTexts = {
+  /** The header Authorization. */
+  header: string | undefined
+  /** The query parameter `authorization`, where no header can be set. */
+  query: string | undefined
+  origin: () => Origin
+}
 
 /**
  * Reads `Client <secret>`, Basic with the client's id (may be empty) and secret, `Bearer <user token>`, or the query
@@ -15,28 +21,24 @@ const BEARER = 'Bearer '
  * rejects with, `unauthenticated`.
  */
 export function readCredentials(
-  request: FastifyRequest,
+  { header, query, origin }: CredentialTexts,
   tokens: TokensService,
 ): MessageCredentials | Promise<MessageCredentials> {
-  const given = request.headers.authorization
-  if (given !== undefined) return readScheme(given, request, tokens) ?? refuse()
-  const { authorization } = request.query as { authorization?: string }
-  if (authorization === undefined || authorization === '') return refuse()
-  return readScheme(authorization, request, tokens) ?? { kind: 'client', secret: authorization }
+  if (header !== undefined) return readScheme(header, origin, tokens) ?? refuse()
+  if (query === undefined || query === '') return refuse()
+  return readScheme(query, origin, tokens) ?? { kind: 'client', secret: query }
 }
 
 function readScheme(
   text: string,
-  request: FastifyRequest,
+  origin: () => Origin,
   tokens: TokensService,
 ): MessageCredentials | Promise<MessageCredentials> | undefined {
   if (text.startsWith(CLIENT) && text.length > CLIENT.length)
     return { kind: 'client', secret: text.slice(CLIENT.length) }
   if (text.startsWith(BASIC)) return readBasic(text.slice(BASIC.length))
   if (text.startsWith(BEARER) && text.length > BEARER.length) {
-    return tokens
-      .authenticate(text.slice(BEARER.length), originOf(request))
-      .then((principal) => ({ kind: 'user', principal }))
+    return tokens.authenticate(text.slice(BEARER.length), origin()).then((principal) => ({ kind: 'user', principal }))
   }
   return undefined
 }
