@@ -559,3 +559,17 @@ test('each change of roles is one journal row that says what happened and to who
   expect(rows[0]?.attributes).toMatchObject({ name: 'logged', actions: ['read'], members: [user.id] })
   expect(rows[1]?.attributes).toMatchObject({ before: { name: 'logged' }, after: { name: 'renamed' } })
 })
+
+// decision 24: `c_list` is membership, `m_write` publish, `m_read` subscribe
+test('actions are understood by the names of the older generation', async () => {
+  const { id } = await tenant.newChannel()
+  const base = `/${tenant.domainId}/channels/${id}/roles`
+  const role = await createRole(tenant.call, base, { optional_actions: ['m_write'] })
+  expect(role.actions).toEqual(['publish'])
+  expect((await tenant.call('POST', `${base}/${role.role_id}/actions`, { actions: ['m_read'] })).status).toBe(200)
+  expect((await tenant.call('GET', `${base}/${role.role_id}`)).json<Role>().actions).toEqual(['publish', 'subscribe'])
+  const groupId = await newGroup(api, tenant.domainId)
+  const listing = await createRole(tenant.call, `/groups/${groupId}/roles`, { actions: ['c_list'] })
+  expect(listing.actions).toEqual(['membership'])
+  expect((await tenant.call('POST', base, { role_name: newId(), actions: ['c_list'] })).status).toBe(400)
+})
