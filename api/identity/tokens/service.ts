@@ -12,11 +12,12 @@ import { ANY_CHANGE } from '../access/index.ts'
 import type { Origin, UserPrincipal } from '../access/index.ts'
 import type { Page } from '#core/page.ts'
 import type { Journal } from '../journal/index.ts'
-import { verifyAgainstNobody, verifyPassword } from '../passwords/index.ts'
 import type { LoginThrottle } from '../throttle/index.ts'
-import { isKnownAddress, networkOf, purgeKnownAddresses, rememberAddress } from '../throttle/index.ts'
+import { networkOf, purgeKnownAddresses, rememberAddress } from '../throttle/index.ts'
 import type { Claims } from './jwt.ts'
 import { TOKEN_TYPE, hasEnded, kidOf, newClaims, signToken, verifyToken } from './jwt.ts'
+import { WRONG_LOGIN, createPasswordCheck } from './password-check.ts'
+import type { LoginUser } from './password-check.ts'
 import type { Session, SessionRecord } from './repository.ts'
 import {
   advanceSession,
@@ -55,15 +56,6 @@ export type TokensService = {
   stop(): Promise<void>
 }
 
-/** What a login must know of the user that it names. */
-export type LoginUser = {
-  key: number
-  id: string
-  secretHash: string
-  role: 'user' | 'admin'
-  status: 'enabled' | 'disabled' | 'deleted'
-}
-
 export type TokensDeps = {
   database: Database
   journal: Journal
@@ -88,11 +80,11 @@ const MAX_VERIFIED_TOKENS = 20_000
 const MAX_SESSIONS = 50_000
 const PURGE_INTERVAL_MS = 3_600_000
 
-const WRONG_LOGIN = 'failed to perform authentication: wrong identity or secret'
 const BAD_TOKEN = 'failed to perform authentication: missing or invalid bearer'
 
 export function createTokensService(deps: TokensDeps): TokensService {
   const { database, journal, keys, findLogin, throttle, uses, others } = deps
+  const checkPassword = createPasswordCheck({ database, journal, findLogin, throttle })
   const verified = new LRUCache<string, Claims>({ max: MAX_VERIFIED_TOKENS })
   const sessions = createFactCache<Session | 'none'>({ maxEntries: MAX_SESSIONS, isFresh: journal.isFresh })
   const stopping = new AbortController()
@@ -181,40 +173,6 @@ export function createTokensService(deps: TokensDeps): TokensService {
     }
   }
   const purging = purgeLoop()
-
-  /** The user whose name and password these are. Throws `unauthenticated`, `rate_limited`. */
-  async function checkPassword(login: string, password: string, origin: Origin): Promise<LoginUser> {
-    const address = networkOf(origin.address)
-    const user = await findLogin(login)
-    const isKnown = user !== undefined && (await isKnownAddress(database.db, user.key, address))
-    // An unknown name is counted like a known one, so that a refusal tells nothing about it.
-    const account = user?.id ?? `login ${login.toLowerCase()}`
-    const admission = await throttle.admit({ account, address, isKnown })
-    let isRight: boolean
-    try {
-      isRight =
-        user === undefined
-          ? await verifyAgainstNobody(password)
-          : await verifyPassword(password, user.secretHash, { isPreferred: isKnown })
-    } catch (error) {
-      admission.release()
-      throw error
-    }
-    if (user !== undefined && isRight && user.status === 'enabled') {
-      admission.release()
-      return user
-    }
-    if (user !== undefined) {
-      await journal.change('system', async (_tx, record) => {
-        record({
-          operation: 'user.refused_token',
-          entityKeys: [user.key],
-          attributes: { id: user.id, address: origin.address },
-        })
-      })
-    }
-    throw new ServiceError('unauthenticated', WRONG_LOGIN)
-  }
 
   return {
     async issue(input, origin) {

@@ -1,0 +1,69 @@
+/** Whether a name and a password belong together: the one place where a password is looked at for a login, and so limited. */
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { Origin } from '../access/index.ts'
+import type { Journal } from '../journal/index.ts'
+import { verifyAgainstNobody, verifyPassword } from '../passwords/index.ts'
+import type { LoginThrottle } from '../throttle/index.ts'
+import { isKnownAddress, networkOf } from '../throttle/index.ts'
+import { hashToken } from './token-hash.ts'
+
+/** What a login must know of the user that it names. */
+export type LoginUser = {
+  key: number
+  id: string
+  secretHash: string
+  role: 'user' | 'admin'
+  status: 'enabled' | 'disabled' | 'deleted'
+}
+
+/** The same for an unknown name, a wrong password and a user who is disabled. */
+export const WRONG_LOGIN = 'failed to perform authentication: wrong identity or secret'
+
+/** Gives the user whose name and password these are. Throws `unauthenticated`, `rate_limited`. */
+export type PasswordCheck = (login: string, password: string, origin: Origin) => Promise<LoginUser>
+
+export function createPasswordCheck({
+  database,
+  journal,
+  findLogin,
+  throttle,
+}: {
+  database: Database
+  journal: Journal
+  findLogin: (login: string) => Promise<LoginUser | undefined>
+  throttle: LoginThrottle
+}): PasswordCheck {
+  return async (login, password, origin) => {
+    const address = networkOf(origin.address)
+    const user = await findLogin(login)
+    const isKnown = user !== undefined && (await isKnownAddress(database.db, user.key, address))
+    // An unknown name is counted like a known one, so that a refusal tells nothing about it; hashed, for it may be long.
+    const account = user?.id ?? hashToken(login.toLowerCase()).toString('base64url')
+    const admission = await throttle.admit({ account, address, isKnown })
+    let isRight: boolean
+    try {
+      isRight =
+        user === undefined
+          ? await verifyAgainstNobody(password)
+          : await verifyPassword(password, user.secretHash, { isPreferred: isKnown })
+    } catch (error) {
+      admission.release()
+      throw error
+    }
+    if (user !== undefined && isRight && user.status === 'enabled') {
+      admission.release()
+      return user
+    }
+    if (user !== undefined) {
+      await journal.change('system', async (_tx, record) => {
+        record({
+          operation: 'user.refused_token',
+          entityKeys: [user.key],
+          attributes: { id: user.id, address: origin.address },
+        })
+      })
+    }
+    throw new ServiceError('unauthenticated', WRONG_LOGIN)
+  }
+}
