@@ -36,7 +36,7 @@ const startWith = (server: RedisServer, environment: Record<string, string> = {}
   startTestApi({ environment: { SKEIN_REDIS_URL: server.url, ...environment } })
 
 const redis = hasRedisServer()
-describe.runIf(redis)('events in Redis streams', () => {
+describe.runIf(redis)('events in Redis streams', { timeout: 60_000 }, () => {
   test('a change stands in the stream of its service and in the stream of its operation, flat', async () => {
     await using server = await RedisServer.start()
     await using api = await startWith(server)
