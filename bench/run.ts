@@ -1,11 +1,19 @@
 /** `npm run bench [-- name…]`: prints figures, medians of repeated runs, as ratios against a floor of the same run. */
 import { benchAccess } from './access.ts'
 import { benchIngest } from './ingest.ts'
+import { benchJournal } from './journal.ts'
 import { benchReader } from './reader.ts'
 import { benchStart } from './start.ts'
 import { benchTasks } from './tasks.ts'
 
-const BENCHES = { start: benchStart, ingest: benchIngest, reader: benchReader, access: benchAccess, tasks: benchTasks }
+const BENCHES = {
+  start: benchStart,
+  ingest: benchIngest,
+  reader: benchReader,
+  access: benchAccess,
+  journal: benchJournal,
+  tasks: benchTasks,
+}
 
 const wanted = process.argv.slice(2)
 const unknown = wanted.filter((name) => !(name in BENCHES))
