@@ -12,6 +12,7 @@ import type { DatabaseAddress } from '#core/database/index.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS, createHttpApp, createMetrics } from '#core/http/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
+import type { Keyring } from '#core/keyring/index.ts'
 import { createLifecycle } from '#core/lifecycle.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { MANAGER_SETTINGS, createTaskAccess, startManager } from '#manager/index.ts'
@@ -19,6 +20,7 @@ import { MANAGER_SETTINGS, createTaskAccess, startManager } from '#manager/index
 export type FullApp = AsyncDisposable & {
   readonly app: HttpApp
   readonly api: Api
+  readonly keyring: Keyring
   /** As they were registered, in order; HEAD routes that Fastify adds are left out. */
   readonly routes: readonly RouteOptions[]
 }
@@ -83,7 +85,7 @@ export async function startFullApp(address: DatabaseAddress): Promise<FullApp> {
     await api.routes(app)
     await manager.routes(app)
     await app.ready()
-    return { app, api, routes, [Symbol.asyncDispose]: close }
+    return { app, api, keyring, routes, [Symbol.asyncDispose]: close }
   } catch (error) {
     await close()
     throw error
