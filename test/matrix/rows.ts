@@ -1,0 +1,136 @@
+/** The rows of the access matrix: every route inside a domain, what guards it and a good body for it. */
+import { newId } from '#core/ids.ts'
+import type { EntityType } from '#api/identity/index.ts'
+import type { Furniture, Need, World } from './world.ts'
+
+export type Route = { method: string; url: string; action: string | undefined }
+
+export type Row = Route & {
+  /** `GET /:domain_id/groups/:group_id`, and which entity is meant where one path serves several. */
+  label: string
+  on: EntityType
+  needs: readonly Need[]
+  /** What a caller must hold besides, because nobody gives away what he does not hold (contract 2.4). */
+  extras: readonly string[]
+  /** The call changes the domain or its members: the cells are asked one by one, and it is put back. */
+  changesDomain: boolean
+  request(at: Furniture, world: World): { url: string; body?: unknown }
+}
+
+const ENTITY_OF_PARAM: readonly (readonly [string, EntityType])[] = [
+  [':channel_id', 'channel'],
+  [':client_id', 'client'],
+  [':group_id', 'group'],
+]
+
+/** Paths that name entities by type in the query or in the path: one row for each type. */
+const VARIANTS: readonly EntityType[] = ['domain', 'group', 'channel', 'client']
+
+export function rowsOf(route: Route): Row[] {
+  const { url } = route
+  if (url.endsWith('/access') || url.includes('/journal/:entity_type'))
+    return VARIANTS.map((type) => rowOf(route, type, ` (${type})`))
+  const type = ENTITY_OF_PARAM.find(([param]) => url.includes(param))?.[1]
+  const isConnecting = /\/(dis)?connect$/.test(url)
+  return [rowOf(route, type ?? (isConnecting ? 'channel' : 'domain'), '')]
+}
+
+function rowOf(route: Route, on: EntityType, suffix: string): Row {
+  const { method, url, action } = route
+  const name = `${method} ${url
+    .replace(/^\/:domain_id(?=\/)/, '')
+    .replace('/role/', '/roles/')
+    .replace(/\/role$/, '/roles')}`
+  return {
+    ...route,
+    label: `${method.padEnd(6)} ${url.replaceAll(/:([a-z_]+)/g, '{$1}')}${suffix}`,
+    on,
+    needs: [{ on, action: action ?? '' }, ...secondNeed(name)],
+    extras: /\/(assign|share)$/.test(url) && on === 'channel' ? ['publish', 'subscribe'] : [],
+    changesDomain: method !== 'GET' && (url.startsWith('/domains/:domain_id') || url.includes('invitations')),
+    request: (at, world) => {
+      const body = bodyOf(name, at, world)
+      const filled = fill(url, on, at, world)
+      const query = url.endsWith('/access') ? `?subject=${world.bystander}&entity=${on}:${at[on].id}&action=read` : ''
+      return { url: `${filled}${query}`, ...(body === undefined ? {} : { body }) }
+    },
+  }
+}
+
+function fill(url: string, on: EntityType, at: Furniture, world: World): string {
+  return url
+    .replace(':domain_id', at.domain.id)
+    .replace(':client_id', at.client.id)
+    .replace(':channel_id', at.channel.id)
+    .replace(':group_id', at.group.id)
+    .replace(':role_id', at.roles[on])
+    .replace(':user_id', url.includes('invitations') ? world.outsider : world.bystander)
+    .replace(':entity_type', on)
+    .replace(':entity_id', at[on].id)
+    .replace('*', 'room/1')
+}
+
+/** Calls that join two entities ask about both (contract 2.5). */
+function secondNeed(name: string): Need[] {
+  if (/\/(dis)?connect$/.test(name) || name.endsWith('/channels/:channel_id/clients/:client_id'))
+    return [{ on: 'client', action: 'connect_to_channel' }]
+  if (/(clients\/:client_id|channels\/:channel_id)\/parent$/.test(name) || /groups\/(un)?assign$/.test(name))
+    return [{ on: 'parent', action: 'set_child' }]
+  switch (name) {
+    case 'POST /groups/:group_id/parent':
+      return [{ on: 'other', action: 'set_child' }]
+    case 'DELETE /groups/:group_id/parent':
+      return [{ on: 'parent', action: 'set_child' }]
+    case 'POST /groups/:group_id/children':
+      return [{ on: 'other', action: 'set_parent' }]
+    case 'DELETE /groups/:group_id/children':
+    case 'DELETE /groups/:group_id/children/all':
+      return [{ on: 'child', action: 'set_parent' }]
+    default:
+      return []
+  }
+}
+
+/** A body that only a refusal can keep from working. */
+function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: World): unknown {
+  const [method = '', url = ''] = name.split(' ')
+  if (method === 'GET') return undefined
+  const pair = { client_ids: [at.client.id], types: ['publish'] }
+  if (/channels\/(dis)?connect$/.test(url) || /^\/(dis)?connect$/.test(url))
+    return { ...pair, channel_ids: [at.channel.id] }
+  if (/:channel_id\/(dis)?connect$/.test(url)) return pair
+  if (url.endsWith('/messages') || url.endsWith('/messages/*') || url.includes('/c/:channel_id'))
+    return [{ n: 'voltage', u: 'V', v: 120.1 }]
+  if (url.endsWith('/bulk')) return [{ name: 'new' }]
+  if (url.endsWith('/tags')) return { tags: ['north'] }
+  if (url.endsWith('/secret')) return { secret: `secret-${newId()}` }
+  if (/(clients\/:client_id|channels\/:channel_id)\/parent$/.test(url))
+    return method === 'POST' ? { parent_group_id: at.parent.id } : undefined
+  if (url.endsWith('/groups/assign') || url.endsWith('/groups/unassign')) return { group_ids: [at.parent.id] }
+  if (/(users\/assign|share)$/.test(url) && !url.endsWith('/unshare'))
+    return { relation: 'member', user_ids: [bystander] }
+  if (/(users\/unassign|unshare)$/.test(url)) return { user_ids: [leaver] }
+  switch (name) {
+    case 'POST /groups/:group_id/parent':
+      return { parent_id: at.other.id }
+    case 'POST /groups/:group_id/children':
+      return { children_ids: [at.other.id] }
+    case 'DELETE /groups/:group_id/children':
+      return { children_ids: [at.child.id] }
+    case 'POST /domains/:domain_id/invitations':
+      return { invitee_user_id: outsider, role_id: at.roles.domain, resend: true }
+    case 'DELETE /domains/:domain_id/invitations':
+      return { user_id: outsider }
+    case 'POST /invitations':
+      return { user_id: outsider, domain_id: at.domain.id, relation: 'member', resend: true }
+  }
+  if (url.endsWith('/roles/members')) return { member_ids: [leaver] }
+  if (/\/actions(\/delete)?$/.test(url)) return { actions: ['read'] }
+  if (url.endsWith(':role_id/members')) return { members: [leaver] }
+  if (url.endsWith(':role_id/members/delete')) return { members: [bystander] }
+  if (url.endsWith('/roles')) return { role_name: newId() }
+  if (method === 'PUT' || method === 'PATCH')
+    return url.endsWith(':role_id') ? { role_name: newId() } : { name: 'renamed' }
+  if (method === 'POST' && /\/(clients|channels|groups)$/.test(url)) return { name: 'new' }
+  return undefined
+}

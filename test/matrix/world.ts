@@ -1,0 +1,417 @@
+/** The domains, users and tokens of the access matrix, and fresh entities for each of its cells: no cell meets what another one did. */
+import { sql } from 'kysely'
+import { vi } from 'vitest'
+import { ACTIONS } from '#api/identity/index.ts'
+import type { EntityType } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { newId } from '#core/ids.ts'
+import { FULL_APP_ADMIN } from '../../tools/generate/full-app.ts'
+import { sealSecret } from '../../api/devices/client-secrets.ts'
+import type { FullApp } from '../../tools/generate/full-app.ts'
+import type { ColumnName, Path, Place } from './callers.ts'
+import { COLUMNS } from './callers.ts'
+
+export type Thing = { type: EntityType; key: number; id: string }
+/** What the call of one cell may name. `child` is below `group`; the rest is below the `parent` of the domain. */
+export type Furniture = {
+  domain: Thing
+  parent: Thing
+  client: Thing
+  channel: Thing
+  group: Thing
+  child: Thing
+  other: Thing
+  /** Ids of a role on each type of entity, with one member. */
+  roles: Record<EntityType, string>
+}
+export type ThingName = Exclude<keyof Furniture, 'roles'>
+
+export type Domain = Thing & { place: Place; top: Thing; parent: Thing }
+/** The action that a call needs on one of its things. */
+export type Need = { on: ThingName; action: string }
+
+export type World = {
+  readonly domains: Record<Place, Domain>
+  readonly tokens: Record<ColumnName, string | undefined>
+  /** Members of every domain whom calls are about. */
+  readonly bystander: string
+  readonly leaver: string
+  /** A user who is in no domain of the matrix. */
+  readonly outsider: string
+  call(token: string | undefined, method: string, url: string, body?: unknown): Promise<number>
+  /** Fresh entities for every column, and roles that give the members exactly what the needs say. */
+  furnish(needs: readonly Need[], extras: readonly string[]): Promise<Map<ColumnName, Furniture>>
+  /** The statuses and members of the domains as they were. */
+  restore(): Promise<void>
+}
+
+type Row = { key: number }
+type User = { id: string; key: number; username: string; secret: string }
+
+const STATUS: Record<Place, string> = { open: 'enabled', disabled: 'disabled', frozen: 'freezed', deleted: 'deleted' }
+const PLACES = ['open', 'disabled', 'frozen', 'deleted'] as const satisfies readonly Place[]
+const TWO_HOURS_MS = 2 * 3_600_000
+/** Above whatever the sequence gives in a test. */
+const FIRST_KEY = 1_000_000_000
+
+export async function createWorld(full: FullApp, database: Database): Promise<World> {
+  const { app, api } = full
+  const { db } = database
+  let nextKey = FIRST_KEY
+  const newThing = (type: EntityType): Thing => ({ type, key: nextKey++, id: newId() })
+
+  async function send(token: string | undefined, method: string, url: string, body?: unknown) {
+    const response = await app.inject({
+      method: method as 'GET',
+      url,
+      headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
+      ...(body === undefined ? {} : { payload: body as object }),
+      // A stream of events does not end by itself.
+      payloadAsStream: true,
+    })
+    return response
+  }
+  async function json<T>(token: string | undefined, method: string, url: string, body?: unknown): Promise<T> {
+    const response = await send(token, method, url, body)
+    const text = await new Response(response.stream() as unknown as ReadableStream).text()
+    if (response.statusCode >= 300) throw new Error(`${method} ${url}: ${response.statusCode} ${text}`)
+    return JSON.parse(text) as T
+  }
+  type Pair = { access_token: string; refresh_token: string }
+  const logIn = (identity: string, secret: string, domainId?: string) =>
+    json<Pair>(undefined, 'POST', '/users/tokens/issue', { identity, secret, domain_id: domainId })
+
+  async function newUser(name: string): Promise<User> {
+    const secret = `secret-of-${name}`
+    const { id } = await json<{ id: string }>(undefined, 'POST', '/users', {
+      first_name: name,
+      last_name: `of ${name}`,
+      email: `${name}@example.com`,
+      credentials: { username: name, secret },
+    })
+    const { rows } = await sql<Row>`SELECT key FROM users WHERE id = ${id}`.execute(db)
+    return { id, key: (rows[0] as Row).key, username: name, secret }
+  }
+  const names = ['owner', 'second', 'stranger', 'elsewhere', 'closed', 'bystander', 'leaver', 'outsider'] as const
+  const paths = COLUMNS.flatMap((column) => ('path' in column ? [column.path as Path] : []))
+  const users = {} as Record<(typeof names)[number] | Path, User>
+  for (const name of [...names, ...paths]) users[name] = await newUser(name === 'none' ? 'nothing' : name)
+
+  async function newDomain(owner: User, name: string): Promise<Thing> {
+    const { access_token: token } = await logIn(owner.username, owner.secret)
+    const { id } = await json<{ id: string }>(token, 'POST', '/domains', { name, route: name })
+    const { rows } = await sql<Row>`SELECT key FROM domains WHERE id = ${id}`.execute(db)
+    return { type: 'domain', id, key: (rows[0] as Row).key }
+  }
+  const domains = {} as Record<Place, Domain>
+  for (const place of PLACES) {
+    const domain = await newDomain(users.owner, `matrix-${place}`)
+    const [top, parent] = [newThing('group'), newThing('group')]
+    await insertGroups(domain.key, [
+      { ...top, above: [] },
+      { ...parent, above: [top.key] },
+    ])
+    domains[place] = { ...domain, place, top, parent }
+  }
+  const another = await newDomain(users.elsewhere, 'matrix-another')
+  await newDomain(users.stranger, 'matrix-foreign')
+
+  // Every domain beside the open one has an owner of its own, so that the open one is the owner's only domain.
+  for (const place of PLACES) {
+    if (place === 'open') continue
+    await sql`UPDATE grants SET user_key = (SELECT key FROM users WHERE id = ${(await newUser(`of-${place}`)).id})
+      WHERE domain_key = ${domains[place].key}`.execute(db)
+  }
+  const everything = newThing('domain')
+  await insertRoles(domains.disabled.key, [{ thing: domains.disabled, role: everything, actions: ACTIONS.domain }])
+  await insertGrants(domains.disabled.key, [
+    { user: users.closed.key, thing: domains.disabled, roleKey: everything.key },
+  ])
+  await insertGrants(
+    domains.open.key,
+    [users.second, users.elsewhere].map((user) => ({ user: user.key, thing: domains.open, roleKey: 0 })),
+  )
+  const members = { ...domains }
+  const memberRoles = {} as Record<Place, number>
+  for (const place of PLACES) {
+    const role = newThing('domain')
+    memberRoles[place] = role.key
+    await insertRoles(members[place].key, [{ thing: members[place], role, actions: [] }])
+  }
+  const firstFreshKey = nextKey
+  await joinMembers()
+
+  async function joinMembers(): Promise<void> {
+    for (const place of PLACES) {
+      const joining = [users.bystander, users.leaver, ...(place === 'open' ? paths.map((path) => users[path]) : [])]
+      await insertGrants(
+        domains[place].key,
+        joining.map((user) => ({ user: user.key, thing: domains[place], roleKey: memberRoles[place] })),
+      )
+    }
+  }
+
+  async function insertGroups(domainKey: number, groups: readonly (Thing & { above: readonly number[] })[]) {
+    await sql`INSERT INTO groups (domain_key, key, id, parent_key, name)
+      SELECT ${domainKey}::bigint, g.key, g.id, g.parent_key, 'group'
+        FROM jsonb_to_recordset(${JSON.stringify(groups.map(({ key, id, above }) => ({ key, id, parent_key: above[0] ?? null })))}::jsonb)
+          AS g(key bigint, id uuid, parent_key bigint)`.execute(db)
+    const closure = groups.flatMap(({ key, above }) =>
+      [key, ...above].map((ancestor, depth) => ({ ancestor, descendant: key, depth })),
+    )
+    await sql`INSERT INTO group_closure (ancestor_key, descendant_key, depth) SELECT ancestor, descendant, depth
+      FROM jsonb_to_recordset(${JSON.stringify(closure)}::jsonb) AS c(ancestor bigint, descendant bigint, depth smallint)`.execute(
+      db,
+    )
+  }
+  async function insertClients(domain: Domain, clients: readonly Thing[]) {
+    const rows = clients.map(({ key, id }) => ({
+      key,
+      id,
+      sealed: sealSecret(full.keyring, domain.key, id, 'secret').toString('hex'),
+    }))
+    await sql`INSERT INTO clients (domain_key, key, id, parent_group_key, secret_mac, secret_sealed)
+      SELECT ${domain.key}::bigint, c.key, c.id, ${domain.parent.key}::bigint,
+             decode(replace(c.id::text, '-', ''), 'hex'), decode(c.sealed, 'hex')
+        FROM jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) AS c(key bigint, id uuid, sealed text)`.execute(db)
+  }
+  async function insertRoles(
+    domainKey: number,
+    roles: readonly { thing: Thing; role: Thing; actions: readonly string[] }[],
+  ) {
+    const rows = roles.map(({ thing, role, actions }) => ({
+      key: role.key,
+      id: roleIdOf(thing.type, role.id),
+      entity_type: thing.type,
+      entity_key: thing.key,
+      name: role.id,
+      actions: actions.filter((action) => (ACTIONS[thing.type] as readonly string[]).includes(action)),
+    }))
+    await sql`INSERT INTO roles (domain_key, key, id, entity_type, entity_key, name, actions)
+      SELECT ${domainKey}::bigint, r.key, r.id, r.entity_type, r.entity_key, r.name, ARRAY(SELECT jsonb_array_elements_text(r.actions))
+        FROM jsonb_to_recordset(${JSON.stringify(rows)}::jsonb)
+          AS r(key bigint, id text, entity_type text, entity_key bigint, name text, actions jsonb)`.execute(db)
+  }
+  async function insertGrants(domainKey: number, grants: readonly { user: number; thing: Thing; roleKey: number }[]) {
+    const rows = grants.map(({ user, thing, roleKey }) => ({
+      user,
+      type: thing.type,
+      entity: thing.key,
+      role: roleKey,
+    }))
+    await sql`INSERT INTO grants (domain_key, user_key, entity_type, entity_key, role_key)
+      SELECT ${domainKey}::bigint, g.user, g.type, g.entity, g.role
+        FROM jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) AS g("user" bigint, type text, entity bigint, role bigint)
+      ON CONFLICT DO NOTHING`.execute(db)
+  }
+
+  const tokens = await newTokens()
+  await restore()
+
+  async function newTokens(): Promise<Record<ColumnName, string | undefined>> {
+    const { owner, second, stranger, elsewhere, closed } = users
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - TWO_HOURS_MS })
+    const expired = (await logIn(owner.username, owner.secret)).access_token
+    vi.useRealTimers()
+    const login = await logIn(owner.username, owner.secret)
+    const plain = login.access_token
+    const ofPath = async (path: Path) => (await logIn(users[path].username, users[path].secret)).access_token
+    const ofPlace = async (place: Place) => (await logIn(`of-${place}`, `secret-of-of-${place}`)).access_token
+    const disabled = (await logIn(second.username, second.secret)).access_token
+    const { SKEIN_ADMIN_USERNAME: adminName, SKEIN_ADMIN_SECRET: adminSecret } = FULL_APP_ADMIN
+    const admin = (await logIn(adminName, adminSecret)).access_token
+    await json(admin, 'POST', `/users/${second.id}/disable`)
+    const newPat = async (name: string, scopes: readonly { entity_type: string; operation: string }[]) => {
+      const pat = await json<{ id: string; secret: string }>(plain, 'POST', '/pats', { name, duration: '24h' })
+      for (const scope of scopes) {
+        const domain = scope.entity_type === 'users' ? {} : { domain_id: domains.open.id }
+        await send(plain, 'PATCH', `/pats/${pat.id}/scope/add`, { scopes: [{ ...domain, ...scope, entity_id: '*' }] })
+      }
+      return pat.secret
+    }
+    const operations = ['create', 'read', 'list', 'update', 'delete', 'share', 'unshare', 'publish', 'subscribe']
+    const types = ['groups', 'channels', 'clients', 'domains', 'users', 'messages', 'tasks', 'workers']
+    const scopes = types.flatMap((type) => operations.map((operation) => ({ entity_type: type, operation })))
+    return {
+      nob: undefined,
+      exp: expired,
+      ref: login.refresh_token,
+      dis: disabled,
+      str: (await logIn(stranger.username, stranger.secret)).access_token,
+      els: (await logIn(elsewhere.username, elsewhere.secret, another.id)).access_token,
+      mem: await ofPath('none'),
+      red: await ofPath('read'),
+      '-A ': await ofPath('rest'),
+      '-B ': await ofPath('half'),
+      dir: await ofPath('direct'),
+      grp: await ofPath('group'),
+      anc: await ofPath('ancestor'),
+      dom: await ofPath('domain'),
+      own: plain,
+      bnd: (await logIn(owner.username, owner.secret, domains.open.id)).access_token,
+      key: (await json<{ value: string }>(plain, 'POST', '/keys', { type: 3, duration: 3600 })).value,
+      pat: await newPat('everything', scopes),
+      'p--': await newPat('dashboards', [{ entity_type: 'dashboards', operation: 'read' }]),
+      adm: admin,
+      mDi: (await logIn(closed.username, closed.secret)).access_token,
+      aDi: await ofPlace('disabled'),
+      aFr: await ofPlace('frozen'),
+      aDe: await ofPlace('deleted'),
+    }
+  }
+
+  /** What the path gives: actions on things, by the type of the thing as the role's entity names them. */
+  function rolesOf(
+    path: Path,
+    needs: readonly Need[],
+    extras: readonly string[],
+    at: Furniture,
+    domain: Domain,
+  ): { thing: Thing; actions: readonly string[] }[] {
+    const [first, second] = needs
+    if (first === undefined) return []
+    const target = at[first.on]
+    const wanted = [...needs, { on: first.on, action: 'read' }, ...extras.map((action) => ({ on: first.on, action }))]
+    const withReading = [...wanted, ...(second === undefined ? [] : [{ on: second.on, action: 'read' }])]
+    const collect = (pick: (need: Need) => { thing: Thing; action: string }) => {
+      const byThing = new Map<Thing, Set<string>>()
+      for (const need of withReading) {
+        const { thing, action } = pick(need)
+        byThing.set(thing, (byThing.get(thing) ?? new Set()).add(action))
+      }
+      return [...byThing].map(([thing, actions]) => ({ thing, actions: [...actions] }))
+    }
+    const direct = collect(({ on, action }) => ({ thing: at[on], action }))
+    // Neither the action itself nor, where the one entity is a group above the other, what hands it down.
+    const but = (on: ThingName, lacking: string) => ({
+      thing: at[on],
+      actions: ACTIONS[at[on].type].filter((one) => one !== lacking && !one.endsWith(`_${lacking}`)),
+    })
+    const prefixOf = (thing: Thing, prefix: string) => (thing.type === 'group' ? 'subgroup' : `${prefix}${thing.type}`)
+    switch (path) {
+      case 'none':
+        return []
+      case 'read':
+        return withReading.map(({ on }) => ({ thing: at[on], actions: ['read'] })).filter(isFirst)
+      case 'rest':
+        return [
+          but(first.on, first.action),
+          ...(second === undefined ? [] : [but(second.on, first.action === second.action ? '' : first.action)]),
+        ]
+      case 'half':
+        return second === undefined ? [] : [but(first.on, second.action), but(second.on, second.action)]
+      case 'direct':
+        return target.type === 'domain' ? [] : direct
+      case 'group':
+        if (target.type === 'domain') return []
+        // The parent itself is no member of itself: what is needed on it stands in its own role.
+        return collect(({ on, action }) => {
+          if (on === 'parent') return { thing: domain.parent, action }
+          const above = on === 'child' ? at.group : domain.parent
+          return { thing: above, action: `${prefixOf(at[on], '')}_${action}` }
+        })
+      case 'ancestor':
+        if (target.type === 'domain') return []
+        return collect(({ on, action }) => ({
+          thing: domain.top,
+          action: `${prefixOf(at[on], 'subgroup_')}_${action}`,
+        }))
+      case 'domain':
+        if (target.type === 'domain') return direct
+        return collect(({ on, action }) => ({ thing: domain, action: `${at[on].type}_${action}` }))
+    }
+  }
+
+  async function furnish(needs: readonly Need[], extras: readonly string[]): Promise<Map<ColumnName, Furniture>> {
+    const cells = new Map<ColumnName, Furniture>()
+    await removeFurniture()
+    for (const place of PLACES) {
+      const domain = domains[place]
+      const furnished = COLUMNS.filter((column) => column.place === place).map((column) => {
+        const furniture = newFurniture(domain)
+        cells.set(column.name, furniture)
+        const path = 'path' in column ? (column.path as Path) : undefined
+        const given = path === undefined ? [] : rolesOf(path, needs, extras, furniture, domain)
+        return { furniture, path, given: given.map((one) => ({ ...one, role: newThing(one.thing.type) })) }
+      })
+      await insertGroups(
+        domain.key,
+        furnished.flatMap(({ furniture: { group, child, other } }) => [
+          { ...group, above: [domain.parent.key, domain.top.key] },
+          { ...child, above: [group.key, domain.parent.key, domain.top.key] },
+          { ...other, above: [domain.parent.key, domain.top.key] },
+        ]),
+      )
+      const channels = JSON.stringify(furnished.map(({ furniture }) => furniture.channel))
+      await insertClients(
+        domain,
+        furnished.map(({ furniture }) => furniture.client),
+      )
+      await sql`INSERT INTO channels (domain_key, key, id, parent_group_key)
+        SELECT ${domain.key}::bigint, c.key, c.id, ${domain.parent.key}::bigint
+          FROM jsonb_to_recordset(${channels}::jsonb) AS c(key bigint, id uuid)`.execute(db)
+      const named = furnished.flatMap(({ furniture }) => {
+        return (['domain', 'client', 'channel', 'group'] as const).map((type) => {
+          const role = newThing(type)
+          furniture.roles[type] = roleIdOf(type, role.id)
+          return { thing: furniture[type], role, actions: ['read'] }
+        })
+      })
+      await insertRoles(domain.key, [...named, ...furnished.flatMap(({ given }) => given)])
+      await insertGrants(domain.key, [
+        ...named.map(({ thing, role }) => ({ user: users.bystander.key, thing, roleKey: role.key })),
+        ...furnished.flatMap(({ path, given }) =>
+          given.map(({ thing, role }) => ({ user: users[path as Path].key, thing, roleKey: role.key })),
+        ),
+      ])
+    }
+    api.identity.access.clear()
+    return cells
+  }
+
+  /** What earlier rows left: the domains stay small, and nobody keeps a role. */
+  async function removeFurniture(): Promise<void> {
+    await sql`DELETE FROM grants WHERE entity_key >= ${firstFreshKey} OR role_key >= ${firstFreshKey}`.execute(db)
+    await sql`DELETE FROM roles WHERE key >= ${firstFreshKey}`.execute(db)
+    for (const table of ['clients', 'channels', 'groups'])
+      await sql`DELETE FROM ${sql.table(table)} WHERE key >= ${firstFreshKey}`.execute(db)
+  }
+
+  function newFurniture(domain: Domain): Furniture {
+    const [group, child, other] = [newThing('group'), newThing('group'), newThing('group')]
+    const { parent } = domain
+    const roles = { domain: '', client: '', channel: '', group: '' }
+    return { domain, parent, client: newThing('client'), channel: newThing('channel'), group, child, other, roles }
+  }
+
+  async function restore(): Promise<void> {
+    for (const place of PLACES)
+      await sql`UPDATE domains SET status = ${STATUS[place]}, deleted_at = CASE WHEN ${place === 'deleted'} THEN now() END
+        WHERE key = ${domains[place].key}`.execute(db)
+    await joinMembers()
+    for (const place of PLACES)
+      await sql`INSERT INTO invitations (domain_key, user_key, invited_by, role_key, expires_at)
+        VALUES (${domains[place].key}, ${users.outsider.key}, ${users.owner.id}, ${memberRoles[place]}, now() + interval '1 day')
+        ON CONFLICT DO NOTHING`.execute(db)
+    api.identity.access.clear()
+  }
+
+  return {
+    domains,
+    tokens,
+    bystander: users.bystander.id,
+    leaver: users.leaver.id,
+    outsider: users.outsider.id,
+    async call(token, method, url, body) {
+      const response = await send(token, method, url, body)
+      response.stream().destroy()
+      return response.statusCode
+    },
+    furnish,
+    restore,
+  }
+}
+
+const roleIdOf = (type: EntityType, id: string) => `${type}_${id.replaceAll('-', '').slice(0, 22)}`
+const isFirst = (one: { thing: Thing }, index: number, all: readonly { thing: Thing }[]) =>
+  all.findIndex(({ thing }) => thing === one.thing) === index
