@@ -188,7 +188,7 @@ test('messages are refused while the domain is not enabled, its members too, and
   expect(await publish(api, at)).toBe(202)
 })
 
-test('a user sends with publish and reads with subscribe; else 403 where he may read the channel, 404 where not', async () => {
+test('a user sends with publish and reads with subscribe; else 403 where he may read the channel or is no member, 404 where not', async () => {
   const { channel } = await newPair()
   const member = await api.newUser()
   const domain = { type: 'domain', domainId: tenant.domainId, id: tenant.domainId } as const
@@ -196,7 +196,7 @@ test('a user sends with publish and reads with subscribe; else 403 where he may 
   const send = async () =>
     (await member.call('POST', `/http/m/${tenant.domainId}/c/${channel.id}`, MESSAGE, SENML)).status
   const get = async () => (await member.call('GET', `/m/${tenant.domainId}/c/${channel.id}`)).status
-  expect([await send(), await get()]).toEqual([403, 404])
+  expect([await send(), await get()]).toEqual([403, 403])
   await grantRole(api, member.id, domain, [])
   expect([await send(), await get()]).toEqual([403, 404])
   await grantRole(api, member.id, on, ['read'])
@@ -207,6 +207,40 @@ test('a user sends with publish and reads with subscribe; else 403 where he may 
   expect([await send(), await get()]).toEqual([202, 200])
   await revokeRoles(api, member.id, on)
   expect([await send(), await get()]).toEqual([403, 404])
+})
+
+test('a user who reads is told 403 alike of a foreign, an unknown and a closed domain, and 404 in his own and without one', async () => {
+  const stranger = await newTenant(api)
+  const { channel } = await newPair()
+  const { route } = (await tenant.call('GET', `/domains/${tenant.domainId}`)).json<{ route: string }>()
+  const get = async (path: string, caller = stranger.call) => {
+    const { status, text } = await caller('GET', path)
+    return `${status} ${text}`
+  }
+  const foreign = await get(`/m/${tenant.domainId}/c/${channel.id}`)
+  expect(foreign).toMatch(/^403 /)
+  for (const path of [
+    `/${tenant.domainId}/channels/${channel.id}/messages`,
+    `/m/${tenant.domainId}/c/${newId()}`,
+    `/m/${route}/c/${channel.id}`,
+    `/m/${newId()}/c/${channel.id}`,
+    `/m/no-such-domain/c/${channel.id}`,
+  ])
+    expect(await get(path), path).toBe(foreign)
+  const unknown = await get(`/m/${stranger.domainId}/c/${newId()}`)
+  expect(unknown).toMatch(/^404 /)
+  expect(await get(`/m/${stranger.domainId}/c/${channel.id}`)).toBe(unknown)
+  expect(await get(`/channels/${channel.id}/messages`)).toBe(unknown)
+  expect(await get(`/channels/${newId()}/messages`)).toBe(unknown)
+
+  const closed = await newTenant(api)
+  const within = await closed.newChannel()
+  const member = await api.newUser()
+  const domain = { type: 'domain', domainId: closed.domainId, id: closed.domainId } as const
+  await grantRole(api, member.id, domain, ['channel_read', 'channel_subscribe'])
+  await closed.call('POST', `/domains/${closed.domainId}/disable`)
+  expect(await get(`/m/${closed.domainId}/c/${within.id}`, member.call)).toBe(foreign)
+  expect(await get(`/m/${closed.domainId}/c/${within.id}`, closed.call)).toMatch(/^403 /)
 })
 
 test('a user whose channel id fits two of his domains is told to name one', async () => {

@@ -13,7 +13,7 @@ import { isId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import { secretMac } from '../client-secrets.ts'
 import type { Candidate, ChannelFacts, ChannelPathQuery } from './repository.ts'
-import { findCandidates, findChannels } from './repository.ts'
+import { findCandidates, findChannels, findDomainByRoute } from './repository.ts'
 
 /** What a message came with. `clientId` stands beside the secret in Basic authentication and MQTT. */
 export type MessageCredentials =
@@ -47,8 +47,8 @@ export type MessageGate = {
   identify(secret: string, domain?: string): Promise<IdentifiedClient>
   /**
    * Throws `unauthenticated` for wrong credentials or a disabled client; `forbidden` for an unknown, foreign, disabled or
-   * unconnected channel alike; for a user who subscribes `not_found` when he may not read the channel, `conflict` when a
-   * path without a domain fits several.
+   * unconnected channel alike; for a user who subscribes `forbidden` when the domain of the path is not open to him, in it and
+   * without one `not_found` when he may not read the channel; `conflict` when a path without a domain fits several.
    */
   authorize(credentials: MessageCredentials, path: ChannelPath, type: ConnectionType): Promise<MessageAccess>
   /** The same from memory, without waiting; undefined: call `authorize`. */
@@ -151,6 +151,8 @@ export function createMessageGate(deps: {
     })
   }
 
+  const domainIdOf = async (domain: string) => (isId(domain) ? domain : await findDomainByRoute(database.db, domain))
+
   async function authorizeUser(
     principal: UserPrincipal,
     path: ChannelPath,
@@ -167,6 +169,9 @@ export function createMessageGate(deps: {
       const keys = facts.flatMap((one) => [one.domainKey, one.key])
       return { value: facts, dependsOn: dependenciesOf(path, keys) }
     })
+    // No such domain and one that is not open to him are the same refusal (decision 45).
+    if (type === 'subscribe' && path.domain !== undefined)
+      await access.enter(principal, found[0]?.domainId ?? (await domainIdOf(path.domain)) ?? '')
     const allowed: ChannelFacts[] = []
     let isReadable = false
     for (const channel of found) {

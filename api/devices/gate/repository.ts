@@ -134,3 +134,8 @@ export async function findChannels(db: Queryable, query: ChannelPathQuery): Prom
     retentionDays: row.retention_days,
   }))
 }
+
+export async function findDomainByRoute(db: Queryable, route: string): Promise<string | undefined> {
+  const { rows } = await sql<{ id: string }>`SELECT id FROM domains WHERE lower(route) = lower(${route})`.execute(db)
+  return rows[0]?.id
+}
