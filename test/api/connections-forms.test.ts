@@ -122,6 +122,9 @@ describe.each(Object.entries(FORMS))('with %s', (name, form) => {
       [pair.channelId, { ...pair, channelId: newId() }],
     ] as const)
       expect((await send('connect', unknown)).status).toBe(path.includes(end) ? 404 : 422)
+    const neither = { clientId: newId(), channelId: newId() }
+    const isInPath = [pair.clientId, pair.channelId].some((id) => path.includes(id))
+    expect((await send('connect', neither)).status).toBe(isInPath ? 404 : 422)
     await tenant.call('POST', `/${tenant.domainId}/clients/${pair.clientId}/disable`)
     expect((await send('connect', pair)).status).toBe(422)
     await tenant.call('POST', `/${tenant.domainId}/clients/${pair.clientId}/enable`)

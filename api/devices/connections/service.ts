@@ -80,8 +80,9 @@ export function createConnectionsService({
         channels: byId(await findEndpoints(tx, domain, 'channel', channelIds, 'connect_to_client')),
       }
       requireAllowed(ends)
-      requireKnown(path, 'client', clientIds, ends.clients)
+      // A channel of the path comes before what the body names: 404 before 422 (decision 45).
       requireKnown(path, 'channel', channelIds, ends.channels)
+      requireKnown(path, 'client', clientIds, ends.clients)
       const pairs = keyPairsOf(wanted, ends)
       const changed = await apply(tx, domain, ends, pairs)
       if (changed === 0) return
