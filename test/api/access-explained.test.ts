@@ -207,6 +207,10 @@ describe('who may ask', () => {
     expect((await about(reader.call)).status).toBe(403)
     expect((await about(stranger.call)).status).toBe(404)
     expect((await about((await api.newUser()).call)).status).toBe(403)
+    // The domain itself is no secret to its members.
+    const aboutDomain = (call: Caller) => ask(call, `domain:${tenant.domainId}`, 'read', subject.id)
+    expect((await aboutDomain(stranger.call)).status).toBe(403)
+    expect((await ask(stranger.call, `domain:${newId()}`, 'read', subject.id)).status).toBe(404)
     expect((await about(api.anonymous)).status).toBe(401)
     expect((await ask(tenant.call, `client:${clientId}`, 'read', newId())).status).toBe(404)
     expect((await ask(tenant.call, `client:${newId()}`, 'read', subject.id)).status).toBe(404)

@@ -56,7 +56,9 @@ export function createExplainer({ database, access }: { database: Database; acce
       const held = await heldBy(domain, entity, isKnown)
       const sees = domain.isAdmin || held('view_role_users')
       if (subjectId !== caller.id && !sees) {
-        if (!held('read')) throw new ServiceError('not_found', 'entity not found')
+        // The domain of the path is no secret to who entered it.
+        if (!isKnown || (asked.type !== 'domain' && !held('read')))
+          throw new ServiceError('not_found', 'entity not found')
         throw new ServiceError(
           'forbidden',
           `failed to perform authorization: needs view_role_users on this ${asked.type} to ask about others`,
