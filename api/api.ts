@@ -2,8 +2,9 @@
 import type { FastifyRequest } from 'fastify'
 import type { Ground } from '#core/ground/index.ts'
 import { describeDocument } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import type { Metrics, RoutePlugin } from '#core/http/index.ts'
 import type { Lifecycle } from '#core/lifecycle.ts'
+import { startCoapServer } from './adapters/coap/index.ts'
 import { httpMessageRoutes } from './adapters/http/index.ts'
 import { webSocketRoutes } from './adapters/ws/index.ts'
 import { createDevices } from './devices/index.ts'
@@ -25,6 +26,8 @@ export type Api = {
   readonly devices: Devices
   readonly messages: Messages
   readonly domainPurge: DomainPurge
+  /** UDP port of CoAP; undefined: it is off. */
+  readonly coapPort: number | undefined
   readonly routes: RoutePlugin
   /** The edge's authenticate hook. */
   authenticate(request: FastifyRequest): Promise<void>
@@ -33,6 +36,9 @@ export type Api = {
 export type ApiOptions = {
   ground: Ground
   config: IdentityConfig
+  /** Where CoAP is served; undefined: nowhere. */
+  coap?: { host: string; port: number; maxBodyBytes: number } | undefined
+  metrics?: Metrics
   /** How often changes made by other processes are looked for; tests shorten it. */
   tailIntervalMs?: number
   /** A quiet event stream says something so often; tests shorten it. */
@@ -41,7 +47,7 @@ export type ApiOptions = {
 
 export async function startApi(
   life: Lifecycle,
-  { ground, config, tailIntervalMs, eventHeartbeatMs }: ApiOptions,
+  { ground, config, coap, metrics, tailIntervalMs, eventHeartbeatMs }: ApiOptions,
 ): Promise<Api> {
   const { database, bus, keyring, logger, dataDir, hasRoom } = ground
   const identity = await life.start('identity', async () => {
@@ -79,6 +85,13 @@ export async function startApi(
     const value = await startMessages({ database, bus, logger, hasRoom, signal: life.signal })
     return { value, stop: () => value.close() }
   })
+  const coapServer =
+    coap === undefined
+      ? undefined
+      : await life.start('CoAP', async () => {
+          const value = await startCoapServer({ ...coap, gate: devices.gate, messages, metrics, logger })
+          return { value, stop: () => value.stop() }
+        })
   const domainPurge = await life.start('domain purge', () => {
     const belongings = [
       (domainKey: number) => removalsOf(database, domainKey),
@@ -93,6 +106,7 @@ export async function startApi(
     devices,
     messages,
     domainPurge,
+    coapPort: coapServer?.port,
     authenticate: (request) => identity.authenticate(request),
     routes: async (app) => {
       describeDocument(app, API_DOCUMENT)

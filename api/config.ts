@@ -1,3 +1,5 @@
 /** The settings of the platform, for programs that read them before they load it. */
+export { COAP_SETTINGS } from './adapters/coap/config.ts'
+export type { CoapConfig } from './adapters/coap/config.ts'
 export { IDENTITY_SETTINGS } from './identity/config.ts'
 export type { IdentityConfig } from './identity/config.ts'

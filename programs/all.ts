@@ -3,7 +3,7 @@
  * process of its own, joined over gRPC.
  */
 import { join } from 'node:path'
-import { IDENTITY_SETTINGS } from '#api/config.ts'
+import { COAP_SETTINGS, IDENTITY_SETTINGS } from '#api/config.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS } from '#core/http/settings.ts'
 import { runProgram } from '#core/program.ts'
@@ -43,6 +43,7 @@ await runProgram({
     ground: GROUND_SETTINGS,
     http: HTTP_SETTINGS,
     identity: IDENTITY_SETTINGS,
+    coap: COAP_SETTINGS,
     manager: MANAGER_SETTINGS,
     proxy: PROXY_SETTINGS,
     worker: WORKER_SETTINGS,
@@ -66,7 +67,11 @@ await runProgram({
     const ground = await starting
     const { database, keyring, build } = ground
     progress.step('starting the platform')
-    const api = await startApi(life, { ground, config: config.identity })
+    const metrics = createMetrics()
+    const { host, maxBodyBytes } = config.http
+    const { coapPort } = config.coap
+    const coap = coapPort === 0 ? undefined : { host, port: coapPort, maxBodyBytes }
+    const api = await startApi(life, { ground, config: config.identity, coap, metrics })
 
     progress.step('starting the module proxy')
     const tls = await prepareGrpcTls(config.manager, database, keyring)
@@ -104,13 +109,19 @@ await runProgram({
       config: config.http,
       logger,
       build,
-      metrics: createMetrics(),
+      metrics,
       ports: [
         { port: config.http.httpPort, isOptional: false, setting: 'SKEIN_HTTP_PORT' },
         { port: config.manager.httpPort, isOptional: false, setting: 'SKEIN_MANAGER_HTTP_PORT' },
+        ...(coapPort === 0 ? [] : [{ port: coapPort, isOptional: true, setting: 'SKEIN_COAP_PORT' }]),
         ...servicePorts.map((port) => ({ port, isOptional: true, setting: 'SKEIN_SERVICE_PORTS' })),
       ],
-      serviceOf: (port) => (port === config.manager.httpPort ? 'manager' : (SERVICE_PORTS.get(port ?? 0) ?? 'skein')),
+      serviceOf: (port) =>
+        port === config.manager.httpPort
+          ? 'manager'
+          : port === coapPort
+            ? 'coap'
+            : (SERVICE_PORTS.get(port ?? 0) ?? 'skein'),
       authenticate: api.authenticate,
       routes: [api.routes, manager.routes],
     })
@@ -130,6 +141,7 @@ await runProgram({
         seconds: progress.done(),
         base: at(listeners.ports[0]),
         manager: at(listeners.ports[1]),
+        coap: api.coapPort === undefined ? undefined : `coap://${reachableFrom(`${host}:${api.coapPort}`, HERE)}`,
         managerAccess: MANAGER_ACCESS[config.manager.auth],
         grpcAddress: manager.grpcAddress,
         tokenFile,

@@ -1,5 +1,5 @@
 /** `npm run api`: the platform alone; manager, workers and proxy run elsewhere. */
-import { IDENTITY_SETTINGS, SERVICE_PORTS, startApi } from '#api/index.ts'
+import { COAP_SETTINGS, IDENTITY_SETTINGS, SERVICE_PORTS, startApi } from '#api/index.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS, createMetrics, startHttpServer } from '#core/http/index.ts'
 import { runProgram } from '#core/program.ts'
@@ -10,8 +10,8 @@ const MAX_CONNECTIONS = 16
 await runProgram({
   name: 'api',
   summary: 'Runs the platform: users, domains, clients, channels and messages over HTTP.',
-  settings: { ground: GROUND_SETTINGS, http: HTTP_SETTINGS, identity: IDENTITY_SETTINGS },
-  ownPrefixes: ['SKEIN_ADMIN_', 'SKEIN_HTTP_', 'SKEIN_DATABASE_', 'SKEIN_TLS_'],
+  settings: { ground: GROUND_SETTINGS, http: HTTP_SETTINGS, identity: IDENTITY_SETTINGS, coap: COAP_SETTINGS },
+  ownPrefixes: ['SKEIN_ADMIN_', 'SKEIN_HTTP_', 'SKEIN_DATABASE_', 'SKEIN_TLS_', 'SKEIN_COAP_'],
   async run(life, config, logger) {
     const ground = await startGround(life, {
       config: config.ground,
@@ -19,18 +19,23 @@ await runProgram({
       kind: 'api',
       maxConnections: MAX_CONNECTIONS,
     })
-    const api = await startApi(life, { ground, config: config.identity })
+    const metrics = createMetrics()
+    const { host, maxBodyBytes } = config.http
+    const { coapPort } = config.coap
+    const coap = coapPort === 0 ? undefined : { host, port: coapPort, maxBodyBytes }
+    const api = await startApi(life, { ground, config: config.identity, coap, metrics })
     const servicePorts = config.http.servicePorts ? [...SERVICE_PORTS.keys()] : []
     const { listeners, scheme } = await startHttpServer(life, {
       config: config.http,
       logger,
       build: ground.build,
-      metrics: createMetrics(),
+      metrics,
       ports: [
         { port: config.http.httpPort, isOptional: false, setting: 'SKEIN_HTTP_PORT' },
+        ...(coapPort === 0 ? [] : [{ port: coapPort, isOptional: true, setting: 'SKEIN_COAP_PORT' }]),
         ...servicePorts.map((port) => ({ port, isOptional: true, setting: 'SKEIN_SERVICE_PORTS' })),
       ],
-      serviceOf: (port) => SERVICE_PORTS.get(port ?? 0) ?? 'api',
+      serviceOf: (port) => (port === coapPort ? 'coap' : (SERVICE_PORTS.get(port ?? 0) ?? 'api')),
       authenticate: api.authenticate,
       routes: [api.routes],
     })

@@ -9,6 +9,8 @@ import type { MessagesPage, MessagesQuery } from './reader/schema.ts'
 import { Follower } from './live/follower.ts'
 import type { FollowerOptions } from './live/follower.ts'
 import { startLiveHub } from './live/hub.ts'
+import { findLatest } from './live/latest.ts'
+import type { LiveMessage } from './live/live-message.ts'
 import { parseToken } from './live/token.ts'
 import { startFolder } from './projections/folder.ts'
 import { startKeeper } from './retention/keeper.ts'
@@ -53,6 +55,8 @@ export type Messages = {
    * event everything after it. Throws `malformed` for an id that is none, `unavailable` with too many followers.
    */
   follow(options: FollowerOptions, lastEventId?: string): Promise<{ close(): void }>
+  /** The message that arrived last of those that a filter of `parseSubtopicFilter` covers. Throws `timeout`. */
+  latest(access: MessageAccess, filter: string): Promise<LiveMessage | undefined>
   /** Messages that wait for their commit. */
   readonly pending: number
   /** Sockets, streams and observations that are open. */
@@ -75,6 +79,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
     read: (access, query) => reader.read(access, query),
     follow: (options, lastEventId) =>
       hub.follow(new Follower(options), lastEventId === undefined ? undefined : parseToken(lastEventId)),
+    latest: (access, filter) => findLatest(database, access, filter),
     get pending() {
       return ingest.pending
     },

@@ -6,6 +6,8 @@ export type BannerFacts = {
   seconds: number
   base: string
   manager: string
+  /** Undefined: it is off. */
+  coap: string | undefined
   /** What SKEIN_MANAGER_AUTH means for whoever reads this. */
   managerAccess: string
   grpcAddress: string
@@ -32,6 +34,7 @@ export function renderBanner(facts: BannerFacts, isTerminal: boolean): string {
         : `${admin.username}, with the password in ${file}`
   const rows: [string, string][] = [
     ['Platform', `${facts.base}   API: ${facts.base}/docs`],
+    ...(facts.coap === undefined ? [] : [['CoAP', facts.coap] as [string, string]]),
     ['Task manager', `${facts.manager}   ${facts.managerAccess}`],
     [
       'Workers',

@@ -1,0 +1,181 @@
+/**
+ * From a datagram to its answer (RFC 7252 section 4 and 5.2): duplicates, acknowledgements before a late answer, and the
+ * bound of what is worked on at once.
+ */
+import { randomInt } from 'node:crypto'
+import { ServiceError } from '#core/errors/index.ts'
+import { monotonicMs } from '#core/time.ts'
+import type { Answer } from './answer.ts'
+import { refusal } from './answer.ts'
+import type { Endpoints, Peer } from './endpoints.ts'
+import { METHODS, NOTHING, TYPES, emptyMessage, formatMessage, isRequest, parseMessage } from './message.ts'
+import type { CoapMessage } from './message.ts'
+import type { Outbox } from './outbox.ts'
+import type { Resource } from './resource.ts'
+
+/** Requests that wait for their answer, of this process and of one peer; beyond: 5.03 or, unconfirmable, dropped. */
+const MAX_UNANSWERED = 10_000
+const MAX_UNANSWERED_PER_PEER = 1000
+/** An answer that takes longer is announced by an empty acknowledgement (contract section 7.6). */
+const ACKNOWLEDGE_AFTER_MS = 1000
+const RETRY_AFTER_SECONDS = 2
+const MESSAGE_IDS = 0x1_0000
+
+const BUSY: Answer = refusal(
+  new ServiceError('unavailable', 'too much is waiting: try again', { retryAfterSeconds: RETRY_AFTER_SECONDS }),
+)
+
+type Unanswered = { request: CoapMessage; peer: Peer; sinceMs: number; isAcknowledged: boolean }
+
+export type ExchangesDeps = {
+  endpoints: Endpoints
+  outbox: Outbox
+  resource: Resource
+  send: (bytes: Buffer, peer: Peer) => void
+  /** A request came to its end: what it was, the code of its answer or undefined where it has none. */
+  onAnswered: (route: string, code: number | undefined, durationMs: number) => void
+}
+
+export class Exchanges {
+  readonly #deps: ExchangesDeps
+  /** By peer and message identifier, oldest first. */
+  readonly #unanswered = new Map<string, Map<number, Unanswered>>()
+  #count = 0
+  #isStopping = false
+  #whenEmpty: (() => void)[] = []
+
+  constructor(deps: ExchangesDeps) {
+    this.#deps = deps
+  }
+
+  get unanswered(): number {
+    return this.#count
+  }
+
+  /** Never throws. */
+  take(datagram: Buffer, peer: Peer): void {
+    const message = parseMessage(datagram)
+    if (message === undefined) return
+    const { type, messageId } = message
+    const isConfirmable = type === TYPES.confirmable
+    if (type === TYPES.acknowledgement || type === TYPES.reset) return this.#settle(peer, type, messageId)
+    if ('unreadable' in message || !isRequest(message.code)) {
+      // What cannot be read or is not expected, pings among it, is rejected (sections 4.2 and 4.3).
+      if (isConfirmable) this.#deps.send(emptyMessage(TYPES.reset, messageId), peer)
+      return
+    }
+    this.#request(message, peer, datagram.length)
+  }
+
+  /** Announces the answers that take long. */
+  tick(): void {
+    const now = monotonicMs()
+    for (const exchanges of this.#unanswered.values()) {
+      for (const exchange of exchanges.values()) {
+        if (now - exchange.sinceMs < ACKNOWLEDGE_AFTER_MS) break
+        if (exchange.isAcknowledged || exchange.request.type !== TYPES.confirmable) continue
+        exchange.isAcknowledged = true
+        this.#deps.send(emptyMessage(TYPES.acknowledgement, exchange.request.messageId), exchange.peer)
+      }
+    }
+  }
+
+  /** Takes nothing new, and resolves when everything that was taken has been answered. */
+  async drain(): Promise<void> {
+    this.#isStopping = true
+    if (this.#count > 0) await new Promise<void>((resolve) => this.#whenEmpty.push(resolve))
+  }
+
+  #settle(peer: Peer, type: number, messageId: number): void {
+    const isReset = type === TYPES.reset
+    if (this.#deps.outbox.settle(peer, messageId, isReset ? 'reset' : 'acknowledged') || !isReset) return
+    // A notification that was sent once.
+    this.#deps.endpoints.find(peer.key)?.notificationOf(messageId)?.end()
+  }
+
+  #request(request: CoapMessage, peer: Peer, askedBytes: number): void {
+    const { endpoints, resource, onAnswered } = this.#deps
+    const isConfirmable = request.type === TYPES.confirmable
+    const waiting = this.#unanswered.get(peer.key)
+    const same = waiting?.get(request.messageId)
+    if (same !== undefined) {
+      if (same.isAcknowledged) this.#deps.send(emptyMessage(TYPES.acknowledgement, request.messageId), peer)
+      return
+    }
+    const before = endpoints.answerOf(peer.key, request.messageId)
+    if (before !== undefined) {
+      // A duplicate that asks for no acknowledgement is ignored (section 4.5).
+      if (isConfirmable) this.#send(request, peer, resource.again(request, before), false, askedBytes)
+      return
+    }
+    const isBusy =
+      this.#count >= MAX_UNANSWERED ||
+      (waiting?.size ?? 0) >= MAX_UNANSWERED_PER_PEER ||
+      (request.code === METHODS.post && endpoints.isFull(this.#count))
+    if (isBusy || this.#isStopping) {
+      if (isConfirmable) this.#send(request, peer, BUSY, false, askedBytes)
+      onAnswered('refused', isConfirmable ? BUSY.code : undefined, 0)
+      return
+    }
+    const sinceMs = monotonicMs()
+    const handled = resource.handle(request, peer)
+    if (!(handled instanceof Promise)) {
+      this.#answer(request, peer, handled, false, askedBytes, sinceMs)
+      return
+    }
+    const exchange: Unanswered = { request, peer, sinceMs, isAcknowledged: false }
+    if (waiting === undefined) this.#unanswered.set(peer.key, new Map([[request.messageId, exchange]]))
+    else waiting.set(request.messageId, exchange)
+    this.#count++
+    void handled
+      .catch((error: unknown) => refusal(error))
+      .then((answered) => {
+        this.#forget(exchange)
+        this.#answer(request, peer, answered, exchange.isAcknowledged, askedBytes, sinceMs)
+      })
+  }
+
+  #forget({ request, peer }: Unanswered): void {
+    const exchanges = this.#unanswered.get(peer.key)
+    exchanges?.delete(request.messageId)
+    if (exchanges?.size === 0) this.#unanswered.delete(peer.key)
+    this.#count--
+    if (this.#count === 0) for (const resolve of this.#whenEmpty.splice(0)) resolve()
+  }
+
+  #answer(
+    request: CoapMessage,
+    peer: Peer,
+    answered: Answer,
+    isAcknowledged: boolean,
+    askedBytes: number,
+    sinceMs: number,
+  ): void {
+    if (answered.isRemembered) this.#deps.endpoints.remember(peer, request.messageId, answered.code)
+    // Nothing tells an unconfirmable request from one that was lost, and at the bound it is (contract section 7.6).
+    const isDropped = request.type === TYPES.nonConfirmable && answered.code === BUSY.code
+    if (!isDropped) this.#send(request, peer, answered, isAcknowledged, askedBytes)
+    this.#deps.onAnswered(answered.route, isDropped ? undefined : answered.code, monotonicMs() - sinceMs)
+    answered.afterwards?.()
+  }
+
+  /** On the acknowledgement of the request where that has not gone yet, else in a message of its own. */
+  #send(request: CoapMessage, peer: Peer, answered: Answer, isAcknowledged: boolean, askedBytes: number): void {
+    const { endpoints, outbox, send } = this.#deps
+    const { code, options } = answered
+    const isPiggybacked = request.type === TYPES.confirmable && !isAcknowledged
+    const messageId = isPiggybacked
+      ? request.messageId
+      : (endpoints.find(peer.key)?.nextMessageId() ?? randomInt(MESSAGE_IDS))
+    const type = isPiggybacked
+      ? TYPES.acknowledgement
+      : request.type === TYPES.confirmable
+        ? TYPES.confirmable
+        : TYPES.nonConfirmable
+    const message = { type, code, messageId, token: request.token, options, payload: answered.payload }
+    let bytes = formatMessage(message)
+    if (!answered.isPeerKnown && bytes.length > askedBytes) bytes = formatMessage({ ...message, payload: NOTHING })
+    if (type === TYPES.confirmable) outbox.send(peer, messageId, bytes)
+    else send(bytes, peer)
+  }
+}

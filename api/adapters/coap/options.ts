@@ -1,0 +1,126 @@
+/** The options of requests and answers (RFC 7252 section 5.10, RFC 7641 section 2, RFC 7959 section 2.1). */
+import { isUtf8 } from 'node:buffer'
+import { ServiceError } from '#core/errors/index.ts'
+import type { Block } from './blocks.ts'
+import { parseBlock } from './blocks.ts'
+import { CODES, NOTHING } from './message.ts'
+import type { CoapOption } from './message.ts'
+
+export const OPTIONS = {
+  uriHost: 3,
+  etag: 4,
+  observe: 6,
+  uriPort: 7,
+  uriPath: 11,
+  contentFormat: 12,
+  maxAge: 14,
+  uriQuery: 15,
+  accept: 17,
+  block2: 23,
+  block1: 27,
+  proxyUri: 35,
+  proxyScheme: 39,
+  size1: 60,
+} as const
+
+/** Bounds of the length in bytes; an option outside of them counts as one that is not known (section 5.4.3). */
+type Rule = { minBytes: number; maxBytes: number; isRepeatable?: true }
+
+const RULES: ReadonlyMap<number, Rule> = new Map<number, Rule>([
+  [OPTIONS.uriHost, { minBytes: 1, maxBytes: 255 }],
+  [OPTIONS.observe, { minBytes: 0, maxBytes: 3 }],
+  [OPTIONS.uriPort, { minBytes: 0, maxBytes: 2 }],
+  [OPTIONS.uriPath, { minBytes: 0, maxBytes: 255, isRepeatable: true }],
+  [OPTIONS.contentFormat, { minBytes: 0, maxBytes: 2 }],
+  [OPTIONS.uriQuery, { minBytes: 0, maxBytes: 255, isRepeatable: true }],
+  [OPTIONS.accept, { minBytes: 0, maxBytes: 2 }],
+  [OPTIONS.block2, { minBytes: 0, maxBytes: 3 }],
+  [OPTIONS.block1, { minBytes: 0, maxBytes: 3 }],
+  [OPTIONS.size1, { minBytes: 0, maxBytes: 4 }],
+])
+
+export type RequestOptions = {
+  /** The elements joined by `/`. */
+  path: string
+  queries: readonly string[]
+  observe: number | undefined
+  contentFormat: number | undefined
+  accept: number | undefined
+  block1: Block | undefined
+  block2: Block | undefined
+  /** Bytes that the whole body will have, as the peer says. */
+  size1: number | undefined
+}
+
+/** A refusal that CoAP alone knows, by its code. */
+export class CoapRefusal extends Error {
+  readonly code: number
+
+  constructor(code: number, message: string) {
+    super(message)
+    this.name = 'CoapRefusal'
+    this.code = code
+  }
+}
+
+/** Throws a `CoapRefusal` for a critical option that is not understood, `malformed` for text or blocks that are none. */
+export function readOptions(options: readonly CoapOption[]): RequestOptions {
+  const path: string[] = []
+  const queries: string[] = []
+  const single = new Map<number, Buffer>()
+  for (const { number, value } of options) {
+    if (number === OPTIONS.proxyUri || number === OPTIONS.proxyScheme)
+      throw new CoapRefusal(CODES.proxyingNotSupported, 'this server is no proxy')
+    const rule = RULES.get(number)
+    const isUnderstood =
+      rule !== undefined &&
+      value.length >= rule.minBytes &&
+      value.length <= rule.maxBytes &&
+      (rule.isRepeatable === true || !single.has(number))
+    if (!isUnderstood) {
+      // Odd numbers are critical (section 5.4.1); the others are ignored.
+      if (number % 2 === 1) throw new CoapRefusal(CODES.badOption, `option ${number} is not understood`)
+    } else if (number === OPTIONS.uriPath) path.push(pathElement(value))
+    else if (number === OPTIONS.uriQuery) queries.push(textOf(value, 'query'))
+    else single.set(number, value)
+  }
+  const uint = (number: number) => {
+    const value = single.get(number)
+    return value === undefined ? undefined : readUint(value)
+  }
+  return {
+    path: path.join('/'),
+    queries,
+    observe: uint(OPTIONS.observe),
+    contentFormat: uint(OPTIONS.contentFormat),
+    accept: uint(OPTIONS.accept),
+    block1: parseBlock(uint(OPTIONS.block1)),
+    block2: parseBlock(uint(OPTIONS.block2)),
+    size1: uint(OPTIONS.size1),
+  }
+}
+
+/** An option whose value is a number, in as few bytes as it needs (section 3.2). */
+export function uintOption(number: number, value: number): CoapOption {
+  if (value === 0) return { number, value: NOTHING }
+  const bytes = value < 0x100 ? 1 : value < 0x1_0000 ? 2 : value < 0x100_0000 ? 3 : 4
+  const buffer = Buffer.allocUnsafe(bytes)
+  buffer.writeUIntBE(value, 0, bytes)
+  return { number, value: buffer }
+}
+
+function readUint(value: Buffer): number {
+  return value.length === 0 ? 0 : value.readUIntBE(0, value.length)
+}
+
+function pathElement(value: Buffer): string {
+  const text = textOf(value, 'path')
+  // It would become two elements when they are joined.
+  if (text.includes('/')) throw new ServiceError('malformed', 'an element of the path must not hold a slash')
+  return text
+}
+
+function textOf(value: Buffer, what: string): string {
+  if (!isUtf8(value)) throw new ServiceError('malformed', `the ${what} must be UTF-8`)
+  return value.toString('utf8')
+}

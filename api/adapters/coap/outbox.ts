@@ -1,0 +1,73 @@
+/** Confirmable messages of ours: sent again until they are acknowledged, rejected or given up (RFC 7252 section 4.2). */
+import { monotonicMs } from '#core/time.ts'
+import type { Peer } from './endpoints.ts'
+
+/** Transmission parameters of RFC 7252 section 4.8. */
+const ACK_TIMEOUT_MS = 2000
+const ACK_RANDOM_FACTOR = 1.5
+const MAX_RETRANSMIT = 4
+/** Messages that await their acknowledgement; beyond, they are sent once. */
+const MAX_UNACKNOWLEDGED = 20_000
+
+export type Fate = 'acknowledged' | 'reset' | 'lost'
+
+type Unacknowledged = {
+  peer: Peer
+  bytes: Buffer
+  sent: number
+  timeoutMs: number
+  nextAt: number
+  onEnd: (fate: Fate) => void
+}
+
+export class Outbox {
+  readonly #messages = new Map<string, Unacknowledged>()
+  readonly #send: (bytes: Buffer, peer: Peer) => void
+  readonly #ackTimeoutMs: number
+
+  /** Tests shorten the timeout. */
+  constructor(send: (bytes: Buffer, peer: Peer) => void, ackTimeoutMs: number = ACK_TIMEOUT_MS) {
+    this.#send = send
+    this.#ackTimeoutMs = ackTimeoutMs
+  }
+
+  get size(): number {
+    return this.#messages.size
+  }
+
+  /** `onEnd` is told once what became of it; not where too many await theirs already. */
+  send(peer: Peer, messageId: number, bytes: Buffer, onEnd: (fate: Fate) => void = () => undefined): void {
+    this.#send(bytes, peer)
+    if (this.#messages.size >= MAX_UNACKNOWLEDGED) return
+    const timeoutMs = this.#ackTimeoutMs * (1 + Math.random() * (ACK_RANDOM_FACTOR - 1))
+    const nextAt = monotonicMs() + timeoutMs
+    this.#messages.set(`${peer.key} ${messageId}`, { peer, bytes, sent: 1, timeoutMs, nextAt, onEnd })
+  }
+
+  /** True where the peer spoke of a message of ours that awaits it. */
+  settle(peer: Peer, messageId: number, fate: 'acknowledged' | 'reset'): boolean {
+    const key = `${peer.key} ${messageId}`
+    const message = this.#messages.get(key)
+    if (message === undefined) return false
+    this.#messages.delete(key)
+    message.onEnd(fate)
+    return true
+  }
+
+  /** Sends again what is due. */
+  tick(): void {
+    const now = monotonicMs()
+    for (const [key, message] of this.#messages) {
+      if (message.nextAt > now) continue
+      if (message.sent > MAX_RETRANSMIT) {
+        this.#messages.delete(key)
+        message.onEnd('lost')
+        continue
+      }
+      message.sent++
+      message.timeoutMs *= 2
+      message.nextAt = now + message.timeoutMs
+      this.#send(message.bytes, message.peer)
+    }
+  }
+}
