@@ -63,9 +63,11 @@ export async function startCredentials(deps: CredentialsDeps): Promise<Credentia
         try {
           // A route for everybody has no caller.
           const principal = request.principal as UserPrincipal | undefined
-          const { user_id: userId } = request.params as { user_id?: string }
-          const { action = '' } = request.routeOptions.config
-          if (principal !== undefined) requireRouteAllowed({ principal, action, userId })
+          if (principal !== undefined) {
+            const { user_id: userId } = request.params as { user_id?: string }
+            const { action = '' } = request.routeOptions.config
+            requireRouteAllowed({ principal, action, userId })
+          }
           done()
         } catch (error) {
           done(error as Error)
