@@ -49,7 +49,7 @@ export function registerHealth(app: HttpApp, { build, metrics, serviceOf }: Heal
   app.get(
     '/metrics',
     {
-      config: { isPublic: true },
+      config: { isPublic: true, mediaType: 'text/plain' },
       schema: { tags: ['health'], summary: 'Prometheus metrics', response: { 200: Type.String() } },
     },
     async (_request, reply) => {

@@ -65,7 +65,7 @@ export function mailRoutes(users: UsersService): RoutePlugin {
     app.get(
       '/password/reset',
       {
-        config: { isPublic: true },
+        config: { isPublic: true, mediaType: 'text/html' },
         schema: {
           tags: ['users'],
           summary: 'The page that the link in the mail opens',
