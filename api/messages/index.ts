@@ -15,6 +15,8 @@ import { parseToken } from './live/token.ts'
 import { startFolder } from './projections/folder.ts'
 import { startKeeper } from './retention/keeper.ts'
 
+export { DeletionQuery, createMessageDeletion } from './deletion/index.ts'
+export type { MessageDeletion } from './deletion/index.ts'
 export {
   JSON_TYPE,
   OCTET_STREAM,

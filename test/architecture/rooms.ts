@@ -143,7 +143,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   {
     package: 'kysely',
     owner:
-      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|wire)\/|^api\/devices\/|^api\/messages\/(ingest|live|projections|reader|store)\/|^manager\/((access|grpc-tls)\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/)/,
+      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|wire)\/|^api\/devices\/|^api\/messages\/(deletion|ingest|live|projections|reader|store)\/|^manager\/((access|grpc-tls)\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/)/,
     rule: 'SQL is written by the slice that owns the tables',
   },
   {

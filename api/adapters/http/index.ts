@@ -6,6 +6,8 @@ import { liveRoutes } from './live.ts'
 import { publishRoutes } from './publish.ts'
 import { readRoutes } from './read.ts'
 
+export { deletionRoutes } from './delete.ts'
+
 export type HttpAdapterDeps = MessageAccessDeps & { messages: Messages }
 
 /** Routes to publish, to read and to follow; `messages` is not closed by them. */

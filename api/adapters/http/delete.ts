@@ -1,0 +1,31 @@
+/** Deleting stored messages over HTTP (contract decision 54). */
+import { Type } from 'typebox'
+import { DeletionQuery } from '#api/messages/index.ts'
+import type { MessageDeletion } from '#api/messages/index.ts'
+import { NoBody, responses } from '#core/http/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+
+export function deletionRoutes(deletion: MessageDeletion): RoutePlugin {
+  return (app) => {
+    app.delete(
+      '/:domain_id/channels/:channel_id/messages',
+      {
+        config: { action: 'delete' },
+        schema: {
+          tags: ['messages'],
+          summary: 'Delete stored messages of a channel',
+          description:
+            'Those in a range of times, those of a publisher, or those of a publisher in a range; one of the three must be given. What was acknowledged before the call is gone with the answer, in every read and aggregate; what comes later stays.',
+          params: Type.Object({ domain_id: Type.String(), channel_id: Type.String() }),
+          querystring: DeletionQuery,
+          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'timeout'),
+        },
+      },
+      async (request, reply) => {
+        const { domain_id: domainId, channel_id: channelId } = request.params
+        await deletion.remove(request.principal, domainId, channelId, request.query)
+        return await reply.code(204).send()
+      },
+    )
+  }
+}

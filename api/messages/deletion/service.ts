@@ -1,0 +1,63 @@
+/** Who may delete stored messages, and that it is told (contract decision 54). */
+import type { AccessPolicy, Journal, UserPrincipal } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { parseFilter } from '../reader/filter.ts'
+import type { DeletionQuery } from './schema.ts'
+import { deleteMessages, snapshotNow } from './steps.ts'
+
+export type MessageDeletion = {
+  /**
+   * Deletes the messages of a channel in a range of times, of a publisher, or both. Everything acknowledged before the
+   * call is gone with its end, what comes later stays. Throws `malformed` where none of the three is given, `forbidden` and
+   * `not_found` as decision 45 says, `unavailable` while too many others are at it.
+   */
+  remove(caller: UserPrincipal, domainId: string, channelId: string, query: DeletionQuery): Promise<void>
+}
+
+/** Each holds a connection of the pool most of the time. */
+const MAX_DELETIONS = 2
+const RETRY_SECONDS = 5
+
+export function createMessageDeletion(deps: {
+  database: Database
+  access: AccessPolicy
+  journal: Journal
+}): MessageDeletion {
+  const { database, access, journal } = deps
+  let running = 0
+  return {
+    async remove(caller, domainId, channelId, query) {
+      const { fromSeconds, toSeconds, publisherId } = parseFilter({ ...query, offset: 0, limit: 1, format: '' })
+      if (fromSeconds === undefined && toSeconds === undefined && publisherId === undefined)
+        throw new ServiceError('malformed', 'one of from, to and publisher must be given: they say what is deleted')
+      const { domain, entity } = await access.locate(caller, domainId, 'channel', channelId)
+      await domain.requireOn(entity, 'delete')
+      if (running >= MAX_DELETIONS)
+        throw new ServiceError('unavailable', 'other messages are being deleted: try again', {
+          retryAfterSeconds: RETRY_SECONDS,
+        })
+      running++
+      try {
+        // Told before it is done: a deletion that is cut short has deleted something.
+        const snapshot = await journal.change(caller, async (tx, record) => {
+          record({
+            operation: 'channel.remove_messages',
+            domainKey: domain.domainKey,
+            entityKeys: [entity.key],
+            attributes: {
+              id: entity.id,
+              ...(fromSeconds === undefined ? {} : { from: fromSeconds }),
+              ...(toSeconds === undefined ? {} : { to: toSeconds }),
+              ...(publisherId === undefined ? {} : { publisher: publisherId }),
+            },
+          })
+          return await snapshotNow(tx)
+        })
+        await deleteMessages(database, { channelKey: entity.key, fromSeconds, toSeconds, publisherId }, snapshot)
+      } finally {
+        running--
+      }
+    },
+  }
+}

@@ -1,0 +1,165 @@
+/**
+ * The deletion of a range of times, of a publisher or of both from a channel: in steps of whole quarters of an hour, each a
+ * short transaction under the lock of rollups, which is exact when it ends. What was committed after the deletion began
+ * stays: it is told apart by the snapshot of that moment.
+ */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import type { Database, Transaction } from '#core/database/index.ts'
+import { foldRound, lockRollups } from '../projections/fold.ts'
+import { recomputeRollups } from '../projections/recompute.ts'
+import { all, conditionsIn, timeConditions } from '../reader/conditions.ts'
+import type { Scope, TimeRange } from '../reader/conditions.ts'
+import { BUCKET_SECONDS } from '../store/runs.ts'
+
+export type Target = TimeRange & { channelKey: number; publisherId: string | undefined }
+
+/** Records of the channel in the buckets of one step, as long as one bucket alone does not hold more. */
+const STEP_RECORDS = 100_000
+/** Payloads of one format that one step looks at. */
+const STEP_PAYLOADS = 5_000
+
+/** What is visible now, as text that `wasVisible` takes: everything acknowledged so far. */
+export async function snapshotNow(tx: Transaction): Promise<string> {
+  const { rows } = await sql<{ snapshot: string }>`SELECT pg_current_snapshot()::text AS snapshot`.execute(tx)
+  return (rows[0] as { snapshot: string }).snapshot
+}
+
+/** On `m.batch_seq`: the batch was committed before the snapshot. Batches that are no longer in the log are old. */
+function wasVisible(snapshot: string): RawBuilder<SqlBool> {
+  return sql<SqlBool>`m.batch_seq <> ALL (ARRAY(
+    SELECT seq FROM ingest_batches
+     WHERE xid >= pg_snapshot_xmin(${snapshot}::pg_snapshot) AND NOT pg_visible_in_snapshot(xid, ${snapshot}::pg_snapshot)))`
+}
+
+/** Deletes everything of the target that the snapshot saw. Repeating it is harmless. */
+export async function deleteMessages(database: Database, target: Target, snapshot: string): Promise<void> {
+  await foldPending(database)
+  const scope = await scopeOf(database, target)
+  for (const buckets of await stepsOf(database, scope, target)) {
+    await database.transaction(async (tx) => {
+      await lockRollups(tx)
+      await deleteRecords(tx, scope, target, buckets, snapshot)
+      await recomputeRollups(tx, { channelKey: scope.channelKey, seriesKeys: scope.seriesKeys, ...buckets })
+    })
+  }
+  await deletePayloads(database, target, snapshot)
+}
+
+/** From here on rollups know every record that the snapshot saw. */
+async function foldPending(database: Database): Promise<void> {
+  for (;;) {
+    const { hasMore } = await database.transaction(async (tx) => {
+      await lockRollups(tx)
+      return await foldRound(tx)
+    })
+    if (!hasMore) return
+  }
+}
+
+async function scopeOf({ db }: Database, { channelKey, publisherId }: Target): Promise<Scope> {
+  const scope = { channelKey, seriesKeys: undefined, isBySeriesOfRow: true, protocol: undefined, values: [] }
+  if (publisherId === undefined) return scope
+  const { rows } = await sql<{ key: number }>`
+    SELECT key FROM series WHERE channel_key = ${channelKey} AND publisher_id = ${publisherId}`.execute(db)
+  return { ...scope, seriesKeys: rows.map(({ key }) => key) }
+}
+
+type Step = { fromSeconds: number; toSeconds: number }
+
+/** The buckets that hold something of the target, oldest first, neighbours together. */
+async function stepsOf({ db }: Database, { channelKey, seriesKeys }: Scope, range: TimeRange): Promise<Step[]> {
+  const within = timeConditions(sql`b.bucket`, {
+    fromSeconds: range.fromSeconds === undefined ? undefined : floorToBucket(range.fromSeconds),
+    toSeconds: range.toSeconds,
+  })
+  const isConcerned =
+    seriesKeys === undefined
+      ? sql<SqlBool>`true`
+      : sql<SqlBool>`b.bucket IN (
+          SELECT s.bucket FROM rollups s WHERE s.channel_key = ${channelKey} AND s.series_key = ANY (${seriesKeys}::bigint[]))`
+  const { rows } = await sql<{ start: number; records: number }>`
+    SELECT extract(epoch FROM b.bucket)::float8 AS start, sum(b.records)::bigint AS records
+      FROM rollups b WHERE b.channel_key = ${channelKey} AND b.series_key = 0 AND ${all([...within, isConcerned])}
+     GROUP BY b.bucket ORDER BY b.bucket`.execute(db)
+  const steps: Step[] = []
+  let inStep = Infinity
+  for (const { start, records } of rows) {
+    const last = steps.at(-1)
+    if (last === undefined || inStep + records > STEP_RECORDS) {
+      steps.push({ fromSeconds: start, toSeconds: start + BUCKET_SECONDS })
+      inStep = records
+    } else {
+      last.toSeconds = start + BUCKET_SECONDS
+      inStep += records
+    }
+  }
+  return steps
+}
+
+function floorToBucket(seconds: number): number {
+  return Math.floor(seconds / BUCKET_SECONDS) * BUCKET_SECONDS
+}
+
+/** Whole rows go; of a row that the range cuts, what lies outside is written again, as the same run of its message. */
+async function deleteRecords(
+  tx: Transaction,
+  scope: Scope,
+  target: TimeRange,
+  step: Step,
+  snapshot: string,
+): Promise<void> {
+  const { rows, isInside, times } = conditionsIn(scope, target)
+  const inStep = conditionsIn(scope, step)
+  const kept = (column: string, element: string) =>
+    sql`CASE WHEN m.${sql.ref(column)} IS NOT NULL THEN array_agg(r.${sql.ref(element)} ORDER BY r.place) END AS ${sql.ref(column)}`
+  await sql`
+    WITH gone AS (
+      DELETE FROM records m WHERE ${all([rows, inStep.rows, inStep.isInside, wasVisible(snapshot)])} RETURNING m.*
+    )
+    INSERT INTO records (channel_key, min_time, max_time, arrived_at, batch_seq, message, run, retention_days, protocol,
+                         series_keys, times, "values", sums, update_times, bool_values, string_values, data_values)
+    SELECT m.channel_key, k.min_time, k.max_time, m.arrived_at, m.batch_seq, m.message, m.run, m.retention_days, m.protocol,
+           k.series_keys, k.times, k."values", k.sums, k.update_times, k.bool_values, k.string_values, k.data_values
+      FROM gone m CROSS JOIN LATERAL (
+        SELECT min(r.time) AS min_time, max(r.time) AS max_time, ${kept('series_keys', 'series_key')},
+               ${kept('times', 'time')}, ${kept('values', 'value')}, ${kept('sums', 'sum')},
+               ${kept('update_times', 'update_time')}, ${kept('bool_values', 'bool_value')},
+               ${kept('string_values', 'string_value')}, ${kept('data_values', 'data_value')}
+          FROM unnest(m.series_keys, m.times, m."values", m.sums, m.update_times, m.bool_values, m.string_values, m.data_values)
+               WITH ORDINALITY AS r(series_key, time, value, sum, update_time, bool_value, string_value, data_value, place)
+         WHERE NOT (${all(times)})
+        HAVING count(*) > 0) k
+     WHERE NOT (${isInside})`.execute(tx)
+}
+
+/** Payloads have no rollups, so that their steps need no lock. */
+async function deletePayloads(database: Database, target: Target, snapshot: string): Promise<void> {
+  const { db } = database
+  const { channelKey, publisherId } = target
+  const { rows: formats } = await sql<{ format: string }>`
+    SELECT DISTINCT format FROM payloads WHERE channel_key = ${channelKey}`.execute(db)
+  for (const { format } of formats) {
+    let after: RawBuilder<SqlBool> = sql<SqlBool>`true`
+    for (;;) {
+      const conditions = [
+        sql<SqlBool>`m.channel_key = ${channelKey}`,
+        sql<SqlBool>`m.format = ${format}`,
+        ...timeConditions(sql`m.time`, target),
+        after,
+      ]
+      const { rows } = await sql<{ last: string | null; looked: number }>`
+        SELECT max(time) AS last, count(*) AS looked
+          FROM (SELECT time FROM payloads m WHERE ${all(conditions)} ORDER BY time LIMIT ${STEP_PAYLOADS}) looked`.execute(
+        db,
+      )
+      const last = rows[0]?.last ?? undefined
+      if (last === undefined) break
+      conditions.push(sql`m.time <= ${last}::timestamptz`, wasVisible(snapshot))
+      if (publisherId !== undefined) conditions.push(sql`m.publisher_id = ${publisherId}`)
+      await sql`DELETE FROM payloads m WHERE ${all(conditions)}`.execute(db)
+      if ((rows[0]?.looked ?? 0) < STEP_PAYLOADS) break
+      after = sql<SqlBool>`m.time > ${last}::timestamptz`
+    }
+  }
+}

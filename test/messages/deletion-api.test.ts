@@ -1,0 +1,85 @@
+/** DELETE /{domain}/channels/{channel}/messages (contract decision 54): who may, what is refused, what is told. */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { Plant } from './support.ts'
+import { startPlant } from './support.ts'
+
+let plant: Plant
+
+beforeAll(async () => {
+  plant = await startPlant()
+})
+afterAll(() => plant[Symbol.asyncDispose]())
+
+async function aChannel() {
+  const device = await plant.newConnectedDevice()
+  const asDevice = plant.api.as(`Client ${device.secret}`)
+  const path = `/m/${plant.domainId}/c/${device.channelId}`
+  const sent = await asDevice('POST', path, '[{"n":"a","t":1700000000,"v":1},{"n":"a","t":1700000001,"v":2}]', {
+    'content-type': 'application/senml+json',
+  })
+  expect(sent.status).toBe(202)
+  const url = `/${plant.domainId}/channels/${device.channelId}/messages`
+  const total = async () => (await asDevice('GET', path)).json<{ total: number }>().total
+  return { device, asDevice, url, total }
+}
+
+test('whoever may delete the channel deletes its messages, all of them or a range', async () => {
+  const { url, total } = await aChannel()
+  expect((await plant.owner.call('DELETE', `${url}?to=1700000001`)).status).toBe(204)
+  expect(await total()).toBe(1)
+  expect((await plant.owner.call('DELETE', `${url}?from=0`)).status).toBe(204)
+  expect(await total()).toBe(0)
+  // Repeating it is harmless.
+  expect((await plant.owner.call('DELETE', `${url}?from=0`)).status).toBe(204)
+})
+
+test('only the messages of a publisher are deleted when one is named', async () => {
+  const { device, url, total } = await aChannel()
+  const stranger = '00000000-0000-4000-8000-000000000000'
+  expect((await plant.owner.call('DELETE', `${url}?publisher=${stranger}`)).status).toBe(204)
+  expect(await total()).toBe(2)
+  expect((await plant.owner.call('DELETE', `${url}?publisher=${device.id}`)).status).toBe(204)
+  expect(await total()).toBe(0)
+})
+
+test('a deletion that does not say of what, or not in numbers, is refused and deletes nothing', async () => {
+  const { url, total } = await aChannel()
+  for (const query of ['', '?publisher=', '?from=yesterday', '?from=1&from=2'])
+    expect((await plant.owner.call('DELETE', `${url}${query}`)).status, query).toBe(400)
+  expect(await total()).toBe(2)
+})
+
+test('devices, strangers and members without the action delete nothing', async () => {
+  const { asDevice, url, total } = await aChannel()
+  expect((await plant.api.anonymous('DELETE', `${url}?from=0`)).status).toBe(401)
+  expect((await asDevice('DELETE', `${url}?from=0`)).status).toBe(401)
+  const user = await plant.api.newUser()
+  expect((await user.call('DELETE', `${url}?from=0`)).status).toBe(403)
+  const domainRole = await plant.owner.call('POST', `/domains/${plant.domainId}/roles`, {
+    role_name: `readers ${user.username}`,
+    optional_actions: ['read', 'channel_read'],
+    optional_members: [user.id],
+  })
+  expect(domainRole.status, domainRole.text).toBe(201)
+  expect((await user.call('DELETE', `${url}?from=0`)).status).toBe(403)
+  const unknown = url.replace(/channels\/[^/]+/, 'channels/00000000-0000-4000-8000-000000000000')
+  expect((await plant.owner.call('DELETE', `${unknown}?from=0`)).status).toBe(404)
+  expect(await total()).toBe(2)
+})
+
+test('the journal of the channel tells who deleted what', async () => {
+  const { device, url } = await aChannel()
+  await plant.owner.call('DELETE', `${url}?from=5&to=1800000000&publisher=${device.id}`)
+  const journal = await plant.owner.call(
+    'GET',
+    `/${plant.domainId}/journal/channel/${device.channelId}?operation=channel.remove_messages&with_attributes=true`,
+  )
+  const { journals } = journal.json<{ journals: { attributes: Record<string, unknown> }[] }>()
+  expect(journals).toHaveLength(1)
+  expect(journals[0]?.attributes).toMatchObject({
+    id: device.channelId,
+    from: 5,
+    to: 1_800_000_000,
+    publisher: device.id,
+  })
+})
