@@ -6,6 +6,8 @@ import { Compile } from 'typebox/compile'
 import type { TSchema } from 'typebox'
 import { ServiceError } from '../errors/index.ts'
 import type { ErrorDetail } from '../errors/index.ts'
+import { faultsOf } from './faults.ts'
+import type { Fault } from './faults.ts'
 
 /** More faults than this help nobody. */
 const MAX_DETAILS = 20
@@ -32,7 +34,7 @@ export function compileValidator({ schema, httpPart }: { schema: unknown; httpPa
     }
     const details: ErrorDetail[] = []
     const seen = new Set<string>()
-    for (const error of validator.Errors(value)) {
+    for (const error of faultsOf(type, value, '')) {
       const path = pathOf(error, isText)
       if (seen.has(path) || details.length >= MAX_DETAILS) continue
       seen.add(path)
@@ -77,10 +79,8 @@ function applyDefaults(schema: TSchema, input: unknown): unknown {
   return output
 }
 
-type ValidationError = { keyword: string; instancePath: string; message: string; params: Record<string, unknown> }
-
 /** `/credentials/secret` in a body; the bare name in a query. */
-function pathOf(error: ValidationError, isText: boolean): string {
+function pathOf(error: Fault, isText: boolean): string {
   const missing =
     error.keyword === 'required' ? (error.params['requiredProperties'] as string[] | undefined)?.[0] : undefined
   const path = missing === undefined ? error.instancePath : `${error.instancePath}/${missing}`
@@ -93,7 +93,7 @@ function subjectOf(path: string, part: Part): string {
 }
 
 /** The rule in words that say what would be accepted. */
-function wordsOf(error: ValidationError): string {
+function wordsOf(error: Fault): string {
   const { keyword, params } = error
   switch (keyword) {
     case 'required':

@@ -1,0 +1,47 @@
+// contract section 12, decision 44: what is malformed is named, and naming it costs no more than finding it
+import { Type } from 'typebox'
+import { expect, test } from 'vitest'
+import { faultsOf } from './faults.ts'
+
+const Item = Type.Object({ name: Type.String({ maxLength: 5 }), tags: Type.Optional(Type.Array(Type.String())) })
+const paths = (...of: Parameters<typeof faultsOf>) =>
+  faultsOf(...of).map((fault) => `${fault.instancePath} ${fault.keyword}`)
+
+test('names each faulty field and what is missing', () => {
+  expect(paths(Item, { name: 'too long' }, '')).toEqual(['/name maxLength'])
+  expect(paths(Item, { tags: ['a', 1, null] }, '')).toEqual([' required', '/tags/1 type', '/tags/2 type'])
+  expect(paths(Item, 3, '')).toEqual([' type'])
+})
+
+test('finds the faulty item wherever it stands', () => {
+  const items = Array.from({ length: 20_000 }, () => ({ name: 'good' }))
+  expect(paths(Type.Array(Item), [...items, { name: 7 }], '')).toEqual(['/20000/name type'])
+})
+
+test('says that there are too many items instead of looking at each', () => {
+  expect(paths(Type.Array(Item, { maxItems: 2 }), [0, 0, 0], '')).toEqual([' maxItems'])
+})
+
+test('explains the branch of a union that has the kind of the value', () => {
+  const OneOrMany = Type.Union([Item, Type.Array(Item)])
+  expect(paths(OneOrMany, [{ name: 'good' }, {}], '')).toEqual(['/1 required'])
+  expect(paths(OneOrMany, { name: 1 }, '')).toEqual(['/name type'])
+})
+
+test('explains an optional field that is null, and alternatives of simple values', () => {
+  const Nullable = Type.Object({ name: Type.Union([Type.String(), Type.Null()]) })
+  expect(paths(Nullable, { name: 1 }, '')).toContain('/name anyOf')
+})
+
+test('looks no further than it tells, whatever the number of faulty items', () => {
+  let looked = 0
+  const item = {
+    get name() {
+      looked += 1
+      return 'too long'
+    },
+  }
+  const items = Array.from({ length: 100_000 }, () => item)
+  expect(faultsOf(Type.Array(Item), items, '')).toHaveLength(8)
+  expect(looked).toBeLessThan(1000)
+})
