@@ -40,9 +40,14 @@ function asCurl({ method, url, authorization, json, contentType, file }: Call): 
   const parts = ['curl', '-s', ...(method === 'GET' ? [] : ['-X', method])]
   if (authorization !== undefined) parts.push('-H', `"Authorization: ${hide(authorization)}"`)
   if (json !== undefined)
-    parts.push('-H', `'Content-Type: ${contentType ?? 'application/json'}'`, '-d', `'${hide(JSON.stringify(json))}'`)
+    parts.push('-H', `'Content-Type: ${contentType ?? 'application/json'}'`, '-d', quote(hide(JSON.stringify(json))))
   if (file !== undefined) parts.push('-F', `file=@${file}`)
-  return [...parts, url].join(' ')
+  return [...parts, /[?&]/.test(url) ? quote(url) : url].join(' ')
+}
+
+/** As a word of the shell; double quotes where a variable must be put in. */
+function quote(text: string): string {
+  return text.includes('$') ? `"${text.replaceAll(/["\\`]/g, '\\$&')}"` : `'${text}'`
 }
 
 /** Sends the request, prints it as curl and shows the answer; ends the tour with one line when it is refused. */
@@ -73,17 +78,17 @@ async function send(call: Call): Promise<unknown> {
     )
     process.exit(1)
   }
-  const text = await response.text()
+  const answered = await response.text()
   if (!response.ok) {
-    console.error(`\nThe tour ends here: ${response.status} ${text}`)
+    console.error(`\nThe tour ends here: ${response.status} ${answered}`)
     process.exit(1)
   }
-  const answer: unknown = text === '' ? undefined : JSON.parse(text)
+  const answer: unknown = answered === '' ? undefined : JSON.parse(answered)
   for (const [name, path] of Object.entries(call.keep ?? {})) {
     variables.set(name, String(path.split('.').reduce((value, key) => (value as Record<string, unknown>)[key], answer)))
     console.log(dim(`    # ${name} is ${path} of the answer`))
   }
-  console.log(`  ${bold(String(response.status))} ${shorten(hide(text))}\n`)
+  console.log(`  ${bold(String(response.status))} ${shorten(hide(answered))}\n`)
   return answer
 }
 
@@ -91,6 +96,65 @@ const MAX_SHOWN_CHARS = 400
 
 function shorten(text: string): string {
   return text.length > MAX_SHOWN_CHARS ? `${text.slice(0, MAX_SHOWN_CHARS)}…` : text
+}
+
+/** Waits for what a socket or stream promises; ends the tour with one line when it does not come. */
+async function inTime<T>(promise: Promise<T>, what: string): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(
+      () => reject(new Error(`no ${what} within ${REQUEST_DEADLINE_MS / 1000} s`)),
+      REQUEST_DEADLINE_MS,
+    )
+  })
+  try {
+    return await Promise.race([promise, late])
+  } catch (error) {
+    console.error(`\nThe tour ends here: ${(error as Error).message}`)
+    process.exit(1)
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** A socket on a channel: what it is sent next. A browser can set no header, so the credentials stand in the query. */
+async function openSocket(url: string, authorization: string): Promise<{ next: Promise<string>; close: () => void }> {
+  console.log(dim(`  $ websocat ${quote(`${url}?authorization=${hide(authorization).replaceAll(' ', '%20')}`)}`))
+  const socket = new WebSocket(`${url}?authorization=${encodeURIComponent(authorization)}`)
+  const next = new Promise<string>((resolve, reject) => {
+    socket.addEventListener('message', ({ data }) => void textOf(data).then(resolve, reject))
+    socket.addEventListener('error', () => reject(new Error(`no WebSocket at ${url}`)))
+    socket.addEventListener('close', ({ reason }) => reject(new Error(`the socket was closed: ${reason}`)))
+  })
+  next.catch(() => undefined)
+  await inTime(Promise.race([new Promise((resolve) => socket.addEventListener('open', resolve)), next]), 'open socket')
+  return { next, close: () => socket.close() }
+}
+
+/** Server-sent events: the data of the next one. */
+async function openEvents(url: string, authorization: string): Promise<{ next: Promise<string>; close: () => void }> {
+  console.log(dim(`  $ curl -s -N -H "Authorization: ${hide(authorization)}" ${url}`))
+  const stopping = new AbortController()
+  const response = await inTime(
+    fetch(url, { headers: { Authorization: authorization }, signal: stopping.signal }),
+    'stream',
+  )
+  const read = async (): Promise<string> => {
+    let seen = ''
+    for await (const chunk of response.body ?? []) {
+      seen += Buffer.from(chunk).toString('utf8')
+      const data = /^data: (.*)\n/m.exec(seen)?.[1]
+      if (data !== undefined) return data
+    }
+    throw new Error(`the stream ended: ${seen}`)
+  }
+  const next = read()
+  next.catch(() => undefined)
+  return { next, close: () => stopping.abort() }
+}
+
+async function textOf(data: unknown): Promise<string> {
+  return data instanceof Blob ? await data.text() : String(data)
 }
 
 let steps = 0
@@ -134,6 +198,14 @@ const domain = (await send({
   json: { name: 'Tour', alias: `tour-${mark}` },
 })) as { id: string }
 
+step('Create a group', 'Groups form a tree; a role on one reaches what is in it and below.')
+const group = (await send({
+  method: 'POST',
+  url: `${BASE}/${domain.id}/groups`,
+  authorization: bearer,
+  json: { name: 'hall' },
+})) as { id: string }
+
 step('Create a client', 'A client is a device or application; it authenticates with its secret.')
 const client = (await send({
   method: 'POST',
@@ -144,12 +216,12 @@ const client = (await send({
 })) as { id: string; credentials: { secret: string } }
 const asClient = `Client ${client.credentials.secret}`
 
-step('Create a channel', 'Clients talk over channels.')
+step('Create a channel', 'Clients talk over channels. This one is in the group.')
 const channel = (await send({
   method: 'POST',
   url: `${BASE}/${domain.id}/channels`,
   authorization: bearer,
-  json: { name: 'readings' },
+  json: { name: 'readings', parent_group_id: group.id },
 })) as { id: string }
 
 step('Connect them', 'Only a connected client may publish to a channel or read from it.')
@@ -159,6 +231,11 @@ await send({
   authorization: bearer,
   json: { client_ids: [client.id], channel_ids: [channel.id], types: ['publish', 'subscribe'] },
 })
+
+step('Follow the channel', 'Live, as server-sent events and over a WebSocket, which also publishes what you type.')
+const events = await openEvents(`${BASE}/m/${domain.id}/c/${channel.id}/live`, bearer)
+const socket = await openSocket(`${BASE.replace(/^http/, 'ws')}/m/${domain.id}/c/${channel.id}`, bearer)
+console.log('')
 
 step('Send a measurement', 'A SenML pack (RFC 8428). 202 means: committed to the database, not merely received.')
 await send({
@@ -173,8 +250,88 @@ await send({
   ],
 })
 
+console.log(`  ${bold('event')}  ${shorten(await inTime(events.next, 'event'))}`)
+console.log(`  ${bold('socket')} ${shorten(await inTime(socket.next, 'frame'))}\n`)
+events.close()
+socket.close()
+
 step('Read it back', 'Resolved records, newest first. What was answered with 202 is in the next read.')
 await send({ method: 'GET', url: `${BASE}/m/${domain.id}/c/${channel.id}?limit=10`, authorization: asClient })
+
+step(
+  'Make a role',
+  'A role is a name for actions on a domain, group, client or channel. This one reads what is in the domain.',
+)
+const role = (await send({
+  method: 'POST',
+  url: `${BASE}/domains/${domain.id}/roles`,
+  authorization: bearer,
+  json: { role_name: 'watcher', optional_actions: ['read', 'client_read', 'channel_read', 'channel_subscribe'] },
+})) as { id: string }
+
+step('Invite somebody', 'Ben registers, is invited to the role and accepts. What he was not given he may not do.')
+const ben = (await send({
+  method: 'POST',
+  url: `${BASE}/users`,
+  json: {
+    first_name: `Ben ${mark}`,
+    last_name: `Guest ${mark}`,
+    email: `ben-${mark}@example.com`,
+    credentials: { username: `ben-${mark}`, secret: password },
+  },
+})) as { id: string }
+await send({
+  method: 'POST',
+  url: `${BASE}/domains/${domain.id}/invitations`,
+  authorization: bearer,
+  json: { invitee_user_id: ben.id, role_id: role.id },
+})
+const bensTokens = (await send({
+  method: 'POST',
+  url: `${BASE}/users/tokens/issue`,
+  json: { identity: `ben-${mark}`, secret: password },
+  keep: { BENS_TOKEN: 'access_token', BENS_REFRESH_TOKEN: 'refresh_token' },
+})) as { access_token: string }
+const asBen = `Bearer ${bensTokens.access_token}`
+await send({
+  method: 'POST',
+  url: `${BASE}/invitations/accept`,
+  authorization: asBen,
+  json: { domain_id: domain.id },
+})
+await send({ method: 'GET', url: `${BASE}/${domain.id}/channels/${channel.id}/permissions`, authorization: asBen })
+
+step(
+  'Make a token for a program',
+  'A personal access token may do what its scopes say, of what you may. It begins with none.',
+)
+const pat = (await send({
+  method: 'POST',
+  url: `${BASE}/pats`,
+  authorization: bearer,
+  json: { name: 'dashboard', duration: '24h' },
+  keep: { PAT: 'secret' },
+})) as { id: string; secret: string }
+await send({
+  method: 'PATCH',
+  url: `${BASE}/pats/${pat.id}/scope/add`,
+  authorization: bearer,
+  json: {
+    scopes: [{ optional_domain_id: domain.id, entity_type: 'messages', entity_id: channel.id, operation: 'subscribe' }],
+  },
+})
+await send({
+  method: 'GET',
+  url: `${BASE}/m/${domain.id}/c/${channel.id}?limit=1`,
+  authorization: `Bearer ${pat.secret}`,
+})
+
+step('Ask who did what', 'Every change is in the journal, and goes out as an event of the domain.')
+await send({
+  method: 'GET',
+  url: `${BASE}/${domain.id}/journal/domain/${domain.id}?limit=5`,
+  authorization: bearer,
+})
 
 step('Create a task', 'A task is a WebAssembly module with inputs. It belongs to your domain.')
 const task = (await send({
@@ -197,5 +354,5 @@ const outcome = (await send({
 
 console.log(bold(`20 + 22 = ${outcome.results[0]}`))
 console.log(
-  `\nWhere to go from here: ${BASE}/docs shows the whole API, docs/ explains how it works, examples/ holds more modules.`,
+  `\nWhere to go from here: ${BASE}/docs shows the whole API, docs/guides/ has a page for each of these steps,\nexamples/ holds more modules.`,
 )
