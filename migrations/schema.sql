@@ -119,11 +119,13 @@ CREATE TABLE channels (
   CONSTRAINT channels_retention_check CHECK ((retention_days > 0)),
   CONSTRAINT channels_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text])))
 );
-CREATE INDEX channels_created ON channels USING btree (domain_key, created_at, id);
 CREATE INDEX channels_id ON channels USING btree (id);
 CREATE INDEX channels_metadata ON channels USING gin (metadata jsonb_path_ops);
 CREATE INDEX channels_name_trgm ON channels USING gin (name gin_trgm_ops);
-CREATE INDEX channels_order ON channels USING btree (domain_key, status, COALESCE(updated_at, created_at), created_at, id);
+CREATE INDEX channels_page ON channels USING btree (domain_key, status, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, parent_group_key);
+CREATE INDEX channels_page_any_status ON channels USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, status, parent_group_key);
+CREATE INDEX channels_page_created ON channels USING btree (domain_key, created_at, id) INCLUDE (key, status, parent_group_key);
+CREATE INDEX channels_page_name ON channels USING btree (domain_key, "left"(name, 256), created_at, id);
 CREATE INDEX channels_parent_group ON channels USING btree (parent_group_key) WHERE (parent_group_key IS NOT NULL);
 CREATE UNIQUE INDEX channels_route_key ON channels USING btree (domain_key, lower(route));
 CREATE INDEX channels_tags ON channels USING gin (tags);
@@ -149,10 +151,12 @@ CREATE TABLE clients (
   CONSTRAINT clients_secret_key UNIQUE (domain_key, secret_mac),
   CONSTRAINT clients_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text])))
 );
-CREATE INDEX clients_created ON clients USING btree (domain_key, created_at, id);
 CREATE INDEX clients_metadata ON clients USING gin (metadata jsonb_path_ops);
 CREATE INDEX clients_name_trgm ON clients USING gin (name gin_trgm_ops);
-CREATE INDEX clients_order ON clients USING btree (domain_key, status, COALESCE(updated_at, created_at), created_at, id);
+CREATE INDEX clients_page ON clients USING btree (domain_key, status, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, parent_group_key);
+CREATE INDEX clients_page_any_status ON clients USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, status, parent_group_key);
+CREATE INDEX clients_page_created ON clients USING btree (domain_key, created_at, id) INCLUDE (key, status, parent_group_key);
+CREATE INDEX clients_page_name ON clients USING btree (domain_key, "left"(name, 256), created_at, id);
 CREATE INDEX clients_parent_group ON clients USING btree (parent_group_key) WHERE (parent_group_key IS NOT NULL);
 CREATE INDEX clients_secret ON clients USING btree (secret_mac);
 CREATE INDEX clients_tags ON clients USING gin (tags);
@@ -262,6 +266,8 @@ CREATE INDEX groups_domain_order ON groups USING btree (domain_key, status, COAL
 CREATE INDEX groups_id ON groups USING btree (id);
 CREATE INDEX groups_metadata ON groups USING gin (metadata jsonb_path_ops);
 CREATE INDEX groups_name_trgm ON groups USING gin (name gin_trgm_ops);
+CREATE INDEX groups_page_any_status ON groups USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id);
+CREATE INDEX groups_page_name ON groups USING btree (domain_key, "left"(name, 256), created_at, id);
 CREATE INDEX groups_parent ON groups USING btree (parent_key);
 CREATE INDEX groups_tags ON groups USING gin (tags);
 
@@ -357,6 +363,26 @@ CREATE TABLE known_addresses (
   last_success_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT known_addresses_pkey PRIMARY KEY (user_key, address)
 );
+
+CREATE TABLE latest_records (
+  channel_key bigint NOT NULL,
+  series_key bigint NOT NULL,
+  "time" timestamp with time zone NOT NULL,
+  arrived_at timestamp with time zone NOT NULL,
+  batch_seq bigint NOT NULL,
+  message integer NOT NULL,
+  run integer NOT NULL,
+  place bigint NOT NULL,
+  retention_days smallint NOT NULL,
+  protocol smallint NOT NULL,
+  value double precision,
+  sum double precision,
+  update_time double precision,
+  bool_value boolean,
+  string_value text,
+  data_value bytea,
+  CONSTRAINT latest_records_pkey PRIMARY KEY (channel_key, series_key)
+) WITH (fillfactor=60);
 
 CREATE TABLE mailed_tokens (
   token_hash bytea NOT NULL,

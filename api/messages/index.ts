@@ -5,7 +5,7 @@ import { createIngest } from './ingest/ingest.ts'
 import type { IngestDeps } from './ingest/ingest.ts'
 import type { IncomingMessage } from './message.ts'
 import { createReader } from './reader/reader.ts'
-import type { MessagesPage, MessagesQuery } from './reader/schema.ts'
+import type { LatestQuery, MessagesPage, MessagesQuery } from './reader/schema.ts'
 import { Follower } from './live/follower.ts'
 import type { FollowerOptions } from './live/follower.ts'
 import { startLiveHub } from './live/hub.ts'
@@ -33,7 +33,7 @@ export type { Delivery, EndReason, FollowerOptions } from './live/follower.ts'
 export type { LiveMessage } from './live/live-message.ts'
 export { formatToken } from './live/token.ts'
 export type { Idempotency, IncomingMessage, MessageContent, Protocol } from './message.ts'
-export { MessagesPage, MessagesQuery, StoredMessage } from './reader/schema.ts'
+export { LatestQuery, MessagesPage, MessagesQuery, StoredMessage } from './reader/schema.ts'
 export { removalsOf } from './retention/domain-removal.ts'
 export { matchesSubtopic, parseMessagePath, parseSubtopic, parseSubtopicFilter } from './topics.ts'
 export type { MessagePath } from './topics.ts'
@@ -52,6 +52,8 @@ export type Messages = {
   publish(message: IncomingMessage): Promise<void>
   /** See `Reader.read`. */
   read(access: MessageAccess, query: MessagesQuery): Promise<MessagesPage>
+  /** See `Reader.latest`. */
+  readLatest(access: MessageAccess, query: LatestQuery): Promise<MessagesPage>
   /**
    * Delivers the messages of a channel as they are committed, by whatever protocol and process they came; with the id of an
    * event everything after it. Throws `malformed` for an id that is none, `unavailable` with too many followers.
@@ -79,6 +81,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
   return {
     publish: (message) => ingest.publish(message),
     read: (access, query) => reader.read(access, query),
+    readLatest: (access, query) => reader.latest(access, query),
     follow: (options, lastEventId) =>
       hub.follow(new Follower(options), lastEventId === undefined ? undefined : parseToken(lastEventId)),
     latest: (access, filter) => findLatest(database, access, filter),

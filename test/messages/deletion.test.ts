@@ -173,6 +173,9 @@ test('any sequence of publishing, folding and deleting reads like a plain list, 
           .filter(({ format }) => format === 'messages')
           .map(({ seconds, name, value }) => [seconds, name, value]),
       )
+      const latest = await messages.readLatest(channel.accessOf(0), { offset: 0, limit: 1000 })
+      expect(latest.messages.map(latestOf).toSorted()).toEqual(newestOf(channel, stored))
+      expect(latest.total).toBe(latest.messages.length)
       const raw = await readAll(channel, { format: 'raw' })
       expect(raw.messages.map(({ created, payload }) => [created, payload])).toEqual(
         expected
@@ -196,10 +199,32 @@ test('any sequence of publishing, folding and deleting reads like a plain list, 
       expect(sorted(before)).toEqual(sorted(await everything(fresh)))
       await foldNext(server.database)
       expect(await everything(channel)).toEqual(before)
+      expect(await messages.readLatest(channel.accessOf(0), { offset: 0, limit: 1000 })).toEqual(latest)
     }),
     { numRuns: 60, interruptAfterTimeLimit: 60_000 },
   )
 }, 120_000)
+
+const latestOf = ({ publisher, name, time, value, string_value }: Record<string, unknown>) =>
+  JSON.stringify([publisher, name, time, value ?? string_value])
+
+/** Of each series the first that a page of it shows: of equal times what was sent later, within a message what stands first. */
+function newestOf(channel: Channel, stored: readonly Sent[][]): string[] {
+  const newest = new Map<string, Sent>()
+  const shown = stored
+    .toReversed()
+    .flat()
+    .toSorted((left, right) => right.seconds - left.seconds)
+  for (const sent of shown) {
+    const series = `${sent.publisher} ${sent.name}`
+    if (sent.format === 'messages' && !newest.has(series)) newest.set(series, sent)
+  }
+  return [...newest.values()]
+    .map(({ publisher, name, seconds, value }) =>
+      latestOf({ publisher: channel.publisherIds[publisher], name, time: seconds, value }),
+    )
+    .toSorted()
+}
 
 /** Series are numbered as they come, which is no part of the answer to an aggregation. */
 function sorted(pages: Awaited<ReturnType<typeof everything>>) {

@@ -1,6 +1,6 @@
 /** Reading over HTTP (contract section 8, decision 18). */
 import { Type } from 'typebox'
-import { MessagesPage, MessagesQuery } from '#api/messages/index.ts'
+import { LatestQuery, MessagesPage, MessagesQuery } from '#api/messages/index.ts'
 import type { Messages } from '#api/messages/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
@@ -45,6 +45,29 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
             },
           },
           async (request) => await messages.read(accessOf(request), request.query),
+        )
+        scope.get(
+          `${path}/latest`,
+          {
+            config: { action: 'subscribe', ownCredentials: true },
+            schema: {
+              tags: ['messages'],
+              summary: 'Read the newest record of every series',
+              description:
+                'A series is what one publisher sends under one subtopic, name and unit. Authorization as for reading. Series stand in the order in which they began.',
+              params,
+              querystring: LatestQuery,
+              response: responses(
+                { 200: MessagesPage },
+                'unauthenticated',
+                'forbidden',
+                'not_found',
+                'conflict',
+                'timeout',
+              ),
+            },
+          },
+          async (request) => await messages.readLatest(accessOf(request), request.query),
         )
       }
       done()

@@ -6,7 +6,9 @@
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import type { Database, Transaction } from '#core/database/index.ts'
-import { foldRound, lockRollups } from '../projections/fold.ts'
+import { foldRound } from '../projections/fold.ts'
+import { replaceLatest } from '../projections/latest.ts'
+import { lockRollups } from '../projections/lock.ts'
 import { recomputeRollups } from '../projections/recompute.ts'
 import { all, conditionsIn, timeConditions } from '../reader/conditions.ts'
 import type { Scope, TimeRange } from '../reader/conditions.ts'
@@ -41,6 +43,7 @@ export async function deleteMessages(database: Database, target: Target, snapsho
       await lockRollups(tx)
       await deleteRecords(tx, scope, target, buckets, snapshot)
       await recomputeRollups(tx, { channelKey: scope.channelKey, seriesKeys: scope.seriesKeys, ...buckets })
+      await replaceLatestIn(tx, scope, buckets)
     })
   }
   await deletePayloads(database, target, snapshot)
@@ -131,6 +134,13 @@ async function deleteRecords(
          WHERE NOT (${all(times)})
         HAVING count(*) > 0) k
      WHERE NOT (${isInside})`.execute(tx)
+}
+
+/** The newest records that lay in the buckets, whether they were deleted or not. */
+async function replaceLatestIn(tx: Transaction, { channelKey, seriesKeys }: Scope, step: Step): Promise<void> {
+  const conditions = [sql<SqlBool>`channel_key = ${channelKey}`, ...timeConditions(sql`time`, step)]
+  if (seriesKeys !== undefined) conditions.push(sql`series_key = ANY (${seriesKeys}::bigint[])`)
+  await replaceLatest(tx, { latest: all(conditions), isGone: () => sql`false` }, Number.MAX_SAFE_INTEGER)
 }
 
 /** Payloads have no rollups, so that their steps need no lock. */

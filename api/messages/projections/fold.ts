@@ -5,26 +5,18 @@
 import { sql } from 'kysely'
 import type { RawBuilder } from 'kysely'
 import type { Database, Transaction } from '#core/database/index.ts'
+import { addLatest } from './latest.ts'
+import { tryLockRollups } from './lock.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 
-/** Held by whoever changes rollups: the folder, and a deletion. */
-const FOLD_LOCK = 0x5ce1_0005
 /** Records that one transaction folds, as long as one batch alone does not hold more. */
 const MAX_ROUND_RECORDS = 500_000
 const MAX_ROUND_BATCHES = 5_000
 
-/** Waits for whoever changes rollups at present. */
-export async function lockRollups(tx: Transaction): Promise<void> {
-  await sql`SELECT pg_advisory_xact_lock(${FOLD_LOCK})`.execute(tx)
-}
-
 /** Folds what one round takes. Returns how many records that were; undefined while somebody else is at it. */
 export async function foldNext(database: Database): Promise<{ records: number; hasMore: boolean } | undefined> {
   return await database.transaction(async (tx) => {
-    const { rows } = await sql<{ locked: boolean }>`SELECT pg_try_advisory_xact_lock(${FOLD_LOCK}) AS locked`.execute(
-      tx,
-    )
-    return rows[0]?.locked === true ? await foldRound(tx) : undefined
+    return (await tryLockRollups(tx)) ? await foldRound(tx) : undefined
   })
 }
 
@@ -40,10 +32,9 @@ export async function foldRound(tx: Transaction): Promise<{ records: number; has
   const seqs = rows.map(({ seq }) => seq)
   const records = rows.reduce((sum, batch) => sum + batch.records, 0)
   if (records > 0) {
-    await addRollups(
-      tx,
-      sql`m.batch_seq = ANY (${seqs}::bigint[]) AND m.arrived_at BETWEEN ${first.since} AND ${first.until}`,
-    )
+    const folded = sql`m.batch_seq = ANY (${seqs}::bigint[]) AND m.arrived_at BETWEEN ${first.since} AND ${first.until}`
+    await addRollups(tx, folded)
+    await addLatest(tx, folded)
   }
   await sql`UPDATE ingest_batches SET folded = true WHERE seq = ANY (${seqs}::bigint[])`.execute(tx)
   return { records, hasMore: records >= MAX_ROUND_RECORDS || seqs.length >= MAX_ROUND_BATCHES }

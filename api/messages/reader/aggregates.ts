@@ -10,7 +10,7 @@ import type { AggregationRequest, Filter } from './filter.ts'
 import type { Interval } from './interval.ts'
 import { partsOf } from './parts.ts'
 import type { RecordRow, Rows, Window } from './records.ts'
-import { RECORDS } from './records.ts'
+import { RECORDS } from '../store/opened.ts'
 import type { Aggregation } from './schema.ts'
 
 /** Of the counts, sums and ends of the parts of a group. Sums of decimals are exact, whatever the parts are. */

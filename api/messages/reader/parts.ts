@@ -28,22 +28,18 @@ export async function partsOf(tx: Transaction, scope: Scope, range: TimeRange): 
   const to = range.toSeconds === undefined ? undefined : Math.floor(range.toSeconds / BUCKET_SECONDS) * BUCKET_SECONDS
   const isWithinOne = from !== undefined && to !== undefined && from >= to
   if (!isKnownToRollups(scope) || isWithinOne) return { rollups: undefined, raw: [conditionsIn(scope, range)] }
-  const { rows } = await sql<{ seq: number; arrived_at: string }>`
-    SELECT seq, arrived_at FROM ingest_batches WHERE NOT folded ORDER BY arrived_at`.execute(tx)
-  const seqs = rows.map(({ seq }) => seq)
-  const isUnfolded = sql<SqlBool>`m.batch_seq = ANY (${seqs}::bigint[])`
+  const unfolded = await unfoldedBatches(tx)
   const restricted = (within: TimeRange, condition: RawBuilder<SqlBool>): RecordConditions => {
     const conditions = conditionsIn(scope, within)
     return { ...conditions, rows: all([conditions.rows, condition]) }
   }
   const raw: RecordConditions[] = []
-  const [oldest] = rows
-  if (oldest !== undefined)
-    raw.push(restricted(range, sql`${isUnfolded} AND m.arrived_at >= ${oldest.arrived_at}::timestamptz`))
+  const isFolded = unfolded === undefined ? sql<SqlBool>`true` : sql<SqlBool>`NOT (${unfolded})`
+  if (unfolded !== undefined) raw.push(restricted(range, unfolded))
   if (from !== undefined && from !== range.fromSeconds)
-    raw.push(restricted({ fromSeconds: range.fromSeconds, toSeconds: from }, sql`NOT ${isUnfolded}`))
+    raw.push(restricted({ fromSeconds: range.fromSeconds, toSeconds: from }, isFolded))
   if (to !== undefined && to !== range.toSeconds)
-    raw.push(restricted({ fromSeconds: to, toSeconds: range.toSeconds }, sql`NOT ${isUnfolded}`))
+    raw.push(restricted({ fromSeconds: to, toSeconds: range.toSeconds }, isFolded))
   return { rollups: rollupsCondition(scope, from, to), raw }
 }
 
@@ -56,4 +52,13 @@ function rollupsCondition(scope: Scope, from: number | undefined, to: number | u
   if (from !== undefined) conditions.push(sql`b.bucket >= to_timestamp(${from})`)
   if (to !== undefined) conditions.push(sql`b.bucket < to_timestamp(${to})`)
   return all(conditions)
+}
+
+/** On rows `m` of the table `records`: of batches that are not folded; undefined where there are none. */
+export async function unfoldedBatches(tx: Transaction): Promise<RawBuilder<SqlBool> | undefined> {
+  const { rows } = await sql<{ seq: number; arrived_at: string }>`
+    SELECT seq, arrived_at FROM ingest_batches WHERE NOT folded ORDER BY arrived_at`.execute(tx)
+  const [oldest] = rows
+  if (oldest === undefined) return undefined
+  return sql<SqlBool>`m.batch_seq = ANY (${rows.map(({ seq }) => seq)}::bigint[]) AND m.arrived_at >= ${oldest.arrived_at}::timestamptz`
 }

@@ -10,9 +10,10 @@ import { parseAggregation, parseFilter } from './filter.ts'
 import type { PayloadRow } from './payloads.ts'
 import { readPayloads } from './payloads.ts'
 import { aggregateRecords } from './aggregates.ts'
+import { readLatest } from './latest.ts'
 import type { RecordRow, Window } from './records.ts'
 import { readRecords } from './records.ts'
-import type { MessagesPage, StoredMessage } from './schema.ts'
+import type { LatestQuery, MessagesPage, StoredMessage } from './schema.ts'
 import { MessagesQuery } from './schema.ts'
 
 /** No read takes longer; filters and aggregates over many rows are refused rather than left to hold up the others. */
@@ -29,6 +30,8 @@ export type Reader = {
    * it. Throws `malformed` for a query that cannot be understood, `timeout` for one that takes too long.
    */
   read(access: MessageAccess, query: MessagesQuery): Promise<MessagesPage>
+  /** The newest record of every series of the channel, a page of them, in the order in which the series began. */
+  latest(access: MessageAccess, query: LatestQuery): Promise<MessagesPage>
 }
 
 export function createReader(database: Database): Reader {
@@ -52,12 +55,22 @@ export function createReader(database: Database): Reader {
       })
       return { ...echoOf(query), offset, limit, format, total, messages }
     },
+    async latest(access, query) {
+      const filter = parseFilter({ ...query, format: RECORDS_FORMAT })
+      const found = await database.transaction(async (tx) => {
+        await begin.execute(tx)
+        return await readLatest(tx, access.channelKey, filter, query)
+      })
+      const messages = found.rows.map((row) => presentRecord(access.channelId, row))
+      const { offset, limit } = query
+      return { ...echoOf(query), offset, limit, format: RECORDS_FORMAT, total: found.total, messages }
+    },
   }
 }
 
 /** The filters that were given, as they were given. Only those: a query may also hold the caller's secret. */
-function echoOf(query: MessagesQuery): Partial<MessagesPage> {
-  const filters = Object.keys(MessagesQuery.properties) as (keyof MessagesQuery)[]
+function echoOf(query: MessagesQuery | LatestQuery): Partial<MessagesPage> {
+  const filters = Object.keys(MessagesQuery.properties) as (keyof LatestQuery)[]
   return Object.fromEntries(
     filters.map((name) => [name, query[name]]).filter(([, value]) => value !== undefined && value !== ''),
   )

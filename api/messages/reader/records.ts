@@ -2,6 +2,7 @@
 import type { RawBuilder } from 'kysely'
 import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { RECORDS, RECORDS_IN_ROW } from '../store/opened.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { RecordConditions, Scope, TimeRange } from './conditions.ts'
 import { all, conditionsIn, scopeOf } from './conditions.ts'
@@ -27,14 +28,6 @@ export type RecordRow = {
 }
 
 export type Rows<Row> = { rows: Row[]; total: number }
-
-/** The records `r` in the rows `m`; `place` is that of the record in its row. */
-const UNNESTED = sql`CROSS JOIN LATERAL unnest(
-  m.series_keys, m.times, m."values", m.sums, m.update_times, m.bool_values, m.string_values, m.data_values) WITH ORDINALITY
-  AS r(series_key, time, value, sum, update_time, bool_value, string_value, data_value, place)`
-
-/** All rows `m` of the table and the records `r` in them. */
-export const RECORDS: RawBuilder<unknown> = sql`records m ${UNNESTED}`
 
 /** The columns that a page can be ordered by; an unknown order is that of time. */
 const ORDER_COLUMNS: Readonly<Record<string, RawBuilder<unknown>>> = {
@@ -152,7 +145,7 @@ async function pageByTime(
       ), edge AS (
         SELECT CASE WHEN count(*) = ${look} THEN ${lastEnd} END AS at FROM looked
       )
-      SELECT ${SELECTED} FROM edge, looked m ${UNNESTED}
+      SELECT ${SELECTED} FROM edge, looked m CROSS JOIN LATERAL ${RECORDS_IN_ROW}
        WHERE ${all([...times, ...records])} AND (edge.at IS NULL OR ${isKnown})`,
       byTime(dir),
       { offset, limit },

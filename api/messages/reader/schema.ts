@@ -48,6 +48,13 @@ export const MessagesQuery = Type.Object({
 })
 export type MessagesQuery = Static<typeof MessagesQuery>
 
+/** The newest record of each series of a channel that the filters let pass. */
+export const LatestQuery = Type.Object({
+  ...Type.Pick(MessagesQuery, ['offset', 'limit', 'subtopic', 'publisher', 'name']).properties,
+  protocol: Type.Optional(Type.String({ description: 'By which the newest record came: http, mqtt, coap or ws' })),
+})
+export type LatestQuery = Static<typeof LatestQuery>
+
 /** One stored message; which fields it has depends on its format. */
 export const StoredMessage = Type.Object({
   channel: Type.String(),

@@ -3,6 +3,7 @@ import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
 import { forgetExpiredKeys } from '../ingest/idempotency.ts'
+import { replaceExpiredLatest } from '../projections/latest.ts'
 import { createPartitions, maintainPartitions } from './partitions.ts'
 
 const INTERVAL_MS = 60 * 60 * 1000
@@ -18,6 +19,7 @@ export async function startKeeper(database: Database, logger: Logger): Promise<K
     while (!stopping.signal.aborted) {
       try {
         await sleep(INTERVAL_MS, stopping.signal)
+        await replaceExpiredLatest(database)
         await maintainPartitions(database, logger)
         await forgetExpiredKeys(database)
       } catch (error) {

@@ -1,0 +1,48 @@
+/** Reads the newest record of every series: what is folded from its projection, and what is not from the records. */
+import { sql } from 'kysely'
+import type { SqlBool } from 'kysely'
+import type { Transaction } from '#core/database/index.ts'
+import { LATEST_COLUMNS, LATEST_OF_RECORD, NEWEST_OF_RECORD } from '../projections/latest.ts'
+import { RECORDS } from '../store/opened.ts'
+import { all, conditionsIn, scopeOf } from './conditions.ts'
+import type { Filter } from './filter.ts'
+import { unfoldedBatches } from './parts.ts'
+import type { RecordRow, Rows } from './records.ts'
+
+export async function readLatest(
+  tx: Transaction,
+  channelKey: number,
+  filter: Filter,
+  { offset, limit }: { offset: number; limit: number },
+): Promise<Rows<RecordRow>> {
+  // The protocol is one of the newest record, not one that looks for another: it filters what was found.
+  const { protocol, ...ofSeries } = filter
+  const scope = await scopeOf(tx, channelKey, { ...ofSeries, protocol: undefined })
+  const { seriesKeys } = scope
+  const folded = [sql<SqlBool>`channel_key = ${channelKey}`]
+  if (seriesKeys !== undefined) folded.push(sql`series_key = ANY (${seriesKeys}::bigint[])`)
+  const unfolded = await unfoldedBatches(tx)
+  const { rows, records } = conditionsIn(scope, { fromSeconds: undefined, toSeconds: undefined })
+  const fresh =
+    unfolded === undefined
+      ? sql``
+      : sql`UNION ALL (
+          SELECT DISTINCT ON (r.series_key) ${LATEST_OF_RECORD} FROM ${RECORDS}
+           WHERE ${all([rows, ...records, unfolded])} ORDER BY r.series_key, ${NEWEST_OF_RECORD})`
+  const { rows: found } = await sql<RecordRow & { total: number; series_key: number | null }>`
+    WITH newest AS MATERIALIZED (
+      SELECT DISTINCT ON (l.series_key) l.*
+        FROM (SELECT ${LATEST_COLUMNS} FROM latest_records WHERE ${all(folded)} ${fresh}) l
+       ORDER BY l.series_key, l.time DESC, l.arrived_at DESC, l.batch_seq DESC, l.message DESC, l.run, l.place
+    ), matching AS (
+      SELECT * FROM newest WHERE ${protocol === undefined ? sql`true` : sql`protocol = ${protocol}`}
+    ), page AS (
+      SELECT * FROM matching ORDER BY series_key LIMIT ${limit} OFFSET ${offset}
+    )
+    SELECT (SELECT count(*) FROM matching) AS total, s.subtopic, s.publisher_id, s.name, s.unit, p.protocol, p.series_key,
+           extract(epoch FROM p.time)::float8 AS time, p.value, p.sum, p.update_time, p.bool_value, p.string_value, p.data_value
+      FROM (SELECT) one LEFT JOIN page p ON true LEFT JOIN series s ON s.key = p.series_key ORDER BY p.series_key`.execute(
+    tx,
+  )
+  return { rows: found.filter((row) => row.series_key !== null), total: found[0]?.total ?? 0 }
+}
