@@ -1,5 +1,6 @@
 /** `npm run bench [-- name…]`: prints figures, medians of repeated runs, as ratios against a floor of the same run. */
 import { benchAccess } from './access.ts'
+import { benchCoap } from './coap.ts'
 import { benchIngest } from './ingest.ts'
 import { benchJournal } from './journal.ts'
 import { benchReader } from './reader.ts'
@@ -9,6 +10,7 @@ import { benchTasks } from './tasks.ts'
 const BENCHES = {
   start: benchStart,
   ingest: benchIngest,
+  coap: benchCoap,
   reader: benchReader,
   access: benchAccess,
   journal: benchJournal,

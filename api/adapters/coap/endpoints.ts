@@ -4,7 +4,6 @@
  * secret are remembered, so a stranger cannot fill this.
  */
 import { randomInt } from 'node:crypto'
-import { monotonicMs } from '#core/time.ts'
 import type { Observation } from './observations.ts'
 
 /** Who sent a datagram; `key` names address and port. */
@@ -30,12 +29,13 @@ export class Endpoint {
   readonly observations = new Map<string, Observation>()
   /** By message identifier, oldest first: second and code of the answer. */
   readonly answered = new Map<number, number>()
-  lastAt = monotonicMs()
+  lastAt: number
   #nextMessageId = randomInt(MESSAGE_IDS)
   readonly #notified = new Map<number, Observation>()
 
-  constructor(peer: Peer) {
+  constructor(peer: Peer, now: number) {
     this.peer = peer
+    this.lastAt = now
   }
 
   nextMessageId(): number {
@@ -58,16 +58,18 @@ export class Endpoint {
   notificationOf(messageId: number): Observation | undefined {
     return this.#notified.get(messageId)
   }
-
-  forgetNotifications(): void {
-    this.#notified.clear()
-  }
 }
 
 export class Endpoints {
   readonly #endpoints = new Map<string, Endpoint>()
+  readonly #nowMs: () => number
   #remembered = 0
   #sweeping: Iterator<[string, Endpoint]> | undefined
+
+  /** `nowMs`: a clock that nobody sets. */
+  constructor(nowMs: () => number) {
+    this.#nowMs = nowMs
+  }
 
   get remembered(): number {
     return this.#remembered
@@ -83,31 +85,28 @@ export class Endpoints {
 
   of(peer: Peer): Endpoint {
     let endpoint = this.#endpoints.get(peer.key)
-    if (endpoint === undefined) this.#endpoints.set(peer.key, (endpoint = new Endpoint(peer)))
-    endpoint.lastAt = monotonicMs()
+    const now = this.#nowMs()
+    if (endpoint === undefined) this.#endpoints.set(peer.key, (endpoint = new Endpoint(peer, now)))
+    endpoint.lastAt = now
     return endpoint
-  }
-
-  all(): Iterable<Endpoint> {
-    return this.#endpoints.values()
   }
 
   remember(peer: Peer, messageId: number, code: number): void {
     const { answered } = this.of(peer)
     // Set anew, so that the oldest stay in front.
     if (!answered.delete(messageId)) this.#remembered++
-    answered.set(messageId, ((Math.floor(monotonicMs() / 1000) % CLOCK_SECONDS) << 8) | code)
+    answered.set(messageId, ((Math.floor(this.#nowMs() / 1000) % CLOCK_SECONDS) << 8) | code)
   }
 
   /** The code that the request was answered with. */
   answerOf(key: string, messageId: number): number | undefined {
     const entry = this.#endpoints.get(key)?.answered.get(messageId)
-    return entry === undefined || isOver(entry) ? undefined : entry & 0xff
+    return entry === undefined || this.#isOver(entry) ? undefined : entry & 0xff
   }
 
   /** Forgets what is over, a part at a time. */
   sweep(): void {
-    const now = monotonicMs()
+    const now = this.#nowMs()
     const wanted = Math.ceil(this.#endpoints.size / SWEEP_PARTS)
     for (let seen = 0; seen < wanted; seen++) {
       this.#sweeping ??= this.#endpoints.entries()
@@ -118,7 +117,7 @@ export class Endpoints {
       }
       const [key, endpoint] = value
       for (const [messageId, entry] of endpoint.answered) {
-        if (!isOver(entry)) break
+        if (!this.#isOver(entry)) break
         endpoint.answered.delete(messageId)
         this.#remembered--
       }
@@ -126,10 +125,9 @@ export class Endpoints {
       if (isIdle && endpoint.answered.size === 0 && endpoint.observations.size === 0) this.#endpoints.delete(key)
     }
   }
-}
 
-function isOver(entry: number): boolean {
-  const second = entry >> 8
-  const now = Math.floor(monotonicMs() / 1000)
-  return (now - second + CLOCK_SECONDS) % CLOCK_SECONDS > EXCHANGE_LIFETIME_SECONDS
+  #isOver(entry: number): boolean {
+    const second = Math.floor(this.#nowMs() / 1000) % CLOCK_SECONDS
+    return (second - (entry >> 8) + CLOCK_SECONDS) % CLOCK_SECONDS > EXCHANGE_LIFETIME_SECONDS
+  }
 }

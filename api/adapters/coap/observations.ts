@@ -2,7 +2,6 @@
 import type { MessageAccess } from '#api/devices/index.ts'
 import type { Delivery, EndReason, LiveMessage, Messages } from '#api/messages/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { monotonicMs } from '#core/time.ts'
 import type { Block } from './blocks.ts'
 import { formatFor } from './content-formats.ts'
 import type { Endpoint, Endpoints, Peer } from './endpoints.ts'
@@ -47,6 +46,7 @@ export type ObservationsDeps = {
   outbox: Outbox
   representations: Representations
   send: (bytes: Buffer, peer: Peer) => void
+  nowMs: () => number
   logger: Logger
 }
 
@@ -110,7 +110,7 @@ export class Observations {
 
   /** Asks those for a sign of life to whom nothing was sent for a day. */
   tick(): void {
-    const now = monotonicMs()
+    const now = this.#deps.nowMs()
     for (const observation of this.#open) observation.tick(now)
   }
 }
@@ -125,8 +125,8 @@ export class OpenObservation implements Observation {
   #stop: (() => void) | undefined
   #isOpen = true
   #sent = 0
-  #lastSentAt = monotonicMs()
-  #lastConfirmedAt = monotonicMs()
+  #lastSentAt: number
+  #lastConfirmedAt: number
   #awaitsAcknowledgement = false
   sequence: number
 
@@ -141,6 +141,7 @@ export class OpenObservation implements Observation {
     this.#endpoint = endpoint
     this.#deps = deps
     this.#onClosed = onClosed
+    this.#lastSentAt = this.#lastConfirmedAt = deps.nowMs()
     this.sequence = sequence ?? Math.floor((Date.now() / 1000) * SEQUENCES_PER_SECOND) % SEQUENCES
   }
 
@@ -215,7 +216,7 @@ export class OpenObservation implements Observation {
     const representation: Representation = { payload: message?.payload ?? NOTHING, contentFormat }
     const first = block === undefined ? undefined : { ...block, number: 0 }
     const { options, payload } = this.#deps.representations.part(representationKey, representation, first)
-    const now = monotonicMs()
+    const now = this.#deps.nowMs()
     this.#sent++
     const isDue = this.#sent % CONFIRM_EVERY === 0 || now - this.#lastConfirmedAt >= CONFIRM_ACTIVE_MS
     const observe = uintOption(OPTIONS.observe, this.nextSequence())
@@ -234,7 +235,7 @@ export class OpenObservation implements Observation {
       return
     }
     this.#awaitsAcknowledgement = true
-    this.#lastConfirmedAt = monotonicMs()
+    this.#lastConfirmedAt = this.#deps.nowMs()
     this.#deps.outbox.send(peer, messageId, bytes, (fate) => {
       this.#awaitsAcknowledgement = false
       if (fate !== 'acknowledged') this.end()

@@ -1,5 +1,4 @@
 /** Confirmable messages of ours: sent again until they are acknowledged, rejected or given up (RFC 7252 section 4.2). */
-import { monotonicMs } from '#core/time.ts'
 import type { Peer } from './endpoints.ts'
 
 /** Transmission parameters of RFC 7252 section 4.8. */
@@ -23,11 +22,13 @@ type Unacknowledged = {
 export class Outbox {
   readonly #messages = new Map<string, Unacknowledged>()
   readonly #send: (bytes: Buffer, peer: Peer) => void
+  readonly #nowMs: () => number
   readonly #ackTimeoutMs: number
 
   /** Tests shorten the timeout. */
-  constructor(send: (bytes: Buffer, peer: Peer) => void, ackTimeoutMs: number = ACK_TIMEOUT_MS) {
+  constructor(send: (bytes: Buffer, peer: Peer) => void, nowMs: () => number, ackTimeoutMs: number = ACK_TIMEOUT_MS) {
     this.#send = send
+    this.#nowMs = nowMs
     this.#ackTimeoutMs = ackTimeoutMs
   }
 
@@ -40,7 +41,7 @@ export class Outbox {
     this.#send(bytes, peer)
     if (this.#messages.size >= MAX_UNACKNOWLEDGED) return
     const timeoutMs = this.#ackTimeoutMs * (1 + Math.random() * (ACK_RANDOM_FACTOR - 1))
-    const nextAt = monotonicMs() + timeoutMs
+    const nextAt = this.#nowMs() + timeoutMs
     this.#messages.set(`${peer.key} ${messageId}`, { peer, bytes, sent: 1, timeoutMs, nextAt, onEnd })
   }
 
@@ -56,7 +57,7 @@ export class Outbox {
 
   /** Sends again what is due. */
   tick(): void {
-    const now = monotonicMs()
+    const now = this.#nowMs()
     for (const [key, message] of this.#messages) {
       if (message.nextAt > now) continue
       if (message.sent > MAX_RETRANSMIT) {

@@ -1,13 +1,14 @@
 /** The UDP socket of CoAP and the clock of everything behind it. DTLS is not served (contract section 7.4). */
 import { createSocket } from 'node:dgram'
+import { lookup } from 'node:dns'
 import type { Socket } from 'node:dgram'
-import { isIPv6 } from 'node:net'
+import { isIP, isIPv6 } from 'node:net'
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Messages } from '#api/messages/index.ts'
 import { portError } from '#core/http/index.ts'
 import type { Metrics } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { withDeadline } from '#core/time.ts'
+import { monotonicMs, sleep, withDeadline } from '#core/time.ts'
 import { Endpoints } from './endpoints.ts'
 import type { Peer } from './endpoints.ts'
 import { Exchanges } from './exchanges.ts'
@@ -26,6 +27,9 @@ const MAX_QUEUED_BYTES = 16 * 1024 * 1024
 const TICK_MS = 100
 /** What was taken is answered within this when the server stops. */
 const DRAIN_MS = 12_000
+/** The last answers have left within this. */
+const FLUSH_MS = 1000
+const FLUSH_CHECK_MS = 5
 
 export type CoapServerDeps = {
   host: string
@@ -37,6 +41,8 @@ export type CoapServerDeps = {
   maxBodyBytes: number
   metrics?: Metrics | undefined
   logger: Logger
+  /** A clock that nobody sets; tests move it. */
+  nowMs?: () => number
   /** ACK_TIMEOUT of RFC 7252 section 4.8; tests shorten it. */
   ackTimeoutMs?: number
 }
@@ -48,25 +54,32 @@ export type CoapServer = {
 }
 
 export async function startCoapServer(deps: CoapServerDeps): Promise<CoapServer> {
-  const { gate, messages, maxBodyBytes, metrics, logger } = deps
-  const socket = createSocket(isIPv6(deps.host) ? 'udp6' : 'udp4')
+  const { gate, messages, maxBodyBytes, metrics, logger, nowMs = monotonicMs } = deps
+  const socket = createSocket({
+    type: isIPv6(deps.host) ? 'udp6' : 'udp4',
+    // Peers are addresses already: a look-up would make every answer wait a turn.
+    lookup: (host, options, done) => (isIP(host) === 0 ? lookup(host, options, done) : done(null, host, isIP(host))),
+  })
+  let sending = 0
   let dropped = 0
   let isClosed = false
   const send = (bytes: Buffer, { address, port }: Peer) => {
     if (isClosed) return
     if (socket.getSendQueueSize() > MAX_QUEUED_BYTES) dropped++
     else {
+      sending++
       socket.send(bytes, port, address, (error) => {
+        sending--
         // A peer that cannot be reached is found lost by what it does not acknowledge.
         if (error !== null) dropped++
       })
     }
   }
-  const endpoints = new Endpoints()
-  const outbox = new Outbox(send, deps.ackTimeoutMs)
+  const endpoints = new Endpoints(nowMs)
+  const outbox = new Outbox(send, nowMs, deps.ackTimeoutMs)
   const uploads = new Uploads(maxBodyBytes)
   const representations = new Representations()
-  const observations = new Observations({ messages, endpoints, outbox, representations, send, logger })
+  const observations = new Observations({ messages, endpoints, outbox, representations, send, nowMs, logger })
   const resource = createResource({ gate, messages, uploads, representations, observations, maxBodyBytes, logger })
   const exchanges = new Exchanges({
     endpoints,
@@ -111,6 +124,7 @@ export async function startCoapServer(deps: CoapServerDeps): Promise<CoapServer>
         logger.warn({ err: error }, 'requests of CoAP stay without an answer'),
       )
       clearInterval(clock)
+      for (let waitedMs = 0; sending > 0 && waitedMs < FLUSH_MS; waitedMs += FLUSH_CHECK_MS) await sleep(FLUSH_CHECK_MS)
       isClosed = true
       await new Promise<void>((resolve) => socket.close(resolve))
     },

@@ -1,0 +1,101 @@
+/** A peer of CoAP that sends what it is told and remembers what it is sent; it acknowledges nothing by itself. */
+import { randomInt } from 'node:crypto'
+import { createSocket } from 'node:dgram'
+import { generate, parse } from 'coap-packet'
+import type { OptionName, Packet, ParsedPacket } from 'coap-packet'
+import { until } from '../harness/until.ts'
+
+const MAX_PACKET_BYTES = 65_000
+
+export type Ask = {
+  code?: Packet['code']
+  /** `/m/…?auth=…`, as in an address. */
+  path?: string
+  options?: { name: number | string; value: Buffer }[]
+  payload?: Buffer | string
+  confirmable?: boolean
+  messageId?: number
+  token?: Buffer
+}
+
+export type CoapPeer = Disposable & {
+  readonly got: ParsedPacket[]
+  /** Sizes of the datagrams that came. */
+  readonly gotBytes: number[]
+  send(datagram: Buffer): void
+  /** Sends a request and gives its message identifier and token. */
+  ask(request: Ask): { messageId: number; token: Buffer; bytes: number }
+  /** The answer to a request, piggybacked or not, but no empty acknowledgement. */
+  request(request: Ask): Promise<ParsedPacket>
+  /** Resolves with what came with this token so far as soon as there is so much. */
+  answers(token: Buffer, count: number, deadlineMs?: number): Promise<ParsedPacket[]>
+  acknowledge(packet: ParsedPacket): void
+  reset(packet: ParsedPacket): void
+}
+
+export function openPeer(port: number): Promise<CoapPeer> {
+  const socket = createSocket('udp4')
+  const got: ParsedPacket[] = []
+  const gotBytes: number[] = []
+  let nextMessageId = randomInt(0x1_0000)
+  socket.on('message', (datagram) => {
+    gotBytes.push(datagram.length)
+    got.push(parse(datagram))
+  })
+  const send = (datagram: Buffer) => socket.send(datagram, port, '127.0.0.1')
+  const withToken = (token: Buffer) => got.filter((packet) => packet.code !== '0.00' && packet.token.equals(token))
+
+  const peer: CoapPeer = {
+    got,
+    gotBytes,
+    send,
+    ask({ code = 'GET', path = '', options = [], payload = '', confirmable = true, messageId, token }) {
+      const url = new URL(path, 'coap://host')
+      const id = messageId ?? nextMessageId++ % 0x1_0000
+      const mark = token ?? Buffer.from(String(randomInt(2 ** 40)).slice(0, 8))
+      const elements = url.pathname.split('/').slice(1)
+      const parts = [
+        ...elements
+          .filter((element) => element !== '')
+          .map((element) => ({ name: 'Uri-Path' as const, value: Buffer.from(decodeURIComponent(element)) })),
+        ...[...url.searchParams].map(([name, value]) => ({
+          name: 'Uri-Query' as const,
+          value: Buffer.from(`${name}=${value}`),
+        })),
+        ...options,
+      ]
+      const datagram = generate(
+        {
+          code,
+          messageId: id,
+          token: mark,
+          confirmable,
+          payload: Buffer.from(payload),
+          options: parts as Packet['options'] & object,
+        },
+        MAX_PACKET_BYTES,
+      )
+      send(datagram)
+      return { messageId: id, token: mark, bytes: datagram.length }
+    },
+    async request(request) {
+      const { token } = peer.ask(request)
+      const [answer] = await peer.answers(token, 1)
+      return answer as ParsedPacket
+    },
+    async answers(token, count, deadlineMs = 5000) {
+      await until(() => withToken(token).length >= count, `${count} answers`, deadlineMs)
+      return withToken(token)
+    },
+    acknowledge: ({ messageId }) => send(generate({ code: '0.00', messageId, ack: true })),
+    reset: ({ messageId }) => send(generate({ code: '0.00', messageId, reset: true })),
+    [Symbol.dispose]: () => void socket.close(),
+  }
+  return new Promise((resolve) => socket.bind(0, '127.0.0.1', () => resolve(peer)))
+}
+
+export function optionOf(packet: ParsedPacket | undefined, name: OptionName): number | undefined {
+  const option = packet?.options.find((one) => one.name === name)
+  if (option === undefined) return undefined
+  return option.value.length === 0 ? 0 : option.value.readUIntBE(0, option.value.length)
+}

@@ -1,0 +1,791 @@
+/** CoAP (contract section 7.4 and 7.6): publishing, reading and observing over real sockets. */
+import { execFile, spawnSync } from 'node:child_process'
+import { promisify } from 'node:util'
+import { randomBytes } from 'node:crypto'
+import { request as coapRequest } from 'coap'
+import { generate } from 'coap-packet'
+import fc from 'fast-check'
+import { sql } from 'kysely'
+import { WebSocket } from 'ws'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { startCoapServer } from '#api/adapters/coap/index.ts'
+import type { CoapServer } from '#api/adapters/coap/index.ts'
+import { createMetrics, listen } from '#core/http/index.ts'
+import type { Listeners } from '#core/http/index.ts'
+import { monotonicMs } from '#core/time.ts'
+import { silentLogger as logger } from '../harness/database.ts'
+import { until } from '../harness/until.ts'
+import { openPeer, optionOf } from './coap-peer.ts'
+import type { CoapPeer } from './coap-peer.ts'
+import type { Plant } from './support.ts'
+import { DOMAIN_ROUTE, startPlant } from './support.ts'
+
+const MAX_BODY_BYTES = 128 * 1024
+const ACK_TIMEOUT_MS = 100
+const PACK = '[{"n":"temperature","u":"Cel","v":21.5}]'
+const SENML_JSON = 110
+
+let plant: Plant
+let server: CoapServer
+let listeners: Listeners
+/** Milliseconds that the server's clock is ahead. */
+let aheadMs = 0
+const metrics = createMetrics()
+
+const start = (measured = createMetrics()) =>
+  startCoapServer({
+    host: '127.0.0.1',
+    port: 0,
+    gate: plant.api.api.devices.gate,
+    messages: plant.api.api.messages,
+    maxBodyBytes: MAX_BODY_BYTES,
+    ackTimeoutMs: ACK_TIMEOUT_MS,
+    nowMs: () => monotonicMs() + aheadMs,
+    metrics: measured,
+    logger,
+  })
+
+beforeAll(async () => {
+  plant = await startPlant()
+  server = await start(metrics)
+  listeners = await listen(plant.api.app, {
+    host: '127.0.0.1',
+    ports: [{ port: 0, isOptional: false, setting: 'TEST' }],
+    logger,
+  })
+}, 60_000)
+afterAll(async () => {
+  await listeners.stop(100)
+  await server.stop()
+  await plant[Symbol.asyncDispose]()
+})
+
+const uint = (name: string, value: number) => {
+  const bytes = value === 0 ? 0 : Math.ceil((32 - Math.clz32(value)) / 8)
+  const buffer = Buffer.alloc(bytes)
+  if (bytes > 0) buffer.writeUIntBE(value, 0, bytes)
+  return { name, value: buffer }
+}
+
+async function aDevice() {
+  const device = await plant.newConnectedDevice()
+  const base = `/m/${plant.domainId}/c/${device.channelId}`
+  const at = (rest = '', path = base) => `${path}${rest}?auth=${device.secret}`
+  const stored = async (query = '') =>
+    (await plant.owner.call('GET', `${base}?limit=1000${query}`)).json<{ messages: Record<string, unknown>[] }>()
+      .messages
+  const publish = async (body: string | Buffer, type = 'application/senml+json', rest = '') => {
+    const response = await fetch(`http://127.0.0.1:${listeners.ports[0]}${base}${rest}`, {
+      method: 'POST',
+      headers: { authorization: `Client ${device.secret}`, 'content-type': type },
+      body,
+    })
+    expect(response.status).toBe(202)
+  }
+  return { ...device, base, at, stored, publish }
+}
+
+/** Holds every commit up until it is called. */
+async function holdCommits(): Promise<() => Promise<void>> {
+  let release = () => undefined as void
+  const { promise: locked, resolve } = Promise.withResolvers<void>()
+  const done = plant.api.database.transaction(async (tx) => {
+    await sql`LOCK TABLE ingest_batches IN EXCLUSIVE MODE`.execute(tx)
+    resolve()
+    await new Promise<void>((free) => (release = free))
+  })
+  await locked
+  return async () => {
+    release()
+    await done
+  }
+}
+
+describe('POST', () => {
+  test('is answered 2.04 on its acknowledgement, and then the message is stored', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const { token, messageId } = peer.ask({
+      code: 'POST',
+      path: device.at('/a/b'),
+      options: [uint('Content-Format', SENML_JSON)],
+      payload: PACK,
+    })
+    const [answer] = await peer.answers(token, 1)
+    expect(answer).toMatchObject({ code: '2.04', ack: true, messageId })
+    expect(answer?.payload).toHaveLength(0)
+    expect(await device.stored()).toMatchObject([
+      { name: 'temperature', value: 21.5, protocol: 'coap', publisher: device.id, subtopic: 'a.b' },
+    ])
+  })
+
+  test('below the older path, and below the route of the domain, it is the same channel', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    for (const path of [`/channels/${device.channelId}/messages`, `/m/${DOMAIN_ROUTE}/c/${device.channelId}`])
+      expect(await peer.request({ code: 'POST', path: device.at('/x', path), payload: PACK })).toMatchObject({
+        code: '2.04',
+      })
+    expect(await device.stored('&subtopic=x')).toHaveLength(2)
+  })
+
+  test('one that asks for no confirmation is answered by one that asks for none', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const answer = await peer.request({ code: 'POST', path: device.at(), payload: PACK, confirmable: false })
+    expect(answer).toMatchObject({ code: '2.04', ack: false, confirmable: false, reset: false })
+    expect(await device.stored()).toHaveLength(1)
+  })
+
+  test.each([
+    [110, PACK, 'messages', '2.04'],
+    [112, Buffer.from('81a200617602182a', 'hex').toString('latin1'), 'messages', '2.04'],
+    [50, '{"any":"json"}', 'json', '2.04'],
+    [50, PACK, 'messages', '2.04'],
+    [42, 'anything', 'raw', '2.04'],
+    [0, 'a text', 'raw', '2.04'],
+    [undefined, PACK, 'messages', '2.04'],
+    [undefined, '{"any":"json"}', 'json', '2.04'],
+    [undefined, 'neither', 'raw', '2.04'],
+    [110, 'no pack', 'messages', '4.00'],
+    [50, 'no json', 'json', '4.00'],
+    [41, '<xml/>', 'raw', '4.15'],
+    [60, 'x', 'raw', '4.15'],
+  ])('content format %s with %s is stored as %s: %s', async (format, payload, storedAs, code) => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const options = format === undefined ? [] : [uint('Content-Format', format)]
+    const body = format === 112 ? Buffer.from('81a20061780102182a', 'hex') : payload
+    const cbor = Buffer.from('81a20061760218 2a'.replaceAll(' ', ''), 'hex')
+    const answer = await peer.request({
+      code: 'POST',
+      path: device.at(),
+      options,
+      payload: format === 112 ? cbor : body,
+    })
+    expect(answer.code).toBe(code)
+    expect(await device.stored(`&format=${storedAs}`)).toHaveLength(code === '2.04' ? 1 : 0)
+  })
+
+  test('a repeated one is stored once, and answered as before: at once, later, and while it waits', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const ask = { code: 'POST', path: device.at(), payload: PACK, messageId: 4711, token: Buffer.from('abc') } as const
+    for (let copy = 0; copy < 5; copy++) peer.ask(ask)
+    await peer.answers(ask.token, 1)
+    peer.ask(ask)
+    const answers = await peer.answers(ask.token, 2)
+    expect(answers.map(({ code, messageId, ack }) => ({ code, messageId, ack }))).toEqual(
+      answers.map(() => ({ code: '2.04', messageId: 4711, ack: true })),
+    )
+    peer.ask({ ...ask, messageId: 4712 })
+    await until(() => peer.got.some(({ messageId }) => messageId === 4712), 'the next message')
+    expect(await device.stored()).toHaveLength(2)
+    using other = await openPeer(server.port)
+    expect(await other.request(ask)).toMatchObject({ code: '2.04' })
+    expect(await device.stored()).toHaveLength(3)
+  })
+
+  test('after 247 seconds a message identifier is a new message', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const ask = { code: 'POST', path: device.at(), payload: PACK, messageId: 1 } as const
+    await peer.request(ask)
+    aheadMs += 246_000
+    await peer.request(ask)
+    expect(await device.stored()).toHaveLength(1)
+    aheadMs += 3_000
+    await peer.request(ask)
+    expect(await device.stored()).toHaveLength(2)
+  })
+
+  test('what commits late is acknowledged first, and answered in a message that is sent until it is acknowledged', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    // Known to the gate, so that only the commit is late.
+    await peer.request({ code: 'POST', path: device.at(), payload: PACK })
+    const release = await holdCommits()
+    const { token, messageId } = peer.ask({ code: 'POST', path: device.at(), payload: PACK })
+    const acknowledgements = () => peer.got.filter((packet) => packet.code === '0.00' && packet.messageId === messageId)
+    await until(() => acknowledgements().length === 1, 'an empty acknowledgement')
+    expect(acknowledgements()[0]).toMatchObject({ ack: true, code: '0.00' })
+    peer.ask({ code: 'POST', path: device.at(), payload: PACK, messageId, token })
+    await until(() => acknowledgements().length === 2, 'another acknowledgement')
+    await release()
+    const [first, second] = await peer.answers(token, 2)
+    expect(first).toMatchObject({ code: '2.04', confirmable: true, ack: false })
+    expect(second?.messageId).toBe(first?.messageId)
+    peer.acknowledge(first as never)
+    const before = (await peer.answers(token, 2)).length
+    // A repetition of the request finds its answer remembered.
+    peer.ask({ code: 'POST', path: device.at(), payload: PACK, messageId, token })
+    const answers = await peer.answers(token, before + 1)
+    expect(answers.at(-1)).toMatchObject({ code: '2.04', ack: true, messageId })
+    expect(await device.stored()).toHaveLength(2)
+  })
+
+  test('beyond 1,000 that wait, a peer is told to come again, and what asks for no confirmation is dropped', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    await peer.request({ code: 'POST', path: device.at(), payload: PACK })
+    const release = await holdCommits()
+    try {
+      const path = device.at()
+      for (let sent = 0; sent < 1000; sent++) {
+        peer.ask({ code: 'POST', path, payload: 'x', confirmable: false })
+        // A burst beyond the socket's buffer would be lost on the way.
+        if (sent % 50 === 49) await new Promise((resolve) => setImmediate(resolve))
+      }
+      const refused = await until(async () => {
+        const answer = await Promise.race([
+          peer.request({ code: 'POST', path, payload: 'x' }),
+          new Promise<undefined>((resolve) => setTimeout(() => resolve(undefined), 100)),
+        ])
+        return answer?.code === '5.03' ? answer : undefined
+      }, 'a refusal')
+      expect(optionOf(refused, 'Max-Age')).toBeGreaterThan(0)
+    } finally {
+      await release()
+    }
+    await until(async () => (await device.stored('&format=raw')).length >= 1000, 'everything taken is stored', 15_000)
+  })
+})
+
+describe('refusals', () => {
+  test.each([
+    ['no query', (base: string) => base, '4.01'],
+    ['another query', (base: string, secret: string) => `${base}?authorization=${secret}`, '4.01'],
+    ['a second query', (base: string, secret: string) => `${base}?auth=${secret}&x=1`, '4.01'],
+    ['the same twice', (base: string, secret: string) => `${base}?auth=${secret}&auth=${secret}`, '4.01'],
+    ['an empty secret', (base: string) => `${base}?auth=`, '4.01'],
+    ['a wrong secret', (base: string) => `${base}?auth=nobody-has-this-secret`, '4.01'],
+    ['a wrong secret and a wrong subtopic', (base: string) => `${base}/a%20b?auth=nobody-has-this-secret`, '4.01'],
+    ['white space in the subtopic', (base: string, secret: string) => `${base}/a%20b?auth=${secret}`, '4.00'],
+    ['another path', (_base: string, secret: string) => `/somewhere?auth=${secret}`, '4.00'],
+    ['a slash in an element', (base: string, secret: string) => `${base}/a%2Fb?auth=${secret}`, '4.00'],
+    ['an unknown channel', (_base: string, secret: string) => `/m/${plant.domainId}/c/none?auth=${secret}`, '4.03'],
+    ['an unknown domain', (_base: string, secret: string) => `/m/none/c/none?auth=${secret}`, '4.01'],
+  ])('%s', async (_name, pathOf, code) => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const path = pathOf(device.base, device.secret)
+    for (const method of ['POST', 'GET'] as const)
+      expect((await peer.request({ code: method, path, payload: method === 'POST' ? PACK : '' })).code, method).toBe(
+        code,
+      )
+    expect(await device.stored()).toEqual([])
+  })
+
+  test('a wildcard is no subtopic to publish to', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    expect((await peer.request({ code: 'POST', path: device.at('/a/%2B'), payload: PACK })).code).toBe('4.00')
+  })
+
+  test('a client that is not connected, or for the other direction alone, is 4.03', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const [stranger, writer] = [await plant.newDevice(), await plant.newDevice()]
+    await plant.connect(writer, device.channelId, ['publish'])
+    expect(
+      (await peer.request({ code: 'POST', path: `${device.base}?auth=${stranger.secret}`, payload: PACK })).code,
+    ).toBe('4.03')
+    expect(
+      (await peer.request({ code: 'POST', path: `${device.base}?auth=${writer.secret}`, payload: PACK })).code,
+    ).toBe('2.04')
+    expect((await peer.request({ path: `${device.base}?auth=${writer.secret}` })).code).toBe('4.03')
+  })
+
+  test.each(['PUT', 'DELETE', 'FETCH', 'PATCH', 'iPATCH', '0.31'] as const)('%s is 4.05', async (code) => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    expect((await peer.request({ code, path: device.at() })).code).toBe('4.05')
+  })
+
+  test.each([
+    ['an unknown critical option', { name: 65_001, value: Buffer.from('x') }, '4.02'],
+    ['If-None-Match, which is critical and not understood', { name: 5, value: Buffer.alloc(0) }, '4.02'],
+    ['a second Accept', { name: 17, value: Buffer.from([50]) }, '4.02'],
+    ['Proxy-Uri', { name: 35, value: Buffer.from('coap://elsewhere') }, '5.05'],
+    ['a path that is no UTF-8', { name: 11, value: Buffer.from([0xff, 0xfe]) }, '4.00'],
+    ['the reserved size of blocks', { name: 27, value: Buffer.from([7]) }, '4.00'],
+    ['an unknown elective option', { name: 65_000, value: Buffer.from('x') }, '2.04'],
+  ])('%s', async (_name, option, code) => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const options = [option, ...(option.name === 17 ? [option] : [])]
+    expect((await peer.request({ code: 'POST', path: device.at(), options, payload: PACK })).code).toBe(code)
+  })
+
+  test('a ping is answered by a reset; so is what cannot be read and asks for confirmation', async () => {
+    using peer = await openPeer(server.port)
+    peer.send(Buffer.from([0x40, 0, 0x12, 0x34]))
+    peer.send(Buffer.from([0x40, 1, 0x12, 0x35, 0xff]))
+    peer.send(Buffer.from([0x50, 1, 0x12, 0x36, 0xff]))
+    peer.send(Buffer.from([0x40, 0x45, 0x12, 0x37]))
+    peer.send(Buffer.from([0x40, 0, 0x12, 0x38]))
+    await until(() => peer.got.some(({ messageId }) => messageId === 0x1238), 'the last reset')
+    expect(peer.got.map(({ code, reset, messageId }) => [code, reset, messageId])).toEqual([
+      ['0.00', true, 0x1234],
+      ['0.00', true, 0x1235],
+      ['0.00', true, 0x1237],
+      ['0.00', true, 0x1238],
+    ])
+  })
+
+  test('a stranger is never sent more than he sent, whatever he sends, and the server goes on', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const token = Buffer.from('12345678')
+    const path = fc.constantFrom('', '/m', device.base, `${device.base}?auth=wrong`, `/channels/x/messages?auth=y`)
+    const options = fc.array(
+      fc.record({
+        name: fc.integer({ min: 0, max: 2048 }),
+        value: fc.uint8Array({ maxLength: 20 }).map((bytes) => Buffer.from(bytes)),
+      }),
+      { maxLength: 4 },
+    )
+    const requests = fc.record({
+      code: fc.constantFrom('GET', 'POST', 'PUT', '0.09'),
+      path,
+      options,
+      payload: fc.string({ maxLength: 40 }),
+      confirmable: fc.boolean(),
+    })
+    let messageId = 0
+    let sentBytes = 0
+    for (const request of fc.sample(requests, 500)) {
+      sentBytes = peer.ask({ ...request, code: request.code as 'GET', messageId: messageId++, token }).bytes
+      if (!request.confirmable) continue
+      const count = peer.got.length
+      await until(
+        () => peer.got.length > count || peer.got.some((packet) => packet.messageId === messageId - 1 && packet.ack),
+        'an answer',
+      )
+      const at = peer.got.findIndex((packet) => packet.messageId === messageId - 1 && (packet.ack || packet.reset))
+      // A refusal at the bound says how long to wait, in two bytes.
+      if (at >= 0) expect(peer.gotBytes[at]).toBeLessThanOrEqual(sentBytes)
+    }
+    for (const bytes of fc.sample(fc.uint8Array({ maxLength: 200 }), 2000)) peer.send(Buffer.from(bytes))
+    const valid = generate({
+      code: 'POST',
+      messageId: 9,
+      token,
+      payload: Buffer.from(PACK),
+      options: [{ name: 'Uri-Path', value: Buffer.from('m') }],
+    })
+    for (let round = 0; round < 2000; round++) {
+      const broken = Buffer.from(valid)
+      broken[round % broken.length] = randomBytes(1)[0] as number
+      peer.send(broken)
+    }
+    expect(await peer.request({ code: 'POST', path: device.at(), payload: PACK })).toMatchObject({ code: '2.04' })
+  })
+})
+
+describe('GET', () => {
+  test('the newest message with its content format; 4.04 where there is none', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    expect((await peer.request({ path: device.at() })).code).toBe('4.04')
+    await peer.request({ code: 'POST', path: device.at(), payload: PACK })
+    const pack = await peer.request({ path: device.at() })
+    expect(pack.code).toBe('2.05')
+    expect(optionOf(pack, 'Content-Format')).toBe(110)
+    expect(JSON.parse(pack.payload.toString())).toMatchObject([{ n: 'temperature', u: 'Cel', v: 21.5 }])
+    await device.publish('just text', 'text/plain')
+    const text = await peer.request({ path: device.at() })
+    expect([optionOf(text, 'Content-Format'), text.payload.toString()]).toEqual([0, 'just text'])
+    await device.publish('{"precise":12345678901234567890}', 'application/json')
+    const json = await peer.request({ path: device.at() })
+    expect([optionOf(json, 'Content-Format'), json.payload.toString()]).toEqual([
+      50,
+      '{"precise":12345678901234567890}',
+    ])
+    expect(await peer.request({ path: device.at(), confirmable: false })).toMatchObject({
+      code: '2.05',
+      confirmable: false,
+      ack: false,
+    })
+    // What arrived last is newest, whatever time it speaks of.
+    await device.publish('[{"n":"old","t":1276020076,"v":1}]')
+    expect((await peer.request({ path: device.at() })).payload.toString()).toContain('"old"')
+  })
+
+  test('of the subtopic of the path, in which wildcards stand for elements', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    await device.publish('[{"n":"v","v":1}]', 'application/senml+json', '/a/b')
+    await device.publish('{"n":2}', 'application/json', '/a/c')
+    await device.publish('raw', 'text/plain', '/a.b/c')
+    const got = async (rest: string) => {
+      const { code, payload } = await peer.request({ path: device.at(rest) })
+      return code === '2.05' ? payload.toString() : code
+    }
+    expect(await got('')).toBe('4.04')
+    expect(await got('/a/b')).toContain('"v":1')
+    expect(await got('/a/c')).toBe('{"n":2}')
+    expect(await got('/a/%2B')).toBe('{"n":2}')
+    expect(await got('/a/%23')).toBe('raw')
+    expect(await got('/%23')).toBe('raw')
+    expect(await got('/%2B/b')).toContain('"v":1')
+    expect(await got('/a/b/c/%23')).toBe('raw')
+    expect(await got('/x/%23')).toBe('4.04')
+  })
+
+  test('in the format that is accepted, or 4.06', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    await device.publish(PACK)
+    const accepting = async (format: number) => {
+      const answer = await peer.request({ path: device.at(), options: [uint('Accept', format)] })
+      return [answer.code, optionOf(answer, 'Content-Format')]
+    }
+    expect(await accepting(110)).toEqual(['2.05', 110])
+    expect(await accepting(50)).toEqual(['2.05', 50])
+    expect(await accepting(112)).toEqual(['4.06', undefined])
+  })
+
+  test('/.well-known/core names the paths, to anybody', async () => {
+    using peer = await openPeer(server.port)
+    const answer = await peer.request({ path: '/.well-known/core' })
+    expect([answer.code, optionOf(answer, 'Content-Format')]).toEqual(['2.05', 40])
+    expect(answer.payload.toString()).toMatch(/^<\/m>;obs,/)
+    expect(answer.payload.length).toBeLessThan(64)
+  })
+})
+
+async function observe(peer: CoapPeer, path: string, options: { name: string; value: Buffer }[] = []) {
+  const { token } = peer.ask({ path, options: [uint('Observe', 0), ...options] })
+  const [first] = await peer.answers(token, 1)
+  return { token, first }
+}
+
+describe('Observe', () => {
+  test('begins with the newest message or an empty payload, and every message follows with a growing value', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const { token, first } = await observe(peer, device.at())
+    expect([first?.code, first?.ack, first?.payload.length]).toEqual(['2.05', true, 0])
+    for (let value = 0; value < 5; value++) await device.publish(`[{"n":"v","v":${value}}]`)
+    const answers = await peer.answers(token, 6)
+    expect(answers.slice(1).map(({ payload }) => payload.toString())).toEqual(
+      [0, 1, 2, 3, 4].map((value) => `[{"n":"v","v":${value}}]`),
+    )
+    expect(answers.slice(1).every(({ confirmable, ack, code }) => !confirmable && !ack && code === '2.05')).toBe(true)
+    expect(answers.slice(1).every((answer) => optionOf(answer, 'Content-Format') === 110)).toBe(true)
+    const values = answers.map((answer) => optionOf(answer, 'Observe') as number)
+    values.forEach((value, index) => expect(value).toBe(((values[0] as number) + index) % 2 ** 24))
+    using late = await openPeer(server.port)
+    const again = await observe(late, device.at())
+    expect(again.first?.payload.toString()).toContain('"v":4')
+  })
+
+  test('every twentieth notification is confirmable, and one a minute; an acknowledged one is not sent again', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const { token } = await observe(peer, device.at())
+    for (let value = 0; value < 20; value++) await device.publish(`[{"n":"v","v":${value}}]`)
+    const answers = await peer.answers(token, 21)
+    expect(answers.slice(1, 21).map(({ confirmable }) => confirmable)).toEqual(
+      Array.from({ length: 20 }, (_, index) => index === 19),
+    )
+    peer.acknowledge(answers[20] as never)
+    await device.publish('[{"n":"v","v":20}]')
+    const count = (await peer.answers(token, 22)).length
+    aheadMs += 61_000
+    await device.publish('[{"n":"v","v":21}]')
+    const after = await peer.answers(token, count + 1)
+    expect(after.at(-1)).toMatchObject({ confirmable: true })
+    peer.acknowledge(after.at(-1) as never)
+  })
+
+  test('after a day of silence the observer is asked for a sign of life', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    await device.publish(PACK)
+    const { token } = await observe(peer, device.at())
+    aheadMs += 24 * 3_600_000 + 1000
+    const [, sign] = await peer.answers(token, 2)
+    expect(sign).toMatchObject({ code: '2.05', confirmable: true })
+    expect(sign?.payload.toString()).toContain('temperature')
+    peer.acknowledge(sign as never)
+  })
+
+  test('a reset of a notification, Observe 1 and the loss of the peer end it', async () => {
+    const counted = createMetrics()
+    const own = await start(counted)
+    using peer = await openPeer(own.port)
+    const device = await aDevice()
+    const open = async () => Number(/skein_coap_observations (\d+)/.exec(await counted.registry.metrics())?.[1])
+    const { token } = await observe(peer, device.at())
+    expect(await open()).toBe(1)
+    await device.publish(PACK)
+    const [, notification] = await peer.answers(token, 2)
+    peer.reset(notification as never)
+    await until(async () => (await open()) === 0, 'the end after a reset')
+
+    const second = await observe(peer, device.at())
+    const answer = await peer.answers(
+      peer.ask({ path: device.at(), token: second.token, options: [uint('Observe', 1)] }).token,
+      2,
+    )
+    expect(answer.at(-1)).toMatchObject({ code: '2.05', ack: true })
+    expect(optionOf(answer.at(-1), 'Observe')).toBeUndefined()
+    expect(await open()).toBe(0)
+
+    const third = await observe(peer, device.at())
+    aheadMs += 61_000
+    await device.publish(PACK)
+    const [, confirmable] = await peer.answers(third.token, 2)
+    expect(confirmable).toMatchObject({ confirmable: true })
+    await until(async () => (await open()) === 0, 'the end of a lost peer', 20_000)
+    const copies = peer.got.filter(({ messageId }) => messageId === confirmable?.messageId)
+    expect(copies).toHaveLength(5)
+    await own.stop()
+  })
+
+  test('Observe 1 on an empty channel is 2.05 too', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    expect((await peer.request({ path: device.at(), options: [uint('Observe', 1)] })).code).toBe('2.05')
+  })
+
+  test('the same token again replaces the observation, and its value goes on', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const before = plant.api.api.messages.followers
+    const { token, first } = await observe(peer, device.at())
+    peer.ask({ path: device.at(), token, options: [uint('Observe', 0)] })
+    const [, again] = await peer.answers(token, 2)
+    expect(optionOf(again, 'Observe')).toBe(((optionOf(first, 'Observe') as number) + 1) % 2 ** 24)
+    expect(plant.api.api.messages.followers).toBe(before + 1)
+    await device.publish(PACK)
+    expect(await peer.answers(token, 3)).toHaveLength(3)
+  })
+
+  test('a peer has at most 100 observations; a further one is answered as one that asks once', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    for (let count = 0; count < 100; count++)
+      expect(optionOf((await observe(peer, device.at())).first, 'Observe')).toBeDefined()
+    const { first } = await observe(peer, device.at())
+    expect([first?.code, optionOf(first, 'Observe')]).toEqual(['2.05', undefined])
+  })
+
+  test('whoever loses the channel is told 4.03 within a second, and sent nothing more', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const reader = await plant.newDevice()
+    await plant.connect(reader, device.channelId, ['subscribe'])
+    const { token } = await observe(peer, `${device.base}?auth=${reader.secret}`)
+    const body = { client_ids: [reader.id], channel_ids: [device.channelId], types: ['subscribe'] }
+    expect((await plant.owner.call('POST', `/${plant.domainId}/channels/disconnect`, body)).status).toBe(204)
+    const [, end] = await peer.answers(token, 2, 1000)
+    expect(end?.code).toBe('4.03')
+    expect(optionOf(end, 'Observe')).toBeUndefined()
+    peer.acknowledge(end as never)
+    await device.publish(PACK)
+    const other = await observe(peer, device.at())
+    expect(other.first?.payload.toString()).toContain('temperature')
+    expect((await peer.answers(token, 2)).every(({ code }, index) => index === 0 || code === '4.03')).toBe(true)
+  })
+})
+
+describe('blocks (RFC 7959)', () => {
+  const send = (path: string, method: 'POST' | 'GET', body?: Buffer, options: Record<string, string> = {}) =>
+    new Promise<{ code: string; payload: Buffer }>((resolve, reject) => {
+      const url = new URL(path, 'coap://host')
+      const request = coapRequest({
+        hostname: '127.0.0.1',
+        port: server.port,
+        pathname: url.pathname,
+        query: url.search.slice(1),
+        method,
+      })
+      for (const [name, value] of Object.entries(options)) request.setOption(name as 'Block1', value as never)
+      if (body !== undefined) request.setOption('Block1', Buffer.from([6]))
+      request.on('error', reject)
+      request.on('response', (response) => resolve({ code: response.code, payload: response.payload }))
+      request.end(body)
+    })
+
+  test('a body of many blocks is stored whole, and comes back in blocks', async () => {
+    const device = await aDevice()
+    const body = Buffer.from(JSON.stringify({ text: 'x'.repeat(100_000) }))
+    expect((await send(device.at(), 'POST', body)).code).toBe('2.04')
+    const back = await send(device.at(), 'GET')
+    expect(back.code).toBe('2.05')
+    expect(back.payload.equals(body)).toBe(true)
+  })
+
+  test('every block is answered 2.31 until the last, a repeated one too; the blocks are those of the first request', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const part = (number: number, hasMore: boolean, length = 16) => ({
+      code: 'POST' as const,
+      path: device.at(),
+      options: [uint('Block1', (number << 4) | (hasMore ? 8 : 0))],
+      payload: Buffer.alloc(length, 65 + number),
+    })
+    const first = { ...part(0, true), messageId: 100 }
+    for (let copy = 0; copy < 2; copy++) {
+      const answer = await peer.request(first)
+      expect([answer.code, optionOf(answer, 'Block1')]).toEqual(['2.31', 8])
+    }
+    expect((await peer.request(part(1, true))).code).toBe('2.31')
+    const last = { ...part(2, false, 3), messageId: 200 }
+    for (let copy = 0; copy < 2; copy++) {
+      const answer = await peer.request(last)
+      expect([answer.code, optionOf(answer, 'Block1')]).toEqual(['2.04', 2 << 4])
+    }
+    const [stored, ...more] = await device.stored('&format=raw')
+    expect(more).toEqual([])
+    const payload = Buffer.from((stored as { payload: string }).payload, 'base64')
+    expect(payload.toString()).toBe(`${'A'.repeat(16)}${'B'.repeat(16)}CCC`)
+  })
+
+  test('a missing block is 4.08, a body above the limit 4.13, a format that is not taken 4.15 at the first block', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const path = device.at()
+    const payload = Buffer.alloc(1024)
+    expect(
+      (await peer.request({ code: 'POST', path, options: [uint('Block1', (1 << 4) | 8 | 6)], payload })).code,
+    ).toBe('4.08')
+    const announced = [uint('Block1', 8 | 6), uint('Size1', MAX_BODY_BYTES + 1)]
+    expect((await peer.request({ code: 'POST', path, options: announced, payload })).code).toBe('4.13')
+    expect((await send(path, 'POST', Buffer.alloc(MAX_BODY_BYTES + 1))).code).toBe('4.13')
+    const format = [uint('Content-Format', 41), uint('Block1', 8 | 6)]
+    expect((await peer.request({ code: 'POST', path, options: format, payload })).code).toBe('4.15')
+    const stranger = `${device.base}?auth=nobody-has-this-secret`
+    expect((await peer.request({ code: 'POST', path: stranger, options: [uint('Block1', 8 | 6)], payload })).code).toBe(
+      '4.01',
+    )
+  })
+
+  test('a message above one block is asked for in parts, of the same message though a newer one came', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    await device.publish('A'.repeat(100), 'text/plain')
+    const first = await peer.request({ path: device.at(), options: [uint('Block2', 2)] })
+    expect([first.payload.length, optionOf(first, 'Block2')]).toEqual([64, 8 | 2])
+    await device.publish('B'.repeat(100), 'text/plain')
+    const rest = await peer.request({ path: device.at(), options: [uint('Block2', (1 << 4) | 2)] })
+    expect([rest.payload.toString(), optionOf(rest, 'Block2')]).toEqual(['A'.repeat(36), (1 << 4) | 2])
+    expect(optionOf(rest, 'ETag')).toBe(optionOf(first, 'ETag'))
+    expect((await peer.request({ path: device.at(), options: [uint('Block2', (9 << 4) | 2)] })).code).toBe('4.00')
+  })
+
+  test('a notification above one block brings its first block, and the rest is asked for', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const { token } = await observe(peer, device.at())
+    await device.publish('C'.repeat(3000), 'text/plain')
+    const [, notification] = await peer.answers(token, 2)
+    expect([notification?.payload.length, optionOf(notification, 'Block2')]).toEqual([1024, 8 | 6])
+    const parts = [notification?.payload.toString()]
+    for (const number of [1, 2]) {
+      const part = await peer.request({ path: device.at(), options: [uint('Block2', (number << 4) | 6)] })
+      expect(optionOf(part, 'ETag')).toBe(optionOf(notification, 'ETag'))
+      parts.push(part.payload.toString())
+    }
+    expect(parts.join('')).toBe('C'.repeat(3000))
+  })
+})
+
+describe('with the other protocols', () => {
+  test('what comes in over CoAP goes out over WebSocket, server-sent events and HTTP, and what they bring is observed', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const other = await plant.newDevice()
+    await plant.connect(other, device.channelId)
+    const host = `127.0.0.1:${listeners.ports[0]}`
+    const socket = new WebSocket(`ws://${host}${device.base}`, { headers: { authorization: `Client ${other.secret}` } })
+    const frames: string[] = []
+    socket.on('message', (data: Buffer) => frames.push(data.toString()))
+    await new Promise((resolve) => socket.once('open', resolve))
+    const abort = new AbortController()
+    const live = await fetch(`http://${host}${device.base}/live`, {
+      headers: { authorization: `Client ${other.secret}` },
+      signal: abort.signal,
+    })
+    let events = ''
+    void (async () => {
+      for await (const chunk of live.body ?? []) events += Buffer.from(chunk).toString()
+    })().catch(() => undefined)
+    const { token } = await observe(peer, device.at())
+    // A socket is open before it follows.
+    await until(() => plant.api.api.messages.followers >= 3, 'three followers')
+    expect((await peer.request({ code: 'POST', path: device.at(), payload: PACK })).code).toBe('2.04')
+    await until(() => frames.length === 1 && events.includes('"protocol":"coap"'), 'both to be told')
+    expect(frames).toEqual([PACK])
+    expect(await device.stored()).toMatchObject([{ protocol: 'coap' }])
+    socket.send('[{"n":"from","vs":"socket"}]')
+    await device.publish('[{"n":"from","vs":"http"}]')
+    const answers = await peer.answers(token, 4)
+    expect(
+      answers
+        .slice(1)
+        .map(({ payload }) => payload.toString())
+        .toSorted(),
+    ).toEqual([PACK, '[{"n":"from","vs":"http"}]', '[{"n":"from","vs":"socket"}]'].toSorted())
+    socket.close()
+    abort.abort()
+  })
+})
+
+test('requests are counted as those of coap', async () => {
+  const text = await metrics.registry.metrics()
+  expect(text).toMatch(/skein_requests_total\{protocol="coap",route="POST message",outcome="2\.04"\} \d+/)
+  expect(text).toMatch(/skein_coap_observations \d+/)
+  expect(text).toMatch(/skein_coap_remembered_requests \d+/)
+})
+
+test('a server that stops answers what it took, and closes its socket', async () => {
+  const stopping = await start()
+  using peer = await openPeer(stopping.port)
+  const device = await aDevice()
+  await peer.request({ code: 'POST', path: device.at(), payload: PACK })
+  const release = await holdCommits()
+  const { token } = peer.ask({ code: 'POST', path: device.at(), payload: PACK })
+  await until(() => plant.api.api.messages.pending > 0, 'a message that waits')
+  const stopped = stopping.stop()
+  await release()
+  expect((await peer.answers(token, 1))[0]).toMatchObject({ code: '2.04' })
+  await stopped
+  expect(await device.stored()).toHaveLength(2)
+})
+
+const CLIENTS = ['coap-client-notls', 'coap-client-openssl', 'coap-client']
+const client = CLIENTS.find((name) => spawnSync(name, ['-h']).error === undefined)
+
+test.runIf(process.env['CI'] === 'true')("libcoap's coap-client is installed where tests decide", () => {
+  expect(client).toBeDefined()
+})
+
+describe.skipIf(client === undefined)('coap-client (needs libcoap3-bin)', () => {
+  const run = async (...options: string[]) => {
+    const { stdout, stderr } = await promisify(execFile)(client as string, options, { timeout: 15_000 })
+    return stdout + stderr
+  }
+
+  test('publishes, reads, observes and sends and fetches in blocks', async () => {
+    const device = await aDevice()
+    const address = `coap://127.0.0.1:${server.port}${device.at()}`
+    const observing = run('-m', 'get', '-s', '4', '-B', '4', address)
+    await until(() => plant.api.api.messages.followers > 0, 'the observation')
+    await run('-m', 'post', '-t', '110', '-e', PACK, address)
+    expect(await run('-m', 'get', address)).toContain('"temperature"')
+    expect(await observing).toContain('"temperature"')
+    expect(
+      await run('-m', 'get', `coap://127.0.0.1:${server.port}${device.base}?auth=wrong-secret-of-nobody`),
+    ).toContain('4.01')
+    const text = `begin ${'0123456789'.repeat(500)} end`
+    await run('-m', 'post', '-t', '0', '-b', '256', '-e', text, address)
+    expect(await run('-m', 'get', address)).toContain(text)
+    expect(await run('-m', 'get', '-b', '64', address)).toContain('end')
+    expect(await device.stored('&format=raw')).toHaveLength(1)
+    expect(await run('-m', 'put', '-e', 'x', address)).toContain('4.05')
+  }, 30_000)
+})
