@@ -72,13 +72,13 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
     const connected =
       query.client === undefined ? [] : [connectedTo('h', 'channel', query.client, query.connection_type)]
     const readable = await shownIn(database.db, domains, { type: 'channel', alias: 'h' }, shown)
-    const where = allOf([readable, ...conditions, ...connected])
+    const filters = [...conditions, ...connected]
     const [total, channels] = await Promise.all([
-      countChannels(database.db, where),
+      access.total(countChannels(allOf([readable.count, ...filters]))),
       query.only_total === true
         ? []
         : listChannels(database.db, {
-            where,
+            where: allOf([readable.page, ...filters]),
             order: query.order,
             dir: query.dir ?? 'asc',
             offset: query.offset,

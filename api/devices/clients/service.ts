@@ -103,13 +103,13 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
     const connected =
       query.channel === undefined ? [] : [connectedTo('c', 'client', query.channel, query.connection_type)]
     const readable = await shownIn(database.db, domains, { type: 'client', alias: 'c' }, shown)
-    const where = allOf([readable, ...conditions, ...connected])
+    const filters = [...conditions, ...connected]
     const [total, clients] = await Promise.all([
-      countClients(database.db, where),
+      access.total(countClients(allOf([readable.count, ...filters]))),
       query.only_total === true
         ? []
         : listClients(database.db, {
-            where,
+            where: allOf([readable.page, ...filters]),
             order: query.order,
             dir: query.dir ?? 'asc',
             offset: query.offset,

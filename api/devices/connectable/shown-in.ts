@@ -2,7 +2,7 @@
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import { accessConditions, allOf, parseActions, requireMayListFor } from '#api/identity/index.ts'
-import type { AccessQuery, DomainAccess } from '#api/identity/index.ts'
+import type { AccessQuery, DomainAccess, ReachableRows } from '#api/identity/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { isId } from '#core/ids.ts'
 import type { ConnectableType } from './record.ts'
@@ -26,28 +26,36 @@ export function parseShown(
   return { query, actions: parseActions(type, query.actions) }
 }
 
-/** Rows of the table `alias`. Throws `forbidden` for the reach of somebody else. */
+/** Rows of the table `alias`: to find a page, and to count. Throws `forbidden` for the reach of somebody else. */
 export async function shownIn(
   db: Queryable,
   domains: readonly DomainAccess[],
   listed: { type: ConnectableType; alias: string },
   { query, actions }: ReturnType<typeof parseShown>,
-): Promise<RawBuilder<SqlBool>> {
+): Promise<ReachableRows> {
   requireMayListFor(domains, query.user)
-  if (domains.length === 0) return sql<SqlBool>`false`
   const column = (name: string) => sql.ref(`${listed.alias}.${name}`)
   const each = await Promise.all(
-    domains.map(async (domain) =>
-      allOf([
-        sql<SqlBool>`${column('domain_key')} = ${domain.domainKey}`,
-        domain.reachable(listed.type, 'read', listed.alias),
+    domains.map(async (domain) => {
+      const { page, count } = await domain.reachableRows(listed.type, 'read', listed.alias)
+      const others = [
         ...(await accessConditions(db, domain, listed, actions, query)),
         ...ownedAs(domain, column('created_by'), query),
-      ]),
-    ),
+      ]
+      const within = sql<SqlBool>`${column('domain_key')} = ${domain.domainKey}`
+      return { page: allOf([within, page, ...others]), count: allOf([within, count, ...others]) }
+    }),
   )
+  return { page: anyOf(each.map(({ page }) => page)), count: anyOf(each.map(({ count }) => count)) }
+}
+
+function anyOf(conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<SqlBool> {
+  const [only, ...more] = conditions
+  if (only === undefined) return sql<SqlBool>`false`
+  // One domain alone is a condition that an index can be walked by.
+  if (more.length === 0) return only
   return sql<SqlBool>`(${sql.join(
-    each.map((condition) => sql`(${condition})`),
+    conditions.map((condition) => sql`(${condition})`),
     sql` OR `,
   )})`
 }

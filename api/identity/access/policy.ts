@@ -2,11 +2,14 @@
  * The one access policy, used by every transport (contract sections 2.4, 2.5 and decision 45). Deny by default:
  * no role, no grant, no access; what a caller may not read looks exactly like what does not exist.
  */
+import { createHash } from 'node:crypto'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { createFactCache } from '#core/fact-cache.ts'
 import { isId } from '#core/ids.ts'
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
+import { ANY_CHANGE } from './any-change.ts'
 import { ACTIONS } from './actions.ts'
 import type { DomainAction, EntityType } from './actions.ts'
 import { findEntitiesAnywhere, findEntity } from './entities.ts'
@@ -17,8 +20,8 @@ import { withinScope } from '../pats/scoped-access.ts'
 import type { UserPrincipal } from './principal.ts'
 import { findProvidedAccess } from './provided-access.ts'
 import type { EffectiveAccess } from './provided-access.ts'
-import type { Reach } from './reach.ts'
-import { reachable } from './reach.ts'
+import type { Reach, ReachPlan } from './reach.ts'
+import { reachable, smallReach } from './reach.ts'
 
 export type { EntityFacts } from './holdings.ts'
 
@@ -46,7 +49,12 @@ export type DomainAccess = {
   accessOf(type: EntityFacts['type'], entityKeys: readonly number[]): Promise<Map<number, EffectiveAccess>>
   /** The condition of a listing: rows on which the caller may do `action`. `alias` is the listed table in the query. */
   reachable(type: EntityFacts['type'], action: string, alias: string): RawBuilder<SqlBool>
+  /** The same for a listing of many rows, by the size of what the caller reaches: to find a page, and to count. */
+  reachableRows(type: EntityFacts['type'], action: string, alias: string): Promise<ReachableRows>
 }
+
+/** Two forms of one condition. */
+export type ReachableRows = { page: RawBuilder<SqlBool>; count: RawBuilder<SqlBool> }
 
 /** An entity of a path, and its domain as the caller entered it. */
 export type Located = { domain: DomainAccess; entity: LocatedEntity }
@@ -70,12 +78,18 @@ export type AccessPolicy = {
     type: EntityFacts['type'],
     id: string,
   ): Promise<Located>
+  /** The number that the statement gives as `total`, kept until anything changes: most pages are asked for one by one. */
+  total(statement: RawBuilder<{ total: number }>): Promise<number>
   /** Throws `forbidden` unless the caller administers the platform, and with a token that is good for all of it. */
   requirePlatformAdmin(principal: UserPrincipal): void
   /** Drops what depends on entities that changed. */
   forget(entityKeys: readonly number[]): void
   clear(): void
 }
+
+/** Totals that are remembered, and reaches of up to 2,000 keys. */
+const MAX_TOTALS = 20_000
+const MAX_SMALL_REACHES = 2000
 
 /** Domains that one listing spans; who reaches more names one in the path. */
 const MAX_ENTERED = 200
@@ -98,6 +112,15 @@ export function createAccessPolicy({
 }): AccessPolicy {
   const { db } = database
   const holdings = createHoldings({ db, isFresh })
+  const totals = createFactCache<number>({ maxEntries: MAX_TOTALS, isFresh })
+  const smallReaches = createFactCache<readonly number[] | 'many'>({ maxEntries: MAX_SMALL_REACHES, isFresh })
+
+  function findSmallReach(reach: Reach, type: EntityFacts['type'], action: string) {
+    return smallReaches.get(`${reach.userKey}/${reach.domainKey}/${type}/${action}`, async () => {
+      const keys = await smallReach(db, reach, type, action)
+      return { value: keys ?? ('many' as const), dependsOn: [ANY_CHANGE] }
+    })
+  }
 
   function isOpen(reach: Reach): boolean {
     if (!reach.isMember) return false
@@ -138,6 +161,13 @@ export function createAccessPolicy({
       },
       accessOf: (type, entityKeys) => findProvidedAccess(db, principal.key, domainKey, type, entityKeys),
       reachable: (type, action, alias) => reachable(reach, everything, type, action, alias),
+      async reachableRows(type, action, alias) {
+        const rows = (plan: ReachPlan) => reachable(reach, everything, type, action, alias, plan)
+        const keys = everything ? 'many' : await findSmallReach(reach, type, action)
+        if (keys === 'many') return { page: rows('row'), count: rows('set') }
+        const isAmong = sql<SqlBool>`${sql.ref(`${alias}.key`)} = ANY (${keys}::bigint[])`
+        return { page: isAmong, count: isAmong }
+      },
     })
   }
 
@@ -198,7 +228,19 @@ export function createAccessPolicy({
           'failed to perform authorization: only the platform administrator may do this',
         )
     },
-    forget: (entityKeys) => holdings.forget(entityKeys),
-    clear: () => holdings.clear(),
+    async total(statement) {
+      const { sql: text, parameters } = statement.compile(db)
+      const name = createHash('sha256').update(text).update(JSON.stringify(parameters)).digest('base64')
+      return await totals.get(name, async () => {
+        const { rows } = await statement.execute(db)
+        return { value: rows[0]?.total ?? 0, dependsOn: [ANY_CHANGE] }
+      })
+    },
+    forget(entityKeys) {
+      for (const cache of [holdings, totals, smallReaches]) cache.forget(entityKeys)
+    },
+    clear() {
+      for (const cache of [holdings, totals, smallReaches]) cache.clear()
+    },
   }
 }

@@ -7,6 +7,7 @@ import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import { ACTIONS } from './actions.ts'
 import type { EntityType } from './actions.ts'
+import { ENTITY_TABLES } from './entities.ts'
 import { ADMIN_ROLE_KEY } from './admin-role.ts'
 
 export type DomainStatus = 'enabled' | 'disabled' | 'freezed' | 'deleted'
@@ -106,6 +107,12 @@ export async function groupAncestors(db: Queryable, groupKey: number): Promise<n
 }
 
 /**
+ * How rows are held against what the caller reaches: `set` makes the set of his grants once, for statements that look at most
+ * rows; `row` looks each row up, for pages that are full after a few of them.
+ */
+export type ReachPlan = 'set' | 'row'
+
+/**
  * The condition "the caller may do `action` on this row" for a listing of clients, channels or groups, where `alias` is the
  * listed table. True for the whole domain without looking at a row when a domain role says so.
  */
@@ -115,18 +122,16 @@ export function reachable(
   type: Exclude<EntityType, 'domain'>,
   action: string,
   alias: string,
+  plan: ReachPlan = 'set',
 ): RawBuilder<SqlBool> {
   if (isPlatformAdmin || reach.domainActions.has(`${type}_${action}`)) return sql<SqlBool>`true`
-  const groupsWith = (wanted: string) =>
-    [...reach.groupActions].filter(([, actions]) => actions.has(wanted)).map(([key]) => key)
   const key = sql.ref(`${alias}.key`)
-  const direct = sql<SqlBool>`${key} IN (
-    SELECT g.entity_key FROM grants g LEFT JOIN roles r ON r.key = g.role_key
-     WHERE g.user_key = ${reach.userKey} AND g.domain_key = ${reach.domainKey} AND g.entity_type = ${type}
-       AND (g.role_key = ${ADMIN_ROLE_KEY} OR ${action} = ANY (r.actions)))`
+  const direct =
+    plan === 'set'
+      ? sql<SqlBool>`${key} IN (SELECT g.entity_key ${grantsOf(reach, type, action)})`
+      : sql<SqlBool>`coalesce((SELECT true ${grantsOf(reach, type, action)} AND g.entity_key = ${key} LIMIT 1), false)`
   const parent = sql.ref(`${alias}.${type === 'group' ? 'key' : 'parent_group_key'}`)
-  const inGroups = type === 'group' ? [] : groupsWith(`${type}_${action}`)
-  const inSubgroups = groupsWith(type === 'group' ? `subgroup_${action}` : `subgroup_${type}_${action}`)
+  const { inGroups, inSubgroups } = groupsFor(reach, type, action)
   const conditions = [direct]
   if (inGroups.length > 0) conditions.push(sql<SqlBool>`${parent} = ANY (${inGroups}::bigint[])`)
   if (inSubgroups.length > 0) {
@@ -134,4 +139,49 @@ export function reachable(
       SELECT descendant_key FROM group_closure WHERE ancestor_key = ANY (${inSubgroups}::bigint[]) AND depth > 0)`)
   }
   return sql<SqlBool>`(${sql.join(conditions, sql` OR `)})`
+}
+
+/** Grants `g` of the user on entities of the type whose role holds the action. */
+function grantsOf(reach: Reach, type: EntityType, action: string): RawBuilder<unknown> {
+  return sql`FROM grants g LEFT JOIN roles r ON r.key = g.role_key
+     WHERE g.user_key = ${reach.userKey} AND g.domain_key = ${reach.domainKey} AND g.entity_type = ${type}
+       AND (g.role_key = ${ADMIN_ROLE_KEY} OR ${action} = ANY (r.actions))`
+}
+
+/** Groups whose members the user may do the action on, and groups for whose descendants that holds. */
+function groupsFor(reach: Reach, type: Exclude<EntityType, 'domain'>, action: string) {
+  const groupsWith = (wanted: string) =>
+    [...reach.groupActions].filter(([, actions]) => actions.has(wanted)).map(([key]) => key)
+  return {
+    inGroups: type === 'group' ? [] : groupsWith(`${type}_${action}`),
+    inSubgroups: groupsWith(type === 'group' ? `subgroup_${action}` : `subgroup_${type}_${action}`),
+  }
+}
+
+/** A reach of at most so many entities is looked up by their keys: the whole of it is sorted for a page. */
+const SMALL_REACH = 2000
+
+/** The keys of what the user may do the action on; undefined when that is the whole domain or more than a small reach. */
+export async function smallReach(
+  db: Queryable,
+  reach: Reach,
+  type: Exclude<EntityType, 'domain'>,
+  action: string,
+): Promise<readonly number[] | undefined> {
+  if (reach.domainActions.has(`${type}_${action}`)) return undefined
+  const { inGroups, inSubgroups } = groupsFor(reach, type, action)
+  const table = sql.table(ENTITY_TABLES[type].table)
+  const parent = sql.ref(`e.${type === 'group' ? 'key' : ENTITY_TABLES[type].parent}`)
+  const parts = [sql`SELECT g.entity_key AS key ${grantsOf(reach, type, action)}`]
+  if (inGroups.length > 0)
+    parts.push(
+      sql`SELECT e.key FROM ${table} e WHERE e.domain_key = ${reach.domainKey} AND ${parent} = ANY (${inGroups}::bigint[])`,
+    )
+  if (inSubgroups.length > 0)
+    parts.push(sql`SELECT e.key FROM group_closure below JOIN ${table} e ON ${parent} = below.descendant_key
+      WHERE below.ancestor_key = ANY (${inSubgroups}::bigint[]) AND below.depth > 0 AND e.domain_key = ${reach.domainKey}`)
+  // An entity may be reached in several ways; the limit stops the search as soon as the reach is not small.
+  const { rows } = await sql<{ key: number }>`
+    SELECT key FROM (${sql.join(parts, sql` UNION ALL `)}) reached LIMIT ${SMALL_REACH + 1}`.execute(db)
+  return rows.length > SMALL_REACH ? undefined : [...new Set(rows.map(({ key }) => key))]
 }

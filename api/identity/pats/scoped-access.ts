@@ -96,6 +96,16 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
       if (needed === undefined) return NONE
       return sql<SqlBool>`(${inner} AND ${inScope(type, needed, alias)})`
     },
+    async reachableRows(type, action, alias) {
+      const needed = requirementOf(type, action)
+      if (needed === undefined) return { page: NONE, count: NONE }
+      const inner = await domain.reachableRows(type, action, alias)
+      const within = inScope(type, needed, alias)
+      return {
+        page: sql<SqlBool>`(${inner.page} AND ${within})`,
+        count: sql<SqlBool>`(${inner.count} AND ${within})`,
+      }
+    },
   }
 
   /** Rows to read are listed. A call that changes something finds what its owner may read, and asks for more than that. */

@@ -4,6 +4,9 @@ import type { RawBuilder, SqlBool } from 'kysely'
 import { ServiceError } from '#core/errors/index.ts'
 import { requireStorable } from '#core/http/index.ts'
 
+/** Names are ordered by so many characters: an index entry has at most 2,704 bytes. */
+const ORDERED_NAME_CHARS = 256
+
 export type OrderColumn = 'name' | 'created_at' | 'updated_at'
 
 /**
@@ -14,7 +17,9 @@ export function orderOf(alias: string, order: string, dir: 'asc' | 'desc'): RawB
   const column = (name: string) => sql.ref(`${alias}.${name}`)
   const direction = dir === 'desc' ? sql`DESC` : sql`ASC`
   const created = sql`${column('created_at')} ${direction}, ${column('id')} ${direction}`
-  if (order === 'name') return sql`${column('name')} ${direction}, ${created}`
+  // As much of the name as its index holds.
+  if (order === 'name')
+    return sql`left(${column('name')}, ${sql.raw(String(ORDERED_NAME_CHARS))}) ${direction}, ${created}`
   if (order === 'created_at') return created
   return sql`coalesce(${column('updated_at')}, ${column('created_at')}) ${direction}, ${created}`
 }
