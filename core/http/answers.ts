@@ -39,7 +39,8 @@ export function declareEdgeAnswers(route: RouteOptions): void {
   if (schema?.response === undefined) return
   const isSafe = [route.method].flat().every((method) => SAFE_METHODS.has(method))
   const kinds: ErrorKind[] = [...ALWAYS]
-  if (route.config?.isPublic !== true) kinds.push('unauthenticated')
+  // Credentials may be narrower than whoever holds them, on any route that looks at them.
+  if (route.config?.isPublic !== true) kinds.push('unauthenticated', 'forbidden')
   if (!isSafe) kinds.push(...ON_CHANGES)
   if (schema.body !== undefined) kinds.push('unsupported_media_type')
   route.schema = { ...schema, response: { ...refusals(kinds), ...(schema.response as object) } }
