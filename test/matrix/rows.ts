@@ -1,7 +1,7 @@
 /** The rows of the access matrix: every route inside a domain, what guards it and a good body for it. */
 import { newId } from '#core/ids.ts'
 import type { EntityType } from '#api/identity/index.ts'
-import type { Furniture, Need, World } from './world.ts'
+import type { Furniture, Need, People } from './world.ts'
 
 export type Route = { method: string; url: string; action: string | undefined }
 
@@ -14,7 +14,7 @@ export type Row = Route & {
   extras: readonly string[]
   /** The call changes the domain or its members: the cells are asked one by one, and it is put back. */
   changesDomain: boolean
-  request(at: Furniture, world: World): { url: string; body?: unknown }
+  request(at: Furniture, people: People): { url: string; body?: unknown }
 }
 
 const ENTITY_OF_PARAM: readonly (readonly [string, EntityType])[] = [
@@ -48,23 +48,28 @@ function rowOf(route: Route, on: EntityType, suffix: string): Row {
     needs: [{ on, action: action ?? '' }, ...secondNeed(name)],
     extras: /\/(assign|share)$/.test(url) && on === 'channel' ? ['publish', 'subscribe'] : [],
     changesDomain: method !== 'GET' && (url.startsWith('/domains/:domain_id') || url.includes('invitations')),
-    request: (at, world) => {
-      const body = bodyOf(name, at, world)
-      const filled = fill(url, on, at, world)
-      const query = url.endsWith('/access') ? `?subject=${world.bystander}&entity=${on}:${at[on].id}&action=read` : ''
+    request: (at, people) => {
+      const body = bodyOf(name, at, people)
+      const filled = fill(url, on, at, people)
+      const query = queryOf(name, on, at, people)
       return { url: `${filled}${query}`, ...(body === undefined ? {} : { body }) }
     },
   }
 }
 
-function fill(url: string, on: EntityType, at: Furniture, world: World): string {
+function queryOf(name: string, on: EntityType, at: Furniture, { bystander }: People): string {
+  if (name.endsWith('/access')) return `?subject=${bystander}&entity=${on}:${at[on].id}&action=read`
+  return name.startsWith('DELETE') && name.endsWith('/messages') ? '?from=1&to=2' : ''
+}
+
+function fill(url: string, on: EntityType, at: Furniture, people: People): string {
   return url
     .replace(':domain_id', at.domain.id)
     .replace(':client_id', at.client.id)
     .replace(':channel_id', at.channel.id)
     .replace(':group_id', at.group.id)
     .replace(':role_id', at.roles[on])
-    .replace(':user_id', url.includes('invitations') ? world.outsider : world.bystander)
+    .replace(':user_id', url.includes('invitations') ? people.outsider : people.bystander)
     .replace(':entity_type', on)
     .replace(':entity_id', at[on].id)
     .replace('*', 'room/1')
@@ -92,7 +97,7 @@ function secondNeed(name: string): Need[] {
 }
 
 /** A body that only a refusal can keep from working. */
-function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: World): unknown {
+function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: People): unknown {
   const [method = '', url = ''] = name.split(' ')
   if (method === 'GET') return undefined
   const pair = { client_ids: [at.client.id], types: ['publish'] }

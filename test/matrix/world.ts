@@ -4,14 +4,13 @@ import { vi } from 'vitest'
 import { ACTIONS } from '#api/identity/index.ts'
 import type { EntityType } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { newId } from '#core/ids.ts'
 import { FULL_APP_ADMIN } from '../../tools/generate/full-app.ts'
-import { sealSecret } from '../../api/devices/client-secrets.ts'
 import type { FullApp } from '../../tools/generate/full-app.ts'
 import type { ColumnName, Path, Place } from './callers.ts'
 import { COLUMNS } from './callers.ts'
+import { createEntities, roleIdOf } from './entities.ts'
+import type { Thing } from './entities.ts'
 
-export type Thing = { type: EntityType; key: number; id: string }
 /** What the call of one cell may name. `child` is below `group`; the rest is below the `parent` of the domain. */
 export type Furniture = {
   domain: Thing
@@ -30,14 +29,12 @@ export type Domain = Thing & { place: Place; top: Thing; parent: Thing }
 /** The action that a call needs on one of its things. */
 export type Need = { on: ThingName; action: string }
 
-export type World = {
+/** Ids of users whom calls are about: two members of every domain, and one who is in none. */
+export type People = { readonly bystander: string; readonly leaver: string; readonly outsider: string }
+
+export type World = People & {
   readonly domains: Record<Place, Domain>
   readonly tokens: Record<ColumnName, string | undefined>
-  /** Members of every domain whom calls are about. */
-  readonly bystander: string
-  readonly leaver: string
-  /** A user who is in no domain of the matrix. */
-  readonly outsider: string
   call(token: string | undefined, method: string, url: string, body?: unknown): Promise<number>
   /** Fresh entities for every column, and roles that give the members exactly what the needs say. */
   furnish(needs: readonly Need[], extras: readonly string[]): Promise<Map<ColumnName, Furniture>>
@@ -51,14 +48,12 @@ type User = { id: string; key: number; username: string; secret: string }
 const STATUS: Record<Place, string> = { open: 'enabled', disabled: 'disabled', frozen: 'freezed', deleted: 'deleted' }
 const PLACES = ['open', 'disabled', 'frozen', 'deleted'] as const satisfies readonly Place[]
 const TWO_HOURS_MS = 2 * 3_600_000
-/** Above whatever the sequence gives in a test. */
-const FIRST_KEY = 1_000_000_000
 
 export async function createWorld(full: FullApp, database: Database): Promise<World> {
   const { app, api } = full
   const { db } = database
-  let nextKey = FIRST_KEY
-  const newThing = (type: EntityType): Thing => ({ type, key: nextKey++, id: newId() })
+  const entities = createEntities(db, full.keyring)
+  const { newThing, insertGroups, insertClients, insertChannels, insertRoles, insertGrants } = entities
 
   async function send(token: string | undefined, method: string, url: string, body?: unknown) {
     const response = await app.inject({
@@ -138,7 +133,7 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
     memberRoles[place] = role.key
     await insertRoles(members[place].key, [{ thing: members[place], role, actions: [] }])
   }
-  const firstFreshKey = nextKey
+  const firstFreshKey = newThing('domain').key
   await joinMembers()
 
   async function joinMembers(): Promise<void> {
@@ -149,60 +144,6 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
         joining.map((user) => ({ user: user.key, thing: domains[place], roleKey: memberRoles[place] })),
       )
     }
-  }
-
-  async function insertGroups(domainKey: number, groups: readonly (Thing & { above: readonly number[] })[]) {
-    await sql`INSERT INTO groups (domain_key, key, id, parent_key, name)
-      SELECT ${domainKey}::bigint, g.key, g.id, g.parent_key, 'group'
-        FROM jsonb_to_recordset(${JSON.stringify(groups.map(({ key, id, above }) => ({ key, id, parent_key: above[0] ?? null })))}::jsonb)
-          AS g(key bigint, id uuid, parent_key bigint)`.execute(db)
-    const closure = groups.flatMap(({ key, above }) =>
-      [key, ...above].map((ancestor, depth) => ({ ancestor, descendant: key, depth })),
-    )
-    await sql`INSERT INTO group_closure (ancestor_key, descendant_key, depth) SELECT ancestor, descendant, depth
-      FROM jsonb_to_recordset(${JSON.stringify(closure)}::jsonb) AS c(ancestor bigint, descendant bigint, depth smallint)`.execute(
-      db,
-    )
-  }
-  async function insertClients(domain: Domain, clients: readonly Thing[]) {
-    const rows = clients.map(({ key, id }) => ({
-      key,
-      id,
-      sealed: sealSecret(full.keyring, domain.key, id, 'secret').toString('hex'),
-    }))
-    await sql`INSERT INTO clients (domain_key, key, id, parent_group_key, secret_mac, secret_sealed)
-      SELECT ${domain.key}::bigint, c.key, c.id, ${domain.parent.key}::bigint,
-             decode(replace(c.id::text, '-', ''), 'hex'), decode(c.sealed, 'hex')
-        FROM jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) AS c(key bigint, id uuid, sealed text)`.execute(db)
-  }
-  async function insertRoles(
-    domainKey: number,
-    roles: readonly { thing: Thing; role: Thing; actions: readonly string[] }[],
-  ) {
-    const rows = roles.map(({ thing, role, actions }) => ({
-      key: role.key,
-      id: roleIdOf(thing.type, role.id),
-      entity_type: thing.type,
-      entity_key: thing.key,
-      name: role.id,
-      actions: actions.filter((action) => (ACTIONS[thing.type] as readonly string[]).includes(action)),
-    }))
-    await sql`INSERT INTO roles (domain_key, key, id, entity_type, entity_key, name, actions)
-      SELECT ${domainKey}::bigint, r.key, r.id, r.entity_type, r.entity_key, r.name, ARRAY(SELECT jsonb_array_elements_text(r.actions))
-        FROM jsonb_to_recordset(${JSON.stringify(rows)}::jsonb)
-          AS r(key bigint, id text, entity_type text, entity_key bigint, name text, actions jsonb)`.execute(db)
-  }
-  async function insertGrants(domainKey: number, grants: readonly { user: number; thing: Thing; roleKey: number }[]) {
-    const rows = grants.map(({ user, thing, roleKey }) => ({
-      user,
-      type: thing.type,
-      entity: thing.key,
-      role: roleKey,
-    }))
-    await sql`INSERT INTO grants (domain_key, user_key, entity_type, entity_key, role_key)
-      SELECT ${domainKey}::bigint, g.user, g.type, g.entity, g.role
-        FROM jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) AS g("user" bigint, type text, entity bigint, role bigint)
-      ON CONFLICT DO NOTHING`.execute(db)
   }
 
   const tokens = await newTokens()
@@ -324,7 +265,8 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
 
   async function furnish(needs: readonly Need[], extras: readonly string[]): Promise<Map<ColumnName, Furniture>> {
     const cells = new Map<ColumnName, Furniture>()
-    await removeFurniture()
+    // What earlier rows left: the domains stay small, and nobody keeps a role.
+    await entities.removeFrom(firstFreshKey)
     for (const place of PLACES) {
       const domain = domains[place]
       const furnished = COLUMNS.filter((column) => column.place === place).map((column) => {
@@ -342,14 +284,14 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
           { ...other, above: [domain.parent.key, domain.top.key] },
         ]),
       )
-      const channels = JSON.stringify(furnished.map(({ furniture }) => furniture.channel))
       await insertClients(
         domain,
         furnished.map(({ furniture }) => furniture.client),
       )
-      await sql`INSERT INTO channels (domain_key, key, id, parent_group_key)
-        SELECT ${domain.key}::bigint, c.key, c.id, ${domain.parent.key}::bigint
-          FROM jsonb_to_recordset(${channels}::jsonb) AS c(key bigint, id uuid)`.execute(db)
+      await insertChannels(
+        domain,
+        furnished.map(({ furniture }) => furniture.channel),
+      )
       const named = furnished.flatMap(({ furniture }) => {
         return (['domain', 'client', 'channel', 'group'] as const).map((type) => {
           const role = newThing(type)
@@ -367,14 +309,6 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
     }
     api.identity.access.clear()
     return cells
-  }
-
-  /** What earlier rows left: the domains stay small, and nobody keeps a role. */
-  async function removeFurniture(): Promise<void> {
-    await sql`DELETE FROM grants WHERE entity_key >= ${firstFreshKey} OR role_key >= ${firstFreshKey}`.execute(db)
-    await sql`DELETE FROM roles WHERE key >= ${firstFreshKey}`.execute(db)
-    for (const table of ['clients', 'channels', 'groups'])
-      await sql`DELETE FROM ${sql.table(table)} WHERE key >= ${firstFreshKey}`.execute(db)
   }
 
   function newFurniture(domain: Domain): Furniture {
@@ -412,6 +346,5 @@ export async function createWorld(full: FullApp, database: Database): Promise<Wo
   }
 }
 
-const roleIdOf = (type: EntityType, id: string) => `${type}_${id.replaceAll('-', '').slice(0, 22)}`
 const isFirst = (one: { thing: Thing }, index: number, all: readonly { thing: Thing }[]) =>
   all.findIndex(({ thing }) => thing === one.thing) === index
