@@ -1,6 +1,8 @@
 /** The messages room: what is published is stored before it is acknowledged, and then it is in the next read. */
 import type { MessageAccess } from '#api/devices/index.ts'
 import type { Bus } from '#core/bus/index.ts'
+import { createExporter } from './export/exporter.ts'
+import type { ExportFormat, MessageExport } from './export/exporter.ts'
 import { createIngest } from './ingest/ingest.ts'
 import type { IngestDeps } from './ingest/ingest.ts'
 import type { IncomingMessage } from './message.ts'
@@ -17,6 +19,7 @@ import { startKeeper } from './retention/keeper.ts'
 
 export { DeletionQuery, createMessageDeletion } from './deletion/index.ts'
 export type { MessageDeletion } from './deletion/index.ts'
+export type { ExportFormat, MessageExport } from './export/exporter.ts'
 export {
   JSON_TYPE,
   OCTET_STREAM,
@@ -52,6 +55,8 @@ export type Messages = {
   publish(message: IncomingMessage): Promise<void>
   /** See `Reader.read`. */
   read(access: MessageAccess, query: MessagesQuery): Promise<MessagesPage>
+  /** See `Exporter.open`. */
+  export(access: MessageAccess, query: MessagesQuery, format: ExportFormat): Promise<MessageExport>
   /** See `Reader.latest`. */
   readLatest(access: MessageAccess, query: LatestQuery): Promise<MessagesPage>
   /**
@@ -78,9 +83,11 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
   deps.signal?.addEventListener('abort', () => hub.endAll(), { once: true })
   const ingest = createIngest({ ...deps, onCommitted: (batchSeq, messages) => hub.committed(batchSeq, messages) })
   const reader = createReader(database)
+  const exporter = createExporter(database, deps.signal)
   return {
     publish: (message) => ingest.publish(message),
     read: (access, query) => reader.read(access, query),
+    export: (access, query, format) => exporter.open(access, query, format),
     readLatest: (access, query) => reader.latest(access, query),
     follow: (options, lastEventId) =>
       hub.follow(new Follower(options), lastEventId === undefined ? undefined : parseToken(lastEventId)),

@@ -137,13 +137,13 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   {
     package: 'pg',
     owner: /^core\/database\//,
-    types: /^core\/log\/|^api\/messages\/(ingest|live|store|retention)\/|^manager\/runs\//,
+    types: /^core\/log\/|^api\/messages\/(export|ingest|live|store|retention)\/|^manager\/runs\//,
     rule: 'core/database makes connections; who writes on a dedicated one names its type',
   },
   {
     package: 'kysely',
     owner:
-      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|wire)\/|^api\/devices\/|^api\/messages\/(deletion|ingest|live|projections|reader|store)\/|^manager\/((access|grpc-tls)\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/)/,
+      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|wire)\/|^api\/devices\/|^api\/messages\/(deletion|export|ingest|live|projections|reader|store)\/|^manager\/((access|grpc-tls)\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/)/,
     rule: 'SQL is written by the slice that owns the tables',
   },
   {

@@ -1,7 +1,8 @@
 /** Reading over HTTP (contract section 8, decision 18). */
+import { Readable } from 'node:stream'
 import { Type } from 'typebox'
 import { LatestQuery, MessagesPage, MessagesQuery } from '#api/messages/index.ts'
-import type { Messages } from '#api/messages/index.ts'
+import type { ExportFormat, Messages } from '#api/messages/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import type { MessageAccessDeps } from './access.ts'
@@ -31,7 +32,8 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
             schema: {
               tags: ['messages'],
               summary: 'Read stored messages, newest first',
-              description: 'Authorization: `Client <secret>`, Basic with client id and secret, or `Bearer` of a user.',
+              description:
+                'Authorization: `Client <secret>`, Basic with client id and secret, or `Bearer` of a user. With `Accept: text/csv` or `Accept: application/x-ndjson` everything that matches is streamed in the order of time, whatever `limit` and `offset` are.',
               params,
               querystring: MessagesQuery,
               response: responses(
@@ -44,7 +46,12 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
               ),
             },
           },
-          async (request) => await messages.read(accessOf(request), request.query),
+          async (request, reply) => {
+            const format = request.method === 'HEAD' ? undefined : exportFormatOf(request.headers.accept)
+            if (format === undefined) return await messages.read(accessOf(request), request.query)
+            const { contentType, chunks } = await messages.export(accessOf(request), request.query, format)
+            return await reply.type(contentType).send(Readable.from(chunks, { objectMode: false }) as never)
+          },
         )
         scope.get(
           `${path}/latest`,
@@ -73,4 +80,15 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
       done()
     })
   }
+}
+
+/** The first type of the header that is served decides; undefined: a page of JSON. */
+function exportFormatOf(accept: string | undefined): ExportFormat | undefined {
+  for (const part of (accept ?? '').split(',')) {
+    const type = (part.split(';')[0] ?? '').trim().toLowerCase()
+    if (type === 'text/csv') return 'csv'
+    if (type === 'application/x-ndjson') return 'json_lines'
+    if (type === 'application/json' || type === '*/*') return undefined
+  }
+  return undefined
 }

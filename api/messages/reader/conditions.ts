@@ -1,7 +1,7 @@
 /** From the filter of a query to SQL: which rows of the table can hold a match, and which records in them match. */
 import type { RawBuilder, SqlBool } from 'kysely'
 import { sql } from 'kysely'
-import type { Transaction } from '#core/database/index.ts'
+import type { Queryable } from '#core/database/index.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { Filter } from './filter.ts'
 import type { Comparator } from './schema.ts'
@@ -47,7 +47,7 @@ const MAX_ROW_SECONDS = BUCKET_SECONDS + 1
  * The series are looked up first: as a list of keys they are one hash probe per record, while a join is planned by
  * statistics that a young table does not have.
  */
-export async function scopeOf(tx: Transaction, channelKey: number, filter: Filter): Promise<Scope> {
+export async function scopeOf(tx: Queryable, channelKey: number, filter: Filter): Promise<Scope> {
   const operator = OPERATORS[filter.comparator]
   const values: RawBuilder<SqlBool>[] = []
   if (filter.value !== undefined) values.push(sql`r.value ${operator} ${filter.value}::float8`)

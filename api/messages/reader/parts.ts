@@ -4,7 +4,7 @@
  */
 import type { RawBuilder, SqlBool } from 'kysely'
 import { sql } from 'kysely'
-import type { Transaction } from '#core/database/index.ts'
+import type { Queryable, Transaction } from '#core/database/index.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { RecordConditions, Scope, TimeRange } from './conditions.ts'
 import { all, conditionsIn } from './conditions.ts'
@@ -44,7 +44,7 @@ export async function partsOf(tx: Transaction, scope: Scope, range: TimeRange): 
 }
 
 /** Rows of the series of the scope, or of the channel as a whole. */
-function rollupsCondition(scope: Scope, from: number | undefined, to: number | undefined): RawBuilder<SqlBool> {
+export function rollupsCondition(scope: Scope, from: number | undefined, to: number | undefined): RawBuilder<SqlBool> {
   const conditions = [
     sql<SqlBool>`b.channel_key = ${scope.channelKey}`,
     sql<SqlBool>`b.series_key = ANY (${scope.seriesKeys ?? [0]}::bigint[])`,
@@ -55,7 +55,7 @@ function rollupsCondition(scope: Scope, from: number | undefined, to: number | u
 }
 
 /** On rows `m` of the table `records`: of batches that are not folded; undefined where there are none. */
-export async function unfoldedBatches(tx: Transaction): Promise<RawBuilder<SqlBool> | undefined> {
+export async function unfoldedBatches(tx: Queryable): Promise<RawBuilder<SqlBool> | undefined> {
   const { rows } = await sql<{ seq: number; arrived_at: string }>`
     SELECT seq, arrived_at FROM ingest_batches WHERE NOT folded ORDER BY arrived_at`.execute(tx)
   const [oldest] = rows

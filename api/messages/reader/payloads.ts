@@ -42,7 +42,7 @@ export async function readPayloads(
 }
 
 /** Names and values are those of records; here they filter nothing. */
-function payloadConditions(filter: Filter): RawBuilder<SqlBool>[] {
+export function payloadConditions(filter: Filter): RawBuilder<SqlBool>[] {
   const conditions = timeConditions(sql`p.time`, filter)
   if (filter.subtopic !== undefined) conditions.push(sql`subtopic = ${filter.subtopic}`)
   if (filter.publisherId !== undefined) conditions.push(sql`publisher_id = ${filter.publisherId}`)

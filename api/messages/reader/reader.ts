@@ -2,18 +2,15 @@
 import { sql } from 'kysely'
 import type { MessageAccess } from '#api/devices/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { parseExactJson } from '../exact-json.ts'
-import { PROTOCOLS } from '../message.ts'
 import { RECORDS_FORMAT } from '../ingest/content.ts'
-import { formatBase64Url } from '../senml/index.ts'
 import { parseAggregation, parseFilter } from './filter.ts'
-import type { PayloadRow } from './payloads.ts'
 import { readPayloads } from './payloads.ts'
 import { aggregateRecords } from './aggregates.ts'
 import { readLatest } from './latest.ts'
-import type { RecordRow, Window } from './records.ts'
+import { presentPayload, presentRecord } from './present.ts'
+import type { Window } from './records.ts'
 import { readRecords } from './records.ts'
-import type { LatestQuery, MessagesPage, StoredMessage } from './schema.ts'
+import type { LatestQuery, MessagesPage } from './schema.ts'
 import { MessagesQuery } from './schema.ts'
 
 /** No read takes longer; filters and aggregates over many rows are refused rather than left to hold up the others. */
@@ -74,35 +71,4 @@ function echoOf(query: MessagesQuery | LatestQuery): Partial<MessagesPage> {
   return Object.fromEntries(
     filters.map((name) => [name, query[name]]).filter(([, value]) => value !== undefined && value !== ''),
   )
-}
-
-function presentRecord(channel: string, row: RecordRow): StoredMessage {
-  return {
-    channel,
-    ...(row.subtopic === '' ? {} : { subtopic: row.subtopic }),
-    publisher: row.publisher_id,
-    protocol: PROTOCOLS[row.protocol] ?? '',
-    name: row.name,
-    ...(row.unit === '' ? {} : { unit: row.unit }),
-    time: row.time,
-    ...(row.update_time === null ? {} : { update_time: row.update_time }),
-    ...(row.value === null ? {} : { value: row.value }),
-    ...(row.string_value === null ? {} : { string_value: row.string_value }),
-    ...(row.bool_value === null ? {} : { bool_value: row.bool_value }),
-    ...(row.data_value === null ? {} : { data_value: formatBase64Url(row.data_value) }),
-    ...(row.sum === null ? {} : { sum: row.sum }),
-  }
-}
-
-/** JSON and raw messages always carry their subtopic (contract decision 53). */
-function presentPayload(channel: string, row: PayloadRow): StoredMessage {
-  const common = {
-    channel,
-    created: row.time,
-    subtopic: row.subtopic,
-    publisher: row.publisher_id,
-    protocol: PROTOCOLS[row.protocol] ?? '',
-  }
-  if (row.document !== null) return { ...common, payload: parseExactJson(row.document) }
-  return { ...common, content_type: row.content_type, payload: (row.body ?? Buffer.alloc(0)).toString('base64') }
 }

@@ -40,7 +40,7 @@ const ORDER_COLUMNS: Readonly<Record<string, RawBuilder<unknown>>> = {
 }
 
 /** The columns of a record that a page shows or is ordered by. */
-const SELECTED = sql`m.arrived_at, m.batch_seq, m.message, m.run, m.protocol, r.series_key, r.time, r.value, r.sum, r.update_time,
+export const SELECTED = sql`m.arrived_at, m.batch_seq, m.message, m.run, m.protocol, r.series_key, r.time, r.value, r.sum, r.update_time,
   r.bool_value, r.string_value, r.data_value, r.place`
 
 /** Rows of the table that a page by time looks at first, beside those that its offset skips at the least. */
@@ -175,7 +175,7 @@ function directionOf(dir: 'asc' | 'desc'): RawBuilder<unknown> {
  * Of equal times what arrived later is newer; numbers of batches are no order across lanes. Records of one message stay in
  * the order in which they were sent, also where the newest message comes first.
  */
-function byTime(dir: 'asc' | 'desc'): RawBuilder<unknown> {
+export function byTime(dir: 'asc' | 'desc'): RawBuilder<unknown> {
   const direction = directionOf(dir)
   return sql`f.time ${direction}, f.arrived_at ${direction}, f.batch_seq ${direction}, f.message ${direction}, f.run, f.place`
 }

@@ -1,0 +1,253 @@
+/**
+ * Exports: everything that matches, as a stream at the pace of its reader, on a connection and a snapshot of its own. It goes
+ * through time slice by slice, each sorted by PostgreSQL, so that neither side ever holds more than a part.
+ */
+import { Kysely, PostgresDialect, sql } from 'kysely'
+import type { RawBuilder } from 'kysely'
+import type pg from 'pg'
+import type { MessageAccess } from '#api/devices/index.ts'
+import { translateDatabaseError } from '#core/database/index.ts'
+import type { Database, NoTables, Queryable } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { RECORDS_FORMAT } from '../ingest/content.ts'
+import { conditionsIn, all, scopeOf } from '../reader/conditions.ts'
+import type { TimeRange } from '../reader/conditions.ts'
+import { parseFilter } from '../reader/filter.ts'
+import type { Filter } from '../reader/filter.ts'
+import { rollupsCondition, unfoldedBatches } from '../reader/parts.ts'
+import { payloadConditions } from '../reader/payloads.ts'
+import type { PayloadRow } from '../reader/payloads.ts'
+import { presentPayload, presentRecord } from '../reader/present.ts'
+import { SELECTED, byTime } from '../reader/records.ts'
+import type { RecordRow } from '../reader/records.ts'
+import type { MessagesQuery, StoredMessage } from '../reader/schema.ts'
+import { RECORDS } from '../store/opened.ts'
+import { BUCKET_SECONDS } from '../store/runs.ts'
+import { CONTENT_TYPES, linesOf } from './format.ts'
+import type { ExportFormat } from './format.ts'
+
+export type { ExportFormat } from './format.ts'
+
+export type MessageExport = {
+  contentType: string
+  /** To be read to its end or returned: its connection is open until then. */
+  chunks: AsyncGenerator<string, void, void>
+}
+
+export type Exporter = {
+  /**
+   * Everything that matches, in the order of time; limit and offset count for nothing. Throws `malformed` for another
+   * order and for an aggregation, `unavailable` while too many others are open.
+   */
+  open(access: MessageAccess, query: MessagesQuery, format: ExportFormat): Promise<MessageExport>
+}
+
+/** Each holds a connection and a snapshot. */
+const MAX_EXPORTS = 4
+const RETRY_SECONDS = 10
+const STATEMENT_DEADLINE_MS = 60_000
+/** A reader that takes nothing for so long is given up: its snapshot keeps PostgreSQL from cleaning up. */
+const STALLED_MS = 120_000
+/** Records of a slice, as long as one bucket alone does not hold more. */
+const SLICE_RECORDS = 100_000
+const SORT_MEMORY = '32MB'
+/** Rows of one fetch: few at first, more as long as their text stays small. */
+const FIRST_ROWS = 8
+const MAX_ROWS = 500
+const MAX_CHUNK_CHARS = 256 * 1024
+
+export function createExporter(database: Database, signal: AbortSignal | undefined): Exporter {
+  let open = 0
+
+  async function* lines(
+    client: pg.Client,
+    channel: MessageAccess,
+    query: MessagesQuery,
+    format: ExportFormat,
+  ): AsyncGenerator<string, void, void> {
+    const filter = parseFilter(query)
+    const dir = query.dir ?? 'desc'
+    try {
+      const isRecords = query.format === RECORDS_FORMAT
+      const { header, line } = linesOf(format, isRecords ? 'records' : 'payloads')
+      if (header !== '') yield header
+      const db = over(client)
+      const found = isRecords
+        ? recordsOf(client, db, channel, filter, dir)
+        : payloadsOf(client, db, channel, query.format, filter, dir)
+      for await (const messages of found) {
+        if (signal?.aborted === true) throw new ServiceError('unavailable', 'the server is stopping')
+        yield messages.map(line).join('')
+      }
+    } catch (error) {
+      throw translateDatabaseError(error)
+    } finally {
+      open--
+      await client.end()
+    }
+  }
+
+  return {
+    async open(access, query, format) {
+      parseFilter(query)
+      if (query.aggregation !== undefined) throw refusal('aggregation', 'is read as a page of JSON')
+      if (query.order !== undefined && query.order !== 'time') throw refusal('order', 'must be time')
+      if (open >= MAX_EXPORTS)
+        throw new ServiceError('unavailable', 'too many exports are open: try again', {
+          retryAfterSeconds: RETRY_SECONDS,
+        })
+      open++
+      let client: pg.Client | undefined
+      try {
+        client = await database.dedicated('skein export')
+        await client.query(`SET statement_timeout = ${STATEMENT_DEADLINE_MS};
+          SET idle_in_transaction_session_timeout = ${STALLED_MS}; SET work_mem = '${SORT_MEMORY}';
+          BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY`)
+      } catch (error) {
+        open--
+        await client?.end()
+        throw translateDatabaseError(error)
+      }
+      return { contentType: CONTENT_TYPES[format], chunks: started(lines(client, access, query, format)) }
+    },
+  }
+}
+
+/**
+ * A generator that was never asked for anything does not run its `finally`: this one has been asked, and gives its first
+ * part when the reader comes.
+ */
+function started(lines: AsyncGenerator<string, void, void>): AsyncGenerator<string, void, void> {
+  const first = lines.next()
+  first.catch(() => undefined)
+  async function* all(): AsyncGenerator<string, void, void> {
+    try {
+      const { done, value } = await first
+      if (done !== true) {
+        yield value
+        yield* lines
+      }
+    } finally {
+      await lines.return()
+    }
+  }
+  return all()
+}
+
+function refusal(path: string, rule: string): ServiceError {
+  const message = `${path} ${rule} in an export`
+  return new ServiceError('malformed', message, { details: [{ path, message: rule }] })
+}
+
+/** Queries on this one connection. */
+function over(client: pg.Client): Queryable {
+  const connection = Object.assign(client, { release: () => undefined })
+  const pool = { connect: () => Promise.resolve(connection), end: () => Promise.resolve() }
+  return new Kysely<NoTables>({ dialect: new PostgresDialect({ pool: pool as never }) })
+}
+
+/** The rows of a query, part by part. */
+async function* fetched<Row>(
+  client: pg.Client,
+  db: Queryable,
+  query: RawBuilder<Row>,
+): AsyncGenerator<Row[], void, void> {
+  const { sql: text, parameters } = query.compile(db)
+  await client.query(`DECLARE part NO SCROLL CURSOR FOR ${text}`, [...parameters])
+  for (let wanted = FIRST_ROWS; ;) {
+    const { rows } = await client.query(`FETCH ${wanted} FROM part`)
+    if (rows.length > 0) yield rows as Row[]
+    if (rows.length < wanted) break
+    const chars = sizeOf(rows)
+    wanted = Math.max(1, Math.min(MAX_ROWS, wanted * 2, Math.floor((MAX_CHUNK_CHARS / (chars + 1)) * wanted)))
+  }
+  await client.query('CLOSE part')
+}
+
+/** Roughly: what can be long are texts and bytes. */
+function sizeOf(rows: readonly Record<string, unknown>[]): number {
+  let chars = 0
+  for (const row of rows) {
+    for (const value of Object.values(row)) {
+      if (typeof value === 'string' || Buffer.isBuffer(value)) chars += value.length
+    }
+  }
+  return chars
+}
+
+async function* recordsOf(
+  client: pg.Client,
+  db: Queryable,
+  { channelKey, channelId }: MessageAccess,
+  filter: Filter,
+  dir: 'asc' | 'desc',
+): AsyncGenerator<StoredMessage[], void, void> {
+  const scope = await scopeOf(db, channelKey, filter)
+  for (const slice of await slicesOf(db, scope, filter, dir)) {
+    const { rows, times, records } = conditionsIn(scope, slice)
+    const query = sql<RecordRow>`
+      SELECT s.subtopic, s.publisher_id, s.name, s.unit, f.protocol, extract(epoch FROM f.time)::float8 AS time, f.value,
+             f.sum, f.update_time, f.bool_value, f.string_value, f.data_value
+        FROM (SELECT ${SELECTED} FROM ${RECORDS} WHERE ${all([rows, ...times, ...records])}) f
+        JOIN series s ON s.key = f.series_key ORDER BY ${byTime(dir)}`
+    for await (const part of fetched(client, db, query)) yield part.map((row) => presentRecord(channelId, row))
+  }
+}
+
+/** Ranges of whole buckets within the range that is asked for, in the order of the export. */
+async function slicesOf(
+  db: Queryable,
+  scope: Awaited<ReturnType<typeof scopeOf>>,
+  range: TimeRange,
+  dir: 'asc' | 'desc',
+): Promise<TimeRange[]> {
+  const floor = range.fromSeconds === undefined ? undefined : Math.floor(range.fromSeconds / BUCKET_SECONDS)
+  const known = rollupsCondition(scope, floor === undefined ? undefined : floor * BUCKET_SECONDS, range.toSeconds)
+  const unfolded = await unfoldedBatches(db)
+  const bucket = sql`date_bin(make_interval(secs => ${BUCKET_SECONDS}), m.min_time, 'epoch')`
+  const fresh =
+    unfolded === undefined
+      ? sql``
+      : sql`UNION ALL SELECT ${bucket}, cardinality(m.times) FROM records m WHERE ${all([conditionsIn(scope, range).rows, unfolded])}`
+  const { rows } = await sql<{ start: number; records: number }>`
+    SELECT extract(epoch FROM bucket)::float8 AS start, sum(records)::bigint AS records
+      FROM (SELECT b.bucket, b.records FROM rollups b WHERE ${known} ${fresh}) b
+     GROUP BY bucket ORDER BY bucket ${dir === 'asc' ? sql`ASC` : sql`DESC`}`.execute(db)
+  const slices: { fromSeconds: number; toSeconds: number }[] = []
+  let inSlice = Infinity
+  for (const { start, records } of rows) {
+    const last = slices.at(-1)
+    if (last === undefined || inSlice + records > SLICE_RECORDS) {
+      slices.push({ fromSeconds: start, toSeconds: start + BUCKET_SECONDS })
+      inSlice = records
+      continue
+    }
+    last.fromSeconds = Math.min(last.fromSeconds, start)
+    last.toSeconds = Math.max(last.toSeconds, start + BUCKET_SECONDS)
+    inSlice += records
+  }
+  return slices.map(({ fromSeconds, toSeconds }) => ({
+    fromSeconds: Math.max(fromSeconds, range.fromSeconds ?? -Infinity),
+    toSeconds: Math.min(toSeconds, range.toSeconds ?? Infinity),
+  }))
+}
+
+async function* payloadsOf(
+  client: pg.Client,
+  db: Queryable,
+  { channelKey, channelId }: MessageAccess,
+  format: string,
+  filter: Filter,
+  dir: 'asc' | 'desc',
+): AsyncGenerator<StoredMessage[], void, void> {
+  const direction = dir === 'asc' ? sql`ASC` : sql`DESC`
+  const conditions = [
+    sql<boolean>`p.channel_key = ${channelKey} AND p.format = ${format}`,
+    ...payloadConditions(filter),
+  ]
+  const query = sql<PayloadRow>`
+    SELECT subtopic, publisher_id, protocol, extract(epoch FROM p.time)::float8 AS time, content_type, document::text AS document, body
+      FROM payloads p WHERE ${all(conditions)}
+     ORDER BY p.time ${direction}, p.arrived_at ${direction}, p.batch_seq ${direction}, p.message ${direction}, p.ordinal`
+  for await (const part of fetched(client, db, query)) yield part.map((row) => presentPayload(channelId, row))
+}
