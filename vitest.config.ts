@@ -20,6 +20,7 @@ export default defineConfig({
       suite('architecture', ['test/architecture/**/*.test.ts'], { needsPostgres: true, testTimeout: 60_000 }),
       suite('api', ['test/{api,contract,core,messages}/**/*.test.ts'], { needsPostgres: true }),
       suite('matrix', ['test/matrix/**/*.test.ts'], { needsPostgres: true, testTimeout: 240_000 }),
+      suite('fuzz', ['test/fuzz/**/*.test.ts'], { needsPostgres: true, testTimeout: 120_000 }),
       suite('database', ['test/database/**/*.test.ts'], { testTimeout: 60_000 }),
       suite('worker', ['test/worker/**/*.test.ts'], { testTimeout: 60_000 }),
       suite('tasks', ['test/{tasks,manager}/**/*.test.ts'], { needsPostgres: true, testTimeout: 60_000 }),

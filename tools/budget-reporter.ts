@@ -11,6 +11,7 @@ const BUDGET_MINUTES: Readonly<Record<string, number>> = {
   unit: 1,
   architecture: 1,
   api: 5,
+  fuzz: 3,
   database: 3,
   worker: 3,
   tasks: 4,

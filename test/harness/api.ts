@@ -8,10 +8,12 @@ import type { Api } from '#api/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import type { Database, DatabaseAddress } from '#core/database/index.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
+import type { Ground } from '#core/ground/index.ts'
 import { createHttpApp, createMetrics } from '#core/http/index.ts'
-import type { HttpApp } from '#core/http/index.ts'
+import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import { newId } from '#core/ids.ts'
 import { createLifecycle } from '#core/lifecycle.ts'
+import type { Lifecycle } from '#core/lifecycle.ts'
 import { createTestDatabase, silentLogger } from './database.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
@@ -59,6 +61,8 @@ export type TestApiOptions = {
   tailIntervalMs?: number
   eventHeartbeatMs?: number
   database?: Awaited<ReturnType<typeof createTestDatabase>>
+  /** Routes of another room that are answered here too. */
+  alsoServes?: (life: Lifecycle, api: Api, ground: Ground) => Promise<RoutePlugin>
 }
 
 const ADMIN = {
@@ -98,6 +102,9 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
     authenticate: api.authenticate,
   })
   await api.routes(app)
+  await (
+    await options.alsoServes?.(life, api, ground)
+  )?.(app)
   await app.ready()
 
   const as =
