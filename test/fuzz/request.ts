@@ -22,8 +22,9 @@ export type Plan = {
 
 const BODY_LEVELS = 3_000
 
-/** Whoever can do what there is to do: on paths without a domain only a token that is bound to one says which. */
-const ableCaller = (operation: Operation): CallerName => (operation.path.includes('{domain_id}') ? 'owner' : 'bound')
+/** Whoever can do what there is to do: where a device is named without its domain only a token that is bound to one says which. */
+const ableCaller = (operation: Operation): CallerName =>
+  /^\/(?:http\/)?(?:clients|channels|groups|connect|disconnect)\b/.test(operation.path) ? 'bound' : 'owner'
 
 const callers: Arbitrary<CallerName> = fc.oneof(
   { weight: 10, arbitrary: fc.constant('owner' as const) },
