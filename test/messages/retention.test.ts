@@ -1,6 +1,7 @@
 /** Housekeeping of messages: partitions by retention class and arrival, idempotency keys of 24 hours (decision 54). */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { forgetExpiredKeys } from '../../api/messages/ingest/idempotency.ts'
+import { forgetOldBatches } from '../../api/messages/retention/batches.ts'
 import { createPartitions, maintainPartitions } from '../../api/messages/retention/partitions.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase, silentLogger } from '../harness/database.ts'
@@ -51,4 +52,14 @@ test('idempotency keys are forgotten after 24 hours, not before', async () => {
   expect(await forgetExpiredKeys(server.database)).toBe(1)
   const { rows } = await server.database.pool.query(`SELECT encode(scope, 'hex') AS scope FROM idempotency_keys`)
   expect(rows).toEqual([{ scope: '02' }])
+})
+
+test('batches are forgotten when they are folded and older than eight days', async () => {
+  await server.database.pool.query(`
+    INSERT INTO ingest_batches (batch, arrived_at, messages, records, folded)
+    SELECT gen_random_uuid(), now() - make_interval(days => days), 1, 1, folded
+      FROM (VALUES (9, true), (9, false), (7, true)) AS b (days, folded)`)
+  expect(await forgetOldBatches(server.database)).toBe(1)
+  const { rows } = await server.database.pool.query('SELECT folded FROM ingest_batches ORDER BY arrived_at')
+  expect(rows).toEqual([{ folded: false }, { folded: true }])
 })

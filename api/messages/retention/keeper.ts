@@ -1,9 +1,10 @@
-/** The housekeeping of messages, each hour: partitions ahead, expired ones away, idempotency keys of yesterday away. */
+/** The housekeeping of messages, each hour: partitions ahead, expired ones away, idempotency keys of yesterday and old batches away. */
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
 import { forgetExpiredKeys } from '../ingest/idempotency.ts'
 import { replaceExpiredLatest } from '../projections/latest.ts'
+import { forgetOldBatches } from './batches.ts'
 import { createPartitions, maintainPartitions } from './partitions.ts'
 
 const INTERVAL_MS = 60 * 60 * 1000
@@ -22,6 +23,7 @@ export async function startKeeper(database: Database, logger: Logger): Promise<K
         await replaceExpiredLatest(database)
         await maintainPartitions(database, logger)
         await forgetExpiredKeys(database)
+        await forgetOldBatches(database)
       } catch (error) {
         if (stopping.signal.aborted) return
         logger.warn({ err: error }, 'housekeeping of messages failed and is tried again')
