@@ -21,6 +21,7 @@ const compose = readCompose()
 /** Inside of the containers: what is moved to a free port of this machine. */
 const PORT_SETTINGS = {
   SKEIN_HTTP_PORT: '8080',
+  SKEIN_COAP_PORT: '5683',
   SKEIN_MANAGER_HTTP_PORT: '7070',
   SKEIN_MANAGER_GRPC_PORT: '7071',
   SKEIN_PROXY_PORT: '7072',
@@ -132,7 +133,7 @@ beforeAll(async () => {
   prepared = await prepare('localhost')
   folder = mkdtempSync(join(tmpdir(), 'skein-deployment-'))
   chmodSync(folder, 0o755)
-  const found = await freePorts(4)
+  const found = await freePorts(Object.keys(PORT_SETTINGS).length)
   ports = new Map(Object.values(PORT_SETTINGS).map((inside, index) => [inside, found[index] as number]))
   postgres = await startEmbeddedPostgres({ dataDir: join(folder, 'postgres'), log: () => undefined, unsafe: true })
   // In the order of depends_on.
