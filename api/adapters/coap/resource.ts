@@ -101,7 +101,11 @@ export function createResource(deps: ResourceDeps): Resource {
           (error: unknown) => refuse(error, { ...known, isRemembered: kindOf(error) === 'timeout' }),
         )
       } catch (error) {
-        return refuse(error, known)
+        const refused = refuse(error, known)
+        // The largest body that would be taken (RFC 7959 section 2.9.3).
+        return kindOf(error) === 'too_large'
+          ? { ...refused, options: [uintOption(OPTIONS.size1, maxBodyBytes)] }
+          : refused
       }
     }
     return withAccess(asked, 'publish', store, () => void (options.block1 === undefined && read(request.payload)))
