@@ -5,7 +5,7 @@ import { describeDocument } from '#core/http/index.ts'
 import type { Metrics, RoutePlugin } from '#core/http/index.ts'
 import type { Lifecycle } from '#core/lifecycle.ts'
 import { startCoapServer } from './adapters/coap/index.ts'
-import { deletionRoutes, httpMessageRoutes } from './adapters/http/index.ts'
+import { deletionRoutes, httpMessageRoutes, usageRoutes } from './adapters/http/index.ts'
 import { webSocketRoutes } from './adapters/ws/index.ts'
 import { createDevices } from './devices/index.ts'
 import type { Devices } from './devices/index.ts'
@@ -18,7 +18,7 @@ import {
   startJournalRetention,
 } from './identity/index.ts'
 import type { DomainPurge, Identity, IdentityConfig } from './identity/index.ts'
-import { createMessageDeletion, removalsOf, startMessages } from './messages/index.ts'
+import { createMessageDeletion, createUsageService, removalsOf, startMessages } from './messages/index.ts'
 import type { Messages } from './messages/index.ts'
 
 export type Api = {
@@ -118,6 +118,7 @@ export async function startApi(
       const adapter = { messages, gate: devices.gate, tokens: identity.tokens }
       await httpMessageRoutes(adapter)(app)
       await deletionRoutes(deletion)(app)
+      await usageRoutes(createUsageService({ database, access }))(app)
       await webSocketRoutes({ ...adapter, signal: life.signal })(app)
     },
   }

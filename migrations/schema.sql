@@ -130,6 +130,14 @@ CREATE INDEX channels_parent_group ON channels USING btree (parent_group_key) WH
 CREATE UNIQUE INDEX channels_route_key ON channels USING btree (domain_key, lower(route));
 CREATE INDEX channels_tags ON channels USING gin (tags);
 
+CREATE TABLE client_telemetry (
+  client_key bigint NOT NULL,
+  first_seen timestamp with time zone NOT NULL,
+  last_seen timestamp with time zone NOT NULL,
+  inbound_messages bigint NOT NULL,
+  CONSTRAINT client_telemetry_pkey PRIMARY KEY (client_key)
+);
+
 CREATE TABLE clients (
   key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
   domain_key bigint NOT NULL,
@@ -194,6 +202,14 @@ CREATE TABLE departed_entities (
 CREATE INDEX departed_entities_domain ON departed_entities USING btree (domain_key);
 CREATE INDEX departed_entities_id ON departed_entities USING btree (id, type);
 CREATE INDEX departed_entities_time ON departed_entities USING btree (departed_at);
+
+CREATE TABLE domain_usage (
+  domain_key bigint NOT NULL,
+  day date NOT NULL,
+  messages bigint NOT NULL,
+  records bigint NOT NULL,
+  CONSTRAINT domain_usage_pkey PRIMARY KEY (domain_key, day)
+);
 
 CREATE TABLE domains (
   key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
@@ -895,10 +911,12 @@ ALTER TABLE api_keys ADD CONSTRAINT api_keys_domain_fkey FOREIGN KEY (domain_key
 ALTER TABLE api_keys ADD CONSTRAINT api_keys_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE channels ADD CONSTRAINT channels_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE channels ADD CONSTRAINT channels_parent_group_fkey FOREIGN KEY (parent_group_key) REFERENCES groups(key) ON DELETE SET NULL;
+ALTER TABLE client_telemetry ADD CONSTRAINT client_telemetry_client_key_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE clients ADD CONSTRAINT clients_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE clients ADD CONSTRAINT clients_parent_group_fkey FOREIGN KEY (parent_group_key) REFERENCES groups(key) ON DELETE SET NULL;
 ALTER TABLE connections ADD CONSTRAINT connections_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
 ALTER TABLE connections ADD CONSTRAINT connections_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
+ALTER TABLE domain_usage ADD CONSTRAINT domain_usage_domain_key_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE grants ADD CONSTRAINT grants_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE grants ADD CONSTRAINT grants_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE group_closure ADD CONSTRAINT group_closure_ancestor_fkey FOREIGN KEY (ancestor_key) REFERENCES groups(key) ON DELETE CASCADE;

@@ -7,6 +7,7 @@ import { publishRoutes } from './publish.ts'
 import { readRoutes } from './read.ts'
 
 export { deletionRoutes } from './delete.ts'
+export { usageRoutes } from './usage.ts'
 
 export type HttpAdapterDeps = MessageAccessDeps & { messages: Messages }
 

@@ -7,6 +7,7 @@ import type { RawBuilder } from 'kysely'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { addLatest } from './latest.ts'
 import { tryLockRollups } from './lock.ts'
+import { addUsage } from './usage.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 
 /** Records that one transaction folds, as long as one batch alone does not hold more. */
@@ -31,8 +32,9 @@ export async function foldRound(tx: Transaction): Promise<{ records: number; has
   if (first === undefined) return { records: 0, hasMore: false }
   const seqs = rows.map(({ seq }) => seq)
   const records = rows.reduce((sum, batch) => sum + batch.records, 0)
+  const folded = sql`m.batch_seq = ANY (${seqs}::bigint[]) AND m.arrived_at BETWEEN ${first.since} AND ${first.until}`
+  await addUsage(tx, folded)
   if (records > 0) {
-    const folded = sql`m.batch_seq = ANY (${seqs}::bigint[]) AND m.arrived_at BETWEEN ${first.since} AND ${first.until}`
     await addRollups(tx, folded)
     await addLatest(tx, folded)
   }

@@ -1,0 +1,42 @@
+/** Counts of what arrived: per domain and day, and per client; kept with the rollups, in the same transactions. */
+import { sql } from 'kysely'
+import type { RawBuilder } from 'kysely'
+import type { Queryable, Transaction } from '#core/database/index.ts'
+
+/**
+ * Adds these rows `m` of `records` and of `payloads`; the caller holds the lock of rollups. Every message with records has
+ * one first run, every other one first payload. What came from clients and domains that are gone counts for nobody.
+ */
+export async function addUsage(tx: Transaction, rows: RawBuilder<unknown>): Promise<void> {
+  await sql`
+    WITH arrived AS MATERIALIZED (
+      SELECT s.domain_key, s.publisher_key, m.arrived_at, m.run = 0 AS is_first, cardinality(m.times) AS records
+        FROM records m JOIN series s ON s.key = m.series_keys[1] WHERE ${rows}
+      UNION ALL
+      SELECT c.domain_key, m.publisher_key, m.arrived_at, m.ordinal = 0, 1
+        FROM payloads m JOIN channels c ON c.key = m.channel_key WHERE ${rows}
+    ), of_clients AS (
+      INSERT INTO client_telemetry AS t (client_key, first_seen, last_seen, inbound_messages)
+      SELECT c.key, min(a.arrived_at), max(a.arrived_at), count(*)
+        FROM arrived a JOIN clients c ON c.key = a.publisher_key WHERE a.is_first GROUP BY c.key ORDER BY c.key
+      ON CONFLICT ON CONSTRAINT client_telemetry_pkey DO UPDATE SET
+        first_seen = least(t.first_seen, EXCLUDED.first_seen), last_seen = greatest(t.last_seen, EXCLUDED.last_seen),
+        inbound_messages = t.inbound_messages + EXCLUDED.inbound_messages
+    )
+    INSERT INTO domain_usage AS u (domain_key, day, messages, records)
+    SELECT d.key, (a.arrived_at AT TIME ZONE 'UTC')::date, count(*) FILTER (WHERE a.is_first), sum(a.records)
+      FROM arrived a JOIN domains d ON d.key = a.domain_key GROUP BY 1, 2 ORDER BY 1, 2
+    ON CONFLICT ON CONSTRAINT domain_usage_pkey DO UPDATE SET
+      messages = u.messages + EXCLUDED.messages, records = u.records + EXCLUDED.records`.execute(tx)
+}
+
+export type DayUsage = { day: string; messages: number; records: number }
+
+/** The days of a domain on which anything arrived, newest first, at most `limit`; and all days together. */
+export async function findUsage(db: Queryable, domainKey: number, limit: number) {
+  const { rows } = await sql<DayUsage & { all_messages: number; all_records: number }>`
+    SELECT day::text AS day, messages, records, (sum(messages) OVER ())::bigint AS all_messages, (sum(records) OVER ())::bigint AS all_records
+      FROM domain_usage WHERE domain_key = ${domainKey} ORDER BY domain_usage.day DESC LIMIT ${limit}`.execute(db)
+  const days = rows.map(({ day, messages, records }): DayUsage => ({ day, messages, records }))
+  return { messages: rows[0]?.all_messages ?? 0, records: rows[0]?.all_records ?? 0, days }
+}

@@ -1,0 +1,2 @@
+export { DomainUsage, createUsageService } from './service.ts'
+export type { UsageService } from './service.ts'

@@ -1,0 +1,48 @@
+/** GET /domains/{id}/usage (contract decision 54), and what the folder counts of clients. */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { foldNext } from '../../api/messages/projections/fold.ts'
+import { until } from '../harness/until.ts'
+import type { Plant } from './support.ts'
+import { startPlant } from './support.ts'
+
+let plant: Plant
+
+beforeAll(async () => {
+  plant = await startPlant()
+})
+afterAll(() => plant[Symbol.asyncDispose]())
+
+test('messages and records are counted once per day and in total, for members of the domain alone', async () => {
+  const device = await plant.newConnectedDevice()
+  const asDevice = plant.api.as(`Client ${device.secret}`)
+  const path = `/m/${plant.domainId}/c/${device.channelId}`
+  const url = `/domains/${plant.domainId}/usage`
+  expect((await plant.owner.call('GET', url)).json()).toEqual({
+    domain_id: plant.domainId,
+    messages: 0,
+    records: 0,
+    days: [],
+  })
+  // Records of several quarters of an hour are several rows, and one message.
+  const records = Array.from({ length: 100 }, (_, place) => ({ n: 'a', t: 1_700_000_000 + place * 100, v: place }))
+  for (const [body, type] of [
+    [JSON.stringify(records), 'application/senml+json'],
+    ['[{"x":1},{"x":2}]', 'application/json'],
+    ['text', 'text/plain'],
+  ] as const)
+    expect((await asDevice('POST', path, body, { 'content-type': type })).status).toBe(202)
+  const counted = await until(async () => {
+    await foldNext(plant.api.database)
+    const usage = (await plant.owner.call('GET', url)).json<{ messages: number; records: number; days: unknown[] }>()
+    return usage.messages >= 3 && usage
+  }, 'everything is folded')
+  expect(counted).toMatchObject({ messages: 3, records: 103 })
+  expect(counted.days.length).toBeLessThanOrEqual(2)
+  const { rows } = await plant.api.database.pool.query(
+    'SELECT inbound_messages, first_seen <= last_seen AS is_ordered FROM client_telemetry',
+  )
+  expect(rows).toEqual([{ inbound_messages: 3, is_ordered: true }])
+  expect((await plant.api.anonymous('GET', url)).status).toBe(401)
+  const stranger = await plant.api.newUser()
+  expect((await stranger.call('GET', url)).status).toBe(403)
+})
