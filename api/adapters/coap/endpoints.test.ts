@@ -1,0 +1,59 @@
+import { expect, test } from 'vitest'
+import { Endpoints } from './endpoints.ts'
+
+const peer = (number: number) => ({ key: `10.0.0.1 ${number}`, address: '10.0.0.1', port: number })
+
+test('an answer is remembered for 247 seconds, and then forgotten', () => {
+  let now = 0
+  const endpoints = new Endpoints(() => now)
+  endpoints.remember(peer(1), 7, 68)
+  now = 247_000
+  expect(endpoints.answerOf(peer(1).key, 7)).toBe(68)
+  expect(endpoints.answerOf(peer(1).key, 8)).toBeUndefined()
+  expect(endpoints.answerOf(peer(2).key, 7)).toBeUndefined()
+  now = 248_000
+  expect(endpoints.answerOf(peer(1).key, 7)).toBeUndefined()
+  expect(endpoints.remembered).toBe(1)
+  for (let round = 0; round < 100; round++) endpoints.sweep()
+  expect(endpoints.remembered).toBe(0)
+  expect(endpoints.find(peer(1).key)).toBeUndefined()
+})
+
+test('a message identifier that is used anew is remembered anew', () => {
+  let now = 0
+  const endpoints = new Endpoints(() => now)
+  endpoints.remember(peer(1), 7, 68)
+  now = 248_000
+  endpoints.remember(peer(1), 8, 68)
+  endpoints.remember(peer(1), 7, 164)
+  for (let round = 0; round < 100; round++) endpoints.sweep()
+  expect(endpoints.answerOf(peer(1).key, 7)).toBe(164)
+  expect(endpoints.remembered).toBe(2)
+})
+
+test('seconds may pass the end of their counter', () => {
+  let now = 65_530_000
+  const endpoints = new Endpoints(() => now)
+  endpoints.remember(peer(1), 7, 68)
+  now += 100_000
+  expect(endpoints.answerOf(peer(1).key, 7)).toBe(68)
+  now += 200_000
+  expect(endpoints.answerOf(peer(1).key, 7)).toBeUndefined()
+})
+
+test('what waits for its answer counts before it is remembered', () => {
+  const endpoints = new Endpoints(() => 0)
+  expect(endpoints.isFull(0)).toBe(false)
+  expect(endpoints.isFull(4 * 1024 * 1024)).toBe(true)
+  for (let port = 0; port < 250_000; port++) endpoints.remember(peer(port), 1, 68)
+  expect(endpoints.isFull(0)).toBe(true)
+})
+
+test('message identifiers of a peer follow one another and wrap', () => {
+  const endpoint = new Endpoints(() => 0).of(peer(1))
+  const first = endpoint.nextMessageId()
+  const all = new Set([first])
+  for (let count = 1; count < 65_536; count++) all.add(endpoint.nextMessageId())
+  expect(all.size).toBe(65_536)
+  expect(endpoint.nextMessageId()).toBe(first)
+})

@@ -1,0 +1,79 @@
+import fc from 'fast-check'
+import { generate, parse } from 'coap-packet'
+import { describe, expect, test } from 'vitest'
+import { CODES, TYPES, codeOf, codeOfKind, emptyMessage, formatCode, formatMessage, parseMessage } from './message.ts'
+import type { CoapMessage } from './message.ts'
+
+const bytes = (maxLength: number) => fc.uint8Array({ maxLength }).map((array) => Buffer.from(array))
+
+/** Options are compared in the order of their numbers. */
+const messages: fc.Arbitrary<CoapMessage> = fc.record({
+  type: fc.constantFrom(...Object.values(TYPES)),
+  code: fc.constantFrom(1, 2, 3, 4, codeOf('2.04'), codeOf('2.05'), codeOf('4.04'), codeOf('5.03')),
+  messageId: fc.integer({ min: 0, max: 0xffff }),
+  token: bytes(8),
+  options: fc
+    .array(fc.record({ number: fc.integer({ min: 0, max: 0xffff }), value: bytes(400) }), { maxLength: 6 })
+    .map((options) => options.toSorted((left, right) => left.number - right.number)),
+  payload: bytes(2000),
+})
+
+describe('messages of CoAP', () => {
+  test('what is written is read again as it was (RFC 7252 section 3)', () => {
+    fc.assert(
+      fc.property(messages, (message) => {
+        expect(parseMessage(formatMessage(message))).toEqual(message)
+      }),
+    )
+  })
+
+  test('another implementation reads what is written, and writes what is read', () => {
+    fc.assert(
+      fc.property(messages, (message) => {
+        const read = parse(formatMessage(message))
+        expect(read.token).toEqual(message.token)
+        expect(read.messageId).toBe(message.messageId)
+        expect(read.payload).toEqual(message.payload)
+        expect(read.options.map(({ value }) => value)).toEqual(message.options.map(({ value }) => value))
+        expect(parseMessage(generate({ ...read, code: formatCode(message.code) }, 65_535))).toEqual(message)
+      }),
+    )
+  })
+
+  test('no bytes make the reader throw, and what it takes is within the datagram', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 64 }), (array) => {
+        const message = parseMessage(Buffer.from(array))
+        if (message === undefined || 'unreadable' in message) return
+        const inside = message.options.reduce((sum, { value }) => sum + value.length, message.payload.length)
+        expect(inside + message.token.length + 4).toBeLessThanOrEqual(array.length)
+      }),
+      { numRuns: 5000 },
+    )
+  })
+
+  test.each([
+    ['fewer than four bytes', [0x40, 1, 0], undefined],
+    ['another version', [0x80, 1, 0, 1], undefined],
+    ['a token of more than eight bytes', [0x49, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], 'unreadable'],
+    ['a token that is cut off', [0x44, 1, 0, 1, 0], 'unreadable'],
+    ['a payload marker without a payload', [0x40, 1, 0, 1, 0xff], 'unreadable'],
+    ['an option that is cut off', [0x40, 1, 0, 1, 0xb5, 0x61], 'unreadable'],
+    ['an option with the reserved delta', [0x40, 1, 0, 1, 0xf1, 0x61], 'unreadable'],
+    ['an option with the reserved length', [0x40, 1, 0, 1, 0xbf], 'unreadable'],
+    ['an option number that is cut off', [0x40, 1, 0, 1, 0xd0], 'unreadable'],
+    ['an option number above 65,535', [0x40, 1, 0, 1, 0xe0, 0xff, 0xff], 'unreadable'],
+    ['a reserved class', [0x40, 0x21, 0, 1], 'unreadable'],
+    ['an empty message with something behind it', [0x40, 0, 0, 1, 0xff, 1], 'unreadable'],
+  ])('%s is a format error', (_name, datagram, expected) => {
+    const message = parseMessage(Buffer.from(datagram))
+    expect(message === undefined ? undefined : 'unreadable' in message ? 'unreadable' : message).toBe(expected)
+  })
+
+  test('codes are written with their class and two digits', () => {
+    expect(formatCode(CODES.changed)).toBe('2.04')
+    expect(formatCode(CODES.continue)).toBe('2.31')
+    expect(formatCode(codeOfKind('unprocessable'))).toBe('4.22')
+    expect([...emptyMessage(TYPES.reset, 0x1234)]).toEqual([0x70, 0, 0x12, 0x34])
+  })
+})
