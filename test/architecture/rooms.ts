@@ -127,11 +127,6 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   { package: 'pino-pretty', owner: /^core\/logging\//, rule: 'everybody else gets a Logger passed in' },
   { package: 'fast-json-stringify', owner: /^core\/http\/serialize\.ts$/, rule: 'responses leave through core/http' },
   { package: 'prom-client', owner: /^core\/http\/metrics\.ts$/, rule: 'metrics are made by core/http' },
-  {
-    package: 'coap-packet',
-    owner: /^api\/adapters\/coap\/[a-z]+\.test\.ts$/,
-    rule: 'the adapter reads and writes its messages itself; its tests compare them with this library',
-  },
   { package: 'ws', owner: /^api\/adapters\/ws\//, rule: 'WebSocket belongs to its adapter' },
   { package: 'redis', owner: /^core\/bus\//, rule: 'Redis is a hint between processes, behind core/bus' },
   {

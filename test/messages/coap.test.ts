@@ -3,11 +3,12 @@ import { execFile, spawnSync } from 'node:child_process'
 import { promisify } from 'node:util'
 import { randomBytes } from 'node:crypto'
 import { request as coapRequest } from 'coap'
-import { generate } from 'coap-packet'
+import { generate, parse } from 'coap-packet'
 import fc from 'fast-check'
 import { sql } from 'kysely'
 import { WebSocket } from 'ws'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { TYPES, codeOf, formatCode, formatMessage, parseMessage } from '#api/adapters/coap/message.ts'
 import { startCoapServer } from '#api/adapters/coap/index.ts'
 import type { CoapServer } from '#api/adapters/coap/index.ts'
 import { createMetrics, listen } from '#core/http/index.ts'
@@ -756,6 +757,29 @@ test('a server that stops answers what it took, and closes its socket', async ()
   expect((await peer.answers(token, 1))[0]).toMatchObject({ code: '2.04' })
   await stopped
   expect(await device.stored()).toHaveLength(2)
+})
+
+test('another implementation reads what is written, and writes what is read', () => {
+  const bytes = (maxLength: number) => fc.uint8Array({ maxLength }).map((array) => Buffer.from(array))
+  const messages = fc.record({
+    type: fc.constantFrom(...Object.values(TYPES)),
+    code: fc.constantFrom(1, 2, 3, 4, codeOf('2.04'), codeOf('2.05'), codeOf('4.04'), codeOf('5.03')),
+    messageId: fc.integer({ min: 0, max: 0xffff }),
+    token: bytes(8),
+    options: fc
+      .array(fc.record({ number: fc.integer({ min: 0, max: 0xffff }), value: bytes(400) }), { maxLength: 6 })
+      .map((options) => options.toSorted((left, right) => left.number - right.number)),
+    payload: bytes(2000),
+  })
+  fc.assert(
+    fc.property(messages, (message) => {
+      const read = parse(formatMessage(message))
+      expect(read.token).toEqual(message.token)
+      expect(read.payload).toEqual(message.payload)
+      expect(read.options.map(({ value }) => value)).toEqual(message.options.map(({ value }) => value))
+      expect(parseMessage(generate({ ...read, code: formatCode(message.code) }, 65_535))).toEqual(message)
+    }),
+  )
 })
 
 const CLIENTS = ['coap-client-notls', 'coap-client-openssl', 'coap-client']
