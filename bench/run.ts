@@ -3,6 +3,7 @@ import { benchAccess } from './access.ts'
 import { benchCoap } from './coap.ts'
 import { benchIngest } from './ingest.ts'
 import { benchJournal } from './journal.ts'
+import { benchListing } from './listing.ts'
 import { benchReader } from './reader.ts'
 import { benchStart } from './start.ts'
 import { benchTasks } from './tasks.ts'
@@ -13,6 +14,7 @@ const BENCHES = {
   coap: benchCoap,
   reader: benchReader,
   access: benchAccess,
+  listing: benchListing,
   journal: benchJournal,
   tasks: benchTasks,
 }

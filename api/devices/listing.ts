@@ -2,7 +2,7 @@
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import { CONNECTION_BITS, contains, containsMetadata, parseMetadataFilter } from '#api/identity/index.ts'
-import type { ConnectionType, DomainAccess } from '#api/identity/index.ts'
+import type { ConnectionType } from '#api/identity/index.ts'
 import { isId } from '#core/ids.ts'
 
 export type DeviceQuery = {
@@ -14,20 +14,6 @@ export type DeviceQuery = {
   id?: string
   connection_type?: ConnectionType
   group?: string
-}
-
-/** Rows of these domains that the caller may read. */
-export function readableIn(
-  domains: readonly DomainAccess[],
-  type: 'client' | 'channel',
-  alias: string,
-): RawBuilder<SqlBool> {
-  if (domains.length === 0) return sql<SqlBool>`false`
-  const each = domains.map(
-    (domain) =>
-      sql<SqlBool>`(${sql.ref(`${alias}.domain_key`)} = ${domain.domainKey} AND ${domain.reachable(type, 'read', alias)})`,
-  )
-  return sql<SqlBool>`(${sql.join(each, sql` OR `)})`
 }
 
 /** Throws `malformed` for a metadata filter that is no JSON object. An id that is no id matches nothing. */
@@ -48,7 +34,8 @@ export function deviceConditions(query: DeviceQuery, alias: string): RawBuilder<
   else if (query.group !== undefined) {
     conditions.push(
       isId(query.group)
-        ? sql<SqlBool>`${column('parent_group_key')} = (SELECT g.key FROM groups g WHERE g.domain_key = ${column('domain_key')} AND g.id = ${query.group})`
+        ? // A parent is of the same domain; the same id in another domain is another key.
+          sql<SqlBool>`${column('parent_group_key')} = ANY (ARRAY(SELECT g.key FROM groups g WHERE g.id = ${query.group}))`
         : sql<SqlBool>`false`,
     )
   }
@@ -68,6 +55,7 @@ export function connectedTo(
   const own = sql.ref(type === 'client' ? 'n.client_key' : 'n.channel_key')
   const peer = sql.ref(type === 'client' ? 'n.channel_key' : 'n.client_key')
   const peers = sql.table(type === 'client' ? 'channels' : 'clients')
-  return sql<SqlBool>`EXISTS (SELECT 1 FROM connections n JOIN ${peers} p ON p.key = ${peer}
-    WHERE ${own} = ${sql.ref(`${alias}.key`)} AND p.domain_key = ${sql.ref(`${alias}.domain_key`)} AND p.id = ${peerId} AND n.types & ${bits}::smallint <> 0)`
+  // A connection is of one domain, so the ends of those of the same id elsewhere are not listed here.
+  return sql<SqlBool>`${sql.ref(`${alias}.key`)} IN (SELECT ${own} FROM connections n
+    WHERE ${peer} = ANY (ARRAY(SELECT p.key FROM ${peers} p WHERE p.id = ${peerId})) AND n.types & ${bits}::smallint <> 0)`
 }

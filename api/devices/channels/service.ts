@@ -14,6 +14,7 @@ import {
   parseShown,
   requireCreation,
   shownIn,
+  toFindPage,
   withParent,
 } from '../connectable/index.ts'
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
@@ -73,18 +74,17 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
       query.client === undefined ? [] : [connectedTo('h', 'channel', query.client, query.connection_type)]
     const readable = await shownIn(database.db, domains, { type: 'channel', alias: 'h' }, shown)
     const filters = [...conditions, ...connected]
-    const [total, channels] = await Promise.all([
-      access.total(countChannels(allOf([readable.count, ...filters]))),
-      query.only_total === true
+    const total = await access.total(countChannels(allOf([readable.count, ...filters])))
+    const channels =
+      query.only_total === true || total <= query.offset
         ? []
-        : listChannels(database.db, {
-            where: allOf([readable.page, ...filters]),
+        : await listChannels(database.db, {
+            where: allOf([toFindPage(readable, query.offset), ...filters]),
             order: query.order,
             dir: query.dir ?? 'asc',
             offset: query.offset,
             limit: query.limit,
-          }),
-    ])
+          })
     const roles = await accessOfItems(domains, 'channel', channels)
     const items = channels.map((channel) => ({ channel, access: roles.get(channel.key) }))
     return { total, offset: query.offset, limit: query.limit, items }

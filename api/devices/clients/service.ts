@@ -18,6 +18,7 @@ import {
   parseShown,
   requireCreation,
   shownIn,
+  toFindPage,
   withParent,
 } from '../connectable/index.ts'
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
@@ -104,18 +105,17 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
       query.channel === undefined ? [] : [connectedTo('c', 'client', query.channel, query.connection_type)]
     const readable = await shownIn(database.db, domains, { type: 'client', alias: 'c' }, shown)
     const filters = [...conditions, ...connected]
-    const [total, clients] = await Promise.all([
-      access.total(countClients(allOf([readable.count, ...filters]))),
-      query.only_total === true
+    const total = await access.total(countClients(allOf([readable.count, ...filters])))
+    const clients =
+      query.only_total === true || total <= query.offset
         ? []
-        : listClients(database.db, {
-            where: allOf([readable.page, ...filters]),
+        : await listClients(database.db, {
+            where: allOf([toFindPage(readable, query.offset), ...filters]),
             order: query.order,
             dir: query.dir ?? 'asc',
             offset: query.offset,
             limit: query.limit,
-          }),
-    ])
+          })
     return { total, offset: query.offset, limit: query.limit, items: await showListed(domains, clients) }
   }
 

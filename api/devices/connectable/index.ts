@@ -5,4 +5,4 @@ export type { Address, ConnectableDeps, ConnectableRules, Facts } from './servic
 export { enterWithin } from './within.ts'
 export type { Within } from './within.ts'
 export { accessOfItems, byDomain } from './shown.ts'
-export { parseShown, shownIn, withParent } from './shown-in.ts'
+export { parseShown, shownIn, toFindPage, withParent } from './shown-in.ts'

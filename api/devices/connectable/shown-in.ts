@@ -49,6 +49,14 @@ export async function shownIn(
   return { page: anyOf(each.map(({ page }) => page)), count: anyOf(each.map(({ count }) => count)) }
 }
 
+/** A page so far behind the first is found among all that are reached, a nearer one by looking at row after row. */
+const FAR_OFFSET = 200
+
+/** The condition that finds a page soonest. */
+export function toFindPage({ page, count }: ReachableRows, offset: number): RawBuilder<SqlBool> {
+  return offset > FAR_OFFSET ? count : page
+}
+
 function anyOf(conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<SqlBool> {
   const [only, ...more] = conditions
   if (only === undefined) return sql<SqlBool>`false`

@@ -21,7 +21,7 @@ import type { UserPrincipal } from './principal.ts'
 import { findProvidedAccess } from './provided-access.ts'
 import type { EffectiveAccess } from './provided-access.ts'
 import type { Reach, ReachPlan } from './reach.ts'
-import { reachable, smallReach } from './reach.ts'
+import { groupsFor, reachable, smallReach } from './reach.ts'
 
 export type { EntityFacts } from './holdings.ts'
 
@@ -116,7 +116,10 @@ export function createAccessPolicy({
   const smallReaches = createFactCache<readonly number[] | 'many'>({ maxEntries: MAX_SMALL_REACHES, isFresh })
 
   function findSmallReach(reach: Reach, type: EntityFacts['type'], action: string) {
-    return smallReaches.get(`${reach.userKey}/${reach.domainKey}/${type}/${action}`, async () => {
+    // The groups are part of the name: a request may still hold a reach that was true before a change.
+    const { inGroups, inSubgroups } = groupsFor(reach, type, action)
+    const name = `${reach.userKey}/${reach.domainKey}/${type}/${action}/${inGroups.join()}/${inSubgroups.join()}`
+    return smallReaches.get(name, async () => {
       const keys = await smallReach(db, reach, type, action)
       return { value: keys ?? ('many' as const), dependsOn: [ANY_CHANGE] }
     })
@@ -163,7 +166,8 @@ export function createAccessPolicy({
       reachable: (type, action, alias) => reachable(reach, everything, type, action, alias),
       async reachableRows(type, action, alias) {
         const rows = (plan: ReachPlan) => reachable(reach, everything, type, action, alias, plan)
-        const keys = everything ? 'many' : await findSmallReach(reach, type, action)
+        const isWhole = everything || reach.domainActions.has(`${type}_${action}`)
+        const keys = isWhole ? 'many' : await findSmallReach(reach, type, action)
         if (keys === 'many') return { page: rows('row'), count: rows('set') }
         const isAmong = sql<SqlBool>`${sql.ref(`${alias}.key`)} = ANY (${keys}::bigint[])`
         return { page: isAmong, count: isAmong }

@@ -149,7 +149,7 @@ function grantsOf(reach: Reach, type: EntityType, action: string): RawBuilder<un
 }
 
 /** Groups whose members the user may do the action on, and groups for whose descendants that holds. */
-function groupsFor(reach: Reach, type: Exclude<EntityType, 'domain'>, action: string) {
+export function groupsFor(reach: Reach, type: Exclude<EntityType, 'domain'>, action: string) {
   const groupsWith = (wanted: string) =>
     [...reach.groupActions].filter(([, actions]) => actions.has(wanted)).map(([key]) => key)
   return {
@@ -161,14 +161,13 @@ function groupsFor(reach: Reach, type: Exclude<EntityType, 'domain'>, action: st
 /** A reach of at most so many entities is looked up by their keys: the whole of it is sorted for a page. */
 const SMALL_REACH = 2000
 
-/** The keys of what the user may do the action on; undefined when that is the whole domain or more than a small reach. */
+/** The keys of what roles on entities and groups let the user do the action on; undefined: more than a small reach. */
 export async function smallReach(
   db: Queryable,
   reach: Reach,
   type: Exclude<EntityType, 'domain'>,
   action: string,
 ): Promise<readonly number[] | undefined> {
-  if (reach.domainActions.has(`${type}_${action}`)) return undefined
   const { inGroups, inSubgroups } = groupsFor(reach, type, action)
   const table = sql.table(ENTITY_TABLES[type].table)
   const parent = sql.ref(`e.${type === 'group' ? 'key' : ENTITY_TABLES[type].parent}`)
