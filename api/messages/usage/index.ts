@@ -1,2 +1,3 @@
-export { DomainUsage, createUsageService } from './service.ts'
+export { DomainUsage } from './schema.ts'
+export { createUsageService } from './service.ts'
 export type { UsageService } from './service.ts'
