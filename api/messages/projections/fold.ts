@@ -49,12 +49,16 @@ export const ROLLUP_COLUMNS = sql`channel_key, series_key, bucket, retention_day
 /** A SELECT of what the records of these rows of `records m` come to, by series and bucket. */
 export function rollupsOf(rows: RawBuilder<unknown>): RawBuilder<unknown> {
   return sql`
-      SELECT m.channel_key, r.series_key, date_bin(${bucketInterval}, r.time, 'epoch') AS bucket, m.retention_days,
-             date_trunc(message_partition_unit(m.retention_days), m.arrived_at, 'UTC') AS arrived_on,
-             min(m.protocol) AS protocol, count(*) AS records, count(r.value) AS value_count, min(r.value) AS min_value,
+      SELECT m.channel_key, r.series_key, coalesce(m.bucket, date_bin(${bucketInterval}, r.time, 'epoch')) AS bucket,
+             m.retention_days, m.arrived_on, min(m.protocol) AS protocol, count(*) AS records, count(r.value) AS value_count, min(r.value) AS min_value,
              max(r.value) AS max_value, ${exactSum(sql`r.value`)} AS value_sum
-        FROM records m CROSS JOIN LATERAL unnest(m.series_keys, m.times, m."values") AS r(series_key, time, value)
-       WHERE ${rows} GROUP BY 1, 2, 3, 4, 5`
+        FROM (SELECT m.*, date_trunc(message_partition_unit(m.retention_days), m.arrived_at, 'UTC') AS arrived_on,
+                     -- That of all its records, but where a time was rounded up into the next one.
+                     CASE WHEN date_bin(${bucketInterval}, m.min_time, 'epoch') = date_bin(${bucketInterval}, m.max_time, 'epoch')
+                          THEN date_bin(${bucketInterval}, m.max_time, 'epoch') END AS bucket
+                FROM records m WHERE ${rows} OFFSET 0) m
+       CROSS JOIN LATERAL unnest(m.series_keys, m.times, m."values") AS r(series_key, time, value)
+       GROUP BY 1, 2, 3, 4, 5`
 }
 
 /** Adds the records of these rows of `records m` to the rollups. */
