@@ -88,8 +88,9 @@ const bucketInterval = sql`make_interval(secs => ${sql.raw(String(BUCKET_SECONDS
  * digits before them: their millionths are integers that a double holds exactly (15 digits), and integers add up fastest.
  */
 export function exactSum(value: RawBuilder<unknown>): RawBuilder<unknown> {
-  const isMillionths = sql`abs(${value}) < 1e9 AND round(${value} * 1e6) / 1e6 = ${value}`
+  // With CASE, so that nothing is multiplied that would overflow.
+  const isMillionths = sql`CASE WHEN abs(${value}) < 1e9 THEN round(${value} * 1e6) / 1e6 = ${value} ELSE false END`
   const millionths = sql`sum(CASE WHEN ${isMillionths} THEN round(${value} * 1e6)::bigint END) * 0.000001`
-  const others = sql`sum(CASE WHEN NOT (${isMillionths}) THEN ${value}::text::numeric END)`
+  const others = sql`sum(CASE WHEN ${value} IS NOT NULL AND NOT (${isMillionths}) THEN ${value}::text::numeric END)`
   return sql`coalesce(${millionths} + ${others}, ${millionths}, ${others})`
 }

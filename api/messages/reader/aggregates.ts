@@ -13,12 +13,21 @@ import type { RecordRow, Rows, Window } from './records.ts'
 import { RECORDS } from '../store/opened.ts'
 import type { Aggregation } from './schema.ts'
 
+/**
+ * A decimal as a double: below the smallest it is 0, beyond the largest the largest, where PostgreSQL would refuse to cast.
+ * Such sums come of values at the very ends of what a double holds.
+ */
+function asDouble(decimal: RawBuilder<unknown>): RawBuilder<unknown> {
+  return sql`CASE WHEN abs(${decimal}) < 5e-324 THEN 0 WHEN abs(${decimal}) > 1.7976931348623157e308
+    THEN sign(${decimal})::float8 * 1.7976931348623157e308::float8 ELSE (${decimal})::float8 END`
+}
+
 /** Of the counts, sums and ends of the parts of a group. Sums of decimals are exact, whatever the parts are. */
 const RESULTS: Readonly<Record<Aggregation, RawBuilder<unknown>>> = {
   max: sql`max(p.max_value)`,
   min: sql`min(p.min_value)`,
-  avg: sql`sum(p.value_sum) / sum(p.value_count)`,
-  sum: sql`sum(p.value_sum)`,
+  avg: asDouble(sql`(sum(p.value_sum) / sum(p.value_count))`),
+  sum: asDouble(sql`sum(p.value_sum)`),
   count: sql`sum(p.value_count)`,
 }
 
