@@ -255,7 +255,7 @@ test('a reader that takes nothing is cut off with a last event, and goes on by i
     60_000,
   )
   slow.resume()
-  await until(() => slow.isEnded(), 'it is cut off', 20_000)
+  await until(() => slow.isEnded(), 'it is cut off', 60_000)
   const last = slow.events.at(-1)
   if (last?.event === 'end') expect(last.data).toMatchObject({ reason: 'slow_reader' })
   const seen = slow.events.filter(({ event }) => event === 'client.update').length
