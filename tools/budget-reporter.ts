@@ -10,8 +10,9 @@ import type { Reporter, TestModule } from 'vitest/node'
 const BUDGET_MINUTES: Readonly<Record<string, number>> = {
   unit: 1,
   architecture: 1,
-  api: 5,
+  api: 9,
   fuzz: 3,
+  matrix: 4,
   database: 3,
   worker: 3,
   tasks: 4,

@@ -2,7 +2,7 @@
 import { sql } from 'kysely'
 import type { RawBuilder } from 'kysely'
 import type { Database, Transaction } from '#core/database/index.ts'
-import { RECORDS, RECORDS_IN_ROW } from '../store/opened.ts'
+import { RECORDS_IN_ROW } from '../store/opened.ts'
 import { lockRollups } from './lock.ts'
 
 export const LATEST_COLUMNS = sql`channel_key, series_key, time, arrived_at, batch_seq, message, run, place, retention_days, protocol,
@@ -17,7 +17,7 @@ export const NEWEST_OF_RECORD = sql`r.time DESC, m.arrived_at DESC, m.batch_seq 
 
 /** Adds the records of these rows of `records m`; the caller holds the lock of rollups. */
 export async function addLatest(tx: Transaction, rows: RawBuilder<unknown>): Promise<void> {
-  // The newest times first, so that few records are sorted. IS TRUE makes a set of them that each record is looked up in: a
+  // The newest times first, so that few records are sorted and only their values are taken out of the arrays. IS TRUE makes a set of them that each record is looked up in: a
   // join would be planned by statistics that a young table does not have.
   await sql`
     WITH newest AS MATERIALIZED (
@@ -25,8 +25,11 @@ export async function addLatest(tx: Transaction, rows: RawBuilder<unknown>): Pro
         FROM records m CROSS JOIN LATERAL unnest(m.series_keys, m.times) AS r(series_key, time) WHERE ${rows} GROUP BY 1
     )
     INSERT INTO latest_records AS l (${LATEST_COLUMNS})
-    SELECT DISTINCT ON (m.channel_key, r.series_key) ${LATEST_OF_RECORD}
-      FROM ${RECORDS} WHERE ${rows} AND ((r.series_key, r.time) IN (SELECT series_key, time FROM newest)) IS TRUE
+    SELECT DISTINCT ON (m.channel_key, r.series_key) m.channel_key, r.series_key, r.time, m.arrived_at, m.batch_seq, m.message,
+           m.run, r.place, m.retention_days, m.protocol, m."values"[r.place], m.sums[r.place], m.update_times[r.place],
+           m.bool_values[r.place], m.string_values[r.place], m.data_values[r.place]
+      FROM records m CROSS JOIN LATERAL unnest(m.series_keys, m.times) WITH ORDINALITY AS r(series_key, time, place)
+     WHERE ${rows} AND ((r.series_key, r.time) IN (SELECT series_key, time FROM newest)) IS TRUE
      ORDER BY m.channel_key, r.series_key, ${NEWEST_OF_RECORD}
     ON CONFLICT ON CONSTRAINT latest_records_pkey DO UPDATE SET
       time = EXCLUDED.time, arrived_at = EXCLUDED.arrived_at, batch_seq = EXCLUDED.batch_seq, message = EXCLUDED.message,
