@@ -1,0 +1,1 @@
+-- expand: indexes that listings of very large domains need

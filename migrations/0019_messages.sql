@@ -1,0 +1,1 @@
+-- expand: sums of whole channels

@@ -1,0 +1,1 @@
+-- expand: sessions, subscriptions and retained messages of MQTT

@@ -1,0 +1,1 @@
+-- expand: schedules, workflows, triggers and what they remember

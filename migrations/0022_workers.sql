@@ -1,0 +1,1 @@
+-- expand: certificates and tokens of workers

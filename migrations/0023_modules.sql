@@ -1,0 +1,1 @@
+-- expand: modules of registries and their policies

@@ -1,0 +1,1 @@
+-- expand: bootstrap configurations and certificates

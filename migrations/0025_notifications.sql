@@ -1,0 +1,1 @@
+-- expand: subscriptions of notifications
