@@ -18,3 +18,5 @@ export type {
   StreamCallOptions,
   UnaryCallOptions,
 } from './grpc.ts'
+export { createTicketSigner, createTicketVerifier, isSameToken } from './tickets.ts'
+export type { TicketGrant, TicketSigner, TicketVerifier } from './tickets.ts'
