@@ -130,11 +130,24 @@ CREATE INDEX channels_parent_group ON channels USING btree (parent_group_key) WH
 CREATE UNIQUE INDEX channels_route_key ON channels USING btree (domain_key, lower(route));
 CREATE INDEX channels_tags ON channels USING gin (tags);
 
+CREATE TABLE client_presence (
+  client_key bigint NOT NULL,
+  node text NOT NULL,
+  protocol smallint NOT NULL,
+  sessions integer NOT NULL,
+  subscriptions integer NOT NULL,
+  CONSTRAINT client_presence_pkey PRIMARY KEY (client_key, node, protocol)
+);
+CREATE INDEX client_presence_node_idx ON client_presence USING btree (node);
+
 CREATE TABLE client_telemetry (
   client_key bigint NOT NULL,
   first_seen timestamp with time zone NOT NULL,
   last_seen timestamp with time zone NOT NULL,
   inbound_messages bigint NOT NULL,
+  outbound_messages bigint NOT NULL DEFAULT 0,
+  is_online boolean NOT NULL DEFAULT false,
+  state_since timestamp with time zone,
   CONSTRAINT client_telemetry_pkey PRIMARY KEY (client_key)
 );
 
@@ -497,6 +510,12 @@ CREATE TABLE payloads (
 ) PARTITION BY LIST (retention_days);
 CREATE INDEX payloads_batch_seq_idx ON payloads USING brin (batch_seq) WITH (pages_per_range='32', autosummarize='on');
 CREATE INDEX payloads_channel_key_format_time_idx ON payloads USING btree (channel_key, format, "time");
+
+CREATE TABLE presence_nodes (
+  node text NOT NULL,
+  seen_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT presence_nodes_pkey PRIMARY KEY (node)
+);
 
 CREATE TABLE records (
   channel_key bigint NOT NULL,
@@ -911,6 +930,8 @@ ALTER TABLE api_keys ADD CONSTRAINT api_keys_domain_fkey FOREIGN KEY (domain_key
 ALTER TABLE api_keys ADD CONSTRAINT api_keys_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE channels ADD CONSTRAINT channels_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE channels ADD CONSTRAINT channels_parent_group_fkey FOREIGN KEY (parent_group_key) REFERENCES groups(key) ON DELETE SET NULL;
+ALTER TABLE client_presence ADD CONSTRAINT client_presence_client_key_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
+ALTER TABLE client_presence ADD CONSTRAINT client_presence_node_fkey FOREIGN KEY (node) REFERENCES presence_nodes(node) ON DELETE CASCADE;
 ALTER TABLE client_telemetry ADD CONSTRAINT client_telemetry_client_key_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE clients ADD CONSTRAINT clients_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE clients ADD CONSTRAINT clients_parent_group_fkey FOREIGN KEY (parent_group_key) REFERENCES groups(key) ON DELETE SET NULL;

@@ -14,6 +14,8 @@ import { startLiveHub } from './live/hub.ts'
 import { findLatest } from './live/latest.ts'
 import type { LiveMessage } from './live/live-message.ts'
 import { parseToken } from './live/token.ts'
+import { startPresence } from './presence/index.ts'
+import type { Presence } from './presence/index.ts'
 import { startFolder } from './projections/folder.ts'
 import { startKeeper } from './retention/keeper.ts'
 
@@ -36,6 +38,7 @@ export type { Delivery, EndReason, FollowerOptions } from './live/follower.ts'
 export type { LiveMessage } from './live/live-message.ts'
 export { formatToken } from './live/token.ts'
 export type { Idempotency, IncomingMessage, MessageContent, Protocol } from './message.ts'
+export type { Presence } from './presence/index.ts'
 export { LatestQuery, MessagesPage, MessagesQuery, StoredMessage } from './reader/schema.ts'
 export { DomainUsage, createUsageService } from './usage/index.ts'
 export type { UsageService } from './usage/index.ts'
@@ -68,6 +71,8 @@ export type Messages = {
   follow(options: FollowerOptions, lastEventId?: string): Promise<{ close(): void }>
   /** The message that arrived last of those that a filter of `parseSubtopicFilter` covers. Throws `timeout`. */
   latest(access: MessageAccess, filter: string): Promise<LiveMessage | undefined>
+  /** Adapters tell it of the sessions of clients. */
+  readonly presence: Presence
   /** Messages that wait for their commit. */
   readonly pending: number
   /** Sockets, streams and observations that are open. */
@@ -83,7 +88,17 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
   const folder = startFolder(database, logger, deps.foldIntervalMs)
   const hub = startLiveHub({ database, bus, logger })
   deps.signal?.addEventListener('abort', () => hub.endAll(), { once: true })
-  const ingest = createIngest({ ...deps, onCommitted: (batchSeq, messages) => hub.committed(batchSeq, messages) })
+  const ingest = createIngest({
+    ...deps,
+    onCommitted(batchSeq, batch) {
+      hub.committed(
+        batchSeq,
+        batch.map(({ message }) => message),
+      )
+      folder.committed(batchSeq, batch)
+    },
+  })
+  const presence = startPresence({ database, logger })
   const reader = createReader(database)
   const exporter = createExporter(database, deps.signal)
   return {
@@ -94,6 +109,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
     follow: (options, lastEventId) =>
       hub.follow(new Follower(options), lastEventId === undefined ? undefined : parseToken(lastEventId)),
     latest: (access, filter) => findLatest(database, access, filter),
+    presence,
     get pending() {
       return ingest.pending
     },
@@ -102,7 +118,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
     },
     async close() {
       await hub.stop()
-      await Promise.all([ingest.close(), folder.stop(), keeper.stop()])
+      await Promise.all([ingest.close(), folder.stop(), keeper.stop(), presence.stop()])
     },
   }
 }

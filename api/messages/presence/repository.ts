@@ -1,0 +1,148 @@
+/**
+ * Rows of presence. A client's row of telemetry is locked before its sessions are changed and looked at, so that two nodes
+ * that write at once agree on whether it is online. Rows are locked in the order of their keys.
+ */
+import { sql } from 'kysely'
+import type { Database, Queryable, Transaction } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+
+/** Of one client and protocol at one node. */
+export type OpenSessions = { protocol: number; sessions: number; subscriptions: number }
+
+export type PresenceChange = {
+  clientKey: number
+  /** Sessions began or ended: `sessions` is what is open now. */
+  isChanged: boolean
+  outbound: number
+  sessions: readonly OpenSessions[]
+}
+
+/** False where the node is new, or was cleared away. */
+export async function sayAlive(db: Queryable, node: string): Promise<boolean> {
+  const { rows } = await sql<{ was_known: boolean }>`
+    INSERT INTO presence_nodes (node) VALUES (${node})
+    ON CONFLICT ON CONSTRAINT presence_nodes_pkey DO UPDATE SET seen_at = now() RETURNING xmax::text <> '0' AS was_known`.execute(
+    db,
+  )
+  return rows[0]?.was_known === true
+}
+
+/**
+ * Writes these, sorted by key, and returns those of clients that somebody else is just changing: they are written later.
+ * Clients that are gone are left out. Throws `invalid_state` when the node was cleared away.
+ */
+export async function writePresence(
+  database: Database,
+  node: string,
+  changes: readonly PresenceChange[],
+): Promise<PresenceChange[]> {
+  return await database.transaction(async (tx) => {
+    const { rows: alive } = await sql`SELECT FROM presence_nodes WHERE node = ${node} FOR KEY SHARE`.execute(tx)
+    if (alive.length === 0) throw new ServiceError('invalid_state', 'this node was taken for dead')
+    const keys = changes.map(({ clientKey }) => clientKey)
+    // Not waited for: whoever deletes a client waits for its rows of telemetry, some of which are locked here.
+    const { rows: held } = await sql<{ key: number }>`
+      SELECT key FROM clients WHERE key = ANY (${keys}::bigint[]) ORDER BY key FOR KEY SHARE SKIP LOCKED`.execute(tx)
+    const isHeld = new Set(held.map(({ key }) => key))
+    const mine = changes.filter(({ clientKey }) => isHeld.has(clientKey))
+    await addTelemetry(tx, mine)
+    await replaceSessions(
+      tx,
+      node,
+      mine.filter(({ isChanged }) => isChanged),
+    )
+    if (mine.length === changes.length) return []
+    const others = keys.filter((key) => !isHeld.has(key))
+    const { rows: busy } = await sql<{ key: number }>`
+      SELECT key FROM clients WHERE key = ANY (${others}::bigint[])`.execute(tx)
+    const isBusy = new Set(busy.map(({ key }) => key))
+    return changes.filter(({ clientKey }) => isBusy.has(clientKey))
+  })
+}
+
+async function addTelemetry(tx: Transaction, changes: readonly PresenceChange[]): Promise<void> {
+  await sql`
+    INSERT INTO client_telemetry AS t (client_key, first_seen, last_seen, inbound_messages, outbound_messages)
+    SELECT client_key, now(), now(), 0, outbound
+      FROM unnest(${changes.map(({ clientKey }) => clientKey)}::bigint[], ${changes.map(({ outbound }) => outbound)}::bigint[])
+        AS c(client_key, outbound) ORDER BY 1
+    ON CONFLICT ON CONSTRAINT client_telemetry_pkey DO UPDATE SET
+      last_seen = CASE WHEN t.client_key = ANY (${changes.filter(({ isChanged }) => isChanged).map(({ clientKey }) => clientKey)}::bigint[])
+                       THEN greatest(t.last_seen, EXCLUDED.last_seen) ELSE t.last_seen END,
+      outbound_messages = t.outbound_messages + EXCLUDED.outbound_messages`.execute(tx)
+}
+
+async function replaceSessions(tx: Transaction, node: string, changes: readonly PresenceChange[]): Promise<void> {
+  if (changes.length === 0) return
+  const keys = changes.map(({ clientKey }) => clientKey)
+  await sql`DELETE FROM client_presence WHERE node = ${node} AND client_key = ANY (${keys}::bigint[])`.execute(tx)
+  const rows = changes.flatMap(({ clientKey, sessions }) => sessions.map((one) => ({ clientKey, ...one })))
+  await sql`
+    INSERT INTO client_presence (client_key, node, protocol, sessions, subscriptions)
+    SELECT client_key, ${node}, protocol, sessions, subscriptions
+      FROM unnest(${rows.map(({ clientKey }) => clientKey)}::bigint[], ${rows.map(({ protocol }) => protocol)}::smallint[],
+                  ${rows.map(({ sessions }) => sessions)}::integer[], ${rows.map(({ subscriptions }) => subscriptions)}::integer[])
+        AS s(client_key, protocol, sessions, subscriptions) ORDER BY 1, 3`.execute(tx)
+  await settleStates(tx, keys, null)
+}
+
+/** Whoever has a session is online. The rows of telemetry are locked; `at` is when it happened, null: now. */
+async function settleStates(tx: Transaction, keys: readonly number[], at: string | null): Promise<void> {
+  await sql`
+    UPDATE client_telemetry t SET is_online = NOT t.is_online, state_since = coalesce(${at}::timestamptz, now())
+     WHERE t.client_key = ANY (${keys}::bigint[])
+       AND t.is_online <> EXISTS (SELECT FROM client_presence p WHERE p.client_key = t.client_key)`.execute(tx)
+}
+
+/** The sessions of nodes that were not seen for so long have ended when they were seen last. */
+export async function clearDeadNodes(database: Database, deadAfterSeconds: number): Promise<void> {
+  const { rows } = await sql<{ node: string }>`
+    SELECT node FROM presence_nodes WHERE seen_at < now() - make_interval(secs => ${deadAfterSeconds})`.execute(
+    database.db,
+  )
+  for (const { node } of rows) await clearNode(database, node, deadAfterSeconds)
+}
+
+/** Ends the sessions of the node: now, or when it was seen last if it was not for so long; nothing if it was. */
+export async function clearNode(database: Database, node: string, deadAfterSeconds?: number): Promise<void> {
+  await database.transaction(async (tx) => {
+    const isDead = deadAfterSeconds !== undefined
+    // Whoever else clears it away does all of it.
+    const { rows } = await sql<{ seen_at: string; is_old: boolean }>`
+      SELECT seen_at, seen_at < now() - make_interval(secs => ${deadAfterSeconds ?? 0}) AS is_old
+        FROM presence_nodes WHERE node = ${node} FOR UPDATE SKIP LOCKED`.execute(tx)
+    const [found] = rows
+    if (found === undefined || (isDead && !found.is_old)) return
+    const { rows: clients } = await sql<{ client_key: number }>`
+      SELECT t.client_key FROM client_telemetry t
+       WHERE t.client_key IN (SELECT p.client_key FROM client_presence p WHERE p.node = ${node})
+       ORDER BY t.client_key FOR NO KEY UPDATE`.execute(tx)
+    await sql`DELETE FROM client_presence WHERE node = ${node}`.execute(tx)
+    await settleStates(
+      tx,
+      clients.map(({ client_key: key }) => key),
+      isDead ? found.seen_at : null,
+    )
+    await sql`DELETE FROM presence_nodes WHERE node = ${node}`.execute(tx)
+  })
+}
+
+export type TelemetryRow = {
+  subscriptions: number
+  inbound_messages: number
+  outbound_messages: number
+  first_seen: string | null
+  last_seen: string | null
+  is_online: boolean
+  state_since: string | null
+}
+
+/** What is known of a client; zeros and nulls of one that was never seen. */
+export async function findTelemetry(db: Queryable, clientKey: number): Promise<TelemetryRow> {
+  const { rows } = await sql<TelemetryRow>`
+    SELECT coalesce((SELECT sum(subscriptions) FROM client_presence WHERE client_key = ${clientKey}), 0)::int AS subscriptions,
+           coalesce(t.inbound_messages, 0) AS inbound_messages, coalesce(t.outbound_messages, 0) AS outbound_messages,
+           t.first_seen, t.last_seen, coalesce(t.is_online, false) AS is_online, t.state_since
+      FROM (SELECT) AS always LEFT JOIN client_telemetry t ON t.client_key = ${clientKey}`.execute(db)
+  return rows[0] as TelemetryRow
+}

@@ -1,0 +1,143 @@
+/** Who is online, on whatever node: clients with a session, until it ends or its node dies. */
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { startPresence } from '../../api/messages/presence/index.ts'
+import type { Presence } from '../../api/messages/presence/index.ts'
+import { clearDeadNodes, findTelemetry } from '../../api/messages/presence/repository.ts'
+import { silentLogger as logger } from '../harness/database.ts'
+import { until } from '../harness/until.ts'
+import type { Plant } from './support.ts'
+import { startPlant } from './support.ts'
+
+let plant: Plant
+let here: Presence
+let elsewhere: Presence
+let client: number
+
+const start = (deadAfterSeconds = 20) =>
+  startPresence({ database: plant.api.database, logger, writeIntervalMs: 20, deadAfterSeconds })
+
+beforeAll(async () => {
+  plant = await startPlant()
+  here = start()
+  elsewhere = start()
+})
+afterAll(async () => {
+  await Promise.all([here.stop(), elsewhere.stop()])
+  await plant[Symbol.asyncDispose]()
+})
+beforeEach(async () => {
+  client = await keyOf((await plant.newDevice()).id)
+})
+
+async function keyOf(id: string): Promise<number> {
+  const { rows } = await plant.api.database.pool.query<{ key: number }>('SELECT key FROM clients WHERE id = $1', [id])
+  return (rows[0] as { key: number }).key
+}
+
+const seen = (key = client) => findTelemetry(plant.api.database.db, key)
+
+async function becomes(isOnline: boolean, key = client): Promise<void> {
+  await until(async () => (await seen(key)).is_online === isOnline, `the client is ${isOnline ? 'online' : 'offline'}`)
+}
+
+test('a client that was never seen is offline since never', async () => {
+  expect(await seen()).toEqual({
+    subscriptions: 0,
+    inbound_messages: 0,
+    outbound_messages: 0,
+    first_seen: null,
+    last_seen: null,
+    is_online: false,
+    state_since: null,
+  })
+})
+
+test('a client is online as long as it has a session at any node, by any protocol', async () => {
+  here.online(client, 'ws')
+  await becomes(true)
+  const { state_since: since } = await seen()
+  elsewhere.online(client, 'coap')
+  elsewhere.subscribed(client, 'coap', 3)
+  await until(async () => (await seen()).subscriptions === 3, 'the other node has written')
+  here.offline(client, 'ws')
+  here.delivered(client, 2)
+  await until(async () => (await seen()).outbound_messages === 2, 'this node has written')
+  expect(await seen()).toMatchObject({ is_online: true, state_since: since, subscriptions: 3 })
+  elsewhere.unsubscribed(client, 'coap', 3)
+  elsewhere.offline(client, 'coap')
+  await becomes(false)
+  const last = await seen()
+  expect(last.subscriptions).toBe(0)
+  expect((last.state_since as string) > (since as string)).toBe(true)
+})
+
+test('messages that were handed over are added up over nodes', async () => {
+  for (let count = 0; count < 500; count++) {
+    here.delivered(client, 1)
+    elsewhere.delivered(client, 2)
+  }
+  await until(async () => (await seen()).outbound_messages === 1500, 'both have written')
+})
+
+test('two nodes at which clients come and go agree in the end', async () => {
+  const keys = await Promise.all(Array.from({ length: 8 }, async () => await keyOf((await plant.newDevice()).id)))
+  const nodes = [here, elsewhere]
+  const open = new Map(keys.map((key) => [key, 0]))
+  for (let step = 0; step < 2000; step++) {
+    const key = keys[step % keys.length] as number
+    const node = nodes[(step * 7) % 2] as Presence
+    node.online(key, 'ws')
+    if (step % 5 === 0) await new Promise((resolve) => void setImmediate(resolve))
+    // The last of every client stays at one of the nodes, for half of the clients.
+    const stays = step >= 2000 - keys.length && key % 2 === 0
+    if (stays) open.set(key, 1)
+    else node.offline(key, 'ws')
+  }
+  for (const key of keys) await becomes(open.get(key) === 1, key)
+})
+
+test('a node that died leaves nobody online, since it was seen last; one that was only slow writes its sessions again', async () => {
+  const slow = start()
+  slow.online(client, 'mqtt')
+  await becomes(true)
+  const { pool } = plant.api.database
+  const aged = `UPDATE presence_nodes SET seen_at = seen_at - interval '1 hour'
+    WHERE node IN (SELECT node FROM client_presence WHERE client_key = $1)`
+  await pool.query(aged, [client])
+  await clearDeadNodes(plant.api.database, 60)
+  const cleared = await seen()
+  expect(cleared.is_online).toBe(false)
+  const { rows } = await pool.query<{ ago: number }>(
+    'SELECT extract(epoch FROM now() - state_since)::float8 AS ago FROM client_telemetry WHERE client_key = $1',
+    [client],
+  )
+  expect(rows[0]?.ago).toBeGreaterThan(3000)
+  // It hears of it with its next change.
+  slow.subscribed(client, 'mqtt')
+  await becomes(true)
+  expect((await seen()).subscriptions).toBe(1)
+  await slow.stop()
+  await becomes(false)
+})
+
+test('the end of a node ends its sessions', async () => {
+  const node = start()
+  node.online(client, 'mqtt')
+  await becomes(true)
+  await node.stop()
+  expect((await seen()).is_online).toBe(false)
+})
+
+test('a client that is deleted while it is online takes its rows along, and the others are written', async () => {
+  const gone = await plant.newDevice()
+  const goneKey = await keyOf(gone.id)
+  here.online(goneKey, 'ws')
+  await becomes(true, goneKey)
+  const deleted = await plant.owner.call('DELETE', `/${plant.domainId}/clients/${gone.id}`)
+  expect(deleted.status).toBe(200)
+  here.offline(goneKey, 'ws')
+  here.online(client, 'ws')
+  await becomes(true)
+  expect((await seen(goneKey)).first_seen).toBeNull()
+  here.offline(client, 'ws')
+})
