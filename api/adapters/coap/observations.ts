@@ -93,7 +93,10 @@ export class Observations {
         onEnd: (reason) => observation.ended(reason),
       })
       observation.whenEnded(close)
-      if (observation.isOpen) this.#open.add(observation)
+      if (observation.isOpen) {
+        this.#open.add(observation)
+        observation.showOnline()
+      }
       return observation
     } catch (error) {
       observation.end()
@@ -124,6 +127,7 @@ export class OpenObservation implements Observation {
   #early: LiveMessage[] | undefined = []
   #stop: (() => void) | undefined
   #isOpen = true
+  #isShown = false
   #sent = 0
   #lastSentAt: number
   #lastConfirmedAt: number
@@ -178,10 +182,28 @@ export class OpenObservation implements Observation {
     else stop()
   }
 
+  /** From now to its end the client counts as online. */
+  showOnline(): void {
+    const { publisherKey } = this.#observing.access
+    if (publisherKey === null || !this.#isOpen) return
+    this.#isShown = true
+    this.#deps.messages.presence.online(publisherKey, 'coap')
+    this.#deps.messages.presence.subscribed(publisherKey, 'coap')
+  }
+
+  #showOffline(): void {
+    const { publisherKey } = this.#observing.access
+    if (publisherKey === null || !this.#isShown) return
+    this.#isShown = false
+    this.#deps.messages.presence.unsubscribed(publisherKey, 'coap')
+    this.#deps.messages.presence.offline(publisherKey, 'coap')
+  }
+
   /** The peer wants no more, or is lost: nothing is sent any more. */
   end(): void {
     if (!this.#isOpen) return
     this.#isOpen = false
+    this.#showOffline()
     this.#onClosed()
     this.#stop?.()
   }
@@ -222,6 +244,8 @@ export class OpenObservation implements Observation {
     const observe = uintOption(OPTIONS.observe, this.nextSequence())
     this.#send(CODES.content, [observe, ...options], payload, isDue && !this.#awaitsAcknowledgement)
     this.#lastSentAt = now
+    if (message !== undefined && this.#isShown)
+      this.#deps.messages.presence.delivered(this.#observing.access.publisherKey as number, 1)
   }
 
   #send(code: number, options: readonly CoapOption[], payload: Buffer, isConfirmable: boolean): void {

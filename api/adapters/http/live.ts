@@ -83,7 +83,10 @@ export function liveRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
                   path,
                   'subscribe',
                 ),
-              deliver: (deliveries) => stream.deliver(deliveries),
+              deliver: (deliveries) => {
+                stream.deliver(deliveries)
+                if (access.publisherKey !== null) messages.presence.delivered(access.publisherKey, deliveries.length)
+              },
               onEnd: (reason) => stream.end(reason),
               drained: () => stream.drained(),
             },
@@ -91,6 +94,7 @@ export function liveRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
           )
           const body = Readable.from(stream.chunks(), { objectMode: false })
           body.once('close', close)
+          if (access.publisherKey !== null) showOnline(messages, access.publisherKey, body)
           return await reply
             .type(`${EVENT_STREAM}; charset=utf-8`)
             .header('Cache-Control', 'no-store')
@@ -102,6 +106,16 @@ export function liveRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
       done()
     })
   }
+}
+
+/** A client is online while its stream is open. */
+function showOnline({ presence }: Messages, clientKey: number, body: Readable): void {
+  presence.online(clientKey, 'http')
+  presence.subscribed(clientKey, 'http')
+  body.once('close', () => {
+    presence.unsubscribed(clientKey, 'http')
+    presence.offline(clientKey, 'http')
+  })
 }
 
 /** The text of one stream, bounded: it is read at the pace of its reader. */

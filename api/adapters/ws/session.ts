@@ -37,10 +37,9 @@ const END_CODES: Record<EndReason, { code: number; reason: string }> = {
 
 export function openSession(socket: WebSocket, opening: Opening, deps: WebSocketAdapterDeps): void {
   const { messages, gate } = deps
-  const { path, filter, subscribe } = opening
+  const { path, filter, subscribe, clientKey } = opening
   /** Says of a message that this socket sent it; a client is known by its id, a user has none. */
   const sender = {}
-  let publisherKey = subscribe?.publisherKey ?? null
   let pending = 0
   let frames = 0
   /** Frames are authorised and handed over one after the other; answers leave in that order too. */
@@ -54,7 +53,6 @@ export function openSession(socket: WebSocket, opening: Opening, deps: WebSocket
 
   async function messageOf(data: Buffer, isBinary: boolean): Promise<IncomingMessage> {
     const access = await gate.authorize(await opening.credentials(), path, 'publish')
-    publisherKey = access.publisherKey
     const subtopic = parseSubtopic(opening.rest)
     const receivedAtSeconds = Date.now() / 1000
     const content = judgeByBytes(data, { subtopic, receivedAtSeconds })
@@ -147,10 +145,13 @@ export function openSession(socket: WebSocket, opening: Opening, deps: WebSocket
   }
 
   function deliver(deliveries: readonly Delivery[]): void {
+    let sent = 0
     for (const { message } of deliveries) {
-      const isOwn = message.sender === sender || (publisherKey !== null && message.publisherKey === publisherKey)
-      if (!isOwn) send(message.payload, !isText(message.contentType, message.payload))
+      if (message.sender === sender || (clientKey !== null && message.publisherKey === clientKey)) continue
+      send(message.payload, !isText(message.contentType, message.payload))
+      sent++
     }
+    if (clientKey !== null) messages.presence.delivered(clientKey, sent)
   }
 
   async function followChannel(access: MessageAccess): Promise<void> {
@@ -161,8 +162,11 @@ export function openSession(socket: WebSocket, opening: Opening, deps: WebSocket
       deliver,
       onEnd: (reason) => close(END_CODES[reason].code, END_CODES[reason].reason),
     })
-    if (socket.readyState === socket.OPEN) socket.once('close', stop)
-    else stop()
+    if (socket.readyState !== socket.OPEN) return stop()
+    socket.once('close', stop)
+    if (clientKey === null) return
+    messages.presence.subscribed(clientKey, 'ws')
+    socket.once('close', () => messages.presence.unsubscribed(clientKey, 'ws'))
   }
 
   const pings = setInterval(() => {
@@ -177,6 +181,10 @@ export function openSession(socket: WebSocket, opening: Opening, deps: WebSocket
     isAlive = true
     take(bytesOf(data), isBinary)
   })
+  if (clientKey !== null) {
+    messages.presence.online(clientKey, 'ws')
+    socket.once('close', () => messages.presence.offline(clientKey, 'ws'))
+  }
   if (subscribe !== undefined) followChannel(subscribe).catch(closeFor)
 }
 

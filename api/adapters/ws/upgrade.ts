@@ -29,6 +29,8 @@ export type Opening = {
   credentials: () => Promise<MessageCredentials>
   /** What the caller may receive; undefined for one who may publish alone. */
   subscribe: MessageAccess | undefined
+  /** Null for a user. */
+  clientKey: number | null
 }
 
 export type Upgrades = {
@@ -63,13 +65,13 @@ export function createUpgrades(
     const path = { domain: named.domain, channel: named.channel }
     const given = await credentials()
     const filter = parseSubtopicFilter(named.rest)
-    const subscribe = await gate.authorize(given, path, 'subscribe').catch(async (error: unknown) => {
+    const subscribe = await gate.authorize(given, path, 'subscribe').catch((error: unknown) => {
       if (kindOf(error) !== 'forbidden' && kindOf(error) !== 'not_found') throw error
-      await gate.authorize(given, path, 'publish')
       return undefined
     })
+    const { publisherKey: clientKey } = subscribe ?? (await gate.authorize(given, path, 'publish'))
     const acknowledges = url.searchParams.get('ack') === '1'
-    return { path, rest: named.rest, filter, acknowledges, credentials, subscribe }
+    return { path, rest: named.rest, filter, acknowledges, credentials, subscribe, clientKey }
   }
 
   async function take(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
