@@ -22,6 +22,7 @@ beforeAll(async () => {
       if (call.request.joinToken === 'wrong') callback({ code: status.UNAUTHENTICATED, details: 'no such token' })
       else callback(null, create(RegisterResponseSchema, { workerId: call.request.name, sessionEpoch: 2n ** 60n }))
     },
+    renew: (_call, callback) => callback({ code: status.UNIMPLEMENTED }),
     session: (call) => {
       call.on('data', (request) => {
         if (request.message.case !== 'heartbeat') return

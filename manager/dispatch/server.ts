@@ -1,7 +1,7 @@
 /** The gRPC listener of the manager: workers dial in here, register, hold their session and fetch uploads. */
 import { create } from '@bufbuild/protobuf'
 import { LRUCache } from 'lru-cache'
-import { Server, ServerCredentials } from '@grpc/grpc-js'
+import { Server, ServerCredentials, status } from '@grpc/grpc-js'
 import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -73,6 +73,9 @@ export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer>
   }
   const workerHandlers: ServiceHandlers<typeof WorkerService> = {
     register: (call, callback) => void answerRegister(call, callback),
+    renew: (_call, callback) => {
+      callback({ code: status.UNIMPLEMENTED, details: 'this manager makes no certificates' })
+    },
     session: (call) => void serveSession(sessionDeps, call),
   }
   server.addService(serviceDefinition(WorkerService), workerHandlers)

@@ -202,6 +202,15 @@ function receive(deps: SessionDeps, session: WorkerSession, request: SessionRequ
     case 'cancelAck':
       // False: the worker holds no such run. Its deadline in the database ends it, should no result come.
       return
+    case 'guestCall': {
+      const { run, callId } = message.value
+      const error = { kind: 'unavailable', message: 'this manager does not serve channels' }
+      session.tell({
+        case: 'guestReply',
+        value: { run: toRef(fromRef(run)), callId, outcome: { case: 'error', value: error } },
+      })
+      return
+    }
     case 'hello':
       throw new ServiceError('malformed', 'Hello comes once')
     case undefined:

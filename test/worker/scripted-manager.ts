@@ -93,6 +93,7 @@ export class ScriptedManager {
           }),
         )
       },
+      renew: (_call, callback) => callback({ code: status.UNIMPLEMENTED }),
       session: (stream) => {
         this.stream = stream
         this.sessions++

@@ -12,7 +12,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file cluster/v1/run.proto.
  */
 export const file_cluster_v1_run: GenFile = /*@__PURE__*/
-  fileDesc("ChRjbHVzdGVyL3YxL3J1bi5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSI4CgZSdW5SZWYSDgoGcnVuX2lkGAEgASgJEg8KB2F0dGVtcHQYAiABKA0SDQoFZmVuY2UYAyABKAQilwEKCU1vZHVsZVJlZhIOCgZkaWdlc3QYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoBBIWCg5zb3VyY2VfYWRkcmVzcxgDIAEoCRIRCglyZWZlcmVuY2UYBCABKAkSDgoGdGlja2V0GAUgASgJEisKBXBlZXJzGAYgAygLMhwuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVQZWVyIjIKCk1vZHVsZVBlZXISDwoHYWRkcmVzcxgBIAEoCRITCgtmaW5nZXJwcmludBgCIAEoCSJvCglSdW5MaW1pdHMSEgoKdGltZW91dF9tcxgBIAEoBBIaChJtZW1vcnlfbGltaXRfYnl0ZXMYAiABKAQSGAoQbWF4X291dHB1dF9ieXRlcxgDIAEoBBIYChBtYXhfcmVzdWx0X2J5dGVzGAQgASgEIogDCgpBc3NpZ25tZW50EiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEg8KB3Rhc2tfaWQYAiABKAkSEQoJZG9tYWluX2lkGAMgASgJEhEKCXRhc2tfbmFtZRgEIAEoCRIrCgZtb2R1bGUYBSABKAsyGy5za2Vpbi5jbHVzdGVyLnYxLk1vZHVsZVJlZhIQCghmdW5jdGlvbhgGIAEoCRITCgtpbnB1dHNfanNvbhgHIAEoCRIQCghjbGlfYXJncxgIIAMoCRIyCgNlbnYYCSADKAsyJS5za2Vpbi5jbHVzdGVyLnYxLkFzc2lnbm1lbnQuRW52RW50cnkSKwoGbGltaXRzGAogASgLMhsuc2tlaW4uY2x1c3Rlci52MS5SdW5MaW1pdHMSKQoHb25fbG9zdBgLIAEoDjIYLnNrZWluLmNsdXN0ZXIudjEuT25Mb3N0GioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEipwIKCVJ1blJlc3VsdBIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIqCgVzdGF0ZRgCIAEoDjIbLnNrZWluLmNsdXN0ZXIudjEuVGFza1N0YXRlEi8KBnJlYXNvbhgDIAEoDjIfLnNrZWluLmNsdXN0ZXIudjEuRmFpbHVyZVJlYXNvbhINCgVlcnJvchgEIAEoCRIUCgxyZXN1bHRzX2pzb24YBSABKAkSLgoGc3RhZ2VkGAYgASgLMh4uc2tlaW4uY2x1c3Rlci52MS5TdGFnZWRSZXN1bHQSEwoLZHVyYXRpb25fbXMYByABKAESGAoQb3V0cHV0X3RydW5jYXRlZBgIIAEoCBISCgpwcmVwYXJlX21zGAkgASgBIjIKDFN0YWdlZFJlc3VsdBIOCgZkaWdlc3QYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoBCrqAQoJVGFza1N0YXRlEhoKFlRBU0tfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJUQVNLX1NUQVRFX1BFTkRJTkcQARIYChRUQVNLX1NUQVRFX1NDSEVEVUxFRBACEhYKElRBU0tfU1RBVEVfUlVOTklORxADEhgKFFRBU0tfU1RBVEVfQ09NUExFVEVEEAQSFQoRVEFTS19TVEFURV9GQUlMRUQQBRIWChJUQVNLX1NUQVRFX1NLSVBQRUQQBhIWChJUQVNLX1NUQVRFX1NUT1BQRUQQBxIWChJUQVNLX1NUQVRFX1VOS05PV04QCCqlAgoNRmFpbHVyZVJlYXNvbhIeChpGQUlMVVJFX1JFQVNPTl9VTlNQRUNJRklFRBAAEhoKFkZBSUxVUkVfUkVBU09OX1RJTUVPVVQQARIWChJGQUlMVVJFX1JFQVNPTl9PT00QAhIXChNGQUlMVVJFX1JFQVNPTl9UUkFQEAMSHgoaRkFJTFVSRV9SRUFTT05fR1VFU1RfRVJST1IQBBIeChpGQUlMVVJFX1JFQVNPTl9XT1JLRVJfTE9TVBAFEiEKHUZBSUxVUkVfUkVBU09OX01PRFVMRV9JTlZBTElEEAYSHwobRkFJTFVSRV9SRUFTT05fRkVUQ0hfRkFJTEVEEAcSIwofRkFJTFVSRV9SRUFTT05fTk9fU1VDSF9GVU5DVElPThAIKloKBk9uTG9zdBIXChNPTl9MT1NUX1VOU1BFQ0lGSUVEEAASEwoPT05fTE9TVF9SRVFVRVVFEAESEAoMT05fTE9TVF9GQUlMEAISEAoMT05fTE9TVF9XQUlUEANiBnByb3RvMw");
+  fileDesc("ChRjbHVzdGVyL3YxL3J1bi5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSI4CgZSdW5SZWYSDgoGcnVuX2lkGAEgASgJEg8KB2F0dGVtcHQYAiABKA0SDQoFZmVuY2UYAyABKAQilwEKCU1vZHVsZVJlZhIOCgZkaWdlc3QYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoBBIWCg5zb3VyY2VfYWRkcmVzcxgDIAEoCRIRCglyZWZlcmVuY2UYBCABKAkSDgoGdGlja2V0GAUgASgJEisKBXBlZXJzGAYgAygLMhwuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVQZWVyIjIKCk1vZHVsZVBlZXISDwoHYWRkcmVzcxgBIAEoCRITCgtmaW5nZXJwcmludBgCIAEoCSJvCglSdW5MaW1pdHMSEgoKdGltZW91dF9tcxgBIAEoBBIaChJtZW1vcnlfbGltaXRfYnl0ZXMYAiABKAQSGAoQbWF4X291dHB1dF9ieXRlcxgDIAEoBBIYChBtYXhfcmVzdWx0X2J5dGVzGAQgASgEIsMECgpBc3NpZ25tZW50EiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEg8KB3Rhc2tfaWQYAiABKAkSEQoJZG9tYWluX2lkGAMgASgJEhEKCXRhc2tfbmFtZRgEIAEoCRIrCgZtb2R1bGUYBSABKAsyGy5za2Vpbi5jbHVzdGVyLnYxLk1vZHVsZVJlZhIQCghmdW5jdGlvbhgGIAEoCRITCgtpbnB1dHNfanNvbhgHIAEoCRIQCghjbGlfYXJncxgIIAMoCRIyCgNlbnYYCSADKAsyJS5za2Vpbi5jbHVzdGVyLnYxLkFzc2lnbm1lbnQuRW52RW50cnkSKwoGbGltaXRzGAogASgLMhsuc2tlaW4uY2x1c3Rlci52MS5SdW5MaW1pdHMSKQoHb25fbG9zdBgLIAEoDjIYLnNrZWluLmNsdXN0ZXIudjEuT25Mb3N0Eg4KBmRhZW1vbhgMIAEoCBInCgZncmFudHMYDSADKAsyFy5za2Vpbi5jbHVzdGVyLnYxLkdyYW50EjoKB3NlY3JldHMYDiADKAsyKS5za2Vpbi5jbHVzdGVyLnYxLkFzc2lnbm1lbnQuU2VjcmV0c0VudHJ5EhQKDHRyaWdnZXJfanNvbhgPIAEoCRoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi4KDFNlY3JldHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImYKBUdyYW50EikKBGtpbmQYASABKA4yGy5za2Vpbi5jbHVzdGVyLnYxLkdyYW50S2luZBISCgpjaGFubmVsX2lkGAIgASgJEhAKCHN1YnRvcGljGAMgASgJEgwKBG5hbWUYBCABKAkipwIKCVJ1blJlc3VsdBIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIqCgVzdGF0ZRgCIAEoDjIbLnNrZWluLmNsdXN0ZXIudjEuVGFza1N0YXRlEi8KBnJlYXNvbhgDIAEoDjIfLnNrZWluLmNsdXN0ZXIudjEuRmFpbHVyZVJlYXNvbhINCgVlcnJvchgEIAEoCRIUCgxyZXN1bHRzX2pzb24YBSABKAkSLgoGc3RhZ2VkGAYgASgLMh4uc2tlaW4uY2x1c3Rlci52MS5TdGFnZWRSZXN1bHQSEwoLZHVyYXRpb25fbXMYByABKAESGAoQb3V0cHV0X3RydW5jYXRlZBgIIAEoCBISCgpwcmVwYXJlX21zGAkgASgBIjIKDFN0YWdlZFJlc3VsdBIOCgZkaWdlc3QYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoBCrqAQoJVGFza1N0YXRlEhoKFlRBU0tfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJUQVNLX1NUQVRFX1BFTkRJTkcQARIYChRUQVNLX1NUQVRFX1NDSEVEVUxFRBACEhYKElRBU0tfU1RBVEVfUlVOTklORxADEhgKFFRBU0tfU1RBVEVfQ09NUExFVEVEEAQSFQoRVEFTS19TVEFURV9GQUlMRUQQBRIWChJUQVNLX1NUQVRFX1NLSVBQRUQQBhIWChJUQVNLX1NUQVRFX1NUT1BQRUQQBxIWChJUQVNLX1NUQVRFX1VOS05PV04QCCqlAgoNRmFpbHVyZVJlYXNvbhIeChpGQUlMVVJFX1JFQVNPTl9VTlNQRUNJRklFRBAAEhoKFkZBSUxVUkVfUkVBU09OX1RJTUVPVVQQARIWChJGQUlMVVJFX1JFQVNPTl9PT00QAhIXChNGQUlMVVJFX1JFQVNPTl9UUkFQEAMSHgoaRkFJTFVSRV9SRUFTT05fR1VFU1RfRVJST1IQBBIeChpGQUlMVVJFX1JFQVNPTl9XT1JLRVJfTE9TVBAFEiEKHUZBSUxVUkVfUkVBU09OX01PRFVMRV9JTlZBTElEEAYSHwobRkFJTFVSRV9SRUFTT05fRkVUQ0hfRkFJTEVEEAcSIwofRkFJTFVSRV9SRUFTT05fTk9fU1VDSF9GVU5DVElPThAIKloKBk9uTG9zdBIXChNPTl9MT1NUX1VOU1BFQ0lGSUVEEAASEwoPT05fTE9TVF9SRVFVRVVFEAESEAoMT05fTE9TVF9GQUlMEAISEAoMT05fTE9TVF9XQUlUEAMqVAoJR3JhbnRLaW5kEhoKFkdSQU5UX0tJTkRfVU5TUEVDSUZJRUQQABIWChJHUkFOVF9LSU5EX1BVQkxJU0gQARITCg9HUkFOVF9LSU5EX1JFQUQQAmIGcHJvdG8z");
 
 /**
  * The identity of one assignment. Everything a worker says about a run carries it, and counts only while the fence
@@ -225,7 +225,9 @@ export type Assignment = Message<"skein.cluster.v1.Assignment"> & {
   function: string;
 
   /**
-   * JSON array of the inputs: numbers, or decimal strings for 64-bit integers.
+   * JSON array of the inputs: numbers, or decimal strings for 64-bit integers; for a component one JSON value per
+   * parameter. Where a message triggered the run, the manager has chosen them by the types of the function's parameters:
+   * the number of the record and its time for a core function, the records (or their JSON text) for a component.
    *
    * @generated from field: string inputs_json = 7;
    */
@@ -258,6 +260,36 @@ export type Assignment = Message<"skein.cluster.v1.Assignment"> & {
    * @generated from field: skein.cluster.v1.OnLost on_lost = 11;
    */
   onLost: OnLost;
+
+  /**
+   * True: it is meant to run for ever. timeout_ms does not count; the worker reports its end like any other, and the
+   * manager starts it again.
+   *
+   * @generated from field: bool daemon = 12;
+   */
+  daemon: boolean;
+
+  /**
+   * Channels that the guest may use; without a row it has none.
+   *
+   * @generated from field: repeated skein.cluster.v1.Grant grants = 13;
+   */
+  grants: Grant[];
+
+  /**
+   * Secrets as environment of the guest. The worker keeps them in memory only: never on disk, never in a log.
+   *
+   * @generated from field: map<string, string> secrets = 14;
+   */
+  secrets: { [key: string]: string };
+
+  /**
+   * What triggered the run, as JSON: {"channel_id", "subtopic", "publisher", "protocol", "records": [resolved SenML]}.
+   * A command reads it from its standard input. Empty: nothing did.
+   *
+   * @generated from field: string trigger_json = 15;
+   */
+  triggerJson: string;
 };
 
 /**
@@ -266,6 +298,48 @@ export type Assignment = Message<"skein.cluster.v1.Assignment"> & {
  */
 export const AssignmentSchema: GenMessage<Assignment> = /*@__PURE__*/
   messageDesc(file_cluster_v1_run, 4);
+
+/**
+ * One channel that a guest may use in one way. The manager checks every call again; this list saves the way.
+ *
+ * @generated from message skein.cluster.v1.Grant
+ */
+export type Grant = Message<"skein.cluster.v1.Grant"> & {
+  /**
+   * What it may do.
+   *
+   * @generated from field: skein.cluster.v1.GrantKind kind = 1;
+   */
+  kind: GrantKind;
+
+  /**
+   * Channel id, a UUID.
+   *
+   * @generated from field: string channel_id = 2;
+   */
+  channelId: string;
+
+  /**
+   * This subtopic and what lies below it; empty: the whole channel.
+   *
+   * @generated from field: string subtopic = 3;
+   */
+  subtopic: string;
+
+  /**
+   * Name under which the guest calls the channel, so that it needs no id; empty: by id alone.
+   *
+   * @generated from field: string name = 4;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message skein.cluster.v1.Grant.
+ * Use `create(GrantSchema)` to create a new message.
+ */
+export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_run, 5);
 
 /**
  * How a run ended. A worker spools it on disk before it sends it and keeps it until ResultAck.
@@ -302,8 +376,8 @@ export type RunResult = Message<"skein.cluster.v1.RunResult"> & {
   error: string;
 
   /**
-   * The result as JSON, at most 256 KiB: an array of the returned values, or for a command
-   * {"exit_code", "stdout", "stderr"}. Empty when there is none or when it was staged.
+   * The result as JSON, at most 256 KiB: an array of the returned values, for a command
+   * {"exit_code", "stdout", "stderr"}, for a component the returned value. Empty when there is none or when it was staged.
    *
    * @generated from field: string results_json = 5;
    */
@@ -343,7 +417,7 @@ export type RunResult = Message<"skein.cluster.v1.RunResult"> & {
  * Use `create(RunResultSchema)` to create a new message.
  */
 export const RunResultSchema: GenMessage<RunResult> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_run, 5);
+  messageDesc(file_cluster_v1_run, 6);
 
 /**
  * A result staged by digest: the manager has all chunks before RunResult names it.
@@ -371,7 +445,7 @@ export type StagedResult = Message<"skein.cluster.v1.StagedResult"> & {
  * Use `create(StagedResultSchema)` to create a new message.
  */
 export const StagedResultSchema: GenMessage<StagedResult> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_run, 6);
+  messageDesc(file_cluster_v1_run, 7);
 
 /**
  * State of a task or run. HTTP counts the same states from 0 (pending); a protocol enum must not, so the two
@@ -588,4 +662,45 @@ export type OnLost = (typeof OnLost)[keyof typeof OnLost] | UnknownEnum;
  */
 export const OnLostSchema: GenEnum<OnLost> = /*@__PURE__*/
   enumDesc(file_cluster_v1_run, 2);
+
+/**
+ * What a guest may do with a channel.
+ *
+ * @generated from enum skein.cluster.v1.GrantKind
+ */
+export const GrantKind = {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: GRANT_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Publish.
+   *
+   * @generated from enum value: GRANT_KIND_PUBLISH = 1;
+   */
+  PUBLISH: 1,
+
+  /**
+   * Read stored messages.
+   *
+   * @generated from enum value: GRANT_KIND_READ = 2;
+   */
+  READ: 2,
+} as const;
+
+/**
+ * What a guest may do with a channel.
+ *
+ * @generated from enum skein.cluster.v1.GrantKind
+ */
+export type GrantKind = (typeof GrantKind)[keyof typeof GrantKind] | UnknownEnum;
+
+/**
+ * Describes the enum skein.cluster.v1.GrantKind.
+ */
+export const GrantKindSchema: GenEnum<GrantKind> = /*@__PURE__*/
+  enumDesc(file_cluster_v1_run, 3);
 

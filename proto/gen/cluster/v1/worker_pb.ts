@@ -15,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file cluster/v1/worker.proto.
  */
 export const file_cluster_v1_worker: GenFile = /*@__PURE__*/
-  fileDesc("ChdjbHVzdGVyL3YxL3dvcmtlci5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSKtAwoPUmVnaXN0ZXJSZXF1ZXN0EhIKCmpvaW5fdG9rZW4YASABKAkSEQoJd29ya2VyX2lkGAIgASgJEhUKDXdvcmtlcl9zZWNyZXQYAyABKAkSDAoEbmFtZRgEIAEoCRIPCgdib290X2lkGAUgASgJEg8KB3ZlcnNpb24YBiABKAkSPQoGbGFiZWxzGAcgAygLMi0uc2tlaW4uY2x1c3Rlci52MS5SZWdpc3RlclJlcXVlc3QuTGFiZWxzRW50cnkSCgoCb3MYCCABKAkSDAoEYXJjaBgJIAEoCRIRCgljcHVfY29yZXMYCiABKA0SFAoMbWVtb3J5X2J5dGVzGAsgASgEEg0KBXNsb3RzGAwgASgNEhAKCHJ1bnRpbWVzGA0gAygJEhYKDmNhY2hlZF9kaWdlc3RzGA4gAygJEg8KB2JhY2tsb2cYDyABKA0SMQoLbW9kdWxlX3BlZXIYHiABKAsyHC5za2Vpbi5jbHVzdGVyLnYxLk1vZHVsZVBlZXIaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLMAQoQUmVnaXN0ZXJSZXNwb25zZRIRCgl3b3JrZXJfaWQYASABKAkSFQoNd29ya2VyX3NlY3JldBgCIAEoCRIVCg1zZXNzaW9uX2Vwb2NoGAMgASgEEh0KFWhlYXJ0YmVhdF9pbnRlcnZhbF9tcxgEIAEoBBIUCgxsZWFzZV90dGxfbXMYBSABKAQSLgoGbGltaXRzGAYgASgLMh4uc2tlaW4uY2x1c3Rlci52MS5Xb3JrZXJMaW1pdHMSEgoKdGlja2V0X2tleRgeIAEoDCKEAQoMV29ya2VyTGltaXRzEh8KF21heF9pbmxpbmVfcmVzdWx0X2J5dGVzGAEgASgEEh8KF21heF9zdGFnZWRfcmVzdWx0X2J5dGVzGAIgASgEEhcKD21heF9jaHVua19ieXRlcxgDIAEoBBIZChFtYXhfbWVzc2FnZV9ieXRlcxgEIAEoBCKCBAoOU2Vzc2lvblJlcXVlc3QSKAoFaGVsbG8YASABKAsyFy5za2Vpbi5jbHVzdGVyLnYxLkhlbGxvSAASMAoJaGVhcnRiZWF0GAIgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5IZWFydGJlYXRIABIqCgZhY2NlcHQYAyABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLkFjY2VwdEgAEioKBnJlamVjdBgEIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUmVqZWN0SAASNQoMc3RhdGVfdXBkYXRlGAUgASgLMh0uc2tlaW4uY2x1c3Rlci52MS5TdGF0ZVVwZGF0ZUgAEioKBnJlc3VsdBgGIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUmVzdWx0SAASLwoJbG9nX2NodW5rGAcgASgLMhouc2tlaW4uY2x1c3Rlci52MS5Mb2dDaHVua0gAEjEKCmNhbmNlbF9hY2sYCCABKAsyGy5za2Vpbi5jbHVzdGVyLnYxLkNhbmNlbEFja0gAEjMKC2RyYWluX3N0YXRlGAkgASgLMhwuc2tlaW4uY2x1c3Rlci52MS5EcmFpblN0YXRlSAASNQoMcmVzdWx0X2NodW5rGAogASgLMh0uc2tlaW4uY2x1c3Rlci52MS5SZXN1bHRDaHVua0gAQgkKB21lc3NhZ2UilAMKD1Nlc3Npb25SZXNwb25zZRIsCgd3ZWxjb21lGAEgASgLMhkuc2tlaW4uY2x1c3Rlci52MS5XZWxjb21lSAASKgoGYXNzaWduGAIgASgLMhguc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25IABIqCgZjYW5jZWwYAyABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLkNhbmNlbEgAEjcKDWxlYXNlX3JlbmV3ZWQYBCABKAsyHi5za2Vpbi5jbHVzdGVyLnYxLkxlYXNlUmVuZXdlZEgAEjEKCnJlc3VsdF9hY2sYBSABKAsyGy5za2Vpbi5jbHVzdGVyLnYxLlJlc3VsdEFja0gAEi4KCHByZWZldGNoGAYgASgLMhouc2tlaW4uY2x1c3Rlci52MS5QcmVmZXRjaEgAEigKBWRyYWluGAcgASgLMhcuc2tlaW4uY2x1c3Rlci52MS5EcmFpbkgAEioKBmdvYXdheRgIIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuR29hd2F5SABCCQoHbWVzc2FnZSKwAQoFSGVsbG8SEQoJd29ya2VyX2lkGAEgASgJEhUKDXdvcmtlcl9zZWNyZXQYAiABKAkSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIPCgdib290X2lkGAQgASgJEioKB3J1bm5pbmcYBSADKAsyGS5za2Vpbi5jbHVzdGVyLnYxLkhlbGRSdW4SKQoHc3Bvb2xlZBgGIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmIlwKB0hlbGRSdW4SJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSKgoFc3RhdGUYAiABKA4yGy5za2Vpbi5jbHVzdGVyLnYxLlRhc2tTdGF0ZSKzAQoHV2VsY29tZRImCgRrZWVwGAEgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSJgoEc3RvcBgCIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEigKBnJlc2VuZBgDIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEi4KDGFja25vd2xlZGdlZBgEIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmIsUBCglIZWFydGJlYXQSEAoIc2VxdWVuY2UYASABKAQSEgoKZnJlZV9zbG90cxgCIAEoDRIPCgdydW5uaW5nGAMgASgNEhAKCGNwdV9sb2FkGAQgASgBEhkKEWZyZWVfbWVtb3J5X2J5dGVzGAUgASgEEhYKDmZpbmlzaGVkX3RvdGFsGAYgASgEEhwKFGNhY2hlZF9kaWdlc3RzX2FkZGVkGAcgAygJEh4KFmNhY2hlZF9kaWdlc3RzX3JlbW92ZWQYCCADKAkiVQoMTGVhc2VSZW5ld2VkEhAKCHNlcXVlbmNlGAEgASgEEhQKDGxlYXNlX3R0bF9tcxgCIAEoBBIdChVoZWFydGJlYXRfaW50ZXJ2YWxfbXMYAyABKAQiOwoGQXNzaWduEjEKC2Fzc2lnbm1lbnRzGAEgAygLMhwuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50IjAKBkFjY2VwdBImCgRydW5zGAEgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYicAoGUmVqZWN0EiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEi4KBnJlYXNvbhgCIAEoDjIeLnNrZWluLmNsdXN0ZXIudjEuUmVqZWN0UmVhc29uEg8KB21lc3NhZ2UYAyABKAkiOAoLU3RhdGVVcGRhdGUSKQoHcnVubmluZxgBIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmIjYKBlJlc3VsdBIsCgdyZXN1bHRzGAEgAygLMhsuc2tlaW4uY2x1c3Rlci52MS5SdW5SZXN1bHQiPgoJUmVzdWx0QWNrEjEKCHJlY2VpcHRzGAEgAygLMh8uc2tlaW4uY2x1c3Rlci52MS5SZXN1bHRSZWNlaXB0IkgKDVJlc3VsdFJlY2VpcHQSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSEAoIcmVjb3JkZWQYAiABKAgiYgoLUmVzdWx0Q2h1bmsSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDgoGZGlnZXN0GAIgASgJEg4KBm9mZnNldBgDIAEoBBIMCgRkYXRhGAQgASgMIo8BCghMb2dDaHVuaxIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIrCgZzdHJlYW0YAiABKA4yGy5za2Vpbi5jbHVzdGVyLnYxLkxvZ1N0cmVhbRIOCgZvZmZzZXQYAyABKAQSDAoEZGF0YRgEIAEoDBIRCgl0cnVuY2F0ZWQYBSABKAgiMAoGQ2FuY2VsEiYKBHJ1bnMYASADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZiJDCglDYW5jZWxBY2sSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDwoHc3RvcHBlZBgCIAEoCCI4CghQcmVmZXRjaBIsCgdtb2R1bGVzGAEgAygLMhsuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVSZWYiGQoFRHJhaW4SEAoIZHJhaW5pbmcYASABKAgiLwoKRHJhaW5TdGF0ZRIQCghkcmFpbmluZxgBIAEoCBIPCgdydW5uaW5nGAIgASgNIjQKBkdvYXdheRIOCgZyZWFzb24YASABKAkSGgoScmVjb25uZWN0X2FmdGVyX21zGAIgASgEKqMBCgxSZWplY3RSZWFzb24SHQoZUkVKRUNUX1JFQVNPTl9VTlNQRUNJRklFRBAAEhkKFVJFSkVDVF9SRUFTT05fTk9fU0xPVBABEhoKFlJFSkVDVF9SRUFTT05fRFJBSU5JTkcQAhIcChhSRUpFQ1RfUkVBU09OX05PX1JVTlRJTUUQAxIfChtSRUpFQ1RfUkVBU09OX1JVTk5FUl9LSUxMRUQQBCpVCglMb2dTdHJlYW0SGgoWTE9HX1NUUkVBTV9VTlNQRUNJRklFRBAAEhUKEUxPR19TVFJFQU1fU1RET1VUEAESFQoRTE9HX1NUUkVBTV9TVERFUlIQAjK2AQoNV29ya2VyU2VydmljZRJRCghSZWdpc3RlchIhLnNrZWluLmNsdXN0ZXIudjEuUmVnaXN0ZXJSZXF1ZXN0GiIuc2tlaW4uY2x1c3Rlci52MS5SZWdpc3RlclJlc3BvbnNlElIKB1Nlc3Npb24SIC5za2Vpbi5jbHVzdGVyLnYxLlNlc3Npb25SZXF1ZXN0GiEuc2tlaW4uY2x1c3Rlci52MS5TZXNzaW9uUmVzcG9uc2UoATABYgZwcm90bzM", [file_cluster_v1_run]);
+  fileDesc("ChdjbHVzdGVyL3YxL3dvcmtlci5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSLKAwoPUmVnaXN0ZXJSZXF1ZXN0EhIKCmpvaW5fdG9rZW4YASABKAkSEQoJd29ya2VyX2lkGAIgASgJEhUKDXdvcmtlcl9zZWNyZXQYAyABKAkSDAoEbmFtZRgEIAEoCRIPCgdib290X2lkGAUgASgJEg8KB3ZlcnNpb24YBiABKAkSPQoGbGFiZWxzGAcgAygLMi0uc2tlaW4uY2x1c3Rlci52MS5SZWdpc3RlclJlcXVlc3QuTGFiZWxzRW50cnkSCgoCb3MYCCABKAkSDAoEYXJjaBgJIAEoCRIRCgljcHVfY29yZXMYCiABKA0SFAoMbWVtb3J5X2J5dGVzGAsgASgEEg0KBXNsb3RzGAwgASgNEhAKCHJ1bnRpbWVzGA0gAygJEhYKDmNhY2hlZF9kaWdlc3RzGA4gAygJEg8KB2JhY2tsb2cYDyABKA0SGwoTY2VydGlmaWNhdGVfcmVxdWVzdBgQIAEoDBIxCgttb2R1bGVfcGVlchgeIAEoCzIcLnNrZWluLmNsdXN0ZXIudjEuTW9kdWxlUGVlchotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIoYCChBSZWdpc3RlclJlc3BvbnNlEhEKCXdvcmtlcl9pZBgBIAEoCRIVCg13b3JrZXJfc2VjcmV0GAIgASgJEhUKDXNlc3Npb25fZXBvY2gYAyABKAQSHQoVaGVhcnRiZWF0X2ludGVydmFsX21zGAQgASgEEhQKDGxlYXNlX3R0bF9tcxgFIAEoBBIuCgZsaW1pdHMYBiABKAsyHi5za2Vpbi5jbHVzdGVyLnYxLldvcmtlckxpbWl0cxI4CgtjZXJ0aWZpY2F0ZRgHIAEoCzIjLnNrZWluLmNsdXN0ZXIudjEuSXNzdWVkQ2VydGlmaWNhdGUSEgoKdGlja2V0X2tleRgeIAEoDCJZChFJc3N1ZWRDZXJ0aWZpY2F0ZRIXCg9jZXJ0aWZpY2F0ZV9wZW0YASABKAkSFQoNYXV0aG9yaXR5X3BlbRgCIAEoCRIUCgx2YWxpZF9mb3JfbXMYAyABKAQiVQoMUmVuZXdSZXF1ZXN0EhEKCXdvcmtlcl9pZBgBIAEoCRIVCg13b3JrZXJfc2VjcmV0GAIgASgJEhsKE2NlcnRpZmljYXRlX3JlcXVlc3QYAyABKAwiSQoNUmVuZXdSZXNwb25zZRI4CgtjZXJ0aWZpY2F0ZRgBIAEoCzIjLnNrZWluLmNsdXN0ZXIudjEuSXNzdWVkQ2VydGlmaWNhdGUihAEKDFdvcmtlckxpbWl0cxIfChdtYXhfaW5saW5lX3Jlc3VsdF9ieXRlcxgBIAEoBBIfChdtYXhfc3RhZ2VkX3Jlc3VsdF9ieXRlcxgCIAEoBBIXCg9tYXhfY2h1bmtfYnl0ZXMYAyABKAQSGQoRbWF4X21lc3NhZ2VfYnl0ZXMYBCABKAQitQQKDlNlc3Npb25SZXF1ZXN0EigKBWhlbGxvGAEgASgLMhcuc2tlaW4uY2x1c3Rlci52MS5IZWxsb0gAEjAKCWhlYXJ0YmVhdBgCIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuSGVhcnRiZWF0SAASKgoGYWNjZXB0GAMgASgLMhguc2tlaW4uY2x1c3Rlci52MS5BY2NlcHRIABIqCgZyZWplY3QYBCABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJlamVjdEgAEjUKDHN0YXRlX3VwZGF0ZRgFIAEoCzIdLnNrZWluLmNsdXN0ZXIudjEuU3RhdGVVcGRhdGVIABIqCgZyZXN1bHQYBiABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJlc3VsdEgAEi8KCWxvZ19jaHVuaxgHIAEoCzIaLnNrZWluLmNsdXN0ZXIudjEuTG9nQ2h1bmtIABIxCgpjYW5jZWxfYWNrGAggASgLMhsuc2tlaW4uY2x1c3Rlci52MS5DYW5jZWxBY2tIABIzCgtkcmFpbl9zdGF0ZRgJIAEoCzIcLnNrZWluLmNsdXN0ZXIudjEuRHJhaW5TdGF0ZUgAEjUKDHJlc3VsdF9jaHVuaxgKIAEoCzIdLnNrZWluLmNsdXN0ZXIudjEuUmVzdWx0Q2h1bmtIABIxCgpndWVzdF9jYWxsGAsgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5HdWVzdENhbGxIAEIJCgdtZXNzYWdlIskDCg9TZXNzaW9uUmVzcG9uc2USLAoHd2VsY29tZRgBIAEoCzIZLnNrZWluLmNsdXN0ZXIudjEuV2VsY29tZUgAEioKBmFzc2lnbhgCIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuQXNzaWduSAASKgoGY2FuY2VsGAMgASgLMhguc2tlaW4uY2x1c3Rlci52MS5DYW5jZWxIABI3Cg1sZWFzZV9yZW5ld2VkGAQgASgLMh4uc2tlaW4uY2x1c3Rlci52MS5MZWFzZVJlbmV3ZWRIABIxCgpyZXN1bHRfYWNrGAUgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5SZXN1bHRBY2tIABIuCghwcmVmZXRjaBgGIAEoCzIaLnNrZWluLmNsdXN0ZXIudjEuUHJlZmV0Y2hIABIoCgVkcmFpbhgHIAEoCzIXLnNrZWluLmNsdXN0ZXIudjEuRHJhaW5IABIqCgZnb2F3YXkYCCABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLkdvYXdheUgAEjMKC2d1ZXN0X3JlcGx5GAkgASgLMhwuc2tlaW4uY2x1c3Rlci52MS5HdWVzdFJlcGx5SABCCQoHbWVzc2FnZSKwAQoFSGVsbG8SEQoJd29ya2VyX2lkGAEgASgJEhUKDXdvcmtlcl9zZWNyZXQYAiABKAkSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIPCgdib290X2lkGAQgASgJEioKB3J1bm5pbmcYBSADKAsyGS5za2Vpbi5jbHVzdGVyLnYxLkhlbGRSdW4SKQoHc3Bvb2xlZBgGIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmIlwKB0hlbGRSdW4SJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSKgoFc3RhdGUYAiABKA4yGy5za2Vpbi5jbHVzdGVyLnYxLlRhc2tTdGF0ZSKzAQoHV2VsY29tZRImCgRrZWVwGAEgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSJgoEc3RvcBgCIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEigKBnJlc2VuZBgDIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEi4KDGFja25vd2xlZGdlZBgEIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmIsUBCglIZWFydGJlYXQSEAoIc2VxdWVuY2UYASABKAQSEgoKZnJlZV9zbG90cxgCIAEoDRIPCgdydW5uaW5nGAMgASgNEhAKCGNwdV9sb2FkGAQgASgBEhkKEWZyZWVfbWVtb3J5X2J5dGVzGAUgASgEEhYKDmZpbmlzaGVkX3RvdGFsGAYgASgEEhwKFGNhY2hlZF9kaWdlc3RzX2FkZGVkGAcgAygJEh4KFmNhY2hlZF9kaWdlc3RzX3JlbW92ZWQYCCADKAkiVQoMTGVhc2VSZW5ld2VkEhAKCHNlcXVlbmNlGAEgASgEEhQKDGxlYXNlX3R0bF9tcxgCIAEoBBIdChVoZWFydGJlYXRfaW50ZXJ2YWxfbXMYAyABKAQiOwoGQXNzaWduEjEKC2Fzc2lnbm1lbnRzGAEgAygLMhwuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50IjAKBkFjY2VwdBImCgRydW5zGAEgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYicAoGUmVqZWN0EiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEi4KBnJlYXNvbhgCIAEoDjIeLnNrZWluLmNsdXN0ZXIudjEuUmVqZWN0UmVhc29uEg8KB21lc3NhZ2UYAyABKAkiOAoLU3RhdGVVcGRhdGUSKQoHcnVubmluZxgBIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmIjYKBlJlc3VsdBIsCgdyZXN1bHRzGAEgAygLMhsuc2tlaW4uY2x1c3Rlci52MS5SdW5SZXN1bHQiPgoJUmVzdWx0QWNrEjEKCHJlY2VpcHRzGAEgAygLMh8uc2tlaW4uY2x1c3Rlci52MS5SZXN1bHRSZWNlaXB0IkgKDVJlc3VsdFJlY2VpcHQSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSEAoIcmVjb3JkZWQYAiABKAgiYgoLUmVzdWx0Q2h1bmsSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDgoGZGlnZXN0GAIgASgJEg4KBm9mZnNldBgDIAEoBBIMCgRkYXRhGAQgASgMIo8BCghMb2dDaHVuaxIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIrCgZzdHJlYW0YAiABKA4yGy5za2Vpbi5jbHVzdGVyLnYxLkxvZ1N0cmVhbRIOCgZvZmZzZXQYAyABKAQSDAoEZGF0YRgEIAEoDBIRCgl0cnVuY2F0ZWQYBSABKAgiMAoGQ2FuY2VsEiYKBHJ1bnMYASADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZiJDCglDYW5jZWxBY2sSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDwoHc3RvcHBlZBgCIAEoCCI4CghQcmVmZXRjaBIsCgdtb2R1bGVzGAEgAygLMhsuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVSZWYiGQoFRHJhaW4SEAoIZHJhaW5pbmcYASABKAgiLwoKRHJhaW5TdGF0ZRIQCghkcmFpbmluZxgBIAEoCBIPCgdydW5uaW5nGAIgASgNIjQKBkdvYXdheRIOCgZyZWFzb24YASABKAkSGgoScmVjb25uZWN0X2FmdGVyX21zGAIgASgEIqsBCglHdWVzdENhbGwSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDwoHY2FsbF9pZBgCIAEoDRIxCgdwdWJsaXNoGAMgASgLMh4uc2tlaW4uY2x1c3Rlci52MS5HdWVzdFB1Ymxpc2hIABIrCgRyZWFkGAQgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5HdWVzdFJlYWRIAEIGCgRjYWxsIkUKDEd1ZXN0UHVibGlzaBISCgpjaGFubmVsX2lkGAEgASgJEhAKCHN1YnRvcGljGAIgASgJEg8KB3BheWxvYWQYAyABKAwiogEKCUd1ZXN0UmVhZBISCgpjaGFubmVsX2lkGAEgASgJEhAKCHN1YnRvcGljGAIgASgJEgwKBG5hbWUYAyABKAkSGQoMZnJvbV9zZWNvbmRzGAQgASgBSACIAQESFwoKdG9fc2Vjb25kcxgFIAEoAUgBiAEBEg0KBWxpbWl0GAYgASgNQg8KDV9mcm9tX3NlY29uZHNCDQoLX3RvX3NlY29uZHMizQEKCkd1ZXN0UmVwbHkSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDwoHY2FsbF9pZBgCIAEoDRI1CglwdWJsaXNoZWQYAyABKAsyIC5za2Vpbi5jbHVzdGVyLnYxLkd1ZXN0UHVibGlzaGVkSAASFgoMcmVjb3Jkc19qc29uGAQgASgMSAASLQoFZXJyb3IYBSABKAsyHC5za2Vpbi5jbHVzdGVyLnYxLkd1ZXN0RXJyb3JIAEIJCgdvdXRjb21lIhAKDkd1ZXN0UHVibGlzaGVkIisKCkd1ZXN0RXJyb3ISDAoEa2luZBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJKqMBCgxSZWplY3RSZWFzb24SHQoZUkVKRUNUX1JFQVNPTl9VTlNQRUNJRklFRBAAEhkKFVJFSkVDVF9SRUFTT05fTk9fU0xPVBABEhoKFlJFSkVDVF9SRUFTT05fRFJBSU5JTkcQAhIcChhSRUpFQ1RfUkVBU09OX05PX1JVTlRJTUUQAxIfChtSRUpFQ1RfUkVBU09OX1JVTk5FUl9LSUxMRUQQBCpVCglMb2dTdHJlYW0SGgoWTE9HX1NUUkVBTV9VTlNQRUNJRklFRBAAEhUKEUxPR19TVFJFQU1fU1RET1VUEAESFQoRTE9HX1NUUkVBTV9TVERFUlIQAjKAAgoNV29ya2VyU2VydmljZRJRCghSZWdpc3RlchIhLnNrZWluLmNsdXN0ZXIudjEuUmVnaXN0ZXJSZXF1ZXN0GiIuc2tlaW4uY2x1c3Rlci52MS5SZWdpc3RlclJlc3BvbnNlEkgKBVJlbmV3Eh4uc2tlaW4uY2x1c3Rlci52MS5SZW5ld1JlcXVlc3QaHy5za2Vpbi5jbHVzdGVyLnYxLlJlbmV3UmVzcG9uc2USUgoHU2Vzc2lvbhIgLnNrZWluLmNsdXN0ZXIudjEuU2Vzc2lvblJlcXVlc3QaIS5za2Vpbi5jbHVzdGVyLnYxLlNlc3Npb25SZXNwb25zZSgBMAFiBnByb3RvMw", [file_cluster_v1_run]);
 
 /**
  * Who joins and what it can do.
@@ -130,6 +130,14 @@ export type RegisterRequest = Message<"skein.cluster.v1.RegisterRequest"> & {
   backlog: number;
 
   /**
+   * PKCS #10 request (DER) for a certificate of the worker's key; what it names is ignored, the certificate names the
+   * worker's id. Empty: none wanted.
+   *
+   * @generated from field: bytes certificate_request = 16;
+   */
+  certificateRequest: Uint8Array;
+
+  /**
    * Where it gives modules of its cache to workers with the same label `site`; absent: it does not.
    *
    * @generated from field: skein.cluster.v1.ModulePeer module_peer = 30;
@@ -194,6 +202,14 @@ export type RegisterResponse = Message<"skein.cluster.v1.RegisterResponse"> & {
   limits?: WorkerLimits | undefined;
 
   /**
+   * Certificate for the request, empty when there was none. From now on the worker shows it at every TLS connection to
+   * managers and proxies: its secret alone is not enough any more.
+   *
+   * @generated from field: skein.cluster.v1.IssuedCertificate certificate = 7;
+   */
+  certificate?: IssuedCertificate | undefined;
+
+  /**
    * Ed25519 public key (DER, SubjectPublicKeyInfo) of the tickets of modules, for a worker that gives modules to others.
    *
    * @generated from field: bytes ticket_key = 30;
@@ -207,6 +223,97 @@ export type RegisterResponse = Message<"skein.cluster.v1.RegisterResponse"> & {
  */
 export const RegisterResponseSchema: GenMessage<RegisterResponse> = /*@__PURE__*/
   messageDesc(file_cluster_v1_worker, 1);
+
+/**
+ * A certificate that a manager made for a worker.
+ *
+ * @generated from message skein.cluster.v1.IssuedCertificate
+ */
+export type IssuedCertificate = Message<"skein.cluster.v1.IssuedCertificate"> & {
+  /**
+   * The certificate, PEM.
+   *
+   * @generated from field: string certificate_pem = 1;
+   */
+  certificatePem: string;
+
+  /**
+   * The authority of the installation that signed it, PEM. Servers are known by their fingerprint, not by it.
+   *
+   * @generated from field: string authority_pem = 2;
+   */
+  authorityPem: string;
+
+  /**
+   * How long it is valid from now on, in milliseconds. A worker renews it when two thirds have passed.
+   *
+   * @generated from field: uint64 valid_for_ms = 3;
+   */
+  validForMs: bigint;
+};
+
+/**
+ * Describes the message skein.cluster.v1.IssuedCertificate.
+ * Use `create(IssuedCertificateSchema)` to create a new message.
+ */
+export const IssuedCertificateSchema: GenMessage<IssuedCertificate> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 2);
+
+/**
+ * Asks for another certificate.
+ *
+ * @generated from message skein.cluster.v1.RenewRequest
+ */
+export type RenewRequest = Message<"skein.cluster.v1.RenewRequest"> & {
+  /**
+   * Id of the worker.
+   *
+   * @generated from field: string worker_id = 1;
+   */
+  workerId: string;
+
+  /**
+   * Secret of the worker.
+   *
+   * @generated from field: string worker_secret = 2;
+   */
+  workerSecret: string;
+
+  /**
+   * PKCS #10 request (DER), of the old key or of a new one.
+   *
+   * @generated from field: bytes certificate_request = 3;
+   */
+  certificateRequest: Uint8Array;
+};
+
+/**
+ * Describes the message skein.cluster.v1.RenewRequest.
+ * Use `create(RenewRequestSchema)` to create a new message.
+ */
+export const RenewRequestSchema: GenMessage<RenewRequest> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 3);
+
+/**
+ * The new certificate; the one before stays valid until its own end, so that nothing breaks while it is put in place.
+ *
+ * @generated from message skein.cluster.v1.RenewResponse
+ */
+export type RenewResponse = Message<"skein.cluster.v1.RenewResponse"> & {
+  /**
+   * The certificate.
+   *
+   * @generated from field: skein.cluster.v1.IssuedCertificate certificate = 1;
+   */
+  certificate?: IssuedCertificate | undefined;
+};
+
+/**
+ * Describes the message skein.cluster.v1.RenewResponse.
+ * Use `create(RenewResponseSchema)` to create a new message.
+ */
+export const RenewResponseSchema: GenMessage<RenewResponse> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 4);
 
 /**
  * Bounds of what a worker sends.
@@ -248,7 +355,7 @@ export type WorkerLimits = Message<"skein.cluster.v1.WorkerLimits"> & {
  * Use `create(WorkerLimitsSchema)` to create a new message.
  */
 export const WorkerLimitsSchema: GenMessage<WorkerLimits> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 2);
+  messageDesc(file_cluster_v1_worker, 5);
 
 /**
  * What a worker sends on its session.
@@ -341,6 +448,14 @@ export type SessionRequest = Message<"skein.cluster.v1.SessionRequest"> & {
      */
     value: ResultChunk;
     case: "resultChunk";
+  } | {
+    /**
+     * What a guest asks of the platform.
+     *
+     * @generated from field: skein.cluster.v1.GuestCall guest_call = 11;
+     */
+    value: GuestCall;
+    case: "guestCall";
   } | { case: undefined; value?: undefined };
 };
 
@@ -349,7 +464,7 @@ export type SessionRequest = Message<"skein.cluster.v1.SessionRequest"> & {
  * Use `create(SessionRequestSchema)` to create a new message.
  */
 export const SessionRequestSchema: GenMessage<SessionRequest> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 3);
+  messageDesc(file_cluster_v1_worker, 6);
 
 /**
  * What a manager sends on a session.
@@ -426,6 +541,14 @@ export type SessionResponse = Message<"skein.cluster.v1.SessionResponse"> & {
      */
     value: Goaway;
     case: "goaway";
+  } | {
+    /**
+     * Answer to GuestCall.
+     *
+     * @generated from field: skein.cluster.v1.GuestReply guest_reply = 9;
+     */
+    value: GuestReply;
+    case: "guestReply";
   } | { case: undefined; value?: undefined };
 };
 
@@ -434,7 +557,7 @@ export type SessionResponse = Message<"skein.cluster.v1.SessionResponse"> & {
  * Use `create(SessionResponseSchema)` to create a new message.
  */
 export const SessionResponseSchema: GenMessage<SessionResponse> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 4);
+  messageDesc(file_cluster_v1_worker, 7);
 
 /**
  * Says who speaks and what it holds. It also renews the lease, as the first heartbeat.
@@ -490,7 +613,7 @@ export type Hello = Message<"skein.cluster.v1.Hello"> & {
  * Use `create(HelloSchema)` to create a new message.
  */
 export const HelloSchema: GenMessage<Hello> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 5);
+  messageDesc(file_cluster_v1_worker, 8);
 
 /**
  * A run that a worker holds.
@@ -518,7 +641,7 @@ export type HeldRun = Message<"skein.cluster.v1.HeldRun"> & {
  * Use `create(HeldRunSchema)` to create a new message.
  */
 export const HeldRunSchema: GenMessage<HeldRun> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 6);
+  messageDesc(file_cluster_v1_worker, 9);
 
 /**
  * Answer to Hello: what becomes of everything it named. Each named run is in exactly one of the lists or, when its
@@ -561,7 +684,7 @@ export type Welcome = Message<"skein.cluster.v1.Welcome"> & {
  * Use `create(WelcomeSchema)` to create a new message.
  */
 export const WelcomeSchema: GenMessage<Welcome> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 7);
+  messageDesc(file_cluster_v1_worker, 10);
 
 /**
  * Sign of life; renews the lease of everything the worker holds.
@@ -631,7 +754,7 @@ export type Heartbeat = Message<"skein.cluster.v1.Heartbeat"> & {
  * Use `create(HeartbeatSchema)` to create a new message.
  */
 export const HeartbeatSchema: GenMessage<Heartbeat> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 8);
+  messageDesc(file_cluster_v1_worker, 11);
 
 /**
  * Answer to a heartbeat.
@@ -666,7 +789,7 @@ export type LeaseRenewed = Message<"skein.cluster.v1.LeaseRenewed"> & {
  * Use `create(LeaseRenewedSchema)` to create a new message.
  */
 export const LeaseRenewedSchema: GenMessage<LeaseRenewed> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 9);
+  messageDesc(file_cluster_v1_worker, 12);
 
 /**
  * New work: the fence of each is stored already.
@@ -687,7 +810,7 @@ export type Assign = Message<"skein.cluster.v1.Assign"> & {
  * Use `create(AssignSchema)` to create a new message.
  */
 export const AssignSchema: GenMessage<Assign> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 10);
+  messageDesc(file_cluster_v1_worker, 13);
 
 /**
  * The worker has taken these assignments and will report on them.
@@ -708,7 +831,7 @@ export type Accept = Message<"skein.cluster.v1.Accept"> & {
  * Use `create(AcceptSchema)` to create a new message.
  */
 export const AcceptSchema: GenMessage<Accept> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 11);
+  messageDesc(file_cluster_v1_worker, 14);
 
 /**
  * A run that comes back without having ended, before or after it began to run. It is requeued and costs no attempt.
@@ -743,7 +866,7 @@ export type Reject = Message<"skein.cluster.v1.Reject"> & {
  * Use `create(RejectSchema)` to create a new message.
  */
 export const RejectSchema: GenMessage<Reject> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 12);
+  messageDesc(file_cluster_v1_worker, 15);
 
 /**
  * Runs whose code began to execute.
@@ -764,7 +887,7 @@ export type StateUpdate = Message<"skein.cluster.v1.StateUpdate"> & {
  * Use `create(StateUpdateSchema)` to create a new message.
  */
 export const StateUpdateSchema: GenMessage<StateUpdate> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 13);
+  messageDesc(file_cluster_v1_worker, 16);
 
 /**
  * Runs that ended.
@@ -785,7 +908,7 @@ export type Result = Message<"skein.cluster.v1.Result"> & {
  * Use `create(ResultSchema)` to create a new message.
  */
 export const ResultSchema: GenMessage<Result> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 14);
+  messageDesc(file_cluster_v1_worker, 17);
 
 /**
  * Acknowledges results after they are committed, or tells that they are stale.
@@ -806,7 +929,7 @@ export type ResultAck = Message<"skein.cluster.v1.ResultAck"> & {
  * Use `create(ResultAckSchema)` to create a new message.
  */
 export const ResultAckSchema: GenMessage<ResultAck> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 15);
+  messageDesc(file_cluster_v1_worker, 18);
 
 /**
  * What became of one result.
@@ -834,7 +957,7 @@ export type ResultReceipt = Message<"skein.cluster.v1.ResultReceipt"> & {
  * Use `create(ResultReceiptSchema)` to create a new message.
  */
 export const ResultReceiptSchema: GenMessage<ResultReceipt> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 16);
+  messageDesc(file_cluster_v1_worker, 19);
 
 /**
  * Part of a result; parts of one result come in order and without gaps.
@@ -876,7 +999,7 @@ export type ResultChunk = Message<"skein.cluster.v1.ResultChunk"> & {
  * Use `create(ResultChunkSchema)` to create a new message.
  */
 export const ResultChunkSchema: GenMessage<ResultChunk> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 17);
+  messageDesc(file_cluster_v1_worker, 20);
 
 /**
  * Output of a run. Best effort: the first thing a worker drops when it is pressed.
@@ -925,7 +1048,7 @@ export type LogChunk = Message<"skein.cluster.v1.LogChunk"> & {
  * Use `create(LogChunkSchema)` to create a new message.
  */
 export const LogChunkSchema: GenMessage<LogChunk> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 18);
+  messageDesc(file_cluster_v1_worker, 21);
 
 /**
  * Stop these runs.
@@ -946,7 +1069,7 @@ export type Cancel = Message<"skein.cluster.v1.Cancel"> & {
  * Use `create(CancelSchema)` to create a new message.
  */
 export const CancelSchema: GenMessage<Cancel> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 19);
+  messageDesc(file_cluster_v1_worker, 22);
 
 /**
  * Answer to Cancel, one per run. A result that was on its way comes before it and counts.
@@ -974,7 +1097,7 @@ export type CancelAck = Message<"skein.cluster.v1.CancelAck"> & {
  * Use `create(CancelAckSchema)` to create a new message.
  */
 export const CancelAckSchema: GenMessage<CancelAck> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 20);
+  messageDesc(file_cluster_v1_worker, 23);
 
 /**
  * Modules that the worker may fetch before it needs them.
@@ -995,7 +1118,7 @@ export type Prefetch = Message<"skein.cluster.v1.Prefetch"> & {
  * Use `create(PrefetchSchema)` to create a new message.
  */
 export const PrefetchSchema: GenMessage<Prefetch> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 21);
+  messageDesc(file_cluster_v1_worker, 24);
 
 /**
  * Take nothing new, finish what runs.
@@ -1016,7 +1139,7 @@ export type Drain = Message<"skein.cluster.v1.Drain"> & {
  * Use `create(DrainSchema)` to create a new message.
  */
 export const DrainSchema: GenMessage<Drain> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 22);
+  messageDesc(file_cluster_v1_worker, 25);
 
 /**
  * How far draining is.
@@ -1044,7 +1167,7 @@ export type DrainState = Message<"skein.cluster.v1.DrainState"> & {
  * Use `create(DrainStateSchema)` to create a new message.
  */
 export const DrainStateSchema: GenMessage<DrainState> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 23);
+  messageDesc(file_cluster_v1_worker, 26);
 
 /**
  * The manager leaves this stream; runs go on, and the worker registers again somewhere.
@@ -1072,7 +1195,253 @@ export type Goaway = Message<"skein.cluster.v1.Goaway"> & {
  * Use `create(GoawaySchema)` to create a new message.
  */
 export const GoawaySchema: GenMessage<Goaway> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 24);
+  messageDesc(file_cluster_v1_worker, 27);
+
+/**
+ * A guest publishes to a channel or reads from it, through the platform and under its task's rights. It counts only
+ * under the current fence. Not answered before its effect is committed; a worker whose stream broke sends calls without
+ * an answer again under the same call_id, and a publication under one (run, call_id) is stored once.
+ *
+ * @generated from message skein.cluster.v1.GuestCall
+ */
+export type GuestCall = Message<"skein.cluster.v1.GuestCall"> & {
+  /**
+   * Identity of the attempt.
+   *
+   * @generated from field: skein.cluster.v1.RunRef run = 1;
+   */
+  run?: RunRef | undefined;
+
+  /**
+   * Counts from 1 in each attempt.
+   *
+   * @generated from field: uint32 call_id = 2;
+   */
+  callId: number;
+
+  /**
+   * One of them.
+   *
+   * @generated from oneof skein.cluster.v1.GuestCall.call
+   */
+  call: {
+    /**
+     * Publish a message.
+     *
+     * @generated from field: skein.cluster.v1.GuestPublish publish = 3;
+     */
+    value: GuestPublish;
+    case: "publish";
+  } | {
+    /**
+     * Read stored messages.
+     *
+     * @generated from field: skein.cluster.v1.GuestRead read = 4;
+     */
+    value: GuestRead;
+    case: "read";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message skein.cluster.v1.GuestCall.
+ * Use `create(GuestCallSchema)` to create a new message.
+ */
+export const GuestCallSchema: GenMessage<GuestCall> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 28);
+
+/**
+ * A message to publish. Needs a grant `publish` of the assignment for this channel and subtopic.
+ *
+ * @generated from message skein.cluster.v1.GuestPublish
+ */
+export type GuestPublish = Message<"skein.cluster.v1.GuestPublish"> & {
+  /**
+   * Channel id, a UUID.
+   *
+   * @generated from field: string channel_id = 1;
+   */
+  channelId: string;
+
+  /**
+   * Subtopic with `.` or `/` between its parts; empty: none.
+   *
+   * @generated from field: string subtopic = 2;
+   */
+  subtopic: string;
+
+  /**
+   * SenML pack as JSON (application/senml+json), at most 256 KiB.
+   *
+   * @generated from field: bytes payload = 3;
+   */
+  payload: Uint8Array;
+};
+
+/**
+ * Describes the message skein.cluster.v1.GuestPublish.
+ * Use `create(GuestPublishSchema)` to create a new message.
+ */
+export const GuestPublishSchema: GenMessage<GuestPublish> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 29);
+
+/**
+ * Stored messages to read, the newest first. Needs a grant `read` of the assignment for this channel and subtopic.
+ *
+ * @generated from message skein.cluster.v1.GuestRead
+ */
+export type GuestRead = Message<"skein.cluster.v1.GuestRead"> & {
+  /**
+   * Channel id, a UUID.
+   *
+   * @generated from field: string channel_id = 1;
+   */
+  channelId: string;
+
+  /**
+   * Subtopic; empty: all that the grant allows.
+   *
+   * @generated from field: string subtopic = 2;
+   */
+  subtopic: string;
+
+  /**
+   * Name of the records; empty: all.
+   *
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * Records at or after this time, in seconds since 1970; absent: from the beginning.
+   *
+   * @generated from field: optional double from_seconds = 4;
+   */
+  fromSeconds?: number | undefined;
+
+  /**
+   * Records before this time, in seconds since 1970; absent: until the end.
+   *
+   * @generated from field: optional double to_seconds = 5;
+   */
+  toSeconds?: number | undefined;
+
+  /**
+   * Number of records, 1 to 1,000.
+   *
+   * @generated from field: uint32 limit = 6;
+   */
+  limit: number;
+};
+
+/**
+ * Describes the message skein.cluster.v1.GuestRead.
+ * Use `create(GuestReadSchema)` to create a new message.
+ */
+export const GuestReadSchema: GenMessage<GuestRead> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 30);
+
+/**
+ * Answer to a GuestCall.
+ *
+ * @generated from message skein.cluster.v1.GuestReply
+ */
+export type GuestReply = Message<"skein.cluster.v1.GuestReply"> & {
+  /**
+   * Identity of the attempt.
+   *
+   * @generated from field: skein.cluster.v1.RunRef run = 1;
+   */
+  run?: RunRef | undefined;
+
+  /**
+   * As in the call.
+   *
+   * @generated from field: uint32 call_id = 2;
+   */
+  callId: number;
+
+  /**
+   * Absent: it was refused, error says why.
+   *
+   * @generated from oneof skein.cluster.v1.GuestReply.outcome
+   */
+  outcome: {
+    /**
+     * The message is stored.
+     *
+     * @generated from field: skein.cluster.v1.GuestPublished published = 3;
+     */
+    value: GuestPublished;
+    case: "published";
+  } | {
+    /**
+     * Records as a JSON array of resolved SenML records, with channel, subtopic and publisher.
+     *
+     * @generated from field: bytes records_json = 4;
+     */
+    value: Uint8Array;
+    case: "recordsJson";
+  } | {
+    /**
+     * Why not.
+     *
+     * @generated from field: skein.cluster.v1.GuestError error = 5;
+     */
+    value: GuestError;
+    case: "error";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message skein.cluster.v1.GuestReply.
+ * Use `create(GuestReplySchema)` to create a new message.
+ */
+export const GuestReplySchema: GenMessage<GuestReply> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 31);
+
+/**
+ * A publication that is stored.
+ *
+ * @generated from message skein.cluster.v1.GuestPublished
+ */
+export type GuestPublished = Message<"skein.cluster.v1.GuestPublished"> & {
+};
+
+/**
+ * Describes the message skein.cluster.v1.GuestPublished.
+ * Use `create(GuestPublishedSchema)` to create a new message.
+ */
+export const GuestPublishedSchema: GenMessage<GuestPublished> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 32);
+
+/**
+ * Why a call of a guest was refused.
+ *
+ * @generated from message skein.cluster.v1.GuestError
+ */
+export type GuestError = Message<"skein.cluster.v1.GuestError"> & {
+  /**
+   * Kind of the error: malformed, forbidden, not_found, too_large, rate_limited, unavailable, stale (the fence).
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * One sentence.
+   *
+   * @generated from field: string message = 2;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message skein.cluster.v1.GuestError.
+ * Use `create(GuestErrorSchema)` to create a new message.
+ */
+export const GuestErrorSchema: GenMessage<GuestError> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 33);
 
 /**
  * Why a worker gives a run back.
@@ -1187,6 +1556,17 @@ export const WorkerService: GenService<{
     methodKind: "unary";
     input: typeof RegisterRequestSchema;
     output: typeof RegisterResponseSchema;
+  },
+  /**
+   * Another certificate before the old one ends; the caller shows the old one, or its secret. UNAUTHENTICATED: the worker
+   * is not known, or was revoked.
+   *
+   * @generated from rpc skein.cluster.v1.WorkerService.Renew
+   */
+  renew: {
+    methodKind: "unary";
+    input: typeof RenewRequestSchema;
+    output: typeof RenewResponseSchema;
   },
   /**
    * The session. The first message of the worker is Hello, the first of the manager Welcome. ABORTED: the epoch is
