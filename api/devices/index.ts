@@ -1,3 +1,10 @@
 export { createDevices } from './devices.ts'
 export type { Devices } from './devices.ts'
-export type { ChannelPath, MessageAccess, MessageCredentials, MessageGate } from './gate/index.ts'
+export type {
+  ChannelPath,
+  DeviceCredentials,
+  IdentifiedDevice,
+  MessageAccess,
+  MessageCredentials,
+  MessageGate,
+} from './gate/index.ts'

@@ -19,6 +19,10 @@ import { findCandidates, findChannels, findDomainByRoute } from './repository.ts
 export type MessageCredentials =
   | { readonly kind: 'client'; readonly secret: string; readonly clientId?: string | undefined }
   | { readonly kind: 'user'; readonly principal: UserPrincipal }
+  /** A client that proved who it is before: an open session, its will, a certificate. */
+  | { readonly kind: 'device'; readonly clientKey: number }
+
+export type DeviceCredentials = Exclude<MessageCredentials, { kind: 'user' }>
 
 /** A channel as a path names it: by id or route; without a domain on the older paths. */
 export type ChannelPath = { readonly domain?: string | undefined; readonly channel: string }
@@ -39,12 +43,20 @@ export type MessageAccess = {
 /** A client that proved who it is. */
 export type IdentifiedClient = { readonly domainId: string; readonly clientId: string }
 
+/** Such a client with its keys. */
+export type IdentifiedDevice = IdentifiedClient & { readonly domainKey: number; readonly clientKey: number }
+
 export type MessageGate = {
   /**
    * The one enabled client of an enabled domain that has this secret; without a domain in all of them (decision 31c).
    * Throws `unauthenticated` for none and for several alike.
    */
   identify(secret: string, domain?: string): Promise<IdentifiedClient>
+  /**
+   * Every enabled client of an enabled domain that these credentials fit: more than one where several domains use the same
+   * secret (decision 31c). Throws `unauthenticated` for none.
+   */
+  identifyAll(credentials: DeviceCredentials): Promise<readonly IdentifiedDevice[]>
   /**
    * Throws `unauthenticated` for wrong credentials or a disabled client; `forbidden` for an unknown, foreign, disabled or
    * unconnected channel alike; for a user who subscribes `forbidden` when the domain of the path is not open to him, in it and
@@ -79,6 +91,8 @@ const domainQuery = (domain: string | undefined) => ({
   domainRoute: domain !== undefined && !isId(domain) ? domain : undefined,
 })
 
+const NO_CHANNEL = { channelId: undefined, channelRoute: undefined } as const
+
 const asPath = ({ domain, channel }: ChannelPath): ChannelPathQuery => ({
   ...domainQuery(domain),
   channelId: isId(channel) ? channel : undefined,
@@ -97,21 +111,37 @@ export function createMessageGate(deps: {
 
   const reported = new LRUCache<string, true>({ max: MAX_REPORTED, ttl: AMBIGUITY_REPORT_MS })
 
-  const keyOf = (secret: string, clientId: string | undefined, path: ChannelPath, type: ConnectionType) =>
-    `${type}\n${path.domain ?? ''}\n${path.channel}\n${clientId ?? ''}\n${secret}`
+  const keyOf = (credentials: DeviceCredentials, path: ChannelPath, type: ConnectionType) => {
+    const target = `${type}\n${path.domain ?? ''}\n${path.channel}\n`
+    if (credentials.kind === 'device') return `${target}${credentials.clientKey}`
+    return `${target}${credentials.clientId ?? ''}\n${credentials.secret}`
+  }
+
+  /** The clients that the credentials fit; none where the secret is too short to count alone. */
+  async function candidatesFor(
+    credentials: DeviceCredentials,
+    path: ChannelPathQuery & { isInDomain: boolean },
+  ): Promise<Candidate[]> {
+    const { isInDomain, ...query } = path
+    if (credentials.kind === 'device')
+      return await findCandidates(database.db, { ...query, client: { key: credentials.clientKey } })
+    const { secret, clientId } = credentials
+    if (clientId !== undefined && !isId(clientId)) return []
+    if (!isInDomain && clientId === undefined && secret.length < MIN_LONE_SECRET_CHARS) return []
+    return await findCandidates(database.db, {
+      ...query,
+      client: { secretMac: secretMac(keyring, secret), id: clientId },
+    })
+  }
 
   async function decide(
-    secret: string,
-    clientId: string | undefined,
+    credentials: DeviceCredentials,
     path: ChannelPath,
     type: ConnectionType,
   ): Promise<LoadedFact<Decision>> {
     const refused = (refusal: Refusal): LoadedFact<Decision> => ({ value: { refusal }, dependsOn: [ANY_CHANGE] })
-    if (clientId !== undefined && !isId(clientId)) return refused('unauthenticated')
-    const query = asPath(path)
-    const found = await findCandidates(database.db, { ...query, secretMac: secretMac(keyring, secret), clientId })
-    const countsAlone = path.domain !== undefined || clientId !== undefined || secret.length >= MIN_LONE_SECRET_CHARS
-    const candidates = found.filter((one) => one.clientStatus === 'enabled' && countsAlone)
+    const found = await candidatesFor(credentials, { ...asPath(path), isInDomain: path.domain !== undefined })
+    const candidates = found.filter((one) => one.clientStatus === 'enabled')
     if (candidates.length === 0) return refused('unauthenticated')
     const allowed = candidates.filter((one) => isConnected(one, type))
     const [only, ...more] = allowed
@@ -208,29 +238,33 @@ export function createMessageGate(deps: {
 
   return {
     async identify(secret, domain) {
-      const countsAlone = domain !== undefined || secret.length >= MIN_LONE_SECRET_CHARS
-      const query = { ...domainQuery(domain), channelId: undefined, channelRoute: undefined, clientId: undefined }
-      const found = countsAlone
-        ? await findCandidates(database.db, { ...query, secretMac: secretMac(keyring, secret) })
-        : []
-      const enabled = found.filter((one) => one.clientStatus === 'enabled' && one.domainStatus === 'enabled')
+      const query = { ...domainQuery(domain), ...NO_CHANNEL, isInDomain: domain !== undefined }
+      const enabled = (await candidatesFor({ kind: 'client', secret }, query)).filter(isEnabled)
       if (enabled.length > 1) await reportAmbiguity(enabled)
       const [only, ...more] = enabled
       if (only === undefined || more.length > 0) throw REFUSALS.unauthenticated()
       return { domainId: only.domainId, clientId: only.clientId }
     },
+    async identifyAll(credentials) {
+      const query = { ...domainQuery(undefined), ...NO_CHANNEL, isInDomain: false }
+      const enabled = (await candidatesFor(credentials, query)).filter(isEnabled)
+      if (enabled.length === 0) throw REFUSALS.unauthenticated()
+      return enabled.map(({ domainKey, domainId, clientKey, clientId }) => ({
+        domainKey,
+        domainId,
+        clientKey,
+        clientId,
+      }))
+    },
     async authorize(credentials, path, type) {
       if (credentials.kind === 'user') return await authorizeUser(credentials.principal, path, type)
-      const { secret, clientId } = credentials
-      const decision = await decisions.get(keyOf(secret, clientId, path, type), () =>
-        decide(secret, clientId, path, type),
-      )
+      const decision = await decisions.get(keyOf(credentials, path, type), () => decide(credentials, path, type))
       if ('refusal' in decision) throw REFUSALS[decision.refusal]()
       return decision.access
     },
     authorizeNow(credentials, path, type) {
       if (credentials.kind === 'user') return undefined
-      const decision = decisions.peek(keyOf(credentials.secret, credentials.clientId, path, type))
+      const decision = decisions.peek(keyOf(credentials, path, type))
       return decision !== undefined && 'access' in decision ? decision.access : undefined
     },
     forget(entityKeys) {
@@ -250,6 +284,10 @@ export function createMessageGate(deps: {
  */
 function dependenciesOf({ domain }: ChannelPath, keys: readonly number[]): readonly number[] {
   return domain === undefined ? [...keys, ANY_CHANGE] : keys
+}
+
+function isEnabled({ clientStatus, domainStatus }: Candidate): boolean {
+  return clientStatus === 'enabled' && domainStatus === 'enabled'
 }
 
 function isConnected(one: Candidate, type: ConnectionType): boolean {

@@ -1,3 +1,11 @@
 export { createMessageGate } from './gate.ts'
-export type { ChannelPath, IdentifiedClient, MessageAccess, MessageCredentials, MessageGate } from './gate.ts'
+export type {
+  ChannelPath,
+  DeviceCredentials,
+  IdentifiedClient,
+  IdentifiedDevice,
+  MessageAccess,
+  MessageCredentials,
+  MessageGate,
+} from './gate.ts'
 export { identifyRoutes } from './routes.ts'

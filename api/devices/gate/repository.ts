@@ -33,8 +33,7 @@ type Row = {
 }
 
 export type CandidateQuery = {
-  secretMac: Buffer
-  clientId: string | undefined
+  client: { secretMac: Buffer; id: string | undefined } | { key: number }
   /** Domain of the path as an id, or as a route; neither: every domain is looked at. */
   domainId: string | undefined
   domainRoute: string | undefined
@@ -53,7 +52,11 @@ export async function findCandidates(db: Queryable, query: CandidateQuery): Prom
       : query.domainRoute !== undefined
         ? sql`AND lower(d.route) = lower(${query.domainRoute})`
         : sql``
-  const ofClient = query.clientId === undefined ? sql`` : sql`AND c.id = ${query.clientId}`
+  const { client } = query
+  const ofClient =
+    'key' in client
+      ? sql`c.key = ${client.key}`
+      : sql`c.secret_mac = ${client.secretMac} ${client.id === undefined ? sql`` : sql`AND c.id = ${client.id}`}`
   const channel =
     query.channelId !== undefined
       ? sql`h.id = ${query.channelId}`
@@ -66,7 +69,7 @@ export async function findCandidates(db: Queryable, query: CandidateQuery): Prom
       FROM clients c JOIN domains d ON d.key = c.domain_key
       LEFT JOIN channels h ON h.domain_key = c.domain_key AND ${channel}
       LEFT JOIN connections n ON n.client_key = c.key AND n.channel_key = h.key
-     WHERE c.secret_mac = ${query.secretMac} ${ofClient} ${inDomain}
+     WHERE ${ofClient} ${inDomain}
      ORDER BY c.key LIMIT ${MAX_CANDIDATES}`.execute(db)
   return rows.map((row) => ({
     domainKey: row.domain_key,
