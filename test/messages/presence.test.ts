@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { startPresence } from '../../api/messages/presence/index.ts'
 import type { Presence } from '../../api/messages/presence/index.ts'
 import { clearDeadNodes, findTelemetry } from '../../api/messages/presence/repository.ts'
+import { ZERO_TIME } from '#core/time.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
 import type { Plant } from './support.ts'
@@ -140,4 +141,40 @@ test('a client that is deleted while it is online takes its rows along, and the 
   await becomes(true)
   expect((await seen(goneKey)).first_seen).toBeNull()
   here.offline(client, 'ws')
+})
+
+const telemetryUrl = (id: string) => `/${plant.domainId}/journal/client/${id}/telemetry`
+
+test('GET telemetry shows what a client sent, received and follows, and since when it is online', async () => {
+  const device = await plant.newDevice()
+  const key = await keyOf(device.id)
+  const nothing = await plant.owner.call('GET', telemetryUrl(device.id))
+  expect(nothing.json()).toEqual({
+    client_id: device.id,
+    domain_id: plant.domainId,
+    subscriptions: 0,
+    inbound_messages: 0,
+    outbound_messages: 0,
+    first_seen: ZERO_TIME,
+    last_seen: ZERO_TIME,
+    online: false,
+    online_changed_at: ZERO_TIME,
+  })
+  here.online(key, 'mqtt')
+  here.subscribed(key, 'mqtt', 2)
+  here.delivered(key, 7)
+  await becomes(true, key)
+  const shown = (await plant.owner.call('GET', telemetryUrl(device.id))).json<Record<string, string>>()
+  expect(shown).toMatchObject({ subscriptions: 2, outbound_messages: 7, online: true })
+  expect(Date.parse(shown['online_changed_at'] as string)).toBeGreaterThan(Date.now() - 60_000)
+  here.unsubscribed(key, 'mqtt', 2)
+  here.offline(key, 'mqtt')
+})
+
+test('telemetry is for those who may read the client', async () => {
+  const device = await plant.newDevice()
+  expect((await plant.api.anonymous('GET', telemetryUrl(device.id))).status).toBe(401)
+  const stranger = await plant.api.newUser()
+  expect((await stranger.call('GET', telemetryUrl(device.id))).status).toBe(403)
+  expect((await plant.owner.call('GET', telemetryUrl('11111111-1111-4111-8111-111111111111'))).status).toBe(404)
 })

@@ -1,6 +1,7 @@
-/** Usage of a domain over HTTP (contract decision 54). */
+/** Usage of a domain (contract decision 54) and telemetry of a client (contract section 10) over HTTP. */
 import { Type } from 'typebox'
-import { DomainUsage } from '#api/messages/index.ts'
+import { Id } from '#api/identity/index.ts'
+import { ClientTelemetry, DomainUsage } from '#api/messages/index.ts'
 import type { UsageService } from '#api/messages/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
@@ -21,6 +22,24 @@ export function usageRoutes(usage: UsageService): RoutePlugin {
         },
       },
       async (request) => await usage.ofDomain(request.principal, request.params.domain_id),
+    )
+    app.get(
+      '/:domain_id/journal/client/:client_id/telemetry',
+      {
+        config: { action: 'read' },
+        schema: {
+          tags: ['journal'],
+          summary: 'View when a client was seen, whether it is online, and how much it sent and received',
+          description:
+            'Counted within seconds over all protocols and nodes. A client that publishes without a session, over HTTP say, is seen and never online.',
+          params: Type.Object({ domain_id: Id, client_id: Id }),
+          response: responses({ 200: ClientTelemetry }, 'unauthenticated', 'forbidden', 'not_found'),
+        },
+      },
+      async (request) => {
+        const { domain_id: domainId, client_id: clientId } = request.params
+        return await usage.ofClient(request.principal, domainId, clientId)
+      },
     )
   }
 }

@@ -1,3 +1,3 @@
-export { DomainUsage } from './schema.ts'
+export { ClientTelemetry, DomainUsage } from './schema.ts'
 export { createUsageService } from './service.ts'
 export type { UsageService } from './service.ts'

@@ -1,6 +1,8 @@
-/** The wire shape of a domain's usage (decision 54). */
+/** The wire shapes of a domain's usage (decision 54) and of a client's telemetry (contract section 10). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { formatTime } from '#core/time.ts'
+import type { TelemetryRow } from '../presence/index.ts'
 
 /** Days that an answer shows; totals are of all. */
 export const SHOWN_DAYS = 366
@@ -17,3 +19,34 @@ export const DomainUsage = Type.Object({
   }),
 })
 export type DomainUsage = Static<typeof DomainUsage>
+
+const MOMENT = 'the zero time: never'
+export const ClientTelemetry = Type.Object({
+  client_id: Type.String(),
+  domain_id: Type.String(),
+  subscriptions: Type.Integer({ description: 'Filters that its open sessions follow' }),
+  inbound_messages: Type.Integer({ description: 'Messages that it published and that were stored' }),
+  outbound_messages: Type.Integer({ description: 'Messages that were handed to its sessions' }),
+  first_seen: Type.String({ format: 'date-time', description: MOMENT }),
+  last_seen: Type.String({
+    format: 'date-time',
+    description: `When it published, or a session of it began or ended; ${MOMENT}`,
+  }),
+  online: Type.Boolean({ description: 'It has a session open: MQTT, a WebSocket, an event stream or an observation' }),
+  online_changed_at: Type.String({ format: 'date-time', description: `Since when it is online or offline; ${MOMENT}` }),
+})
+export type ClientTelemetry = Static<typeof ClientTelemetry>
+
+export function presentTelemetry(clientId: string, domainId: string, row: TelemetryRow): ClientTelemetry {
+  return {
+    client_id: clientId,
+    domain_id: domainId,
+    subscriptions: row.subscriptions,
+    inbound_messages: row.inbound_messages,
+    outbound_messages: row.outbound_messages,
+    first_seen: formatTime(row.first_seen),
+    last_seen: formatTime(row.last_seen),
+    online: row.is_online,
+    online_changed_at: formatTime(row.state_since),
+  }
+}
