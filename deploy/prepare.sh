@@ -22,6 +22,7 @@ else
     echo "SKEIN_ADMIN_USERNAME=admin"
     echo "SKEIN_ADMIN_SECRET=$(openssl rand -hex 16)"
     echo "SKEIN_WORKER_TOKEN=$(openssl rand -hex 32)"
+    echo "SKEIN_PROXY_TOKEN=$(openssl rand -hex 32)"
   } >skein.env
   echo 'made deploy/skein.env'
 fi

@@ -25,6 +25,11 @@ export const MANAGER_SETTINGS = {
     '127.0.0.1:7072',
     'host:port of the module proxy, as manager and workers reach it',
   ),
+  proxyToken: secret(
+    'SKEIN_PROXY_TOKEN',
+    'What managers and the module proxy know each other by; needed where they do not share SKEIN_DATA_DIR',
+    { defaultText: 'the manager makes one, proxy-token in SKEIN_DATA_DIR' },
+  ),
   heartbeatIntervalMs: durationMs(
     'SKEIN_WORKER_HEARTBEAT',
     '5s',

@@ -18,7 +18,9 @@ import { startDispatch } from './dispatch/server.ts'
 import { prepareGrpcTls } from './grpc-tls.ts'
 import type { GrpcTls } from './grpc-tls.ts'
 import { ModuleCatalogue } from './modules/catalogue.ts'
+import { createModuleRefs } from './modules/module-refs.ts'
 import { createImageResolver } from './modules/resolve.ts'
+import { createTicketOffice, proxyTokenOf } from './modules/tickets.ts'
 import { RunEndings, RunQueues, createRunOutput, createRunWriter, createRunsService, runRoutes } from './runs/index.ts'
 import { startSweeper } from './runs/sweeper.ts'
 import { createTasksService, taskRoutes } from './tasks/index.ts'
@@ -27,6 +29,7 @@ import { createWorkersService, ensureJoinToken, startLeaseKeeper, workerRoutes }
 
 export { MANAGER_SETTINGS } from './config.ts'
 export { prepareGrpcTls } from './grpc-tls.ts'
+export { proxyTokenOf } from './modules/tickets.ts'
 export type { GrpcTls } from './grpc-tls.ts'
 export type { ManagerConfig } from './config.ts'
 export { createTaskAccess, isLocal } from './access.ts'
@@ -49,6 +52,8 @@ export type ManagerDeps = {
   tls?: GrpcTls | undefined
   /** Where the join token is written for whoever joins a worker from elsewhere, readable by the owner alone. */
   tokenFile?: string
+  /** Where a proxy that shares the data folder finds what managers name themselves by. */
+  proxyTokenFile?: string
 }
 
 export type Manager = {
@@ -77,6 +82,7 @@ export async function startManager({
   timing: changed,
   tls: given,
   tokenFile,
+  proxyTokenFile,
 }: ManagerDeps): Promise<Manager> {
   const tls = given ?? (await prepareGrpcTls(config, database, keyring))
   const timing: ManagerTiming = {
@@ -88,7 +94,9 @@ export async function startManager({
   const managerId = randomUUID()
   const stopping = new AbortController()
   const token = await ensureJoinToken(database, keyring, config.workerToken?.reveal())
-  const cluster = new Cluster(config.proxyAddress)
+  const proxyToken = proxyTokenOf(config.proxyToken, keyring)
+  const tickets = createTicketOffice(proxyToken)
+  const cluster = new Cluster(createModuleRefs(config.proxyAddress, tickets))
   const endings = new RunEndings()
   const queues = new RunQueues()
   const writer = createRunWriter({
@@ -100,7 +108,7 @@ export async function startManager({
   const output = createRunOutput({ database, logger })
   const leases = startLeaseKeeper({ database, cluster, writer, timing, managerId, logger })
   const sweeper = startSweeper({ database, writer, timing, logger })
-  const images = createImageResolver(config.proxyAddress, tls?.cert)
+  const images = createImageResolver(config.proxyAddress, tls?.cert, proxyToken)
   const tasks = createTasksService({ database, access, newId: randomUUID })
   const runs = createRunsService({
     database,
@@ -130,6 +138,7 @@ export async function startManager({
       cluster,
       writer,
       leases,
+      tickets,
       output,
       logger,
       database,
@@ -141,6 +150,7 @@ export async function startManager({
     })
     const workerToken = tls === undefined ? token : `${fingerprintOf(new X509Certificate(tls.cert))}.${token}`
     if (tokenFile !== undefined) await writeTokenFile(tokenFile, workerToken)
+    if (proxyTokenFile !== undefined) await writeTokenFile(proxyTokenFile, proxyToken.reveal())
     return {
       grpcAddress: dispatch.address,
       workerToken,

@@ -62,8 +62,16 @@ await runProgram({
     // A failing start is reported below; until then nobody waits for it.
     starting.catch(() => undefined)
     await sleep(SPAWN_MS)
-    const { SERVICE_PORTS, createMetrics, createTaskAccess, prepareGrpcTls, reachableFrom, startApi, ...start } =
-      await import('./start/rooms.ts')
+    const {
+      SERVICE_PORTS,
+      createMetrics,
+      createTaskAccess,
+      prepareGrpcTls,
+      proxyTokenOf,
+      reachableFrom,
+      startApi,
+      ...start
+    } = await import('./start/rooms.ts')
     const ground = await starting
     const { database, keyring, build } = ground
     progress.step('starting the platform')
@@ -75,8 +83,9 @@ await runProgram({
 
     progress.step('starting the module proxy')
     const tls = await prepareGrpcTls(config.manager, database, keyring)
+    const token = proxyTokenOf(config.manager.proxyToken, keyring)
     const proxy = await life.start('module proxy', async () => {
-      const value = await start.startProxy({ config: config.proxy, logger, tls })
+      const value = await start.startProxy({ config: config.proxy, logger, tls, token })
       return { value, stop: () => value.stop() }
     })
 

@@ -41,6 +41,7 @@ await runProgram({
         access,
         logger,
         tokenFile: join(ground.dataDir, 'worker-token'),
+        proxyTokenFile: join(ground.dataDir, 'proxy-token'),
       })
       return { value, stop: () => value.stop() }
     })

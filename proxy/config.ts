@@ -22,6 +22,11 @@ export const PROXY_SETTINGS = {
     [],
     'Registries, host or host:port, that may be plain HTTP or have a private address',
   ),
+  token: secret(
+    'SKEIN_PROXY_TOKEN',
+    'What managers and the module proxy know each other by; needed where they do not share SKEIN_DATA_DIR',
+    { defaultText: 'the manager makes one, proxy-token in SKEIN_DATA_DIR' },
+  ),
   cacheBytes: bytes(
     'SKEIN_PROXY_CACHE_BYTES',
     '4GiB',
@@ -37,6 +42,8 @@ export type ProxyConfig = ConfigOf<typeof PROXY_SETTINGS>
 /** Default limit of a module, as for uploads. */
 export const MAX_MODULE_BYTES = 64 * 1024 * 1024
 
+const MIN_TOKEN_CHARS = 16
+
 /** What the settings mean together. */
 export type Registration = {
   configured: ConfiguredRegistry | undefined
@@ -46,7 +53,7 @@ export type Registration = {
 
 /** Checks the rules between settings. Throws `malformed` with a sentence that says which variable to change. */
 export function checkProxyConfig(config: ProxyConfig, hasCertificate = false): Registration {
-  const { registry, httpHosts, authenticate, username, password } = config
+  const { registry, httpHosts, authenticate, username, password, token } = config
   const policy: AddressPolicy = { listedHosts: httpHosts, configuredAuthorities: configuredAuthorities(registry) }
   for (const host of httpHosts) {
     if (!isRegistryHost(host)) refuse(`SKEIN_PROXY_HTTP_HOSTS must be a list of host or host:port, not "${host}"`)
@@ -58,6 +65,9 @@ export function checkProxyConfig(config: ProxyConfig, hasCertificate = false): R
   }
   if (authenticate && (registry === undefined || username === undefined || password === undefined)) {
     refuse('PROXY_AUTHENTICATE needs PROXY_REGISTRY_URL, PROXY_REGISTRY_USERNAME and PROXY_REGISTRY_PASSWORD')
+  }
+  if (token !== undefined && token.reveal().length < MIN_TOKEN_CHARS) {
+    refuse(`SKEIN_PROXY_TOKEN must have at least ${MIN_TOKEN_CHARS} characters`)
   }
   if (config.cacheBytes < MAX_MODULE_BYTES)
     refuse(`SKEIN_PROXY_CACHE_BYTES must be at least ${MAX_MODULE_BYTES}, the size of one module`)

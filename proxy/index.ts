@@ -1,15 +1,17 @@
 /** The module proxy: brings modules from OCI registries to workers, verified, cached, and once for all of them. */
 import { join } from 'node:path'
 import { ServiceError } from '#core/errors/index.ts'
+import type { Secret } from '#core/config/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { MAX_MODULE_BYTES, checkProxyConfig } from './config.ts'
 import type { ProxyConfig } from './config.ts'
-import { listen, moduleServiceHandlers, readTlsFiles } from './delivery/index.ts'
+import { createCallers, listen, moduleServiceHandlers, readTlsFiles } from './delivery/index.ts'
 import type { DeliveryLimits, ListenerTls } from './delivery/index.ts'
 import { openModuleSource } from './module-source.ts'
 import type { SourceLimits } from './module-source.ts'
 import { createAuth, createRegistries, createRegistryClient, createTransport } from './oci/index.ts'
 import type { ClientLimits, TransportLimits } from './oci/index.ts'
+import { createProxyToken } from './proxy-token.ts'
 
 export { PROXY_SETTINGS } from './config.ts'
 export type { ProxyConfig } from './config.ts'
@@ -37,6 +39,9 @@ export const PROXY_LIMITS: ProxyLimits = {
   waitingChunkMs: 10_000,
 }
 
+/** In the data folder; a manager that shares it writes it. */
+const PROXY_TOKEN_FILE = 'proxy-token'
+
 export type ProxyOptions = {
   config: ProxyConfig
   logger: Logger
@@ -44,13 +49,21 @@ export type ProxyOptions = {
   limits?: Partial<ProxyLimits>
   /** Certificate and key (PEM) where a manager of the same process has them; otherwise as the settings say. */
   tls?: ListenerTls | undefined
+  /** What a manager of the same process names itself by; otherwise as the settings say. */
+  token?: Secret
 }
 
 /**
  * Opens the cache below the data folder and serves. Throws `malformed` when settings contradict each other and
  * `unavailable` when the port is taken, both with a sentence that says what to do.
  */
-export async function startProxy({ config, logger, limits: changed = {}, tls: given }: ProxyOptions): Promise<Proxy> {
+export async function startProxy({
+  config,
+  logger,
+  limits: changed = {},
+  tls: given,
+  token,
+}: ProxyOptions): Promise<Proxy> {
   const { configured, credentials, policy } = checkProxyConfig(config, given !== undefined)
   const limits = { ...PROXY_LIMITS, ...changed, maxCacheBytes: config.cacheBytes }
   const transport = createTransport(policy, limits)
@@ -71,7 +84,8 @@ export async function startProxy({ config, logger, limits: changed = {}, tls: gi
     },
   )
   const tls = given ?? (await readTlsFiles(config))
-  const listener = await listen(moduleServiceHandlers({ source, limits, logger }), {
+  const callers = createCallers(createProxyToken(token ?? config.token, join(config.dataDir, PROXY_TOKEN_FILE)))
+  const listener = await listen(moduleServiceHandlers({ source, callers, limits, logger }), {
     host: config.host,
     port: config.port,
     tls,

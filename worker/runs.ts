@@ -8,6 +8,7 @@ import type { Assignment, HeldRun, RunRef, Welcome } from '#proto/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
+import { toWanted } from './modules/index.ts'
 import type { ModuleCache } from './modules/index.ts'
 import type { RunOutcome, RunnerPool } from './runner/index.ts'
 import { encodeResult } from './session/outbox.ts'
@@ -196,10 +197,8 @@ export class Runs {
   /** Never rejects: what goes wrong before the call is an outcome too. */
   async #run(run: Run, onStarted: () => void): Promise<Ended> {
     const { assignment, abort } = run
-    const { digest, sizeBytes, sourceAddress, reference } = assignment.module
     try {
-      const wanted = { digest, sizeBytes: Number(sizeBytes), sourceAddress, reference }
-      const module = await this.#deps.modules.get(wanted, abort.signal)
+      const module = await this.#deps.modules.get(toWanted(assignment.module), abort.signal)
       try {
         const request = toRunRequest(assignment, module.path)
         return await this.#deps.pool.run({ ...request, onStarted }, abort.signal)
@@ -210,7 +209,8 @@ export class Runs {
       if (abort.signal.aborted) return { state: 'stopped', durationMs: 0 }
       const reason = kindOf(error) === 'malformed' ? 'module_invalid' : 'fetch_failed'
       const message = error instanceof Error ? error.message : String(error)
-      if (kindOf(error) === 'internal') this.#deps.logger.error({ err: error, digest }, 'a run could not be prepared')
+      if (kindOf(error) === 'internal')
+        this.#deps.logger.error({ err: error, digest: assignment.module.digest }, 'a run could not be prepared')
       return { state: 'failed', reason, error: message, durationMs: 0 }
     }
   }

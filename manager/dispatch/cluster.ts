@@ -3,6 +3,7 @@
  * from the database and from what the workers say in their Hello.
  */
 import { LRUCache } from 'lru-cache'
+import type { ModuleRefs } from '../modules/module-refs.ts'
 import type { HeldRun } from '../runs/spec.ts'
 import { BACKLOG_TARGET_MS, capacityFor, choose, hashNeeds, refusalOf } from '../scheduler/index.ts'
 import type { RunNeeds } from '../scheduler/index.ts'
@@ -20,7 +21,7 @@ const REMEMBERED_NEEDS = 5_000
 
 export class Cluster {
   readonly #sessions = new Map<number, WorkerSession>()
-  readonly #proxyAddress: string
+  readonly #modules: ModuleRefs
   readonly #touched = new Set<WorkerSession>()
   readonly #tasks = new LRUCache<number, TaskMemory>({ max: REMEMBERED_TASKS })
   readonly #needs = new LRUCache<string, KnownNeeds>({ max: REMEMBERED_NEEDS })
@@ -28,8 +29,8 @@ export class Cluster {
   readonly #candidates = new Map<string, WorkerSession[]>()
   #placements = 0
 
-  constructor(proxyAddress: string) {
-    this.#proxyAddress = proxyAddress
+  constructor(modules: ModuleRefs) {
+    this.#modules = modules
   }
 
   get sessions(): Iterable<WorkerSession> {
@@ -115,7 +116,7 @@ export class Cluster {
 
   /** Sends what the last batch gathered, one message per worker and kind. */
   flush(): void {
-    for (const session of this.#touched) session.flush(this.#proxyAddress)
+    for (const session of this.#touched) session.flush(this.#modules)
     this.#touched.clear()
   }
 

@@ -10,6 +10,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { ModuleService, RegisterResponseSchema, WorkerService, serviceDefinition } from '#proto/index.ts'
 import type { Hello, RegisterRequest, RegisterResponse, ServiceHandlers } from '#proto/index.ts'
 import { moduleHandlers } from '../modules/module-service.ts'
+import type { TicketOffice } from '../modules/tickets.ts'
 import { MAX_CHUNK_BYTES, MAX_INLINE_RESULT_BYTES, MAX_MESSAGE_BYTES, MAX_STAGED_RESULT_BYTES } from '../runs/limits.ts'
 import type { LeaseKeeper } from '../workers/leases.ts'
 import { registerWorker } from '../workers/registration.ts'
@@ -21,6 +22,7 @@ import type { WorkerFacts } from './worker-session.ts'
 export type DispatchDeps = Omit<SessionDeps, 'findWorker'> & {
   database: Database
   leases: LeaseKeeper
+  tickets: TicketOffice
   logger: Logger
   newId: () => string
   managerId: string

@@ -5,6 +5,7 @@ import {
   OnLost as WireOnLost,
   WireTaskState,
   type AssignmentSchema,
+  type ModuleRefSchema,
   type RunRef,
   type RunRefSchema,
   type RunResult,
@@ -45,19 +46,17 @@ export function fromRef(run: RunRef | undefined): RunIdentity {
   return { id: run.runId, attempt: run.attempt, fence: Number(run.fence) }
 }
 
-export function toAssignment(run: HeldRun, proxyAddress: string): MessageInitShape<typeof AssignmentSchema> {
+export function toAssignment(
+  run: HeldRun,
+  module: MessageInitShape<typeof ModuleRefSchema>,
+): MessageInitShape<typeof AssignmentSchema> {
   const { spec } = run
   return {
     run: toRef(run),
     taskId: spec.task_id,
     domainId: spec.domain_id ?? '',
     taskName: spec.task_name,
-    module: {
-      digest: run.digest,
-      sizeBytes: BigInt(spec.module_bytes),
-      sourceAddress: spec.module_reference === null ? '' : proxyAddress,
-      reference: spec.module_reference ?? '',
-    },
+    module,
     function: spec.function ?? '',
     inputsJson: JSON.stringify(spec.inputs),
     cliArgs: [...spec.cli_args],

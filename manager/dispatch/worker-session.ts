@@ -6,6 +6,8 @@ import { create } from '@bufbuild/protobuf'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import { SessionResponseSchema } from '#proto/index.ts'
 import type { SessionResponse } from '#proto/index.ts'
+import type { ModuleRefs } from '../modules/module-refs.ts'
+import { moduleOf } from '../runs/spec.ts'
 import type { HeldRun } from '../runs/spec.ts'
 import type { WorkerView } from '../scheduler/index.ts'
 import { toAssignment, toRef } from './translate.ts'
@@ -96,14 +98,14 @@ export class WorkerSession implements WorkerView {
   }
 
   /** Sends what was gathered: receipts first, because they free the worker's spool. */
-  flush(proxyAddress: string): void {
+  flush(modules: ModuleRefs): void {
     if (this.#receipts.length > 0) {
       const receipts = this.#receipts.map(({ run, recorded }) => ({ run: toRef(run), recorded }))
       this.#receipts = []
       this.tell({ case: 'resultAck', value: { receipts } })
     }
     if (this.#assignments.length > 0) {
-      const assignments = this.#assignments.map((run) => toAssignment(run, proxyAddress))
+      const assignments = this.#assignments.map((run) => toAssignment(run, modules.of(this.id, moduleOf(run))))
       this.#assignments = []
       this.tell({ case: 'assign', value: { assignments } })
     }

@@ -6,20 +6,23 @@ import type { Metadata } from '@grpc/grpc-js'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { FetchResponseSchema, type ModuleService, type ServiceHandlers } from '#proto/index.ts'
+import { FetchResponseSchema, type FetchRequest, type ModuleService, type ServiceHandlers } from '#proto/index.ts'
 import { grpcFailure } from '../dispatch/failure.ts'
 import { MAX_CHUNK_BYTES } from '../runs/limits.ts'
 import { isWorker, parseCredential } from '../workers/registration.ts'
 import { findModule, readChunk } from './repository.ts'
+import type { TicketOffice } from './tickets.ts'
 
 /** A reader that takes no byte for this long is given up. */
 const STALLED_READER_MS = 60_000
 
 export function moduleHandlers({
   database,
+  tickets,
   logger,
 }: {
   database: Database
+  tickets: TicketOffice
   logger: Logger
 }): ServiceHandlers<typeof ModuleService> {
   return {
@@ -31,7 +34,8 @@ export function moduleHandlers({
     },
     fetch: (call) => {
       const send = async (): Promise<void> => {
-        await requireWorker(database, call.metadata)
+        const workerId = await requireWorker(database, call.metadata)
+        requireTicket(tickets, workerId, call.request)
         const { digest, offset } = call.request
         for await (const data of readModule(database, digest, Number(offset))) {
           if (call.cancelled) return
@@ -67,8 +71,8 @@ async function* readModule(database: Database, digest: string, offset: number): 
   }
 }
 
-/** Throws `unauthenticated` unless the metadata name a worker and its secret. */
-async function requireWorker(database: Database, metadata: Metadata): Promise<void> {
+/** The id of the worker that the metadata name with its secret. Throws `unauthenticated`. */
+async function requireWorker(database: Database, metadata: Metadata): Promise<string> {
   const [header] = metadata.get('authorization')
   const text = typeof header === 'string' && header.startsWith('Bearer ') ? header.slice('Bearer '.length) : ''
   const credential = parseCredential(text)
@@ -78,4 +82,11 @@ async function requireWorker(database: Database, metadata: Metadata): Promise<vo
       'modules are served to workers: authorization must be Bearer <worker_id>.<worker_secret>',
     )
   }
+  return credential.id
+}
+
+/** A worker reads what it was assigned: a domain's own worker must not reach the modules of others by digest. */
+function requireTicket(tickets: TicketOffice, workerId: string, { ticket, digest }: FetchRequest): void {
+  if (tickets.verify(ticket, { digest, reference: '' }, Math.floor(Date.now() / 1000)) === workerId) return
+  throw new ServiceError('unauthenticated', 'the ticket is missing, expired, or of another worker or module')
 }

@@ -1,6 +1,7 @@
 /** The digest behind an image reference, asked of the proxy. */
-import { credentials, status } from '@grpc/grpc-js'
+import { Metadata, credentials, status } from '@grpc/grpc-js'
 import type { ServiceError as GrpcError } from '@grpc/grpc-js'
+import type { Secret } from '#core/config/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { ModuleService, createServiceClient, dialPinned } from '#proto/index.ts'
 import type { Dialling } from '#proto/index.ts'
@@ -15,16 +16,23 @@ export type ImageResolver = {
 }
 
 /** Over TLS the proxy shows the certificate of the manager. Throws `unprocessable` for what is no module, `unavailable` when proxy or registry are away. */
-export function createImageResolver(proxyAddress: string, certificate: Buffer | undefined): ImageResolver {
+export function createImageResolver(
+  proxyAddress: string,
+  certificate: Buffer | undefined,
+  proxyToken: Secret,
+): ImageResolver {
   const dialling: Dialling =
     certificate === undefined
       ? { credentials: credentials.createInsecure(), options: {} }
       : dialPinned(proxyAddress, certificate.toString())
   const client = createServiceClient(ModuleService, proxyAddress, dialling.credentials, dialling.options)
+  const metadata = new Metadata()
+  metadata.set('authorization', `Bearer ${proxyToken.reveal()}`)
   return {
     async resolve(reference, domainId) {
       try {
-        const found = await client.resolve({ reference, domainId: domainId ?? '' }, { deadlineMs: RESOLVE_DEADLINE_MS })
+        const request = { reference, domainId: domainId ?? '' }
+        const found = await client.resolve(request, { deadlineMs: RESOLVE_DEADLINE_MS, metadata })
         return {
           imageUrl: reference,
           digest: found.digest,

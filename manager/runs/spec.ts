@@ -3,6 +3,7 @@
  * assign it again, hours later and after the task was edited, without asking anybody.
  */
 import type { TaskState } from '#proto/index.ts'
+import type { AssignedModule } from '../modules/module-refs.ts'
 
 export type OnLost = 'requeue' | 'fail' | 'wait'
 
@@ -27,6 +28,11 @@ export type RunSpec = {
   /** null: the default of the reason for which an attempt failed. */
   max_attempts: number | null
   backoff_ms: number
+}
+
+/** The module of a run, as its worker is told of it. */
+export function moduleOf({ digest, spec }: Pick<RunHandle, 'digest' | 'spec'>): AssignedModule {
+  return { digest, sizeBytes: spec.module_bytes, reference: spec.module_reference }
 }
 
 /** A run as the writer handles it. */

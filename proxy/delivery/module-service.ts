@@ -12,13 +12,16 @@ import type {
   FetchRequest,
   FetchResponse,
   ModuleService,
+  ResolveRequest,
   ResolveResponse,
+  ServerUnaryCall,
   ServerWritableStream,
   ServiceHandlers,
 } from '#proto/index.ts'
 import { PIECE_BYTES, readInPieces } from '../cache/index.ts'
 import type { OpenBlob } from '../cache/index.ts'
 import type { ModuleSource } from '../module-source.ts'
+import type { Callers } from './callers.ts'
 import { statusOf } from './status.ts'
 
 export type DeliveryLimits = {
@@ -30,14 +33,16 @@ export type DeliveryLimits = {
   waitingChunkMs: number
 }
 
-export type ModuleServiceDeps = { source: ModuleSource; limits: DeliveryLimits; logger: Logger }
+export type ModuleServiceDeps = { source: ModuleSource; callers: Callers; limits: DeliveryLimits; logger: Logger }
 
 const MAX_VERIFIED = 10_000
 
+type ResolveCall = ServerUnaryCall<ResolveRequest, ResolveResponse>
 type FetchCall = ServerWritableStream<FetchRequest, FetchResponse>
 
 export function moduleServiceHandlers({
   source,
+  callers,
   limits,
   logger,
 }: ModuleServiceDeps): ServiceHandlers<typeof ModuleService> {
@@ -45,8 +50,12 @@ export function moduleServiceHandlers({
   /** Files that were hashed on their way out, by digest: each version once. */
   const verified = new LRUCache<string, string>({ max: MAX_VERIFIED })
 
-  async function resolve(reference: string, callback: sendUnaryData<ResolveResponse>): Promise<void> {
+  async function resolve(
+    { metadata, request: { reference } }: ResolveCall,
+    callback: sendUnaryData<ResolveResponse>,
+  ): Promise<void> {
     try {
+      await callers.requireManager(metadata)
       const found = await source.resolve(reference)
       callback(null, create(ResolveResponseSchema, { ...found, sizeBytes: BigInt(found.sizeBytes) }))
     } catch (error) {
@@ -63,6 +72,7 @@ export function moduleServiceHandlers({
     }
     streams += 1
     try {
+      await callers.requireReader(call.metadata, call.request)
       const { digest, reference, offset } = call.request
       const blob = await whileSaying(call, source.open(digest, reference))
       try {
@@ -126,7 +136,7 @@ export function moduleServiceHandlers({
 
   return {
     resolve(call, callback) {
-      void resolve(call.request.reference, callback)
+      void resolve(call, callback)
     },
     fetch(call) {
       fetch(call).catch((error: unknown) => {

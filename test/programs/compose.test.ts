@@ -136,7 +136,13 @@ describe('deploy/', () => {
 
   it('secrets are long, differ, and only their owner reads them', async () => {
     using second = await prepare('skein.example.com')
-    for (const name of ['POSTGRES_PASSWORD', 'SKEIN_SECRET_KEY', 'SKEIN_ADMIN_SECRET', 'SKEIN_WORKER_TOKEN']) {
+    for (const name of [
+      'POSTGRES_PASSWORD',
+      'SKEIN_SECRET_KEY',
+      'SKEIN_ADMIN_SECRET',
+      'SKEIN_WORKER_TOKEN',
+      'SKEIN_PROXY_TOKEN',
+    ]) {
       expect(prepared.variables[name]?.length).toBeGreaterThanOrEqual(32)
       expect(prepared.variables[name]).not.toBe(second.variables[name])
     }

@@ -187,9 +187,13 @@ it('the manager reaches the proxy over TLS', async () => {
 })
 
 it('no program writes a secret into its log', () => {
-  const secrets = ['POSTGRES_PASSWORD', 'SKEIN_SECRET_KEY', 'SKEIN_ADMIN_SECRET', 'SKEIN_WORKER_TOKEN'].map(
-    (name) => prepared.variables[name] ?? '',
-  )
+  const secrets = [
+    'POSTGRES_PASSWORD',
+    'SKEIN_SECRET_KEY',
+    'SKEIN_ADMIN_SECRET',
+    'SKEIN_WORKER_TOKEN',
+    'SKEIN_PROXY_TOKEN',
+  ].map((name) => prepared.variables[name] ?? '')
   for (const [name, { output }] of running) {
     expect(output(), name).not.toBe('')
     expect(

@@ -8,6 +8,7 @@ import { createInterface } from 'node:readline'
 import { credentials } from '@grpc/grpc-js'
 import { expect, test } from 'vitest'
 import { ModuleService, createServiceClient } from '#proto/index.ts'
+import { PROXY_TOKEN, asManager } from './running-proxy.ts'
 import { digestOf, startRegistry, wasmOf } from './misbehaving-registry.ts'
 import type { TestRegistry } from './misbehaving-registry.ts'
 
@@ -17,7 +18,12 @@ const MIB = 1024 * 1024
 /** `npm run proxy` on a free port, ready. */
 async function startProgram(dataDir: string, registry: TestRegistry) {
   const child: ChildProcess = spawn(process.execPath, [join(import.meta.dirname, '../../programs/proxy.ts')], {
-    env: { SKEIN_DATA_DIR: dataDir, SKEIN_PROXY_PORT: '0', PROXY_REGISTRY_URL: registry.host },
+    env: {
+      SKEIN_DATA_DIR: dataDir,
+      SKEIN_PROXY_PORT: '0',
+      SKEIN_PROXY_TOKEN: PROXY_TOKEN,
+      PROXY_REGISTRY_URL: registry.host,
+    },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   const exited = new Promise<number | null>((resolve) => child.once('exit', resolve))
@@ -34,10 +40,10 @@ async function startProgram(dataDir: string, registry: TestRegistry) {
     pid: child.pid,
     /** Resolves, fetches and gives the digest of what came. */
     async bring(reference: string): Promise<string> {
-      const found = await client.resolve({ reference }, { deadlineMs: CALL_DEADLINE_MS })
+      const found = await client.resolve({ reference }, { deadlineMs: CALL_DEADLINE_MS, metadata: asManager() })
       const stream = client.fetch(
         { digest: found.digest, reference: found.reference },
-        { deadlineMs: CALL_DEADLINE_MS },
+        { deadlineMs: CALL_DEADLINE_MS, metadata: asManager() },
       )
       const pieces: Uint8Array[] = []
       for await (const { data } of stream as AsyncIterable<{ data: Uint8Array }>) pieces.push(data)

@@ -3,10 +3,10 @@ import { createHash } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { credentials } from '@grpc/grpc-js'
+import { Metadata, credentials } from '@grpc/grpc-js'
 import { readConfig } from '#core/config/index.ts'
 import { createLogger } from '#core/logging/index.ts'
-import { ModuleService, createServiceClient } from '#proto/index.ts'
+import { ModuleService, createServiceClient, createTicketSigner } from '#proto/index.ts'
 import type { ResolveResponse } from '#proto/index.ts'
 import { PROXY_SETTINGS, startProxy } from '#proxy/index.ts'
 import type { ProxyLimits } from '#proxy/index.ts'
@@ -41,10 +41,32 @@ export const QUICK: Partial<ProxyLimits> = {
   pullDeadlineMs: 15_000,
 }
 const CALL_DEADLINE_MS = 20_000
+/** What the manager of these tests and the proxy share. */
+export const PROXY_TOKEN = 'a token of tests and proxy'
+export const WORKER_ID = '0197a1a2-0000-7000-8000-000000000001'
+const signer = createTicketSigner(PROXY_TOKEN)
+const TICKET_SECONDS = 3600
+
+/** The metadata of a manager. */
+export function asManager(token = PROXY_TOKEN): Metadata {
+  const metadata = new Metadata()
+  metadata.set('authorization', `Bearer ${token}`)
+  return metadata
+}
+
+/** As a manager gives it with an assignment. */
+export function ticketFor(digest: string, reference: string, lifeSeconds = TICKET_SECONDS): string {
+  return signer.sign({ workerId: WORKER_ID, digest, reference }, Math.floor(Date.now() / 1000) + lifeSeconds)
+}
 
 export async function runProxy({ environment = {}, limits = {}, dataDir }: ProxySetup = {}): Promise<RunningProxy> {
   const folder = dataDir ?? (await mkdtemp(join(tmpdir(), 'skein-proxy-')))
-  const config = readConfig(PROXY_SETTINGS, { SKEIN_DATA_DIR: folder, SKEIN_PROXY_PORT: '0', ...environment })
+  const config = readConfig(PROXY_SETTINGS, {
+    SKEIN_DATA_DIR: folder,
+    SKEIN_PROXY_PORT: '0',
+    SKEIN_PROXY_TOKEN: PROXY_TOKEN,
+    ...environment,
+  })
   const proxy = await startProxy({
     config,
     logger: createLogger({ name: 'proxy', level: 'silent' }),
@@ -53,10 +75,11 @@ export async function runProxy({ environment = {}, limits = {}, dataDir }: Proxy
   const client = createServiceClient(ModuleService, proxy.address, credentials.createInsecure())
 
   const resolve: RunningProxy['resolve'] = (reference) =>
-    client.resolve({ reference }, { deadlineMs: CALL_DEADLINE_MS })
+    client.resolve({ reference }, { deadlineMs: CALL_DEADLINE_MS, metadata: asManager() })
   const fetch: RunningProxy['fetch'] = async (digest, reference = '', offset = 0) => {
     const pieces: Uint8Array[] = []
-    const stream = client.fetch({ digest, reference, offset: BigInt(offset) }, { deadlineMs: CALL_DEADLINE_MS })
+    const request = { digest, reference, offset: BigInt(offset), ticket: ticketFor(digest, reference) }
+    const stream = client.fetch(request, { deadlineMs: CALL_DEADLINE_MS })
     for await (const { data } of stream as AsyncIterable<{ data: Uint8Array }>) pieces.push(data)
     return Buffer.concat(pieces)
   }
@@ -69,7 +92,8 @@ export async function runProxy({ environment = {}, limits = {}, dataDir }: Proxy
     dataDir: folder,
     resolve,
     fetch,
-    chunks: (digest, reference) => client.fetch({ digest, reference }, { deadlineMs: CALL_DEADLINE_MS }),
+    chunks: (digest, reference) =>
+      client.fetch({ digest, reference, ticket: ticketFor(digest, reference) }, { deadlineMs: CALL_DEADLINE_MS }),
     stop,
     async bring(reference) {
       const found = await resolve(reference)

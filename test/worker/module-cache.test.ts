@@ -23,6 +23,7 @@ const wanted = (bytes: Uint8Array) => ({
   digest: digestOf(bytes),
   sizeBytes: bytes.length,
   sourceAddress: '',
+  ticket: '',
   reference: '',
 })
 

@@ -5,7 +5,8 @@ import { ServiceError } from '#core/errors/index.ts'
 import { ModuleService, createServiceClient, reachableFrom } from '#proto/index.ts'
 import type { ServiceClient } from '#proto/index.ts'
 import type { ManagerCredentials } from '../session/credentials.ts'
-import type { ModuleSource, WantedModule } from './module-cache.ts'
+import type { ModuleSource } from './module-cache.ts'
+import type { WantedModule } from './wanted.ts'
 
 /** A source that sends nothing for so long is given up; the download resumes where it stood. */
 const CHUNK_DEADLINE_MS = 30_000
@@ -47,7 +48,8 @@ export function createGrpcModuleSource(deps: GrpcModuleSourceDeps): GrpcModuleSo
     const metadata = new Metadata()
     const bearer = deps.bearer()
     if (bearer !== undefined) metadata.set('authorization', `Bearer ${bearer}`)
-    const request = { digest: wanted.digest, offset: BigInt(offset), reference: wanted.reference }
+    const { digest, reference, ticket } = wanted
+    const request = { digest, offset: BigInt(offset), reference, ticket }
     const call = client.fetch(request, { metadata })
     // The loop below reports errors while it reads; one that comes after it, by our own cancellation, is no news.
     call.on('error', () => undefined)

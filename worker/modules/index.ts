@@ -1,3 +1,5 @@
 export { createGrpcModuleSource } from './grpc-source.ts'
 export { ModuleCache } from './module-cache.ts'
-export type { HeldModule, ModuleCacheOptions, ModuleSource, WantedModule } from './module-cache.ts'
+export type { HeldModule, ModuleCacheOptions, ModuleSource } from './module-cache.ts'
+export { toWanted } from './wanted.ts'
+export type { WantedModule } from './wanted.ts'

@@ -10,15 +10,7 @@ import { join } from 'node:path'
 import { ServiceError, isRetryable } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
-
-export type WantedModule = {
-  /** `sha256:` and 64 hexadecimal digits. */
-  digest: string
-  sizeBytes: number
-  /** Where to ask, and under which name; see `ModuleRef` of the protocol. */
-  sourceAddress: string
-  reference: string
-}
+import type { WantedModule } from './wanted.ts'
 
 /** Streams the bytes of a module from an offset. Throws ServiceErrors; `unavailable` and `timeout` are tried again. */
 export type ModuleSource = (wanted: WantedModule, offset: number, signal: AbortSignal) => AsyncIterable<Uint8Array>

@@ -13,6 +13,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { Identity } from '../identity.ts'
 import type { Lease } from '../lease.ts'
+import { toWanted } from '../modules/index.ts'
 import type { ModuleCache } from '../modules/index.ts'
 import type { Runs } from '../runs.ts'
 import { createLoadMeter, freeMemoryBytes } from './machine.ts'
@@ -133,11 +134,13 @@ class Session {
         for (const { run, recorded } of message.value.receipts) if (run !== undefined) runs.acknowledge(run, recorded)
         return
       case 'prefetch':
-        for (const { digest, sizeBytes, sourceAddress, reference } of message.value.modules) {
+        for (const module of message.value.modules) {
           modules
-            .get({ digest, sizeBytes: Number(sizeBytes), sourceAddress, reference }, AbortSignal.timeout(60_000))
+            .get(toWanted(module), AbortSignal.timeout(60_000))
             .then((held) => held.release())
-            .catch((error: unknown) => logger.debug({ digest, err: error }, 'a module could not be prefetched'))
+            .catch((error: unknown) =>
+              logger.debug({ digest: module.digest, err: error }, 'a module could not be prefetched'),
+            )
         }
         return
       case 'drain':

@@ -1,0 +1,30 @@
+/** What a worker is told about a module: where it is, and the ticket that lets it in there. */
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import type { ModuleRefSchema } from '#proto/index.ts'
+import type { TicketOffice } from './tickets.ts'
+
+export type AssignedModule = {
+  digest: string
+  sizeBytes: number
+  /** The full reference of a registry's module; null: uploaded, served by the managers. */
+  reference: string | null
+}
+
+export type ModuleRefs = {
+  of(workerId: string, module: AssignedModule): MessageInitShape<typeof ModuleRefSchema>
+}
+
+export function createModuleRefs(proxyAddress: string, tickets: TicketOffice): ModuleRefs {
+  return {
+    of(workerId, { digest, sizeBytes, reference: given }) {
+      const reference = given ?? ''
+      return {
+        digest,
+        sizeBytes: BigInt(sizeBytes),
+        sourceAddress: given === null ? '' : proxyAddress,
+        reference,
+        ticket: tickets.ticketFor({ workerId, digest, reference }),
+      }
+    },
+  }
+}

@@ -1,0 +1,40 @@
+/**
+ * The token that manager and proxy share: from the setting, or from the file that a manager of the same data folder
+ * writes. Whoever has it is a manager; the tickets of workers are signed with a key that is derived from it.
+ */
+import { readFile } from 'node:fs/promises'
+import type { Secret } from '#core/config/index.ts'
+import { monotonicMs } from '#core/time.ts'
+import { createTicketSigner, createTicketVerifier } from '#proto/index.ts'
+import type { TicketVerifier } from '#proto/index.ts'
+
+export type KnownToken = { token: string; verifyTicket: TicketVerifier }
+
+export type ProxyToken = {
+  /** Undefined: neither setting nor file is there. */
+  current(): Promise<KnownToken | undefined>
+  /** As `current`, after another look at the file: the manager may have come later, or anew. */
+  renewed(): Promise<KnownToken | undefined>
+}
+
+/** A stranger who tries tokens does not make us read the file more often. */
+const REREAD_MS = 1_000
+
+export function createProxyToken(configured: Secret | undefined, file: string): ProxyToken {
+  let known = configured === undefined ? undefined : knownToken(configured.reveal())
+  let nextReadMs = 0
+
+  async function renewed(): Promise<KnownToken | undefined> {
+    if (configured !== undefined || monotonicMs() < nextReadMs) return known
+    nextReadMs = monotonicMs() + REREAD_MS
+    const text = await readFile(file, 'utf8').catch(() => '')
+    if (text.trim() !== '' && text.trim() !== known?.token) known = knownToken(text.trim())
+    return known
+  }
+
+  return { renewed, current: async () => known ?? (await renewed()) }
+}
+
+function knownToken(token: string): KnownToken {
+  return { token, verifyTicket: createTicketVerifier(createTicketSigner(token).publicKey) }
+}
