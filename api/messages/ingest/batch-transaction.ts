@@ -20,32 +20,29 @@ export type BatchNames = { id: string; seq: number }
 
 /**
  * Writes and commits the batch, in one round trip unless it claims idempotency keys. `beforeCommit` is called with the
- * outcomes, and with the messages that are
- * numbered in the batch, before anything is sent that could commit them. Rejects with the violation of `ingest_batches_batch_key`
+ * outcomes, and with the messages in the
+ * order in which they are numbered, before anything is sent that could commit them. Rejects with the violation of `ingest_batches_batch_key`
  * where an earlier attempt with the same id was committed; the transaction is left open for a ROLLBACK then.
  */
 export async function commitBatch(
   client: pg.ClientBase,
   names: BatchNames,
   batch: readonly StorableMessage[],
-  beforeCommit: (outcomes: Outcome[], stored: readonly IncomingMessage[]) => void,
+  beforeCommit: (outcomes: Outcome[], stored: readonly StorableMessage[]) => void,
 ): Promise<void> {
   const messages = batch.map(({ message }) => message)
   const begin = ['BEGIN', logRow(names, messages)]
   if (messages.every(({ idempotency }) => idempotency === undefined)) {
     beforeCommit(
       messages.map(() => undefined),
-      messages,
+      batch,
     )
     return await runWithCopies(client, begin, toCopies(batch, names.seq), ['COMMIT'])
   }
   await client.query(begin.join(';\n'))
   const claims = await claimKeys(client, messages)
   const fresh = batch.filter((_, index) => claims[index] === 'store')
-  beforeCommit(
-    claims.map(outcomeOf),
-    fresh.map(({ message }) => message),
-  )
+  beforeCommit(claims.map(outcomeOf), fresh)
   return await runWithCopies(client, [], toCopies(fresh, names.seq), ['COMMIT'])
 }
 

@@ -7,6 +7,7 @@ import type { Batcher, Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { IncomingMessage } from '../message.ts'
+import type { StorableMessage } from '../store/message-rows.ts'
 import type { Lane } from './lane.ts'
 import { createLane } from './lane.ts'
 import type { SeriesLimits } from './series-table.ts'
@@ -35,7 +36,7 @@ export type IngestDeps = {
   /** False while the disk of the database is nearly full: PostgreSQL must not be driven into a panic. */
   hasRoom: () => boolean
   /** Told of each batch that was committed, before its publishers are. */
-  onCommitted?: (batchSeq: number, messages: readonly IncomingMessage[]) => void
+  onCommitted?: (batchSeq: number, messages: readonly StorableMessage[]) => void
   seriesLimits?: SeriesLimits
   acknowledgeDeadlineMs?: number
 }

@@ -44,7 +44,7 @@ export type LaneDeps = {
   logger: Logger
   name: string
   /** Told of each batch that is known to be committed, with its number in the log and its messages in their order. */
-  onCommitted: (seq: number, messages: readonly IncomingMessage[]) => void
+  onCommitted: (seq: number, messages: readonly StorableMessage[]) => void
 }
 
 /** A batch over its attempts. */
@@ -92,7 +92,7 @@ export function createLane({ database, series, logger, name, onCommitted }: Lane
     const names = { id: progress.batchId, seq: await nextSeq(connection) }
     progress.attempts++
     let outcomes: Outcome[] = []
-    let stored: readonly IncomingMessage[] = []
+    let stored: readonly StorableMessage[] = []
     try {
       await commitBatch(connection, names, progress.batch, (expected, numbered) => {
         outcomes = expected

@@ -1,25 +1,59 @@
-/** The folder: adds new batches to the rollups every two seconds. One of all processes works at a time. */
+/**
+ * The folder: adds new batches to the projections every two seconds. One of all processes works at a time; each adds what it
+ * committed itself, which it has added up already, and what others left lying.
+ */
 import type { Database } from '#core/database/index.ts'
 import { startRounds } from '#core/log/index.ts'
-import type { Rounds } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import type { StorableMessage } from '../store/message-rows.ts'
 import { foldNext } from './fold.ts'
+import { Tally } from './tally.ts'
 
 const INTERVAL_MS = 2_000
+/** Pause while somebody else folds. */
+const BUSY_PAUSE_MS = 100
+/** Intervals that a process is given to fold its own batches before another one reads them. */
+const FOREIGN_INTERVALS = 3
 /** Backoff after a failed round doubles up to this. */
 const MAX_BACKOFF_MS = 30_000
+/** Records that are folded without waiting for the next round: whoever reads goes through all that are not. */
+const EARLY_RECORDS = 500_000
 
-export function startFolder(database: Database, logger: Logger, intervalMs: number = INTERVAL_MS): Rounds {
+export type Folder = {
+  /** Tells of a batch that this process committed; batches of one lane in their order. */
+  committed(batchSeq: number, batch: readonly StorableMessage[]): void
+  /** Resolves when the round that runs has ended; none follows. */
+  stop(): Promise<void>
+}
+
+export function startFolder(database: Database, logger: Logger, intervalMs: number = INTERVAL_MS): Folder {
+  let tally = new Tally()
   let backoffMs = intervalMs
-  return startRounds(async () => {
+  const own = {
+    foreignAgeMs: intervalMs * FOREIGN_INTERVALS,
+    takeTally() {
+      const taken = tally
+      tally = new Tally()
+      return taken
+    },
+  }
+  const rounds = startRounds(async () => {
     try {
-      const folded = await foldNext(database)
+      const folded = await foldNext(database, own)
       backoffMs = intervalMs
-      return { pauseMs: folded?.hasMore === true ? 0 : intervalMs, isPokable: true }
+      if (folded === undefined) return { pauseMs: Math.min(BUSY_PAUSE_MS, intervalMs), isPokable: false }
+      return { pauseMs: folded.hasMore ? 0 : intervalMs, isPokable: true }
     } catch (error) {
       logger.warn({ err: error }, 'folding messages into rollups failed and is tried again')
       backoffMs = Math.min(backoffMs * 2, MAX_BACKOFF_MS)
       return { pauseMs: backoffMs, isPokable: false }
     }
   })
+  return {
+    committed(batchSeq, batch) {
+      if (!tally.isFull) tally.add(batchSeq, batch)
+      if (tally.isFull || tally.records >= EARLY_RECORDS) rounds.poke()
+    },
+    stop: () => rounds.stop(),
+  }
 }

@@ -2,7 +2,7 @@
 import { sql } from 'kysely'
 import type { SqlBool } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
-import { ROLLUP_COLUMNS, rollupsOf } from './fold.ts'
+import { ROLLUP_COLUMNS, rollupsOf } from './rollups.ts'
 
 /** Whole buckets of a channel, the end exclusive; `seriesKeys`: of these series alone, which share no row with others. */
 export type Buckets = {

@@ -16,18 +16,30 @@ export async function addUsage(tx: Transaction, rows: RawBuilder<unknown>): Prom
       SELECT c.domain_key, m.publisher_key, m.arrived_at, m.ordinal = 0, 1
         FROM payloads m JOIN channels c ON c.key = m.channel_key WHERE ${rows}
     ), of_clients AS (
-      INSERT INTO client_telemetry AS t (client_key, first_seen, last_seen, inbound_messages)
-      SELECT c.key, min(a.arrived_at), max(a.arrived_at), count(*)
-        FROM arrived a JOIN clients c ON c.key = a.publisher_key WHERE a.is_first GROUP BY c.key ORDER BY c.key
-      ON CONFLICT ON CONSTRAINT client_telemetry_pkey DO UPDATE SET
-        first_seen = least(t.first_seen, EXCLUDED.first_seen), last_seen = greatest(t.last_seen, EXCLUDED.last_seen),
-        inbound_messages = t.inbound_messages + EXCLUDED.inbound_messages
+      ${insertTelemetry(sql`
+        SELECT c.key, min(a.arrived_at), max(a.arrived_at), count(*)
+          FROM arrived a JOIN clients c ON c.key = a.publisher_key WHERE a.is_first GROUP BY c.key ORDER BY c.key`)}
     )
-    INSERT INTO domain_usage AS u (domain_key, day, messages, records)
-    SELECT d.key, (a.arrived_at AT TIME ZONE 'UTC')::date, count(*) FILTER (WHERE a.is_first), sum(a.records)
-      FROM arrived a JOIN domains d ON d.key = a.domain_key GROUP BY 1, 2 ORDER BY 1, 2
+    ${insertUsage(sql`
+      SELECT d.key, (a.arrived_at AT TIME ZONE 'UTC')::date, count(*) FILTER (WHERE a.is_first), sum(a.records)
+        FROM arrived a JOIN domains d ON d.key = a.domain_key GROUP BY 1, 2 ORDER BY 1, 2`)}`.execute(tx)
+}
+
+/** Adds rows of client, first and last arrival, and messages; sorted by client. */
+export function insertTelemetry(rows: RawBuilder<unknown>): RawBuilder<unknown> {
+  return sql`
+    INSERT INTO client_telemetry AS t (client_key, first_seen, last_seen, inbound_messages) ${rows}
+    ON CONFLICT ON CONSTRAINT client_telemetry_pkey DO UPDATE SET
+      first_seen = least(t.first_seen, EXCLUDED.first_seen), last_seen = greatest(t.last_seen, EXCLUDED.last_seen),
+      inbound_messages = t.inbound_messages + EXCLUDED.inbound_messages`
+}
+
+/** Adds rows of domain, day, messages and records; sorted by domain and day. */
+export function insertUsage(rows: RawBuilder<unknown>): RawBuilder<unknown> {
+  return sql`
+    INSERT INTO domain_usage AS u (domain_key, day, messages, records) ${rows}
     ON CONFLICT ON CONSTRAINT domain_usage_pkey DO UPDATE SET
-      messages = u.messages + EXCLUDED.messages, records = u.records + EXCLUDED.records`.execute(tx)
+      messages = u.messages + EXCLUDED.messages, records = u.records + EXCLUDED.records`
 }
 
 export type DayUsage = { day: string; messages: number; records: number }

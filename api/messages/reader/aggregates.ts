@@ -2,7 +2,7 @@
 import type { RawBuilder } from 'kysely'
 import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
-import { exactSum } from '../projections/fold.ts'
+import { exactSum } from '../projections/rollups.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { Scope } from './conditions.ts'
 import { all, conditionsIn, scopeOf } from './conditions.ts'

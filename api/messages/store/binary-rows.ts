@@ -15,6 +15,13 @@ export const OIDS = { bool: 16, bytea: 17, int8: 20, text: 25, float8: 701, time
 /** Number of dimensions, whether there are NULLs, element type, length, lower bound. */
 const ARRAY_HEADER_BYTES = 20
 
+/** What is stored of a time, as long as it is a safe integer: that of times within 285 years around 2000. */
+export function microsSince2000(epochSeconds: number): number {
+  const wholeSeconds = Math.floor(epochSeconds)
+  // Whole and fraction apart: their product with 1e6 would lose the microseconds of a large number of seconds.
+  return (wholeSeconds - POSTGRES_EPOCH_SECONDS) * 1e6 + Math.round((epochSeconds - wholeSeconds) * 1e6)
+}
+
 export class BinaryRows {
   #buffer = Buffer.allocUnsafe(INITIAL_BYTES)
   #at = 0
@@ -68,11 +75,10 @@ export class BinaryRows {
   /** Rounded to microseconds. */
   timestamp(epochSeconds: number): void {
     this.#length(8)
-    const wholeSeconds = Math.floor(epochSeconds)
-    // Whole and fraction apart: their product with 1e6 would lose the microseconds of a large number of seconds.
-    const micros = Math.round((epochSeconds - wholeSeconds) * 1e6)
-    const total = (wholeSeconds - POSTGRES_EPOCH_SECONDS) * 1e6 + micros
+    const total = microsSince2000(epochSeconds)
     if (Number.isSafeInteger(total)) return this.#int64(total)
+    const wholeSeconds = Math.floor(epochSeconds)
+    const micros = Math.round((epochSeconds - wholeSeconds) * 1e6)
     this.#buffer.writeBigInt64BE(BigInt(wholeSeconds - POSTGRES_EPOCH_SECONDS) * 1_000_000n + BigInt(micros), this.#at)
     this.#at += 8
   }

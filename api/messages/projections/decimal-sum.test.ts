@@ -1,0 +1,29 @@
+import { expect, test } from 'vitest'
+import { DecimalSum } from './decimal-sum.ts'
+
+function sumOf(...values: number[]): string | null {
+  const sum = new DecimalSum()
+  for (const value of values) sum.add(value)
+  return sum.toNumeric()
+}
+
+test('decimals add up to the last digit, in any order', () => {
+  expect(sumOf()).toBe(null)
+  expect(sumOf(0.1, 0.2)).toBe('300000e-6')
+  expect(sumOf(-1.5)).toBe('-1500000e-6')
+  expect(sumOf(1e16, 0.1, -1e16)).toBe('100000e-6')
+  expect(sumOf(1 / 3)).toBe('3333333333333333e-16')
+  expect(sumOf(1 / 3, 1)).toBe('13333333333333333e-16')
+  expect(sumOf(1.25e-7, 2e20)).toBe('200000000000000000000000000125e-9')
+})
+
+test('no digit is lost beyond what a double counts to', () => {
+  const sum = new DecimalSum()
+  for (let turn = 0; turn < 20; turn++) sum.add(999_999_999.999_999)
+  expect(sum.toNumeric()).toBe('19999999999999980e-6')
+})
+
+test('the ends of what a double holds are summed', () => {
+  expect(sumOf(1.7e308, -1.7e308)).toBe('0')
+  expect(sumOf(5e-324)).toBe('5e-324')
+})

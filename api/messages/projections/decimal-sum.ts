@@ -1,0 +1,58 @@
+/**
+ * The exact sum of doubles as their shortest decimals, which are what publishers wrote: the same number, to the last digit and
+ * with as many decimal places, as `exactSum` of rollups.ts makes in SQL.
+ */
+
+/** Most values are whole millionths below this: integers of at most 15 digits, which a double holds exactly. */
+const MAX_MILLIONTHS_VALUE = 1e9
+const MILLIONTHS_SCALE = 6
+/** Beyond this the integer part moves to a bigint, before a double would lose its last digit. */
+const MAX_EXACT_TOTAL = 2 ** 52
+
+const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/
+
+export class DecimalSum {
+  #millionths = 0
+  #manyMillionths = 0n
+  #hasMillionths = false
+  /** Everything else: digits times 10 to the power of -scale. */
+  #others: { digits: bigint; scale: number } | undefined
+
+  /** A finite number. */
+  add(value: number): void {
+    const millionths = Math.round(value * 1e6)
+    if (Math.abs(value) >= MAX_MILLIONTHS_VALUE || millionths / 1e6 !== value) return this.#addDecimal(value)
+    this.#hasMillionths = true
+    this.#millionths += millionths
+    if (Math.abs(this.#millionths) < MAX_EXACT_TOTAL) return
+    this.#manyMillionths += BigInt(this.#millionths)
+    this.#millionths = 0
+  }
+
+  /** In a form that PostgreSQL reads as numeric; null without any value. */
+  toNumeric(): string | null {
+    const millionths = this.#manyMillionths + BigInt(this.#millionths)
+    const others = this.#others
+    if (others === undefined) return this.#hasMillionths ? numeric(millionths, MILLIONTHS_SCALE) : null
+    if (!this.#hasMillionths) return numeric(others.digits, others.scale)
+    const scale = Math.max(others.scale, MILLIONTHS_SCALE)
+    return numeric(rescaled(millionths, MILLIONTHS_SCALE, scale) + rescaled(others.digits, others.scale, scale), scale)
+  }
+
+  #addDecimal(value: number): void {
+    const [, sign, whole = '', fraction = '', exponent = '0'] = DECIMAL.exec(String(value)) ?? []
+    const digits = BigInt(`${sign}${whole}${fraction}`)
+    const places = fraction.length - Number(exponent)
+    const scale = Math.max(places, this.#others?.scale ?? 0, 0)
+    const sum = this.#others === undefined ? 0n : rescaled(this.#others.digits, this.#others.scale, scale)
+    this.#others = { digits: sum + rescaled(digits, places, scale), scale }
+  }
+}
+
+function rescaled(digits: bigint, from: number, to: number): bigint {
+  return from === to ? digits : digits * 10n ** BigInt(to - from)
+}
+
+function numeric(digits: bigint, scale: number): string {
+  return scale === 0 ? String(digits) : `${digits}e-${scale}`
+}

@@ -1,0 +1,58 @@
+/** What records come to, by series and quarter of an hour, as SQL. */
+import { sql } from 'kysely'
+import type { RawBuilder } from 'kysely'
+import type { Transaction } from '#core/database/index.ts'
+import { BUCKET_SECONDS } from '../store/runs.ts'
+
+/** The columns of `rollups`, in the order of what follows. */
+export const ROLLUP_COLUMNS = sql`channel_key, series_key, bucket, retention_days, arrived_on, protocol, records, value_count,
+  min_value, max_value, value_sum`
+
+/** A SELECT of what the records of these rows of `records m` come to, by series and bucket. */
+export function rollupsOf(rows: RawBuilder<unknown>): RawBuilder<unknown> {
+  return sql`
+      SELECT m.channel_key, r.series_key, coalesce(m.bucket, date_bin(${bucketInterval}, r.time, 'epoch')) AS bucket,
+             m.retention_days, m.arrived_on, min(m.protocol) AS protocol, count(*) AS records, count(r.value) AS value_count, min(r.value) AS min_value,
+             max(r.value) AS max_value, ${exactSum(sql`r.value`)} AS value_sum
+        FROM (SELECT m.*, date_trunc(message_partition_unit(m.retention_days), m.arrived_at, 'UTC') AS arrived_on,
+                     -- That of all its records, but where a time was rounded up into the next one.
+                     CASE WHEN date_bin(${bucketInterval}, m.min_time, 'epoch') = date_bin(${bucketInterval}, m.max_time, 'epoch')
+                          THEN date_bin(${bucketInterval}, m.max_time, 'epoch') END AS bucket
+                FROM records m WHERE ${rows} OFFSET 0) m
+       CROSS JOIN LATERAL unnest(m.series_keys, m.times, m."values") AS r(series_key, time, value)
+       GROUP BY 1, 2, 3, 4, 5`
+}
+
+/** Adds rows of these columns to the rollups, those of series alone: what they come to for their channel is added too. */
+export async function mergeRollups(tx: Transaction, rows: RawBuilder<unknown>): Promise<void> {
+  await sql`
+    WITH of_series (${ROLLUP_COLUMNS}) AS MATERIALIZED (${rows})
+    INSERT INTO rollups AS r (${ROLLUP_COLUMNS})
+    SELECT * FROM of_series
+    UNION ALL
+    SELECT channel_key, 0, bucket, retention_days, arrived_on, min(protocol), sum(records)::bigint, 0, NULL, NULL, NULL
+      FROM of_series GROUP BY 1, 3, 4, 5
+    ORDER BY 1, 2, 3, 4, 5
+    ON CONFLICT ON CONSTRAINT rollups_pkey DO UPDATE SET
+      protocol = least(r.protocol, EXCLUDED.protocol),
+      records = r.records + EXCLUDED.records,
+      value_count = r.value_count + EXCLUDED.value_count,
+      min_value = least(r.min_value, EXCLUDED.min_value),
+      max_value = greatest(r.max_value, EXCLUDED.max_value),
+      value_sum = coalesce(r.value_sum + EXCLUDED.value_sum, r.value_sum, EXCLUDED.value_sum)`.execute(tx)
+}
+
+const bucketInterval = sql`make_interval(secs => ${sql.raw(String(BUCKET_SECONDS))})`
+
+/**
+ * The sum of doubles as their shortest decimals, which are what publishers wrote. Decimals add up exactly, so that parts can
+ * be summed in any order; doubles would differ in their last digits. Most values have at most six decimal places and nine
+ * digits before them: their millionths are integers that a double holds exactly (15 digits), and integers add up fastest.
+ */
+export function exactSum(value: RawBuilder<unknown>): RawBuilder<unknown> {
+  // With CASE, so that nothing is multiplied that would overflow.
+  const isMillionths = sql`CASE WHEN abs(${value}) < 1e9 THEN round(${value} * 1e6) / 1e6 = ${value} ELSE false END`
+  const millionths = sql`sum(CASE WHEN ${isMillionths} THEN round(${value} * 1e6)::bigint END) * 0.000001`
+  const others = sql`sum(CASE WHEN ${value} IS NOT NULL AND NOT (${isMillionths}) THEN ${value}::text::numeric END)`
+  return sql`coalesce(${millionths} + ${others}, ${millionths}, ${others})`
+}
