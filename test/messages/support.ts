@@ -1,5 +1,5 @@
 /** What the tests of messages share: a domain with devices and channels on the platform of the harness. */
-import type { TestApi, TestResponse, TestUser } from '../harness/api.ts'
+import type { TestApi, TestApiOptions, TestResponse, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 
 export type Device = { id: string; secret: string }
@@ -19,8 +19,8 @@ export type Plant = AsyncDisposable & {
 /** Route of the domain, for paths that name it so. */
 export const DOMAIN_ROUTE = 'plant'
 
-export async function startPlant(): Promise<Plant> {
-  const api = await startTestApi()
+export async function startPlant(options: TestApiOptions = {}): Promise<Plant> {
+  const api = await startTestApi(options)
   const owner = await api.newUser()
   const domain = await owner.call('POST', '/domains', { name: 'plant', alias: DOMAIN_ROUTE })
   const domainId = created<{ id: string }>(domain).id

@@ -17,15 +17,13 @@ import { withDeadline } from '#core/time.ts'
 import type { IncomingMessage } from '../message.ts'
 import { Followers } from './followers.ts'
 import type { Delivery, Follower } from './follower.ts'
+import { startLiveHints } from './hints.ts'
 import { fromIncoming } from './live-message.ts'
 import type { LiveMessage } from './live-message.ts'
 import { createRecentBatches } from './recent.ts'
 import { loadBatches } from './stored.ts'
 import type { LiveToken } from './token.ts'
 
-/** Bus topic of the hint "batches were committed". */
-const MESSAGES_TOPIC = 'skein.messages'
-const NO_PAYLOAD = new Uint8Array()
 const BATCH_LOG: LogTable = { name: 'ingest_batches', columns: ['arrived_at'] }
 /** The log is read so often when no hint comes. */
 const INTERVAL_MS = 250
@@ -207,8 +205,13 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
   }
 
   const rounds = startRounds(round)
-  const unsubscribe = bus.subscribe(MESSAGES_TOPIC, () => {
-    if (followers.size > 0) rounds.poke()
+  const hints = startLiveHints({
+    bus,
+    channels: followers.channels,
+    onCommitted(batch) {
+      if (batch !== undefined) recent.add(batch.seq, batch.messages)
+      rounds.poke()
+    },
   })
 
   return {
@@ -220,11 +223,12 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
         recent.add(batchSeq, followed)
         rounds.poke()
       }
-      bus.publish(MESSAGES_TOPIC, NO_PAYLOAD)
+      hints.committed(batchSeq, messages)
     },
     async follow(follower, after) {
       if (isStopped) throw new ServiceError('unavailable', 'the server is stopping', { retryAfterSeconds: 1 })
       followers.add(follower)
+      hints.followed()
       sweepLater()
       const close = () => {
         follower.end('closed')
@@ -255,7 +259,7 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
     },
     async stop() {
       isStopped = true
-      unsubscribe()
+      hints.close()
       clearTimeout(sweeping)
       followers.endAll('stopping')
       for (const { done } of joining) done(false)

@@ -1,0 +1,172 @@
+/**
+ * Two nodes over one PostgreSQL and one Redis: a message that arrives at one reaches the followers of both, a revocation
+ * is in force on both within a second, and a Redis that is gone takes nothing but speed.
+ */
+import { createClient } from 'redis'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { TAIL_INTERVAL_MS } from '#core/log/index.ts'
+import { RedisServer, hasRedisServer } from '../core/redis-server.ts'
+import type { TestApi } from '../harness/api.ts'
+import { startTestApi } from '../harness/api.ts'
+import type { TestDatabase } from '../harness/database.ts'
+import { createTestDatabase } from '../harness/database.ts'
+import type { EventReader } from '../harness/event-stream.ts'
+import { openEvents } from '../harness/event-stream.ts'
+import { until } from '../harness/until.ts'
+import type { Device, Plant } from './support.ts'
+import { startPlant } from './support.ts'
+
+/** Contract decision 47. */
+const REVOCATION_DEADLINE_MS = 1000
+const SENML = { 'content-type': 'application/senml+json' }
+
+describe.runIf(hasRedisServer())('two nodes', { timeout: 60_000 }, () => {
+  let database: TestDatabase
+  let redis: RedisServer
+  let plant: Plant
+  let first: TestApi
+  let second: TestApi
+  let secondUrl: string
+
+  beforeAll(async () => {
+    database = await createTestDatabase()
+    redis = await RedisServer.start()
+    // The real interval: what holds here holds in production.
+    const options = { database, environment: { SKEIN_REDIS_URL: redis.url }, tailIntervalMs: TAIL_INTERVAL_MS }
+    plant = await startPlant(options)
+    first = plant.api
+    second = await startTestApi(options)
+    secondUrl = await second.app.listen({ host: '127.0.0.1', port: 0 })
+  }, 60_000)
+  afterAll(async () => {
+    await second[Symbol.asyncDispose]()
+    await plant[Symbol.asyncDispose]()
+    await redis[Symbol.asyncDispose]()
+    await database[Symbol.asyncDispose]()
+  })
+
+  const pathOf = (channelId: string) => `/m/${plant.domainId}/c/${channelId}`
+  const publish = async (node: TestApi, { secret }: Device, channelId: string, body: string) =>
+    (await node.as(`Client ${secret}`)('POST', pathOf(channelId), body, SENML)).status
+  const follow = (device: Device, channelId: string): Promise<EventReader> =>
+    openEvents(`${secondUrl}${pathOf(channelId)}/live`, { authorization: `Client ${device.secret}` })
+  const messagesOf = (reader: EventReader) => reader.events.filter(({ event }) => event === 'message')
+  const payloads = (reader: EventReader) => messagesOf(reader).map(({ data }) => JSON.stringify(data['payload']))
+  const numbered = (number: number) => `[{"bn":"a","n":"b","v":${number}}]`
+
+  /** What Redis carries on its channels from now on. */
+  async function listen() {
+    const client = createClient({ url: redis.url })
+    client.on('error', () => undefined)
+    await client.connect()
+    const heard: string[] = []
+    await client.pSubscribe('*', (message) => heard.push(message))
+    return { heard, close: () => client.destroy() }
+  }
+
+  test('what one node takes reaches the followers of the other, once, in order, as it was sent', async () => {
+    const device = await plant.newConnectedDevice()
+    const { channelId } = device
+    await using reader = await follow(device, channelId)
+    // The first node knows who follows where as soon as it was told; until then the log is enough.
+    const bodies = Array.from({ length: 100 }, (_, number) => numbered(number))
+    for (const body of bodies) expect(await publish(first, device, channelId, body)).toBe(202)
+    await until(() => messagesOf(reader).length >= bodies.length, 'every message arrives')
+    const values = messagesOf(reader).map(({ data }) => (data['payload'] as { v: number }[])[0]?.v)
+    expect(values).toEqual(bodies.map((_, number) => number))
+    // A message that came by a hint has the bytes of its publisher, not what the store makes of them.
+    await until(async () => {
+      await publish(first, device, channelId, numbered(-1))
+      return payloads(reader).includes(numbered(-1))
+    }, 'a message arrives by a hint')
+  })
+
+  test('hints name what is followed elsewhere and nothing else', async () => {
+    const [followed, other] = [await plant.newConnectedDevice(), await plant.newConnectedDevice()]
+    const ear = await listen()
+    await using reader = await follow(followed, followed.channelId)
+    await until(async () => {
+      await publish(first, followed, followed.channelId, '[{"n":"followed","v":1}]')
+      return ear.heard.some((text) => text.includes('followed","v"'))
+    }, 'a hint is sent')
+    await publish(first, other, other.channelId, '[{"n":"private","v":1}]')
+    await publish(first, followed, followed.channelId, '[{"n":"last","v":1}]')
+    await until(() => payloads(reader).some((text) => text.includes('last')), 'the last one arrives')
+    expect(ear.heard.filter((text) => text.includes('private'))).toEqual([])
+    ear.close()
+  })
+
+  test('a message that is too large for a hint arrives all the same, and so does what is no hint of ours', async () => {
+    const device = await plant.newConnectedDevice()
+    await using reader = await follow(device, device.channelId)
+    const client = createClient({ url: redis.url })
+    await client.connect()
+    for (const junk of ['', 'x', '\u0001', '\u0001\u0000\u0000\u0000\u0001{', '{"node":1}'])
+      for (const topic of ['skein.messages', 'skein.messages.followed'])
+        await client.publish(topic, `0123456789abcdef${junk}`)
+    client.destroy()
+    const text = 'x'.repeat(60_000)
+    await publish(first, device, device.channelId, `[{"n":"large","vs":"${text}"}]`)
+    await publish(first, device, device.channelId, numbered(1))
+    await until(() => messagesOf(reader).length === 2, 'both arrive')
+    expect(payloads(reader)[0]).toContain(text)
+  })
+
+  describe.each(['with Redis', 'without Redis'])('%s', (redisState) => {
+    beforeAll(async () => {
+      if (redisState === 'without Redis') await redis.kill()
+    })
+
+    test('publishing and reading go on at both nodes, and what one takes reaches the followers of the other', async () => {
+      const device = await plant.newConnectedDevice()
+      const { channelId } = device
+      await using reader = await follow(device, channelId)
+      for (let number = 0; number < 20; number++)
+        expect(await publish(number % 2 === 0 ? first : second, device, channelId, numbered(number))).toBe(202)
+      await until(() => messagesOf(reader).length === 20, 'every message arrives', 5000)
+      for (const node of [first, second]) {
+        const read = await node.as(`Client ${device.secret}`)('GET', pathOf(channelId))
+        expect(read.json<{ total: number }>().total).toBe(20)
+      }
+    })
+
+    test('a connection that is taken is dead on both nodes within a second, open streams included', async () => {
+      const device = await plant.newConnectedDevice()
+      const { channelId } = device
+      await using reader = await follow(device, channelId)
+      for (const node of [first, second]) expect(await publish(node, device, channelId, numbered(1))).toBe(202)
+      const body = { client_ids: [device.id], channel_ids: [channelId] }
+      const taken = await plant.owner.call('POST', `/${plant.domainId}/channels/disconnect`, body)
+      expect(taken.status).toBe(204)
+      expect(await publish(first, device, channelId, numbered(2))).toBe(403)
+      await until(
+        async () => (await publish(second, device, channelId, numbered(2))) === 403 && reader.isEnded(),
+        'the second node refuses and has ended the stream',
+        REVOCATION_DEADLINE_MS,
+      )
+      expect(reader.events.at(-1)?.data).toMatchObject({ reason: 'forbidden' })
+    })
+
+    test('a client that is disabled at the one node is refused by the other within a second', async () => {
+      const device = await plant.newConnectedDevice()
+      expect(await publish(second, device, device.channelId, numbered(1))).toBe(202)
+      const disabled = await plant.owner.call('POST', `/${plant.domainId}/clients/${device.id}/disable`)
+      expect(disabled.status).toBe(200)
+      await until(
+        async () => (await publish(second, device, device.channelId, numbered(2))) === 401,
+        'the second node refuses',
+        REVOCATION_DEADLINE_MS,
+      )
+    })
+  })
+
+  test('when Redis is back the hints are', async () => {
+    await redis.begin()
+    const device = await plant.newConnectedDevice()
+    await using reader = await follow(device, device.channelId)
+    await until(async () => {
+      await publish(first, device, device.channelId, numbered(-2))
+      return payloads(reader).includes(numbered(-2))
+    }, 'a message arrives by a hint')
+  })
+})
