@@ -133,12 +133,13 @@ function toMessage(input: Input): IncomingMessage {
 
 const TABLES = ['rollups', 'latest_records', 'client_telemetry', 'domain_usage']
 
+/** Lines of the tables. Which of two zeros is the lower one is left to chance. */
 async function projections(): Promise<unknown[]> {
   const { pool } = server.database
   const found: unknown[] = []
   for (const table of TABLES) {
     const { rows } = await pool.query<{ line: string }>(`SELECT t::text AS line FROM ${table} t ORDER BY 1`)
-    found.push({ table, lines: rows.map(({ line }) => line) })
+    found.push({ table, lines: rows.map(({ line }) => line.replaceAll(/,-0(?=[,)])/g, ',0')) })
   }
   return found
 }
@@ -170,7 +171,7 @@ test('a tally adds what its batches hold, whatever they hold', async () => {
         expect(added).toEqual(await projections())
       },
     ),
-    { numRuns: 80, interruptAfterTimeLimit: 60_000 },
+    { numRuns: 60, interruptAfterTimeLimit: 60_000 },
   )
 }, 120_000)
 

@@ -28,8 +28,8 @@ export async function addTally(tx: Transaction, tally: Tally, arrivedOn: string)
             ['protocol', 'smallint', rollups.map((row) => row.protocol)],
             ['records', 'bigint', rollups.map((row) => row.records)],
             ['value_count', 'bigint', rollups.map((row) => row.valueCount)],
-            ['min_value', 'float8', rollups.map((row) => (row.valueCount === 0 ? null : row.min))],
-            ['max_value', 'float8', rollups.map((row) => (row.valueCount === 0 ? null : row.max))],
+            ['min_value', 'float8', rollups.map((row) => float8(row.valueCount === 0 ? undefined : row.min))],
+            ['max_value', 'float8', rollups.map((row) => float8(row.valueCount === 0 ? undefined : row.max))],
             ['value_sum', 'numeric', rollups.map((row) => row.sum.toNumeric())],
           ],
           't',
@@ -56,8 +56,8 @@ async function addNewest(tx: Transaction, tally: Tally): Promise<void> {
               ['place', 'bigint', newest.map((row) => row.place)],
               ['retention_days', 'smallint', newest.map((row) => row.retentionDays)],
               ['protocol', 'smallint', newest.map((row) => row.protocol)],
-              ['value', 'float8', newest.map(({ record }) => record.value ?? null)],
-              ['sum', 'float8', newest.map(({ record }) => record.sum ?? null)],
+              ['value', 'float8', newest.map(({ record }) => float8(record.value))],
+              ['sum', 'float8', newest.map(({ record }) => float8(record.sum))],
               ['update_time', 'float8', newest.map(({ record }) => record.updateTimeSeconds ?? null)],
               ['bool_value', 'boolean', newest.map(({ record }) => record.boolValue ?? null)],
               ['string_value', 'text', newest.map(({ record }) => record.stringValue ?? null)],
@@ -107,6 +107,12 @@ type Column = readonly [name: string, type: string, values: readonly unknown[]]
 function unnest(columns: readonly Column[], name: string): RawBuilder<unknown> {
   const arrays = columns.map(([, type, values]) => sql`${values}::${sql.raw(type)}[]`)
   return sql`unnest(${sql.join(arrays)}) AS ${sql.ref(name)} (${sql.join(columns.map(([column]) => sql.ref(column)))})`
+}
+
+/** As text a negative zero would lose its sign. */
+function float8(value: number | undefined): number | string | null {
+  if (value === undefined) return null
+  return Object.is(value, -0) ? '-0' : value
 }
 
 function asBuffer(bytes: Uint8Array | undefined): Buffer | null {

@@ -27,3 +27,11 @@ test('the ends of what a double holds are summed', () => {
   expect(sumOf(1.7e308, -1.7e308)).toBe('0')
   expect(sumOf(5e-324)).toBe('5e-324')
 })
+
+test('of large integers the decimal is the one that PostgreSQL writes', () => {
+  // String() gives 24443399539154030, which lies halfway to the next double.
+  expect(sumOf(-24_443_399_539_154_032)).toBe('-24443399539154032')
+  expect(sumOf(24_922_153_550_676_912)).toBe('24922153550676912')
+  expect(sumOf(2 ** 53)).toBe('9007199254740992')
+  expect(sumOf(1.797_693_134_862_315_7e308)).toBe(`17976931348623157${'0'.repeat(292)}`)
+})

@@ -9,6 +9,9 @@ const MILLIONTHS_SCALE = 6
 /** Beyond this the integer part moves to a bigint, before a double would lose its last digit. */
 const MAX_EXACT_TOTAL = 2 ** 52
 
+/** From here on not every integer is a double. */
+const FIRST_EVEN_INTEGER = 2 ** 53
+
 const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/
 
 export class DecimalSum {
@@ -40,13 +43,42 @@ export class DecimalSum {
   }
 
   #addDecimal(value: number): void {
-    const [, sign, whole = '', fraction = '', exponent = '0'] = DECIMAL.exec(String(value)) ?? []
-    const digits = BigInt(`${sign}${whole}${fraction}`)
-    const places = fraction.length - Number(exponent)
+    const { digits, places } = parseDecimal(shortestDecimal(value))
     const scale = Math.max(places, this.#others?.scale ?? 0, 0)
     const sum = this.#others === undefined ? 0n : rescaled(this.#others.digits, this.#others.scale, scale)
     this.#others = { digits: sum + rescaled(digits, places, scale), scale }
   }
+}
+
+/** Digits times 10 to the power of -places. */
+function parseDecimal(text: string): { digits: bigint; places: number } {
+  const [, sign, whole = '', fraction = '', exponent = '0'] = DECIMAL.exec(text) ?? []
+  return { digits: BigInt(`${sign}${whole}${fraction}`), places: fraction.length - Number(exponent) }
+}
+
+/**
+ * As PostgreSQL writes it. Both write the fewest digits that are read back as the same double, but PostgreSQL takes none that
+ * lie halfway to the next one, which decimals of so few digits do among large integers alone.
+ */
+function shortestDecimal(value: number): string {
+  const text = String(value)
+  if (Math.abs(value) < FIRST_EVEN_INTEGER) return text
+  const { digits, places } = parseDecimal(text)
+  const written = digits * 10n ** BigInt(-places)
+  const isHalfway = [1n, -1n].some((step) => {
+    const next = nextDouble(value, step)
+    return Number.isFinite(next) && BigInt(value) + BigInt(next) === written * 2n
+  })
+  return isHalfway ? value.toPrecision(17) : text
+}
+
+const bits = new DataView(new ArrayBuffer(8))
+
+/** The double beside this one, away from zero or (-1) towards it. */
+function nextDouble(value: number, step: bigint): number {
+  bits.setFloat64(0, value)
+  bits.setBigInt64(0, bits.getBigInt64(0) + step)
+  return bits.getFloat64(0)
 }
 
 function rescaled(digits: bigint, from: number, to: number): bigint {
