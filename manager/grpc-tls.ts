@@ -4,14 +4,17 @@
  */
 import { readFile } from 'node:fs/promises'
 import { webcrypto } from 'node:crypto'
-import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import { isLoopback } from '#proto/index.ts'
+import { KEY_ALGORITHM, ensureAuthority, loadX509 } from './authority.ts'
+import type { Authority } from './authority.ts'
 import type { ManagerConfig } from './config.ts'
+import { ensureSecret } from './sealed-secret.ts'
 
-export type GrpcTls = { cert: Buffer; key: Buffer }
+/** `authority` signs what workers show. */
+export type GrpcTls = { cert: Buffer; key: Buffer; authority: Authority }
 
 type GrpcTlsConfig = Pick<ManagerConfig, 'host' | 'tlsCert' | 'tlsKey' | 'insecure'>
 
@@ -19,7 +22,6 @@ const SECRET_NAME = 'grpc_certificate'
 const PURPOSE = 'grpc certificate'
 /** It is pinned, not trusted for its date; a new one would need new join tokens. */
 const VALID_YEARS = 20
-const KEY_ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
 
 /** Undefined: plain text. Throws `malformed` with a sentence that says which variable to change. */
 export async function prepareGrpcTls(
@@ -32,10 +34,14 @@ export async function prepareGrpcTls(
     throw new ServiceError('malformed', 'SKEIN_GRPC_TLS_CERT and SKEIN_GRPC_TLS_KEY belong together')
   }
   if (tlsCert !== undefined && tlsKey !== undefined) {
-    return { cert: await readPem(tlsCert, 'SKEIN_GRPC_TLS_CERT'), key: await readPem(tlsKey, 'SKEIN_GRPC_TLS_KEY') }
+    return {
+      cert: await readPem(tlsCert, 'SKEIN_GRPC_TLS_CERT'),
+      key: await readPem(tlsKey, 'SKEIN_GRPC_TLS_KEY'),
+      authority: await ensureAuthority(database, keyring),
+    }
   }
   if (insecure || isLoopback(`${host}:0`)) return undefined
-  return await ensureCertificate(database, keyring)
+  return { ...(await ensureCertificate(database, keyring)), authority: await ensureAuthority(database, keyring) }
 }
 
 async function readPem(path: string, setting: string): Promise<Buffer> {
@@ -45,31 +51,15 @@ async function readPem(path: string, setting: string): Promise<Buffer> {
 }
 
 /** The certificate of the installation, the same for every manager of the database. */
-async function ensureCertificate(database: Database, keyring: Keyring): Promise<GrpcTls> {
-  const find = async () => {
-    const { rows } = await sql<{
-      sealed: Buffer
-    }>`SELECT sealed FROM sealed_secrets WHERE name = ${SECRET_NAME}`.execute(database.db)
-    return rows[0]?.sealed
-  }
-  let sealed = await find()
-  if (sealed === undefined) {
-    const made = keyring.seal(PURPOSE, SECRET_NAME, JSON.stringify(await makeCertificate()))
-    await sql`INSERT INTO sealed_secrets (name, sealed) VALUES (${SECRET_NAME}, ${made}) ON CONFLICT DO NOTHING`.execute(
-      database.db,
-    )
-    // Another manager may have been faster; what is stored counts.
-    sealed = (await find()) as Buffer
-  }
-  const { cert, key } = JSON.parse(keyring.open(PURPOSE, SECRET_NAME, sealed)) as { cert: string; key: string }
+async function ensureCertificate(database: Database, keyring: Keyring): Promise<Omit<GrpcTls, 'authority'>> {
+  const make = async () => JSON.stringify(await makeCertificate())
+  const stored = await ensureSecret(database, keyring, { name: SECRET_NAME, purpose: PURPOSE, make })
+  const { cert, key } = JSON.parse(stored) as { cert: string; key: string }
   return { cert: Buffer.from(cert), key: Buffer.from(key) }
 }
 
 async function makeCertificate(): Promise<{ cert: string; key: string }> {
-  // Loaded only for the one start that makes a certificate.
-  await import('reflect-metadata')
-  const { X509CertificateGenerator, cryptoProvider } = await import('@peculiar/x509')
-  cryptoProvider.set(webcrypto as never)
+  const { X509CertificateGenerator } = await loadX509()
   const keys = await webcrypto.subtle.generateKey(KEY_ALGORITHM, true, ['sign', 'verify'])
   const notBefore = new Date()
   const notAfter = new Date(notBefore)

@@ -120,7 +120,8 @@ export async function startManager({
     resolveImage: images.resolve,
     logger,
   })
-  const workers = createWorkersService({ database, access, tasks, cluster })
+  const fingerprint = tls === undefined ? undefined : fingerprintOf(new X509Certificate(tls.cert))
+  const workers = createWorkersService({ database, access, tasks, cluster, writer, newId: randomUUID, fingerprint })
   const callers = createCallers(access)
 
   async function stopParts(): Promise<void> {
@@ -148,7 +149,7 @@ export async function startManager({
       port: config.grpcPort,
       tls,
     })
-    const workerToken = tls === undefined ? token : `${fingerprintOf(new X509Certificate(tls.cert))}.${token}`
+    const workerToken = fingerprint === undefined ? token : `${fingerprint}.${token}`
     if (tokenFile !== undefined) await writeTokenFile(tokenFile, workerToken)
     if (proxyTokenFile !== undefined) await writeTokenFile(proxyTokenFile, proxyToken.reveal())
     return {

@@ -7,6 +7,17 @@ CREATE SEQUENCE entity_keys AS bigint;
 
 CREATE SEQUENCE fence AS bigint;
 
+CREATE OR REPLACE FUNCTION certificates_end_with_client()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  UPDATE certificates SET revoked_at = now()
+   WHERE revoked_at IS NULL AND client_key IN (SELECT key FROM gone);
+  RETURN NULL;
+END
+$function$;
+
 CREATE OR REPLACE FUNCTION create_message_partitions(from_time timestamp with time zone, until_time timestamp with time zone)
  RETURNS integer
  LANGUAGE plpgsql
@@ -97,6 +108,57 @@ CREATE INDEX api_keys_domain ON api_keys USING btree (domain_key);
 CREATE INDEX api_keys_expiry ON api_keys USING btree (expires_at);
 CREATE INDEX api_keys_kid ON api_keys USING btree (kid);
 CREATE INDEX api_keys_user ON api_keys USING btree (user_key, issued_at DESC, id);
+
+CREATE TABLE bootstrap_channels (
+  client_key bigint NOT NULL,
+  channel_key bigint NOT NULL,
+  place integer NOT NULL,
+  CONSTRAINT bootstrap_channels_pkey PRIMARY KEY (client_key, channel_key)
+);
+CREATE INDEX bootstrap_channels_channel ON bootstrap_channels USING btree (channel_key);
+
+CREATE TABLE bootstrap_configs (
+  client_key bigint NOT NULL,
+  domain_key bigint NOT NULL,
+  external_id text NOT NULL,
+  external_key_mac bytea NOT NULL,
+  external_key_sealed bytea NOT NULL,
+  name text NOT NULL DEFAULT ''::text,
+  content text NOT NULL DEFAULT ''::text,
+  client_cert text NOT NULL DEFAULT ''::text,
+  client_private_key_sealed bytea,
+  ca_cert text NOT NULL DEFAULT ''::text,
+  is_enabled boolean NOT NULL DEFAULT false,
+  created_by uuid,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  updated_by uuid,
+  updated_at timestamp with time zone,
+  CONSTRAINT bootstrap_configs_pkey PRIMARY KEY (client_key),
+  CONSTRAINT bootstrap_configs_external_id_key UNIQUE (domain_key, external_id),
+  CONSTRAINT bootstrap_configs_external_key_key UNIQUE (external_id, external_key_mac)
+);
+CREATE INDEX bootstrap_configs_order ON bootstrap_configs USING btree (domain_key, created_at, client_key);
+
+CREATE TABLE certificates (
+  serial text NOT NULL,
+  fingerprint bytea NOT NULL,
+  authority text NOT NULL,
+  domain_key bigint NOT NULL,
+  client_key bigint NOT NULL,
+  client_id uuid NOT NULL,
+  pem text NOT NULL,
+  not_before timestamp with time zone NOT NULL,
+  not_after timestamp with time zone NOT NULL,
+  created_by uuid,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  revoked_at timestamp with time zone,
+  CONSTRAINT certificates_pkey PRIMARY KEY (serial),
+  CONSTRAINT certificates_fingerprint_key UNIQUE (fingerprint)
+);
+CREATE INDEX certificates_client ON certificates USING btree (client_key, created_at DESC, serial);
+CREATE INDEX certificates_domain ON certificates USING btree (domain_key, created_at DESC, serial);
+CREATE INDEX certificates_expiry ON certificates USING btree (not_after);
+CREATE INDEX certificates_revoked ON certificates USING btree (authority, not_after) WHERE (revoked_at IS NOT NULL);
 
 CREATE TABLE channels (
   key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
@@ -458,6 +520,34 @@ CREATE TABLE nodes (
   CONSTRAINT nodes_pkey PRIMARY KEY (id)
 );
 
+CREATE TABLE notification_deliveries (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  subscription_key bigint NOT NULL,
+  payload jsonb NOT NULL,
+  attempts integer NOT NULL DEFAULT 0,
+  next_attempt_at timestamp with time zone DEFAULT now(),
+  last_error text,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT notification_deliveries_pkey PRIMARY KEY (key)
+);
+CREATE INDEX notification_deliveries_due ON notification_deliveries USING btree (next_attempt_at) WHERE (next_attempt_at IS NOT NULL);
+CREATE INDEX notification_deliveries_subscription ON notification_deliveries USING btree (subscription_key, key);
+
+CREATE TABLE notification_subscriptions (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  id uuid NOT NULL,
+  user_key bigint NOT NULL,
+  channel_key bigint NOT NULL,
+  topic text NOT NULL,
+  filter text NOT NULL,
+  contact text NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT notification_subscriptions_pkey PRIMARY KEY (key),
+  CONSTRAINT notification_subscriptions_contact_key UNIQUE (user_key, topic, contact),
+  CONSTRAINT notification_subscriptions_id_key UNIQUE (id)
+);
+CREATE INDEX notification_subscriptions_channel ON notification_subscriptions USING btree (channel_key);
+
 CREATE TABLE pat_scopes (
   key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
   id uuid NOT NULL,
@@ -644,6 +734,8 @@ CREATE TABLE runs (
   result_digest text,
   result_bytes bigint,
   output_truncated boolean NOT NULL DEFAULT false,
+  parent_id uuid,
+  is_group boolean NOT NULL DEFAULT false,
   CONSTRAINT runs_pkey PRIMARY KEY (key),
   CONSTRAINT runs_assigned_check CHECK (((worker_key IS NULL) OR (fence IS NOT NULL))),
   CONSTRAINT runs_deadline_check CHECK (((state = ANY (ARRAY[1, 2, 7])) = (next_check_at IS NOT NULL))),
@@ -654,6 +746,7 @@ CREATE TABLE runs (
 CREATE INDEX runs_cancelled ON runs USING btree (worker_key) WHERE ((cancel_requested_at IS NOT NULL) AND (next_check_at IS NOT NULL));
 CREATE INDEX runs_due ON runs USING btree (next_check_at) WHERE (next_check_at IS NOT NULL);
 CREATE INDEX runs_held ON runs USING btree (worker_key) WHERE (next_check_at IS NOT NULL);
+CREATE INDEX runs_parent ON runs USING btree (parent_id) WHERE (parent_id IS NOT NULL);
 CREATE INDEX runs_queue ON runs USING btree (needs, priority DESC, queue_seq) WHERE (queue_seq IS NOT NULL);
 CREATE INDEX runs_staged ON runs USING btree (result_digest) WHERE (result_digest IS NOT NULL);
 CREATE INDEX runs_task ON runs USING btree (task_key, key);
@@ -724,6 +817,89 @@ CREATE TABLE staged_results (
   CONSTRAINT staged_results_pkey PRIMARY KEY (digest, byte_offset)
 );
 
+CREATE TABLE task_events (
+  seq bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  occurred_at timestamp with time zone NOT NULL DEFAULT now(),
+  events json NOT NULL,
+  CONSTRAINT task_events_pkey PRIMARY KEY (seq)
+);
+CREATE INDEX task_events_position ON task_events USING btree (xid, seq);
+
+CREATE TABLE task_messages (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  task_key bigint NOT NULL,
+  origin text NOT NULL,
+  message json NOT NULL,
+  due_at timestamp with time zone NOT NULL DEFAULT now(),
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT task_messages_pkey PRIMARY KEY (key),
+  CONSTRAINT task_messages_origin_key UNIQUE (task_key, origin)
+);
+CREATE INDEX task_messages_due ON task_messages USING btree (due_at, key);
+
+CREATE TABLE task_publications (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  domain_key bigint NOT NULL,
+  user_key bigint NOT NULL,
+  channel_id uuid NOT NULL,
+  subtopic text NOT NULL,
+  payload text NOT NULL,
+  task_key bigint NOT NULL,
+  run_id uuid NOT NULL,
+  fence bigint NOT NULL,
+  call_id bigint NOT NULL,
+  tries smallint NOT NULL DEFAULT 0,
+  due_at timestamp with time zone NOT NULL DEFAULT now(),
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT task_publications_pkey PRIMARY KEY (key),
+  CONSTRAINT task_publications_call_key UNIQUE (run_id, fence, call_id)
+);
+CREATE INDEX task_publications_domain ON task_publications USING btree (domain_key);
+CREATE INDEX task_publications_due ON task_publications USING btree (due_at, key);
+CREATE INDEX task_publications_user ON task_publications USING btree (user_key);
+
+CREATE TABLE task_replays (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  id uuid NOT NULL,
+  task_key bigint NOT NULL,
+  user_key bigint NOT NULL,
+  channel_id uuid NOT NULL,
+  from_time double precision NOT NULL,
+  to_time double precision NOT NULL,
+  next_offset bigint NOT NULL DEFAULT 0,
+  due_at timestamp with time zone NOT NULL DEFAULT now(),
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT task_replays_pkey PRIMARY KEY (key),
+  CONSTRAINT task_replays_id_key UNIQUE (id)
+);
+CREATE INDEX task_replays_due ON task_replays USING btree (due_at, key);
+CREATE INDEX task_replays_task ON task_replays USING btree (task_key);
+CREATE INDEX task_replays_user ON task_replays USING btree (user_key);
+
+CREATE TABLE task_triggers (
+  task_key bigint NOT NULL,
+  channel_key bigint NOT NULL,
+  subtopic text NOT NULL,
+  name text,
+  comparator text,
+  value double precision,
+  debounce_ms bigint,
+  rate_count integer,
+  rate_ms bigint,
+  window_at timestamp with time zone,
+  window_count integer NOT NULL DEFAULT 0,
+  matched bigint NOT NULL DEFAULT 0,
+  dropped bigint NOT NULL DEFAULT 0,
+  dropped_reason text,
+  last_match_at timestamp with time zone,
+  CONSTRAINT task_triggers_pkey PRIMARY KEY (task_key),
+  CONSTRAINT task_triggers_comparator_check CHECK ((comparator = ANY (ARRAY['eq'::text, 'lt'::text, 'le'::text, 'gt'::text, 'ge'::text]))),
+  CONSTRAINT task_triggers_rate_check CHECK (((rate_count IS NULL) = (rate_ms IS NULL))),
+  CONSTRAINT task_triggers_when_check CHECK (((comparator IS NULL) = (value IS NULL)))
+);
+CREATE INDEX task_triggers_channel ON task_triggers USING btree (channel_key);
+
 CREATE TABLE tasks (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   id uuid NOT NULL,
@@ -752,17 +928,36 @@ CREATE TABLE tasks (
   finish_time timestamp with time zone,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   updated_at timestamp with time zone,
+  broadcast boolean NOT NULL DEFAULT false,
+  daemon boolean NOT NULL DEFAULT false,
+  schedule text,
+  timezone text NOT NULL DEFAULT 'UTC'::text,
+  catch_up text NOT NULL DEFAULT 'none'::text,
+  next_tick_at timestamp with time zone,
+  trigger json,
+  publish_result json,
+  grants json NOT NULL DEFAULT '[]'::json,
+  secrets bytea,
+  secret_names text[] NOT NULL DEFAULT '{}'::text[],
+  depends_on text[] NOT NULL DEFAULT '{}'::text[],
+  run_if text NOT NULL DEFAULT 'success'::text,
+  workflow_key bigint,
   CONSTRAINT tasks_pkey PRIMARY KEY (key),
+  CONSTRAINT tasks_catch_up_check CHECK ((catch_up = ANY (ARRAY['none'::text, 'once'::text]))),
   CONSTRAINT tasks_id_key UNIQUE (id),
   CONSTRAINT tasks_on_lost_check CHECK ((on_lost = ANY (ARRAY['requeue'::text, 'fail'::text, 'wait'::text]))),
   CONSTRAINT tasks_priority_check CHECK (((priority >= 0) AND (priority <= 100))),
   CONSTRAINT tasks_run_check CHECK (((state <> ALL (ARRAY[1, 2, 7])) OR (run_key IS NOT NULL))),
+  CONSTRAINT tasks_run_if_check CHECK ((run_if = ANY (ARRAY['success'::text, 'failure'::text, 'always'::text]))),
   CONSTRAINT tasks_source_check CHECK (((image_url IS NULL) OR (module_key IS NULL))),
-  CONSTRAINT tasks_state_check CHECK (((state >= 0) AND (state <= 7)))
+  CONSTRAINT tasks_state_check CHECK (((state >= 0) AND (state <= 7))),
+  CONSTRAINT tasks_tick_check CHECK (((next_tick_at IS NULL) OR (schedule IS NOT NULL)))
 );
 CREATE INDEX tasks_domain ON tasks USING btree (domain_key, key);
 CREATE INDEX tasks_module ON tasks USING btree (module_key) WHERE (module_key IS NOT NULL);
+CREATE INDEX tasks_tick ON tasks USING btree (next_tick_at) WHERE (next_tick_at IS NOT NULL);
 CREATE INDEX tasks_user ON tasks USING btree (user_key) WHERE (user_key IS NOT NULL);
+CREATE UNIQUE INDEX tasks_workflow_name ON tasks USING btree (workflow_key, name) WHERE (workflow_key IS NOT NULL);
 
 CREATE TABLE user_unique_names (
   kind text NOT NULL,
@@ -810,6 +1005,15 @@ CREATE INDEX users_order ON users USING btree (status, COALESCE(updated_at, crea
 CREATE UNIQUE INDEX users_username_key ON users USING btree (lower(username));
 CREATE INDEX users_username_trgm ON users USING gin (username gin_trgm_ops);
 
+CREATE TABLE worker_certificates (
+  fingerprint text NOT NULL,
+  worker_key bigint NOT NULL,
+  issued_at timestamp with time zone NOT NULL DEFAULT now(),
+  expires_at timestamp with time zone NOT NULL,
+  CONSTRAINT worker_certificates_pkey PRIMARY KEY (fingerprint)
+);
+CREATE INDEX worker_certificates_worker ON worker_certificates USING btree (worker_key);
+
 CREATE TABLE worker_tokens (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   token_hash bytea NOT NULL,
@@ -818,8 +1022,11 @@ CREATE TABLE worker_tokens (
   expires_at timestamp with time zone,
   uses_left integer,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
+  id uuid,
+  created_by uuid,
   CONSTRAINT worker_tokens_pkey PRIMARY KEY (key),
   CONSTRAINT worker_tokens_hash_key UNIQUE (token_hash),
+  CONSTRAINT worker_tokens_id_key UNIQUE (id),
   CONSTRAINT worker_tokens_uses_check CHECK ((uses_left >= 0))
 );
 CREATE INDEX worker_tokens_domain ON worker_tokens USING btree (domain_key) WHERE (domain_key IS NOT NULL);
@@ -848,11 +1055,52 @@ CREATE TABLE workers (
   last_alive_at timestamp with time zone NOT NULL,
   alive_history timestamp with time zone[] NOT NULL,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
+  revoked_at timestamp with time zone,
   CONSTRAINT workers_pkey PRIMARY KEY (key),
   CONSTRAINT workers_id_key UNIQUE (id)
 );
 CREATE INDEX workers_domain ON workers USING btree (domain_key) WHERE (domain_key IS NOT NULL);
 CREATE INDEX workers_lease ON workers USING btree (lease_until) WHERE (manager_id IS NOT NULL);
+
+CREATE TABLE workflow_runs (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  id uuid NOT NULL,
+  workflow_key bigint NOT NULL,
+  state smallint NOT NULL,
+  next_check_at timestamp with time zone,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  finished_at timestamp with time zone,
+  CONSTRAINT workflow_runs_pkey PRIMARY KEY (key),
+  CONSTRAINT workflow_runs_deadline_check CHECK (((state = 2) = (next_check_at IS NOT NULL))),
+  CONSTRAINT workflow_runs_id_key UNIQUE (id),
+  CONSTRAINT workflow_runs_state_check CHECK ((state = ANY (ARRAY[2, 3, 4, 6])))
+);
+CREATE INDEX workflow_runs_due ON workflow_runs USING btree (next_check_at) WHERE (next_check_at IS NOT NULL);
+CREATE UNIQUE INDEX workflow_runs_open ON workflow_runs USING btree (workflow_key) WHERE (next_check_at IS NOT NULL);
+CREATE INDEX workflow_runs_workflow ON workflow_runs USING btree (workflow_key, key);
+
+CREATE TABLE workflow_steps (
+  workflow_run_key bigint NOT NULL,
+  task_key bigint NOT NULL,
+  state smallint NOT NULL DEFAULT 0,
+  run_id uuid NOT NULL,
+  error text,
+  CONSTRAINT workflow_steps_pkey PRIMARY KEY (workflow_run_key, task_key)
+);
+CREATE INDEX workflow_steps_task ON workflow_steps USING btree (task_key);
+
+CREATE TABLE workflows (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  id uuid NOT NULL,
+  domain_key bigint,
+  domain_id uuid,
+  name text NOT NULL,
+  metadata jsonb NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT workflows_pkey PRIMARY KEY (key),
+  CONSTRAINT workflows_id_key UNIQUE (id)
+);
+CREATE INDEX workflows_domain ON workflows USING btree (domain_key, key);
 
 CREATE TABLE payloads_r0 PARTITION OF payloads FOR VALUES IN ('0') PARTITION BY RANGE (arrived_at);
 
@@ -928,6 +1176,10 @@ CREATE TABLE rollups_r90_20261116 PARTITION OF rollups_r90 FOR VALUES FROM ('202
 
 ALTER TABLE api_keys ADD CONSTRAINT api_keys_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE api_keys ADD CONSTRAINT api_keys_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE bootstrap_channels ADD CONSTRAINT bootstrap_channels_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
+ALTER TABLE bootstrap_channels ADD CONSTRAINT bootstrap_channels_config_fkey FOREIGN KEY (client_key) REFERENCES bootstrap_configs(client_key) ON DELETE CASCADE;
+ALTER TABLE bootstrap_configs ADD CONSTRAINT bootstrap_configs_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
+ALTER TABLE bootstrap_configs ADD CONSTRAINT bootstrap_configs_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE channels ADD CONSTRAINT channels_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE channels ADD CONSTRAINT channels_parent_group_fkey FOREIGN KEY (parent_group_key) REFERENCES groups(key) ON DELETE SET NULL;
 ALTER TABLE client_presence ADD CONSTRAINT client_presence_client_key_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
@@ -949,6 +1201,9 @@ ALTER TABLE invitations ADD CONSTRAINT invitations_user_fkey FOREIGN KEY (user_k
 ALTER TABLE known_addresses ADD CONSTRAINT known_addresses_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE mailed_tokens ADD CONSTRAINT mailed_tokens_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE module_chunks ADD CONSTRAINT module_chunks_module_fkey FOREIGN KEY (module_key) REFERENCES modules(key) ON DELETE CASCADE;
+ALTER TABLE notification_deliveries ADD CONSTRAINT notification_deliveries_subscription_fkey FOREIGN KEY (subscription_key) REFERENCES notification_subscriptions(key) ON DELETE CASCADE;
+ALTER TABLE notification_subscriptions ADD CONSTRAINT notification_subscriptions_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
+ALTER TABLE notification_subscriptions ADD CONSTRAINT notification_subscriptions_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE pat_scopes ADD CONSTRAINT pat_scopes_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE pat_scopes ADD CONSTRAINT pat_scopes_pat_fkey FOREIGN KEY (pat_key) REFERENCES pats(key) ON DELETE CASCADE;
 ALTER TABLE pats ADD CONSTRAINT pats_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
@@ -958,14 +1213,29 @@ ALTER TABLE run_logs ADD CONSTRAINT run_logs_run_fkey FOREIGN KEY (run_key) REFE
 ALTER TABLE run_start_keys ADD CONSTRAINT run_start_keys_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
 ALTER TABLE runs ADD CONSTRAINT runs_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
 ALTER TABLE sessions ADD CONSTRAINT sessions_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE task_messages ADD CONSTRAINT task_messages_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
+ALTER TABLE task_publications ADD CONSTRAINT task_publications_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE task_publications ADD CONSTRAINT task_publications_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE task_replays ADD CONSTRAINT task_replays_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
+ALTER TABLE task_replays ADD CONSTRAINT task_replays_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE task_triggers ADD CONSTRAINT task_triggers_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
+ALTER TABLE task_triggers ADD CONSTRAINT task_triggers_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
 ALTER TABLE tasks ADD CONSTRAINT tasks_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE tasks ADD CONSTRAINT tasks_module_fkey FOREIGN KEY (module_key) REFERENCES modules(key);
 ALTER TABLE tasks ADD CONSTRAINT tasks_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE SET NULL;
+ALTER TABLE tasks ADD CONSTRAINT tasks_workflow_fkey FOREIGN KEY (workflow_key) REFERENCES workflows(key) ON DELETE CASCADE;
 ALTER TABLE user_unique_names ADD CONSTRAINT user_unique_names_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE worker_certificates ADD CONSTRAINT worker_certificates_worker_fkey FOREIGN KEY (worker_key) REFERENCES workers(key) ON DELETE CASCADE;
 ALTER TABLE worker_tokens ADD CONSTRAINT worker_tokens_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE workers ADD CONSTRAINT workers_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE workflow_runs ADD CONSTRAINT workflow_runs_workflow_fkey FOREIGN KEY (workflow_key) REFERENCES workflows(key) ON DELETE CASCADE;
+ALTER TABLE workflow_steps ADD CONSTRAINT workflow_steps_run_fkey FOREIGN KEY (workflow_run_key) REFERENCES workflow_runs(key) ON DELETE CASCADE;
+ALTER TABLE workflow_steps ADD CONSTRAINT workflow_steps_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
+ALTER TABLE workflows ADD CONSTRAINT workflows_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 
 CREATE TRIGGER channels_departed AFTER DELETE ON channels REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed('channel');
+
+CREATE TRIGGER certificates_end_with_client AFTER DELETE ON clients REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION certificates_end_with_client();
 
 CREATE TRIGGER clients_departed AFTER DELETE ON clients REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed('client');
 

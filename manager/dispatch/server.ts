@@ -1,17 +1,33 @@
 /** The gRPC listener of the manager: workers dial in here, register, hold their session and fetch uploads. */
 import { create } from '@bufbuild/protobuf'
 import { LRUCache } from 'lru-cache'
-import { Server, ServerCredentials, status } from '@grpc/grpc-js'
+import { Server, ServerCredentials, experimental } from '@grpc/grpc-js'
 import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { portError } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { ModuleService, RegisterResponseSchema, WorkerService, serviceDefinition } from '#proto/index.ts'
-import type { Hello, RegisterRequest, RegisterResponse, ServiceHandlers } from '#proto/index.ts'
+import {
+  ModuleService,
+  RegisterResponseSchema,
+  RenewResponseSchema,
+  WorkerService,
+  fingerprintOf,
+  serviceDefinition,
+} from '#proto/index.ts'
+import type {
+  Hello,
+  RegisterRequest,
+  RegisterResponse,
+  RenewRequest,
+  RenewResponse,
+  ServiceHandlers,
+} from '#proto/index.ts'
+import type { GrpcTls } from '../grpc-tls.ts'
 import { moduleHandlers } from '../modules/module-service.ts'
 import type { TicketOffice } from '../modules/tickets.ts'
 import { MAX_CHUNK_BYTES, MAX_INLINE_RESULT_BYTES, MAX_MESSAGE_BYTES, MAX_STAGED_RESULT_BYTES } from '../runs/limits.ts'
+import { authenticateWorker, issueCertificate, requireCertificate } from '../workers/certificates.ts'
 import type { LeaseKeeper } from '../workers/leases.ts'
 import { registerWorker } from '../workers/registration.ts'
 import { digestSecret } from '../workers/tokens.ts'
@@ -28,7 +44,7 @@ export type DispatchDeps = Omit<SessionDeps, 'findWorker'> & {
   managerId: string
   host: string
   port: number
-  tls: { cert: Buffer; key: Buffer } | undefined
+  tls: GrpcTls | undefined
 }
 
 type AsyncHandler = (...call: Parameters<ServiceHandlers<typeof WorkerService>['register']>) => Promise<void>
@@ -54,13 +70,18 @@ export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer>
   const cachedDigests = new LRUCache<string, string[]>({ max: MAX_REGISTERED })
   const sessionDeps: SessionDeps = {
     ...deps,
-    findWorker: (hello) => findWorker(database, hello, cachedDigests.get(hello.workerId) ?? []),
+    findWorker: async (hello, call) => {
+      const facts = await findWorker(database, hello, cachedDigests.get(hello.workerId) ?? [])
+      const shown = shownBy(deps, call)
+      if (facts !== undefined && shown !== 'plain') await requireCertificate(database.db, facts.key, shown)
+      return facts
+    },
   }
 
   const answerRegister: AsyncHandler = async (call, callback) => {
     let response: RegisterResponse
     try {
-      response = await register(deps, call.request)
+      response = await register(deps, call.request, shownBy(deps, call))
     } catch (error) {
       const failure = grpcFailure(error)
       logger.info(
@@ -75,18 +96,18 @@ export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer>
   }
   const workerHandlers: ServiceHandlers<typeof WorkerService> = {
     register: (call, callback) => void answerRegister(call, callback),
-    renew: (_call, callback) => {
-      callback({ code: status.UNIMPLEMENTED, details: 'this manager makes no certificates' })
+    renew: (call, callback) => {
+      renew(deps, call.request, shownBy(deps, call)).then(
+        (response) => callback(null, response),
+        (error: unknown) => callback(grpcFailure(error)),
+      )
     },
     session: (call) => void serveSession(sessionDeps, call),
   }
   server.addService(serviceDefinition(WorkerService), workerHandlers)
   server.addService(serviceDefinition(ModuleService), moduleHandlers(deps))
 
-  const credentials =
-    deps.tls === undefined
-      ? ServerCredentials.createInsecure()
-      : ServerCredentials.createSsl(null, [{ cert_chain: deps.tls.cert, private_key: deps.tls.key }])
+  const credentials = deps.tls === undefined ? ServerCredentials.createInsecure() : tlsCredentials(deps.tls)
   const port = await bind(server, deps, credentials)
   return {
     port,
@@ -123,11 +144,50 @@ function bind(
   })
 }
 
-async function register(deps: DispatchDeps, request: RegisterRequest): Promise<RegisterResponse> {
-  const registered = await registerWorker(
-    { database: deps.database, newId: deps.newId, managerId: deps.managerId, leaseMs: deps.leases.leaseMs },
-    request,
-  )
+/** Asks every caller for a certificate and lets those without one in: a worker that joins has none yet. */
+function tlsCredentials({ cert, key, authority }: GrpcTls): ServerCredentials {
+  const none = () => undefined
+  const provider: experimental.CertificateProvider = {
+    addCaCertificateListener: (listener) => listener({ caCertificate: Buffer.from(authority.pem) }),
+    addIdentityCertificateListener: (listener) => listener({ certificate: cert, privateKey: key }),
+    removeCaCertificateListener: none,
+    removeIdentityCertificateListener: none,
+  }
+  return experimental.createCertificateProviderServerCredentials(provider, provider, false)
+}
+
+type ConnectedCall = { getAuthContext(): { sslPeerCertificate?: { fingerprint256: string } } | null }
+
+/** What the connection of a call showed; 'plain': it cannot show anything. */
+function shownBy({ tls }: DispatchDeps, call: object): string | undefined {
+  if (tls === undefined) return 'plain'
+  const certificate = (call as ConnectedCall).getAuthContext()?.sslPeerCertificate
+  return certificate === undefined ? undefined : fingerprintOf(certificate)
+}
+
+async function renew(
+  { database, tls }: DispatchDeps,
+  { workerId, workerSecret, certificateRequest }: RenewRequest,
+  shown: string | undefined,
+): Promise<RenewResponse> {
+  if (tls === undefined) throw new ServiceError('invalid_state', 'certificates are for connections over TLS')
+  const worker = await authenticateWorker(database, { id: workerId, secret: workerSecret }, shown)
+  const certificate = await issueCertificate(database, tls.authority, worker, certificateRequest)
+  return create(RenewResponseSchema, { certificate })
+}
+
+async function register(
+  deps: DispatchDeps,
+  request: RegisterRequest,
+  shown: string | undefined,
+): Promise<RegisterResponse> {
+  const { database, newId, managerId, leases, tls } = deps
+  const registered = await registerWorker({ database, newId, managerId, leaseMs: leases.leaseMs, shown }, request)
+  const { certificateRequest } = request
+  const certificate =
+    tls === undefined || certificateRequest.byteLength === 0
+      ? undefined
+      : await issueCertificate(database, tls.authority, registered, certificateRequest)
   // Whatever still speaks for this worker here does so under a void epoch.
   const before = deps.cluster.find(registered.key)
   if (before !== undefined) deps.cluster.remove(before)
@@ -137,6 +197,7 @@ async function register(deps: DispatchDeps, request: RegisterRequest): Promise<R
     sessionEpoch: BigInt(registered.epoch),
     heartbeatIntervalMs: BigInt(deps.leases.intervalMs()),
     leaseTtlMs: BigInt(deps.leases.leaseMs()),
+    ...(certificate === undefined ? {} : { certificate }),
     limits: {
       maxInlineResultBytes: BigInt(MAX_INLINE_RESULT_BYTES),
       maxStagedResultBytes: BigInt(MAX_STAGED_RESULT_BYTES),
@@ -173,7 +234,7 @@ async function findWorker(
   const { rows } = await sql<WorkerRow>`
     SELECT key, id, name, domain_id, labels, runtimes, memory_bytes, slots, backlog, draining, session_epoch,
       secret_hash = ${digestSecret(hello.workerSecret)} AS secret_matches
-    FROM workers WHERE id = ${id}`.execute(database.db)
+    FROM workers WHERE id = ${id} AND revoked_at IS NULL`.execute(database.db)
   const row = rows[0]
   if (row === undefined || !row.secret_matches)
     throw new ServiceError('unauthenticated', 'no worker has this id and secret')

@@ -24,7 +24,7 @@ export type SessionDeps = {
   output: RunOutput
   logger: Logger
   /** The worker behind a Hello; throws `unauthenticated`, undefined when its epoch is void. */
-  findWorker: (hello: Hello) => Promise<WorkerFacts | undefined>
+  findWorker: (hello: Hello, call: SessionCall) => Promise<WorkerFacts | undefined>
 }
 
 export type SessionCall = ServerDuplexStream<SessionRequest, SessionResponse>
@@ -65,7 +65,7 @@ function voidEpoch(): ServiceError {
 
 async function openSession(deps: SessionDeps, call: SessionCall, hello: Hello): Promise<WorkerSession> {
   const { cluster, writer, leases, logger } = deps
-  const facts = await deps.findWorker(hello)
+  const facts = await deps.findWorker(hello, call)
   if (facts === undefined) throw voidEpoch()
   const before = cluster.find(facts.key)
   if (before !== undefined) cluster.remove(before)
@@ -94,6 +94,7 @@ async function openSession(deps: SessionDeps, call: SessionCall, hello: Hello): 
       acknowledged: settled.acknowledged.map(toRef),
     },
   })
+  if (session.isDrainAsked) session.askDrain(true)
   leases.beat(session)
   cluster.add(session)
   logger.info(
@@ -196,7 +197,7 @@ function receive(deps: SessionDeps, session: WorkerSession, request: SessionRequ
       return
     }
     case 'drainState':
-      session.isDraining = message.value.draining
+      session.saysDraining = message.value.draining
       cluster.changed()
       return
     case 'cancelAck':

@@ -47,7 +47,10 @@ export class WorkerSession implements WorkerView {
   /** Runs by id; a run is in here from the commit of its assignment to the commit of its end. */
   readonly runs = new Map<string, HeldRun>()
   readonly cachedDigests: Set<string>
-  isDraining: boolean
+  /** Its owner asked for it. */
+  isDrainAsked: boolean
+  /** It says so itself, as it does before it ends. */
+  saysDraining = false
   isAlive = true
   isSuspect = false
   lastPlaced = 0
@@ -71,7 +74,7 @@ export class WorkerSession implements WorkerView {
     this.slots = facts.slots
     this.backlog = facts.backlog
     this.epoch = facts.epoch
-    this.isDraining = facts.isDraining
+    this.isDrainAsked = facts.isDraining
     this.freeSlots = facts.slots
     this.cachedDigests = new Set(facts.cachedDigests.slice(0, MAX_CACHED_DIGESTS))
     this.lastBeatMs = nowMs
@@ -80,6 +83,16 @@ export class WorkerSession implements WorkerView {
 
   get held(): number {
     return this.runs.size + this.reserved
+  }
+
+  get isDraining(): boolean {
+    return this.isDrainAsked || this.saysDraining
+  }
+
+  /** Tells the worker to drain or to take work again. */
+  askDrain(isAsked: boolean): void {
+    this.isDrainAsked = isAsked
+    this.tell({ case: 'drain', value: { draining: isAsked } })
   }
 
   /** Gathers an assignment; `flush` sends it. The fence must be committed. */

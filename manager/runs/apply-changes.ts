@@ -7,6 +7,7 @@ import { claimRuns } from './claim-runs.ts'
 import { heldRun, markRunning, recordEnds, type ReportedEnd } from './end-runs.ts'
 import { loseWorker, reconcileHello, type HelloClaims } from './reconcile-runs.ts'
 import { adoptAssigned, findStarted } from './recover-runs.ts'
+import { removeWorker, type WorkerRemoval } from './remove-worker.ts'
 import { requeueRuns } from './requeue-runs.ts'
 import { isAssigned, type HeldRun, type RunEnding } from './spec.ts'
 import { readTasks, startRuns, type StartOutcome, type StartRequest } from './start-runs.ts'
@@ -21,6 +22,7 @@ export type Change =
   | { kind: 'reject'; session: WorkerSession; run: RunIdentity; reason: string }
   | { kind: 'hello'; session: WorkerSession; claims: HelloClaims; leaseMs: number }
   | { kind: 'lose'; workerKey: number; epoch: number }
+  | { kind: 'remove_worker'; workerKey: number; removal: WorkerRemoval }
   | { kind: 'stop'; taskKey: number }
   | { kind: 'force'; keys: number[] }
   | { kind: 'sweep' }
@@ -70,6 +72,8 @@ export async function applyChanges(
     outcomes[index] = await reconcileHello(batch, change.session, change.claims, managerId, change.leaseMs)
   }
   for (const { change, index } of of('lose')) outcomes[index] = await loseWorker(batch, change.workerKey, change.epoch)
+  for (const { change, index } of of('remove_worker'))
+    outcomes[index] = await removeWorker(batch, change.workerKey, change.removal)
   for (const { change, index } of of('stop')) outcomes[index] = await stopTask(batch, change.taskKey)
   const forced = of('force').flatMap(({ change }) => change.keys)
   if (forced.length > 0) await forceStop(batch, forced)

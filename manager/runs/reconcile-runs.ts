@@ -95,7 +95,7 @@ async function markResumed(batch: RunBatch, runs: readonly HeldRun[]): Promise<v
   }
 }
 
-async function readHeld(batch: RunBatch, workerKey: number): Promise<HeldRun[]> {
+export async function readHeld(batch: RunBatch, workerKey: number): Promise<HeldRun[]> {
   const rows = await batch.rows<RunRow>('held-runs', HELD, [workerKey])
   return rows.map(fromRunRow).filter(isAssigned)
 }

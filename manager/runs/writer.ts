@@ -17,6 +17,7 @@ import type { RunIdentity } from '../dispatch/translate.ts'
 import type { WorkerSession } from '../dispatch/worker-session.ts'
 import { applyChanges, recoverChanges, type Change } from './apply-changes.ts'
 import { RunBatch, type WriterContext } from './batch.ts'
+import type { RemovalOutcome, WorkerRemoval } from './remove-worker.ts'
 import type { HelloClaims, Reconciliation } from './reconcile-runs.ts'
 import type { RunEnding } from './spec.ts'
 import type { StartOutcome, StartRequest } from './start-runs.ts'
@@ -155,6 +156,8 @@ export function createRunWriter({ context, managerId, connect, signal }: RunWrit
     hello: (session: WorkerSession, claims: HelloClaims, leaseMs: number) =>
       submit<Reconciliation | undefined>({ kind: 'hello', session, claims, leaseMs }),
     lose: (workerKey: number, epoch: number) => submit<boolean>({ kind: 'lose', workerKey, epoch }),
+    removeWorker: (workerKey: number, removal: WorkerRemoval) =>
+      submit<RemovalOutcome>({ kind: 'remove_worker', workerKey, removal }),
     stop: (taskKey: number) => submit<number[]>({ kind: 'stop', taskKey }),
     force: (keys: number[]) => submit<void>({ kind: 'force', keys }),
     sweep: () => submit<number>({ kind: 'sweep' }),

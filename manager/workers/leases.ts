@@ -80,11 +80,23 @@ export function startLeaseKeeper({ database, cluster, writer, timing, managerId,
     if (beaten.size === 0) return
     const sessions = [...beaten].toSorted((left, right) => left.key - right.key)
     beaten.clear()
-    await sql`UPDATE workers w SET last_alive_at = now(),
+    const { rows } = await sql<{ key: number; draining: boolean }>`UPDATE workers w SET last_alive_at = now(),
         lease_until = now() + make_interval(secs => ${lease() / 1000}::float8),
         alive_history = (w.alive_history || now())[greatest(array_length(w.alive_history, 1) - ${SHOWN_BEATS - 2}, 1):]
       FROM unnest(${sessions.map((session) => session.key)}::bigint[], ${sessions.map((session) => session.epoch)}::bigint[]) AS b (key, epoch)
-      WHERE w.key = b.key AND w.session_epoch = b.epoch`.execute(database.db)
+      WHERE w.key = b.key AND w.session_epoch = b.epoch
+      RETURNING w.key, w.draining`.execute(database.db)
+    const draining = new Map(rows.map((row) => [row.key, row.draining]))
+    for (const session of sessions) followRow(session, draining.get(session.key))
+  }
+
+  /** What another manager was asked for: draining; undefined: the worker registered anew elsewhere, or was removed. */
+  function followRow(session: WorkerSession, isDrainAsked: boolean | undefined): void {
+    if (isDrainAsked === undefined) cluster.remove(session)
+    else if (isDrainAsked !== session.isDrainAsked) {
+      session.askDrain(isDrainAsked)
+      cluster.changed()
+    }
   }
 
   async function loseTheSilent(): Promise<void> {

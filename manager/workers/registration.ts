@@ -7,6 +7,7 @@ import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { newToken } from '#core/ids.ts'
 import type { RegisterRequest } from '#proto/index.ts'
+import { requireCertificate } from './certificates.ts'
 import { digestSecret } from './tokens.ts'
 
 export type Registered = {
@@ -19,7 +20,14 @@ export type Registered = {
   isDraining: boolean
 }
 
-export type RegistrationDeps = { database: Database; newId: () => string; managerId: string; leaseMs: () => number }
+export type RegistrationDeps = {
+  database: Database
+  newId: () => string
+  managerId: string
+  leaseMs: () => number
+  /** SHA-256 of the certificate that the connection showed; 'plain': without TLS nobody can show one. */
+  shown: string | undefined | 'plain'
+}
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 const MAX_LABELS = 64
@@ -27,7 +35,10 @@ const MAX_TEXT_CHARS = 256
 const MAX_SLOTS = 10_000
 const MAX_BACKLOG = 100_000
 
-/** Throws `unauthenticated` when neither secret nor token is known, `malformed` for facts out of range. */
+/**
+ * Throws `unauthenticated` when neither secret nor token is known, or a certificate is missing; `malformed` for facts out of
+ * range.
+ */
 export async function registerWorker(deps: RegistrationDeps, request: RegisterRequest): Promise<Registered> {
   requireFacts(request)
   return await deps.database.transaction(async (tx) => {
@@ -83,10 +94,11 @@ async function renew(
   const { rows } = await sql<WorkerRow>`UPDATE workers SET ${factColumns(request)},
       session_epoch = session_epoch + 1, manager_id = ${deps.managerId},
       lease_until = now() + make_interval(secs => ${deps.leaseMs() / 1000}::float8)
-    WHERE id = ${request.workerId} AND secret_hash = ${digestSecret(request.workerSecret)}
+    WHERE id = ${request.workerId} AND secret_hash = ${digestSecret(request.workerSecret)} AND revoked_at IS NULL
     RETURNING key, id, session_epoch, domain_id, draining`.execute(tx)
   const row = rows[0]
   if (row === undefined) return undefined
+  if (deps.shown !== 'plain') await requireCertificate(tx, row.key, deps.shown)
   return {
     key: row.key,
     id: row.id,
@@ -153,8 +165,9 @@ export function parseCredential(text: string): WorkerCredential | undefined {
 
 /** True when such a worker exists with this secret. */
 export async function isWorker(database: Database, { id, secret }: WorkerCredential): Promise<boolean> {
-  const { rows } = await sql`SELECT 1 FROM workers WHERE id = ${id} AND secret_hash = ${digestSecret(secret)}`.execute(
-    database.db,
-  )
+  const { rows } =
+    await sql`SELECT 1 FROM workers WHERE id = ${id} AND secret_hash = ${digestSecret(secret)} AND revoked_at IS NULL`.execute(
+      database.db,
+    )
   return rows.length === 1
 }

@@ -19,6 +19,7 @@ export type WorkerRecord = {
   runtimes: string[]
   isDraining: boolean
   isAlive: boolean
+  isRevoked: boolean
   aliveHistory: string[]
   lastAliveAt: string
   createdAt: string
@@ -30,7 +31,8 @@ const ALIVE = sql<SqlBool>`(w.manager_id IS NOT NULL AND w.lease_until > now())`
 
 const WORKERS = sql`
   SELECT w.key, w.id, w.domain_id AS "domainId", w.name, w.version, w.labels, w.os, w.arch, w.cpu_cores AS "cpuCores",
-    w.memory_bytes AS "memoryBytes", w.slots, w.backlog, w.runtimes, w.draining AS "isDraining", ${ALIVE} AS "isAlive",
+    w.memory_bytes AS "memoryBytes", w.slots, w.backlog, w.runtimes, w.draining AS "isDraining",
+    w.revoked_at IS NOT NULL AS "isRevoked", ${ALIVE} AS "isAlive",
     to_jsonb(w.alive_history) AS "aliveHistory", w.last_alive_at AS "lastAliveAt", w.created_at AS "createdAt",
     (SELECT count(*) FROM runs r WHERE r.worker_key = w.key AND r.next_check_at IS NOT NULL) AS "taskCount"
   FROM workers w`
@@ -78,4 +80,36 @@ export async function findNewestRun(db: Queryable, taskKey: number): Promise<Pla
     FROM runs r LEFT JOIN run_needs n ON n.hash = r.needs LEFT JOIN workers w ON w.key = r.worker_key
     WHERE r.task_key = ${taskKey} ORDER BY r.key DESC LIMIT 1`.execute(db)
   return rows[0]
+}
+
+/** False when there is none. */
+export async function setDraining(db: Queryable, key: number, isDraining: boolean): Promise<boolean> {
+  const { rows } = await sql`UPDATE workers SET draining = ${isDraining} WHERE key = ${key} RETURNING key`.execute(db)
+  return rows.length === 1
+}
+
+export type NewToken = {
+  id: string
+  hash: Buffer
+  domain: { key: number; id: string } | null
+  uses: number
+  validForMs: number
+  createdBy: string | null
+}
+
+/** Answers when it ends. */
+export async function insertToken(db: Queryable, token: NewToken): Promise<string> {
+  const { rows } = await sql<{ expires_at: string }>`
+    INSERT INTO worker_tokens (id, token_hash, domain_key, domain_id, uses_left, expires_at, created_by)
+    VALUES (${token.id}, ${token.hash}, ${token.domain?.key ?? null}, ${token.domain?.id ?? null}, ${token.uses},
+      now() + make_interval(secs => ${token.validForMs / 1000}::float8), ${token.createdBy})
+    RETURNING expires_at`.execute(db)
+  const [row] = rows
+  if (row === undefined) throw new Error('the token was not inserted')
+  return row.expires_at
+}
+
+/** Tokens that ended; those of the installation never do. */
+export async function forgetTokens(db: Queryable): Promise<void> {
+  await sql`DELETE FROM worker_tokens WHERE expires_at < now()`.execute(db)
 }

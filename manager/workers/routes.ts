@@ -1,11 +1,14 @@
 /** Worker routes and the explanation of a placement (task-manager.md section 1). */
 import { Type } from 'typebox'
-import { responses } from '#core/http/index.ts'
+import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { formatTime } from '#core/time.ts'
 import type { Callers } from '../callers.ts'
 import { TaskId } from '../tasks/schema.ts'
-import { Placement, Worker, WorkerId, WorkerPage, WorkerQuery } from './schema.ts'
+import { NewWorkerToken, Placement, Worker, WorkerId, WorkerPage, WorkerQuery, WorkerToken } from './schema.ts'
 import type { WorkersService } from './service.ts'
+
+const Params = Type.Object({ worker_id: WorkerId })
 
 export function workerRoutes({ workers, callers }: { workers: WorkersService; callers: Callers }): RoutePlugin {
   const { onRequest } = callers
@@ -37,11 +40,101 @@ export function workerRoutes({ workers, callers }: { workers: WorkersService; ca
         schema: {
           tags: ['workers'],
           summary: 'View a worker',
-          params: Type.Object({ worker_id: WorkerId }),
+          params: Params,
           response: responses({ 200: Worker }, 'unauthenticated', 'not_found'),
         },
       },
       async (request) => await workers.get(callers.of(request), request.params.worker_id),
+    )
+    app.post(
+      '/workers/tokens',
+      {
+        onRequest,
+        config: config('worker_manage'),
+        schema: {
+          tags: ['workers'],
+          summary: 'Make a join token for workers',
+          description:
+            'A worker that joins with the token of a domain runs the tasks of that domain only. The token is shown once, is good for `uses` workers and for at most an hour.',
+          body: Type.Optional(Type.Union([NewWorkerToken, Type.Null()])),
+          response: responses(
+            { 201: WorkerToken },
+            'unauthenticated',
+            'forbidden',
+            'unsupported_media_type',
+            'too_large',
+          ),
+        },
+      },
+      async (request, reply) => {
+        const { domainId, expiresAt, ...made } = await workers.createToken(callers.of(request), request.body ?? {})
+        void reply.code(201).header('Cache-Control', 'no-store')
+        return { ...made, ...(domainId === null ? {} : { domain_id: domainId }), expires_at: formatTime(expiresAt) }
+      },
+    )
+    const drive = [
+      {
+        verb: 'drain',
+        summary: 'Give a worker nothing new',
+        description: 'What runs there ends; afterwards it can be stopped or deleted without harm.',
+      },
+      { verb: 'resume', summary: 'Give a drained worker work again', description: 'Undoes a drain.' },
+    ] as const
+    for (const { verb, summary, description } of drive) {
+      app.post(
+        `/workers/:worker_id/${verb}`,
+        {
+          onRequest,
+          config: config('worker_manage'),
+          schema: {
+            tags: ['workers'],
+            summary,
+            description,
+            params: Params,
+            response: responses({ 200: Worker }, 'unauthenticated', 'forbidden', 'not_found', 'too_large'),
+          },
+        },
+        async (request) => await workers[verb](callers.of(request), request.params.worker_id),
+      )
+    }
+    app.post(
+      '/workers/:worker_id/revoke',
+      {
+        onRequest,
+        config: config('worker_manage'),
+        schema: {
+          tags: ['workers'],
+          summary: 'Take the rights of a worker away',
+          description:
+            'Its secret and its certificates count no more, its session ends, its runs go to other workers. With a new join token the machine comes back as another worker.',
+          params: Params,
+          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'too_large'),
+        },
+      },
+      async (request, reply) => {
+        await workers.revoke(callers.of(request), request.params.worker_id)
+        void reply.code(204)
+        return null
+      },
+    )
+    app.delete(
+      '/workers/:worker_id',
+      {
+        onRequest,
+        config: config('worker_manage'),
+        schema: {
+          tags: ['workers'],
+          summary: 'Delete a worker',
+          description: 'Refused while it is alive and runs tasks: drain it first.',
+          params: Params,
+          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'invalid_state'),
+        },
+      },
+      async (request, reply) => {
+        await workers.remove(callers.of(request), request.params.worker_id)
+        void reply.code(204)
+        return null
+      },
     )
     app.get(
       '/tasks/:task_id/placement',

@@ -18,7 +18,7 @@ export const Worker = Type.Object(
     free_slots: Type.Integer(),
     task_count: Type.Optional(Type.Integer({ description: 'Runs that it holds now' })),
     alive_history: Type.Optional(Type.Array(Timestamp, { description: 'The last ten signs of life' })),
-    state: Type.Optional(Type.Enum(['alive', 'draining', 'dead'])),
+    state: Type.Optional(Type.Enum(['alive', 'draining', 'dead', 'revoked'])),
     labels: Type.Optional(Type.Record(Type.String(), Type.String())),
     slots: Type.Optional(Type.Integer()),
     cpu_cores: Type.Optional(Type.Integer()),
@@ -48,6 +48,40 @@ export type WorkerQuery = Static<typeof WorkerQuery>
 
 export const WorkerPage = Type.Object({ ...pageFields, workers: Type.Array(Worker) })
 
+const MAX_TOKEN_USES = 1_000
+
+/** Nothing at all: a token of the platform or of the only domain, for one worker, for an hour. */
+export const NewWorkerToken = Type.Object(
+  {
+    domain_id: Type.Optional(
+      Type.Union([WorkerId, Type.Null()], {
+        description: 'Domain whose tasks the workers will run; none: every domain',
+      }),
+    ),
+    uses: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: MAX_TOKEN_USES,
+        description: 'Workers that may join with it; 1 unless said',
+      }),
+    ),
+    expires_in: Type.Optional(Type.String({ maxLength: 64, description: 'Go duration, at most 1h' })),
+  },
+  { $id: 'NewWorkerToken' },
+)
+export type NewWorkerToken = Static<typeof NewWorkerToken>
+
+export const WorkerToken = Type.Object(
+  {
+    id: WorkerId,
+    token: Type.String({ description: 'Shown once: `npm run worker -- --manager HOST:PORT --token TOKEN`' }),
+    domain_id: Type.Optional(WorkerId),
+    uses: Type.Integer(),
+    expires_at: Timestamp,
+  },
+  { $id: 'WorkerToken', description: 'Join token of workers' },
+)
+
 export const Placement = Type.Object({
   run_id: Type.Union([WorkerId, Type.Null()]),
   reason: Type.String({ description: 'What the newest run of the task waits for, or where it is' }),
@@ -70,7 +104,7 @@ export function presentWorker(worker: WorkerRecord, cachedModules: readonly stri
     ...seen,
     task_count: worker.taskCount,
     alive_history: worker.aliveHistory.map(formatTime),
-    state: worker.isAlive ? (worker.isDraining ? 'draining' : 'alive') : 'dead',
+    state: worker.isRevoked ? 'revoked' : worker.isAlive ? (worker.isDraining ? 'draining' : 'alive') : 'dead',
     labels: worker.labels,
     slots: worker.slots,
     cpu_cores: worker.cpuCores,

@@ -2,21 +2,39 @@
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
-import type { TaskAccess, TaskCaller } from '../access.ts'
+import { newToken } from '#core/ids.ts'
+import { parseDurationMs } from '#core/time.ts'
+import type { TaskAccess, TaskAction, TaskCaller, TaskDomain } from '../access.ts'
 import type { Cluster } from '../dispatch/cluster.ts'
 import { memoryClassBytes, refusalOf, type RunNeeds, type WorkerView } from '../scheduler/index.ts'
 import type { TasksService } from '../tasks/index.ts'
-import { findNewestRun, findWorker, listWorkers, type WorkerRecord } from './repository.ts'
-import { presentWorker, type Worker, type WorkerQuery } from './schema.ts'
+import type { WorkerRemoval } from '../runs/remove-worker.ts'
+import type { RunWriter } from '../runs/writer.ts'
+import { findNewestRun, findWorker, insertToken, listWorkers, setDraining, type WorkerRecord } from './repository.ts'
+import { presentWorker, type NewWorkerToken, type Worker, type WorkerQuery } from './schema.ts'
+import { digestSecret } from './tokens.ts'
 
-export type WorkersDeps = { database: Database; access: TaskAccess; tasks: TasksService; cluster: Cluster }
+export type WorkersDeps = {
+  database: Database
+  access: TaskAccess
+  tasks: TasksService
+  cluster: Cluster
+  writer: Pick<RunWriter, 'removeWorker' | 'claim'>
+  newId: () => string
+  /** SHA-256 of the certificate that workers will be shown; undefined: they dial without TLS. */
+  fingerprint: string | undefined
+}
 export type WorkersService = ReturnType<typeof createWorkersService>
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+/** A join token lives no longer. */
+const MAX_TOKEN_MS = 3_600_000
 /** Workers that an explanation names. */
 const MAX_EXPLAINED = 1_000
 
-export function createWorkersService({ database, access, tasks, cluster }: WorkersDeps) {
+export function createWorkersService(deps: WorkersDeps) {
+  const { database, access, tasks, cluster, writer, newId } = deps
+
   /** Workers of the platform are shown whole to its administrator, to members of domains that they exist. */
   async function present(caller: TaskCaller, worker: WorkerRecord): Promise<Worker> {
     const whole = await access.can(caller, 'worker_read', worker.domainId)
@@ -41,7 +59,94 @@ export function createWorkersService({ database, access, tasks, cluster }: Worke
     }
   }
 
+  /** Throws `not_found` for what the caller may not see, `forbidden` for what he may see but not drive. */
+  async function require(caller: TaskCaller, id: string, action: TaskAction): Promise<WorkerRecord> {
+    const worker = UUID.test(id) ? await findWorker(database.db, id) : undefined
+    if (
+      worker === undefined ||
+      (worker.domainId !== null && !(await access.can(caller, 'worker_read', worker.domainId)))
+    ) {
+      throw new ServiceError('not_found', 'no such worker')
+    }
+    if (action === 'worker_manage' && !(await access.can(caller, action, worker.domainId))) {
+      const where =
+        worker.domainId === null ? 'the platform: only its administrator drives it' : 'the domain of the worker'
+      throw new ServiceError('forbidden', `failed to perform authorization: needs worker_manage in ${where}`)
+    }
+    return worker
+  }
+
+  /** The domain named; else the platform for its administrator, the only domain for anybody else. */
+  async function tokenDomain(caller: TaskCaller, domainId: string | null | undefined): Promise<TaskDomain | null> {
+    const isNamed = typeof domainId === 'string' && domainId !== ''
+    if (caller === undefined) {
+      if (isNamed) throw new ServiceError('unauthenticated', 'workers of a domain need a token')
+      return null
+    }
+    if (isNamed) return await access.require(caller, 'worker_manage', domainId)
+    const domains = await access.domains(caller, 'worker_manage')
+    if (domains === 'all') return null
+    const [only, ...others] = domains
+    if (only === undefined)
+      throw new ServiceError('forbidden', 'failed to perform authorization: needs worker_manage in a domain')
+    if (others.length > 0)
+      throw new ServiceError('malformed', 'domain_id is required: you may manage workers of several domains', {
+        details: [{ path: '/domain_id', message: 'is required' }],
+      })
+    return only
+  }
+
+  async function setDrain(caller: TaskCaller, id: string, isDraining: boolean): Promise<Worker> {
+    const worker = await require(caller, id, 'worker_manage')
+    if (!(await setDraining(database.db, worker.key, isDraining))) throw new ServiceError('not_found', 'no such worker')
+    const session = cluster.find(worker.key)
+    session?.askDrain(isDraining)
+    cluster.changed()
+    if (!isDraining) await writer.claim()
+    return await present(caller, await require(caller, id, 'worker_read'))
+  }
+
+  async function takeAway(caller: TaskCaller, id: string, removal: WorkerRemoval): Promise<void> {
+    const worker = await require(caller, id, 'worker_manage')
+    const outcome = await writer.removeWorker(worker.key, removal)
+    if (outcome === 'gone') throw new ServiceError('not_found', 'no such worker')
+    if (outcome === 'busy')
+      throw new ServiceError('invalid_state', 'the worker is alive and runs tasks: drain it before it is deleted')
+  }
+
   return {
+    /** Gives it nothing new; what runs there ends. */
+    drain: (caller: TaskCaller, id: string) => setDrain(caller, id, true),
+    resume: (caller: TaskCaller, id: string) => setDrain(caller, id, false),
+    /** Throws `invalid_state` while it is alive with running tasks. */
+    remove: (caller: TaskCaller, id: string) => takeAway(caller, id, 'delete'),
+    /** Secret and certificates count no more; its runs go to others. */
+    revoke: (caller: TaskCaller, id: string) => takeAway(caller, id, 'revoke'),
+
+    /** A join token for workers of a domain, or of the platform. Shown once. */
+    async createToken(caller: TaskCaller, body: NewWorkerToken) {
+      const domain = await tokenDomain(caller, body.domain_id)
+      const validForMs = body.expires_in === undefined ? MAX_TOKEN_MS : parseDurationMs(body.expires_in, '/expires_in')
+      if (validForMs < 1_000 || validForMs > MAX_TOKEN_MS)
+        throw new ServiceError('malformed', '/expires_in must be 1s to 1h', {
+          details: [{ path: '/expires_in', message: 'must be 1s to 1h' }],
+        })
+      const id = newId()
+      const secret = newToken()
+      const uses = body.uses ?? 1
+      const createdBy = caller?.id ?? null
+      const expiresAt = await insertToken(database.db, {
+        id,
+        hash: digestSecret(secret),
+        domain,
+        uses,
+        validForMs,
+        createdBy,
+      })
+      const token = deps.fingerprint === undefined ? secret : `${deps.fingerprint}.${secret}`
+      return { id, token, uses, domainId: domain?.id ?? null, expiresAt }
+    },
+
     async list(caller: TaskCaller, query: WorkerQuery): Promise<{ total: number; workers: Worker[] }> {
       const domains = await access.domains(caller, 'worker_read')
       const page = await listWorkers(database.db, {
@@ -55,14 +160,7 @@ export function createWorkersService({ database, access, tasks, cluster }: Worke
     },
 
     async get(caller: TaskCaller, id: string): Promise<Worker> {
-      const worker = UUID.test(id) ? await findWorker(database.db, id) : undefined
-      if (
-        worker === undefined ||
-        (worker.domainId !== null && !(await access.can(caller, 'worker_read', worker.domainId)))
-      ) {
-        throw new ServiceError('not_found', 'no such worker')
-      }
-      return await present(caller, worker)
+      return await present(caller, await require(caller, id, 'worker_read'))
     },
 
     /** For each worker whether the newest run of the task is there, or why it is not. */

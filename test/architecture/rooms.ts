@@ -18,7 +18,7 @@ export type Room = {
   isDrawn: boolean
 }
 
-const PRODUCT = ['core', 'identity', 'devices', 'messages', 'adapters', 'api', 'proto', 'manager', 'worker', 'proxy']
+const PRODUCT = ['core', 'identity', 'devices', 'messages', 'provisioning', 'adapters', 'api', 'proto', 'manager', 'worker', 'proxy']
 
 function room(
   name: string,
@@ -40,12 +40,18 @@ export const ROOMS: readonly Room[] = [
   room(
     'api',
     'api',
-    ['core', 'identity', 'devices', 'messages', 'adapters'],
+    ['core', 'identity', 'devices', 'messages', 'provisioning', 'adapters'],
     'the files of api/ itself put the rooms of the platform together and hold no rule',
   ),
   room('identity', 'api/identity', ['core'], 'identity stands on core alone'),
   room('devices', 'api/devices', ['core', 'identity'], 'devices stands on core and identity'),
   room('messages', 'api/messages', ['core', 'identity', 'devices'], 'messages stands on core, identity and devices'),
+  room(
+    'provisioning',
+    'api/provisioning',
+    ['core', 'identity', 'devices', 'messages'],
+    'provisioning stands on identity, devices and messages: it makes what they hold, in one call',
+  ),
   room(
     'adapters',
     'api/adapters',
@@ -143,7 +149,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   {
     package: 'kysely',
     owner:
-      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|wire)\/|^api\/devices\/|^api\/messages\/(deletion|export|ingest|live|projections|reader|store)\/|^manager\/((access|grpc-tls)\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/)/,
+      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|wire)\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|projections|reader|store)\/|^manager\/((access|grpc-tls)\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/)/,
     rule: 'SQL is written by the slice that owns the tables',
   },
   {
@@ -163,10 +169,10 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   },
   {
     package: '@peculiar/x509',
-    owner: /^manager\/grpc-tls\.ts$/,
+    owner: /^manager\/(grpc-tls|authority)\.ts$/,
     rule: 'certificates are made where they are served',
   },
-  { package: 'reflect-metadata', owner: /^manager\/grpc-tls\.ts$/, rule: 'nothing but @peculiar/x509 needs it' },
+  { package: 'reflect-metadata', owner: /^manager\/authority\.ts$/, rule: 'nothing but @peculiar/x509 needs it' },
   {
     package: '@bjorn3/browser_wasi_shim',
     owner: /^worker\/runtime\//,

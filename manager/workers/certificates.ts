@@ -1,0 +1,70 @@
+/**
+ * Certificates of workers (task-manager.md section 3): issued at a registration or a renewal, shown at every TLS connection
+ * from then on, and void as soon as their row is gone.
+ */
+import { sql } from 'kysely'
+import type { Database, Queryable, Transaction } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { CERTIFICATE_MS } from '../authority.ts'
+import type { Authority } from '../authority.ts'
+import { digestSecret } from './tokens.ts'
+
+/** A certificate as the protocol carries it. */
+export type WorkerCertificate = { certificatePem: string; authorityPem: string; validForMs: bigint }
+
+export async function issueCertificate(
+  database: Database,
+  authority: Authority,
+  worker: { key: number; id: string },
+  request: Uint8Array,
+): Promise<WorkerCertificate> {
+  const { pem, fingerprint } = await authority.issue(request, worker.id)
+  await sql`INSERT INTO worker_certificates (fingerprint, worker_key, expires_at)
+    VALUES (${fingerprint}, ${worker.key}, now() + make_interval(secs => ${CERTIFICATE_MS / 1000}::float8))`.execute(
+    database.db,
+  )
+  return { certificatePem: pem, authorityPem: authority.pem, validForMs: BigInt(CERTIFICATE_MS) }
+}
+
+/**
+ * Throws `unauthenticated` when the worker has a certificate and does not show a valid one; `shown` is the SHA-256 of the
+ * one that the connection showed and that the authority signed.
+ */
+export async function requireCertificate(
+  db: Queryable | Transaction,
+  workerKey: number,
+  shown: string | undefined,
+): Promise<void> {
+  const { rows } = await sql<{ is_shown: boolean }>`
+    SELECT coalesce(bool_or(fingerprint = ${shown ?? ''} AND expires_at > now()), false) AS is_shown
+    FROM worker_certificates WHERE worker_key = ${workerKey} HAVING count(*) > 0`.execute(db)
+  if (rows[0]?.is_shown === false) {
+    throw new ServiceError('unauthenticated', 'this worker has a certificate and must show it while it is valid')
+  }
+}
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+/** The worker behind id and secret, with its certificate where it has one. Throws `unauthenticated`. */
+export async function authenticateWorker(
+  database: Database,
+  { id, secret }: { id: string; secret: string },
+  shown: string | undefined,
+): Promise<{ key: number; id: string }> {
+  const { rows } = await sql<{ key: number }>`SELECT key FROM workers
+    WHERE id = ${UUID.test(id) ? id : null} AND secret_hash = ${digestSecret(secret)} AND revoked_at IS NULL`.execute(
+    database.db,
+  )
+  const [row] = rows
+  if (row === undefined) throw new ServiceError('unauthenticated', 'no worker has this id and secret')
+  await requireCertificate(database.db, row.key, shown)
+  return { key: row.key, id }
+}
+
+/** Certificates that ended; the worker's row says nothing about them. Kept a while, so that nobody becomes free of them. */
+const EXPIRED_KEPT_DAYS = 365
+
+export async function forgetCertificates(database: Database): Promise<void> {
+  await sql`DELETE FROM worker_certificates
+    WHERE expires_at < now() - make_interval(days => ${EXPIRED_KEPT_DAYS})`.execute(database.db)
+}
