@@ -1,0 +1,97 @@
+/** A message that was stored, on its way to the sessions that subscribed to it; put into bytes once for many of them. */
+import type { Version } from './packets/connect.ts'
+import type { Properties } from './packets/properties.ts'
+import { NO_PROPERTIES } from './packets/properties.ts'
+import type { PublishTemplate, Qos } from './packets/publish.ts'
+import { formatPublish } from './packets/publish.ts'
+
+export type ArrivalFacts = {
+  subtopic: string
+  payload: Buffer
+  qos: Qos
+  /** As it was published. */
+  retain: boolean
+  properties: Readonly<Properties>
+  /** Milliseconds of the epoch after which it is sent to nobody; undefined: none. */
+  expiresAtMs: number | undefined
+  /** Names the session that published it, for those who want no message of their own. */
+  sender: number | undefined
+  /** The batch that stored it and its number in there; undefined: it is not stored. */
+  batchSeq: number | undefined
+  index: number
+}
+
+export class Arrival {
+  readonly facts: ArrivalFacts
+  #key = ''
+  #template: PublishTemplate | undefined
+
+  constructor(facts: ArrivalFacts) {
+    this.facts = facts
+  }
+
+  get qos(): Qos {
+    return this.facts.qos
+  }
+
+  isExpired(nowMs: number): boolean {
+    return this.facts.expiresAtMs !== undefined && nowMs >= this.facts.expiresAtMs
+  }
+
+  topicUnder(prefix: string | undefined): string {
+    const { subtopic } = this.facts
+    if (prefix === undefined) return subtopic
+    return subtopic === '' ? prefix : `${prefix}/${subtopic.replaceAll('.', '/')}`
+  }
+
+  /** The packet in this form; the last one is kept, since neighbours mostly want the same. */
+  template(
+    version: Version,
+    qos: Qos,
+    retain: boolean,
+    prefix: string | undefined,
+    identifiers: readonly number[] | undefined,
+  ): PublishTemplate {
+    const isPlain = identifiers === undefined && this.facts.expiresAtMs === undefined
+    const key = isPlain ? `${version}${qos}${retain ? 1 : 0}${prefix ?? ''}` : ''
+    if (isPlain && key === this.#key && this.#template !== undefined) return this.#template
+    const template = formatPublish(version, {
+      topic: this.topicUnder(prefix),
+      payload: this.facts.payload,
+      qos,
+      retain,
+      properties: version === 5 ? this.#properties(identifiers) : NO_PROPERTIES,
+    })
+    if (isPlain) {
+      this.#key = key
+      this.#template = template
+    }
+    return template
+  }
+
+  #properties(identifiers: readonly number[] | undefined): Readonly<Properties> {
+    const { properties, expiresAtMs } = this.facts
+    if (identifiers === undefined && expiresAtMs === undefined) return properties
+    return {
+      ...properties,
+      // What is left of it [MQTT-3.3.2-6].
+      ...(expiresAtMs === undefined
+        ? {}
+        : { messageExpiryInterval: Math.max(1, Math.ceil((expiresAtMs - Date.now()) / 1000)) }),
+      ...(identifiers === undefined ? {} : { subscriptionIdentifiers: [...identifiers] }),
+    }
+  }
+}
+
+/** Of what a publisher sent, what its receivers are sent unaltered (section 3.3.2.3). */
+export function forwarded(properties: Readonly<Properties>): Readonly<Properties> {
+  const { payloadFormatIndicator, contentType, responseTopic, correlationData, userProperties } = properties
+  const kept = {
+    ...(payloadFormatIndicator === undefined ? {} : { payloadFormatIndicator }),
+    ...(contentType === undefined ? {} : { contentType }),
+    ...(responseTopic === undefined ? {} : { responseTopic }),
+    ...(correlationData === undefined ? {} : { correlationData }),
+    ...(userProperties === undefined ? {} : { userProperties }),
+  }
+  return Object.keys(kept).length === 0 ? NO_PROPERTIES : kept
+}

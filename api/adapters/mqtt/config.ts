@@ -1,0 +1,20 @@
+/** Settings of the MQTT adapter (contract section 15). */
+import { choice, port } from '#core/config/index.ts'
+import type { ConfigOf } from '#core/config/index.ts'
+
+export const MQTT_SETTINGS = {
+  mqttPort: port('SKEIN_MQTT_PORT', 1883, 'TCP port of MQTT; 0: off'),
+  mqttsPort: port(
+    'SKEIN_MQTTS_PORT',
+    8883,
+    'TCP port of MQTT over TLS, open while certificates exist (SKEIN_TLS_CERT); 0: off',
+  ),
+  mqttProfile: choice(
+    'SKEIN_MQTT_PROFILE',
+    ['product', 'conformance'],
+    'product',
+    'conformance: a bare broker for public test suites (anonymous, free topics, nothing stored), on loopback only',
+  ),
+} as const
+
+export type MqttConfig = ConfigOf<typeof MQTT_SETTINGS>

@@ -1,0 +1,333 @@
+/** One network connection: bytes in, packets in their order, answers out in as few writes as there are turns. */
+import type { Duplex } from 'node:stream'
+import { kindOf } from '#core/errors/index.ts'
+import type { Exchange } from './exchange.ts'
+import { formatAcknowledgement } from './packets/acknowledgement.ts'
+import type { AcknowledgementPacket } from './packets/acknowledgement.ts'
+import type { ConnectPacket, Version } from './packets/connect.ts'
+import { UnsupportedVersion, formatConnack } from './packets/connect.ts'
+import type { DisconnectPacket } from './packets/disconnect.ts'
+import { formatDisconnect } from './packets/disconnect.ts'
+import { Frames } from './packets/frames.ts'
+import { parsePacket } from './packets/packet.ts'
+import type { Packet } from './packets/packet.ts'
+import { PINGRESP } from './packets/ping.ts'
+import type { PublishPacket } from './packets/publish.ts'
+import { REASON, reasonCodeOf } from './packets/reason-codes.ts'
+import { ProtocolError } from './packets/wire.ts'
+import { Publishing, TOPIC_ALIAS_MAXIMUM } from './publishing.ts'
+import type { PublishingConnection } from './publishing.ts'
+import type { Outlet, Session } from './session.ts'
+import { connect } from './connecting.ts'
+import { subscribe, unsubscribe } from './subscribing.ts'
+import type { ConnectionHost } from './host.ts'
+
+/** A packet before CONNECT was accepted must not be larger: nobody is known yet. */
+const MAX_CONNECT_BYTES = 256 * 1024
+/** Bytes that wait for a slow reader; beyond, messages with QoS 0 are dropped and others stay in the session. */
+const MAX_BUFFERED_BYTES = 1024 * 1024
+/** Pieces of one turn are put together up to this; larger ones are written as they are. */
+const JOINED_BYTES = 64 * 1024
+const NO_LIMIT = Number.MAX_SAFE_INTEGER
+
+export class Connection implements Outlet, PublishingConnection {
+  readonly host: ConnectionHost
+  readonly socket: Duplex
+  /** Who a client certificate stands for. */
+  readonly certificateClientKey: number | undefined
+  readonly address: string
+  readonly openedAtMs: number
+  /** When the peer was last heard of, by the server's coarse clock. */
+  heardAtMs: number
+  /** Until the next packet is due; 0: for ever. */
+  keepAliveMs = 0
+  version: Version = 4
+  receiveMaximum = 65_535
+  maxPacketBytes = NO_LIMIT
+  session: Session | undefined
+  publishing: Publishing | undefined
+  /** The client said goodbye, so its will is not sent [MQTT-3.14.4-3]. */
+  isWillDropped = false
+  isOpen = true
+  readonly #frames = new Frames(MAX_CONNECT_BYTES)
+  /** Packets that wait until the one before them is done. */
+  #backlog: Packet[] = []
+  #isBusy = false
+  #isConnecting = false
+  #isPaused = false
+  #out: Buffer[] = []
+  #outBytes = 0
+  #aliases: Map<number, string> | undefined
+  readonly #exchange: Exchange
+
+  constructor(
+    socket: Duplex,
+    exchange: Exchange,
+    host: ConnectionHost,
+    peer: { address: string; clientKey: number | undefined },
+  ) {
+    this.socket = socket
+    this.host = host
+    this.#exchange = exchange
+    this.address = peer.address
+    this.certificateClientKey = peer.clientKey
+    this.openedAtMs = this.heardAtMs = host.nowMs
+    socket.on('data', (chunk: Buffer) => this.#take(chunk))
+    socket.on('drain', () => this.session?.pump())
+    socket.on('error', () => socket.destroy())
+    // The peer sends no more: whatever it still would be sent, the connection is over (section 4.2).
+    socket.on('end', () => socket.destroy())
+    socket.once('close', () => this.#closed())
+  }
+
+  /** CONNECT was accepted. */
+  get isAccepted(): boolean {
+    return this.session !== undefined
+  }
+
+  get isWritable(): boolean {
+    return this.isOpen && this.socket.writableLength + this.#outBytes < MAX_BUFFERED_BYTES
+  }
+
+  /** Bytes that wait to be read by the peer. */
+  get bufferedBytes(): number {
+    return this.socket.writableLength + this.#outBytes
+  }
+
+  #take(chunk: Buffer): void {
+    if (!this.isOpen) return
+    this.heardAtMs = this.host.nowMs
+    try {
+      this.#frames.push(chunk, this.#takeFrame)
+    } catch (error) {
+      this.fail(error)
+    }
+  }
+
+  readonly #takeFrame = (first: number, bytes: Buffer, start: number, end: number): void => {
+    if (!this.isOpen) return
+    const version = this.session === undefined && !this.#isConnecting ? undefined : this.version
+    const packet = parsePacket(first, bytes, start, end, version)
+    this.host.countPacket(packet.type)
+    if (packet.type === 'connect') {
+      this.#isConnecting = true
+      this.version = packet.version
+    }
+    if (this.#isBusy || this.#backlog.length > 0 || this.publishing?.isFull === true) {
+      this.#backlog.push(packet)
+      this.#pause()
+    } else this.#handle(packet)
+  }
+
+  #pause(): void {
+    if (this.#isPaused) return
+    this.#isPaused = true
+    this.socket.pause()
+  }
+
+  resumeReading(): void {
+    if (!this.#isPaused || this.#isBusy) return
+    while (this.#backlog.length > 0) {
+      if (!this.isOpen || this.#isBusy || this.publishing?.isFull === true) return
+      try {
+        this.#handle(this.#backlog.shift() as Packet)
+      } catch (error) {
+        this.fail(error)
+        return
+      }
+    }
+    if (!this.isOpen || this.#isBusy || this.publishing?.isFull === true) return
+    this.#isPaused = false
+    this.heardAtMs = this.host.nowMs
+    this.socket.resume()
+  }
+
+  /** One packet after the other: what takes its time holds up those behind it. */
+  #handle(packet: Packet): void {
+    const work = this.#dispatch(packet)
+    if (work === undefined) return
+    this.#isBusy = true
+    this.#pause()
+    work
+      .catch((error: unknown) => this.fail(error))
+      .finally(() => {
+        this.#isBusy = false
+        this.resumeReading()
+      })
+  }
+
+  #dispatch(packet: Packet): Promise<void> | undefined {
+    const { session } = this
+    if (packet.type === 'connect') return this.#connect(packet)
+    // CONNECT was refused, and what was sent behind it is not looked at [MQTT-3.1.4-6].
+    if (session === undefined) return undefined
+    switch (packet.type) {
+      case 'publish':
+        return this.publishing?.take(this.#withTopic(packet))
+      case 'puback':
+        if (!session.acknowledged(packet.packetId)) this.host.countRefusal(REASON.packetIdentifierNotFound)
+        return undefined
+      case 'pubrec':
+        session.receivedByPeer(packet.packetId, packet.reasonCode)
+        return undefined
+      case 'pubrel':
+        this.#release(packet)
+        return undefined
+      case 'pubcomp':
+        session.completed(packet.packetId)
+        return undefined
+      case 'subscribe':
+        return subscribe(this, session, this.#exchange, packet)
+      case 'unsubscribe':
+        return unsubscribe(this, session, this.#exchange, packet)
+      case 'pingreq':
+        this.send(PINGRESP)
+        return undefined
+      case 'disconnect':
+        this.#disconnect(packet)
+        return undefined
+      case 'auth':
+        // No method was agreed on in CONNECT, so none can be gone on with [MQTT-4.12.0-1].
+        throw new ProtocolError(REASON.protocolError, 'no authentication is under way')
+    }
+  }
+
+  async #connect(packet: ConnectPacket): Promise<void> {
+    const accepted = await connect(this, packet, this.#exchange)
+    if (accepted === undefined) return
+    this.session = accepted.session
+    this.publishing = new Publishing(this, accepted.session, this.#exchange, this.host.unsettledOf(accepted.session))
+    this.#frames.maxPacketBytes = this.host.maxPacketBytes
+    this.send(formatConnack(this.version, REASON.success, accepted.isPresent, accepted.properties))
+    accepted.session.resume(this)
+  }
+
+  /** Topic aliases (section 3.3.2.3.4). */
+  #withTopic(packet: PublishPacket): PublishPacket {
+    const alias = packet.properties.topicAlias
+    if (alias === undefined) return packet
+    // [MQTT-3.3.2-9]
+    if (alias > TOPIC_ALIAS_MAXIMUM)
+      throw new ProtocolError(REASON.topicAliasInvalid, 'a topic alias above the maximum')
+    this.#aliases ??= new Map()
+    if (packet.topic !== '') {
+      this.#aliases.set(alias, packet.topic)
+      return packet
+    }
+    const topic = this.#aliases.get(alias)
+    if (topic === undefined) throw new ProtocolError(REASON.protocolError, 'a topic alias that stands for nothing')
+    return { ...packet, topic }
+  }
+
+  /** PUBREL: the identifier is forgotten before PUBCOMP says that it is free. */
+  #release({ packetId }: AcknowledgementPacket): void {
+    const session = this.session as Session
+    if (!session.received.has(packetId)) {
+      this.send(formatAcknowledgement('pubcomp', this.version, packetId, REASON.packetIdentifierNotFound))
+      return
+    }
+    const complete = () => {
+      session.received.delete(packetId)
+      this.send(formatAcknowledgement('pubcomp', this.version, packetId))
+    }
+    const written = this.#exchange.release(session, packetId)
+    if (written === undefined) complete()
+    else written.then(complete, (error: unknown) => this.fail(error))
+  }
+
+  #disconnect({ reasonCode, properties }: DisconnectPacket): void {
+    const session = this.session as Session
+    const expirySeconds = properties.sessionExpiryInterval
+    if (expirySeconds !== undefined) {
+      // [MQTT-3.14.2-2]: it cannot be raised from 0 here.
+      if (session.expirySeconds === 0 && expirySeconds > 0)
+        throw new ProtocolError(REASON.protocolError, 'a session that ends with its connection cannot be kept')
+      session.expirySeconds = expirySeconds
+    }
+    this.isWillDropped = reasonCode !== REASON.disconnectWithWill
+    this.#shut()
+  }
+
+  send(bytes: Buffer): void {
+    if (!this.isOpen) return
+    if (this.#out.length === 0) this.host.flushLater(this)
+    this.#out.push(bytes)
+    this.#outBytes += bytes.length
+  }
+
+  /** Writes what was sent in this turn. */
+  flush(): void {
+    const out = this.#out
+    if (out.length === 0) return
+    const bytes = this.#outBytes
+    this.#out = []
+    this.#outBytes = 0
+    if (this.socket.destroyed || this.socket.writableEnded) return
+    const [only] = out
+    if (out.length === 1 && only !== undefined) this.socket.write(only)
+    else if (bytes <= JOINED_BYTES) this.socket.write(Buffer.concat(out, bytes))
+    else {
+      this.socket.cork()
+      for (const part of out) this.socket.write(part)
+      this.socket.uncork()
+    }
+  }
+
+  /** The peer broke a rule, or something failed on this side. */
+  fail(error: unknown): void {
+    if (error instanceof UnsupportedVersion) {
+      this.host.countRefusal(REASON.unsupportedProtocolVersion)
+      this.send(error.answer)
+      this.#shut()
+      return
+    }
+    if (error instanceof ProtocolError) return this.close(error.reasonCode, error.message)
+    const kind = kindOf(error)
+    if (kind === 'internal') this.host.logger.error({ err: error }, 'a connection of MQTT failed')
+    this.close(reasonCodeOf(kind), kind === 'internal' ? 'internal error' : (error as Error).message)
+  }
+
+  /** A server of 5.0 says why it closes [MQTT-4.13.1-1]; the older versions know no such packet. */
+  close(reasonCode: number, reason: string): void {
+    if (!this.isOpen) return
+    this.host.countRefusal(reasonCode)
+    if (this.isAccepted && this.version === 5) this.send(formatDisconnect(reasonCode, reason))
+    this.#shut()
+  }
+
+  refuseConnect(reasonCode: number, reason: string): void {
+    this.host.countRefusal(reasonCode)
+    this.send(formatConnack(this.version, reasonCode, false, { reasonString: reason }))
+    this.#shut()
+  }
+
+  refused(reasonCode: number): void {
+    this.host.countRefusal(reasonCode)
+  }
+
+  dropped(): void {
+    this.host.countDropped('no_room')
+  }
+
+  stored(durationMs: number): void {
+    this.host.countStored(durationMs)
+  }
+
+  /** What was sent leaves first; a peer that does not read it is cut off by the sweep. */
+  #shut(): void {
+    this.flush()
+    this.isOpen = false
+    this.#backlog = []
+    this.host.closing(this)
+    this.socket.end()
+    // Whatever else it sends is not read; without reading, its end would not be heard of.
+    this.socket.resume()
+  }
+
+  #closed(): void {
+    this.isOpen = false
+    this.#backlog = []
+    this.#out = []
+    this.host.closed(this)
+  }
+}

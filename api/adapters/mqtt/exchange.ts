@@ -1,0 +1,99 @@
+/**
+ * What the protocol asks of whoever stands behind it: who connects, what a topic means to him, where messages are stored
+ * and sessions kept. The platform is one such exchange, the bare broker of the conformance profile another; every other
+ * line of the adapter is the same for both.
+ */
+import type { DeviceCredentials, MessageAccess } from '#api/devices/index.ts'
+import type { ConnectPacket, Will } from './packets/connect.ts'
+import type { Properties } from './packets/properties.ts'
+import type { Qos } from './packets/publish.ts'
+import type { Outbound, Session } from './session.ts'
+import type { Subscription } from './subscription.ts'
+
+/** Who connected. */
+export type Identity = {
+  /**
+   * Whose sessions these are: the key of the client. Undefined while a secret fits clients of several domains and no topic
+   * has named the domain (decision 31c).
+   */
+  ownerKey: number | undefined
+  domainKey: number | undefined
+  credentials: DeviceCredentials | undefined
+}
+
+/** A topic name, resolved and allowed. */
+export type Target = {
+  /** The channel's key. */
+  streamKey: number
+  /** Canonical. */
+  subtopic: string
+  access: MessageAccess | undefined
+}
+
+/** A topic filter, resolved and allowed. */
+export type FilterTarget = {
+  streamKey: number
+  /** Elements of the filter; `+` stands for one, `#` for all that follow. */
+  levels: readonly string[]
+  /** What stands before the subtopic in the form of this filter; undefined: the subtopic is the whole topic. */
+  prefix: string | undefined
+  access: MessageAccess | undefined
+}
+
+/** A message on its way in. */
+export type Publication = {
+  target: Target
+  payload: Buffer
+  qos: Qos
+  retain: boolean
+  properties: Readonly<Properties>
+  /** Undefined for a will. */
+  session: Session | undefined
+  /** Of QoS 2 from a session: it is remembered with the message. */
+  packetId: number
+}
+
+export type OpenRequest = {
+  identity: Identity
+  clientIdentifier: string
+  connect: ConnectPacket
+  /** Seconds that the session outlives its connection; 2^32 - 1: for ever. */
+  expirySeconds: number
+  will: SessionWill | undefined
+  /** Address of the peer, for operators. */
+  address: string
+}
+
+export type SessionWill = Will & { target: Target; delaySeconds: number }
+
+export type Exchange = {
+  /** Throws `unauthenticated`, or what kept it from finding out. */
+  authenticate(connect: ConnectPacket, certificateClientKey: number | undefined): Promise<Identity>
+  /** Throws when the client may not connect any more. */
+  reauthenticate(identity: Identity): Promise<void>
+  /** May publish to this topic name? At once where it is known. Throws, or rejects with, `forbidden`, `malformed` and others. */
+  target(identity: Identity, topic: string): Target | Promise<Target>
+  /** May subscribe to this topic filter, without `$share/…`? */
+  filter(identity: Identity, filter: string): Promise<FilterTarget>
+  /** The message is stored when this resolves; undefined: it was handed on at once. */
+  publish(publication: Publication): Promise<void> | undefined
+  /** Delivers what is retained for a new subscription. */
+  sendRetained(subscription: Subscription): Promise<void>
+
+  /** The session of this identifier with what it holds, or a new one. What it was connected to before is disconnected. */
+  open(request: OpenRequest): Promise<{ session: Session; isPresent: boolean }>
+  /** Its connection is gone: keeps it for as long as it asked, or ends it; the will is sent unless the client said goodbye. */
+  close(session: Session, isWillDropped: boolean): Promise<void>
+  /** Delivery begins; resolves when the subscriptions are kept. */
+  subscribe(session: Session, subscriptions: readonly Subscription[]): Promise<void>
+  unsubscribe(session: Session, subscriptions: readonly Subscription[]): Promise<void>
+  /** Forgets the identifier of a received message [MQTT-4.3.3-11]; undefined: nothing has to be written. */
+  release(session: Session, packetId: number): Promise<void> | undefined
+  /** Remembers what is sent with QoS 2, before it is sent or released; undefined: nothing has to be written. */
+  remember(session: Session, outbound: readonly Outbound[]): Promise<void> | undefined
+  /** Sends the wills whose delay is over and ends the sessions whose time is; called once a second or so. */
+  tick(): void
+  /** Sessions and subscriptions that are kept here, for operators. */
+  counts(): { sessions: number; subscriptions: number }
+  stop(): Promise<void>
+}

@@ -1,0 +1,119 @@
+/** CONNECT (3.1.1 and 5.0 section 3.1) and its answer CONNACK (section 3.2). */
+import type { Properties } from './properties.ts'
+import { NO_PROPERTIES, readProperties, writeProperties } from './properties.ts'
+import type { Qos } from './publish.ts'
+import { REASON, returnCodeOf } from './reason-codes.ts'
+import { PacketWriter, ProtocolError, malformed, protocolError } from './wire.ts'
+import type { PacketReader } from './wire.ts'
+
+/** MQTT 3.1, 3.1.1 and 5.0 by their protocol levels. */
+export type Version = 3 | 4 | 5
+
+export type Will = {
+  topic: string
+  payload: Buffer
+  qos: Qos
+  retain: boolean
+  properties: Readonly<Properties>
+}
+
+export type ConnectPacket = {
+  type: 'connect'
+  version: Version
+  /** Clean session of 3.1 and 3.1.1. */
+  cleanStart: boolean
+  keepAliveSeconds: number
+  clientIdentifier: string
+  username: string | undefined
+  password: Buffer | undefined
+  will: Will | undefined
+  properties: Readonly<Properties>
+}
+
+const CONNACK = 2
+const FLAGS = {
+  reserved: 0x01,
+  cleanStart: 0x02,
+  will: 0x04,
+  willRetain: 0x20,
+  password: 0x40,
+  username: 0x80,
+} as const
+
+/** The peer speaks a version that we do not: it is told so in the shape of its version [MQTT-3.1.2-2]. */
+export class UnsupportedVersion extends Error {
+  readonly answer: Buffer
+
+  constructor(level: number) {
+    super(`the protocol level ${level} is not supported`)
+    this.answer = formatConnack(level >= 5 ? 5 : 4, REASON.unsupportedProtocolVersion, false)
+  }
+}
+
+export function parseConnect(reader: PacketReader, flags: number): ConnectPacket {
+  if (flags !== 0) throw malformed('the reserved flags of CONNECT must be 0')
+  const version = readVersion(reader)
+  const connectFlags = reader.byte()
+  // [MQTT-3.1.2-3]
+  if ((connectFlags & FLAGS.reserved) !== 0) throw malformed('the reserved connect flag must be 0')
+  const hasWill = (connectFlags & FLAGS.will) !== 0
+  const willQos = (connectFlags >> 3) & 0x03
+  const willRetain = (connectFlags & FLAGS.willRetain) !== 0
+  const hasUsername = (connectFlags & FLAGS.username) !== 0
+  const hasPassword = (connectFlags & FLAGS.password) !== 0
+  // [MQTT-3.1.2-11], [MQTT-3.1.2-14], [MQTT-3.1.2-15]
+  if (!hasWill && (willQos !== 0 || willRetain)) throw malformed('will flags without a will')
+  if (willQos > 2) throw malformed('the QoS of a will must be 0, 1 or 2')
+  // [MQTT-3.1.2-22] of 3.1.1; 5.0 allows a password alone.
+  if (version < 5 && hasPassword && !hasUsername) throw malformed('a password needs a user name')
+  const keepAliveSeconds = reader.uint16()
+  const properties = version === 5 ? readProperties(reader, 'connect') : NO_PROPERTIES
+  if (properties.authenticationData !== undefined && properties.authenticationMethod === undefined)
+    throw protocolError('authentication data without a method')
+  const clientIdentifier = reader.text()
+  const will = hasWill ? readWill(reader, version, willQos as Qos, willRetain) : undefined
+  const username = hasUsername ? reader.text() : undefined
+  const password = hasPassword ? reader.binary() : undefined
+  reader.requireEnd()
+  return {
+    type: 'connect',
+    version,
+    cleanStart: (connectFlags & FLAGS.cleanStart) !== 0,
+    keepAliveSeconds,
+    clientIdentifier,
+    username,
+    password,
+    will,
+    properties,
+  }
+}
+
+function readVersion(reader: PacketReader): Version {
+  const name = reader.text()
+  const level = reader.byte()
+  if (name === 'MQIsdp') {
+    if (level === 3) return 3
+  } else if (name === 'MQTT') {
+    if (level === 4 || level === 5) return level
+    // mosquitto's bridges set the highest bit of the level; it is no version of the standard.
+  } else throw new ProtocolError(REASON.unsupportedProtocolVersion, 'the protocol name must be MQTT')
+  throw new UnsupportedVersion(level)
+}
+
+function readWill(reader: PacketReader, version: Version, qos: Qos, retain: boolean): Will {
+  const properties = version === 5 ? readProperties(reader, 'will') : NO_PROPERTIES
+  return { properties, topic: reader.text(), payload: reader.binary(), qos, retain }
+}
+
+/** `reasonCode` of 5.0; the older versions are sent what they call it. */
+export function formatConnack(
+  version: Version,
+  reasonCode: number,
+  sessionPresent: boolean,
+  properties: Readonly<Properties> = NO_PROPERTIES,
+): Buffer {
+  const writer = new PacketWriter().byte(sessionPresent ? 1 : 0)
+  if (version === 5) writeProperties(writer.byte(reasonCode), properties)
+  else writer.byte(returnCodeOf(reasonCode))
+  return writer.packet(CONNACK)
+}

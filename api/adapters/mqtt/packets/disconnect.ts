@@ -1,0 +1,31 @@
+/** DISCONNECT (section 3.14): from the client in every version, from the server in 5.0. */
+import type { Version } from './connect.ts'
+import type { Properties } from './properties.ts'
+import { NO_PROPERTIES, readProperties, writeProperties } from './properties.ts'
+import { REASON } from './reason-codes.ts'
+import { PacketWriter, malformed } from './wire.ts'
+import type { PacketReader } from './wire.ts'
+
+export type DisconnectPacket = { type: 'disconnect'; reasonCode: number; properties: Readonly<Properties> }
+
+const DISCONNECT = 14
+
+export function parseDisconnect(reader: PacketReader, flags: number, version: Version): DisconnectPacket {
+  // [MQTT-3.14.1-1]
+  if (flags !== 0) throw malformed('DISCONNECT has wrong flags')
+  let reasonCode: number = REASON.success
+  let properties: Readonly<Properties> = NO_PROPERTIES
+  if (version === 5 && !reader.isAtEnd) {
+    reasonCode = reader.byte()
+    if (!reader.isAtEnd) properties = readProperties(reader, 'disconnect')
+  }
+  reader.requireEnd()
+  return { type: 'disconnect', reasonCode, properties }
+}
+
+/** Of 5.0; the older versions are only closed. */
+export function formatDisconnect(reasonCode: number, reason?: string): Buffer {
+  const writer = new PacketWriter().byte(reasonCode)
+  writeProperties(writer, reason === undefined ? NO_PROPERTIES : { reasonString: reason })
+  return writer.packet(DISCONNECT)
+}

@@ -1,0 +1,100 @@
+/** PUBLISH (section 3.3), in both directions. */
+import type { Version } from './connect.ts'
+import type { Properties } from './properties.ts'
+import { NO_PROPERTIES, formatProperties, readProperties } from './properties.ts'
+import { REASON } from './reason-codes.ts'
+import { ProtocolError, malformed, protocolError, varintLength, writeVarint } from './wire.ts'
+import type { PacketReader } from './wire.ts'
+
+export type Qos = 0 | 1 | 2
+
+export type PublishPacket = {
+  type: 'publish'
+  /** Empty where a topic alias stands for it. */
+  topic: string
+  payload: Buffer
+  qos: Qos
+  dup: boolean
+  retain: boolean
+  /** 0 with QoS 0, which has none. */
+  packetId: number
+  properties: Readonly<Properties>
+}
+
+const PUBLISH = 3
+const DUP = 0x08
+const RETAIN = 0x01
+
+export function parsePublish(reader: PacketReader, flags: number, version: Version): PublishPacket {
+  const qos = (flags >> 1) & 0x03
+  // [MQTT-3.3.1-4], [MQTT-3.3.1-2]
+  if (qos > 2) throw malformed('the QoS of a message must be 0, 1 or 2')
+  const dup = (flags & DUP) !== 0
+  if (dup && qos === 0) throw malformed('a message with QoS 0 must not have the DUP flag')
+  const topic = reader.text()
+  const packetId = qos === 0 ? 0 : reader.packetId()
+  const properties = version === 5 ? readProperties(reader, 'publish') : NO_PROPERTIES
+  if (topic === '') {
+    // [MQTT-4.7.3-1]; an alias may stand for the topic in 5.0 (section 3.3.2.1).
+    if (version < 5) throw malformed('a topic name must not be empty')
+    if (properties.topicAlias === undefined) throw protocolError('neither topic name nor topic alias')
+  }
+  // [MQTT-3.3.2-2]
+  if (/[+#]/.test(topic)) throw new ProtocolError(REASON.topicNameInvalid, 'a topic name must not hold wildcards')
+  // [MQTT-3.3.4-6]
+  if (properties.subscriptionIdentifiers !== undefined)
+    throw protocolError('a client must not send a subscription identifier')
+  if (
+    properties.responseTopic !== undefined &&
+    (properties.responseTopic === '' || /[+#]/.test(properties.responseTopic))
+  )
+    throw protocolError('a response topic must be a topic name')
+  const payload = reader.bytes(reader.remaining)
+  return { type: 'publish', topic, payload, qos: qos as Qos, dup, retain: (flags & RETAIN) !== 0, packetId, properties }
+}
+
+export type OutgoingPublish = {
+  topic: string
+  payload: Uint8Array
+  qos: Qos
+  retain: boolean
+  properties: Readonly<Properties>
+}
+
+/**
+ * A message as bytes, with the place of its packet identifier: what many subscribers are sent is put together once, and
+ * each is sent a copy with its own identifier.
+ */
+export type PublishTemplate = { bytes: Buffer; qos: Qos; packetIdAt: number }
+
+export function formatPublish(version: Version, packet: OutgoingPublish): PublishTemplate {
+  const { topic, payload, qos, retain } = packet
+  const topicBytes = Buffer.byteLength(topic)
+  const properties = version === 5 ? formatProperties(packet.properties) : undefined
+  const propertyBytes = version === 5 ? varintLength(properties?.length ?? 0) + (properties?.length ?? 0) : 0
+  const remaining = 2 + topicBytes + (qos === 0 ? 0 : 2) + propertyBytes + payload.length
+  const bytes = Buffer.allocUnsafe(1 + varintLength(remaining) + remaining)
+  bytes[0] = (PUBLISH << 4) | (qos << 1) | (retain ? RETAIN : 0)
+  let at = writeVarint(bytes, 1, remaining)
+  bytes.writeUInt16BE(topicBytes, at)
+  at += 2 + bytes.write(topic, at + 2, 'utf8')
+  const packetIdAt = at
+  if (qos > 0) at += 2
+  if (version === 5) {
+    at = writeVarint(bytes, at, properties?.length ?? 0)
+    if (properties !== undefined) at += properties.copy(bytes, at)
+  }
+  bytes.set(payload, at)
+  return { bytes, qos, packetIdAt }
+}
+
+/** The packet for one receiver. With QoS 0 it is the template itself. */
+export function stamp({ bytes, qos, packetIdAt }: PublishTemplate, packetId: number, dup: boolean): Buffer {
+  if (qos === 0) return bytes
+  const packet = Buffer.allocUnsafe(bytes.length)
+  bytes.copy(packet)
+  packet[packetIdAt] = packetId >> 8
+  packet[packetIdAt + 1] = packetId & 0xff
+  if (dup) packet[0] = (packet[0] as number) | DUP
+  return packet
+}

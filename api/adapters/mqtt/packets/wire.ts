@@ -1,0 +1,205 @@
+/** Reading and writing the data types of MQTT (5.0 section 1.5), in place: nothing is copied but text. */
+import { isUtf8 } from 'node:buffer'
+import { REASON } from './reason-codes.ts'
+
+/** A peer broke the protocol: the connection is closed, in 5.0 with a DISCONNECT that carries the code. */
+export class ProtocolError extends Error {
+  readonly reasonCode: number
+
+  constructor(reasonCode: number, message: string) {
+    super(message)
+    this.reasonCode = reasonCode
+  }
+}
+
+export function malformed(message: string): ProtocolError {
+  return new ProtocolError(REASON.malformedPacket, message)
+}
+
+export function protocolError(message: string): ProtocolError {
+  return new ProtocolError(REASON.protocolError, message)
+}
+
+/** The largest value of a variable byte integer (section 1.5.5). */
+export const MAX_VARINT = 268_435_455
+
+/** A cursor over the bytes of one packet. Throws `ProtocolError` where they end too early or are no such value. */
+export class PacketReader {
+  readonly #bytes: Buffer
+  readonly #end: number
+  #at: number
+
+  constructor(bytes: Buffer, start: number, end: number) {
+    this.#bytes = bytes
+    this.#at = start
+    this.#end = end
+  }
+
+  get isAtEnd(): boolean {
+    return this.#at === this.#end
+  }
+
+  get remaining(): number {
+    return this.#end - this.#at
+  }
+
+  #take(length: number): number {
+    const at = this.#at
+    if (at + length > this.#end) throw malformed('a packet ends too early')
+    this.#at = at + length
+    return at
+  }
+
+  byte(): number {
+    return this.#bytes[this.#take(1)] as number
+  }
+
+  uint16(): number {
+    const at = this.#take(2)
+    return ((this.#bytes[at] as number) << 8) | (this.#bytes[at + 1] as number)
+  }
+
+  uint32(): number {
+    return this.#bytes.readUInt32BE(this.#take(4))
+  }
+
+  /** A packet identifier: not 0 [MQTT-2.2.1-3]. */
+  packetId(): number {
+    const id = this.uint16()
+    if (id === 0) throw protocolError('a packet identifier must not be 0')
+    return id
+  }
+
+  varint(): number {
+    let value = 0
+    for (let shift = 0; shift < 28; shift += 7) {
+      const byte = this.byte()
+      value += (byte & 0x7f) * 2 ** shift
+      if (byte < 0x80) return value
+    }
+    throw malformed('a variable byte integer has more than four bytes')
+  }
+
+  /** Well-formed text without U+0000 [MQTT-1.5.4-1, MQTT-1.5.4-2]. */
+  text(): string {
+    const length = this.uint16()
+    const start = this.#take(length)
+    const text = this.#bytes.toString('utf8', start, start + length)
+    // What is not UTF-8 reads as U+FFFD, which may also have been sent.
+    if (text.includes('\u0000') || (text.includes('\uFFFD') && !isUtf8(this.#bytes.subarray(start, start + length))))
+      throw malformed('text must be well-formed UTF-8 without the null character')
+    return text
+  }
+
+  binary(): Buffer {
+    const length = this.uint16()
+    return Buffer.from(this.bytes(length))
+  }
+
+  /** A view of the next bytes. */
+  bytes(length: number): Buffer {
+    const start = this.#take(length)
+    return this.#bytes.subarray(start, start + length)
+  }
+
+  /** A reader of the next bytes alone. */
+  part(length: number): PacketReader {
+    const start = this.#take(length)
+    return new PacketReader(this.#bytes, start, start + length)
+  }
+
+  requireEnd(): void {
+    if (!this.isAtEnd) throw malformed('a packet is longer than what it holds')
+  }
+}
+
+/** Collects the bytes of a packet behind its fixed header. */
+export class PacketWriter {
+  #bytes = Buffer.allocUnsafe(128)
+  #length = 0
+
+  #room(length: number): number {
+    const at = this.#length
+    if (at + length > this.#bytes.length) {
+      const larger = Buffer.allocUnsafe(Math.max(this.#bytes.length * 2, at + length))
+      this.#bytes.copy(larger, 0, 0, at)
+      this.#bytes = larger
+    }
+    this.#length = at + length
+    return at
+  }
+
+  byte(value: number): this {
+    this.#bytes[this.#room(1)] = value
+    return this
+  }
+
+  uint16(value: number): this {
+    this.#bytes.writeUInt16BE(value, this.#room(2))
+    return this
+  }
+
+  uint32(value: number): this {
+    this.#bytes.writeUInt32BE(value, this.#room(4))
+    return this
+  }
+
+  varint(value: number): this {
+    for (let rest = value; ;) {
+      const low = rest % 128
+      rest = Math.floor(rest / 128)
+      this.byte(rest > 0 ? low | 0x80 : low)
+      if (rest === 0) return this
+    }
+  }
+
+  text(value: string): this {
+    const length = Buffer.byteLength(value)
+    this.uint16(length)
+    this.#bytes.write(value, this.#room(length), 'utf8')
+    return this
+  }
+
+  binary(value: Uint8Array): this {
+    return this.uint16(value.length).bytes(value)
+  }
+
+  bytes(value: Uint8Array): this {
+    this.#bytes.set(value, this.#room(value.length))
+    return this
+  }
+
+  get length(): number {
+    return this.#length
+  }
+
+  get written(): Buffer {
+    return this.#bytes.subarray(0, this.#length)
+  }
+
+  /** The whole packet: fixed header (section 2.1) and what was written. */
+  packet(type: number, flags = 0): Buffer {
+    const head = varintLength(this.#length) + 1
+    const packet = Buffer.allocUnsafe(head + this.#length)
+    packet[0] = (type << 4) | flags
+    writeVarint(packet, 1, this.#length)
+    this.#bytes.copy(packet, head, 0, this.#length)
+    return packet
+  }
+}
+
+export function varintLength(value: number): number {
+  return value < 0x80 ? 1 : value < 0x4000 ? 2 : value < 0x20_0000 ? 3 : 4
+}
+
+/** Returns where it ends. */
+export function writeVarint(bytes: Buffer, at: number, value: number): number {
+  let rest = value
+  let end = at
+  for (;;) {
+    const low = rest & 0x7f
+    rest >>>= 7
+    bytes[end++] = rest > 0 ? low | 0x80 : low
+    if (rest === 0) return end
+  }
+}

@@ -1,0 +1,233 @@
+/**
+ * Messages that a client publishes: stored in their order, acknowledged after the commit and in the order of their PUBLISH
+ * packets [MQTT-4.6.0-2]. What finds no room is tried again while the socket is not read (contract section 7.6).
+ */
+import { kindOf } from '#core/errors/index.ts'
+import { sleep } from '#core/time.ts'
+import type { Exchange, Publication, Target } from './exchange.ts'
+import { formatAcknowledgement } from './packets/acknowledgement.ts'
+import type { Version } from './packets/connect.ts'
+import type { PublishPacket } from './packets/publish.ts'
+import { REASON, reasonCodeOf } from './packets/reason-codes.ts'
+import { ProtocolError } from './packets/wire.ts'
+import type { Session } from './session.ts'
+
+/** Publishes of one connection that wait for their commit; told to clients of 5.0 as the receive maximum. */
+export const RECEIVE_MAXIMUM = 1000
+/** Topic aliases that a client of 5.0 may use (section 3.2.2.3.8). */
+export const TOPIC_ALIAS_MAXIMUM = 100
+/** While nothing can be stored it is tried again so often. */
+const RETRY_MS = 100
+/** What has been answered is cut off the front when it is so much. */
+const COMPACT_AT = 256
+
+/** The connection that messages come over. */
+export type PublishingConnection = {
+  readonly version: Version
+  readonly isOpen: boolean
+  send(bytes: Buffer): void
+  /** Ends it; the reason is told to clients of 5.0. */
+  close(reasonCode: number, reason: string): void
+  /** There is room again. */
+  resumeReading(): void
+  /** A message was not taken, and why. */
+  refused(reasonCode: number): void
+  /** A message with QoS 0 found no room. */
+  dropped(): void
+  /** How long a message waited for its commit. */
+  stored(durationMs: number): void
+}
+
+/** Messages of a session whose commit is awaited, by packet identifier; they outlive the connection that they came over. */
+export type Unsettled = Map<number, Promise<void>>
+
+type Pending = { publication: Publication; sequence: number; sinceMs: number; isSettled: boolean; error: unknown }
+
+export class Publishing {
+  readonly #connection: PublishingConnection
+  readonly #session: Session
+  readonly #exchange: Exchange
+  readonly #unsettled: Unsettled
+  /** Those to be acknowledged, in the order of their packets; those before the head are. */
+  #pending: Pending[] = []
+  #head = 0
+  /** Messages with QoS 0 whose commit is awaited. */
+  #unacknowledged = 0
+  #sequence = 0
+  /** Messages for which there was no room. */
+  #refusedForNow: Pending[] = []
+  #isStalled = false
+
+  constructor(connection: PublishingConnection, session: Session, exchange: Exchange, unsettled: Unsettled) {
+    this.#connection = connection
+    this.#session = session
+    this.#exchange = exchange
+    this.#unsettled = unsettled
+  }
+
+  /** Messages that wait for their commit. */
+  get pending(): number {
+    return this.#pending.length - this.#head + this.#unacknowledged
+  }
+
+  /** Nothing more may be taken now. */
+  get isFull(): boolean {
+    return this.#isStalled || this.pending >= RECEIVE_MAXIMUM
+  }
+
+  /** Takes a message; a promise where the next packet has to wait, since it is not known yet what its topic means. */
+  take(packet: PublishPacket): Promise<void> | undefined {
+    const { qos, packetId, topic } = packet
+    if (qos === 2 && this.#session.received.has(packetId)) {
+      // It is stored: the answer got lost on the way, or the client did not wait for it [MQTT-4.3.3-10].
+      this.#connection.send(formatAcknowledgement('pubrec', this.#connection.version, packetId))
+      return undefined
+    }
+    let target: Target | Promise<Target>
+    try {
+      target = this.#exchange.target(this.#session.identity, topic)
+    } catch (error) {
+      this.#settle(this.#await(packet, undefined), error)
+      return undefined
+    }
+    if (!(target instanceof Promise)) {
+      this.#publish(packet, target)
+      return undefined
+    }
+    return target.then(
+      (found) => this.#publish(packet, found),
+      (error: unknown) => this.#settle(this.#await(packet, undefined), error),
+    )
+  }
+
+  #publish(packet: PublishPacket, target: Target): void {
+    const pending = this.#await(packet, target)
+    const { qos, packetId, dup } = packet
+    const first = qos === 0 || (qos === 1 && !dup) ? undefined : this.#unsettled.get(packetId)
+    // The same message again while its first copy awaits the commit: it is stored once.
+    if (first === undefined) void this.#attempt(pending)
+    else
+      void first.then(
+        () => this.#settle(pending, undefined),
+        () => this.#attempt(pending),
+      )
+  }
+
+  #await({ payload, qos, retain, properties, packetId }: PublishPacket, target: Target | undefined): Pending {
+    const publication = { target, payload, qos, retain, properties, packetId, session: this.#session } as Publication
+    const pending = {
+      publication,
+      sequence: this.#sequence++,
+      sinceMs: performance.now(),
+      isSettled: false,
+      error: null,
+    }
+    if (qos === 0) this.#unacknowledged++
+    else this.#pending.push(pending)
+    return pending
+  }
+
+  /** Resolves when the attempt is over, whatever became of it. */
+  #attempt(pending: Pending): Promise<void> | undefined {
+    const { qos, packetId } = pending.publication
+    let stored: Promise<void> | undefined
+    try {
+      stored = this.#exchange.publish(pending.publication)
+    } catch (error) {
+      this.#settle(pending, error)
+      return undefined
+    }
+    if (stored === undefined) {
+      this.#settle(pending, undefined)
+      return undefined
+    }
+    if (qos > 0) this.#unsettled.set(packetId, stored)
+    const forget = () => {
+      if (qos > 0 && this.#unsettled.get(packetId) === stored) this.#unsettled.delete(packetId)
+    }
+    return stored.then(
+      () => {
+        forget()
+        this.#settle(pending, undefined)
+      },
+      (error: unknown) => {
+        forget()
+        if (kindOf(error) !== 'unavailable') this.#settle(pending, error)
+        else if (qos > 0) this.#stall(pending)
+        else {
+          this.#connection.dropped()
+          this.#settle(pending, undefined)
+        }
+      },
+    )
+  }
+
+  #stall(pending: Pending): void {
+    this.#refusedForNow.push(pending)
+    if (this.#isStalled) return
+    this.#isStalled = true
+    void this.#tryAgain()
+  }
+
+  /** Until everything is stored or the connection is gone. */
+  async #tryAgain(): Promise<void> {
+    while (this.#refusedForNow.length > 0 && this.#connection.isOpen) {
+      await sleep(RETRY_MS)
+      const again = this.#refusedForNow.toSorted((left, right) => left.sequence - right.sequence)
+      this.#refusedForNow = []
+      await Promise.all(again.map((pending) => this.#attempt(pending) ?? Promise.resolve()))
+    }
+    this.#isStalled = false
+    this.#connection.resumeReading()
+  }
+
+  #settle(pending: Pending, error: unknown): void {
+    const { qos, packetId } = pending.publication
+    this.#connection.stored(performance.now() - pending.sinceMs)
+    if (qos === 0) {
+      this.#unacknowledged--
+      if (error !== undefined) this.#refuse(error, undefined)
+    } else {
+      if (qos === 2 && error === undefined) this.#session.received.add(packetId)
+      pending.isSettled = true
+      pending.error = error
+      this.#acknowledge()
+    }
+    this.#connection.resumeReading()
+  }
+
+  #acknowledge(): void {
+    for (let next = this.#pending[this.#head]; next?.isSettled === true; next = this.#pending[this.#head]) {
+      this.#head++
+      const { qos, packetId } = next.publication
+      const type = qos === 1 ? 'puback' : 'pubrec'
+      if (next.error === undefined)
+        this.#connection.send(formatAcknowledgement(type, this.#connection.version, packetId))
+      else this.#refuse(next.error, { type, packetId })
+    }
+    if (this.#head === this.#pending.length) {
+      this.#pending = []
+      this.#head = 0
+    } else if (this.#head >= COMPACT_AT) {
+      this.#pending = this.#pending.slice(this.#head)
+      this.#head = 0
+    }
+  }
+
+  /**
+   * 5.0 says why in the acknowledgement. The older versions have no refusal, so the connection is closed: a device must not
+   * believe that the message was stored [MQTT-3.3.5-2]. Where the outcome is unknown it is closed in every version.
+   */
+  #refuse(error: unknown, answer: { type: 'puback' | 'pubrec'; packetId: number } | undefined): void {
+    const { version } = this.#connection
+    const kind = kindOf(error)
+    const reasonCode = error instanceof ProtocolError ? error.reasonCode : reasonCodeOf(kind)
+    const message = error instanceof Error && kind !== 'internal' ? error.message : 'internal error'
+    this.#connection.refused(reasonCode)
+    const isUnknown =
+      !(error instanceof ProtocolError) && (kind === 'timeout' || kind === 'internal' || kind === 'unavailable')
+    if (version < 5 || answer === undefined || isUnknown)
+      this.#connection.close(reasonCode || REASON.unspecified, message)
+    else this.#connection.send(formatAcknowledgement(answer.type, version, answer.packetId, reasonCode))
+  }
+}

@@ -1,0 +1,308 @@
+/** The MQTT server: listeners, the connections that are open, one clock and one sweep for all of them. */
+import { createServer } from 'node:net'
+import type { AddressInfo, Server, Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { createServer as createTlsServer } from 'node:tls'
+import type { TLSSocket } from 'node:tls'
+import { ServiceError } from '#core/errors/index.ts'
+import { portError } from '#core/http/index.ts'
+import type { Metrics, TlsFiles } from '#core/http/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { monotonicMs, withDeadline } from '#core/time.ts'
+import { Connection } from './connection.ts'
+import { createCounts } from './counts.ts'
+import type { Exchange } from './exchange.ts'
+import type { ConnectionHost } from './host.ts'
+import { REASON } from './packets/reason-codes.ts'
+import type { Unsettled } from './publishing.ts'
+import type { Session, SessionHost } from './session.ts'
+
+/** The clock of keep alives; deadlines of connections are that much inexact. */
+const CLOCK_MS = 250
+const SWEEP_MS = 1000
+/** A peer that has not sent a whole CONNECT by then is cut off. */
+const CONNECT_DEADLINE_MS = 15_000
+/** A peer that does not read the end of its connection is cut off. */
+const CLOSE_DEADLINE_MS = 5000
+/** Open sockets of one process. */
+const MAX_CONNECTIONS = 100_000
+/** Connections that end write their sessions within this when the server stops. */
+const STOP_DEADLINE_MS = 10_000
+
+export type MqttServerOptions = {
+  host: string
+  /** 0: any free one; undefined: none. */
+  port: number | undefined
+  /** Port and files of TLS; undefined: none. */
+  tls?:
+    | {
+        port: number
+        files: TlsFiles
+        clientKeyOf?: ((certificate: Buffer) => Promise<number | undefined>) | undefined
+      }
+    | undefined
+  /** Of one packet, whole. */
+  maxPacketBytes: number
+  /** Told of the sessions' fates. */
+  exchange: (host: SessionHost) => Exchange
+  metrics?: Metrics | undefined
+  logger: Logger
+}
+
+export type MqttServer = {
+  readonly port: number | undefined
+  readonly tlsPort: number | undefined
+  readonly connections: number
+  /** Takes a stream that speaks MQTT, such as a WebSocket. */
+  accept(stream: Duplex, address: string): void
+  /** Entities changed: whoever is connected by leave of one of them is looked at again. */
+  recheck(entityKeys: readonly number[] | undefined): void
+  stop(): Promise<void>
+}
+
+export async function startMqttServer(options: MqttServerOptions): Promise<MqttServer> {
+  const { logger, maxPacketBytes, metrics } = options
+  const counts = createCounts(metrics)
+  const connections = new Set<Connection>()
+  const closing = new Map<Connection, number>()
+  const byName = new Map<string, Connection>()
+  /** Sessions that are being written after their connection ended. */
+  const endings = new Map<string, Promise<void>>()
+  const unsettled = new Map<string, Unsettled>()
+  const ended = new WeakSet<Session>()
+  let dirty: Connection[] = []
+  let nowMs = monotonicMs()
+  let isStopping = false
+
+  const sessionHost: SessionHost = {
+    remember: (session, outbound) => exchange.remember(session, outbound),
+    dropped: (_session, reason) => counts.dropped(reason),
+    sent: () => counts.sent(),
+    failed(session, error) {
+      logger.error({ err: error }, 'a session of MQTT could not be written')
+      connectionOf(session)?.close(REASON.serverUnavailable, 'the session cannot be written')
+    },
+    drained: () => undefined,
+  }
+  const exchange = options.exchange(sessionHost)
+
+  function connectionOf(session: Session): Connection | undefined {
+    return session.outlet instanceof Connection ? session.outlet : undefined
+  }
+
+  function flushAll(): void {
+    const flushing = dirty
+    dirty = []
+    for (const connection of flushing) connection.flush()
+  }
+
+  function endSession(connection: Connection): void {
+    const { session } = connection
+    if (session === undefined || ended.has(session)) return
+    ended.add(session)
+    session.outlet = undefined
+    const name = nameOf(session.identity.ownerKey, session.clientIdentifier)
+    if (byName.get(name) === connection) byName.delete(name)
+    const ending = exchange
+      .close(session, connection.isWillDropped)
+      .catch((error: unknown) => logger.error({ err: error }, 'a session of MQTT could not be closed'))
+      .finally(() => {
+        if (endings.get(name) === ending) endings.delete(name)
+      })
+    endings.set(name, ending)
+  }
+
+  const host: ConnectionHost = {
+    logger,
+    get nowMs() {
+      return nowMs
+    },
+    maxPacketBytes,
+    async takeOver(ownerKey, clientIdentifier) {
+      const name = nameOf(ownerKey, clientIdentifier)
+      byName.get(name)?.close(REASON.sessionTakenOver, 'another connection took the session over')
+      await endings.get(name)
+    },
+    unsettledOf(session) {
+      const name = nameOf(session.identity.ownerKey, session.clientIdentifier)
+      const connection = connectionOf(session)
+      if (connection !== undefined) byName.set(name, connection)
+      let mine = unsettled.get(name)
+      if (mine === undefined) unsettled.set(name, (mine = new Map()))
+      return mine
+    },
+    flushLater(connection) {
+      if (dirty.length === 0) setImmediate(flushAll)
+      dirty.push(connection)
+    },
+    closing(connection) {
+      closing.set(connection, nowMs)
+      endSession(connection)
+    },
+    closed(connection) {
+      connections.delete(connection)
+      closing.delete(connection)
+      endSession(connection)
+    },
+    countPacket: (type) => void counts.packets.set(type, (counts.packets.get(type) ?? 0) + 1),
+    countRefusal: counts.refusal,
+    countDropped: counts.dropped,
+    countStored: counts.stored,
+  }
+
+  function accept(stream: Duplex, address: string, clientKey?: number): void {
+    if (isStopping || connections.size >= MAX_CONNECTIONS) {
+      stream.destroy()
+      return
+    }
+    connections.add(new Connection(stream, exchange, host, { address, clientKey }))
+  }
+
+  function sweep(): void {
+    for (const connection of connections) {
+      const closingSince = closing.get(connection)
+      if (closingSince !== undefined) {
+        if (nowMs - closingSince > CLOSE_DEADLINE_MS) connection.socket.destroy()
+      } else if (!connection.isAccepted) {
+        if (nowMs - connection.openedAtMs > CONNECT_DEADLINE_MS) connection.socket.destroy()
+      } else if (connection.keepAliveMs > 0 && nowMs - connection.heardAtMs > connection.keepAliveMs) {
+        // [MQTT-3.1.2-22]; a connection that is not read because nothing can be stored is not silent.
+        if (connection.socket.isPaused()) connection.heardAtMs = nowMs
+        else connection.close(REASON.keepAliveTimeout, 'nothing was heard within the keep alive')
+      }
+    }
+    for (const [name, mine] of unsettled) if (mine.size === 0 && !byName.has(name)) unsettled.delete(name)
+    exchange.tick()
+  }
+
+  const clock = setInterval(() => (nowMs = monotonicMs()), CLOCK_MS)
+  const sweeping = setInterval(sweep, SWEEP_MS)
+  const servers: Server[] = []
+
+  async function listen(server: Server, port: number, setting: string): Promise<number> {
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', (error) => reject(portError(error, { port, setting }, options.host)))
+      server.listen({ port, host: options.host }, () => {
+        server.removeAllListeners('error')
+        server.on('error', (error) => logger.warn({ err: error }, 'a connection could not be accepted'))
+        resolve()
+      })
+    })
+    servers.push(server)
+    return (server.address() as AddressInfo).port
+  }
+
+  async function openPorts(): Promise<{ port: number | undefined; tlsPort: number | undefined }> {
+    const { port, tls } = options
+    const plain =
+      port === undefined
+        ? undefined
+        : await listen(
+            createServer({ noDelay: true }, (socket: Socket) => accept(socket, socket.remoteAddress ?? '')),
+            port,
+            'SKEIN_MQTT_PORT',
+          )
+    if (tls === undefined) return { port: plain, tlsPort: undefined }
+    const { clientKeyOf } = tls
+    const takeSecure = async (socket: TLSSocket) => {
+      const certificate = socket.authorized ? socket.getPeerCertificate().raw : undefined
+      const clientKey = certificate === undefined ? undefined : await clientKeyOf?.(certificate)
+      accept(socket, socket.remoteAddress ?? '', clientKey)
+    }
+    const secure = createTlsServer(
+      { ...tls.files, noDelay: true, requestCert: clientKeyOf !== undefined, rejectUnauthorized: false },
+      (socket) => {
+        socket.on('error', () => socket.destroy())
+        takeSecure(socket).catch((error: unknown) => {
+          logger.warn({ err: error }, 'a client certificate could not be looked up')
+          socket.destroy()
+        })
+      },
+    )
+    secure.on('tlsClientError', () => counts.refusal(REASON.protocolError))
+    return { port: plain, tlsPort: await listen(secure, tls.port, 'SKEIN_MQTTS_PORT') }
+  }
+
+  const stopTimers = () => {
+    clearInterval(clock)
+    clearInterval(sweeping)
+  }
+  const ports = await openPorts().catch(async (error: unknown) => {
+    stopTimers()
+    await Promise.all(servers.map(closeServer))
+    throw error
+  })
+
+  metrics?.gauge('skein_mqtt_connections', 'Connections that are open', () => connections.size)
+  metrics?.gauge('skein_mqtt_sessions', 'Sessions that this process holds', () => exchange.counts().sessions)
+  metrics?.gauge('skein_mqtt_subscriptions', 'Subscriptions of those', () => exchange.counts().subscriptions)
+  const sum = (of: (connection: Connection) => number) => {
+    let total = 0
+    for (const connection of connections) total += of(connection)
+    return total
+  }
+  metrics?.gauge('skein_mqtt_in_flight_messages', 'Messages sent and not acknowledged', () =>
+    sum(({ session }) => session?.inFlight ?? 0),
+  )
+  metrics?.gauge('skein_mqtt_queued_messages', 'Messages that wait for a place among those', () =>
+    sum(({ session }) => session?.queued ?? 0),
+  )
+  metrics?.gauge('skein_mqtt_pending_publishes', 'Published messages that wait for their commit', () =>
+    sum(({ publishing }) => publishing?.pending ?? 0),
+  )
+
+  async function recheckOne(connection: Connection, session: Session): Promise<void> {
+    try {
+      await exchange.reauthenticate(session.identity)
+    } catch (error) {
+      const isGone = error instanceof ServiceError && ['unauthenticated', 'forbidden'].includes(error.kind)
+      if (isGone) connection.close(REASON.notAuthorized, 'no longer allowed to connect')
+    }
+  }
+
+  return {
+    ...ports,
+    get connections() {
+      return connections.size
+    },
+    accept: (stream, address) => accept(stream, address),
+    recheck(entityKeys) {
+      const keys = entityKeys === undefined ? undefined : new Set(entityKeys)
+      for (const connection of connections) {
+        const { session } = connection
+        if (session === undefined) continue
+        const { ownerKey, domainKey } = session.identity
+        const isConcerned =
+          keys === undefined ||
+          ownerKey === undefined ||
+          keys.has(ownerKey) ||
+          (domainKey !== undefined && keys.has(domainKey)) ||
+          [...session.subscriptions.values()].some(({ streamKey }) => keys.has(streamKey))
+        if (isConcerned) void recheckOne(connection, session)
+      }
+    },
+    async stop() {
+      isStopping = true
+      stopTimers()
+      const closed = servers.map(closeServer)
+      for (const connection of connections) {
+        connection.isWillDropped ||= connection.session !== undefined
+        connection.close(REASON.serverShuttingDown, 'the server is stopping')
+      }
+      await withDeadline(Promise.all(endings.values()), STOP_DEADLINE_MS, 'writing the sessions of MQTT').catch(
+        (error: unknown) => logger.warn({ err: error }, 'sessions of MQTT were not written'),
+      )
+      for (const connection of connections) connection.socket.destroy()
+      await exchange.stop()
+      await Promise.all(closed)
+    },
+  }
+}
+
+function nameOf(ownerKey: number | undefined, clientIdentifier: string): string {
+  return `${ownerKey ?? ''}\n${clientIdentifier}`
+}
+
+function closeServer(server: Server): Promise<void> {
+  return new Promise((resolve) => server.close(() => resolve()))
+}

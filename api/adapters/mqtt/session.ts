@@ -1,0 +1,342 @@
+/**
+ * A session (section 4.1): subscriptions, and messages on their way to the client. It outlives its connections; what is sent
+ * with QoS 1 and 2 is kept until it is acknowledged, in order, within the receive maximum of the client.
+ */
+import type { Arrival } from './arrival.ts'
+import type { Identity } from './exchange.ts'
+import { formatAcknowledgement } from './packets/acknowledgement.ts'
+import type { Version } from './packets/connect.ts'
+import type { Qos } from './packets/publish.ts'
+import { stamp } from './packets/publish.ts'
+import { REASON } from './packets/reason-codes.ts'
+import type { Subscription } from './subscription.ts'
+
+/** Messages that are sent and not acknowledged; a client may ask for less (receive maximum). */
+export const MAX_IN_FLIGHT = 512
+/** Messages that wait for a place among those; beyond, the session falls behind. */
+export const MAX_QUEUED = 1000
+/** Bytes of those. */
+export const MAX_QUEUED_BYTES = 4 * 1024 * 1024
+const MAX_PACKET_ID = 65_535
+/** What has left the queue is cut off when it is so much. */
+const COMPACT_AT = 256
+
+/** What a session needs of its connection. */
+export type Outlet = {
+  readonly version: Version
+  readonly receiveMaximum: number
+  /** Larger packets are not sent to it [MQTT-3.1.2-24]. */
+  readonly maxPacketBytes: number
+  /** False while the peer does not read what was sent to it. */
+  readonly isWritable: boolean
+  send(bytes: Buffer): void
+}
+
+/** A step of the message log: what came with it is done when nothing of it is under way. */
+export type Step = { token: string; pending: number }
+
+export type Outbound = {
+  arrival: Arrival
+  qos: Qos
+  retain: boolean
+  prefix: string | undefined
+  identifiers: readonly number[] | undefined
+  packetId: number
+  /** `waiting` for its turn or to be written down, `sent`, `released`: PUBREL was sent. */
+  state: 'waiting' | 'sent' | 'released'
+  /** Sent on an earlier connection. */
+  isRepeated: boolean
+  step: Step | undefined
+}
+
+export type SessionHost = {
+  /** See `Exchange.remember`. */
+  remember(session: Session, outbound: readonly Outbound[]): Promise<void> | undefined
+  /** A message was not delivered, and why. */
+  dropped(session: Session, reason: 'slow' | 'expired' | 'too_large'): void
+  /** So many messages were sent. */
+  sent(session: Session): void
+  /** Something could not be written; the session must not go on. */
+  failed(session: Session, error: unknown): void
+  /** Room for more came up in a session that fell behind. */
+  drained(session: Session): void
+}
+
+export type SessionOptions = {
+  /** Names it for ever; 0: it is not kept in the database. */
+  key: number
+  /** Raised with each connection: who has an older one may write no more. */
+  epoch: number
+  identity: Identity
+  clientIdentifier: string
+  expirySeconds: number
+}
+
+export class Session {
+  readonly key: number
+  readonly epoch: number
+  readonly identity: Identity
+  readonly clientIdentifier: string
+  expirySeconds: number
+  readonly subscriptions = new Map<string, Subscription>()
+  /** Identifiers of received QoS 2 messages that are stored and not released. */
+  readonly received = new Set<number>()
+  outlet: Outlet | undefined
+  /** Of the exchange. */
+  isBehind = false
+  readonly #host: SessionHost
+  readonly #inFlight = new Map<number, Outbound>()
+  #queue: Outbound[] = []
+  /** Those before it have left. */
+  #head = 0
+  #queuedBytes = 0
+  /** Something is being remembered: what follows must not overtake it. */
+  #isWriting = false
+  #lastPacketId = 0
+
+  constructor(options: SessionOptions, host: SessionHost) {
+    this.key = options.key
+    this.epoch = options.epoch
+    this.identity = options.identity
+    this.clientIdentifier = options.clientIdentifier
+    this.expirySeconds = options.expirySeconds
+    this.#host = host
+  }
+
+  get inFlight(): number {
+    return this.#inFlight.size
+  }
+
+  get queued(): number {
+    return this.#queue.length - this.#head
+  }
+
+  get isFull(): boolean {
+    return this.queued >= MAX_QUEUED || this.#queuedBytes >= MAX_QUEUED_BYTES
+  }
+
+  /** Whether it outlives its connection. */
+  get isPersistent(): boolean {
+    return this.expirySeconds > 0
+  }
+
+  /** What is under way, oldest first: what was sent, then what waits. */
+  *outbound(): Iterable<Outbound> {
+    yield* this.#inFlight.values()
+    yield* this.#queue.slice(this.#head)
+  }
+
+  /** Takes up what an earlier connection left, in its order. */
+  restore(outbound: Outbound): void {
+    if (outbound.packetId === 0) this.#enqueue(outbound)
+    else this.#inFlight.set(outbound.packetId, outbound)
+    this.#lastPacketId = Math.max(this.#lastPacketId, outbound.packetId)
+  }
+
+  /**
+   * Delivers a message that matched these subscriptions once, with the highest QoS among them. Returns what stays under way.
+   */
+  deliver(arrival: Arrival, subscriptions: readonly Subscription[], step: Step | undefined): void {
+    const [first] = subscriptions
+    if (first === undefined) return
+    if (subscriptions.length === 1) {
+      if (first.noLocal && this.#isOwn(arrival)) return
+      const identifiers = first.identifier === undefined ? undefined : [first.identifier]
+      this.push(arrival, first.qos, arrival.facts.retain && first.retainAsPublished, first.prefix, identifiers, step)
+      return
+    }
+    const wanted = this.#isOwn(arrival) ? subscriptions.filter(({ noLocal }) => !noLocal) : subscriptions
+    const best = wanted.reduce<Subscription | undefined>(
+      (one, other) => (one === undefined || other.qos > one.qos ? other : one),
+      undefined,
+    )
+    if (best === undefined) return
+    const identifiers = wanted.flatMap(({ identifier }) => (identifier === undefined ? [] : [identifier]))
+    const retain = arrival.facts.retain && wanted.some(({ retainAsPublished }) => retainAsPublished)
+    this.push(arrival, best.qos, retain, best.prefix, identifiers.length === 0 ? undefined : identifiers, step)
+  }
+
+  #isOwn(arrival: Arrival): boolean {
+    return this.key !== 0 && arrival.facts.sender === this.key
+  }
+
+  /** `maxQos`: of the subscription. */
+  push(
+    arrival: Arrival,
+    maxQos: Qos,
+    retain: boolean,
+    prefix: string | undefined,
+    identifiers: readonly number[] | undefined,
+    step: Step | undefined,
+  ): void {
+    const qos = Math.min(arrival.qos, maxQos) as Qos
+    const { outlet } = this
+    if (qos === 0) {
+      // Nobody waits for it: without a reader it is gone, and counted (contract section 7.6).
+      if (outlet?.isWritable !== true || this.queued > 0) {
+        if (outlet !== undefined) this.#host.dropped(this, 'slow')
+        return
+      }
+      const { bytes } = arrival.template(outlet.version, 0, retain, prefix, identifiers)
+      if (bytes.length > outlet.maxPacketBytes) return this.#host.dropped(this, 'too_large')
+      outlet.send(bytes)
+      this.#host.sent(this)
+      return
+    }
+    // Whoever reads the log again later looks at `isFull` before; who does not loses what finds no room.
+    if (step === undefined && this.isFull) return this.#host.dropped(this, 'slow')
+    if (step !== undefined) step.pending++
+    const state = 'waiting'
+    this.#enqueue({ arrival, qos, retain, prefix, identifiers, packetId: 0, state, isRepeated: false, step })
+    if (this.queued === 1) this.pump()
+  }
+
+  #enqueue(outbound: Outbound): void {
+    this.#queue.push(outbound)
+    this.#queuedBytes += outbound.arrival.facts.payload.length
+  }
+
+  /** Sends what waits, as far as the client takes it. */
+  pump(): void {
+    const { outlet } = this
+    if (outlet === undefined || this.#isWriting) return
+    const window = Math.min(outlet.receiveMaximum, MAX_IN_FLIGHT)
+    let toRemember: Outbound[] | undefined
+    while (this.queued > 0 && this.#inFlight.size < window && outlet.isWritable) {
+      const outbound = this.#dequeue()
+      if (this.#isUnsendable(outbound, outlet)) {
+        this.#done(outbound)
+        continue
+      }
+      outbound.packetId = this.#nextPacketId()
+      this.#inFlight.set(outbound.packetId, outbound)
+      // What is sent with QoS 2 is written down first, and what follows it must not overtake it.
+      if (outbound.qos === 2 || toRemember !== undefined) (toRemember ??= []).push(outbound)
+      else this.#send(outbound, outlet)
+    }
+    if (toRemember !== undefined) this.#sendRemembered(toRemember)
+    if (this.isBehind && this.queued === 0) this.#host.drained(this)
+  }
+
+  #dequeue(): Outbound {
+    const outbound = this.#queue[this.#head++] as Outbound
+    this.#queuedBytes -= outbound.arrival.facts.payload.length
+    if (this.#head === this.#queue.length) {
+      this.#queue = []
+      this.#head = 0
+    } else if (this.#head >= COMPACT_AT) {
+      this.#queue = this.#queue.slice(this.#head)
+      this.#head = 0
+    }
+    return outbound
+  }
+
+  /** A crash must not send it twice. */
+  #sendRemembered(outbound: readonly Outbound[]): void {
+    const send = () => {
+      for (const one of outbound) {
+        if (this.outlet === undefined) one.state = 'sent'
+        else this.#send(one, this.outlet)
+      }
+    }
+    const exactlyOnce = outbound.filter(({ qos }) => qos === 2)
+    const written = this.#host.remember(this, exactlyOnce)
+    if (written === undefined) return send()
+    this.#isWriting = true
+    written.then(
+      () => {
+        this.#isWriting = false
+        send()
+        this.pump()
+      },
+      (error: unknown) => this.#host.failed(this, error),
+    )
+  }
+
+  #isUnsendable({ arrival, qos, retain, prefix, identifiers }: Outbound, outlet: Outlet): boolean {
+    if (arrival.isExpired(Date.now())) {
+      this.#host.dropped(this, 'expired')
+      return true
+    }
+    if (arrival.template(outlet.version, qos, retain, prefix, identifiers).bytes.length <= outlet.maxPacketBytes)
+      return false
+    this.#host.dropped(this, 'too_large')
+    return true
+  }
+
+  #send(outbound: Outbound, outlet: Outlet): void {
+    const { arrival, qos, retain, prefix, identifiers, packetId, isRepeated } = outbound
+    outbound.state = 'sent'
+    outlet.send(stamp(arrival.template(outlet.version, qos, retain, prefix, identifiers), packetId, isRepeated))
+    this.#host.sent(this)
+  }
+
+  #nextPacketId(): number {
+    do this.#lastPacketId = this.#lastPacketId === MAX_PACKET_ID ? 1 : this.#lastPacketId + 1
+    while (this.#inFlight.has(this.#lastPacketId))
+    return this.#lastPacketId
+  }
+
+  #done(outbound: Outbound): void {
+    if (outbound.packetId !== 0) this.#inFlight.delete(outbound.packetId)
+    if (outbound.step !== undefined) outbound.step.pending--
+    outbound.step = undefined
+  }
+
+  /** A connection took the session up: what was sent and not acknowledged is sent again [MQTT-4.4.0-1]. */
+  resume(outlet: Outlet): void {
+    this.outlet = outlet
+    for (const outbound of this.#inFlight.values()) {
+      if (outbound.state === 'released') outlet.send(formatAcknowledgement('pubrel', outlet.version, outbound.packetId))
+      else if (outbound.state === 'sent') {
+        outbound.isRepeated = true
+        this.#send(outbound, outlet)
+      }
+    }
+    this.pump()
+  }
+
+  /** PUBACK: false where nothing with this identifier awaits one. */
+  acknowledged(packetId: number): boolean {
+    const outbound = this.#inFlight.get(packetId)
+    if (outbound === undefined || outbound.qos !== 1) return false
+    this.#done(outbound)
+    if (this.queued > 0) this.pump()
+    return true
+  }
+
+  /** PUBREC. The answer is a PUBREL, after what it says is remembered [MQTT-4.3.3-4]. */
+  receivedByPeer(packetId: number, reasonCode: number): void {
+    const { outlet } = this
+    if (outlet === undefined) return
+    const outbound = this.#inFlight.get(packetId)
+    if (outbound === undefined || outbound.qos !== 2) {
+      outlet.send(formatAcknowledgement('pubrel', outlet.version, packetId, REASON.packetIdentifierNotFound))
+      return
+    }
+    if (reasonCode >= 0x80) {
+      // The client wants it no more: no PUBREL follows (section 4.3.3).
+      this.#done(outbound)
+      this.pump()
+      return
+    }
+    const release = () => this.outlet?.send(formatAcknowledgement('pubrel', outlet.version, packetId))
+    if (outbound.state === 'released') {
+      release()
+      return
+    }
+    outbound.state = 'released'
+    const written = this.#host.remember(this, [outbound])
+    if (written === undefined) release()
+    else written.then(release, (error: unknown) => this.#host.failed(this, error))
+  }
+
+  /** PUBCOMP. */
+  completed(packetId: number): boolean {
+    const outbound = this.#inFlight.get(packetId)
+    if (outbound === undefined || outbound.qos !== 2) return false
+    this.#done(outbound)
+    if (this.queued > 0) this.pump()
+    return true
+  }
+}

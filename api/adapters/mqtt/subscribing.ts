@@ -1,0 +1,83 @@
+/** SUBSCRIBE and UNSUBSCRIBE (sections 3.8 and 3.10): each filter is answered for itself. */
+import { kindOf } from '#core/errors/index.ts'
+import type { Connection } from './connection.ts'
+import type { Exchange } from './exchange.ts'
+import { REASON, SUBACK_FAILURE, reasonCodeOf } from './packets/reason-codes.ts'
+import type { SubscribeFilter, SubscribePacket } from './packets/subscribe.ts'
+import { formatSuback } from './packets/subscribe.ts'
+import type { UnsubscribePacket } from './packets/unsubscribe.ts'
+import { formatUnsuback } from './packets/unsubscribe.ts'
+import { ProtocolError } from './packets/wire.ts'
+import type { Session } from './session.ts'
+import type { Subscription } from './subscription.ts'
+import { parseShared } from './subscription.ts'
+
+/** Of one session. */
+const MAX_SUBSCRIPTIONS = 1000
+
+export async function subscribe(
+  connection: Connection,
+  session: Session,
+  exchange: Exchange,
+  packet: SubscribePacket,
+): Promise<void> {
+  const identifier = packet.properties.subscriptionIdentifiers?.[0]
+  const granted: Subscription[] = []
+  const codes: number[] = []
+  for (const wanted of packet.filters) {
+    try {
+      const subscription = await resolve(session, exchange, wanted, identifier)
+      // The same filter twice in one packet: the second replaces the first, as in two packets [MQTT-3.8.4-3].
+      const same = granted.findIndex(({ filter }) => filter === subscription.filter)
+      if (same >= 0) granted.splice(same, 1)
+      granted.push(subscription)
+      codes.push(subscription.qos)
+    } catch (error) {
+      const reasonCode = error instanceof ProtocolError ? error.reasonCode : reasonCodeOf(kindOf(error))
+      if (kindOf(error) === 'internal' && !(error instanceof ProtocolError)) throw error
+      connection.host.countRefusal(reasonCode)
+      codes.push(connection.version === 5 ? reasonCode : SUBACK_FAILURE)
+    }
+  }
+  const known = new Set(granted.filter(({ filter }) => session.subscriptions.has(filter)))
+  if (granted.length > 0) await exchange.subscribe(session, granted)
+  connection.send(formatSuback(connection.version, packet.packetId, codes))
+  for (const subscription of granted) {
+    const isWanted =
+      subscription.retainHandling === 0 || (subscription.retainHandling === 1 && !known.has(subscription))
+    // Never for a shared subscription (section 4.8.2).
+    if (isWanted && subscription.group === undefined) await exchange.sendRetained(subscription)
+  }
+}
+
+async function resolve(
+  session: Session,
+  exchange: Exchange,
+  wanted: SubscribeFilter,
+  identifier: number | undefined,
+): Promise<Subscription> {
+  const shared = parseShared(wanted.filter)
+  if (shared === undefined)
+    throw new ProtocolError(REASON.topicFilterInvalid, 'the filter of a shared subscription is malformed')
+  if (!session.subscriptions.has(wanted.filter) && session.subscriptions.size >= MAX_SUBSCRIPTIONS)
+    throw new ProtocolError(REASON.quotaExceeded, `a session may have ${MAX_SUBSCRIPTIONS} subscriptions`)
+  const target = await exchange.filter(session.identity, shared.topicFilter)
+  return { ...wanted, ...target, ...shared, session, identifier }
+}
+
+export async function unsubscribe(
+  connection: Connection,
+  session: Session,
+  exchange: Exchange,
+  packet: UnsubscribePacket,
+): Promise<void> {
+  const ended = new Set<Subscription>()
+  const codes = packet.filters.map((filter) => {
+    const subscription = session.subscriptions.get(filter)
+    if (subscription === undefined) return REASON.noSubscriptionExisted
+    ended.add(subscription)
+    return REASON.success
+  })
+  if (ended.size > 0) await exchange.unsubscribe(session, [...ended])
+  connection.send(formatUnsuback(connection.version, packet.packetId, codes))
+}
