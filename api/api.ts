@@ -1,6 +1,7 @@
 /** Composition of the platform: the rooms of the API, stacked, over one ground. */
 import type { FastifyRequest } from 'fastify'
 import type { Ground } from '#core/ground/index.ts'
+import { readConfig } from '#core/config/index.ts'
 import { describeDocument } from '#core/http/index.ts'
 import type { Metrics, RoutePlugin } from '#core/http/index.ts'
 import type { Lifecycle } from '#core/lifecycle.ts'
@@ -20,11 +21,14 @@ import {
 import type { DomainPurge, Identity, IdentityConfig } from './identity/index.ts'
 import { createMessageDeletion, createUsageService, removalsOf, startMessages } from './messages/index.ts'
 import type { Messages } from './messages/index.ts'
+import { PROVISIONING_SETTINGS, startProvisioning } from './provisioning/index.ts'
+import type { Provisioning, ProvisioningConfig } from './provisioning/index.ts'
 
 export type Api = {
   readonly identity: Identity
   readonly devices: Devices
   readonly messages: Messages
+  readonly provisioning: Provisioning
   readonly domainPurge: DomainPurge
   /** UDP port of CoAP; undefined: it is off. */
   readonly coapPort: number | undefined
@@ -36,6 +40,8 @@ export type Api = {
 export type ApiOptions = {
   ground: Ground
   config: IdentityConfig
+  /** Undefined: every default. */
+  provisioning?: ProvisioningConfig
   /** Where CoAP is served; undefined: nowhere. */
   coap?: { host: string; port: number; maxBodyBytes: number } | undefined
   metrics?: Metrics
@@ -47,14 +53,15 @@ export type ApiOptions = {
 
 export async function startApi(
   life: Lifecycle,
-  { ground, config, coap, metrics, tailIntervalMs, eventHeartbeatMs }: ApiOptions,
+  { ground, config, provisioning: provisioningConfig, coap, metrics, tailIntervalMs, eventHeartbeatMs }: ApiOptions,
 ): Promise<Api> {
-  const { database, bus, keyring, logger, dataDir, hasRoom } = ground
+  const { database, bus, limits, keyring, logger, dataDir, hasRoom } = ground
   const identity = await life.start('identity', async () => {
     const value = await startIdentity({
       config,
       database,
       bus,
+      limits,
       keyring,
       logger,
       dataDir,
@@ -92,6 +99,16 @@ export async function startApi(
           const value = await startCoapServer({ ...coap, gate: devices.gate, messages, metrics, logger })
           return { value, stop: () => value.stop() }
         })
+  const provisioning = await life.start('provisioning', async () => {
+    const value = await startProvisioning({
+      config: { ...(provisioningConfig ?? readConfig(PROVISIONING_SETTINGS, {})), publicUrl: config.publicUrl },
+      database,
+      keyring,
+      logger,
+      identity,
+    })
+    return { value, stop: () => value.stop() }
+  })
   const { access, journal } = identity
   const deletion = createMessageDeletion({ database, access, journal })
   const domainPurge = await life.start('domain purge', () => {
@@ -107,6 +124,7 @@ export async function startApi(
     identity,
     devices,
     messages,
+    provisioning,
     domainPurge,
     coapPort: coapServer?.port,
     authenticate: (request) => identity.authenticate(request),
@@ -119,6 +137,7 @@ export async function startApi(
       await httpMessageRoutes(adapter)(app)
       await deletionRoutes(deletion)(app)
       await usageRoutes(createUsageService({ database, access }))(app)
+      await provisioning.routes(app)
       await webSocketRoutes({ ...adapter, signal: life.signal })(app)
     },
   }

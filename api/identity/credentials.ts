@@ -2,6 +2,7 @@
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
+import type { SharedLimits } from '#core/limits/index.ts'
 import type { AccessPolicy, UserPrincipal } from './access/index.ts'
 import type { IdentityConfig } from './config.ts'
 import type { Journal } from './journal/index.ts'
@@ -18,6 +19,8 @@ export type CredentialsDeps = {
   journal: Journal
   access: AccessPolicy
   findLogin: (login: string) => Promise<LoginUser | undefined>
+  /** Limits of all nodes together. */
+  limits?: SharedLimits | undefined
 }
 
 export type Credentials = {
@@ -28,7 +31,7 @@ export type Credentials = {
 }
 
 export async function startCredentials(deps: CredentialsDeps): Promise<Credentials> {
-  const { config, database, keyring, journal, access, findLogin } = deps
+  const { config, database, keyring, journal, access, findLogin, limits } = deps
   const keys = await startSigningKeys({
     database,
     keyring,
@@ -45,7 +48,7 @@ export async function startCredentials(deps: CredentialsDeps): Promise<Credentia
     keys,
     findLogin,
     uses,
-    throttle: createLoginThrottle(),
+    throttle: createLoginThrottle({ shared: limits }),
     others: {
       authenticateApiKey: apiKeys.authenticate,
       isPersonal: (text) => text.startsWith(PAT_PREFIX),

@@ -5,6 +5,7 @@ import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
+import type { SharedLimits } from '#core/limits/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { accessRoutes, createAccessPolicy, createExplainer } from './access/index.ts'
 import type { AccessPolicy } from './access/index.ts'
@@ -45,6 +46,8 @@ export type IdentityDeps = {
   keyring: Keyring
   logger: Logger
   dataDir: string
+  /** What is limited for all nodes together. */
+  limits?: SharedLimits | undefined
   /** How often changes made by other processes are looked for; tests shorten it. */
   tailIntervalMs?: number
 }
@@ -113,6 +116,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       journal,
       access,
       findLogin: users.findLogin,
+      limits: deps.limits,
     })
     /** Wherever a token is good for more than the own profile, its user's address must be verified if the settings say so. */
     const tokens: TokensService = {

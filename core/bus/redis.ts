@@ -7,31 +7,20 @@ import type { Logger } from '../logging/index.ts'
 import { newToken } from '../ids.ts'
 import type { Bus } from './bus.ts'
 import { MAX_HINT_BYTES, Subscriptions } from './bus.ts'
-import { requireRedisUrl } from './redis-url.ts'
+import { redisOptions } from './redis-options.ts'
 
-/** Reconnection waits this long at the most. */
-const MAX_RECONNECT_DELAY_MS = 2000
 /** Commands that wait for a broken connection are refused above this, and counted as dropped. */
 const MAX_QUEUED_COMMANDS = 1000
-const CONNECT_DEADLINE_MS = 5000
 
 /** Each message begins with the sender's mark, so that a process does not hear its own hints twice. */
 const MARK_BYTES = 16
 
 export async function createRedisBus({ url, logger }: { url: string; logger: Logger }): Promise<Bus> {
-  requireRedisUrl(url)
   const subscriptions = new Subscriptions()
   const mark = Buffer.from(newToken(MARK_BYTES)).subarray(0, MARK_BYTES)
   let dropped = 0
   let closed = false
-  const options = {
-    url,
-    commandsQueueMaxLength: MAX_QUEUED_COMMANDS,
-    socket: {
-      connectTimeout: CONNECT_DEADLINE_MS,
-      reconnectStrategy: (retries: number) => Math.min(50 * 2 ** Math.min(retries, 6), MAX_RECONNECT_DELAY_MS),
-    },
-  }
+  const options = { ...redisOptions(url), commandsQueueMaxLength: MAX_QUEUED_COMMANDS }
   const publisher = createClient({ ...options, disableOfflineQueue: true })
   const subscriber = createClient(options)
   for (const client of [publisher, subscriber]) {

@@ -5,7 +5,7 @@
 import { createClient } from 'redis'
 import type { Logger } from '../logging/index.ts'
 import { withDeadline } from '../time.ts'
-import { requireRedisUrl } from './redis-url.ts'
+import { redisOptions } from './redis-options.ts'
 
 export type StreamItem = { stream: string; fields: Readonly<Record<string, string>> }
 
@@ -15,7 +15,6 @@ export type StreamWriter = {
   close(): void
 }
 
-const CONNECT_DEADLINE_MS = 5000
 /** Redis takes thousands of entries in a second; one that says nothing for so long is away. */
 const APPEND_DEADLINE_MS = 10_000
 /** Entries that are on the way at once. */
@@ -23,21 +22,16 @@ const CHUNK_ENTRIES = 1000
 const PING_INTERVAL_MS = 5000
 /** A connection on which nothing arrives for so long, pings included, is dead. */
 const SOCKET_SILENCE_MS = 15_000
-const MAX_RECONNECT_DELAY_MS = 2000
 
 /** `maxLength`: about how many entries a stream keeps; the oldest go first. */
 export function createStreamWriter(options: { url: string; maxLength: number; logger: Logger }): StreamWriter {
   const { url, maxLength, logger } = options
-  requireRedisUrl(url)
+  const { socket } = redisOptions(url)
   const client = createClient({
     url,
     disableOfflineQueue: true,
     pingInterval: PING_INTERVAL_MS,
-    socket: {
-      connectTimeout: CONNECT_DEADLINE_MS,
-      socketTimeout: SOCKET_SILENCE_MS,
-      reconnectStrategy: (retries: number) => Math.min(50 * 2 ** Math.min(retries, 6), MAX_RECONNECT_DELAY_MS),
-    },
+    socket: { ...socket, socketTimeout: SOCKET_SILENCE_MS },
   })
   let isClosed = false
   let isAway = false

@@ -16,6 +16,8 @@ import { newId } from '../ids.ts'
 import { createKeyring, loadMasterKey, requireSameKey } from '../keyring/index.ts'
 import type { Keyring } from '../keyring/index.ts'
 import { sentenceOf } from '../lifecycle.ts'
+import { connectSharedLimits } from '../limits/index.ts'
+import type { SharedLimits } from '../limits/index.ts'
 import type { Lifecycle } from '../lifecycle.ts'
 import type { Logger } from '../logging/index.ts'
 import { sleep } from '../time.ts'
@@ -31,6 +33,8 @@ export type Ground = {
   readonly database: Database
   readonly keyring: Keyring
   readonly bus: Bus
+  /** Where nodes share a Redis. */
+  readonly limits: SharedLimits | undefined
   /** Unique per process: its row in `nodes`. */
   readonly nodeId: string
   /** False while the disk below the embedded database is nearly full; ingest refuses until there is room again. */
@@ -98,6 +102,10 @@ export async function startGround(life: Lifecycle, options: GroundOptions): Prom
     const value = await connectBus(config.redisUrl?.reveal(), logger)
     return { value, stop: () => value.close() }
   })
+  const limits = await life.start('shared limits', async () => {
+    const value = await connectSharedLimits(config.redisUrl?.reveal(), logger)
+    return { value, stop: () => Promise.resolve(value?.close()) }
+  })
   const nodeId = `${kind}-${hostname()}-${newId().slice(0, 8)}`
   await life.start('sign of life', () =>
     startBeat(database, { nodeId, kind, version: build.version, migration: migrations.length }, logger),
@@ -110,6 +118,7 @@ export async function startGround(life: Lifecycle, options: GroundOptions): Prom
     database,
     keyring,
     bus,
+    limits,
     nodeId,
     hasRoom: server.hasRoom,
     databaseNote: server.note,

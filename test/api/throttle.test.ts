@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
+import { RedisServer, hasRedisServer } from '../core/redis-server.ts'
 import { createTestDatabase } from '../harness/database.ts'
 
 let api: TestApi
@@ -149,4 +150,26 @@ test(
     expect(new Set(statuses)).toEqual(new Set([401, 429]))
   },
   FLOOD_DEADLINE_MS,
+)
+
+test.runIf(hasRedisServer())(
+  'nodes that share a Redis count together, and by themselves while it is away',
+  async () => {
+    await using database = await createTestDatabase()
+    await using redis = await RedisServer.start()
+    const options = { database, environment: { SKEIN_REDIS_URL: redis.url } }
+    await using first = await startTestApi(options)
+    await using second = await startTestApi(options)
+    const [user, at] = [await first.newUser(), newAddresses()]
+    const statuses: number[] = []
+    for (let attempt = 0; attempt < PAIR_BURST + 2; attempt++)
+      statuses.push((await logIn(attempt % 2 === 0 ? first : second, user.username, 'wrong password', at(1))).status)
+    expect(statuses.filter((status) => status === 401)).toHaveLength(PAIR_BURST)
+    expect(statuses.slice(PAIR_BURST)).toEqual([429, 429])
+    await redis.kill()
+    const other = await second.newUser()
+    for (let attempt = 0; attempt < PAIR_BURST; attempt++)
+      expect((await logIn(second, other.username, 'wrong password', at(2))).status).toBe(401)
+    expect((await logIn(second, other.username, 'wrong password', at(2))).status).toBe(429)
+  },
 )

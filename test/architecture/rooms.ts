@@ -134,7 +134,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   { package: 'fast-json-stringify', owner: /^core\/http\/serialize\.ts$/, rule: 'responses leave through core/http' },
   { package: 'prom-client', owner: /^core\/http\/metrics\.ts$/, rule: 'metrics are made by core/http' },
   { package: 'ws', owner: /^api\/adapters\/ws\//, rule: 'WebSocket belongs to its adapter' },
-  { package: 'redis', owner: /^core\/bus\//, rule: 'Redis is a hint between processes, behind core/bus' },
+  { package: 'redis', owner: /^core\/(bus|limits)\//, rule: 'Redis is asked in core/bus and core/limits alone' },
   {
     package: 'nodemailer',
     owner: /^api\/identity\/mail\/transport\.ts$/,
@@ -149,7 +149,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   {
     package: 'kysely',
     owner:
-      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|wire)\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|projections|reader|store)\/|^manager\/((access|grpc-tls)\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/)/,
+      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|wire)\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|projections|reader|store)\/|^manager\/(access\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/|events\/|workflows\/|schedules\/|channels\/|sealed-secret\.ts$)/,
     rule: 'SQL is written by the slice that owns the tables',
   },
   {

@@ -2,13 +2,14 @@
  * How often somebody may try to log in, so that passwords cannot be guessed and nobody can shut another out. Failures are
  * counted for each pair of account and address, for each address, and for each account over all addresses from which it
  * never logged in. An address from which the account did log in before is never refused for what others do; its own
- * failures only slow it down. Counted in each process by itself; several nodes allow so many times as much.
+ * failures only slow it down. Counted in each process, and for all of them together where they share a Redis; without it
+ * several nodes allow so many times as much.
  */
 import { LRUCache } from 'lru-cache'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
+import { fullBucket, refill, waitMs } from '#core/limits/index.ts'
+import type { Bucket, BucketRule, SharedLimits } from '#core/limits/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
-import type { Bucket, BucketRule } from './token-bucket.ts'
-import { fullBucket, refill, waitMs } from './token-bucket.ts'
 
 export type LoginAttempt = {
   /** Whom the login names: a user's id, or the text where there is no such user. */
@@ -54,8 +55,18 @@ const MAX_PACED = 1000
 
 const TOO_MANY = 'too many failed logins: try again later'
 
-export function createLoginThrottle(rules: ThrottleRules = RULES, now: () => number = monotonicMs): LoginThrottle {
-  const buckets = {
+export type LoginThrottleOptions = {
+  rules?: ThrottleRules
+  now?: () => number
+  /** Of all nodes together. */
+  shared?: SharedLimits | undefined
+}
+
+type Kind = 'pair' | 'address' | 'account' | 'known'
+
+export function createLoginThrottle(options: LoginThrottleOptions = {}): LoginThrottle {
+  const { rules = RULES, now = monotonicMs, shared } = options
+  const buckets: Record<Kind, LRUCache<string, Bucket>> = {
     pair: new LRUCache<string, Bucket>({ max: MAX_BUCKETS }),
     address: new LRUCache<string, Bucket>({ max: MAX_BUCKETS }),
     account: new LRUCache<string, Bucket>({ max: MAX_BUCKETS }),
@@ -66,7 +77,7 @@ export function createLoginThrottle(rules: ThrottleRules = RULES, now: () => num
   let waiting = 0
   const stopping = new AbortController()
 
-  function bucketOf(kind: keyof typeof buckets, name: string): Bucket {
+  function bucketOf(kind: Kind, name: string): Bucket {
     let bucket = buckets[kind].get(name)
     if (bucket === undefined) {
       bucket = fullBucket(rules[kind], now())
@@ -79,8 +90,8 @@ export function createLoginThrottle(rules: ThrottleRules = RULES, now: () => num
   const refusal = (retryMs: number) =>
     new ServiceError('rate_limited', TOO_MANY, { retryAfterSeconds: Math.max(1, Math.ceil(retryMs / 1000)) })
 
-  /** Takes one of each, or none. */
-  function take(wanted: readonly (readonly [keyof typeof buckets, string])[]): Admission {
+  /** Takes one of each, or none: of this process. */
+  function takeHere(wanted: readonly (readonly [Kind, string])[]): Admission {
     const found = wanted.map(([kind, name]) => ({ kind, bucket: bucketOf(kind, name) }))
     const retryMs = Math.max(...found.map(({ kind, bucket }) => waitMs(bucket, rules[kind])))
     if (retryMs > 0) throw refusal(retryMs)
@@ -95,10 +106,44 @@ export function createLoginThrottle(rules: ThrottleRules = RULES, now: () => num
     }
   }
 
+  /** Takes one of each, or none: of this process, and of all of them together. */
+  async function take(wanted: readonly (readonly [Kind, string])[]): Promise<Admission> {
+    const here = takeHere(wanted)
+    if (shared === undefined) return here
+    const named = wanted.map(([kind, name]) => ({ name: `login ${kind}\n${name}`, rule: rules[kind] }))
+    const retryMs = await shared.take(named)
+    // Nobody could be asked: what is counted here has to do.
+    if (retryMs === undefined) return here
+    if (retryMs > 0) {
+      here.release()
+      throw refusal(retryMs)
+    }
+    let isReleased = false
+    return {
+      release() {
+        if (isReleased) return
+        isReleased = true
+        here.release()
+        shared.giveBack(named)
+      },
+    }
+  }
+
+  /** Without waiting while there is one left; undefined: wait. */
+  async function takeKnown(pair: string): Promise<Admission | undefined> {
+    if (queues.has(pair) || bucketOf('known', pair).tokens < 1) return undefined
+    try {
+      return await take([['known', pair]])
+    } catch (error) {
+      if (kindOf(error) === 'rate_limited') return undefined
+      throw error
+    }
+  }
+
   async function takeTurn(pair: string): Promise<Admission> {
-    const bucket = bucketOf('known', pair)
+    const admission = await takeKnown(pair)
+    if (admission !== undefined) return admission
     const queue = queues.get(pair)
-    if (queue === undefined && bucket.tokens >= 1) return take([['known', pair]])
     const length = queue?.length ?? 0
     if (length >= MAX_PACED_PER_PAIR || waiting >= MAX_PACED) throw refusal(length * rules.paceMs)
     const turn = (queue?.tail ?? Promise.resolve()).then(() => sleep(rules.paceMs, stopping.signal))
@@ -125,7 +170,7 @@ export function createLoginThrottle(rules: ThrottleRules = RULES, now: () => num
     async admit({ account, address, isKnown }) {
       const pair = `${account}\n${address}`
       if (isKnown) return await takeTurn(pair)
-      return take([
+      return await take([
         ['pair', pair],
         ['address', address],
         ['account', account],
