@@ -18,7 +18,9 @@ export default defineConfig({
     projects: [
       suite('unit', ['{core,api,proto,manager,worker,proxy,tools}/**/*.test.ts']),
       suite('architecture', ['test/architecture/**/*.test.ts'], { needsPostgres: true, testTimeout: 60_000 }),
-      suite('api', ['test/{api,contract,core,messages}/**/*.test.ts'], { needsPostgres: true }),
+      suite('api', ['test/{api,contract,core,messages,certs,bootstrap,provision,notifications}/**/*.test.ts'], {
+        needsPostgres: true,
+      }),
       suite('matrix', ['test/matrix/**/*.test.ts'], { needsPostgres: true, testTimeout: 240_000 }),
       suite('fuzz', ['test/fuzz/**/*.test.ts'], { needsPostgres: true, testTimeout: 120_000 }),
       suite('database', ['test/database/**/*.test.ts'], { testTimeout: 60_000 }),

@@ -18,6 +18,7 @@ export const API_DOCUMENT: DocumentTexts = {
   tags: {
     assignments:
       'Users on one entity by relation (administrator, editor, viewer …): roles in the words of older clients',
+    certificates: 'Certificates of clients, the authority that signs them, and which are revoked',
     channels: 'Where messages are published and read; clients take part once they are connected',
     clients: 'Devices and applications, each with a secret of its own',
     connections: 'Which client may publish to and subscribe on which channel',

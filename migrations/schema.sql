@@ -380,6 +380,7 @@ CREATE TABLE ingest_batches (
   min_time timestamp with time zone,
   max_time timestamp with time zone,
   folded boolean NOT NULL DEFAULT false,
+  envelopes text,
   CONSTRAINT ingest_batches_pkey PRIMARY KEY (seq),
   CONSTRAINT ingest_batches_batch_key UNIQUE (batch)
 );
@@ -508,6 +509,90 @@ CREATE TABLE modules (
   CONSTRAINT modules_digest_check CHECK ((digest ~ '^sha256:[0-9a-f]{64}$'::text)),
   CONSTRAINT modules_digest_key UNIQUE (digest),
   CONSTRAINT modules_kind_check CHECK ((kind = ANY (ARRAY['core'::text, 'component'::text])))
+);
+
+CREATE TABLE mqtt_nodes (
+  node text NOT NULL,
+  seen_at timestamp with time zone NOT NULL DEFAULT now(),
+  "position" text,
+  CONSTRAINT mqtt_nodes_pkey PRIMARY KEY (node)
+);
+
+CREATE TABLE mqtt_outbound (
+  session_key bigint NOT NULL,
+  ordinal bigint NOT NULL,
+  packet_id integer NOT NULL,
+  qos smallint NOT NULL,
+  state smallint NOT NULL,
+  batch_seq bigint,
+  message integer,
+  channel_key bigint NOT NULL,
+  subtopic text NOT NULL,
+  facts jsonb NOT NULL,
+  payload bytea NOT NULL,
+  CONSTRAINT mqtt_outbound_pkey PRIMARY KEY (session_key, ordinal)
+);
+
+CREATE TABLE mqtt_received (
+  session_key bigint NOT NULL,
+  packet_id integer NOT NULL,
+  CONSTRAINT mqtt_received_pkey PRIMARY KEY (session_key, packet_id)
+);
+
+CREATE TABLE mqtt_retained (
+  channel_key bigint NOT NULL,
+  subtopic text NOT NULL,
+  publisher_id text NOT NULL,
+  qos smallint NOT NULL,
+  envelope text,
+  payload bytea NOT NULL,
+  stored_at timestamp with time zone NOT NULL DEFAULT now(),
+  expires_at timestamp with time zone,
+  CONSTRAINT mqtt_retained_pkey PRIMARY KEY (channel_key, subtopic)
+);
+CREATE INDEX mqtt_retained_expires_at_idx ON mqtt_retained USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+
+CREATE TABLE mqtt_sessions (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  client_key bigint NOT NULL,
+  client_identifier text NOT NULL,
+  epoch bigint NOT NULL DEFAULT 1,
+  node text NOT NULL,
+  is_connected boolean NOT NULL DEFAULT true,
+  version smallint NOT NULL,
+  address text NOT NULL,
+  expiry_seconds bigint NOT NULL,
+  connected_at timestamp with time zone NOT NULL DEFAULT now(),
+  disconnected_at timestamp with time zone,
+  ends_at timestamp with time zone,
+  will jsonb,
+  will_payload bytea,
+  will_due_at timestamp with time zone,
+  skipped_messages bigint NOT NULL DEFAULT 0,
+  CONSTRAINT mqtt_sessions_pkey PRIMARY KEY (key),
+  CONSTRAINT mqtt_sessions_client_identifier_key UNIQUE (client_key, client_identifier)
+);
+CREATE INDEX mqtt_sessions_ends_at_idx ON mqtt_sessions USING btree (ends_at) WHERE (ends_at IS NOT NULL);
+CREATE INDEX mqtt_sessions_node_idx ON mqtt_sessions USING btree (node) WHERE is_connected;
+CREATE INDEX mqtt_sessions_will_due_at_idx ON mqtt_sessions USING btree (will_due_at) WHERE (will_due_at IS NOT NULL);
+
+CREATE TABLE mqtt_subscriptions (
+  session_key bigint NOT NULL,
+  filter text NOT NULL,
+  client_key bigint NOT NULL,
+  channel_key bigint NOT NULL,
+  options smallint NOT NULL,
+  identifier integer,
+  "position" text,
+  CONSTRAINT mqtt_subscriptions_pkey PRIMARY KEY (session_key, filter)
+);
+CREATE INDEX mqtt_subscriptions_connection_idx ON mqtt_subscriptions USING btree (client_key, channel_key);
+
+CREATE TABLE mqtt_takeovers (
+  node text NOT NULL,
+  session_key bigint NOT NULL,
+  epoch bigint NOT NULL,
+  CONSTRAINT mqtt_takeovers_pkey PRIMARY KEY (node, session_key, epoch)
 );
 
 CREATE TABLE nodes (
@@ -1201,6 +1286,12 @@ ALTER TABLE invitations ADD CONSTRAINT invitations_user_fkey FOREIGN KEY (user_k
 ALTER TABLE known_addresses ADD CONSTRAINT known_addresses_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE mailed_tokens ADD CONSTRAINT mailed_tokens_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE module_chunks ADD CONSTRAINT module_chunks_module_fkey FOREIGN KEY (module_key) REFERENCES modules(key) ON DELETE CASCADE;
+ALTER TABLE mqtt_outbound ADD CONSTRAINT mqtt_outbound_session_key_fkey FOREIGN KEY (session_key) REFERENCES mqtt_sessions(key) ON DELETE CASCADE;
+ALTER TABLE mqtt_received ADD CONSTRAINT mqtt_received_session_key_fkey FOREIGN KEY (session_key) REFERENCES mqtt_sessions(key) ON DELETE CASCADE;
+ALTER TABLE mqtt_retained ADD CONSTRAINT mqtt_retained_channel_key_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
+ALTER TABLE mqtt_sessions ADD CONSTRAINT mqtt_sessions_client_key_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
+ALTER TABLE mqtt_subscriptions ADD CONSTRAINT mqtt_subscriptions_connection_fkey FOREIGN KEY (client_key, channel_key) REFERENCES connections(client_key, channel_key) ON DELETE CASCADE;
+ALTER TABLE mqtt_subscriptions ADD CONSTRAINT mqtt_subscriptions_session_key_fkey FOREIGN KEY (session_key) REFERENCES mqtt_sessions(key) ON DELETE CASCADE;
 ALTER TABLE notification_deliveries ADD CONSTRAINT notification_deliveries_subscription_fkey FOREIGN KEY (subscription_key) REFERENCES notification_subscriptions(key) ON DELETE CASCADE;
 ALTER TABLE notification_subscriptions ADD CONSTRAINT notification_subscriptions_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
 ALTER TABLE notification_subscriptions ADD CONSTRAINT notification_subscriptions_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;

@@ -3,7 +3,7 @@
  * process of its own, joined over gRPC.
  */
 import { join } from 'node:path'
-import { COAP_SETTINGS, IDENTITY_SETTINGS } from '#api/config.ts'
+import { COAP_SETTINGS, IDENTITY_SETTINGS, PROVISIONING_SETTINGS } from '#api/config.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS } from '#core/http/settings.ts'
 import { runProgram } from '#core/program.ts'
@@ -43,6 +43,7 @@ await runProgram({
     ground: GROUND_SETTINGS,
     http: HTTP_SETTINGS,
     identity: IDENTITY_SETTINGS,
+    provisioning: PROVISIONING_SETTINGS,
     coap: COAP_SETTINGS,
     manager: MANAGER_SETTINGS,
     proxy: PROXY_SETTINGS,
@@ -79,7 +80,13 @@ await runProgram({
     const { host, maxBodyBytes } = config.http
     const { coapPort } = config.coap
     const coap = coapPort === 0 ? undefined : { host, port: coapPort, maxBodyBytes }
-    const api = await startApi(life, { ground, config: config.identity, coap, metrics })
+    const api = await startApi(life, {
+      ground,
+      config: config.identity,
+      provisioning: config.provisioning,
+      coap,
+      metrics,
+    })
 
     progress.step('starting the module proxy')
     const tls = await prepareGrpcTls(config.manager, database, keyring)

@@ -1,5 +1,5 @@
 /** `npm run api`: the platform alone; manager, workers and proxy run elsewhere. */
-import { COAP_SETTINGS, IDENTITY_SETTINGS, SERVICE_PORTS, startApi } from '#api/index.ts'
+import { COAP_SETTINGS, IDENTITY_SETTINGS, PROVISIONING_SETTINGS, SERVICE_PORTS, startApi } from '#api/index.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS, createMetrics, startHttpServer } from '#core/http/index.ts'
 import { runProgram } from '#core/program.ts'
@@ -10,7 +10,13 @@ const MAX_CONNECTIONS = 16
 await runProgram({
   name: 'api',
   summary: 'Runs the platform: users, domains, clients, channels and messages over HTTP.',
-  settings: { ground: GROUND_SETTINGS, http: HTTP_SETTINGS, identity: IDENTITY_SETTINGS, coap: COAP_SETTINGS },
+  settings: {
+    ground: GROUND_SETTINGS,
+    http: HTTP_SETTINGS,
+    identity: IDENTITY_SETTINGS,
+    provisioning: PROVISIONING_SETTINGS,
+    coap: COAP_SETTINGS,
+  },
   ownPrefixes: ['SKEIN_ADMIN_', 'SKEIN_HTTP_', 'SKEIN_DATABASE_', 'SKEIN_TLS_', 'SKEIN_COAP_'],
   async run(life, config, logger) {
     const ground = await startGround(life, {
@@ -23,7 +29,13 @@ await runProgram({
     const { host, maxBodyBytes } = config.http
     const { coapPort } = config.coap
     const coap = coapPort === 0 ? undefined : { host, port: coapPort, maxBodyBytes }
-    const api = await startApi(life, { ground, config: config.identity, coap, metrics })
+    const api = await startApi(life, {
+      ground,
+      config: config.identity,
+      provisioning: config.provisioning,
+      coap,
+      metrics,
+    })
     const servicePorts = config.http.servicePorts ? [...SERVICE_PORTS.keys()] : []
     const { listeners, scheme } = await startHttpServer(life, {
       config: config.http,

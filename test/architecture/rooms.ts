@@ -178,6 +178,11 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
     owner: /^worker\/runtime\//,
     rule: 'what a guest sees is made inside a runner',
   },
+  {
+    package: '@bytecodealliance/jco-transpile',
+    owner: /^worker\/transpile\/entry\.ts$/,
+    rule: 'components are transpiled in a process that ends afterwards',
+  },
 ]
 
 /** Packages of the tests beside the code. */
@@ -185,6 +190,7 @@ export const TEST_PACKAGES: ReadonlySet<string> = new Set([
   'vitest',
   'fast-check',
   'wabt',
+  '@bytecodealliance/jco-transpile',
   'cbor-x',
   '@grpc/proto-loader',
 ])

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { IDENTITY_SETTINGS, startApi } from '#api/index.ts'
+import { IDENTITY_SETTINGS, PROVISIONING_SETTINGS, startApi } from '#api/index.ts'
 import type { Api } from '#api/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import type { Database, DatabaseAddress } from '#core/database/index.ts'
@@ -90,6 +90,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
   const api = await startApi(life, {
     ground,
     config,
+    provisioning: readConfig(PROVISIONING_SETTINGS, environment),
     tailIntervalMs: options.tailIntervalMs ?? 25,
     ...(options.eventHeartbeatMs === undefined ? {} : { eventHeartbeatMs: options.eventHeartbeatMs }),
   })

@@ -1,0 +1,60 @@
+/** Composition of the slice, and the server certificate that the authority makes for our own listeners. */
+import type { AccessPolicy, Journal } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import type { Keyring } from '#core/keyring/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { startRounds } from '#core/log/index.ts'
+import { loadAuthority } from './authority.ts'
+import type { Authority, AuthorityConfig } from './authority.ts'
+import type { StatusUrls } from './make.ts'
+import { publicCertificateRoutes } from './public-routes.ts'
+import { removeExpired } from './repository.ts'
+import { certificateRoutes } from './routes.ts'
+import { createCertificatesService } from './service.ts'
+import type { CertificatesService } from './service.ts'
+import { createCertificateStatus } from './status.ts'
+
+export type Certificates = {
+  readonly authority: Authority
+  /** The same rules over another database and journal: inside somebody's transaction. */
+  within(database: Database, journal: Journal): CertificatesService
+  readonly routes: RoutePlugin
+  stop(): Promise<void>
+}
+
+/** Expired certificates stay in listings for so long. */
+const EXPIRED_KEPT_DAYS = 30
+const PURGE_INTERVAL_MS = 3_600_000
+
+export async function startCertificates(deps: {
+  config: AuthorityConfig & { publicUrl: string }
+  database: Database
+  journal: Journal
+  access: AccessPolicy
+  keyring: Keyring
+  logger: Logger
+}): Promise<Certificates> {
+  const { config, database, journal, access, keyring, logger } = deps
+  const authority = await loadAuthority(config, database, keyring)
+  const urls: StatusUrls = { ocspUrl: `${config.publicUrl}/certs/ocsp`, crlUrl: `${config.publicUrl}/certs/crl` }
+  const status = createCertificateStatus({ db: database.db, authority })
+  const serviceOver = (over: Database, journalOver: Journal) =>
+    createCertificatesService({ database: over, journal: journalOver, access, authority, urls })
+  const service = serviceOver(database, journal)
+  const purging = startRounds(async () => {
+    await removeExpired(database.db, EXPIRED_KEPT_DAYS).catch((error: unknown) => {
+      logger.warn({ err: error }, 'expired certificates could not be removed')
+    })
+    return { pauseMs: PURGE_INTERVAL_MS, isPokable: false }
+  })
+  return {
+    authority,
+    within: serviceOver,
+    routes: async (app) => {
+      await certificateRoutes(service, authority)(app)
+      await publicCertificateRoutes(status, authority)(app)
+    },
+    stop: () => purging.stop(),
+  }
+}

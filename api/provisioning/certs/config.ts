@@ -1,0 +1,10 @@
+/** Settings of certificates. */
+import { optionalText } from '#core/config/index.ts'
+
+export const CERTIFICATE_SETTINGS = {
+  caCert: optionalText(
+    'SKEIN_CA_CERT',
+    'PEM file with the authority that signs certificates of clients, and its chain; none: one of its own, made at the first start',
+  ),
+  caKey: optionalText('SKEIN_CA_KEY', 'PEM file with the key of SKEIN_CA_CERT'),
+} as const

@@ -1,0 +1,5 @@
+export { startCertificates } from './certificates.ts'
+export type { Certificates } from './certificates.ts'
+export { CERTIFICATE_SETTINGS } from './config.ts'
+export type { CertificatesService, ShownCertificate } from './service.ts'
+export { presentCertificate } from './schema.ts'

@@ -1,0 +1,86 @@
+/** Makes the certificate of a client, with or without its key. No database, no access: those are the service's. */
+import { createHash, generateKeyPairSync } from 'node:crypto'
+import { ServiceError } from '#core/errors/index.ts'
+import { formatDurationMs, parseDurationMs } from '#core/time.ts'
+import { CLOCK_SKEW_MS, newSerial } from './authority.ts'
+import type { Authority } from './authority.ts'
+import type { CertificateOrder } from './schema.ts'
+import { makeCertificate, publicKeyDer } from './x509/certificate.ts'
+import { pem } from './x509/der.ts'
+
+/** A year (contract 9.3: `8760h`). */
+const DEFAULT_TTL = '8760h'
+const MIN_TTL_MS = 1000
+
+export type MadeCertificate = {
+  serial: string
+  fingerprint: Buffer
+  pem: string
+  /** PEM of the private key; undefined: the device has it. */
+  key: string | undefined
+  notBefore: Date
+  notAfter: Date
+}
+
+/** Where a certificate says that its state is asked for. */
+export type StatusUrls = { ocspUrl: string; crlUrl: string }
+
+/** Throws `malformed` for no duration, for less than a second and for what would outlive the authority. */
+export function lifetimeOf(
+  ttl: string | undefined,
+  authority: Authority,
+  now: Date,
+): { notBefore: Date; notAfter: Date } {
+  const ttlMs = parseDurationMs(ttl === undefined || ttl === '' ? DEFAULT_TTL : ttl, 'ttl')
+  const longestMs = authority.notAfter.getTime() - now.getTime()
+  if (ttlMs < MIN_TTL_MS || ttlMs > longestMs) {
+    const message = `must be at least 1s and at most ${formatDurationMs(longestMs)}, which is what the authority has left`
+    throw new ServiceError('malformed', `ttl ${message}`, { details: [{ path: '/ttl', message }] })
+  }
+  return { notBefore: new Date(now.getTime() - CLOCK_SKEW_MS), notAfter: new Date(now.getTime() + ttlMs) }
+}
+
+export function makeClientCertificate(
+  authority: Authority,
+  urls: StatusUrls,
+  options: {
+    clientId: string
+    lifetime: { notBefore: Date; notAfter: Date }
+    order?: CertificateOrder
+    /** DER of a key that the device keeps; absent: one is made. */
+    publicKey?: Buffer
+  },
+): MadeCertificate {
+  const { clientId, lifetime, order = {}, publicKey } = options
+  const { common_name: commonName = '', dns_names: dnsNames = [], ...subject } = order.options ?? {}
+  const made = publicKey === undefined ? generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey : undefined
+  const serial = newSerial()
+  const der = makeCertificate(
+    {
+      purpose: 'client',
+      serial,
+      subject: {
+        commonName: commonName === '' ? clientId : commonName,
+        organization: subject.organization,
+        organizationalUnit: subject.organizational_unit,
+        country: subject.country,
+        province: subject.province,
+        locality: subject.locality,
+        street: subject.street_address,
+        postalCode: subject.postal_code,
+      },
+      names: { uris: [`urn:uuid:${clientId}`], dnsNames, ipAddresses: order.ip_addresses ?? [] },
+      publicKey: publicKey ?? publicKeyDer(made as NonNullable<typeof made>),
+      ...lifetime,
+      ...urls,
+    },
+    authority,
+  )
+  return {
+    serial: serial.toString('hex'),
+    fingerprint: createHash('sha256').update(der).digest(),
+    pem: pem('CERTIFICATE', der),
+    key: made?.export({ type: 'pkcs8', format: 'pem' }) as string | undefined,
+    ...lifetime,
+  }
+}

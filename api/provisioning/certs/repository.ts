@@ -1,0 +1,162 @@
+/** SQL of certificates. A row outlives its client: the list of revoked certificates must name it until it expires. */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import type { Queryable, Transaction } from '#core/database/index.ts'
+import type { Keyring } from '#core/keyring/index.ts'
+
+export type CertificateRecord = {
+  serial: string
+  domainKey: number
+  clientKey: number
+  clientId: string
+  pem: string
+  notBefore: string
+  notAfter: string
+  revokedAt: string | null
+}
+
+type Row = {
+  serial: string
+  domain_key: number
+  client_key: number
+  client_id: string
+  pem: string
+  not_before: string
+  not_after: string
+  revoked_at: string | null
+}
+
+const COLUMNS = sql`f.serial, f.domain_key, f.client_key, f.client_id, f.pem, f.not_before, f.not_after, f.revoked_at`
+
+const fromRow = (row: Row): CertificateRecord => ({
+  serial: row.serial,
+  domainKey: row.domain_key,
+  clientKey: row.client_key,
+  clientId: row.client_id,
+  pem: row.pem,
+  notBefore: row.not_before,
+  notAfter: row.not_after,
+  revokedAt: row.revoked_at,
+})
+
+export type NewCertificateRow = {
+  serial: string
+  fingerprint: Buffer
+  authority: string
+  domainKey: number
+  clientKey: number
+  clientId: string
+  pem: string
+  notBefore: Date
+  notAfter: Date
+  createdBy: string
+}
+
+export async function insertCertificate(tx: Transaction, one: NewCertificateRow): Promise<void> {
+  await sql`INSERT INTO certificates (serial, fingerprint, authority, domain_key, client_key, client_id, pem, not_before, not_after, created_by)
+    VALUES (${one.serial}, ${one.fingerprint}, ${one.authority}, ${one.domainKey}, ${one.clientKey}, ${one.clientId}, ${one.pem},
+            ${one.notBefore}, ${one.notAfter}, ${one.createdBy})`.execute(tx)
+}
+
+export async function findCertificate(
+  db: Queryable,
+  domainKey: number,
+  serial: string,
+): Promise<CertificateRecord | undefined> {
+  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM certificates f
+    WHERE f.serial = ${serial} AND f.domain_key = ${domainKey}`.execute(db)
+  return rows[0] === undefined ? undefined : fromRow(rows[0])
+}
+
+export type RevokedFilter = 'true' | 'false' | 'all'
+
+export type CertificateListing = {
+  domainKey: number
+  /** Undefined: those of every client that `reachable` lets through; its alias is `c`. */
+  clientKey: number | undefined
+  reachable: RawBuilder<SqlBool>
+  revoked: RevokedFilter
+  offset: number
+  limit: number
+}
+
+/** The newest first. */
+export async function listCertificates(
+  db: Queryable,
+  listing: CertificateListing,
+): Promise<{ total: number; certificates: CertificateRecord[] }> {
+  const { domainKey, clientKey, reachable, revoked, offset, limit } = listing
+  const ofClient = clientKey === undefined ? sql`true` : sql`f.client_key = ${clientKey}`
+  const state =
+    revoked === 'all' ? sql`true` : revoked === 'true' ? sql`f.revoked_at IS NOT NULL` : sql`f.revoked_at IS NULL`
+  const from = sql`FROM certificates f JOIN clients c ON c.key = f.client_key
+    WHERE f.domain_key = ${domainKey} AND ${ofClient} AND ${state} AND ${reachable}`
+  const { rows: counted } = await sql<{ total: number }>`SELECT count(*) AS total ${from}`.execute(db)
+  const { rows } = await sql<Row>`SELECT ${COLUMNS} ${from}
+    ORDER BY f.created_at DESC, f.serial OFFSET ${offset} LIMIT ${limit}`.execute(db)
+  return { total: counted[0]?.total ?? 0, certificates: rows.map(fromRow) }
+}
+
+/** Revokes one, or those of a client that are not yet; gives when each was revoked, the earlier ones unchanged. */
+export async function revokeCertificates(
+  tx: Transaction,
+  which: { serial: string } | { clientKey: number },
+): Promise<{ serials: string[]; revokedAt: string } | undefined> {
+  const where = 'serial' in which ? sql`serial = ${which.serial}` : sql`client_key = ${which.clientKey}`
+  const { rows } = await sql<{ serial: string; revoked_at: string }>`
+    UPDATE certificates SET revoked_at = now() WHERE ${where} AND revoked_at IS NULL RETURNING serial, revoked_at`.execute(
+    tx,
+  )
+  const first = rows[0]
+  return first === undefined ? undefined : { serials: rows.map((row) => row.serial), revokedAt: first.revoked_at }
+}
+
+/** When the last certificate of a client was revoked; undefined: none was. */
+export async function findLastRevocation(db: Queryable, clientKey: number): Promise<string | undefined> {
+  const { rows } = await sql<{ revoked_at: string | null }>`
+    SELECT max(revoked_at) AS revoked_at FROM certificates WHERE client_key = ${clientKey}`.execute(db)
+  return rows[0]?.revoked_at ?? undefined
+}
+
+/** Those of the serials that the authority signed, with when they were revoked. */
+export async function findStates(
+  db: Queryable,
+  authority: string,
+  serials: readonly string[],
+): Promise<Map<string, string | null>> {
+  const { rows } = await sql<{ serial: string; revoked_at: string | null }>`
+    SELECT serial, revoked_at FROM certificates WHERE authority = ${authority} AND serial = ANY (${serials}::text[])`.execute(
+    db,
+  )
+  return new Map(rows.map((row) => [row.serial, row.revoked_at]))
+}
+
+/** Those that are revoked and would still be good otherwise. */
+export async function listRevoked(db: Queryable, authority: string): Promise<{ serial: string; revokedAt: string }[]> {
+  const { rows } = await sql<{ serial: string; revoked_at: string }>`
+    SELECT serial, revoked_at FROM certificates
+     WHERE authority = ${authority} AND revoked_at IS NOT NULL AND not_after > now() ORDER BY serial`.execute(db)
+  return rows.map((row) => ({ serial: row.serial, revokedAt: row.revoked_at }))
+}
+
+/** Removes certificates that expired before; gives how many. */
+export async function removeExpired(db: Queryable, expiredForDays: number): Promise<number> {
+  const { numAffectedRows } =
+    await sql`DELETE FROM certificates WHERE not_after < now() - make_interval(days => ${expiredForDays})`.execute(db)
+  return Number(numAffectedRows ?? 0n)
+}
+
+const PURPOSE = 'certificate authority'
+
+/** The secret of this name; the first process that asks makes it, every other one reads what is stored. */
+export async function ensureSealed(db: Queryable, keyring: Keyring, name: string, make: () => string): Promise<string> {
+  const find = async () => {
+    const { rows } = await sql<{ sealed: Buffer }>`SELECT sealed FROM sealed_secrets WHERE name = ${name}`.execute(db)
+    return rows[0]?.sealed
+  }
+  const known = await find()
+  if (known !== undefined) return keyring.open(PURPOSE, name, known)
+  await sql`INSERT INTO sealed_secrets (name, sealed) VALUES (${name}, ${keyring.seal(PURPOSE, name, make())})
+    ON CONFLICT DO NOTHING`.execute(db)
+  return keyring.open(PURPOSE, name, (await find()) as Buffer)
+}
