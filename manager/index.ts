@@ -15,6 +15,7 @@ import { createCallers } from './callers.ts'
 import type { ManagerConfig } from './config.ts'
 import { Cluster } from './dispatch/cluster.ts'
 import { startDispatch } from './dispatch/server.ts'
+import { createEventsService, taskEventRoutes } from './events/index.ts'
 import { prepareGrpcTls } from './grpc-tls.ts'
 import type { GrpcTls } from './grpc-tls.ts'
 import { ModuleCatalogue } from './modules/catalogue.ts'
@@ -98,9 +99,19 @@ export async function startManager({
   const tickets = createTicketOffice(proxyToken)
   const cluster = new Cluster(createModuleRefs(config.proxyAddress, tickets))
   const endings = new RunEndings()
+  const events = createEventsService({ database, access, logger })
   const queues = new RunQueues()
   const writer = createRunWriter({
-    context: { cluster, queues, endings, modules: new ModuleCatalogue(), timing, logger, random: Math.random },
+    context: {
+      cluster,
+      queues,
+      endings,
+      modules: new ModuleCatalogue(),
+      timing,
+      logger,
+      random: Math.random,
+      onCommitted: events.poke,
+    },
     managerId,
     connect: () => database.dedicated('skein-run-writer'),
     signal: stopping.signal,
@@ -126,6 +137,7 @@ export async function startManager({
 
   async function stopParts(): Promise<void> {
     stopping.abort()
+    await events.stop()
     await sweeper.stop()
     await leases.stop()
     runs.close()
@@ -170,6 +182,7 @@ export async function startManager({
         await taskRoutes({ tasks, runs, callers })(app)
         await runRoutes({ runs, callers })(app)
         await workerRoutes({ workers, callers })(app)
+        await taskEventRoutes({ events, access, callers })(app)
       },
       async stop() {
         await dispatch.stop()

@@ -1,7 +1,7 @@
 /** An uploaded module: gathered within its bound, read and judged before it is stored. Nothing here compiles anything. */
 import { createHash } from 'node:crypto'
 import { ServiceError } from '#core/errors/index.ts'
-import { describeModule, findUnofferedImports, readBoundedModule, readModuleKind } from '#core/wasm/index.ts'
+import { examineModule } from '#core/wasm/index.ts'
 import type { NewModule } from './repository.ts'
 
 /** Largest module that can be uploaded. */
@@ -38,29 +38,10 @@ export async function gatherModule(stream: AsyncIterable<Buffer>): Promise<Buffe
  * each with a sentence that names it.
  */
 export function judgeModule(bytes: Uint8Array): NewModule {
-  const kind = readModuleKind(bytes)
-  if (kind !== 'core') {
-    throw new ServiceError(
-      'malformed',
-      'the module is a component; only core modules and WASI preview 1 commands are run here',
-    )
-  }
-  const layout = readBoundedModule(bytes)
-  const unoffered = findUnofferedImports(layout)
-  if (unoffered.length > 0) {
-    throw new ServiceError(
-      'malformed',
-      `the module imports what no worker offers: ${unoffered.slice(0, 10).join(', ')}`,
-    )
-  }
-  const { exports, imports } = describeModule(layout)
   return {
     digest: `sha256:${createHash('sha256').update(bytes).digest('hex')}`,
     sizeBytes: bytes.byteLength,
-    kind: 'core',
-    runtime: imports.length === 0 ? 'core' : 'wasi-preview1',
-    exports,
-    imports,
+    ...examineModule(bytes),
     bytes,
   }
 }

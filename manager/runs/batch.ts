@@ -8,6 +8,7 @@ import { TASK_STATE, type TaskState } from '#proto/index.ts'
 import type { Cluster } from '../dispatch/cluster.ts'
 import type { WorkerSession } from '../dispatch/worker-session.ts'
 import type { ManagerTiming } from '../timing.ts'
+import { noteTasks } from '../events/note.ts'
 import type { RunEndings } from './endings.ts'
 import type { RunQueues } from './queues.ts'
 import type { ModuleCatalogue } from '../modules/catalogue.ts'
@@ -20,6 +21,8 @@ export type WriterContext = {
   timing: ManagerTiming
   logger: Logger
   random: () => number
+  /** Told of each batch that was committed. */
+  onCommitted?: () => void
 }
 
 type TaskChange = { runKey: number; state: TaskState; durationMs: number | null }
@@ -118,6 +121,7 @@ export class RunBatch {
   committed(): void {
     for (const effect of this.#afterCommit) effect()
     this.context.cluster.flush()
+    this.context.onCommitted?.()
   }
 
   abandoned(): void {
@@ -128,7 +132,7 @@ export class RunBatch {
 
 // The times are those of the run that drives it: start when it first runs, finish when it ends; a new start clears both.
 const WRITE_TASKS = `
-  UPDATE tasks t SET
+  WITH changed AS (UPDATE tasks t SET
     state = c.state,
     run_key = c.run_key,
     start_time = CASE
@@ -139,4 +143,6 @@ const WRITE_TASKS = `
     END,
     finish_time = CASE WHEN c.state IN (${TASK_STATE.completed}, ${TASK_STATE.failed}, ${TASK_STATE.stopped}) THEN now() END
   FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::float8[]) AS c (key, run_key, state, duration_ms)
-  WHERE t.key = c.key`
+  WHERE t.key = c.key
+  RETURNING t.key, t.state)
+  ${noteTasks('changed')}`

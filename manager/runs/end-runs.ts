@@ -5,6 +5,7 @@
 import { TASK_STATE } from '#proto/index.ts'
 import type { RunIdentity } from '../dispatch/translate.ts'
 import type { WorkerSession } from '../dispatch/worker-session.ts'
+import { noteRuns } from '../events/note.ts'
 import type { RunBatch } from './batch.ts'
 import { requeueRuns, type Requeue } from './requeue-runs.ts'
 import { afterFailure } from './retry.ts'
@@ -20,9 +21,11 @@ export function heldRun(session: WorkerSession, { id, fence }: RunIdentity): Hel
 }
 
 const MARK_RUNNING = `
-  UPDATE runs r SET state = ${TASK_STATE.running}, running_at = coalesce(r.running_at, now())
+  WITH changed AS (UPDATE runs r SET state = ${TASK_STATE.running}, running_at = coalesce(r.running_at, now())
   FROM unnest($1::bigint[], $2::bigint[]) AS c (key, fence)
-  WHERE r.key = c.key AND r.fence = c.fence AND r.state IN (${TASK_STATE.scheduled}, ${TASK_STATE.unknown})`
+  WHERE r.key = c.key AND r.fence = c.fence AND r.state IN (${TASK_STATE.scheduled}, ${TASK_STATE.unknown})
+  RETURNING r.id, r.task_key, r.state, r.worker_key, r.reason)
+  ${noteRuns('changed')}`
 
 /** Runs that began. Those that end in the same batch are left out by the caller: the end writes both. */
 export async function markRunning(batch: RunBatch, runs: readonly HeldRun[]): Promise<void> {
@@ -77,7 +80,7 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
 }
 
 const WRITE_ENDS = `
-  UPDATE runs r SET
+  WITH changed AS (UPDATE runs r SET
     state = c.state, next_check_at = NULL, queue_seq = NULL, finished_at = now(),
     running_at = CASE WHEN c.duration_ms IS NULL THEN r.running_at
       ELSE coalesce(r.running_at, now() - make_interval(secs => c.duration_ms / 1000)) END,
@@ -88,7 +91,9 @@ const WRITE_ENDS = `
     AS c (key, fence, state, duration_ms, prepare_ms, reason, error, results, result_digest, result_bytes, output_truncated)
   WHERE r.key = c.key AND r.fence IS NOT DISTINCT FROM c.fence
     AND r.state IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})
-  RETURNING r.key`
+  RETURNING r.key, r.id, r.task_key, r.state, r.worker_key, r.reason),
+  noted AS (${noteRuns('changed')})
+  SELECT key FROM changed`
 
 /**
  * Ends runs and lets their tasks follow; those whose fence is not current any more are left alone. Whoever waits for

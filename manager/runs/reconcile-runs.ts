@@ -5,6 +5,7 @@
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
 import type { RunIdentity } from '../dispatch/translate.ts'
 import type { WorkerSession } from '../dispatch/worker-session.ts'
+import { noteRuns, noteWorkers } from '../events/note.ts'
 import type { RunBatch } from './batch.ts'
 import { writeEnds, type EndedRow } from './end-runs.ts'
 import { requeueRuns, type Requeue } from './requeue-runs.ts'
@@ -26,11 +27,13 @@ export type Reconciliation = {
 }
 
 const BEGIN_SESSION = `
-  UPDATE workers w SET boot_id = $3, manager_id = $4, last_alive_at = now(),
+  WITH changed AS (UPDATE workers w SET boot_id = $3, manager_id = $4, last_alive_at = now(),
     lease_until = now() + make_interval(secs => $5::float8 / 1000)
   FROM (SELECT key, boot_id FROM workers WHERE key = $1 FOR UPDATE) AS before
   WHERE w.key = before.key AND w.session_epoch = $2
-  RETURNING before.boot_id <> $3 AS is_new_boot`
+  RETURNING w.key, before.boot_id <> $3 AS is_new_boot),
+  noted AS (${noteWorkers('changed', 'alive')})
+  SELECT is_new_boot FROM changed`
 
 const HELD = `
   SELECT ${RUN_COLUMNS} FROM runs r WHERE r.worker_key = $1 AND r.next_check_at IS NOT NULL ORDER BY r.key FOR UPDATE`
@@ -82,9 +85,11 @@ export async function reconcileHello(
 }
 
 const RESUME = `
-  UPDATE runs r SET state = ${TASK_STATE.running}, running_at = coalesce(r.running_at, now()),
+  WITH changed AS (UPDATE runs r SET state = ${TASK_STATE.running}, running_at = coalesce(r.running_at, now()),
     next_check_at = greatest(r.next_check_at, now() + make_interval(secs => $2::float8 / 1000))
-  WHERE r.key = ANY($1::bigint[])`
+  WHERE r.key = ANY($1::bigint[])
+  RETURNING r.id, r.task_key, r.state, r.worker_key, r.reason)
+  ${noteRuns('changed')}`
 
 async function markResumed(batch: RunBatch, runs: readonly HeldRun[]): Promise<void> {
   if (runs.length === 0) return
@@ -125,13 +130,17 @@ function lost(why: string) {
 }
 
 const DECLARE_DEAD = `
-  UPDATE workers SET manager_id = NULL, session_epoch = session_epoch + 1
+  WITH changed AS (UPDATE workers SET manager_id = NULL, session_epoch = session_epoch + 1
   WHERE key = $1 AND session_epoch = $2 AND lease_until < now()
-  RETURNING key`
+  RETURNING key),
+  noted AS (${noteWorkers('changed', 'dead')})
+  SELECT key FROM changed`
 
 const MARK_UNKNOWN = `
-  UPDATE runs r SET state = ${TASK_STATE.unknown}, next_check_at = now() + make_interval(secs => $2::float8 / 1000)
-  WHERE r.key = ANY($1::bigint[])`
+  WITH changed AS (UPDATE runs r SET state = ${TASK_STATE.unknown}, next_check_at = now() + make_interval(secs => $2::float8 / 1000)
+  WHERE r.key = ANY($1::bigint[])
+  RETURNING r.id, r.task_key, r.state, r.worker_key, r.reason)
+  ${noteRuns('changed')}`
 
 /** An unknown run is looked at this often; only its worker, a stop or a person ends it. */
 export const UNKNOWN_CHECK_MS = 3_600_000

@@ -1,4 +1,5 @@
 /** A worker that is taken away for good: its runs go to others, whatever still speaks for it is void. */
+import { noteWorkers } from '../events/note.ts'
 import type { RunBatch } from './batch.ts'
 import { giveUp, readHeld } from './reconcile-runs.ts'
 
@@ -11,8 +12,10 @@ const LOCK_WORKER = `
   SELECT w.manager_id IS NOT NULL AND w.lease_until > now() AS is_alive FROM workers w WHERE w.key = $1 FOR UPDATE`
 const DELETE_WORKER = 'DELETE FROM workers WHERE key = $1'
 const REVOKE_WORKER = `
-  WITH certificates AS (DELETE FROM worker_certificates WHERE worker_key = $1)
-  UPDATE workers SET revoked_at = now(), manager_id = NULL, session_epoch = session_epoch + 1 WHERE key = $1`
+  WITH certificates AS (DELETE FROM worker_certificates WHERE worker_key = $1),
+  changed AS (UPDATE workers SET revoked_at = now(), manager_id = NULL, session_epoch = session_epoch + 1 WHERE key = $1
+    RETURNING key)
+  ${noteWorkers('changed', 'revoked')}`
 
 /** 'busy': it is alive and runs tasks, and is to be deleted. */
 export async function removeWorker(

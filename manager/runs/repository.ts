@@ -184,5 +184,29 @@ export async function readLogs(db: Queryable, runKey: number, stream: 1 | 2 | un
   return rows.some((row) => row.truncated) ? `${text}\n[truncated at ${MAX_OUTPUT_BYTES} bytes]\n` : text
 }
 
+/** Where a reader of one stream stands; the decoder keeps the half of a character. */
+export type LogPlace = { stream: 1 | 2; offset: number; decoder: TextDecoder }
+export type LogPart = { stream: number; offset: number; data: Buffer; truncated: boolean }
+
+const MAX_PARTS = 500
+
+/** What follows in each stream, and the state of the run when it has ended. */
+export async function readLogParts(
+  db: Queryable,
+  runKey: number,
+  places: readonly LogPlace[],
+): Promise<{ parts: LogPart[]; state: TaskState | undefined }> {
+  // The state first: output that comes after its reading is found by the next one.
+  const { rows: states } = await sql<{ state: TaskState; has_ended: boolean }>`
+    SELECT state, next_check_at IS NULL AS has_ended FROM runs WHERE key = ${runKey}`.execute(db)
+  const { rows: parts } = await sql<LogPart>`
+    SELECT l.stream, l.byte_offset AS "offset", l.data, l.truncated
+    FROM unnest(${places.map(({ stream }) => stream)}::smallint[], ${places.map(({ offset }) => offset)}::bigint[]) AS p (stream, byte_offset)
+    JOIN run_logs l ON l.run_key = ${runKey} AND l.stream = p.stream AND l.byte_offset >= p.byte_offset
+    ORDER BY l.stream, l.byte_offset LIMIT ${MAX_PARTS}`.execute(db)
+  const [run] = states
+  return { parts, state: run === undefined || run.has_ended ? (run?.state ?? 0) : undefined }
+}
+
 /** A guest that writes single bytes makes many rows of a bounded output. */
 const MAX_LOG_ROWS = 100_000

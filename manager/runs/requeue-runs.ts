@@ -1,5 +1,6 @@
 /** A run whose attempt ended without ending the run: the attempt goes to the history, the run back to the queue. */
 import { TASK_STATE } from '#proto/index.ts'
+import { noteRuns } from '../events/note.ts'
 import type { RunBatch } from './batch.ts'
 import type { HeldRun } from './spec.ts'
 
@@ -23,13 +24,15 @@ const ARCHIVE = `
 
 // The fence is cleared, so that nothing the old worker still says about the run can count.
 const REQUEUE = `
-  UPDATE runs r SET
+  WITH changed AS (UPDATE runs r SET
     state = ${TASK_STATE.scheduled}, worker_key = NULL, fence = NULL, assigned_at = NULL, running_at = NULL, checks = 0,
     attempt = r.attempt + c.cost,
     queue_seq = CASE WHEN c.delay_ms = 0 THEN nextval('fence') END,
     next_check_at = now() + make_interval(secs => (CASE WHEN c.delay_ms = 0 THEN $4 ELSE c.delay_ms END) / 1000)
-  FROM unnest($1::bigint[], $2::integer[], $3::float8[]) AS c (key, cost, delay_ms)
-  WHERE r.key = c.key`
+  FROM unnest($1::bigint[], $2::integer[], $3::float8[], $5::text[]) AS c (key, cost, delay_ms, reason)
+  WHERE r.key = c.key
+  RETURNING r.id, r.task_key, r.state, r.worker_key, c.reason)
+  ${noteRuns('changed')}`
 
 export async function requeueRuns(batch: RunBatch, requeues: readonly Requeue[]): Promise<void> {
   if (requeues.length === 0) return
@@ -48,6 +51,7 @@ export async function requeueRuns(batch: RunBatch, requeues: readonly Requeue[])
     current.map(({ costsAttempt }) => (costsAttempt ? 1 : 0)),
     current.map(({ delayMs }) => delayMs),
     batch.context.timing.placementCheckMs,
+    current.map(({ reason }) => reason),
   ])
   for (const { run } of current) {
     if (run.drivesTask)

@@ -1,9 +1,9 @@
 /** Routes below a task: start, stop, invoke, results, runs and output (task-manager.md section 1). */
 import { Type } from 'typebox'
-import { ServiceError } from '#core/errors/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Callers } from '../callers.ts'
+import { EVENT_STREAM, EventStream } from '../events/index.ts'
 import { TaskId } from '../tasks/schema.ts'
 import {
   InvokeBody,
@@ -175,19 +175,31 @@ export function runRoutes({ runs, callers }: { runs: RunsService; callers: Calle
         config: config('task_read'),
         schema: {
           tags,
-          summary: 'Output of a run as text',
+          summary: 'Output of a run as text, or as it comes',
+          description:
+            'Of the last start unless `run_id` names a run. With `follow=true` server-sent events `stdout` and `stderr` with `{stream, offset, text}`, and `end` with the state once the run has ended.',
           params: Params,
           querystring: LogQuery,
-          response: responses({ 200: Type.String() }, 'unauthenticated', 'not_found', 'unprocessable'),
+          response: responses({ 200: Type.String() }, 'unauthenticated', 'not_found'),
         },
       },
       async (request, reply) => {
         const { run_id: runId, stream, follow } = request.query
-        if (follow === true)
-          throw new ServiceError('unprocessable', 'follow is not offered by this version: ask for the text again')
         const number = stream === undefined ? undefined : stream === 'stdout' ? (1 as const) : (2 as const)
+        const { task_id: taskId } = request.params
+        if (follow === true) {
+          const reader = new EventStream()
+          const query = { runId, stream: number }
+          const following = await runs.followLogs(callers.of(request), taskId, query, reader).catch((error) => {
+            reader.destroy()
+            throw error
+          })
+          reader.once('close', following.close)
+          void reply.header('Cache-Control', 'no-store').header('X-Accel-Buffering', 'no')
+          return await reply.type(`${EVENT_STREAM}; charset=utf-8`).send(reader as never)
+        }
         void reply.type('text/plain; charset=utf-8')
-        return await runs.logs(callers.of(request), request.params.task_id, { runId, stream: number })
+        return await runs.logs(callers.of(request), taskId, { runId, stream: number })
       },
     )
   }

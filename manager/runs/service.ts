@@ -9,6 +9,7 @@ import type { TaskCaller } from '../access.ts'
 import type { TasksService } from '../tasks/service.ts'
 import type { ManagerTiming } from '../timing.ts'
 import type { EndedRun, RunEndings } from './endings.ts'
+import { createLogFollowing, type LogReader } from './follow-logs.ts'
 import { findDrivingRun, findEnded, findRun, listRuns, readLogs, readResult, type RunRecord } from './repository.ts'
 import type { RunBody } from './schema.ts'
 import type { FailureReason } from './spec.ts'
@@ -36,6 +37,8 @@ const MAX_IDEMPOTENCY_KEY_CHARS = 255
 
 export function createRunsService(deps: RunsDeps) {
   const { database, tasks, writer, endings, timing, newId } = deps
+
+  const following = createLogFollowing({ database, logger: deps.logger })
 
   // Ends that this manager did not write itself: the run's worker has its session at another one.
   const poll = setInterval(() => {
@@ -200,7 +203,24 @@ export function createRunsService(deps: RunsDeps) {
       return run === undefined ? '' : await readLogs(database.db, run.key, query.stream)
     },
 
+    /** The same as it comes. Throws `not_found` for a task that was never started. */
+    async followLogs(
+      caller: TaskCaller,
+      taskId: string,
+      query: { runId: string | undefined; stream: 1 | 2 | undefined },
+      reader: LogReader,
+    ): Promise<{ close(): void }> {
+      const task = await tasks.require(caller, taskId, 'task_read')
+      const run =
+        query.runId === undefined
+          ? await findDrivingRun(database.db, task.key)
+          : await requireRun(task.key, query.runId)
+      if (run === undefined) throw new ServiceError('not_found', 'the task has not been started')
+      return following.follow(run.key, query.stream, reader)
+    },
+
     close(): void {
+      following.close()
       clearInterval(poll)
     },
   }

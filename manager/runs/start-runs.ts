@@ -7,6 +7,7 @@ import { COMMAND_FUNCTION, findFunction, formatType, isCallableFromJson, parseIn
 import type { DescribedExport } from '#core/wasm/index.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
 import type { WorkerSession } from '../dispatch/worker-session.ts'
+import { noteRuns } from '../events/note.ts'
 import { requireNextState } from '../lifecycle.ts'
 import { MODULE_COLUMNS } from '../modules/catalogue.ts'
 import type { ModuleFacts, ModuleRow } from '../modules/catalogue.ts'
@@ -227,8 +228,8 @@ const INSERT_RUNS = `
   WITH held AS MATERIALIZED (
     SELECT w.key FROM workers w
     JOIN (SELECT DISTINCT * FROM unnest($8::bigint[], $10::bigint[])) AS s (key, epoch) ON w.key = s.key AND w.session_epoch = s.epoch
-    ORDER BY w.key FOR SHARE OF w)
-  INSERT INTO runs (id, task_key, drives_task, state, spec, module_digest, needs, priority, worker_key, fence, queue_seq,
+    ORDER BY w.key FOR SHARE OF w),
+  started AS (INSERT INTO runs (id, task_key, drives_task, state, spec, module_digest, needs, priority, worker_key, fence, queue_seq,
     assigned_at, next_check_at)
   SELECT n.id, n.task_key, n.drives_task, ${TASK_STATE.scheduled}, n.spec, n.module_digest, n.needs, n.priority, held.key,
     CASE WHEN held.key IS NOT NULL THEN nextval('fence') END,
@@ -239,7 +240,9 @@ const INSERT_RUNS = `
       $9::float8[])
     AS n (id, task_key, drives_task, spec, module_digest, needs, priority, worker_key, check_ms)
     LEFT JOIN held ON held.key = n.worker_key
-  RETURNING key, id, fence`
+  RETURNING key, id, fence, task_key, state, worker_key, reason),
+  noted AS (${noteRuns('started')})
+  SELECT key, id, fence FROM started`
 
 async function insert(
   batch: RunBatch,

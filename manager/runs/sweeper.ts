@@ -3,6 +3,7 @@ import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
+import { forgetEvents } from '../events/read.ts'
 import type { ManagerTiming } from '../timing.ts'
 import { forgetCertificates } from '../workers/certificates.ts'
 import { forgetTokens } from '../workers/repository.ts'
@@ -51,6 +52,7 @@ async function clean(database: Database): Promise<void> {
       WHERE created_at < now() - ${KEPT}::interval LIMIT ${MAX_ROWS_PER_CLEANING})`.execute(database.db)
   await sql`DELETE FROM staged_results s WHERE s.staged_at < now() - ${KEPT}::interval
     AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.result_digest = s.digest)`.execute(database.db)
+  await forgetEvents(database.db)
   await forgetTokens(database.db)
   await forgetCertificates(database)
 }

@@ -4,6 +4,7 @@ import type { RawBuilder, SqlBool } from 'kysely'
 import { refusing, type Database, type Queryable, type Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
+import { noteTasks } from '../events/note.ts'
 import { fromModuleRow, type ModuleFacts, type ModuleRow } from '../modules/catalogue.ts'
 import type { OnLost, RunInput } from '../runs/spec.ts'
 
@@ -124,18 +125,21 @@ export async function findIdentity(db: Queryable, id: string): Promise<TaskIdent
   return row === undefined ? undefined : { key: row.key, id: row.id, domainId: row.domain_id }
 }
 
+const NOTE = sql.raw(noteTasks('changed'))
+
 export type NewTaskRow = TaskFields & { id: string; domain: { key: number; id: string } | null; userKey: number | null }
 
 export async function insertTask(db: Queryable, task: NewTaskRow): Promise<number> {
   const { rows } = await sql<{ key: number }>`
-    INSERT INTO tasks (id, domain_key, domain_id, user_key, name, inputs, cli_args, image_url, function, env, labels, worker_id,
+    WITH changed AS (INSERT INTO tasks (id, domain_key, domain_id, user_key, name, inputs, cli_args, image_url, function, env, labels, worker_id,
       priority, timeout_ms, memory_limit_bytes, max_attempts, backoff_ms, on_lost, metadata)
     VALUES (${task.id}, ${task.domain?.key ?? null}, ${task.domain?.id ?? null}, ${task.userKey}, ${task.name},
       ${JSON.stringify(task.inputs)}::json, ${task.cliArgs === null ? null : JSON.stringify(task.cliArgs)}::json, ${task.imageUrl},
       ${task.function}, ${JSON.stringify(task.env)}::json, ${JSON.stringify(task.labels)}::jsonb, ${task.workerId}, ${task.priority},
       ${task.timeoutMs}, ${task.memoryLimitBytes}, ${task.maxAttempts}, ${task.backoffMs}, ${task.onLost},
       ${JSON.stringify(task.metadata)}::jsonb)
-    RETURNING key`.execute(db)
+    RETURNING key, state), noted AS (${NOTE})
+    SELECT key FROM changed`.execute(db)
   const [row] = rows
   if (row === undefined) throw new Error('the task was not inserted')
   return row.key
@@ -180,18 +184,17 @@ export async function updateTask(
   if (typeof fields.imageUrl === 'string') sets.push(sql`module_key = NULL`)
   if (userKey !== null) sets.push(sql`user_key = ${userKey}`)
   const { rows } =
-    await sql`UPDATE tasks t SET ${sql.join([...sets, AS_NEW])} WHERE t.key = ${key} AND ${AT_REST} RETURNING t.key`.execute(
-      db,
-    )
+    await sql`WITH changed AS (UPDATE tasks t SET ${sql.join([...sets, AS_NEW])} WHERE t.key = ${key} AND ${AT_REST}
+      RETURNING t.key, t.state), noted AS (${NOTE}) SELECT key FROM changed`.execute(db)
   return rows.length === 1
 }
 
 /** False when the task is under way or gone. An upload clears the image reference. */
 export async function setModule(tx: Transaction, key: number, moduleKey: number): Promise<boolean> {
   const { rows } = await sql`
-    UPDATE tasks t SET module_key = ${moduleKey}, image_url = NULL, ${AS_NEW} WHERE t.key = ${key} AND ${AT_REST} RETURNING t.key`.execute(
-    tx,
-  )
+    WITH changed AS (UPDATE tasks t SET module_key = ${moduleKey}, image_url = NULL, ${AS_NEW}
+      WHERE t.key = ${key} AND ${AT_REST} RETURNING t.key, t.state), noted AS (${NOTE})
+    SELECT key FROM changed`.execute(tx)
   return rows.length === 1
 }
 

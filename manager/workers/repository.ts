@@ -2,6 +2,7 @@
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { noteWorkers } from '../events/note.ts'
 
 export type WorkerRecord = {
   key: number
@@ -84,7 +85,10 @@ export async function findNewestRun(db: Queryable, taskKey: number): Promise<Pla
 
 /** False when there is none. */
 export async function setDraining(db: Queryable, key: number, isDraining: boolean): Promise<boolean> {
-  const { rows } = await sql`UPDATE workers SET draining = ${isDraining} WHERE key = ${key} RETURNING key`.execute(db)
+  const { rows } = await sql`
+    WITH changed AS (UPDATE workers SET draining = ${isDraining} WHERE key = ${key} RETURNING key),
+      noted AS (${sql.raw(noteWorkers('changed', isDraining ? 'draining' : 'alive'))})
+    SELECT key FROM changed`.execute(db)
   return rows.length === 1
 }
 

@@ -1,0 +1,54 @@
+/** The stream of all states (task-manager.md section 1). */
+import { Type } from 'typebox'
+import { responses } from '#core/http/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import type { TaskAccess } from '../access.ts'
+import type { Callers } from '../callers.ts'
+import { EVENT_STREAM, EventStream } from './event-stream.ts'
+import type { EventsService } from './service.ts'
+
+export type EventRouteDeps = { events: EventsService; access: TaskAccess; callers: Callers }
+
+export function taskEventRoutes({ events, access, callers }: EventRouteDeps): RoutePlugin {
+  return (app) => {
+    app.get(
+      '/events',
+      {
+        onRequest: callers.onRequest,
+        // A HEAD request would open a stream that nobody reads.
+        exposeHeadRoute: false,
+        config: { action: 'task_read', ownCredentials: true, mediaType: EVENT_STREAM },
+        schema: {
+          tags: ['tasks'],
+          summary: 'Follow every state of tasks, runs and workers, as server-sent events',
+          description:
+            'Events are called `task`, `run` and `worker`; the data is a JSON object with `type`, the ids, `state` and `occurred_at`. Shown are those of the domains in which the caller may read tasks, or workers. `id` is a position: a client that connects again with `Last-Event-ID` misses nothing of the last 24 hours, else an event `gap` says so. The last event `end` says why the server ends a stream.',
+          headers: Type.Object({
+            'last-event-id': Type.Optional(
+              Type.String({ maxLength: 64, description: 'Id of the last event that was seen; none: from now on' }),
+            ),
+          }),
+          response: responses(
+            { 200: Type.String({ description: 'A stream of server-sent events' }) },
+            'unauthenticated',
+          ),
+        },
+      },
+      async (request, reply) => {
+        const stream = new EventStream()
+        const authenticate = async () => await access.authenticate(request)
+        const following = await events.follow(authenticate, request.headers['last-event-id'], stream).catch((error) => {
+          stream.destroy()
+          throw error
+        })
+        stream.once('close', following.close)
+        return await reply
+          .type(`${EVENT_STREAM}; charset=utf-8`)
+          .header('Cache-Control', 'no-store')
+          // Reverse proxies would collect the events before they pass them on.
+          .header('X-Accel-Buffering', 'no')
+          .send(stream as never)
+      },
+    )
+  }
+}

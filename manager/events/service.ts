@@ -1,0 +1,168 @@
+/**
+ * `/events`: one reader of the log for all who follow it here, each with his own domains. Who comes with a position reads
+ * up to the others by himself and then goes on with them.
+ */
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { comparePositions, formatPosition, parsePosition, settledEnd, startRounds } from '#core/log/index.ts'
+import type { Position } from '#core/log/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import type { TaskAccess, TaskCaller } from '../access.ts'
+import type { EndReason, ServerSentEvent } from './event-stream.ts'
+import { isForgotten, readEvents } from './read.ts'
+import type { TaskEvent } from './read.ts'
+
+/** How often the log is read while somebody follows it; a change of this process is read at once. */
+const READ_INTERVAL_MS = 250
+/** How often it is asked whether a follower still may see what he sees. */
+const ACCESS_INTERVAL_MS = 5_000
+/** Streams of one process; beyond, 503. */
+const MAX_FOLLOWERS = 500
+
+export type EventsDeps = {
+  database: Database
+  access: TaskAccess
+  logger: Logger
+}
+
+export type Follower = {
+  send(event: ServerSentEvent): void
+  end(reason: EndReason): void
+}
+
+type Seen = { tasks: ReadonlySet<number> | 'all'; workers: ReadonlySet<number> | 'all' }
+type Following = { follower: Follower; seen: Seen; after: EventPosition }
+type EventPosition = Position & { index: number }
+
+export type EventsService = ReturnType<typeof createEventsService>
+
+export function createEventsService({ database, access, logger }: EventsDeps) {
+  const followers = new Set<Following>()
+  let opening = 0
+  let position: Position | undefined
+
+  const rounds = startRounds(async () => {
+    if (followers.size === 0) {
+      position = undefined
+      return { pauseMs: READ_INTERVAL_MS, isPokable: true }
+    }
+    try {
+      position ??= await settledEnd(database.db)
+      const { events, position: read, isAll } = await readEvents(database.db, position)
+      for (const following of followers) deliver(following, events)
+      position = read
+      return { pauseMs: isAll ? READ_INTERVAL_MS : 0, isPokable: true }
+    } catch (error) {
+      logger.warn({ err: error }, 'the events of tasks could not be read')
+      return { pauseMs: READ_INTERVAL_MS, isPokable: false }
+    }
+  })
+
+  function deliver(following: Following, events: readonly TaskEvent[]): void {
+    for (const event of events) {
+      if (compare(event, following.after) <= 0) continue
+      following.after = { ...event.position, index: event.index }
+      if (isSeen(event, following.seen)) following.follower.send(toServerSent(event))
+    }
+  }
+
+  async function seenBy(caller: TaskCaller): Promise<Seen> {
+    const [tasks, workers] = await Promise.all([
+      access.domains(caller, 'task_read'),
+      access.domains(caller, 'worker_read'),
+    ])
+    const keys = (domains: typeof tasks) => (domains === 'all' ? domains : new Set(domains.map(({ key }) => key)))
+    return { tasks: keys(tasks), workers: keys(workers) }
+  }
+
+  /** Reads from the follower's position until it has caught up with the others. */
+  async function join(following: Following): Promise<void> {
+    for (;;) {
+      const from = { xid: following.after.xid, seq: following.after.seq - 1 }
+      const { events, position: read, isAll } = await readEvents(database.db, from)
+      deliver(following, events)
+      if (comparePositions(following.after, read) < 0) following.after = { ...read, index: Number.MAX_SAFE_INTEGER }
+      if (isAll && (position === undefined || comparePositions(position, read) <= 0)) {
+        position ??= read
+        followers.add(following)
+        return
+      }
+    }
+  }
+
+  return {
+    /**
+     * Events of the caller's domains from now on, or after the event with this id. `authenticate` is asked again while
+     * the stream is open. Throws `malformed` for an id that is none, `unavailable` with too many followers.
+     */
+    async follow(
+      authenticate: () => Promise<TaskCaller>,
+      lastEventId: string | undefined,
+      follower: Follower,
+    ): Promise<{ close(): void }> {
+      if (followers.size + opening >= MAX_FOLLOWERS) {
+        throw new ServiceError('unavailable', `${MAX_FOLLOWERS} streams are open already`, { retryAfterSeconds: 5 })
+      }
+      const last = lastEventId === undefined ? undefined : parseEventId(lastEventId)
+      opening += 1
+      try {
+        const seen = await seenBy(await authenticate())
+        const after = last ?? { ...(await settledEnd(database.db)), index: Number.MAX_SAFE_INTEGER }
+        if (last !== undefined && (await isForgotten(database.db, last)))
+          follower.send({ event: 'gap', data: { message: 'events after this id were forgotten already' } })
+        const following: Following = { follower, seen, after }
+        await join(following)
+        const timer = setInterval(() => {
+          authenticate()
+            .then(seenBy)
+            .then(
+              (now) => {
+                following.seen = now
+              },
+              () => close('unauthenticated'),
+            )
+        }, ACCESS_INTERVAL_MS)
+        const close = (reason?: EndReason) => {
+          clearInterval(timer)
+          followers.delete(following)
+          if (reason !== undefined) follower.end(reason)
+        }
+        return { close: () => close() }
+      } finally {
+        opening -= 1
+      }
+    },
+
+    /** Something was written here: read now. */
+    poke: () => rounds.poke(),
+
+    async stop(): Promise<void> {
+      for (const { follower } of followers) follower.end('stopping')
+      followers.clear()
+      await rounds.stop()
+    },
+  }
+}
+
+/** Workers of the platform are everybody's business: that they exist is shown to all. */
+function isSeen({ kind, domainKey }: TaskEvent, { tasks, workers }: Seen): boolean {
+  const domains = kind === 'worker' ? workers : tasks
+  if (domains === 'all') return true
+  return domainKey === null ? kind === 'worker' : domains.has(domainKey)
+}
+
+function compare(event: TaskEvent, after: EventPosition): number {
+  return comparePositions(event.position, after) || event.index - after.index
+}
+
+function toServerSent({ position, index, kind, data }: TaskEvent): ServerSentEvent {
+  return { event: kind, id: `${formatPosition(position)}-${index}`, data }
+}
+
+function parseEventId(text: string): EventPosition {
+  const at = text.lastIndexOf('-')
+  const index = Number(text.slice(at + 1))
+  if (at < 0 || !Number.isSafeInteger(index))
+    throw new ServiceError('malformed', 'Last-Event-ID is not the id of an event')
+  return { ...parsePosition(text.slice(0, at)), index }
+}
