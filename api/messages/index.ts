@@ -13,7 +13,7 @@ import type { FollowerOptions } from './live/follower.ts'
 import { startLiveHub } from './live/hub.ts'
 import { findLatest } from './live/latest.ts'
 import type { LiveMessage } from './live/live-message.ts'
-import { parseToken } from './live/token.ts'
+import { formatToken, parseToken } from './live/token.ts'
 import { startPresence } from './presence/index.ts'
 import type { Presence } from './presence/index.ts'
 import { startFolder } from './projections/folder.ts'
@@ -37,6 +37,7 @@ export type { SeriesLimits } from './ingest/series-table.ts'
 export type { Delivery, EndReason, FollowerOptions } from './live/follower.ts'
 export type { LiveMessage } from './live/live-message.ts'
 export { formatToken } from './live/token.ts'
+export type { Envelope } from './envelope.ts'
 export type { Idempotency, IncomingMessage, MessageContent, Protocol } from './message.ts'
 export type { Presence } from './presence/index.ts'
 export { LatestQuery, MessagesPage, MessagesQuery, StoredMessage } from './reader/schema.ts'
@@ -69,6 +70,8 @@ export type Messages = {
    * event everything after it. Throws `malformed` for an id that is none, `unavailable` with too many followers.
    */
   follow(options: FollowerOptions, lastEventId?: string): Promise<{ close(): void }>
+  /** Where the followers stand who are handed messages as they come, for `lastEventId`; undefined while nobody follows. */
+  readonly position: string | undefined
   /** The message that arrived last of those that a filter of `parseSubtopicFilter` covers. Throws `timeout`. */
   latest(access: MessageAccess, filter: string): Promise<LiveMessage | undefined>
   /** Adapters tell it of the sessions of clients. */
@@ -108,6 +111,9 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
     readLatest: (access, query) => reader.latest(access, query),
     follow: (options, lastEventId) =>
       hub.follow(new Follower(options), lastEventId === undefined ? undefined : parseToken(lastEventId)),
+    get position() {
+      return hub.position === undefined ? undefined : formatToken(hub.position)
+    },
     latest: (access, filter) => findLatest(database, access, filter),
     presence,
     get pending() {

@@ -1,5 +1,6 @@
 /** A message on its way in: who sends what where. Made by the adapters, taken by ingest. */
 import type { MessageAccess } from '#api/devices/index.ts'
+import type { Envelope } from './envelope.ts'
 import type { ResolvedRecord } from './senml/index.ts'
 
 /** Protocols by the number that is stored; 0 is none. New ones are appended. */
@@ -36,9 +37,17 @@ export type IncomingMessage = {
   /** What the publisher sent, which followers are given as it is. */
   original?: { contentType: string; body: Buffer }
   idempotency?: Idempotency
+  envelope?: Envelope
+  /** Of a message that may be sent again and counts once until it is released. */
+  receipt?: Receipt
+  /** It takes the place of what is kept for later subscribers of its subtopic; its original is given. */
+  isRetained?: true
   /** Whoever sent it, for adapters that must not send it back; known in this process alone. */
   sender?: object
 }
+
+/** Names a message among those of its session that are not released; of an older connection of the session it is refused. */
+export type Receipt = { sessionKey: number; epoch: number; packetId: number }
 
 /** A publish that may be repeated: the same scope stores once, the same scope with another digest is refused. */
 export type Idempotency = {

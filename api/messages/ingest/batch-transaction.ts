@@ -5,12 +5,15 @@
 import type pg from 'pg'
 import { violatedConstraint } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
+import { formatEnvelopes } from '../envelope.ts'
 import type { IncomingMessage } from '../message.ts'
 import { runWithCopies } from '../store/copy-in.ts'
 import type { StorableMessage } from '../store/message-rows.ts'
 import { toCopies } from '../store/message-rows.ts'
 import type { Claim } from './idempotency.ts'
 import { claimKeys } from './idempotency.ts'
+import { claimReceipts } from './receipts.ts'
+import { keepRetained } from './retaining.ts'
 
 /** What became of each message of a batch: stored (or stored before under its key), or refused alone. */
 export type Outcome = undefined | ServiceError
@@ -31,19 +34,28 @@ export async function commitBatch(
   beforeCommit: (outcomes: Outcome[], stored: readonly StorableMessage[]) => void,
 ): Promise<void> {
   const messages = batch.map(({ message }) => message)
-  const begin = ['BEGIN', logRow(names, messages)]
-  if (messages.every(({ idempotency }) => idempotency === undefined)) {
+  if (messages.every(isPlain)) {
     beforeCommit(
       messages.map(() => undefined),
       batch,
     )
+    const begin = ['BEGIN', logRow(names, messages, formatEnvelopes(messages))]
     return await runWithCopies(client, begin, toCopies(batch, names.seq), ['COMMIT'])
   }
-  await client.query(begin.join(';\n'))
-  const claims = await claimKeys(client, messages)
+  await client.query(['BEGIN', logRow(names, messages, undefined)].join(';\n'))
+  const receipts = await claimReceipts(client, messages)
+  const claims = (await claimKeys(client, messages)).map((claim, index) => receipts[index] ?? claim)
   const fresh = batch.filter((_, index) => claims[index] === 'store')
   beforeCommit(claims.map(outcomeOf), fresh)
-  return await runWithCopies(client, [], toCopies(fresh, names.seq), ['COMMIT'])
+  const stored = fresh.map(({ message }) => message)
+  await keepRetained(client, stored)
+  // Numbered as they are stored.
+  const envelopes = formatEnvelopes(stored)
+  const before =
+    envelopes === undefined
+      ? []
+      : [`UPDATE ingest_batches SET envelopes = ${quote(envelopes)} WHERE seq = ${names.seq}`]
+  return await runWithCopies(client, before, toCopies(fresh, names.seq), ['COMMIT'])
 }
 
 /** The batch is in the log: an earlier attempt was committed although nobody heard of it. */
@@ -55,8 +67,18 @@ function outcomeOf(claim: Claim): Outcome {
   return typeof claim === 'string' ? undefined : claim
 }
 
-/** Every value in the text is a number or a uuid of ours. */
-function logRow({ id, seq }: BatchNames, messages: readonly IncomingMessage[]): string {
+/** Nothing but the message has to be written. */
+function isPlain({ idempotency, receipt, isRetained }: IncomingMessage): boolean {
+  return idempotency === undefined && receipt === undefined && isRetained === undefined
+}
+
+/** Text of others as a value of SQL: hexadecimal digits alone, so that no server setting can read anything else into it. */
+function quote(text: string): string {
+  return `convert_from(decode('${Buffer.from(text).toString('hex')}', 'hex'), 'UTF8')`
+}
+
+/** Every other value in the text is a number or a uuid of ours. */
+function logRow({ id, seq }: BatchNames, messages: readonly IncomingMessage[], envelopes: string | undefined): string {
   let records = 0
   let minSeconds = Infinity
   let maxSeconds = -Infinity
@@ -69,6 +91,6 @@ function logRow({ id, seq }: BatchNames, messages: readonly IncomingMessage[]): 
     }
   }
   const span = records === 0 ? 'NULL, NULL' : `to_timestamp(${minSeconds}), to_timestamp(${maxSeconds})`
-  return `INSERT INTO ingest_batches (seq, batch, messages, records, min_time, max_time)
-    VALUES (${seq}, '${id}', ${messages.length}, ${records}, ${span})`
+  return `INSERT INTO ingest_batches (seq, batch, messages, records, min_time, max_time, envelopes)
+    VALUES (${seq}, '${id}', ${messages.length}, ${records}, ${span}, ${envelopes === undefined ? 'NULL' : quote(envelopes)})`
 }

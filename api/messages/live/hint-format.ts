@@ -1,5 +1,6 @@
 /** The bytes of a hint "this batch was committed": a version, the length of a head of JSON, the head, payloads one after the other. */
 import { MAX_HINT_BYTES } from '#core/bus/index.ts'
+import type { Envelope } from '../envelope.ts'
 import type { Protocol } from '../message.ts'
 import type { LiveMessage } from './live-message.ts'
 
@@ -27,6 +28,7 @@ type Head = Omit<CommittedHint, 'messages'> & {
     at: number
     type: string
     bytes: number
+    envelope?: Envelope
   }[]
 }
 
@@ -46,6 +48,7 @@ export function formatHint({ mark, seq, messages, others }: CommittedHint): Uint
       at: message.receivedAtSeconds,
       type: message.contentType,
       bytes: message.payload.length,
+      ...(message.envelope === undefined ? {} : { envelope: message.envelope }),
     })),
   }
   const headBytes = Buffer.from(JSON.stringify(head))
@@ -82,6 +85,7 @@ export function parseHint(hint: Uint8Array, channels: ReadonlyMap<number, string
         receivedAtSeconds: message.at,
         contentType: message.type,
         payload,
+        ...(message.envelope === undefined ? {} : { envelope: message.envelope }),
       })
     }
     return at === bytes.length ? { mark, seq, others, messages: found } : undefined

@@ -21,10 +21,11 @@ import { startLiveHints } from './hints.ts'
 import { fromIncoming } from './live-message.ts'
 import type { LiveMessage } from './live-message.ts'
 import { createRecentBatches } from './recent.ts'
+import type { StoredBatch } from './stored.ts'
 import { loadBatches } from './stored.ts'
 import type { LiveToken } from './token.ts'
 
-const BATCH_LOG: LogTable = { name: 'ingest_batches', columns: ['arrived_at'] }
+const BATCH_LOG: LogTable = { name: 'ingest_batches', columns: ['arrived_at', 'envelopes'] }
 /** The log is read so often when no hint comes. */
 const INTERVAL_MS = 250
 /** Nobody follows: the next follower wakes the hub. */
@@ -51,6 +52,8 @@ export type LiveHub = {
    */
   follow(follower: Follower, after?: LiveToken): Promise<{ close(): void }>
   readonly size: number
+  /** Where those stand who follow live: everything before it was delivered. Undefined while nobody follows. */
+  readonly position: LiveToken | undefined
   /** Ends every stream and takes no new one. */
   endAll(): void
   stop(): Promise<void>
@@ -69,11 +72,11 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
 
   async function batchesOf(rows: readonly LogRow[], channels: ReadonlyMap<number, string>): Promise<LiveMessage[]> {
     const known = new Map<number, readonly LiveMessage[]>()
-    const missing: { seq: number; arrivedAt: string }[] = []
-    for (const { position, arrived_at: arrivedAt } of rows) {
-      const messages = recent.take(position.seq)
-      if (messages === undefined) missing.push({ seq: position.seq, arrivedAt: arrivedAt as string })
-      else known.set(position.seq, messages)
+    const missing: StoredBatch[] = []
+    for (const row of rows) {
+      const messages = recent.take(row.position.seq)
+      if (messages === undefined) missing.push(batchOf(row))
+      else known.set(row.position.seq, messages)
     }
     const loaded = await loadBatches(database.db, missing, channels)
     return rows.flatMap(({ position }) => known.get(position.seq) ?? loaded.get(position.seq) ?? [])
@@ -127,9 +130,8 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
   }
 
   async function loadFor(follower: Follower, rows: readonly LogRow[]): Promise<LiveMessage[]> {
-    const batches = rows.map((row) => ({ seq: row.position.seq, arrivedAt: row['arrived_at'] as string }))
     const { channelKey, channelId } = follower.access
-    const loaded = await loadBatches(database.db, batches, new Map([[channelKey, channelId]]))
+    const loaded = await loadBatches(database.db, rows.map(batchOf), new Map([[channelKey, channelId]]))
     return rows.flatMap(({ position }) => loaded.get(position.seq) ?? []).filter((message) => follower.wants(message))
   }
 
@@ -253,6 +255,9 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
     get size() {
       return followers.size
     },
+    get position() {
+      return since === undefined ? undefined : tokenOf(since)
+    },
     endAll() {
       isStopped = true
       followers.endAll('stopping')
@@ -267,6 +272,11 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
       await client?.end().catch(() => undefined)
     },
   }
+}
+
+function batchOf(row: LogRow): StoredBatch {
+  const { arrived_at: arrivedAt, envelopes } = row as { arrived_at: string; envelopes: string | null } & LogRow
+  return { seq: row.position.seq, arrivedAt, envelopes }
 }
 
 function tokenOf(snapshot: LogSnapshot): LiveToken {

@@ -1,4 +1,5 @@
 /** A message on its way out, as every protocol delivers it. */
+import type { Envelope } from '../envelope.ts'
 import type { IncomingMessage, Protocol } from '../message.ts'
 import { PROTOCOLS } from '../message.ts'
 import { SENML_JSON } from '../ingest/content.ts'
@@ -21,6 +22,7 @@ export type LiveMessage = {
   receivedAtSeconds: number
   contentType: string
   payload: Buffer
+  envelope?: Envelope
   /** Of a message that this process took, where the adapter named one. */
   sender?: object
 }
@@ -40,6 +42,7 @@ export function fromIncoming(message: IncomingMessage, batchSeq: number, index: 
     receivedAtSeconds: message.receivedAtSeconds,
     contentType: original?.contentType ?? contentTypeOf(content),
     payload: original?.body ?? encode(content),
+    ...(message.envelope === undefined ? {} : { envelope: message.envelope }),
     ...(message.sender === undefined ? {} : { sender: message.sender }),
   }
 }

@@ -2,6 +2,7 @@
 import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import { SENML_JSON } from '../ingest/content.ts'
+import { parseEnvelopes } from '../envelope.ts'
 import type { ResolvedRecord } from '../senml/index.ts'
 import type { LiveMessage } from './live-message.ts'
 import { encodeDocuments, encodeRecords, protocolOf } from './live-message.ts'
@@ -40,10 +41,13 @@ type PayloadRow = {
   body: Buffer | null
 }
 
+/** A row of the log of batches; without envelopes its messages have none. */
+export type StoredBatch = { seq: number; arrivedAt: string; envelopes?: string | null }
+
 /** The messages of these channels in these batches, by batch in the order of their numbers in it. */
 export async function loadBatches(
   db: Queryable,
-  batches: readonly { seq: number; arrivedAt: string }[],
+  batches: readonly StoredBatch[],
   channels: ReadonlyMap<number, string>,
 ): Promise<Map<number, LiveMessage[]>> {
   const found = new Map<number, LiveMessage[]>()
@@ -74,6 +78,14 @@ export async function loadBatches(
     const batch = found.get(message.batchSeq)
     if (batch === undefined) found.set(message.batchSeq, [message])
     else batch.push(message)
+  }
+  for (const { seq, envelopes } of batches) {
+    if (envelopes === null || envelopes === undefined) continue
+    const ofBatch = parseEnvelopes(envelopes)
+    for (const message of found.get(seq) ?? []) {
+      const envelope = ofBatch[message.index]
+      if (envelope !== undefined) message.envelope = envelope
+    }
   }
   return found
 }

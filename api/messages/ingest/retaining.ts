@@ -1,0 +1,35 @@
+/** The last message of a topic that was published to be kept: replaced in the transaction of the message. */
+import type pg from 'pg'
+import { formatEnvelope } from '../envelope.ts'
+import type { IncomingMessage } from '../message.ts'
+
+/** Of two for one topic the later counts. */
+export async function keepRetained(client: pg.ClientBase, messages: readonly IncomingMessage[]): Promise<void> {
+  const last = new Map<string, IncomingMessage>()
+  for (const message of messages) {
+    if (message.isRetained === true) last.set(`${message.access.channelKey} ${message.subtopic}`, message)
+  }
+  if (last.size === 0) return
+  // Sorted, as every statement over many rows is.
+  const rows = [...last.values()].toSorted(
+    (one, other) => one.access.channelKey - other.access.channelKey || (one.subtopic < other.subtopic ? -1 : 1),
+  )
+  await client.query(
+    `INSERT INTO mqtt_retained (channel_key, subtopic, publisher_id, qos, envelope, payload, expires_at)
+     SELECT channel_key, subtopic, publisher_id, qos, envelope, payload, to_timestamp(expires_ms / 1000)
+       FROM unnest($1::bigint[], $2::text[], $3::text[], $4::smallint[], $5::text[], $6::bytea[], $7::float8[])
+         AS kept (channel_key, subtopic, publisher_id, qos, envelope, payload, expires_ms)
+     ON CONFLICT ON CONSTRAINT mqtt_retained_pkey DO UPDATE
+        SET publisher_id = EXCLUDED.publisher_id, qos = EXCLUDED.qos, envelope = EXCLUDED.envelope,
+            payload = EXCLUDED.payload, expires_at = EXCLUDED.expires_at, stored_at = now()`,
+    [
+      rows.map(({ access }) => access.channelKey),
+      rows.map(({ subtopic }) => subtopic),
+      rows.map(({ access }) => access.publisherId ?? ''),
+      rows.map(({ envelope }) => envelope?.qos ?? 1),
+      rows.map(({ envelope }) => formatEnvelope(envelope)),
+      rows.map(({ original }) => original?.body ?? Buffer.alloc(0)),
+      rows.map(({ envelope }) => envelope?.expiresAtMs ?? null),
+    ],
+  )
+}
