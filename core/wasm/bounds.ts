@@ -1,4 +1,5 @@
-/** The bounds of a core module, checked on its bytes before an engine sees them. */
+/** The bounds of a core module and of a component, checked on their bytes before an engine sees them. */
+import type { ComponentLayout } from './component-reader.ts'
 import { ModuleRefusal } from './module-refusal.ts'
 import { readModule } from './module-reader.ts'
 import type { Limits, ModuleLayout } from './module-reader.ts'
@@ -35,6 +36,45 @@ export function readBoundedModule(bytes: Uint8Array, bounds: ModuleBounds = DEFA
   refuseAbove(layout.largestBodyBytes, bounds.maxBodyBytes, 'the longest function body', 'bytes')
   refuseAbove(layout.dataBytes + layout.elementBytes, bounds.maxModuleBytes, 'data and element segments', 'bytes')
   return layout
+}
+
+/** What the instances of a component's core modules need together. */
+export type ComponentNeeds = {
+  /** Instances that bring a memory of their own. */
+  memories: number
+  /** The minima of these memories. */
+  minPages: bigint
+  /** Core modules of the component, each within the bounds. */
+  modules: ModuleLayout[]
+}
+
+/** Each core module as if it stood alone, and the sum over all instances; the sentence names both figures. */
+export function checkComponentBounds(
+  bytes: Uint8Array,
+  layout: ComponentLayout,
+  bounds: ModuleBounds = DEFAULT_MODULE_BOUNDS,
+): ComponentNeeds {
+  refuseAbove(bytes.length, bounds.maxModuleBytes, 'the component', 'bytes')
+  const needs: ComponentNeeds = { memories: 0, minPages: 0n, modules: [] }
+  let entries = 0n
+  for (const [index, module] of layout.coreModules.entries()) {
+    const core = readBoundedModule(module, bounds)
+    const count = layout.instanceCounts[index] ?? 0
+    const memories = ownMemories(core)
+    needs.memories += memories.length * count
+    needs.minPages += memories.reduce((sum, memory) => sum + memory.min, 0n) * BigInt(count)
+    needs.modules.push(core)
+    entries += tableEntries(core.tables) * BigInt(count)
+  }
+  refuseAbove(entries, bounds.maxTableEntries, 'the tables of all instances together', 'entries')
+  const limitPages = Number(memoryLimitPages(bounds.memoryLimitBytes))
+  refuseAbove(needs.minPages, limitPages, 'the memories of all instances together at their start', 'pages')
+  return needs
+}
+
+/** The memories that a module defines; those that it imports come first in the list. */
+export function ownMemories(layout: ModuleLayout): Limits[] {
+  return layout.memories.slice(layout.imports.filter(({ kind }) => kind === 'memory').length)
 }
 
 /** The largest number of pages that a memory limit allows. */

@@ -1,9 +1,15 @@
-/** What a module offers and asks for, in the words that people read: exports and imports with their types. */
+/** What a module or component offers and asks for, in the words that people read: exports and imports with their types. */
+import type { ComponentLayout } from './component-reader.ts'
+import type { ComponentFunction, Exports } from './component-types.ts'
 import type { ExternKind, ModuleExport, ModuleImport, ModuleLayout } from './module-reader.ts'
-import type { FunctionType, ValueType } from './value-types.ts'
+import { ModuleRefusal } from './module-refusal.ts'
+import type { FunctionType } from './value-types.ts'
 import { isWasiPreview1Import } from './wasi-preview1.ts'
+import { COMMAND_INTERFACE, findUnofferedOf, wasiPreview2Interface } from './wasi-preview2.ts'
+import { formatWitType } from './wit-types.ts'
 
-export type DescribedExport = { name: string; kind: ExternKind; params: ValueType[]; results: ValueType[] }
+/** `params` and `results` name types of core functions (`i32`) or of component functions (`list<u8>`). */
+export type DescribedExport = { name: string; kind: ExternKind | 'instance'; params: string[]; results: string[] }
 export type DescribedImport = DescribedExport & { module: string }
 export type ModuleDescription = { exports: DescribedExport[]; imports: DescribedImport[] }
 
@@ -39,19 +45,72 @@ export function findUnofferedImports(layout: ModuleLayout): string[] {
     )
 }
 
-export function formatType(type: FunctionType): string {
+/** Functions and types that a component may show together. */
+const MAX_DESCRIBED = 10_000
+
+/**
+ * Functions of exported interfaces are named `<interface>#<function>`; imports are listed by interface. Throws
+ * ModuleRefusal when a type is too long to be shown.
+ */
+export function describeComponent(layout: ComponentLayout): ModuleDescription {
+  const exports: DescribedExport[] = []
+  const show = (name: string, type: ComponentFunction) => {
+    if (exports.length >= MAX_DESCRIBED) throw new ModuleRefusal(`more than ${MAX_DESCRIBED} functions are exported`)
+    const params = type.params.map(([, param]) => formatWitType(param))
+    exports.push({ name, kind: 'function', params, results: type.result ? [formatWitType(type.result)] : [] })
+  }
+  for (const [name, extern] of layout.exports) {
+    if (extern.sort === 'function') show(name, extern.type)
+    if (extern.sort === 'instance') {
+      for (const [inner, type] of functionsOf(extern.exports)) show(`${name}#${inner}`, type)
+    }
+  }
+  const imports = layout.imports
+    .filter(({ extern }) => extern.sort !== 'type')
+    .map(({ name, extern }): DescribedImport => {
+      const kind = extern.sort === 'function' ? 'function' : 'instance'
+      return { module: name, name: '', kind, params: [], results: [] }
+    })
+  return { exports, imports }
+}
+
+/** Methods and constructors of resources are left out: their handles mean nothing outside. */
+function functionsOf(exports: Exports): [string, ComponentFunction][] {
+  return [...exports].flatMap(([name, extern]) =>
+    extern.sort === 'function' && !name.startsWith('[') ? [[name, extern.type] as [string, ComponentFunction]] : [],
+  )
+}
+
+/** Imports of a component that nobody offers, as interface or `interface#function`. */
+export function findUnofferedOfComponent(layout: ComponentLayout): string[] {
+  return layout.imports.flatMap(({ name, extern }) => findUnofferedOf(name, extern))
+}
+
+/** True for the entry point of a command: `_start`, or the function of `wasi:cli/run`. */
+export function isCommand(exported: Pick<DescribedExport, 'name'>): boolean {
+  if (exported.name === COMMAND_FUNCTION) return true
+  const [name = '', inner] = exported.name.split('#')
+  return inner === 'run' && wasiPreview2Interface(name) === COMMAND_INTERFACE
+}
+
+export function formatType(type: FunctionType | Pick<DescribedExport, 'params' | 'results'>): string {
   return `(${type.params.join(', ')}) -> (${type.results.join(', ')})`
 }
 
 export type FunctionChoice = { explicit?: string | undefined; fallback?: string | undefined }
 
 /**
- * Which exported function a call means: `explicit` when given; else `fallback` when it is exported; else `_start`,
+ * Which exported function a call means (a function of an interface by its own name too, where only one interface has it):
+ * `explicit` when given; else `fallback` when it is exported; else `_start`,
  * `run`, `main`; else the only exported function. Undefined when none of them decides.
  */
 export function findFunction(exports: DescribedExport[], choice: FunctionChoice): DescribedExport | undefined {
   const functions = exports.filter((exported) => exported.kind === 'function')
-  const named = (name: string) => functions.find((exported) => exported.name === name)
+  const named = (name: string) => {
+    const exact = functions.find((exported) => exported.name === name)
+    const inInterfaces = name === '' ? [] : functions.filter((exported) => exported.name.endsWith(`#${name}`))
+    return exact ?? (inInterfaces.length === 1 ? inInterfaces[0] : undefined)
+  }
   if (choice.explicit !== undefined && choice.explicit !== '') return named(choice.explicit)
   for (const name of [choice.fallback ?? '', ...DEFAULT_FUNCTIONS]) {
     const found = named(name)

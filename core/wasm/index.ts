@@ -1,10 +1,33 @@
-export { DEFAULT_MODULE_BOUNDS, PAGE_BYTES, memoryLimitPages, readBoundedModule, tableEntries } from './bounds.ts'
-export type { ModuleBounds } from './bounds.ts'
+export {
+  DEFAULT_MODULE_BOUNDS,
+  PAGE_BYTES,
+  checkComponentBounds,
+  memoryLimitPages,
+  ownMemories,
+  readBoundedModule,
+  tableEntries,
+} from './bounds.ts'
+export type { ComponentNeeds, ModuleBounds } from './bounds.ts'
 export { ByteCursor, encodeUnsigned } from './byte-cursor.ts'
-export { COMMAND_FUNCTION, describeModule, findFunction, findUnofferedImports, formatType } from './describe.ts'
+export { readComponent } from './component-reader.ts'
+export type { ComponentLayout } from './component-reader.ts'
+export {
+  COMMAND_FUNCTION,
+  describeComponent,
+  describeModule,
+  findFunction,
+  findUnofferedImports,
+  findUnofferedOfComponent,
+  formatType,
+  isCommand,
+} from './describe.ts'
 export type { DescribedExport, DescribedImport, FunctionChoice, ModuleDescription } from './describe.ts'
-export { isCallableFromJson, parseInputs, presentResult } from './inputs.ts'
-export type { InputRefusal, JsonNumber, WasmNumber } from './inputs.ts'
+export { examineModule } from './examine.ts'
+export type { ExaminedModule, ModuleRuntime } from './examine.ts'
+export { isCallableFromJson, parseInputs } from './inputs.ts'
+export type { InputRefusal } from './inputs.ts'
+export { presentResult } from './numbers.ts'
+export type { JsonNumber } from './numbers.ts'
 export { OPCODE, skipInstruction } from './instructions.ts'
 export { SECTION, readModule, readModuleKind } from './module-reader.ts'
 export type {
@@ -20,3 +43,8 @@ export { ModuleRefusal } from './module-refusal.ts'
 export type { FunctionType, ValueType } from './value-types.ts'
 export { WASI_PREVIEW1_FUNCTIONS, WASI_PREVIEW1_MODULE, isWasiPreview1Import } from './wasi-preview1.ts'
 export type { WasiPreview1Function } from './wasi-preview1.ts'
+export { WASI_PREVIEW2_DENIED, WASI_PREVIEW2_FUNCTIONS, wasiPreview2Interface } from './wasi-preview2.ts'
+export { formatWitType, parseWitType } from './wit-types.ts'
+export type { WitType } from './wit-types.ts'
+export { camelCase, fromComponentValue } from './wit-values.ts'
+export type { Json } from './wit-values.ts'

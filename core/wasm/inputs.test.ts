@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { parseInputs, presentResult } from './inputs.ts'
+import { parseInputs } from './inputs.ts'
+import { presentResult } from './numbers.ts'
 import type { ValueType } from './value-types.ts'
 
 test('takes numbers and decimal text for each type', () => {

@@ -1,81 +1,51 @@
-/** Inputs and results of a function as JSON: numbers, or decimal text for 64-bit integers beyond 2^53. */
-import type { ValueType } from './value-types.ts'
+/**
+ * Inputs of a function as JSON. Types of core functions (`i32`) and of component functions (`list<u8>`) are told apart by
+ * their text; `f32` and `f64` mean the same in both.
+ */
+import { describeNumber, isNumberType, parseNumber } from './numbers.ts'
+import { ValueRefusal, isJsonType, toComponentValue } from './wit-values.ts'
+import type { Json } from './wit-values.ts'
+import { parseWitType } from './wit-types.ts'
 
-export type JsonNumber = number | string
-export type WasmNumber = number | bigint
+/** Types whose values only the engine can make: no input or result has them. */
+const OPAQUE_TYPES = new Set(['v128', 'funcref', 'externref', 'exnref', 'ref'])
 
 /** An input that the function does not take; the sentence names what it would take. */
 export type InputRefusal = { refused: string }
 
 /**
- * Converts inputs to the parameter types, strictly: the right number of them, integers within the range of their type
- * (signed or unsigned), finite numbers for floats. Answers a sentence instead of values when they do not fit.
+ * Converts inputs to the values that a function is called with, strictly: the right number of them, each within its type.
+ * Answers a sentence instead of values when they do not fit.
  */
-export function parseInputs(inputs: JsonNumber[], params: ValueType[], name: string): WasmNumber[] | InputRefusal {
+export function parseInputs(
+  inputs: readonly Json[],
+  params: readonly string[],
+  name: string,
+): unknown[] | InputRefusal {
   const takes = `${name} takes ${params.length} input${params.length === 1 ? '' : 's'} (${params.join(', ')})`
   if (inputs.length !== params.length) return { refused: `${takes}, not ${inputs.length}` }
-  const values: WasmNumber[] = []
+  const values: unknown[] = []
   for (const [index, param] of params.entries()) {
-    const value = parseInput(inputs[index] as JsonNumber, param)
-    if (value === undefined) return { refused: `${takes}; input ${index} must be ${describeRange(param)}` }
-    values.push(value)
+    try {
+      values.push(parseInput(inputs[index] as Json, param, `input ${index}`))
+    } catch (error) {
+      if (!(error instanceof ValueRefusal)) throw error
+      return { refused: `${takes}; ${error.message}` }
+    }
   }
   return values
 }
 
-function parseInput(input: JsonNumber, type: ValueType): WasmNumber | undefined {
-  switch (type) {
-    case 'i32': {
-      const value = parseInteger(input, 32n)
-      return value === undefined ? undefined : Number(value)
-    }
-    case 'i64':
-      return parseInteger(input, 64n)
-    case 'f32':
-    case 'f64': {
-      const isNumber = typeof input === 'number' || /^-?\d+(\.\d+)?([eE][-+]?\d+)?$/.test(input)
-      const value = Number(input)
-      return isNumber && Number.isFinite(type === 'f32' ? Math.fround(value) : value) ? value : undefined
-    }
-    default:
-      return undefined
-  }
-}
-
-/** Longer decimal text cannot be in any range and is not worth parsing. */
-const MAX_INTEGER_DIGITS = 20
-
-function parseInteger(input: JsonNumber, bits: bigint): bigint | undefined {
-  if (typeof input === 'number' ? !Number.isSafeInteger(input) : !/^-?\d+$/.test(input)) return undefined
-  if (typeof input === 'string' && input.length > MAX_INTEGER_DIGITS) return undefined
-  const value = BigInt(input)
-  return value >= -(2n ** (bits - 1n)) && value < 2n ** bits ? value : undefined
-}
-
-function describeRange(type: ValueType): string {
-  switch (type) {
-    case 'i32':
-      return 'an integer from -2147483648 to 4294967295'
-    case 'i64':
-      return 'an integer from -9223372036854775808 to 18446744073709551615, as decimal text beyond 2^53'
-    case 'f32':
-    case 'f64':
-      return `a number within the range of ${type}`
-    default:
-      return `a ${type}, which cannot be given as JSON`
-  }
+function parseInput(input: Json, param: string, at: string): unknown {
+  if (OPAQUE_TYPES.has(param)) throw new ValueRefusal(`${at} must be a ${param}, which cannot be given as JSON`)
+  if (!isNumberType(param)) return toComponentValue(input, parseWitType(param), at)
+  const value = parseNumber(input, param)
+  if (value === undefined) throw new ValueRefusal(`${at} must be ${describeNumber(param)}`)
+  return value
 }
 
 /** True when JSON can carry every parameter and result of the function. */
-export function isCallableFromJson(type: { params: ValueType[]; results: ValueType[] }): boolean {
-  const isNumber = (value: ValueType) => value === 'i32' || value === 'i64' || value === 'f32' || value === 'f64'
-  return type.params.every(isNumber) && type.results.every(isNumber)
-}
-
-/** A returned number as JSON: integers beyond 2^53 as decimal text, NaN and infinities by their names. */
-export function presentResult(value: unknown): JsonNumber {
-  if (typeof value === 'bigint') {
-    return value >= -(2n ** 53n) && value <= 2n ** 53n ? Number(value) : value.toString()
-  }
-  return typeof value === 'number' && Number.isFinite(value) ? value : String(value)
+export function isCallableFromJson(type: { params: readonly string[]; results: readonly string[] }): boolean {
+  const isJson = (text: string) => isNumberType(text) || (!OPAQUE_TYPES.has(text) && isJsonType(parseWitType(text)))
+  return type.params.every(isJson) && type.results.every(isJson)
 }

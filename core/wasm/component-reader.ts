@@ -1,0 +1,307 @@
+/**
+ * Reads the structure of a component (WASI 0.2) without compiling it: its core modules, what it imports and exports, and
+ * how often its core modules are instantiated, which decides what their memories and tables take together.
+ */
+import { ByteCursor } from './byte-cursor.ts'
+import {
+  Budget,
+  TypeScope,
+  found,
+  readEach,
+  readExternDescription,
+  readExternName,
+  readTypes,
+  unknownForm,
+} from './component-types.ts'
+import type { Exports, Extern } from './component-types.ts'
+import { ModuleRefusal } from './module-refusal.ts'
+import { readModuleKind } from './module-reader.ts'
+
+export type ComponentLayout = {
+  /** Every core module, those of nested components included. */
+  coreModules: Uint8Array[]
+  /** How often the module of the same index is instantiated; never for one that nobody uses. */
+  instanceCounts: number[]
+  imports: { name: string; extern: Extern }[]
+  exports: Exports
+}
+
+const SECTION = {
+  custom: 0,
+  coreModule: 1,
+  coreInstance: 2,
+  coreType: 3,
+  component: 4,
+  instance: 5,
+  alias: 6,
+  type: 7,
+  canonical: 8,
+  start: 9,
+  import: 10,
+  export: 11,
+} as const
+
+const CORE_SORT = { module: 0x11, instance: 0x12 } as const
+const SORT = { core: 0x00, function: 0x01, value: 0x02, type: 0x03, component: 0x04, instance: 0x05 } as const
+
+/** Instances of core modules over the whole component: more than any composition of ours needs. */
+const MAX_CORE_INSTANCES = 1_000
+
+/** Throws ModuleRefusal for a core module and for whatever is no component, or has forms newer than WASI 0.2. */
+export function readComponent(bytes: Uint8Array): ComponentLayout {
+  if (readModuleKind(bytes) !== 'component') throw new ModuleRefusal('this is a core module, not a component')
+  const coreModules: Uint8Array[] = []
+  const root = new ComponentReader(new ByteCursor(bytes, 8), new TypeScope(new Budget()), coreModules).read()
+  const instanceCounts = coreModules.map((_, module) => root.counts.get(module) ?? 0)
+  return { coreModules, instanceCounts, imports: root.imports, exports: root.exports }
+}
+
+/** A component as its parent sees it. */
+type Component = {
+  imports: { name: string; extern: Extern }[]
+  exports: Exports
+  /** Instances per core module when the component is instantiated once. */
+  counts: Map<number, number>
+}
+
+class ComponentReader {
+  readonly #cursor: ByteCursor
+  readonly #scope: TypeScope
+  readonly #parent: ComponentReader | undefined
+  readonly #coreModules: Uint8Array[]
+  /** Indices into `#coreModules`, in this component's own index space. */
+  readonly #modules: number[] = []
+  readonly #components: Component[] = []
+  readonly #result: Component = { imports: [], exports: new Map(), counts: new Map() }
+
+  constructor(cursor: ByteCursor, scope: TypeScope, coreModules: Uint8Array[], parent?: ComponentReader) {
+    this.#cursor = cursor
+    this.#scope = scope
+    this.#coreModules = coreModules
+    this.#parent = parent
+  }
+
+  read(): Component {
+    const cursor = this.#cursor
+    while (!cursor.isAtEnd) {
+      const id = cursor.byte()
+      const size = cursor.u32()
+      const start = cursor.offset
+      cursor.skip(size)
+      this.#scope.budget.spend(1)
+      this.#readSection(id, new ByteCursor(cursor.bytes, start, cursor.offset))
+    }
+    return this.#result
+  }
+
+  #readSection(id: number, content: ByteCursor): void {
+    const each = (read: () => void) => readEach(content, this.#scope, read)
+    switch (id) {
+      case SECTION.custom:
+        content.name()
+        return
+      case SECTION.coreModule:
+        this.#modules.push(this.#coreModules.push(content.bytes.subarray(content.offset, content.end)) - 1)
+        return
+      case SECTION.coreInstance:
+        each(() => this.#readCoreInstance(content))
+        break
+      case SECTION.coreType:
+        // Types of core modules that are passed around, which is refused where it is done.
+        return
+      case SECTION.component:
+        this.#readComponent(content)
+        return
+      case SECTION.instance:
+        each(() => this.#readInstance(content))
+        break
+      case SECTION.alias:
+        each(() => this.#readAlias(content))
+        break
+      case SECTION.type:
+        readTypes(content, this.#scope)
+        break
+      case SECTION.canonical:
+        each(() => this.#readCanonical(content))
+        break
+      case SECTION.import:
+        each(() => this.#readImport(content))
+        break
+      case SECTION.export:
+        each(() => this.#readExport(content))
+        break
+      default:
+        throw unknownForm('section', id)
+    }
+    if (!content.isAtEnd) throw new ModuleRefusal(`section ${id} of the component is longer than its content`)
+  }
+
+  #readComponent(content: ByteCursor): void {
+    if (readModuleKind(content.bytes.subarray(content.offset, content.end)) !== 'component') {
+      throw new ModuleRefusal('the component nests something that is no component')
+    }
+    const nested = new ByteCursor(content.bytes, content.offset + 8, content.end)
+    const scope = new TypeScope(this.#scope.budget, this.#scope)
+    this.#components.push(new ComponentReader(nested, scope, this.#coreModules, this).read())
+  }
+
+  #readCoreInstance(cursor: ByteCursor): void {
+    const form = cursor.byte()
+    if (form === 0x00) {
+      const module = found(this.#modules[cursor.u32()], 'core module', 'beyond the last')
+      this.#count(new Map([[module, 1]]))
+      return readEach(cursor, this.#scope, () => {
+        cursor.name()
+        if (cursor.byte() !== CORE_SORT.instance) throw unknownForm('argument', form)
+        cursor.u32()
+      })
+    }
+    if (form !== 0x01) throw unknownForm('core instance', form)
+    readEach(cursor, this.#scope, () => {
+      cursor.name()
+      cursor.skip(1)
+      cursor.u32()
+    })
+  }
+
+  #readInstance(cursor: ByteCursor): void {
+    const form = cursor.byte()
+    if (form === 0x00) {
+      const component = found(this.#components[cursor.u32()], 'component', 'beyond the last')
+      this.#count(component.counts)
+      readEach(cursor, this.#scope, () => {
+        cursor.name()
+        this.#readSortIndex(cursor)
+      })
+      this.#scope.instances.push(component.exports)
+      return
+    }
+    if (form !== 0x01) throw unknownForm('instance', form)
+    const exports: Exports = new Map()
+    readEach(cursor, this.#scope, () => {
+      const name = readExternName(cursor)
+      exports.set(name, this.#readSortIndex(cursor))
+    })
+    this.#scope.instances.push(exports)
+  }
+
+  #count(counts: Map<number, number>): void {
+    const own = this.#result.counts
+    for (const [module, count] of counts) {
+      const sum = (own.get(module) ?? 0) + count
+      if (sum > MAX_CORE_INSTANCES) {
+        throw new ModuleRefusal(`the component instantiates a core module more than ${MAX_CORE_INSTANCES} times`)
+      }
+      own.set(module, sum)
+    }
+    this.#scope.budget.spend(counts.size)
+  }
+
+  #readAlias(cursor: ByteCursor): void {
+    const sort = cursor.byte()
+    const coreSort = sort === SORT.core ? cursor.byte() : undefined
+    const target = cursor.byte()
+    if (target === 0x02) return this.#readOuterAlias(cursor, sort, coreSort)
+    const index = cursor.u32()
+    const name = cursor.name()
+    if (target === 0x01) return
+    if (target !== 0x00 || sort === SORT.core) throw unknownForm('alias', target)
+    const extern = found(this.#scope.instanceAt(index).get(name), 'export', JSON.stringify(name.slice(0, 100)))
+    this.#add(extern)
+  }
+
+  #readOuterAlias(cursor: ByteCursor, sort: number, coreSort: number | undefined): void {
+    const levels = cursor.u32()
+    const index = cursor.u32()
+    const outer = this.#outer(levels)
+    if (coreSort === CORE_SORT.module) {
+      this.#modules.push(found(outer.#modules[index], 'core module', index))
+    } else if (sort === SORT.component) {
+      this.#components.push(found(outer.#components[index], 'component', index))
+    } else if (sort === SORT.type) {
+      this.#scope.add({ sort: 'type', type: outer.#scope.typeAt(index) })
+    } else if (sort !== SORT.core) {
+      throw unknownForm('outer alias', sort)
+    }
+  }
+
+  #outer(levels: number): ComponentReader {
+    return levels === 0 ? this : found(this.#parent, 'enclosing component', levels).#outer(levels - 1)
+  }
+
+  #add(extern: Extern): void {
+    if (extern.sort === 'module' || extern.sort === 'component') {
+      throw new ModuleRefusal('the component passes core modules or components around, which is not accepted')
+    }
+    this.#scope.add(extern)
+  }
+
+  /** Lifts make functions of the component; everything else makes core functions, which nobody outside can see. */
+  #readCanonical(cursor: ByteCursor): void {
+    const form = cursor.byte()
+    switch (form) {
+      case 0x00:
+        cursor.skip(1)
+        cursor.u32()
+        readCanonicalOptions(cursor, this.#scope)
+        this.#scope.functions.push(this.#scope.functionType(cursor.u32()))
+        return
+      case 0x01:
+        cursor.skip(1)
+        cursor.u32()
+        return readCanonicalOptions(cursor, this.#scope)
+      // resource.new, resource.drop, resource.rep
+      case 0x02:
+      case 0x03:
+      case 0x04:
+        cursor.u32()
+        return
+      default:
+        throw unknownForm('canonical function', form)
+    }
+  }
+
+  #readImport(cursor: ByteCursor): void {
+    const name = readExternName(cursor)
+    const extern = readExternDescription(cursor, this.#scope)
+    this.#result.imports.push({ name, extern })
+    this.#add(extern)
+  }
+
+  #readExport(cursor: ByteCursor): void {
+    const name = readExternName(cursor)
+    const inner = this.#readSortIndex(cursor)
+    const hasAscription = cursor.byte()
+    if (hasAscription > 1) throw unknownForm('export', hasAscription)
+    const extern = hasAscription === 1 ? readExternDescription(cursor, this.#scope) : inner
+    this.#result.exports.set(name, extern)
+    this.#add(extern)
+  }
+
+  #readSortIndex(cursor: ByteCursor): Extern {
+    const sort = cursor.byte()
+    if (sort === SORT.core) throw new ModuleRefusal('the component passes core modules around, which is not accepted')
+    const index = cursor.u32()
+    switch (sort) {
+      case SORT.function:
+        return { sort: 'function', type: this.#scope.functionAt(index) }
+      case SORT.type:
+        return { sort: 'type', type: this.#scope.typeAt(index) }
+      case SORT.component:
+        return { sort: 'component', exports: found(this.#components[index], 'component', index).exports }
+      case SORT.instance:
+        return { sort: 'instance', exports: this.#scope.instanceAt(index) }
+      default:
+        throw unknownForm('sort', sort)
+    }
+  }
+}
+
+/** String encodings, memory, realloc and post-return; those of asynchronous functions belong to WASI 0.3. */
+function readCanonicalOptions(cursor: ByteCursor, scope: TypeScope): void {
+  readEach(cursor, scope, () => {
+    const option = cursor.byte()
+    if (option > 5) throw unknownForm('canonical option', option)
+    if (option >= 3) cursor.u32()
+  })
+}
