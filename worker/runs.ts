@@ -16,6 +16,7 @@ import type { Outbox } from './session/outbox.ts'
 import { isComplete, keyOf, toRunRequest, toRunResult } from './session/run-messages.ts'
 import type { CheckedAssignment, RunEnd } from './session/run-messages.ts'
 import type { Spool } from './spool/index.ts'
+import type { Components } from './transpile/index.ts'
 
 /** Why a run is being ended before its time, which decides what is said about it. */
 type EndingFor =
@@ -40,6 +41,7 @@ type Ended = RunOutcome | (RunEnd & { state: 'failed' })
 export type RunsDeps = {
   pool: RunnerPool
   modules: ModuleCache
+  components: Components
   spool: Spool
   slots: number
   /** Runs taken beyond the slots, to begin as slots come free. */
@@ -200,7 +202,8 @@ export class Runs {
     try {
       const module = await this.#deps.modules.get(toWanted(assignment.module), abort.signal)
       try {
-        const request = toRunRequest(assignment, module.path)
+        const folder = await this.#deps.components.prepare(assignment.module.digest, module.path)
+        const request = toRunRequest(assignment, module.path, folder)
         return await this.#deps.pool.run({ ...request, onStarted }, abort.signal)
       } finally {
         module.release()

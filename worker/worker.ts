@@ -10,22 +10,25 @@ import { newId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import { DEFAULT_MODULE_BOUNDS } from '#core/wasm/index.ts'
+import type { ModuleRuntime } from '#core/wasm/index.ts'
 import type { WorkerConfig } from './config.ts'
 import { lockFolder } from './folder-lock.ts'
 import { readIdentity, writeIdentity } from './identity.ts'
 import type { Identity } from './identity.ts'
+import { reachableFolder } from './isolation/index.ts'
 import { Lease } from './lease.ts'
 import { ModuleCache, createGrpcModuleSource } from './modules/index.ts'
-import { createRunnerPool, reachableFolder, stageRunnerCode } from './runner/index.ts'
+import { createRunnerPool, stageRunnerCode } from './runner/index.ts'
 import { Runs } from './runs.ts'
 import { createCredentials } from './session/credentials.ts'
 import type { ManagerCredentials } from './session/credentials.ts'
 import { machineFacts } from './session/machine.ts'
 import { explainRegisterError, holdSession } from './session/session.ts'
 import { Spool } from './spool/index.ts'
+import { Components, stageTranspilerCode } from './transpile/index.ts'
 
-/** Core modules, and those that import WASI preview 1. */
-export const RUNTIMES = ['core', 'wasi-preview1']
+/** Core modules, those that import WASI preview 1, and components of WASI 0.2. */
+export const RUNTIMES = ['core', 'wasi-preview1', 'component'] satisfies ModuleRuntime[]
 
 export type StartWorkerOptions = {
   config: WorkerConfig
@@ -102,8 +105,14 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     maxModuleBytes,
     source: source.source,
     logger,
+    onRemoved: (digest) => components.forget(digest),
   })
   opening.defer(() => modules.close())
+  const components = await Components.open(
+    { folder: join(modulesFolder, 'components'), codeFolder: await stageTranspilerCode(join(open, 'transpiler')) },
+    modules.digests(),
+  )
+  opening.defer(() => components.close())
   const pool = createRunnerPool({
     slots,
     runners: Math.min(slots, availableParallelism()),
@@ -115,7 +124,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   })
   opening.defer(() => pool.close())
   const backlog = slots * BACKLOG_PER_SLOT
-  const runs = new Runs({ pool, modules, spool, slots, backlog, logger })
+  const runs = new Runs({ pool, modules, components, spool, slots, backlog, logger })
   const lease = new Lease({ now: monotonicMs, wallNow: Date.now })
   const membership = new Membership({
     ...options,

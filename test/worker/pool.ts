@@ -4,10 +4,12 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { parse } from '@bytecodealliance/jco-transpile/wasm-tools'
 import wabt from 'wabt'
 import { createLogger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { createRunnerPool, stageRunnerCode } from '#worker/runner/index.ts'
+import { Components, stageTranspilerCode } from '#worker/transpile/index.ts'
 import type { RunOutcome, RunRequest, RunnerPool, RunnerPoolOptions } from '#worker/runner/index.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
@@ -24,12 +26,16 @@ export async function moduleFromText(text: string): Promise<Uint8Array> {
   return module.toBinary({}).buffer
 }
 
+/** A component from its text. */
+export const componentFromText = parse
+
 export function digestOf(bytes: Uint8Array): string {
   return `sha256:${createHash('sha256').update(bytes).digest('hex')}`
 }
 
 export type TestPool = {
   pool: RunnerPool
+  componentsFolder: string
   /** Runs an example, or bytes. */
   run: (module: ExampleName | Uint8Array, request?: Partial<RunRequest>, signal?: AbortSignal) => Promise<RunOutcome>
   [Symbol.asyncDispose]: () => Promise<void>
@@ -41,6 +47,11 @@ export async function startPool(options: Partial<RunnerPoolOptions> = {}): Promi
   const modulesFolder = join(folder, 'modules')
   mkdirSync(modulesFolder)
   chmodSync(folder, 0o755)
+  const componentsFolder = join(modulesFolder, 'components')
+  const components = await Components.open(
+    { folder: componentsFolder, codeFolder: await stageTranspilerCode(join(folder, 'transpiler')) },
+    [],
+  )
   const pool = createRunnerPool({
     slots: 4,
     runners: 2,
@@ -53,7 +64,8 @@ export async function startPool(options: Partial<RunnerPoolOptions> = {}): Promi
   })
   return {
     pool,
-    run(module, request = {}, signal) {
+    componentsFolder,
+    async run(module, request = {}, signal) {
       const bytes = typeof module === 'string' ? exampleBytes(module) : module
       const digest = digestOf(bytes)
       const modulePath = join(modulesFolder, `${digest.slice(7)}.wasm`)
@@ -63,6 +75,7 @@ export async function startPool(options: Partial<RunnerPoolOptions> = {}): Promi
         digest,
         modulePath,
         moduleBytes: bytes.length,
+        componentFolder: await components.prepare(digest, modulePath),
         functionName: '',
         taskName: typeof module === 'string' ? module : 'run',
         inputs: [],
@@ -75,7 +88,7 @@ export async function startPool(options: Partial<RunnerPoolOptions> = {}): Promi
       return pool.run({ ...defaults, ...request }, signal)
     },
     async [Symbol.asyncDispose]() {
-      await pool.close()
+      await Promise.all([pool.close(), components.close()])
       rmSync(folder, { recursive: true })
     },
   }

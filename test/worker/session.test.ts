@@ -12,7 +12,7 @@ import { createLogger } from '#core/logging/index.ts'
 import { FailureReason, OnLost, RejectReason, WireTaskState } from '#proto/index.ts'
 import { WORKER_SETTINGS, startWorker } from '#worker/index.ts'
 import type { Worker } from '#worker/index.ts'
-import { reachableFolder } from '#worker/runner/index.ts'
+import { reachableFolder } from '#worker/isolation/index.ts'
 import { until } from './pool.ts'
 import { JOIN_TOKEN, ScriptedManager, runRef } from './scripted-manager.ts'
 

@@ -25,6 +25,8 @@ export type ModuleCacheOptions = {
   maxModuleBytes: number
   source: ModuleSource
   logger: Logger
+  /** Told when a module left, so that what was made of it leaves too. */
+  onRemoved?: (digest: string) => Promise<void>
 }
 
 type Entry = { bytes: number; users: number }
@@ -185,6 +187,7 @@ export class ModuleCache {
       this.#added.delete(digest)
       if (this.#removed.size < MAX_CHANGES) this.#removed.add(digest)
       await rm(join(this.#options.folder, `${digest.slice('sha256:'.length)}.wasm`), { force: true })
+      await this.#options.onRemoved?.(digest)
     }
   }
 }

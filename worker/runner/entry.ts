@@ -3,38 +3,16 @@
  * in everything and decides nothing: deadlines, memory and fairness are the parent's (`pool.ts`), because a process that
  * runs guest code cannot be trusted to watch itself.
  */
-import { readFile } from 'node:fs/promises'
-import { DEFAULT_MODULE_BOUNDS, ModuleRefusal, describeModule, findUnofferedImports } from '#core/wasm/index.ts'
+import type { CompiledComponent } from '../runtime/component.ts'
 import type { CompiledModule } from '../runtime/core-module.ts'
-import { limitModule } from '../runtime/limits.ts'
+import { compileModule } from './compile.ts'
 import { Lanes } from './lanes.ts'
 import type { FromRunner, ModuleOrder, ToRunner } from './messages.ts'
 
 const RESIDENT_INTERVAL_MS = 100
 
-/** Reads a module and has it compiled off this thread. Throws ModuleRefusal, or a CompileError of the engine. */
-async function compileModule(order: ModuleOrder): Promise<CompiledModule> {
-  const bounds = {
-    ...DEFAULT_MODULE_BOUNDS,
-    memoryLimitBytes: order.memoryLimitBytes,
-    allowGc: order.allowGc,
-    maxModuleBytes: order.maxModuleBytes,
-  }
-  const { layout, bytes, growFlag } = limitModule(await readFile(order.path), bounds)
-  const [unoffered] = findUnofferedImports(layout)
-  if (unoffered !== undefined) throw new ModuleRefusal(`the module imports ${unoffered}, which no worker offers`)
-  const module = await WebAssembly.compile(bytes)
-  return {
-    module,
-    description: describeModule(layout),
-    needsWasi: layout.imports.length > 0,
-    hasMemory: layout.memories.length > 0,
-    growFlag,
-  }
-}
-
 function serveRunner(channel: NodeJS.Process): void {
-  const modules = new Map<string, CompiledModule>()
+  const modules = new Map<string, CompiledModule | CompiledComponent>()
   let outbox: FromRunner[] = []
   const send = (message: FromRunner) => {
     outbox.push(message)

@@ -106,7 +106,7 @@ export class Fleet {
   }
 
   loadModule(runner: Runner, run: PendingRun): void {
-    const { modulePath: path, moduleBytes: bytes, memoryLimitBytes } = run.request
+    const { modulePath: path, moduleBytes: bytes, memoryLimitBytes, componentFolder } = run.request
     const nowMs = monotonicMs()
     this.#makeRoom(runner, bytes)
     runner.modules.set(run.moduleKey, {
@@ -118,7 +118,10 @@ export class Fleet {
     })
     const { maxModuleBytes, allowGc } = this.#deps
     const module = { moduleKey: run.moduleKey, path, memoryLimitBytes, maxModuleBytes, allowGc }
-    runner.process.send({ type: 'load_module', module })
+    runner.process.send({
+      type: 'load_module',
+      module: componentFolder === undefined ? module : { ...module, componentFolder },
+    })
   }
 
   /** Gives the run to the lane, whose runner has its module loaded. */

@@ -1,5 +1,4 @@
 export { createRunnerPool } from './pool.ts'
 export type { RunnerPool, RunnerPoolOptions, RunnerPoolStats } from './pool.ts'
 export type { RunOutcome, RunRequest } from './run-request.ts'
-export { stageRunnerCode } from './staging.ts'
-export { reachableFolder } from './reachable-folder.ts'
+export { stageRunnerCode } from './launch.ts'

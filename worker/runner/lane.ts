@@ -5,6 +5,7 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import type { MessagePort } from 'node:worker_threads'
 import { monotonicMs } from '#core/time.ts'
+import { LoadedComponent } from '../runtime/component.ts'
 import { callFunction } from '../runtime/core-module.ts'
 import type { CompiledModule } from '../runtime/core-module.ts'
 import { SLOT } from './messages.ts'
@@ -16,7 +17,7 @@ const COLLECT_AFTER_BYTES = 32 * 1024 * 1024
 declare const gc: (() => void) | undefined
 
 function serveLane(port: MessagePort, slots: Int32Array): void {
-  const modules = new Map<string, CompiledModule>()
+  const modules = new Map<string, CompiledModule | LoadedComponent>()
   let uncollectedBytes = 0
 
   const run = (slot: number, order: RunOrder) => {
@@ -24,10 +25,11 @@ function serveLane(port: MessagePort, slots: Int32Array): void {
       Atomics.store(slots, slot, SLOT.free)
       return
     }
-    const compiled = modules.get(order.moduleKey)
-    if (compiled === undefined) throw new Error('a run came before its module')
+    const module = modules.get(order.moduleKey)
+    if (module === undefined) throw new Error('a run came before its module')
     const startedMs = monotonicMs()
-    const { outcome, memoryBytes } = callFunction(compiled, order)
+    const { outcome, memoryBytes } =
+      module instanceof LoadedComponent ? module.call(order) : callFunction(module, order)
     const durationMs = monotonicMs() - startedMs
     Atomics.store(slots, slot, SLOT.free)
     port.postMessage({ slot, sequence: order.sequence, outcome, durationMs } satisfies FromLane)
@@ -40,7 +42,10 @@ function serveLane(port: MessagePort, slots: Int32Array): void {
   port.on('message', (message: ToLane) => {
     switch (message.type) {
       case 'module':
-        modules.set(message.moduleKey, message.compiled)
+        modules.set(
+          message.moduleKey,
+          message.compiled.kind === 'component' ? new LoadedComponent(message.compiled) : message.compiled,
+        )
         break
       case 'drop_module':
         modules.delete(message.moduleKey)

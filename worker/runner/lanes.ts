@@ -1,5 +1,6 @@
 /** The lanes of one runner, seen from its main thread: starts and ends threads, hands runs over, takes them back. */
 import { Worker } from 'node:worker_threads'
+import type { CompiledComponent } from '../runtime/component.ts'
 import type { CompiledModule } from '../runtime/core-module.ts'
 import { LANE_DEPTH, SLOT } from './messages.ts'
 import type { FromLane, FromRunner, RunOrder, ToLane } from './messages.ts'
@@ -56,7 +57,7 @@ export class Lanes {
     })
   }
 
-  run(index: number, order: RunOrder, compiled: CompiledModule): void {
+  run(index: number, order: RunOrder, compiled: CompiledModule | CompiledComponent): void {
     const lane = this.#get(index)
     if (!lane.modules.has(order.moduleKey)) {
       lane.modules.add(order.moduleKey)

@@ -3,8 +3,10 @@
  * the event loop, so that a thousand short runs cost a few system calls. JSON and not structured clone: the far side of
  * this channel runs guest code.
  */
-import type { JsonNumber } from '#core/wasm/index.ts'
-import type { CallOutcome, CompiledModule } from '../runtime/core-module.ts'
+import type { Json } from '#core/wasm/index.ts'
+import type { CompiledComponent } from '../runtime/component.ts'
+import type { CompiledModule } from '../runtime/core-module.ts'
+import type { CallOutcome } from '../runtime/outcome.ts'
 
 /** Everything a lane needs to make one call; `sequence` identifies it within the pool. */
 export type RunOrder = {
@@ -13,7 +15,7 @@ export type RunOrder = {
   moduleKey: string
   functionName: string
   taskName: string
-  inputs: JsonNumber[]
+  inputs: Json[]
   args: string[]
   env: Record<string, string>
   stdin: string
@@ -24,6 +26,8 @@ export type RunOrder = {
 export type ModuleOrder = {
   moduleKey: string
   path: string
+  /** Where the transpiled form of a component lies; absent for a core module. */
+  componentFolder?: string
   memoryLimitBytes: number
   maxModuleBytes: number
   allowGc: boolean
@@ -56,7 +60,7 @@ export type FromRunner =
 
 /** What a runner's main thread says to one of its lanes. */
 export type ToLane =
-  | { type: 'module'; moduleKey: string; compiled: CompiledModule }
+  | { type: 'module'; moduleKey: string; compiled: CompiledModule | CompiledComponent }
   | { type: 'drop_module'; moduleKey: string }
   | { type: 'run'; slot: number; order: RunOrder }
 

@@ -1,6 +1,6 @@
 /** What the pool takes and what it answers. */
-import type { JsonNumber } from '#core/wasm/index.ts'
-import type { CallOutcome } from '../runtime/core-module.ts'
+import type { Json } from '#core/wasm/index.ts'
+import type { CallOutcome } from '../runtime/outcome.ts'
 
 export type RunRequest = {
   /** A runner process holds runs of one domain at a time; empty: the platform's own. */
@@ -9,10 +9,12 @@ export type RunRequest = {
   digest: string
   modulePath: string
   moduleBytes: number
+  /** Where the transpiled form of a component lies; absent for a core module. */
+  componentFolder?: string | undefined
   /** Empty: the task's name, else `_start`, `run`, `main`, else the only exported function. */
   functionName: string
   taskName: string
-  inputs: JsonNumber[]
+  inputs: Json[]
   /** Without argv[0], which is the task's name. */
   args: string[]
   env: Record<string, string>

@@ -1,13 +1,12 @@
 /** One runner process as its parent sees it: messages in batches, resident memory, end. It takes no decisions. */
 import type { ChildProcess } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { residentBytesOf } from '../isolation/index.ts'
 import { launchRunner } from './launch.ts'
 import type { LaunchOptions } from './launch.ts'
 import type { FromRunner, ToRunner } from './messages.ts'
 
 /** What a runner wrote to its error output last, kept for the log. */
 const MAX_ERROR_OUTPUT_BYTES = 4096
-const PAGE_SIZE_BYTES = 4096
 /** A runner that is told to leave has nothing to do any more. */
 const CLOSE_DEADLINE_MS = 1_000
 
@@ -73,13 +72,7 @@ export class RunnerProcess {
 
   /** Resident memory now; 0 when the process is gone. */
   residentBytes(): number {
-    if (process.platform !== 'linux' || this.pid === undefined) return this.#reportedResidentBytes
-    try {
-      const resident = readFileSync(`/proc/${this.pid}/statm`, 'latin1').split(' ')[1]
-      return Number(resident) * PAGE_SIZE_BYTES
-    } catch {
-      return 0
-    }
+    return residentBytesOf(this.pid) ?? this.#reportedResidentBytes
   }
 
   kill(): void {

@@ -2,7 +2,14 @@
  * Makes a core module obey the limits of its run before an engine sees it: the maximum of its memory is lowered or
  * added, and a table without a maximum gets one, so that neither can grow beyond what the run was given.
  */
-import { SECTION, encodeUnsigned, memoryLimitPages, readBoundedModule, tableEntries } from '#core/wasm/index.ts'
+import {
+  SECTION,
+  encodeUnsigned,
+  memoryLimitPages,
+  ownMemories,
+  readBoundedModule,
+  tableEntries,
+} from '#core/wasm/index.ts'
 import type { Limits, ModuleBounds, ModuleLayout } from '#core/wasm/index.ts'
 import { addGrowFlag } from './grow-flag.ts'
 import { ModuleEdit } from './module-edit.ts'
@@ -17,22 +24,29 @@ export type LimitedModule = {
   growFlag: string | undefined
 }
 
-/** Reads, bounds and rewrites. Throws ModuleRefusal naming the figure found and the one accepted. */
-export function limitModule(bytes: Uint8Array, bounds: ModuleBounds): LimitedModule {
+/**
+ * Reads, bounds and rewrites. `extraPages` is there for a core module of a component, whose own memory may grow by so
+ * much and no more, because others of the component count against the same limit. Throws ModuleRefusal naming the figure
+ * found and the one accepted.
+ */
+export function limitModule(bytes: Uint8Array, bounds: ModuleBounds, extraPages?: bigint): LimitedModule {
   const layout = readBoundedModule(bytes, bounds)
   const edit = new ModuleEdit(layout)
-  const patches = [...memoryPatches(layout, bounds), ...tablePatches(layout, bounds)]
+  const patches = [...memoryPatches(layout, bounds, extraPages), ...tablePatches(layout, bounds)]
   for (const id of [SECTION.import, SECTION.table, SECTION.memory]) applyPatches(layout, edit, id, patches)
   // Types that the collector knows may be grouped, and then the section is no plain list to append to.
   const growFlag = bounds.allowGc ? undefined : addGrowFlag(layout, edit)
   return { layout, bytes: edit.toBytes(), growFlag }
 }
 
-function memoryPatches(layout: ModuleLayout, bounds: ModuleBounds): Patch[] {
+function memoryPatches(layout: ModuleLayout, bounds: ModuleBounds, extraPages: bigint | undefined): Patch[] {
   const limit = memoryLimitPages(bounds.memoryLimitBytes)
+  const own = ownMemories(layout)
+  const maximumOf = (memory: Limits) =>
+    extraPages !== undefined && own.includes(memory) ? memory.min + extraPages : limit
   return layout.memories
-    .filter((memory) => memory.max === undefined || memory.max > limit)
-    .map((memory) => withMaximum(memory, limit))
+    .filter((memory) => memory.max === undefined || memory.max > maximumOf(memory))
+    .map((memory) => withMaximum(memory, maximumOf(memory)))
 }
 
 /** Tables without a maximum share what the others leave of the bound, and each keeps at least its minimum. */

@@ -3,7 +3,7 @@ import { create } from '@bufbuild/protobuf'
 import { FailureReason, RunResultSchema, WireTaskState } from '#proto/index.ts'
 import type { Assignment, RunRef, RunResult } from '#proto/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import type { JsonNumber } from '#core/wasm/index.ts'
+import type { Json } from '#core/wasm/index.ts'
 import type { RunOutcome, RunRequest } from '../runner/index.ts'
 
 type Reason = Extract<RunOutcome, { state: 'failed' }>['reason'] | 'fetch_failed'
@@ -56,14 +56,19 @@ export function isComplete(assignment: Assignment): assignment is CheckedAssignm
   return timeoutMs > 0n && memoryLimitBytes > 0n && maxOutputBytes > 0n && maxResultBytes > 0n
 }
 
-/** Throws `malformed` when the inputs are no JSON array of numbers and decimal text. */
-export function toRunRequest(assignment: CheckedAssignment, modulePath: string): RunRequest {
+/** `componentFolder` as `Components.prepare` answered. Throws `malformed` when the inputs are no JSON array. */
+export function toRunRequest(
+  assignment: CheckedAssignment,
+  modulePath: string,
+  componentFolder: string | undefined,
+): RunRequest {
   const { run, module, limits } = assignment
   return {
     domain: assignment.domainId,
     digest: module.digest,
     modulePath,
     moduleBytes: Number(module.sizeBytes),
+    componentFolder,
     functionName: assignment.function,
     taskName: assignment.taskName,
     inputs: parseInputsJson(assignment.inputsJson),
@@ -75,12 +80,11 @@ export function toRunRequest(assignment: CheckedAssignment, modulePath: string):
   }
 }
 
-function parseInputsJson(text: string): JsonNumber[] {
+function parseInputsJson(text: string): Json[] {
   if (text === '') return []
   const inputs: unknown = JSON.parse(text)
-  const isInput = (input: unknown) => typeof input === 'number' || typeof input === 'string'
-  if (Array.isArray(inputs) && inputs.every(isInput)) return inputs as JsonNumber[]
-  throw new ServiceError('malformed', 'inputs must be an array of numbers, or of decimal text for 64-bit integers')
+  if (Array.isArray(inputs)) return inputs as Json[]
+  throw new ServiceError('malformed', 'inputs must be an array with one value per parameter')
 }
 
 export function toRunResult(assignment: CheckedAssignment, end: RunEnd, prepareMs: number): RunResult {

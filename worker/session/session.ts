@@ -149,6 +149,7 @@ class Session {
       case 'goaway':
         logger.info({ reason: message.value.reason }, 'the manager asks to reconnect')
         return stop(message.value.reason, Number(message.value.reconnectAfterMs))
+      case 'guestReply':
       case undefined:
         // A message of a newer manager: what this worker does not know, it need not do.
         return

@@ -1,6 +1,6 @@
 /**
- * Lays out the code of runner processes in a folder of its own, as plain JavaScript. Three reasons: a runner may then read
- * that folder and nothing else of the product; a runner with a user of its own can reach it wherever the product lies
+ * Lays out the code of isolated processes in a folder of its own, as plain JavaScript. Three reasons: such a process may
+ * then read that folder and nothing else of the product; one with a user of its own can reach it wherever the product lies
  * (below a 0700 home, for instance); and without the type stripper a runner takes 72 MB instead of 133 and starts in
  * half the time (measured with two lanes).
  */
@@ -12,21 +12,27 @@ import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 
-/** Where a runner's code begins. */
-export const RUNNER_ENTRY = 'worker/runner/entry.ts'
-const ENTRIES = [RUNNER_ENTRY, 'worker/runner/lane.ts']
-/** Packages that runners use; they are copied whole and import nothing else. */
-const PACKAGES = ['@bjorn3/browser_wasi_shim']
+export type StagedPackage = {
+  name: string
+  /** Files and folders of the package that are copied; all of them when it is absent. */
+  paths?: string[]
+  /** Stands for the `exports` of its package.json. */
+  exports?: Record<string, string>
+}
+
+/** Packages are copied and import nothing but each other. */
+export type StagedCode = { entries: string[]; packages: StagedPackage[] }
 
 /**
  * Makes sure that `folder` holds the code of this version and answers its path. Does nothing when it is there already;
  * two processes may do it at the same time.
  */
-export async function stageRunnerCode(folder: string): Promise<string> {
-  const sources = await collectSources()
+export async function stageCode(folder: string, code: StagedCode): Promise<string> {
+  const sources = await collectSources(code.entries)
   const hash = createHash('sha256')
   for (const [path, source] of sources) hash.update(`${path}\n${source}\n`)
-  for (const name of PACKAGES) hash.update(await readFile(join(root, 'node_modules', name, 'package.json')))
+  for (const { name } of code.packages) hash.update(await readFile(join(root, 'node_modules', name, 'package.json')))
+  hash.update(JSON.stringify(code.packages))
   const target = join(folder, hash.digest('hex').slice(0, 16))
   if (await exists(target)) return target
 
@@ -37,10 +43,7 @@ export async function stageRunnerCode(folder: string): Promise<string> {
     await mkdir(dirname(file), { recursive: true })
     await writeFile(file, toJavaScript(source))
   }
-  for (const name of PACKAGES) {
-    const from = join(root, 'node_modules', name)
-    await cp(from, join(draft, 'node_modules', name), { recursive: true, dereference: true })
-  }
+  for (const staged of code.packages) await copyPackage(staged, join(draft, 'node_modules', staged.name))
   await writeFile(join(draft, 'package.json'), JSON.stringify({ type: 'module', imports: { '#core/*': './core/*' } }))
   await chmod(draft, 0o755)
   try {
@@ -57,10 +60,19 @@ export function toStagedPath(path: string): string {
   return path.replace(/\.ts$/, '.js')
 }
 
+async function copyPackage({ name, paths, exports }: StagedPackage, target: string): Promise<void> {
+  const from = join(root, 'node_modules', name)
+  for (const path of paths ?? ['']) {
+    await cp(join(from, path), join(target, path), { recursive: true, dereference: true })
+  }
+  if (exports === undefined) return
+  await writeFile(join(target, 'package.json'), JSON.stringify({ name, type: 'module', exports }))
+}
+
 /** The entries and whatever they import of ours, by path below the root, in order. */
-async function collectSources(): Promise<[string, string][]> {
+async function collectSources(entries: string[]): Promise<[string, string][]> {
   const sources = new Map<string, string>()
-  const open = [...ENTRIES]
+  const open = [...entries]
   for (let path = open.pop(); path !== undefined; path = open.pop()) {
     if (sources.has(path)) continue
     const source = await readFile(join(root, path), 'utf8')

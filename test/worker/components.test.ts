@@ -1,0 +1,254 @@
+/** Components of WASI 0.2 (task-manager.md section 4): transpiled apart, run like any other module, given nothing of the host. */
+import { readdirSync } from 'node:fs'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { componentFromText, startPool } from './pool.ts'
+import type { TestPool } from './pool.ts'
+
+// Processes and threads start while other suites use the same two cores.
+vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
+
+let host: TestPool
+beforeAll(async () => {
+  host = await startPool({ slots: 2, runners: 1 })
+})
+afterAll(() => host[Symbol.asyncDispose]())
+
+/** `realloc` hands out what lies behind the last piece; nobody gives anything back. */
+const REALLOC = `(global $end (mut i32) (i32.const 1024))
+  (func (export "realloc") (param i32 i32 i32 i32) (result i32) (local $at i32)
+    (local.set $at (i32.and (i32.add (global.get $end) (i32.const 7)) (i32.const -8)))
+    (global.set $end (i32.add (local.get $at) (local.get 3))) (local.get $at))`
+const OPTIONS = '(memory (core memory $i "memory")) (realloc (core func $i "realloc"))'
+
+/** A component with one function: its core body, its component type, and how it is exported. */
+function component(core: string, type: string, options = OPTIONS, exported = '(export "run" (func $f))'): string {
+  return `(component (core module $m (memory (export "memory") 1 100) ${REALLOC} ${core})
+    (core instance $i (instantiate $m)) (type $t ${type})
+    (func $f (type $t) (canon lift (core func $i "f") ${options})) ${exported})`
+}
+
+describe('a component', () => {
+  test('gets its inputs and answers with the returned value', async () => {
+    const add = await componentFromText(
+      component(
+        '(func (export "f") (param i32 i32) (result i32) (i32.add (local.get 0) (local.get 1)))',
+        '(func (param "a" u32) (param "b" u32) (result u32))',
+      ),
+    )
+    expect(await host.run(add, { inputs: [40, 2] })).toMatchObject({ state: 'completed', results: 42 })
+    expect(await host.run(add, { inputs: [-1, 2] })).toMatchObject({
+      reason: 'guest_error',
+      error: 'run takes 2 inputs (u32, u32); input 0 must be an integer within the range of u32',
+    })
+  })
+
+  test('takes text and returns it', async () => {
+    const echo = await componentFromText(
+      component(
+        `(func (export "f") (param i32 i32) (result i32)
+          (i32.store (i32.const 0) (local.get 0)) (i32.store (i32.const 4) (local.get 1)) (i32.const 0))`,
+        '(func (param "text" string) (result string))',
+      ),
+    )
+    expect(await host.run(echo, { inputs: ['größe 温度'] })).toMatchObject({ results: 'größe 温度' })
+  })
+
+  test('carries 64-bit integers whole', async () => {
+    const same = await componentFromText(
+      component('(func (export "f") (param i64) (result i64) (local.get 0))', '(func (param "n" u64) (result u64))'),
+    )
+    expect(await host.run(same, { inputs: ['18446744073709551615'] })).toMatchObject({
+      results: '18446744073709551615',
+    })
+    expect(await host.run(same, { inputs: [7] })).toMatchObject({ results: 7 })
+  })
+
+  test('ends with guest_error when it returns an error, and the error is kept', async () => {
+    const refuse = await componentFromText(
+      component(
+        `(data (i32.const 100) "no sensor")
+        (func (export "f") (result i32) (i32.store8 (i32.const 0) (i32.const 1))
+          (i32.store (i32.const 4) (i32.const 100)) (i32.store (i32.const 8) (i32.const 9)) (i32.const 0))`,
+        '(func (result (result u32 (error string))))',
+      ),
+    )
+    expect(await host.run(refuse)).toMatchObject({
+      state: 'failed',
+      reason: 'guest_error',
+      error: 'run returned an error: no sensor',
+      results: { err: 'no sensor' },
+    })
+  })
+
+  test('has the functions of its interfaces called by their own name', async () => {
+    const inside = await componentFromText(
+      component(
+        '(func (export "f") (result i32) (i32.const 5))',
+        '(func (result u8))',
+        OPTIONS,
+        '(instance $api (export "get-value" (func $f))) (export "skein:test/api@1.0.0" (instance $api))',
+      ),
+    )
+    expect(await host.run(inside, { functionName: 'get-value' })).toMatchObject({ results: 5 })
+    expect(await host.run(inside, { functionName: 'skein:test/api@1.0.0#get-value' })).toMatchObject({ results: 5 })
+    expect(await host.run(inside, { functionName: 'other' })).toMatchObject({
+      reason: 'no_such_function',
+      error: expect.stringContaining('skein:test/api@1.0.0#get-value') as string,
+    })
+  })
+
+  test('starts anew at every run', async () => {
+    const counter = await componentFromText(
+      component(
+        `(global $n (mut i32) (i32.const 0)) (func (export "f") (result i32)
+        (global.set $n (i32.add (global.get $n) (i32.const 1))) (global.get $n))`,
+        '(func (result u32))',
+      ),
+    )
+    for (let run = 0; run < 3; run++) expect(await host.run(counter)).toMatchObject({ results: 1 })
+  })
+})
+
+/** A command that calls functions of WASI: `body` is its core code, `imports` what it is linked to. */
+function command(imports: string, lowered: string, wanted: string, body: string): string {
+  return `(component ${imports}
+    (core module $libc (memory (export "memory") 1) ${REALLOC}) (core instance $l (instantiate $libc))
+    ${lowered}
+    (core module $m (import "libc" "memory" (memory 1)) ${wanted}
+      (func (export "f") (result i32) ${body}))
+    (core instance $i (instantiate $m (with "libc" (instance $l)) (with "wasi" (instance $wasi))))
+    (type $t (func (result (result)))) (func $f (type $t) (canon lift (core func $i "f")))
+    (instance $run (export "run" (func $f))) (export "wasi:cli/run@0.2.3" (instance $run)))`
+}
+
+describe('a command', () => {
+  test('prints to stdout and ends with its exit code', async () => {
+    const text = (exit: number) =>
+      command(
+        `(import "wasi:io/error@0.2.3" (instance $err (export "error" (type (sub resource)))))
+         (alias export $err "error" (type $error))
+         (import "wasi:io/streams@0.2.3" (instance $streams
+           (export "output-stream" (type $os (sub resource)))
+           (alias outer 1 $error (type $e)) (type $own (own $e))
+           (type $v (variant (case "last-operation-failed" $own) (case "closed"))) (export "stream-error" (type $se (eq $v)))
+           (type $b (borrow $os)) (type $l (list u8))
+           (export "[method]output-stream.blocking-write-and-flush"
+             (func (param "self" $b) (param "contents" $l) (result (result (error $se)))))))
+         (alias export $streams "output-stream" (type $os))
+         (import "wasi:cli/stdout@0.2.3" (instance $stdout (alias outer 1 $os (type $o)) (type $own (own $o))
+           (export "get-stdout" (func (result $own)))))`,
+        `(core func $get (canon lower (func $stdout "get-stdout")))
+         (core func $write (canon lower (func $streams "[method]output-stream.blocking-write-and-flush")
+           (memory (core memory $l "memory")) (realloc (core func $l "realloc"))))
+         (core instance $wasi (export "get" (func $get)) (export "write" (func $write)))`,
+        `(import "wasi" "get" (func $get (result i32))) (import "wasi" "write" (func $write (param i32 i32 i32 i32)))
+         (data (i32.const 100) "from a component\\n")`,
+        `(call $write (call $get) (i32.const 100) (i32.const 17) (i32.const 0)) (i32.const ${exit})`,
+      )
+    expect(await host.run(await componentFromText(text(0)))).toMatchObject({
+      state: 'completed',
+      results: { exit_code: 0, stdout: 'from a component\n', stderr: '' },
+    })
+    expect(await host.run(await componentFromText(text(1)))).toMatchObject({
+      reason: 'guest_error',
+      results: { exit_code: 1, stdout: 'from a component\n' },
+    })
+  })
+
+  test('is refused a socket as an ordinary error', async () => {
+    const codes = ['unknown', 'access-denied', 'not-supported'].map((name) => `"${name}"`).join(' ')
+    const text = command(
+      `(import "wasi:sockets/network@0.2.3" (instance $net (export "network" (type (sub resource)))
+         (type $codes (enum ${codes})) (export "error-code" (type (eq $codes)))
+         (type $families (enum "ipv4" "ipv6")) (export "ip-address-family" (type (eq $families)))))
+       (alias export $net "error-code" (type $code)) (alias export $net "ip-address-family" (type $family))
+       (import "wasi:sockets/tcp@0.2.3" (instance $tcp (export "tcp-socket" (type (sub resource)))))
+       (alias export $tcp "tcp-socket" (type $socket))
+       (import "wasi:sockets/tcp-create-socket@0.2.3" (instance $create
+         (alias outer 1 $code (type $c)) (alias outer 1 $family (type $f)) (alias outer 1 $socket (type $s)) (type $own (own $s))
+         (export "create-tcp-socket" (func (param "family" $f) (result (result $own (error $c)))))))`,
+      `(core func $make (canon lower (func $create "create-tcp-socket") (memory (core memory $l "memory"))))
+       (core instance $wasi (export "make" (func $make)))`,
+      '(import "wasi" "make" (func $make (param i32 i32)))',
+      // The result is an error (1), and the error is access-denied (1): then the command ends well.
+      `(call $make (i32.const 0) (i32.const 0))
+       (i32.eqz (i32.and (i32.load8_u (i32.const 0)) (i32.load8_u (i32.const 4))))`,
+    )
+    expect(await host.run(await componentFromText(text))).toMatchObject({ results: { exit_code: 0 } })
+  })
+})
+
+describe('a component that goes wrong', () => {
+  const endless = component('(func (export "f") (loop $again (br $again)))', '(func)')
+
+  test('ends with timeout when it never returns', async () => {
+    expect(await host.run(await componentFromText(endless), { timeoutMs: 200 })).toMatchObject({ reason: 'timeout' })
+  })
+
+  test('ends with trap where a core module would', async () => {
+    const trap = await componentFromText(component('(func (export "f") unreachable)', '(func)'))
+    expect(await host.run(trap)).toMatchObject({
+      reason: 'trap',
+      error: expect.stringContaining('unreachable') as string,
+    })
+    const deep = await componentFromText(component('(func $f (export "f") (call $f))', '(func)'))
+    expect(await host.run(deep)).toMatchObject({ reason: 'trap', error: 'call stack exhausted' })
+  })
+
+  test('ends with oom when it traps after it was refused memory, whose limit all its memories share', async () => {
+    const grow = (pages: number) => `(component
+      (core module $a (memory 10)) (core instance (instantiate $a))
+      (core module $m (memory 1) (func (export "f") (if (i32.eq (memory.grow (i32.const ${pages})) (i32.const -1))
+        (then unreachable)))) (core instance $i (instantiate $m))
+      (type $t (func)) (func $f (type $t) (canon lift (core func $i "f"))) (export "run" (func $f)))`
+    // 31 pages for both: 20 are left when they start, and each may take half of them.
+    const memoryLimitBytes = 31 * 65_536
+    expect(await host.run(await componentFromText(grow(10)), { memoryLimitBytes })).toMatchObject({
+      state: 'completed',
+    })
+    expect(await host.run(await componentFromText(grow(11)), { memoryLimitBytes })).toMatchObject({ reason: 'oom' })
+  })
+
+  test('ends with module_invalid when the limit of the run is below what its memories start with', async () => {
+    const large = await componentFromText('(component (core module $m (memory 20)) (core instance (instantiate $m)))')
+    expect(await host.run(large, { memoryLimitBytes: 10 * 65_536 })).toMatchObject({ reason: 'module_invalid' })
+  })
+
+  test('ends with trap, naming it, when it calls what was not granted', async () => {
+    const text = `(component
+      (import "wasi:http/types@0.2.3" (instance $http (export "fields" (type $f (sub resource))) (type $own (own $f))
+        (export "[constructor]fields" (func (result $own)))))
+      (core func $new (canon lower (func $http "[constructor]fields")))
+      (core instance $wasi (export "new" (func $new)))
+      (core module $m (import "wasi" "new" (func $new (result i32))) (func (export "f") (drop (call $new))))
+      (core instance $i (instantiate $m (with "wasi" (instance $wasi))))
+      (type $t (func)) (func $f (type $t) (canon lift (core func $i "f"))) (export "run" (func $f)))`
+    expect(await host.run(await componentFromText(text))).toMatchObject({
+      reason: 'trap',
+      error: 'wasi:http/types: Fields is not granted to this task',
+    })
+  })
+
+  test('that is damaged inside is refused by the transpiler, once and for good', async () => {
+    const whole = await componentFromText(
+      component('(func (export "f") (result i32) i32.const 1)', '(func (result u8))'),
+    )
+    // `i32.const 1` becomes `i64.const 1`: well formed, badly typed.
+    const at = whole.findIndex((byte, index) => byte === 0x41 && whole[index + 1] === 1 && whole[index + 2] === 0x0b)
+    const bytes = whole.with(at, 0x42)
+    for (let time = 0; time < 2; time++) {
+      await expect(host.run(bytes)).rejects.toMatchObject({
+        kind: 'malformed',
+        message: expect.stringContaining('cannot be transpiled') as string,
+      })
+    }
+  })
+})
+
+test('a component is transpiled once, whoever asks for it at the same time', async () => {
+  const bytes = await componentFromText(component('(func (export "f") (result i32) i32.const 9)', '(func (result u8))'))
+  const before = readdirSync(host.componentsFolder).length
+  const outcomes = await Promise.all(Array.from({ length: 10 }, () => host.run(bytes)))
+  expect(outcomes.every((outcome) => outcome.state === 'completed' && outcome.results === 9)).toBe(true)
+  expect(readdirSync(host.componentsFolder)).toHaveLength(before + 1)
+})

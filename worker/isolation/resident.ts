@@ -1,0 +1,15 @@
+/** Resident memory of another process. */
+import { readFileSync } from 'node:fs'
+
+const PAGE_SIZE_BYTES = 4096
+
+/** 0 when the process is gone; undefined where the system does not tell. */
+export function residentBytesOf(pid: number | undefined): number | undefined {
+  if (process.platform !== 'linux' || pid === undefined) return undefined
+  try {
+    const resident = readFileSync(`/proc/${pid}/statm`, 'latin1').split(' ')[1]
+    return Number(resident) * PAGE_SIZE_BYTES
+  } catch {
+    return 0
+  }
+}

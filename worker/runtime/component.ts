@@ -1,0 +1,167 @@
+/**
+ * Runs one function of a transpiled component in new instances of its core modules, and says how it ended. The transpiled
+ * code is a script whose value is a function (see `worker/transpile/`); it has no globals of ours and no way to load more.
+ */
+import { Script } from 'node:vm'
+import { camelCase, fromComponentValue, isCommand, parseWitType } from '#core/wasm/index.ts'
+import type { ComponentNeeds, DescribedExport, ModuleDescription } from '#core/wasm/index.ts'
+import { BoundedOutput } from './bounded-output.ts'
+import { chooseFunction } from './choose-function.ts'
+import type { Call } from './core-module.ts'
+import { explainFailure, failed } from './outcome.ts'
+import type { CallOutcome, CallReport } from './outcome.ts'
+import { ComponentExit, createWasiPreview2 } from './wasi-preview2.ts'
+import type { Interfaces } from './wasi-preview2.ts'
+
+/** A core module of a component under the name that the transpiled code calls it by. */
+export type ComponentCore = { name: string; module: WebAssembly.Module; growFlag: string | undefined }
+
+/** What travels to a lane: the text of the script and the compiled core modules. */
+export type CompiledComponent = {
+  kind: 'component'
+  description: ModuleDescription
+  script: string
+  cores: ComponentCore[]
+}
+
+type Instantiate = (
+  getCore: (name: string) => WebAssembly.Module,
+  imports: Interfaces,
+  instantiateCore: (module: WebAssembly.Module, imports: CoreImports) => WebAssembly.Instance,
+) => Record<string, unknown>
+type CoreImports = Record<string, Record<string, unknown>>
+
+/** A component that a lane has loaded: its script is compiled once, and each call runs it anew. */
+export class LoadedComponent {
+  readonly #compiled: CompiledComponent
+  readonly #instantiate: Instantiate
+
+  constructor(compiled: CompiledComponent) {
+    this.#compiled = compiled
+    this.#instantiate = new Script(compiled.script, { filename: 'component.js' }).runInThisContext() as Instantiate
+  }
+
+  /** Never throws: whatever the guest does is an outcome. */
+  call(call: Call): CallReport {
+    const choice = chooseFunction(this.#compiled.description.exports, call)
+    if ('outcome' in choice) return { outcome: choice.outcome, memoryBytes: 0 }
+    const { chosen, values } = choice
+    const stdout = new BoundedOutput(call.maxOutputBytes)
+    const stderr = new BoundedOutput(call.maxOutputBytes)
+    const args = [call.taskName, ...call.args]
+    const stdin = new TextEncoder().encode(call.stdin)
+    const interfaces = createWasiPreview2({ args, env: call.env, stdin, stdout, stderr })
+    const instances: Instances = new Map()
+    const ended = this.#execute({ call, chosen, values, interfaces, instances })
+    const output = {
+      stdout: stdout.text(),
+      stderr: stderr.text(),
+      isOutputTruncated: stdout.isTruncated || stderr.isTruncated,
+    }
+    const memoryBytes = memoryBytesOf(instances)
+    if (typeof ended !== 'number') return { outcome: { ...ended, ...output }, memoryBytes }
+    const results = { exit_code: ended, stdout: output.stdout, stderr: output.stderr }
+    if (ended === 0) return { outcome: { ...output, state: 'completed', results }, memoryBytes }
+    const error = `${chosen.name} ended with exit code ${ended}`
+    return { outcome: { ...output, ...failed('guest_error', error), results }, memoryBytes }
+  }
+
+  /** A number: the exit code of a command. */
+  #execute(execution: Execution): CallOutcome | number {
+    const { call, chosen, values, instances } = execution
+    try {
+      const called = findCallable(this.#start(execution), chosen.name)
+      const returned = called(...values)
+      if (isCommand(chosen)) return 0
+      return { state: 'completed', results: presentReturned(returned, chosen) }
+    } catch (error) {
+      if (error instanceof ComponentExit) return error.code
+      if (isErr(error)) {
+        return isCommand(chosen) ? 1 : explainErr(error.payload, chosen)
+      }
+      return explainFailure(error, this.#wasRefusedMemory(instances), call.memoryLimitBytes)
+    }
+  }
+
+  #start({ interfaces, instances }: Execution): Record<string, unknown> {
+    const modules = new Map(this.#compiled.cores.map(({ name, module }) => [name, module]))
+    const getCore = (name: string) => {
+      const module = modules.get(name)
+      if (module === undefined) throw new WebAssembly.LinkError(`the component has no core module ${name}`)
+      return module
+    }
+    // The transpiler leaves out versions where one is meant; two versions of one interface are the same here.
+    const imports = new Proxy(interfaces, {
+      get: (known, name) => (typeof name === 'string' ? known[name.split('@')[0] ?? ''] : undefined),
+    })
+    return this.#instantiate(getCore, imports, (module, coreImports) => {
+      const instance = new WebAssembly.Instance(module, coreImports)
+      instances.set(instance, module)
+      return instance
+    })
+  }
+
+  #wasRefusedMemory(instances: Instances): boolean {
+    const flags = new Map(this.#compiled.cores.map(({ module, growFlag }) => [module, growFlag]))
+    return [...instances].some(([instance, module]) => {
+      const name = flags.get(module)
+      const flag = name === undefined ? undefined : instance.exports[name]
+      return flag instanceof WebAssembly.Global && flag.value === 1
+    })
+  }
+}
+
+type Instances = Map<WebAssembly.Instance, WebAssembly.Module>
+type Execution = {
+  call: Call
+  chosen: DescribedExport
+  values: unknown[]
+  interfaces: Interfaces
+  instances: Instances
+}
+
+/**
+ * The pages that each memory of the component may have beyond its minimum, so that all of them together keep the limit.
+ */
+export function sharePages(needs: ComponentNeeds, limitPages: bigint): bigint {
+  return needs.memories === 0 ? 0n : (limitPages - needs.minPages) / BigInt(needs.memories)
+}
+
+function findCallable(exported: Record<string, unknown>, name: string): (...values: unknown[]) => unknown {
+  const [first = '', second] = name.split('#')
+  const holder = second === undefined ? exported : (exported[first] as Record<string, unknown> | undefined)
+  const found = holder?.[camelCase(second ?? first)]
+  if (typeof found !== 'function') throw new WebAssembly.LinkError(`the component does not offer ${name} as transpiled`)
+  return found.bind(holder) as (...values: unknown[]) => unknown
+}
+
+/** The `err` of a result that the called function returned, as transpiled code throws it. */
+function isErr(error: unknown): error is { payload: unknown } {
+  return error instanceof Error && error.constructor.name === 'ComponentError' && Object.hasOwn(error, 'payload')
+}
+
+function presentReturned(returned: unknown, chosen: DescribedExport) {
+  const [text] = chosen.results
+  if (text === undefined) return null
+  const type = parseWitType(text)
+  // Transpiled code returns the `ok` of a result by itself and throws its `err`.
+  if (type.kind !== 'result') return fromComponentValue(returned, type)
+  return type.ok === undefined ? null : fromComponentValue(returned, type.ok)
+}
+
+function explainErr(payload: unknown, chosen: DescribedExport): CallOutcome {
+  const type = parseWitType(chosen.results[0] ?? 'result')
+  const err = type.kind === 'result' && type.err !== undefined ? fromComponentValue(payload, type.err) : null
+  const text = typeof err === 'string' ? err : JSON.stringify(err)
+  return { ...failed('guest_error', `${chosen.name} returned an error: ${text}`), results: { err } }
+}
+
+function memoryBytesOf(instances: Instances): number {
+  const memories = new Set<WebAssembly.Memory>()
+  for (const instance of instances.keys()) {
+    for (const exported of Object.values(instance.exports)) {
+      if (exported instanceof WebAssembly.Memory) memories.add(exported)
+    }
+  }
+  return [...memories].reduce((sum, memory) => sum + memory.buffer.byteLength, 0)
+}

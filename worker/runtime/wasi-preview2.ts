@@ -1,0 +1,295 @@
+/**
+ * WASI 0.2 for one run of a component: arguments, environment, standard streams, clocks and random numbers. What reaches
+ * files or the network can be imported and does nothing but fail. Written here and not taken from preview2-shim, whose
+ * Node form talks to the host through a thread of its own and whose browser form waits in promises (decision 0026).
+ * The shape of each interface is what transpiled components (jco) expect: camel-case names, classes for resources,
+ * thrown plain values for `err`, thrown Errors for traps.
+ */
+import { WASI_PREVIEW2_DENIED } from '#core/wasm/index.ts'
+import type { BoundedOutput } from './bounded-output.ts'
+
+export type WasiPreview2Options = {
+  /** With argv[0]. */
+  args: string[]
+  env: Record<string, string>
+  stdin: Uint8Array
+  stdout: BoundedOutput
+  stderr: BoundedOutput
+}
+
+export type Interfaces = Record<string, Record<string, unknown>>
+
+/** A component that ends by itself with an exit code. */
+export class ComponentExit extends Error {
+  readonly code: number
+
+  constructor(code: number) {
+    super(`exit code ${code}`)
+    this.code = code
+  }
+}
+
+/** What one write may bring; the guest asks for it before each. */
+const WRITE_BYTES = 1024n * 1024n
+const MAX_RANDOM_BYTES = 1024n * 1024n
+/** `getRandomValues` gives no more at a time. */
+const RANDOM_PORTION_BYTES = 65_536
+/** A wait of the engine takes no longer time; the run's deadline is far below. */
+const MAX_WAIT_MS = 2 ** 31 - 1
+
+/** `err` of a function in the form that transpiled components expect: a value that is thrown as it is. */
+function throwErr(err: unknown): never {
+  throw err // oxlint-disable-line typescript/only-throw-error -- an Error would be a trap
+}
+
+const never = new Int32Array(new SharedArrayBuffer(4))
+
+/** Resources of guests are closed by their handles; ours hold nothing that would have to be given back. */
+class Resource {
+  [Symbol.dispose](): void {}
+}
+
+class IoError extends Resource {
+  toDebugString(): string {
+    return 'input or output failed'
+  }
+}
+
+/** Ready at a moment of the monotonic clock; what streams wait for is always ready. */
+class Pollable extends Resource {
+  readonly #readyAtNs: bigint
+
+  constructor(readyAtNs = 0n) {
+    super()
+    this.#readyAtNs = readyAtNs
+  }
+
+  ready(): boolean {
+    return this.waitNs() <= 0n
+  }
+
+  block(): void {
+    waitFor(this.waitNs())
+  }
+
+  waitNs(): bigint {
+    return this.#readyAtNs === 0n ? 0n : this.#readyAtNs - nowNs()
+  }
+}
+
+class InputStream extends Resource {
+  readonly #data: Uint8Array
+  #offset = 0
+
+  constructor(data: Uint8Array) {
+    super()
+    this.#data = data
+  }
+
+  read(length: bigint): Uint8Array {
+    if (this.#offset >= this.#data.length) return throwErr({ tag: 'closed' })
+    const end = this.#offset + Number(length)
+    const data = this.#data.slice(this.#offset, end)
+    this.#offset += data.length
+    return data
+  }
+
+  blockingRead(length: bigint): Uint8Array {
+    return this.read(length)
+  }
+
+  skip(length: bigint): bigint {
+    return BigInt(this.read(length).length)
+  }
+
+  blockingSkip(length: bigint): bigint {
+    return this.skip(length)
+  }
+
+  subscribe(): Pollable {
+    return new Pollable()
+  }
+}
+
+class OutputStream extends Resource {
+  readonly #sink: BoundedOutput
+
+  constructor(sink: BoundedOutput) {
+    super()
+    this.#sink = sink
+  }
+
+  checkWrite(): bigint {
+    return WRITE_BYTES
+  }
+
+  write(data: Uint8Array): void {
+    this.#sink.write(data)
+  }
+
+  blockingWriteAndFlush(data: Uint8Array): void {
+    this.write(data)
+  }
+
+  flush(): void {}
+
+  blockingFlush(): void {}
+
+  subscribe(): Pollable {
+    return new Pollable()
+  }
+
+  writeZeroes(length: bigint): void {
+    if (length > WRITE_BYTES) throw new Error('more was written than check-write allowed')
+    this.write(new Uint8Array(Number(length)))
+  }
+
+  blockingWriteZeroesAndFlush(length: bigint): void {
+    this.writeZeroes(length)
+  }
+
+  splice(source: InputStream, length: bigint): bigint {
+    const data = source.read(length < WRITE_BYTES ? length : WRITE_BYTES)
+    this.write(data)
+    return BigInt(data.length)
+  }
+
+  blockingSplice(source: InputStream, length: bigint): bigint {
+    return this.splice(source, length)
+  }
+}
+
+class TerminalInput extends Resource {}
+class TerminalOutput extends Resource {}
+
+/** Interfaces by name without version. */
+export function createWasiPreview2(options: WasiPreview2Options): Interfaces {
+  const stdin = new InputStream(options.stdin)
+  const stdout = new OutputStream(options.stdout)
+  const stderr = new OutputStream(options.stderr)
+  const exitWithCode = (code: number): never => {
+    throw new ComponentExit(code)
+  }
+  return {
+    'wasi:cli/environment': {
+      getEnvironment: () => Object.entries(options.env),
+      getArguments: () => options.args,
+      initialCwd: () => undefined,
+    },
+    'wasi:cli/exit': { exit: (status: { tag: string }) => exitWithCode(status.tag === 'ok' ? 0 : 1), exitWithCode },
+    'wasi:cli/stdin': { getStdin: () => stdin },
+    'wasi:cli/stdout': { getStdout: () => stdout },
+    'wasi:cli/stderr': { getStderr: () => stderr },
+    'wasi:cli/terminal-input': { TerminalInput },
+    'wasi:cli/terminal-output': { TerminalOutput },
+    'wasi:cli/terminal-stdin': { getTerminalStdin: () => undefined },
+    'wasi:cli/terminal-stdout': { getTerminalStdout: () => undefined },
+    'wasi:cli/terminal-stderr': { getTerminalStderr: () => undefined },
+    'wasi:clocks/monotonic-clock': MONOTONIC_CLOCK,
+    'wasi:clocks/wall-clock': WALL_CLOCK,
+    'wasi:io/error': { Error: IoError },
+    'wasi:io/poll': { Pollable, poll },
+    'wasi:io/streams': { InputStream, OutputStream },
+    'wasi:random/random': { getRandomBytes, getRandomU64 },
+    'wasi:random/insecure': { getInsecureRandomBytes: getRandomBytes, getInsecureRandomU64: getRandomU64 },
+    'wasi:random/insecure-seed': { insecureSeed: () => [getRandomU64(), getRandomU64()] },
+    'wasi:filesystem/preopens': { getDirectories: () => [] },
+    ...DENIED,
+  }
+}
+
+const MONOTONIC_CLOCK = {
+  now: nowNs,
+  resolution: () => 1n,
+  subscribeInstant: (instantNs: bigint) => new Pollable(instantNs),
+  subscribeDuration: (durationNs: bigint) => new Pollable(nowNs() + durationNs),
+}
+
+const WALL_CLOCK = {
+  now() {
+    const nowMs = Date.now()
+    return { seconds: BigInt(Math.floor(nowMs / 1_000)), nanoseconds: (nowMs % 1_000) * 1e6 }
+  },
+  resolution: () => ({ seconds: 0n, nanoseconds: 1e6 }),
+}
+
+/** Indices of those that are ready; waits for the first when none is. */
+function poll(pollables: Pollable[]): Uint32Array {
+  if (pollables.length === 0) throw new Error('a list without anything to wait for was polled')
+  const first = pollables.reduce((least, pollable) => {
+    const waitNs = pollable.waitNs()
+    return waitNs < least ? waitNs : least
+  }, pollables[0]?.waitNs() ?? 0n)
+  waitFor(first)
+  const ready = [...pollables.entries()].filter(([, pollable]) => pollable.ready()).map(([index]) => index)
+  return Uint32Array.from(ready)
+}
+
+/** Ending the thread ends the wait. The engine counts whole microseconds at best, so it may take a second round. */
+function waitFor(waitNs: bigint): void {
+  const untilNs = nowNs() + waitNs
+  for (let left = waitNs; left > 0n; left = untilNs - nowNs()) {
+    Atomics.wait(never, 0, 0, Math.min(MAX_WAIT_MS, Number(left) / 1e6))
+  }
+}
+
+function nowNs(): bigint {
+  return process.hrtime.bigint()
+}
+
+function getRandomBytes(length: bigint): Uint8Array {
+  if (length > MAX_RANDOM_BYTES) throw new Error(`at most ${MAX_RANDOM_BYTES} random bytes are given at a time`)
+  const bytes = new Uint8Array(Number(length))
+  for (let at = 0; at < bytes.length; at += RANDOM_PORTION_BYTES) {
+    crypto.getRandomValues(bytes.subarray(at, at + RANDOM_PORTION_BYTES))
+  }
+  return bytes
+}
+
+function getRandomU64(): bigint {
+  return crypto.getRandomValues(new BigUint64Array(1))[0] ?? 0n
+}
+
+/** Instead of being made, a socket is an ordinary error that programs handle. */
+const denySocket = () => throwErr('access-denied')
+
+class Network extends Resource {}
+
+/** What may be called all the same. Errors of files are asked for where a stream failed, of whatever kind. */
+const HARMLESS: Interfaces = {
+  'wasi:filesystem/types': { filesystemErrorCode: () => undefined },
+  'wasi:sockets/instance-network': { instanceNetwork: () => new Network() },
+  'wasi:sockets/network': { Network },
+  'wasi:sockets/tcp-create-socket': { createTcpSocket: denySocket },
+  'wasi:sockets/udp-create-socket': { createUdpSocket: denySocket },
+  'wasi:sockets/ip-name-lookup': { resolveAddresses: denySocket },
+}
+
+const DENIED: Interfaces = Object.fromEntries(
+  WASI_PREVIEW2_DENIED.map((name) => [name, denyEverything(name, HARMLESS[name] ?? {})]),
+)
+
+/** Functions and resources of any name, each of which ends the guest when it is used. */
+function denyEverything(name: string, offered: Record<string, unknown>): Record<string, unknown> {
+  const denied = new Map<string, unknown>(Object.entries(offered))
+  return new Proxy(offered, {
+    get(_, property) {
+      if (typeof property !== 'string') return undefined
+      let value = denied.get(property)
+      if (value === undefined) {
+        value = deny(`${name}: ${property} is not granted to this task`)
+        denied.set(property, value)
+      }
+      return value
+    },
+  })
+}
+
+/** Works as a function, as a class, and as the prototype of one: components take what they need when they start. */
+function deny(message: string): unknown {
+  const refuse = function refuse(): never {
+    throw new Error(message)
+  }
+  refuse.prototype = new Proxy({}, { get: () => refuse })
+  return refuse
+}

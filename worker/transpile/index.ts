@@ -1,0 +1,2 @@
+export { Components } from './components.ts'
+export { stageTranspilerCode } from './transpile.ts'

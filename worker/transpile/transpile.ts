@@ -1,0 +1,104 @@
+/** Transpiles one component in a process of its own, which is gone afterwards, within bounds of time, memory and size. */
+import { spawn } from 'node:child_process'
+import { createReadStream } from 'node:fs'
+import { stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { ServiceError } from '#core/errors/index.ts'
+import { isolate, preferToLose, residentBytesOf, stageCode, toStagedPath } from '../isolation/index.ts'
+import { decodeFrame } from './frame.ts'
+import type { TranspiledFile } from './frame.ts'
+
+const ENTRY = 'worker/transpile/entry.ts'
+const TRANSPILER = '@bytecodealliance/jco-transpile'
+const SHIM = '@bytecodealliance/preview2-shim'
+const BINDGEN = 'js-component-bindgen-component'
+/** Among the users of isolated processes, far from those of the runners. */
+const USER = 500
+/** A component of 12 MB takes 1 s on an idle core. */
+const DEADLINE_MS = 60_000
+const MEMORY_INTERVAL_MS = 100
+/** A component of 12 MB takes 330 MB. */
+const BASE_MEMORY_BYTES = 512 * 1024 * 1024
+const MEMORY_PER_BYTE = 16
+const MAX_HEAP_MIB = 512
+/** Core modules come out as they went in; the code beside them is some hundred kilobytes. */
+const MAX_EXTRA_OUTPUT_BYTES = 32 * 1024 * 1024
+const MAX_ERROR_OUTPUT_CHARACTERS = 1_000
+
+/** Lays out the code of the transpiling process below `folder` and answers where. */
+export function stageTranspilerCode(folder: string): Promise<string> {
+  return stageCode(folder, {
+    entries: [ENTRY],
+    packages: [
+      {
+        name: TRANSPILER,
+        paths: ['.js', '.core.wasm', '.core2.wasm'].map((suffix) => `vendor/${BINDGEN}${suffix}`),
+        exports: { './component': `./vendor/${BINDGEN}.js` },
+      },
+      // The form of the shim that reaches no host: the transpiler is itself a component.
+      { name: SHIM, paths: ['dist/browser'], exports: { './*': './dist/browser/*.js' } },
+    ],
+  })
+}
+
+/** Throws `malformed` when the component cannot be transpiled within the bounds, and with the signal's reason. */
+export async function transpile(codeFolder: string, path: string, signal: AbortSignal): Promise<TranspiledFile[]> {
+  const { size } = await stat(path)
+  const { execPath, execArgv, options } = isolate({
+    readable: [codeFolder],
+    user: USER,
+    maxHeapMib: MAX_HEAP_MIB,
+    flags: [],
+  })
+  const child = spawn(execPath, [...execArgv, join(codeFolder, toStagedPath(ENTRY))], {
+    ...options,
+    stdio: ['pipe', 'pipe', 'pipe'],
+  })
+  preferToLose(child.pid)
+  let refusal: string | undefined
+  const end = (why?: string) => {
+    refusal ??= why
+    child.kill('SIGKILL')
+  }
+  const onAbort = () => end()
+  signal.addEventListener('abort', onAbort, { once: true })
+  const deadline = setTimeout(() => end(`it takes longer than ${DEADLINE_MS / 1_000} s`), DEADLINE_MS)
+  const maxBytes = BASE_MEMORY_BYTES + MEMORY_PER_BYTE * size
+  const memory = setInterval(() => {
+    if ((residentBytesOf(child.pid) ?? 0) > maxBytes) end(`it takes more than ${maxBytes} bytes of memory`)
+  }, MEMORY_INTERVAL_MS)
+  let errorOutput = ''
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    errorOutput = (errorOutput + text).slice(-MAX_ERROR_OUTPUT_CHARACTERS)
+  })
+  try {
+    const [frame] = await Promise.all([
+      gather(child.stdout, size + MAX_EXTRA_OUTPUT_BYTES, () => end('what comes out is too large')),
+      // A process that ends before it has read everything breaks the pipe; what it said decides.
+      pipeline(createReadStream(path), child.stdin).catch(() => undefined),
+      new Promise<void>((resolve, reject) => child.once('close', () => resolve()).once('error', reject)),
+    ])
+    signal.throwIfAborted()
+    if (refusal !== undefined) throw new ServiceError('malformed', `the component cannot be transpiled: ${refusal}`)
+    if (frame.length === 0 && errorOutput !== '') {
+      throw new ServiceError('malformed', `the component cannot be transpiled: ${errorOutput.trim()}`)
+    }
+    return decodeFrame(frame)
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+    clearTimeout(deadline)
+    clearInterval(memory)
+  }
+}
+
+async function gather(stream: AsyncIterable<unknown>, maxBytes: number, onTooLarge: () => void): Promise<Buffer> {
+  const parts: Buffer[] = []
+  let bytes = 0
+  for await (const part of stream) {
+    bytes += (part as Buffer).length
+    if (bytes > maxBytes) onTooLarge()
+    else parts.push(part as Buffer)
+  }
+  return Buffer.concat(parts)
+}
