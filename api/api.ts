@@ -133,7 +133,8 @@ export async function startApi(
       await identity.routes(app)
       await events.routes(app)
       await devices.routes(app)
-      const adapter = { messages, gate: devices.gate, tokens: identity.tokens }
+      const { clientOf } = provisioning.certificates
+      const adapter = { messages, gate: devices.gate, tokens: identity.tokens, clientOf }
       await httpMessageRoutes(adapter)(app)
       await deletionRoutes(deletion)(app)
       await usageRoutes(createUsageService({ database, access }))(app)

@@ -139,6 +139,7 @@ await runProgram({
             ? 'coap'
             : (SERVICE_PORTS.get(port ?? 0) ?? 'skein'),
       authenticate: api.authenticate,
+      tlsOf: api.provisioning.certificates.tlsOf,
       routes: [api.routes, manager.routes],
     })
 

@@ -49,6 +49,7 @@ await runProgram({
       ],
       serviceOf: (port) => (port === coapPort ? 'coap' : (SERVICE_PORTS.get(port ?? 0) ?? 'api')),
       authenticate: api.authenticate,
+      tlsOf: api.provisioning.certificates.tlsOf,
       routes: [api.routes],
     })
     logger.info(`the platform is at ${scheme}://${config.http.host}:${listeners.ports[0]}`)

@@ -16,6 +16,7 @@ export type ListenerPort = {
   setting: string
 }
 
+/** PEM. With `ca` a client may present a certificate; one that is not signed by these counts as none. */
 export type TlsFiles = { cert: Buffer; key: Buffer; ca?: Buffer }
 
 export type ListenOptions = {
@@ -106,7 +107,12 @@ function createServer(
       headers.upgrade?.toLowerCase() === 'websocket' && app.server.listenerCount('upgrade') > 0,
   }
   const server =
-    tls === undefined ? createHttpServer(settings, handler) : createHttpsServer({ ...settings, ...tls }, handler)
+    tls === undefined
+      ? createHttpServer(settings, handler)
+      : createHttpsServer(
+          { ...settings, ...tls, requestCert: tls.ca !== undefined, rejectUnauthorized: false },
+          handler,
+        )
   // An upgrade on any port reaches the adapters that listen on the app's own server.
   server.on('upgrade', (...upgrade) => void app.server.emit('upgrade', ...upgrade))
   server.on('clientError', answerUnreadable)

@@ -6,7 +6,7 @@ import { createHttpApp } from './edge.ts'
 import type { HttpApp, RoutePlugin } from './edge.ts'
 import type { BuildInfo } from './health.ts'
 import { listen } from './listeners.ts'
-import type { ListenerPort, Listeners } from './listeners.ts'
+import type { ListenerPort, Listeners, TlsFiles } from './listeners.ts'
 import type { Metrics } from './metrics.ts'
 import type { HttpConfig } from './settings.ts'
 import { readTlsFiles } from './tls.ts'
@@ -21,6 +21,8 @@ export type HttpServerOptions = {
   serviceOf: (port: number | undefined) => string
   authenticate: (request: FastifyRequest) => Promise<void>
   routes: readonly RoutePlugin[]
+  /** What is served with instead of the files of the settings, or without any; undefined: the files alone. */
+  tlsOf?: (files: TlsFiles | undefined) => TlsFiles | undefined
 }
 
 export async function startHttpServer(
@@ -28,7 +30,8 @@ export async function startHttpServer(
   options: HttpServerOptions,
 ): Promise<{ app: HttpApp; listeners: Listeners; scheme: 'http' | 'https' }> {
   const { config, logger, build, metrics, ports, serviceOf, authenticate, routes } = options
-  const tls = await readTlsFiles(config)
+  const files = await readTlsFiles(config)
+  const tls = options.tlsOf === undefined ? files : options.tlsOf(files)
   const app = createHttpApp({
     logger,
     authenticate,

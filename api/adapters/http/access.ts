@@ -5,13 +5,13 @@
 import type { FastifyRequest } from 'fastify'
 import type { ChannelPath, MessageAccess, MessageCredentials, MessageGate } from '#api/devices/index.ts'
 import { originOf } from '#api/identity/index.ts'
-import type { ConnectionType, TokensService } from '#api/identity/index.ts'
+import type { ConnectionType } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
-import { readCredentials } from '../credentials.ts'
-import type { CredentialTexts } from '../credentials.ts'
+import { peerCertificateOf, readCredentials } from '../credentials.ts'
+import type { Authenticators, CredentialTexts } from '../credentials.ts'
 
-export type MessageAccessDeps = { gate: MessageGate; tokens: TokensService }
+export type MessageAccessDeps = Authenticators & { gate: MessageGate }
 
 type Checked = { credentials: MessageCredentials; access: MessageAccess | undefined; refusal: ServiceError | undefined }
 
@@ -23,7 +23,8 @@ declare module 'fastify' {
 }
 
 /** Routes registered on this scope afterwards have their caller checked against the channel of their path. */
-export function checkAccess(scope: HttpApp, type: ConnectionType, { gate, tokens }: MessageAccessDeps): void {
+export function checkAccess(scope: HttpApp, type: ConnectionType, deps: MessageAccessDeps): void {
+  const { gate } = deps
   scope.decorateRequest('messageAccess', undefined)
   // With a callback, because most requests are decided from memory and need not wait for a promise.
   scope.addHook('onRequest', (request, _reply, done) => {
@@ -31,7 +32,7 @@ export function checkAccess(scope: HttpApp, type: ConnectionType, { gate, tokens
     const path = { domain, channel }
     let credentials: MessageCredentials | Promise<MessageCredentials>
     try {
-      credentials = readCredentials(credentialsOf(request), tokens)
+      credentials = readCredentials(credentialsOf(request), deps)
     } catch (error) {
       done(error as Error)
       return
@@ -67,7 +68,12 @@ export function checkAccess(scope: HttpApp, type: ConnectionType, { gate, tokens
 /** Where a request carries its credentials. */
 export function credentialsOf(request: FastifyRequest): CredentialTexts {
   const { authorization } = request.query as { authorization?: string }
-  return { header: request.headers.authorization, query: authorization, origin: () => originOf(request) }
+  return {
+    header: request.headers.authorization,
+    query: authorization,
+    certificate: () => peerCertificateOf(request.raw.socket),
+    origin: () => originOf(request),
+  }
 }
 
 /** The access that the hook found; throws its refusal. Call it when everything else about the request is right. */

@@ -12,10 +12,10 @@ export { usageRoutes } from './usage.ts'
 export type HttpAdapterDeps = MessageAccessDeps & { messages: Messages }
 
 /** Routes to publish, to read and to follow; `messages` is not closed by them. */
-export function httpMessageRoutes({ messages, gate, tokens }: HttpAdapterDeps): RoutePlugin {
+export function httpMessageRoutes({ messages, ...access }: HttpAdapterDeps): RoutePlugin {
   return async (app) => {
-    await publishRoutes(messages, { gate, tokens })(app)
-    await readRoutes(messages, { gate, tokens })(app)
-    await liveRoutes(messages, { gate, tokens })(app)
+    await publishRoutes(messages, access)(app)
+    await readRoutes(messages, access)(app)
+    await liveRoutes(messages, access)(app)
   }
 }

@@ -78,11 +78,7 @@ export function liveRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
               access,
               filter,
               authorize: async () =>
-                await deps.gate.authorize(
-                  await readCredentials(credentialsOf(request), deps.tokens),
-                  path,
-                  'subscribe',
-                ),
+                await deps.gate.authorize(await readCredentials(credentialsOf(request), deps), path, 'subscribe'),
               deliver: (deliveries) => {
                 stream.deliver(deliveries)
                 if (access.publisherKey !== null) messages.presence.delivered(access.publisherKey, deliveries.length)

@@ -8,7 +8,7 @@ import type { ChannelPath, MessageAccess, MessageCredentials } from '#api/device
 import { parseMessagePath, parseSubtopicFilter } from '#api/messages/index.ts'
 import { PROTOCOL_STATUS, ServiceError, kindOf, presentError } from '#core/errors/index.ts'
 import { withDeadline } from '#core/time.ts'
-import { readCredentials } from '../credentials.ts'
+import { peerCertificateOf, readCredentials } from '../credentials.ts'
 import type { WebSocketAdapterDeps } from './index.ts'
 import { openSession } from './session.ts'
 
@@ -44,7 +44,7 @@ export function createUpgrades(
   maxFrameBytes: number | undefined,
   logger: { error(context: object, message: string): void },
 ): Upgrades {
-  const { gate, tokens } = deps
+  const { gate } = deps
   const server = new WebSocketServer({ noServer: true, maxPayload: maxFrameBytes })
   const sockets = new Set<WebSocket>()
 
@@ -59,9 +59,10 @@ export function createUpgrades(
       // Older clients send the bare secret.
       header: header === undefined || /^(?:Client|Basic|Bearer) /.test(header) ? header : `Client ${header}`,
       query: url.searchParams.get('authorization') ?? undefined,
+      certificate: () => peerCertificateOf(request.socket),
       origin: () => ({ address: request.socket.remoteAddress ?? '', requestId: randomUUID() }),
     }
-    const credentials = async () => await readCredentials(texts, tokens)
+    const credentials = async () => await readCredentials(texts, deps)
     const path = { domain: named.domain, channel: named.channel }
     const given = await credentials()
     const filter = parseSubtopicFilter(named.rest)

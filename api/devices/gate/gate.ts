@@ -19,8 +19,11 @@ import { findCandidates, findChannels, findDomainByRoute } from './repository.ts
 export type MessageCredentials =
   | { readonly kind: 'client'; readonly secret: string; readonly clientId?: string | undefined }
   | { readonly kind: 'user'; readonly principal: UserPrincipal }
-  /** A client that proved who it is before: an open session, its will, a certificate. */
-  | { readonly kind: 'device'; readonly clientKey: number }
+  /**
+   * A client that proved who it is before: an open session, its will, a certificate. `certificate` is the fingerprint in hex
+   * of the one that it proved it with: without that one being good it counts for nothing.
+   */
+  | { readonly kind: 'device'; readonly clientKey: number; readonly certificate?: string | undefined }
 
 export type DeviceCredentials = Exclude<MessageCredentials, { kind: 'user' }>
 
@@ -113,7 +116,7 @@ export function createMessageGate(deps: {
 
   const keyOf = (credentials: DeviceCredentials, path: ChannelPath, type: ConnectionType) => {
     const target = `${type}\n${path.domain ?? ''}\n${path.channel}\n`
-    if (credentials.kind === 'device') return `${target}${credentials.clientKey}`
+    if (credentials.kind === 'device') return `${target}${credentials.clientKey} ${credentials.certificate ?? ''}`
     return `${target}${credentials.clientId ?? ''}\n${credentials.secret}`
   }
 
@@ -124,7 +127,10 @@ export function createMessageGate(deps: {
   ): Promise<Candidate[]> {
     const { isInDomain, ...query } = path
     if (credentials.kind === 'device')
-      return await findCandidates(database.db, { ...query, client: { key: credentials.clientKey } })
+      return await findCandidates(database.db, {
+        ...query,
+        client: { key: credentials.clientKey, certificate: credentials.certificate },
+      })
     const { secret, clientId } = credentials
     if (clientId !== undefined && !isId(clientId)) return []
     if (!isInDomain && clientId === undefined && secret.length < MIN_LONE_SECRET_CHARS) return []

@@ -33,7 +33,7 @@ type Row = {
 }
 
 export type CandidateQuery = {
-  client: { secretMac: Buffer; id: string | undefined } | { key: number }
+  client: { secretMac: Buffer; id: string | undefined } | { key: number; certificate: string | undefined }
   /** Domain of the path as an id, or as a route; neither: every domain is looked at. */
   domainId: string | undefined
   domainRoute: string | undefined
@@ -55,7 +55,7 @@ export async function findCandidates(db: Queryable, query: CandidateQuery): Prom
   const { client } = query
   const ofClient =
     'key' in client
-      ? sql`c.key = ${client.key}`
+      ? sql`c.key = ${client.key} ${client.certificate === undefined ? sql`` : goodCertificate(client.certificate)}`
       : sql`c.secret_mac = ${client.secretMac} ${client.id === undefined ? sql`` : sql`AND c.id = ${client.id}`}`
   const channel =
     query.channelId !== undefined
@@ -85,6 +85,11 @@ export async function findCandidates(db: Queryable, query: CandidateQuery): Prom
     retentionDays: row.retention_days,
   }))
 }
+
+/** Whether the certificate with this fingerprint, in hex, is still one of the client. */
+const goodCertificate = (fingerprint: string) => sql`AND EXISTS (
+  SELECT FROM certificates f WHERE f.fingerprint = ${Buffer.from(fingerprint, 'hex')} AND f.client_key = c.key
+     AND f.revoked_at IS NULL AND now() BETWEEN f.not_before AND f.not_after)`
 
 /** A channel as a user names it. */
 export type ChannelFacts = {

@@ -1,22 +1,31 @@
-/** Composition of the slice, and the server certificate that the authority makes for our own listeners. */
+/** Composition of the slice: the authority, its certificates, who they stand for, and TLS of our own listeners. */
 import type { AccessPolicy, Journal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import type { RoutePlugin, TlsFiles } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { startRounds } from '#core/log/index.ts'
 import { loadAuthority } from './authority.ts'
 import type { Authority, AuthorityConfig } from './authority.ts'
+import { createClientOfCertificate } from './client-of.ts'
+import type { ClientOfCertificate } from './client-of.ts'
 import type { StatusUrls } from './make.ts'
 import { publicCertificateRoutes } from './public-routes.ts'
 import { removeExpired } from './repository.ts'
 import { certificateRoutes } from './routes.ts'
 import { createCertificatesService } from './service.ts'
 import type { CertificatesService } from './service.ts'
+import { makeServerTls, ownNames, trusting } from './server-tls.ts'
 import { createCertificateStatus } from './status.ts'
 
 export type Certificates = {
   readonly authority: Authority
+  /** Who a certificate of a handshake stands for. The journal's `cert.revoke` names the client: ask again then. */
+  readonly clientOf: ClientOfCertificate
+  /** TLS of the HTTP listeners: these files, else the own authority where SKEIN_TLS_NAMES says so; undefined: none. */
+  tlsOf(files: TlsFiles | undefined): TlsFiles | undefined
+  /** The same for listeners that always speak TLS. */
+  ensureTls(files: TlsFiles | undefined): TlsFiles
   /** The same rules over another database and journal: inside somebody's transaction. */
   within(database: Database, journal: Journal): CertificatesService
   readonly routes: RoutePlugin
@@ -28,7 +37,7 @@ const EXPIRED_KEPT_DAYS = 30
 const PURGE_INTERVAL_MS = 3_600_000
 
 export async function startCertificates(deps: {
-  config: AuthorityConfig & { publicUrl: string }
+  config: AuthorityConfig & { tlsNames: readonly string[]; publicUrl: string }
   database: Database
   journal: Journal
   access: AccessPolicy
@@ -41,6 +50,10 @@ export async function startCertificates(deps: {
   const status = createCertificateStatus({ db: database.db, authority })
   const serviceOver = (over: Database, journalOver: Journal) =>
     createCertificatesService({ database: over, journal: journalOver, access, authority, urls })
+  const ensureTls = (files: TlsFiles | undefined) =>
+    files === undefined
+      ? makeServerTls(authority, urls, config.tlsNames.length === 0 ? ownNames() : config.tlsNames)
+      : trusting(files, authority)
   const service = serviceOver(database, journal)
   const purging = startRounds(async () => {
     await removeExpired(database.db, EXPIRED_KEPT_DAYS).catch((error: unknown) => {
@@ -50,6 +63,9 @@ export async function startCertificates(deps: {
   })
   return {
     authority,
+    clientOf: createClientOfCertificate({ database, journal }),
+    tlsOf: (files) => (files === undefined && config.tlsNames.length === 0 ? undefined : ensureTls(files)),
+    ensureTls,
     within: serviceOver,
     routes: async (app) => {
       await certificateRoutes(service, authority)(app)

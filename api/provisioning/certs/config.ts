@@ -1,5 +1,5 @@
 /** Settings of certificates. */
-import { optionalText } from '#core/config/index.ts'
+import { list, optionalText } from '#core/config/index.ts'
 
 export const CERTIFICATE_SETTINGS = {
   caCert: optionalText(
@@ -7,4 +7,9 @@ export const CERTIFICATE_SETTINGS = {
     'PEM file with the authority that signs certificates of clients, and its chain; none: one of its own, made at the first start',
   ),
   caKey: optionalText('SKEIN_CA_KEY', 'PEM file with the key of SKEIN_CA_CERT'),
+  tlsNames: list(
+    'SKEIN_TLS_NAMES',
+    [],
+    'Names and addresses of this machine: without SKEIN_TLS_CERT every TCP listener gets a certificate for them from the own authority; none: no TLS but for MQTT',
+  ),
 } as const

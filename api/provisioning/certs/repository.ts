@@ -131,6 +131,13 @@ export async function findStates(
   return new Map(rows.map((row) => [row.serial, row.revoked_at]))
 }
 
+/** The client of a certificate that is good now. */
+export async function findClientOf(db: Queryable, fingerprint: Buffer): Promise<number | undefined> {
+  const { rows } = await sql<{ client_key: number }>`SELECT client_key FROM certificates
+    WHERE fingerprint = ${fingerprint} AND revoked_at IS NULL AND now() BETWEEN not_before AND not_after`.execute(db)
+  return rows[0]?.client_key
+}
+
 /** Those that are revoked and would still be good otherwise. */
 export async function listRevoked(db: Queryable, authority: string): Promise<{ serial: string; revokedAt: string }[]> {
   const { rows } = await sql<{ serial: string; revoked_at: string }>`

@@ -1,0 +1,54 @@
+/**
+ * TLS of our own listeners: the files of the settings, else a certificate that the authority makes at each start. Clients may
+ * present a certificate of the authority; whether it still counts is asked of the database, not of a list.
+ */
+import { generateKeyPairSync } from 'node:crypto'
+import { isIP } from 'node:net'
+import { hostname } from 'node:os'
+import type { TlsFiles } from '#core/http/index.ts'
+import { CLOCK_SKEW_MS, newSerial } from './authority.ts'
+import type { Authority } from './authority.ts'
+import type { StatusUrls } from './make.ts'
+import { makeCertificate, publicKeyDer } from './x509/certificate.ts'
+import { pem } from './x509/der.ts'
+
+/** Longest that public authorities once allowed, and longer than a process runs between two updates. */
+const VALID_DAYS = 825
+const DAY_MS = 86_400_000
+const MAX_COMMON_NAME_CHARS = 64
+
+/** What this machine is called where nobody said it. */
+export function ownNames(): string[] {
+  return ['localhost', hostname(), '127.0.0.1', '::1']
+}
+
+/** The files with the authority among those whose clients are believed. */
+export function trusting(files: TlsFiles, authority: Authority): TlsFiles {
+  const chain = Buffer.from(authority.chain)
+  return { ...files, ca: files.ca === undefined ? chain : Buffer.concat([files.ca, Buffer.from('\n'), chain]) }
+}
+
+/** A certificate for these names and addresses. */
+export function makeServerTls(authority: Authority, urls: StatusUrls, names: readonly string[]): TlsFiles {
+  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  const now = Date.now()
+  const notAfter = new Date(Math.min(now + VALID_DAYS * DAY_MS, authority.notAfter.getTime()))
+  const der = makeCertificate(
+    {
+      purpose: 'server',
+      serial: newSerial(),
+      subject: { commonName: (names[0] ?? 'localhost').slice(0, MAX_COMMON_NAME_CHARS) },
+      names: {
+        dnsNames: names.filter((name) => isIP(name) === 0),
+        ipAddresses: names.filter((name) => isIP(name) !== 0),
+      },
+      publicKey: publicKeyDer(privateKey),
+      notBefore: new Date(now - CLOCK_SKEW_MS),
+      notAfter,
+      crlUrl: urls.crlUrl,
+    },
+    authority,
+  )
+  const key = Buffer.from(privateKey.export({ type: 'pkcs8', format: 'pem' }))
+  return trusting({ cert: Buffer.from(pem('CERTIFICATE', der) + authority.chain), key }, authority)
+}

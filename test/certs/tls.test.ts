@@ -1,0 +1,163 @@
+/** Certificates in place of secrets over HTTPS and secure WebSockets; TLS of our own listeners (contract 9.3). */
+import { execFile } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { request } from 'node:https'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import WebSocket from 'ws'
+import { listen } from '#core/http/index.ts'
+import type { Listeners } from '#core/http/index.ts'
+import { newTenant } from '../api/support.ts'
+import type { Client, Tenant } from '../api/support.ts'
+import { startTestApi } from '../harness/api.ts'
+import type { TestApi } from '../harness/api.ts'
+import { silentLogger } from '../harness/database.ts'
+import { until } from '../harness/until.ts'
+
+type Pair = { cert: string; key: string; serial: string }
+
+const run = promisify(execFile)
+let api: TestApi
+let listeners: Listeners
+let tenant: Tenant
+let client: Client
+let channel: string
+let ca: string
+let folder: string
+
+beforeAll(async () => {
+  api = await startTestApi()
+  const { certificates } = api.api.provisioning
+  listeners = await listen(api.app, {
+    host: '127.0.0.1',
+    ports: [{ port: 0, isOptional: false, setting: 'SKEIN_HTTP_PORT' }],
+    tls: certificates.ensureTls(undefined),
+    logger: silentLogger,
+  })
+  ca = certificates.authority.certificate
+  tenant = await newTenant(api)
+  client = await tenant.newClient()
+  channel = (await tenant.newChannel()).id
+  await tenant.connect(client.id, channel)
+  folder = mkdtempSync(join(tmpdir(), 'skein-tls-'))
+})
+afterAll(async () => {
+  await listeners.stop()
+  await api[Symbol.asyncDispose]()
+  rmSync(folder, { recursive: true })
+})
+
+async function issue(clientId = client.id, fields = {}): Promise<Pair> {
+  const answer = await tenant.call('POST', `/${tenant.domainId}/certs`, { client_id: clientId, ttl: '1h', ...fields })
+  const { certificate, key, serial_number: serial } = answer.json<Record<string, string>>()
+  return { cert: certificate as string, key: key as string, serial: serial as string }
+}
+
+const revoke = (serial: string) => tenant.call('DELETE', `/${tenant.domainId}/certs/${serial}`)
+const pathOf = () => `/m/${tenant.domainId}/c/${channel}`
+
+/** Publishes one measurement; the status says whether it was let through. */
+function publish(pair: Partial<Pair>, headers: Record<string, string> = {}): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const sent = request(
+      {
+        host: 'localhost',
+        port: listeners.ports[0],
+        path: pathOf(),
+        method: 'POST',
+        ca,
+        ...(pair.cert === undefined ? {} : { cert: pair.cert, key: pair.key }),
+        headers: { 'content-type': 'application/senml+json', ...headers },
+        agent: false,
+      },
+      (answer) => {
+        answer.resume()
+        answer.on('end', () => resolve(answer.statusCode ?? 0))
+      },
+    )
+    sent.on('error', reject)
+    sent.end(JSON.stringify([{ n: 'voltage', v: 1 }]))
+  })
+}
+
+describe('a certificate in place of the secret', () => {
+  it('lets its client publish and read, and nobody without one', async () => {
+    const pair = await issue()
+    expect(await publish(pair)).toBe(202)
+    expect(await publish({})).toBe(401)
+    const read = await tenant.call('GET', `${pathOf()}`)
+    expect(read.json<{ messages: { publisher: string }[] }>().messages[0]?.publisher).toBe(client.id)
+  })
+
+  it('does not help a header that is wrong', async () => {
+    expect(await publish(await issue(), { authorization: 'Client wrong' })).toBe(401)
+  })
+
+  it('is refused within a second of its revocation, while another one of the client goes on', async () => {
+    const [gone, kept] = [await issue(), await issue()]
+    expect(await publish(gone)).toBe(202)
+    await revoke(gone.serial)
+    await until(async () => (await publish(gone)) === 401, 'the revoked certificate is refused', 1000)
+    expect(await publish(kept)).toBe(202)
+  })
+
+  it('counts for nothing while its client is disabled, and when it is deleted', async () => {
+    const other = await tenant.newClient()
+    await tenant.connect(other.id, channel)
+    const pair = await issue(other.id)
+    expect(await publish(pair)).toBe(202)
+    await tenant.call('POST', `/${tenant.domainId}/clients/${other.id}/disable`)
+    await until(async () => (await publish(pair)) === 401, 'a disabled client is refused', 1000)
+    await tenant.call('POST', `/${tenant.domainId}/clients/${other.id}/enable`)
+    await until(async () => (await publish(pair)) === 202, 'an enabled client is let in', 1500)
+    await tenant.call('DELETE', `/${tenant.domainId}/clients/${other.id}`)
+    await until(async () => (await publish(pair)) === 401, 'a deleted client is refused', 1000)
+  })
+
+  it('of another authority counts as none, whatever name it bears', async () => {
+    await run('openssl', [
+      ...['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '1'],
+      ...['-subj', `/CN=${client.id}`, '-keyout', join(folder, 'own.key'), '-out', join(folder, 'own.crt')],
+    ])
+    const own = {
+      cert: readFileSync(join(folder, 'own.crt'), 'utf8'),
+      key: readFileSync(join(folder, 'own.key'), 'utf8'),
+    }
+    expect(await publish(own)).toBe(401)
+  })
+
+  it('opens a WebSocket, which ends within a second of the revocation', async () => {
+    const pair = await issue()
+    const socket = new WebSocket(`wss://localhost:${listeners.ports[0]}/ws${pathOf()}`, {
+      ca,
+      cert: pair.cert,
+      key: pair.key,
+    })
+    await new Promise((resolve, reject) => {
+      socket.once('open', resolve)
+      socket.once('error', reject)
+    })
+    let isOpen = true
+    socket.once('close', () => {
+      isOpen = false
+    })
+    await revoke(pair.serial)
+    await until(() => !isOpen, 'the socket of the revoked certificate is closed', 1000)
+  })
+})
+
+describe('curl', () => {
+  it('believes the listener with the downloaded authority, and is let in with its certificate', async () => {
+    const pair = await issue()
+    for (const [name, text] of Object.entries({ ca, cert: pair.cert, key: pair.key }))
+      writeFileSync(join(folder, name), text)
+    const { stdout } = await run('curl', [
+      ...['-s', '-o', '/dev/null', '-w', '%{http_code}', '--cacert', join(folder, 'ca')],
+      ...['--cert', join(folder, 'cert'), '--key', join(folder, 'key'), '-H', 'Content-Type: application/senml+json'],
+      ...['-d', '[{"n":"voltage","v":1}]', `https://localhost:${listeners.ports[0]}${pathOf()}`],
+    ])
+    expect(stdout).toBe('202')
+  })
+})
