@@ -29,9 +29,12 @@ type Entry<V> = { value: V; dependsOn: readonly number[]; untilMs: number }
 
 export function createFactCache<V>({
   maxEntries,
+  bytes,
   isFresh,
 }: {
   maxEntries: number
+  /** For facts that may be large: how much all of them may weigh; one heavier than that is not kept. */
+  bytes?: { max: number; of: (value: V) => number }
   isFresh: () => boolean
 }): FactCache<V> {
   const dependents = new Map<number, Set<string>>()
@@ -46,6 +49,9 @@ export function createFactCache<V>({
 
   const entries = new LRUCache<string, Entry<V>>({
     max: maxEntries,
+    ...(bytes === undefined
+      ? {}
+      : { maxSize: bytes.max, sizeCalculation: (entry: Entry<V>) => Math.max(1, bytes.of(entry.value)) }),
     dispose: (entry, key) => {
       for (const entity of entry.dependsOn) {
         const keys = dependents.get(entity)
@@ -86,6 +92,7 @@ export function createFactCache<V>({
       dependsOn,
       untilMs: dependsOn.length === 0 ? monotonicMs() + NEGATIVE_TTL_MS : Infinity,
     })
+    if (!entries.has(key)) return
     for (const entity of dependsOn) {
       const keys = dependents.get(entity)
       if (keys === undefined) dependents.set(entity, new Set([key]))

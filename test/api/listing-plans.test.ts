@@ -113,3 +113,96 @@ test('paging by creation visits every client that was there exactly once while o
   }
   expect(new Set(seen.slice(0, before)).size).toBe(before)
 }, 60_000)
+
+describe('a member with roles on more groups than travel with a statement', () => {
+  const GROUPS = 400
+  const inGroups: string[] = []
+  let member: TestUser
+
+  beforeAll(async () => {
+    member = await api.newUser()
+    const assigned = await owner.call('POST', `/domains/${domainId}/users/assign`, {
+      relation: 'contributor',
+      user_ids: [member.id],
+    })
+    expect(assigned.status).toBe(201)
+    const { pool } = api.database
+    const {
+      rows: [domain],
+    } = await pool.query<{ key: number }>('SELECT key FROM domains WHERE id = $1', [domainId])
+    // Every group has a child; the member administers all but a few of the upper ones.
+    await pool.query(
+      `WITH upper AS (INSERT INTO groups (domain_key, id, name) SELECT $1, gen_random_uuid(), 'upper ' || n FROM generate_series(1, $2) n RETURNING key),
+            lower AS (INSERT INTO groups (domain_key, id, name, parent_key) SELECT $1, gen_random_uuid(), 'lower', key FROM upper RETURNING key, parent_key)
+       INSERT INTO group_closure (ancestor_key, descendant_key, depth)
+       SELECT key, key, 0 FROM upper UNION ALL SELECT key, key, 0 FROM lower UNION ALL SELECT parent_key, key, 1 FROM lower`,
+      [domain?.key, GROUPS],
+    )
+    await pool.query(
+      `INSERT INTO grants (user_key, entity_type, domain_key, entity_key)
+       SELECT u.key, 'group', $2, g.key FROM users u, groups g WHERE u.id = $1 AND g.domain_key = $2 AND g.name LIKE 'upper %' AND g.name NOT LIKE '%7'`,
+      [member.id, domain?.key],
+    )
+    // Every tenth client lies in a group: half of them in an upper one, half in a lower one.
+    const { rows } = await pool.query<{ id: string; is_reached: boolean }>(
+      `WITH placed AS (SELECT key, (row_number() OVER (ORDER BY key)) AS place FROM clients WHERE domain_key = $1 AND name <> 'later'),
+            listed AS (SELECT g.key, coalesce(p.name, g.name) NOT LIKE '%7' AS is_reached, row_number() OVER (ORDER BY g.key) - 1 AS place
+                         FROM groups g LEFT JOIN groups p ON p.key = g.parent_key WHERE g.domain_key = $1)
+       UPDATE clients c SET parent_group_key = listed.key FROM placed JOIN listed ON listed.place = (placed.place * 7) % ($2 * 2)
+        WHERE c.key = placed.key AND placed.place % 10 = 0 RETURNING c.id, listed.is_reached`,
+      [domain?.key, GROUPS],
+    )
+    inGroups.push(...rows.filter((row) => row.is_reached).map((row) => row.id))
+    // What was remembered of the domain goes with any change in it.
+    expect((await owner.call('POST', `/${domainId}/groups`, { name: 'another' })).status).toBe(201)
+  }, 60_000)
+
+  test('is shown what lies in them and below them, with its secrets, and nothing else', async () => {
+    const found: string[] = []
+    const { total } = await list(member, 'status=all&only_total=true')
+    expect(total).toBe(inGroups.length)
+    for (let offset = 0; offset < total; offset += 100) {
+      const page = await list(member, `status=all&order=created_at&limit=100&offset=${offset}`)
+      found.push(...page.clients.map(({ id }) => id))
+      for (const client of page.clients)
+        expect(client).toMatchObject({ credentials: { secret: expect.stringMatching(/./) } })
+    }
+    expect(found.toSorted()).toEqual(inGroups.toSorted())
+  })
+
+  test('is shown them in the listing of groups', async () => {
+    const page = async (query: string) =>
+      (await member.call('GET', `/${domainId}/groups?${query}`)).json<{ total: number; groups: { name: string }[] }>()
+    const administered = GROUPS - GROUPS / 10
+    expect(await page('limit=1')).toMatchObject({ total: administered * 2 })
+    expect(await page('limit=1&name=upper')).toMatchObject({ total: administered })
+    expect((await page('limit=100&name=7')).groups.every(({ name }) => !name.endsWith('7'))).toBe(true)
+    expect(await page('limit=1&root_group=true')).toMatchObject({ total: administered })
+  })
+
+  test('may do with each what its group allows, and loses it with the role', async () => {
+    const [reached] = inGroups
+    expect((await member.call('GET', `/${domainId}/clients/${reached}`)).status).toBe(200)
+    expect((await member.call('POST', `/${domainId}/clients/${reached}/disable`)).status).toBe(200)
+    const removed = await owner.call('DELETE', `/domains/${domainId}/roles/members`, { member_ids: [member.id] })
+    expect(removed.status).toBe(204)
+    expect((await member.call('GET', `/${domainId}/clients?limit=1`)).status).toBe(403)
+  })
+})
+
+test('a total of one domain is kept while another changes', async () => {
+  const other = await owner.call('POST', '/domains', { name: 'elsewhere', alias: 'elsewhere' })
+  const otherId = other.json<{ id: string }>().id
+  const { total } = await list(owner, 'status=all&only_total=true')
+  // Written past the journal, so that only a total that is counted anew shows it.
+  await api.database.pool.query(
+    `UPDATE clients SET status = 'disabled' WHERE id = (SELECT id FROM clients WHERE name = 'later' LIMIT 1)`,
+  )
+  const enabled = (await list(owner, 'name=later&only_total=true')).total
+  await api.database.pool.query(`UPDATE clients SET status = 'disabled' WHERE name = 'later'`)
+  expect((await owner.call('POST', `/${otherId}/clients`, {})).status).toBe(201)
+  expect((await list(owner, 'name=later&only_total=true')).total).toBe(enabled)
+  expect((await owner.call('POST', `/${domainId}/clients`, {})).status).toBe(201)
+  expect((await list(owner, 'name=later&only_total=true')).total).toBe(0)
+  expect((await list(owner, 'status=all&only_total=true')).total).toBe(total + 1)
+})

@@ -74,7 +74,7 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
       query.client === undefined ? [] : [connectedTo('h', 'channel', query.client, query.connection_type)]
     const readable = await shownIn(database.db, domains, { type: 'channel', alias: 'h' }, shown)
     const filters = [...conditions, ...connected]
-    const total = await access.total(countChannels(allOf([readable.count, ...filters])))
+    const total = await access.total(domains, countChannels(allOf([readable.count, ...filters])))
     const channels =
       query.only_total === true || total <= query.offset
         ? []

@@ -105,7 +105,7 @@ export const clientTable = connectableTable<ClientRecord, Row, ClientChange>({
 export async function findUpdatable(db: Queryable, domain: DomainAccess, keys: readonly number[]): Promise<number[]> {
   if (domain.can('client_update')) return [...keys]
   const { rows } = await sql<{ key: number }>`SELECT c.key FROM clients c
-    WHERE c.key = ANY (${keys}::bigint[]) AND ${domain.reachable('client', 'update', 'c')}`.execute(db)
+    WHERE c.key = ANY (${keys}::bigint[]) AND ${domain.reachable('client', 'update', 'c', 'row')}`.execute(db)
   return rows.map((row) => row.key)
 }
 

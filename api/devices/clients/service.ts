@@ -105,7 +105,7 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
       query.channel === undefined ? [] : [connectedTo('c', 'client', query.channel, query.connection_type)]
     const readable = await shownIn(database.db, domains, { type: 'client', alias: 'c' }, shown)
     const filters = [...conditions, ...connected]
-    const total = await access.total(countClients(allOf([readable.count, ...filters])))
+    const total = await access.total(domains, countClients(allOf([readable.count, ...filters])))
     const clients =
       query.only_total === true || total <= query.offset
         ? []

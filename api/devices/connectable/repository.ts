@@ -148,9 +148,9 @@ export async function lockParentGroups(
     may_adopt: boolean
     may_create_in: boolean
   }>`
-    SELECT g.key, g.id, g.status, ${domain.reachable('group', 'read', 'g')} AS is_readable,
-           ${domain.reachable('group', 'set_child', 'g')} AS may_adopt,
-           ${domain.reachable('group', `${type}_create`, 'g')} AS may_create_in
+    SELECT g.key, g.id, g.status, ${domain.reachable('group', 'read', 'g', 'row')} AS is_readable,
+           ${domain.reachable('group', 'set_child', 'g', 'row')} AS may_adopt,
+           ${domain.reachable('group', `${type}_create`, 'g', 'row')} AS may_create_in
       FROM groups g WHERE g.domain_key = ${domain.domainKey} AND g.id = ANY (${ids}::uuid[])
      ORDER BY g.key FOR KEY SHARE OF g`.execute(tx)
   return rows.map((row) => ({

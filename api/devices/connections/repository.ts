@@ -29,7 +29,7 @@ export async function findEndpoints(
     is_readable: boolean
     is_allowed: boolean
   }>`
-    SELECT e.key, e.id, e.status, ${domain.reachable(type, 'read', 'e')} AS is_readable, ${domain.reachable(type, action, 'e')} AS is_allowed
+    SELECT e.key, e.id, e.status, ${domain.reachable(type, 'read', 'e', 'row')} AS is_readable, ${domain.reachable(type, action, 'e', 'row')} AS is_allowed
       FROM ${sql.table(`${type}s`)} e
      WHERE e.domain_key = ${domain.domainKey} AND e.id = ANY (${ids}::uuid[]) ORDER BY e.key FOR KEY SHARE OF e`.execute(
     db,

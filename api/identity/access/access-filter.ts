@@ -15,7 +15,8 @@ import { ENTITY_TABLES } from './entities.ts'
 import { INHERITED } from './inheritance.ts'
 import type { Provider } from './inheritance.ts'
 import type { DomainAccess } from './policy.ts'
-import { reachable, resolveReach } from './reach.ts'
+import { resolveReach } from './reach.ts'
+import { reachable } from './reachable.ts'
 
 type Listed = Exclude<EntityType, 'domain'>
 

@@ -9,7 +9,7 @@ import { createFactCache } from '#core/fact-cache.ts'
 import { isId } from '#core/ids.ts'
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
-import { ANY_CHANGE } from './any-change.ts'
+import { anyChangeIn } from './any-change.ts'
 import { ACTIONS } from './actions.ts'
 import type { DomainAction, EntityType } from './actions.ts'
 import { findEntitiesAnywhere, findEntity } from './entities.ts'
@@ -20,8 +20,9 @@ import { withinScope } from '../pats/scoped-access.ts'
 import type { UserPrincipal } from './principal.ts'
 import { findProvidedAccess } from './provided-access.ts'
 import type { EffectiveAccess } from './provided-access.ts'
-import type { Reach, ReachPlan } from './reach.ts'
-import { groupsFor, reachable, smallReach } from './reach.ts'
+import type { Reach } from './reach.ts'
+import type { ReachPlan } from './reachable.ts'
+import { findKnownReach, reachable } from './reachable.ts'
 
 export type { EntityFacts } from './holdings.ts'
 
@@ -47,11 +48,16 @@ export type DomainAccess = {
    * The fields are spread into the item; an entity on which no role gives anything is absent.
    */
   accessOf(type: EntityFacts['type'], entityKeys: readonly number[]): Promise<Map<number, EffectiveAccess>>
-  /** The condition of a listing: rows on which the caller may do `action`. `alias` is the listed table in the query. */
-  reachable(type: EntityFacts['type'], action: string, alias: string): RawBuilder<SqlBool>
+  /**
+   * The condition of a listing: rows on which the caller may do `action`. `alias` is the listed table in the query; where the
+   * rows are named by their keys or ids, `row` is the better plan.
+   */
+  reachable(type: EntityFacts['type'], action: string, alias: string, plan?: ReachPlan): RawBuilder<SqlBool>
   /** The same for a listing of many rows, by the size of what the caller reaches: to find a page, and to count. */
   reachableRows(type: EntityFacts['type'], action: string, alias: string): Promise<ReachableRows>
 }
+
+type KnownReach = { keys: string; size: number }
 
 /** Two forms of one condition. */
 export type ReachableRows = { page: RawBuilder<SqlBool>; count: RawBuilder<SqlBool> }
@@ -78,8 +84,8 @@ export type AccessPolicy = {
     type: EntityFacts['type'],
     id: string,
   ): Promise<Located>
-  /** The number that the statement gives as `total`, kept until anything changes: most pages are asked for one by one. */
-  total(statement: RawBuilder<{ total: number }>): Promise<number>
+  /** The number that the statement gives as `total`, kept until anything changes in these domains. */
+  total(domains: readonly DomainAccess[], statement: RawBuilder<{ total: number }>): Promise<number>
   /** Throws `forbidden` unless the caller administers the platform, and with a token that is good for all of it. */
   requirePlatformAdmin(principal: UserPrincipal): void
   /** Drops what depends on entities that changed. */
@@ -87,9 +93,13 @@ export type AccessPolicy = {
   clear(): void
 }
 
-/** Totals that are remembered, and reaches of up to 2,000 keys. */
+/** Totals that are remembered. */
 const MAX_TOTALS = 20_000
-const MAX_SMALL_REACHES = 2000
+/** Reaches that are remembered, and the bytes of their keys. */
+const MAX_REACHES = 20_000
+const MAX_REACH_BYTES = 32 * 1024 * 1024
+/** A reach of at most so many entities is sorted as a whole for a page; of a larger one only pages far from the ends. */
+const SMALL_REACH = 2000
 
 /** Domains that one listing spans; who reaches more names one in the path. */
 const MAX_ENTERED = 200
@@ -113,15 +123,18 @@ export function createAccessPolicy({
   const { db } = database
   const holdings = createHoldings({ db, isFresh })
   const totals = createFactCache<number>({ maxEntries: MAX_TOTALS, isFresh })
-  const smallReaches = createFactCache<readonly number[] | 'many'>({ maxEntries: MAX_SMALL_REACHES, isFresh })
+  const reaches = createFactCache<KnownReach | 'many'>({
+    maxEntries: MAX_REACHES,
+    bytes: { max: MAX_REACH_BYTES, of: (found) => (found === 'many' ? 0 : found.keys.length) },
+    isFresh,
+  })
 
-  function findSmallReach(reach: Reach, type: EntityFacts['type'], action: string) {
-    // The groups are part of the name: a request may still hold a reach that was true before a change.
-    const { inGroups, inSubgroups } = groupsFor(reach, type, action)
-    const name = `${reach.userKey}/${reach.domainKey}/${type}/${action}/${inGroups.join()}/${inSubgroups.join()}`
-    return smallReaches.get(name, async () => {
-      const keys = await smallReach(db, reach, type, action)
-      return { value: keys ?? ('many' as const), dependsOn: [ANY_CHANGE] }
+  function findReached(reach: Reach, type: EntityFacts['type'], action: string) {
+    // A request may still hold a reach that was true before a change.
+    const name = `${reach.serial}/${type}/${action}`
+    return reaches.get(name, async () => {
+      const found = await findKnownReach(db, reach, type, action)
+      return { value: found ?? ('many' as const), dependsOn: [reach.userKey, anyChangeIn(reach.domainKey)] }
     })
   }
 
@@ -163,14 +176,14 @@ export function createAccessPolicy({
         return entity
       },
       accessOf: (type, entityKeys) => findProvidedAccess(db, principal.key, domainKey, type, entityKeys),
-      reachable: (type, action, alias) => reachable(reach, everything, type, action, alias),
+      reachable: (type, action, alias, plan) => reachable(reach, everything, type, action, alias, plan),
       async reachableRows(type, action, alias) {
         const rows = (plan: ReachPlan) => reachable(reach, everything, type, action, alias, plan)
         const isWhole = everything || reach.domainActions.has(`${type}_${action}`)
-        const keys = isWhole ? 'many' : await findSmallReach(reach, type, action)
-        if (keys === 'many') return { page: rows('row'), count: rows('set') }
-        const isAmong = sql<SqlBool>`${sql.ref(`${alias}.key`)} = ANY (${keys}::bigint[])`
-        return { page: isAmong, count: isAmong }
+        const reached = isWhole ? 'many' : await findReached(reach, type, action)
+        if (reached === 'many') return { page: rows('row'), count: rows('set') }
+        const isAmong = sql<SqlBool>`${sql.ref(`${alias}.key`)} = ANY (${reached.keys}::bigint[])`
+        return { page: reached.size <= SMALL_REACH ? isAmong : rows('row'), count: isAmong }
       },
     })
   }
@@ -232,19 +245,20 @@ export function createAccessPolicy({
           'failed to perform authorization: only the platform administrator may do this',
         )
     },
-    async total(statement) {
+    async total(domains, statement) {
       const { sql: text, parameters } = statement.compile(db)
       const name = createHash('sha256').update(text).update(JSON.stringify(parameters)).digest('base64')
       return await totals.get(name, async () => {
         const { rows } = await statement.execute(db)
-        return { value: rows[0]?.total ?? 0, dependsOn: [ANY_CHANGE] }
+        const dependsOn = domains.flatMap(({ domainKey, principal }) => [anyChangeIn(domainKey), principal.key])
+        return { value: rows[0]?.total ?? 0, dependsOn }
       })
     },
     forget(entityKeys) {
-      for (const cache of [holdings, totals, smallReaches]) cache.forget(entityKeys)
+      for (const cache of [holdings, totals, reaches]) cache.forget(entityKeys)
     },
     clear() {
-      for (const cache of [holdings, totals, smallReaches]) cache.clear()
+      for (const cache of [holdings, totals, reaches]) cache.clear()
     },
   }
 }

@@ -1,18 +1,18 @@
 /**
- * What a user reaches in a domain. The only SQL that joins tables of several slices stands here: it resolves the caller
- * once (domain actions, groups with their actions), and gives every listing one fragment to filter by.
+ * What a user reaches in a domain: his actions there and on groups, resolved once with one statement and remembered by whoever
+ * asks. What listings filter by is made of it in `reachable.ts`.
  */
 import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import { ACTIONS } from './actions.ts'
 import type { EntityType } from './actions.ts'
-import { ENTITY_TABLES } from './entities.ts'
 import { ADMIN_ROLE_KEY } from './admin-role.ts'
 
 export type DomainStatus = 'enabled' | 'disabled' | 'freezed' | 'deleted'
 
 export type Reach = {
+  /** Tells one resolution from every other of this process. */
+  readonly serial: number
   readonly userKey: number
   readonly domainKey: number
   readonly domainStatus: DomainStatus
@@ -25,48 +25,59 @@ export type Reach = {
   readonly dependsOn: readonly number[]
 }
 
+/** Grants of one kind of entity that give the same actions. */
 type Row = {
   domain_key: number
   status: DomainStatus
   entity_type: EntityType | null
-  entity_key: number
-  role_key: number
+  is_admin: boolean
   actions: string[] | null
+  /** Joined by commas: there may be tens of thousands. */
+  entity_keys: string
+  role_keys: string
 }
+
+let resolvedReaches = 0
 
 /** Resolves a user in a domain, named by key or by id, with one statement; undefined when there is no such domain. */
 export async function resolveReach(db: Queryable, userKey: number, named: number | string): Promise<Reach | undefined> {
   const isNamed = typeof named === 'number' ? sql`d.key = ${named}` : sql`d.id = ${named}`
   const { rows } = await sql<Row>`
-    SELECT d.key AS domain_key, d.status, g.entity_type, g.entity_key, g.role_key, r.actions
-      FROM domains d
-           LEFT JOIN grants g ON g.user_key = ${userKey} AND g.domain_key = d.key AND g.entity_type IN ('domain', 'group')
-           LEFT JOIN roles r ON r.key = g.role_key
+    SELECT d.key AS domain_key, d.status, held.*
+      FROM domains d LEFT JOIN LATERAL (
+        SELECT g.entity_type, g.role_key = ${ADMIN_ROLE_KEY} AS is_admin, r.actions,
+               string_agg(g.entity_key::text, ',') AS entity_keys, string_agg(DISTINCT g.role_key::text, ',') AS role_keys
+          FROM grants g LEFT JOIN roles r ON r.key = g.role_key
+         WHERE g.user_key = ${userKey} AND g.domain_key = d.key AND g.entity_type IN ('domain', 'group')
+         GROUP BY g.entity_type, is_admin, r.actions) held ON true
      WHERE ${isNamed}`.execute(db)
   const domain = rows[0]
   if (domain === undefined) return undefined
   const domainKey = domain.domain_key
   const domainActions = new Set<string>()
-  const groupActions = new Map<number, Set<string>>()
+  const groupActions = new Map<number, ReadonlySet<string>>()
   let isMember = false
   let isDomainAdmin = false
   const dependsOn = new Set([userKey, domainKey])
-  for (const grant of rows) {
-    if (grant.entity_type === null) continue
-    const actions = grant.role_key === ADMIN_ROLE_KEY ? ACTIONS[grant.entity_type] : (grant.actions ?? [])
-    if (grant.role_key !== ADMIN_ROLE_KEY) dependsOn.add(grant.role_key)
-    if (grant.entity_type === 'domain') {
+  for (const held of rows) {
+    if (held.entity_type === null) continue
+    const actions = new Set<string>(held.is_admin ? ACTIONS[held.entity_type] : held.actions)
+    if (!held.is_admin) for (const key of held.role_keys.split(',')) dependsOn.add(Number(key))
+    if (held.entity_type === 'domain') {
       isMember = true
-      isDomainAdmin ||= grant.role_key === ADMIN_ROLE_KEY
+      isDomainAdmin ||= held.is_admin
       for (const action of actions) domainActions.add(action)
-    } else {
-      const known = groupActions.get(grant.entity_key) ?? new Set<string>()
-      for (const action of actions) known.add(action)
-      groupActions.set(grant.entity_key, known)
-      dependsOn.add(grant.entity_key)
+      continue
+    }
+    for (const key of held.entity_keys.split(',').map(Number)) {
+      const known = groupActions.get(key)
+      // Groups with the same actions share them.
+      groupActions.set(key, known === undefined ? actions : new Set([...known, ...actions]))
+      dependsOn.add(key)
     }
   }
   return {
+    serial: ++resolvedReaches,
     userKey,
     domainKey,
     domainStatus: domain.status,
@@ -104,83 +115,4 @@ export async function groupAncestors(db: Queryable, groupKey: number): Promise<n
     ancestor_key: number
   }>`SELECT ancestor_key FROM group_closure WHERE descendant_key = ${groupKey} ORDER BY depth`.execute(db)
   return rows.map((row) => row.ancestor_key)
-}
-
-/**
- * How rows are held against what the caller reaches: `set` makes the set of his grants once, for statements that look at most
- * rows; `row` looks each row up, for pages that are full after a few of them.
- */
-export type ReachPlan = 'set' | 'row'
-
-/**
- * The condition "the caller may do `action` on this row" for a listing of clients, channels or groups, where `alias` is the
- * listed table. True for the whole domain without looking at a row when a domain role says so.
- */
-export function reachable(
-  reach: Reach,
-  isPlatformAdmin: boolean,
-  type: Exclude<EntityType, 'domain'>,
-  action: string,
-  alias: string,
-  plan: ReachPlan = 'set',
-): RawBuilder<SqlBool> {
-  if (isPlatformAdmin || reach.domainActions.has(`${type}_${action}`)) return sql<SqlBool>`true`
-  const key = sql.ref(`${alias}.key`)
-  const direct =
-    plan === 'set'
-      ? sql<SqlBool>`${key} IN (SELECT g.entity_key ${grantsOf(reach, type, action)})`
-      : sql<SqlBool>`coalesce((SELECT true ${grantsOf(reach, type, action)} AND g.entity_key = ${key} LIMIT 1), false)`
-  const parent = sql.ref(`${alias}.${type === 'group' ? 'key' : 'parent_group_key'}`)
-  const { inGroups, inSubgroups } = groupsFor(reach, type, action)
-  const conditions = [direct]
-  if (inGroups.length > 0) conditions.push(sql<SqlBool>`${parent} = ANY (${inGroups}::bigint[])`)
-  if (inSubgroups.length > 0) {
-    conditions.push(sql<SqlBool>`${parent} IN (
-      SELECT descendant_key FROM group_closure WHERE ancestor_key = ANY (${inSubgroups}::bigint[]) AND depth > 0)`)
-  }
-  return sql<SqlBool>`(${sql.join(conditions, sql` OR `)})`
-}
-
-/** Grants `g` of the user on entities of the type whose role holds the action. */
-function grantsOf(reach: Reach, type: EntityType, action: string): RawBuilder<unknown> {
-  return sql`FROM grants g LEFT JOIN roles r ON r.key = g.role_key
-     WHERE g.user_key = ${reach.userKey} AND g.domain_key = ${reach.domainKey} AND g.entity_type = ${type}
-       AND (g.role_key = ${ADMIN_ROLE_KEY} OR ${action} = ANY (r.actions))`
-}
-
-/** Groups whose members the user may do the action on, and groups for whose descendants that holds. */
-export function groupsFor(reach: Reach, type: Exclude<EntityType, 'domain'>, action: string) {
-  const groupsWith = (wanted: string) =>
-    [...reach.groupActions].filter(([, actions]) => actions.has(wanted)).map(([key]) => key)
-  return {
-    inGroups: type === 'group' ? [] : groupsWith(`${type}_${action}`),
-    inSubgroups: groupsWith(type === 'group' ? `subgroup_${action}` : `subgroup_${type}_${action}`),
-  }
-}
-
-/** A reach of at most so many entities is looked up by their keys: the whole of it is sorted for a page. */
-const SMALL_REACH = 2000
-
-/** The keys of what roles on entities and groups let the user do the action on; undefined: more than a small reach. */
-export async function smallReach(
-  db: Queryable,
-  reach: Reach,
-  type: Exclude<EntityType, 'domain'>,
-  action: string,
-): Promise<readonly number[] | undefined> {
-  const { inGroups, inSubgroups } = groupsFor(reach, type, action)
-  const table = sql.table(ENTITY_TABLES[type].table)
-  const parent = sql.ref(`e.${type === 'group' ? 'key' : ENTITY_TABLES[type].parent}`)
-  const parts = [sql`SELECT g.entity_key AS key ${grantsOf(reach, type, action)}`]
-  if (inGroups.length > 0)
-    parts.push(
-      sql`SELECT e.key FROM ${table} e WHERE e.domain_key = ${reach.domainKey} AND ${parent} = ANY (${inGroups}::bigint[])`,
-    )
-  if (inSubgroups.length > 0)
-    parts.push(sql`SELECT e.key FROM group_closure below JOIN ${table} e ON ${parent} = below.descendant_key
-      WHERE below.ancestor_key = ANY (${inSubgroups}::bigint[]) AND below.depth > 0 AND e.domain_key = ${reach.domainKey}`)
-  // An entity may be reached in several ways; the limit stops the search as soon as the reach is not small.
-  const { rows } = await sql<{ key: number }>`
-    SELECT key FROM (${sql.join(parts, sql` UNION ALL `)}) reached LIMIT ${SMALL_REACH + 1}`.execute(db)
-  return rows.length > SMALL_REACH ? undefined : [...new Set(rows.map(({ key }) => key))]
 }

@@ -144,8 +144,8 @@ async function part(tx: Transaction, domain: DomainAccess, family: Family): Prom
 }
 
 const conditionsOf = (domain: DomainAccess, action: string) => ({
-  isReadable: domain.reachable('group', 'read', 'g'),
-  isAllowed: domain.reachable('group', action, 'g'),
+  isReadable: domain.reachable('group', 'read', 'g', 'row'),
+  isAllowed: domain.reachable('group', action, 'g', 'row'),
 })
 
 /** The named groups, locked. Unknown, foreign and unreadable ones are refused alike. */

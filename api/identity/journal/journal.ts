@@ -8,7 +8,7 @@ import type { Database, Transaction } from '#core/database/index.ts'
 import { startLogTail } from '#core/log/index.ts'
 import type { LogTail } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { ANY_CHANGE } from '../access/any-change.ts'
+import { ANY_CHANGE, anyChangeIn } from '../access/any-change.ts'
 import type { UserPrincipal } from '../access/principal.ts'
 import { insertRecords } from './record.ts'
 import { startJournalTotals } from './totals.ts'
@@ -55,15 +55,25 @@ export async function startJournal(options: {
 }): Promise<Journal> {
   const { database, bus, logger, tailIntervalMs } = options
   const listeners: ChangeListener[] = []
-  const announce = (keys: readonly number[]) => {
-    for (const listener of listeners) listener.forget([...keys, ANY_CHANGE])
+  const announce = (changes: readonly Pick<JournalEntry, 'domainKey' | 'entityKeys'>[]) => {
+    const keys = new Set([ANY_CHANGE])
+    for (const { domainKey, entityKeys } of changes) {
+      for (const key of entityKeys) keys.add(key)
+      if (domainKey !== undefined) keys.add(anyChangeIn(domainKey))
+    }
+    for (const listener of listeners) listener.forget([...keys])
   }
   const tail: LogTail = await startLogTail({
     database,
     logger,
-    table: { name: 'journal', columns: ['entity_keys'] },
+    table: { name: 'journal', columns: ['entity_keys', 'domain_key'] },
     onRows: (rows) => {
-      announce(rows.flatMap((row) => (row['entity_keys'] as (string | number)[]).map(Number)))
+      announce(
+        rows.map((row) => ({
+          entityKeys: (row['entity_keys'] as (string | number)[]).map(Number),
+          ...(row['domain_key'] === null ? {} : { domainKey: Number(row['domain_key']) }),
+        })),
+      )
     },
     onReset: () => {
       for (const listener of listeners) listener.clear()
@@ -83,7 +93,7 @@ export async function startJournal(options: {
         return value
       })
       if (entries.length > 0) {
-        announce(entries.flatMap((entry) => entry.entityKeys))
+        announce(entries)
         bus.publish(JOURNAL_TOPIC, NO_PAYLOAD)
       }
       return result

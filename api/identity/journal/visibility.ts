@@ -84,10 +84,10 @@ export async function findReachable(
 ): Promise<SeenEntity[]> {
   const parts = DEVICE_TYPES.flatMap((type) => [
     sql`SELECT ${type}::text AS type, e.key, e.id FROM ${sql.table(`${type}s`)} e
-         WHERE e.key = ANY (${keys}::bigint[]) AND e.domain_key = ${domain.domainKey} AND ${domain.reachable(type, action, 'e')}`,
+         WHERE e.key = ANY (${keys}::bigint[]) AND e.domain_key = ${domain.domainKey} AND ${domain.reachable(type, action, 'e', 'row')}`,
     sql`SELECT e.type, e.key, e.id FROM departed_entities e
          WHERE e.key = ANY (${keys}::bigint[]) AND e.domain_key = ${domain.domainKey} AND e.type = ${type}
-           AND ${domain.reachable(type, action, 'e')}`,
+           AND ${domain.reachable(type, action, 'e', 'row')}`,
   ])
   const { rows } = await sql<SeenEntity>`${sql.join(parts, sql` UNION ALL `)}`.execute(db)
   return rows

@@ -90,8 +90,8 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
       return found
     },
     accessOf: (type, entityKeys) => domain.accessOf(type, entityKeys),
-    reachable(type, action, alias) {
-      const inner = domain.reachable(type, action, alias)
+    reachable(type, action, alias, plan) {
+      const inner = domain.reachable(type, action, alias, plan)
       const needed = requirementOf(type, action)
       if (needed === undefined) return NONE
       return sql<SqlBool>`(${inner} AND ${inScope(type, needed, alias)})`

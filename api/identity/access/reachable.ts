@@ -1,0 +1,146 @@
+/**
+ * Which rows of a listing a caller reaches: one fragment of SQL for every slice to filter by. With `reach.ts` the only SQL that
+ * joins tables of several slices.
+ */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+import type { EntityType } from './actions.ts'
+import { ADMIN_ROLE_KEY } from './admin-role.ts'
+import { ENTITY_TABLES } from './entities.ts'
+import type { Reach } from './reach.ts'
+
+type Listed = Exclude<EntityType, 'domain'>
+
+/**
+ * How rows are held against what the caller reaches: `set` makes the sets of his grants once, for statements that look at most
+ * rows of a domain; `row` looks each row up, for pages that are full after a few of them and for rows that are named.
+ */
+export type ReachPlan = 'set' | 'row'
+
+/** So many groups travel with a statement as their keys; more are read from the grants where the statement runs. */
+const MANY_GROUPS = 200
+/** A reach of at most so many entities is listed by their keys, which are some 8 bytes each. */
+export const MAX_KNOWN_REACH = 30_000
+
+/**
+ * The condition "the caller may do `action` on this row" for a listing of clients, channels or groups, where `alias` is the
+ * listed table. True for the whole domain without looking at a row when a domain role says so.
+ */
+export function reachable(
+  reach: Reach,
+  isPlatformAdmin: boolean,
+  type: Listed,
+  action: string,
+  alias: string,
+  plan: ReachPlan = 'set',
+): RawBuilder<SqlBool> {
+  if (isPlatformAdmin || reach.domainActions.has(`${type}_${action}`)) return sql<SqlBool>`true`
+  const key = sql.ref(`${alias}.key`)
+  const parent = sql.ref(`${alias}.${type === 'group' ? 'key' : 'parent_group_key'}`)
+  const conditions = [isAmong(key, plan, sql`g.entity_key`, grantsOf(reach, type, action))]
+  const { inGroups, inSubgroups } = groupsFor(reach, type, action)
+  if (isMany(inGroups)) {
+    conditions.push(isAmong(parent, plan, sql`g.entity_key`, grantsOf(reach, 'group', actionInGroups(type, action))))
+  } else if (inGroups.length > 0) {
+    conditions.push(sql<SqlBool>`${parent} = ANY (${inGroups}::bigint[])`)
+  }
+  if (inSubgroups.length > 0) {
+    const below = belowGroups(reach, inSubgroups, actionInSubgroups(type, action))
+    // Few groups are few rows to begin from, many are not: there the groups above the row are looked at.
+    conditions.push(isAmong(parent, isMany(inSubgroups) ? plan : 'set', sql`below.descendant_key`, below))
+  }
+  return sql<SqlBool>`(${sql.join(conditions, sql` OR `)})`
+}
+
+/** "`value` is one of the column `of` of these rows", as a set or looked up. `rows` ends in a condition. */
+function isAmong(
+  value: RawBuilder<unknown>,
+  plan: ReachPlan,
+  of: RawBuilder<unknown>,
+  rows: RawBuilder<unknown>,
+): RawBuilder<SqlBool> {
+  return plan === 'set'
+    ? // As a condition of its own it would be a join, and a bad one as long as PostgreSQL knows nothing of the tables' sizes.
+      sql<SqlBool>`(${value} IN (SELECT ${of} ${rows})) IS TRUE`
+    : // The limit keeps PostgreSQL from making a set of it after all.
+      sql<SqlBool>`coalesce((SELECT true ${rows} AND ${of} = ${value} LIMIT 1), false)`
+}
+
+/** Grants `g` of the user on entities of the type whose role holds the action. */
+function grantsOf(reach: Reach, type: EntityType, action: string): RawBuilder<unknown> {
+  return sql`FROM grants g LEFT JOIN roles r ON r.key = g.role_key
+     WHERE g.user_key = ${reach.userKey} AND g.domain_key = ${reach.domainKey} AND g.entity_type = ${type}
+       AND (g.role_key = ${ADMIN_ROLE_KEY} OR ${action} = ANY (r.actions))`
+}
+
+/** The groups `below` these, on which a role of the user holds the action. */
+function belowGroups(reach: Reach, groups: readonly number[], action: string): RawBuilder<unknown> {
+  return isMany(groups)
+    ? sql`FROM group_closure below JOIN grants g ON g.entity_key = below.ancestor_key LEFT JOIN roles r ON r.key = g.role_key
+       WHERE g.user_key = ${reach.userKey} AND g.domain_key = ${reach.domainKey} AND g.entity_type = 'group'
+         AND (g.role_key = ${ADMIN_ROLE_KEY} OR ${action} = ANY (r.actions)) AND below.depth > 0`
+    : sql`FROM group_closure below WHERE below.ancestor_key = ANY (${groups}::bigint[]) AND below.depth > 0`
+}
+
+const isMany = (groups: readonly number[]) => groups.length > MANY_GROUPS
+const actionInGroups = (type: Listed, action: string) => `${type}_${action}`
+const actionInSubgroups = (type: Listed, action: string) =>
+  type === 'group' ? `subgroup_${action}` : `subgroup_${type}_${action}`
+
+/** Groups whose members the user may do the action on, and groups for whose descendants that holds. */
+function groupsFor(reach: Reach, type: Listed, action: string) {
+  const groupsWith = (wanted: string) =>
+    [...reach.groupActions].filter(([, actions]) => actions.has(wanted)).map(([key]) => key)
+  return {
+    inGroups: type === 'group' ? [] : groupsWith(actionInGroups(type, action)),
+    inSubgroups: groupsWith(actionInSubgroups(type, action)),
+  }
+}
+
+/**
+ * The keys of what roles on entities and groups let the user do the action on, as an array of PostgreSQL; undefined: more than a
+ * listing by keys is good for. Each part begins with the grants and goes on by an index, whatever PostgreSQL believes of the
+ * tables' sizes. A parent and what lies in it are of one domain.
+ */
+export async function findKnownReach(
+  db: Queryable,
+  reach: Reach,
+  type: Listed,
+  action: string,
+): Promise<{ keys: string; size: number } | undefined> {
+  const { inGroups, inSubgroups } = groupsFor(reach, type, action)
+  const { table, parent } = ENTITY_TABLES[type]
+  const within = (groups: RawBuilder<unknown>) =>
+    type === 'group'
+      ? groups
+      : sql`SELECT e.key FROM (${groups} OFFSET 0) above CROSS JOIN LATERAL (
+          SELECT e.key FROM ${sql.table(table)} e WHERE ${sql.ref(`e.${parent}`)} = above.key OFFSET 0) e`
+  const parts = [sql`SELECT g.entity_key AS key ${grantsOf(reach, type, action)}`]
+  if (inGroups.length > 0) {
+    const given = grantsOf(reach, 'group', actionInGroups(type, action))
+    parts.push(
+      within(
+        isMany(inGroups) ? sql`SELECT g.entity_key AS key ${given}` : sql`SELECT unnest(${inGroups}::bigint[]) AS key`,
+      ),
+    )
+  }
+  if (inSubgroups.length > 0) {
+    const given = grantsOf(reach, 'group', actionInSubgroups(type, action))
+    const above = isMany(inSubgroups)
+      ? sql`SELECT g.entity_key AS key ${given} OFFSET 0`
+      : sql`SELECT unnest(${inSubgroups}::bigint[]) AS key`
+    parts.push(
+      within(sql`SELECT DISTINCT below.key FROM (${above}) upper CROSS JOIN LATERAL (
+        SELECT c.descendant_key AS key FROM group_closure c WHERE c.ancestor_key = upper.key AND c.depth > 0 OFFSET 0) below`),
+    )
+  }
+  // An entity may be reached in several ways; the limit stops the search as soon as the reach is too large.
+  const { rows } = await sql<{ keys: string | null; size: number; is_whole: boolean }>`
+    SELECT string_agg(DISTINCT key::text, ',') AS keys, count(DISTINCT key)::int AS size, count(*) <= ${MAX_KNOWN_REACH} AS is_whole
+      FROM (SELECT key FROM (${sql.join(parts, sql` UNION ALL `)}) reached LIMIT ${MAX_KNOWN_REACH + 1}) listed`.execute(
+    db,
+  )
+  const found = rows[0]
+  return found?.is_whole === true ? { keys: `{${found.keys ?? ''}}`, size: found.size } : undefined
+}
