@@ -39,6 +39,10 @@ export class RedisServer implements AsyncDisposable {
     return `redis://127.0.0.1:${this.port}`
   }
 
+  get isRunning(): boolean {
+    return this.#child !== undefined
+  }
+
   async begin(): Promise<void> {
     this.#child = spawn(
       'redis-server',

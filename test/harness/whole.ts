@@ -35,7 +35,7 @@ export type Whole = AsyncDisposable & {
   readonly ended: Promise<number | NodeJS.Signals>
 }
 
-async function freePorts(count: number): Promise<number[]> {
+export async function freePorts(count: number): Promise<number[]> {
   const servers = await Promise.all(
     Array.from({ length: count }, async () => {
       const server = createServer()

@@ -1,0 +1,120 @@
+/**
+ * Writers of the loss test, one table row for each protocol: each sends one value and says whether it was acknowledged
+ * (contract section 7.6). What is not acknowledged may be stored or not; only a writer with keys sends it again.
+ */
+import { randomInt } from 'node:crypto'
+import { once } from 'node:events'
+import { WebSocket } from 'ws'
+import { openPeer } from '../messages/coap-peer.ts'
+
+export type Node = { readonly base: string; readonly coapPort: number }
+
+export type Target = { readonly path: string; readonly secret: string }
+
+export type Writer = Disposable & {
+  /** True: acknowledged. False or rejected: nobody knows. */
+  write(value: number): Promise<boolean>
+}
+
+export type Kind = {
+  readonly name: string
+  /** Sends a value until it is acknowledged, under one key: it is stored exactly once. */
+  readonly isKeyed: boolean
+  /** `pick` gives another node each time. */
+  open(target: Target, pick: () => Node): Writer
+}
+
+const ANSWER_DEADLINE_MS = 12_000
+const RETRANSMIT_MS = 500
+const TRANSMISSIONS = 4
+
+const packOf = (value: number) => JSON.stringify([{ n: 'v', v: value }])
+
+const http = (isKeyed: boolean): Kind => ({
+  name: isKeyed ? 'HTTP with a key' : 'HTTP',
+  isKeyed,
+  open: ({ path, secret }, pick) => ({
+    async write(value) {
+      const response = await fetch(`${pick().base}${path}`, {
+        method: 'POST',
+        headers: {
+          authorization: `Client ${secret}`,
+          'content-type': 'application/senml+json',
+          ...(isKeyed ? { 'idempotency-key': `value-${value}` } : {}),
+        },
+        body: packOf(value),
+        signal: AbortSignal.timeout(ANSWER_DEADLINE_MS),
+      })
+      await response.arrayBuffer()
+      return response.status === 202
+    },
+    [Symbol.dispose]: () => undefined,
+  }),
+})
+
+const webSocket: Kind = {
+  name: 'WebSocket',
+  isKeyed: false,
+  open({ path, secret }, pick) {
+    let socket: WebSocket | undefined
+    let frames = 0
+    async function connected(): Promise<WebSocket> {
+      if (socket?.readyState === WebSocket.OPEN) return socket
+      socket?.terminate()
+      const url = `${pick().base.replace('http', 'ws')}${path}?ack=1`
+      const fresh = new WebSocket(url, { headers: { authorization: `Client ${secret}` }, handshakeTimeout: 5000 })
+      fresh.on('error', () => undefined)
+      socket = fresh
+      frames = 0
+      await once(fresh, 'open', { signal: AbortSignal.timeout(ANSWER_DEADLINE_MS) })
+      return fresh
+    }
+    return {
+      async write(value) {
+        const at = await connected()
+        const frame = ++frames
+        const answered = new Promise<boolean>((resolve) => {
+          const listen = (data: Buffer) => {
+            // Other writers of the channel are other sockets: their messages arrive here too.
+            if (data.toString() !== `{"ack":${frame}}`) return
+            end(true)
+          }
+          const close = () => end(false)
+          const timer = setTimeout(() => at.terminate(), ANSWER_DEADLINE_MS)
+          function end(isAcknowledged: boolean): void {
+            clearTimeout(timer)
+            at.off('message', listen).off('close', close)
+            resolve(isAcknowledged)
+          }
+          at.on('message', listen).on('close', close)
+        })
+        at.send(packOf(value))
+        return await answered
+      },
+      [Symbol.dispose]: () => socket?.terminate(),
+    }
+  },
+}
+
+const coap: Kind = {
+  name: 'CoAP',
+  isKeyed: false,
+  open: ({ path, secret }, pick) => ({
+    async write(value) {
+      using peer = await openPeer(pick().coapPort)
+      const token = Buffer.from(String(value))
+      const messageId = randomInt(0x1_0000)
+      for (let sent = 0; sent < TRANSMISSIONS; sent++) {
+        // RFC 7252 section 4.2: the same message again, until it is answered.
+        const options = [{ name: 'Content-Format', value: Buffer.from([110]) }]
+        peer.ask({ code: 'POST', path: `${path}?auth=${secret}`, options, payload: packOf(value), messageId, token })
+        const answers = await peer.answers(token, 1, RETRANSMIT_MS).catch(() => [])
+        if (answers.length > 0) return answers[0]?.code === '2.04'
+      }
+      return false
+    },
+    [Symbol.dispose]: () => undefined,
+  }),
+}
+
+export const KINDS: readonly Kind[] = [http(true), http(false), webSocket, coap]

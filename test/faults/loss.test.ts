@@ -1,0 +1,239 @@
+/**
+ * What was acknowledged is there, whoever is killed: two api nodes over one PostgreSQL and one Redis, writers on every
+ * protocol, and ten blows with kill -9. Exactly once where it was sent with a key, at least once otherwise.
+ */
+import { randomBytes, randomInt } from 'node:crypto'
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { superviseEmbeddedPostgres } from '#core/database/embedded/index.ts'
+import { RedisServer, hasRedisServer } from '../core/redis-server.ts'
+import { until } from '../harness/until.ts'
+import { createInstallation, freePorts, launch } from '../harness/whole.ts'
+import type { Installation, Whole } from '../harness/whole.ts'
+import type { Kind, Node, Target } from './loss-writers.ts'
+import { KINDS } from './loss-writers.ts'
+
+const BLOWS = 10
+const WRITERS_PER_KIND = 3
+/** Between two values of a writer: the test is about blows, not about load. */
+const PAUSE_MS = 8
+const AFTER_FAILURE_MS = 100
+const READY_DEADLINE_MS = 60_000
+/** However hard the blow, traffic flows again within this. */
+const HEAL_DEADLINE_MS = 60_000
+const PAGE = 1000
+
+/** The same numbers for the same seed: SKEIN_TEST_SEED repeats a run's choice of blows. */
+function createRandom(seed: number): (below: number) => number {
+  let state = seed
+  return (below) => {
+    // mulberry32
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) % below
+  }
+}
+
+class ApiNode implements Node, AsyncDisposable {
+  readonly base: string
+  readonly coapPort: number
+  readonly #installation: Installation
+  #process: Whole | undefined
+  #isOver = false
+
+  constructor(installation: Installation) {
+    this.#installation = installation
+    this.base = installation.base
+    this.coapPort = Number(installation.environment['SKEIN_COAP_PORT'])
+  }
+
+  /** Runs the node, and runs it again whenever it ends. */
+  async begin(): Promise<void> {
+    void (async () => {
+      while (!this.#isOver) {
+        this.#process = launch(this.#installation, 'programs/api.ts')
+        await this.#process.ended
+      }
+    })()
+    await until(() => this.isHealthy(), `${this.base} is healthy: ${this.#process?.output()}`, READY_DEADLINE_MS)
+  }
+
+  async isHealthy(): Promise<boolean> {
+    const answer = await fetch(`${this.base}/health`, { signal: AbortSignal.timeout(2000) }).catch(() => undefined)
+    return answer?.status === 200
+  }
+
+  get call(): Whole['call'] {
+    return (this.#process as Whole).call
+  }
+
+  kill(): void {
+    this.#process?.kill('SIGKILL')
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isOver = true
+    await this.#process?.[Symbol.asyncDispose]()
+    this.#installation[Symbol.dispose]()
+  }
+}
+
+type Running = { kind: Kind; target: Target; acknowledged: number[] }
+
+/** Writes until it is told to stop. */
+async function writeOn(
+  { kind, target, acknowledged }: Running,
+  first: number,
+  nodes: readonly Node[],
+  isOver: () => boolean,
+) {
+  let turn = first
+  using writer = kind.open(target, () => nodes[turn++ % nodes.length] as Node)
+  for (let value = first; !isOver(); value += WRITERS_PER_KIND) {
+    for (;;) {
+      const isAcknowledged = await writer.write(value).catch(() => false)
+      if (isAcknowledged) acknowledged.push(value)
+      await new Promise((resolve) => setTimeout(resolve, isAcknowledged ? PAUSE_MS : AFTER_FAILURE_MS))
+      if (isAcknowledged || !kind.isKeyed || isOver()) break
+    }
+  }
+}
+
+/** Everything in the channel, and what the reader says that it comes to. */
+async function stored(node: ApiNode, { path, secret }: Target): Promise<{ values: number[]; total: number }> {
+  const values: number[] = []
+  for (;;) {
+    const page = await node.call('GET', `${path}?limit=${PAGE}&offset=${values.length}&dir=asc`, {
+      authorization: `Client ${secret}`,
+    })
+    expect(page.status, page.text).toBe(200)
+    const { messages, total } = page.json<{ messages: { value: number }[]; total: number }>()
+    values.push(...messages.map(({ value }) => value))
+    if (messages.length < PAGE) return { values, total }
+  }
+}
+
+async function setUp(node: ApiNode): Promise<Running[]> {
+  const login = await node.call('POST', '/users/tokens/issue', {
+    body: { identity: 'admin', secret: 'the-first-admin' },
+  })
+  const authorization = `Bearer ${login.json<{ access_token: string }>().access_token}`
+  const create = async <T>(path: string, body: unknown): Promise<T> => {
+    const answer = await node.call('POST', path, { body, authorization })
+    expect(answer.status, answer.text).toBe(201)
+    return answer.text === '' ? (undefined as T) : answer.json<T>()
+  }
+  const { id: domainId } = await create<{ id: string }>('/domains', { name: 'loss' })
+  return await Promise.all(
+    KINDS.map(async (kind) => {
+      const client = await create<{ id: string; credentials: { secret: string } }>(`/${domainId}/clients`, {
+        name: kind.name,
+      })
+      const channel = await create<{ id: string }>(`/${domainId}/channels`, { name: kind.name })
+      await create(`/${domainId}/channels/connect`, {
+        client_ids: [client.id],
+        channel_ids: [channel.id],
+        types: ['publish', 'subscribe'],
+      })
+      const target = { path: `/m/${domainId}/c/${channel.id}`, secret: client.credentials.secret }
+      return { kind, target, acknowledged: [] }
+    }),
+  )
+}
+
+test.runIf(hasRedisServer())(
+  'kill -9 of nodes, PostgreSQL and Redis, ten times at random, loses nothing that was acknowledged on any protocol',
+  { timeout: 300_000 },
+  async () => {
+    const seed = Number(process.env['SKEIN_TEST_SEED'] ?? randomInt(2 ** 31))
+    process.stdout.write(`the loss test runs with SKEIN_TEST_SEED=${seed}\n`)
+    const random = createRandom(seed)
+    const folder = mkdtempSync(join(tmpdir(), 'skein-loss-'))
+    chmodSync(folder, 0o755)
+    await using stack = new AsyncDisposableStack()
+    stack.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }))
+    const postgres = await superviseEmbeddedPostgres({
+      dataDir: join(folder, 'postgres'),
+      log: () => undefined,
+      onGiveUp: (error) => process.stdout.write(`${error.message}\n`),
+      maxFailures: 2 * BLOWS,
+    })
+    stack.defer(() => postgres.stop())
+    const redis = stack.use(await RedisServer.start())
+    const { host, port, user, password, database } = postgres.connection
+    const environment = {
+      SKEIN_DATABASE_URL: `postgres://${user}:${password}@localhost:${port}/${database}?host=${encodeURIComponent(host)}`,
+      SKEIN_REDIS_URL: redis.url,
+      SKEIN_SECRET_KEY: randomBytes(32).toString('base64'),
+    }
+    const nodes: ApiNode[] = []
+    for (let count = 0; count < 2; count++) {
+      const [coapPort] = await freePorts(1)
+      const installation = await createInstallation({ ...environment, SKEIN_COAP_PORT: String(coapPort) })
+      const node = stack.use(new ApiNode(installation))
+      nodes.push(node)
+      await node.begin()
+    }
+    const [first, second] = nodes as [ApiNode, ApiNode]
+
+    const running = await setUp(first)
+    let isOver = false
+    const writing = running.flatMap((one) =>
+      Array.from({ length: WRITERS_PER_KIND }, (_, index) => writeOn(one, index, nodes, () => isOver)),
+    )
+    const acknowledged = () => running.map((one) => one.acknowledged.length)
+    /** Every kind of writer gets on. */
+    const flows = async (by: number, after: string) => {
+      const before = acknowledged()
+      const hasFlown = () => acknowledged().every((count, index) => count >= (before[index] as number) + by)
+      await until(
+        hasFlown,
+        `traffic flows after ${after}: ${before.join()} → ${acknowledged().join()}`,
+        HEAL_DEADLINE_MS,
+      )
+    }
+
+    const blows: Record<string, () => Promise<void> | void> = {
+      'the first node': () => first.kill(),
+      'the second node': () => second.kill(),
+      PostgreSQL: () => void process.kill(postgres.pid, 'SIGKILL'),
+      Redis: async () => {
+        await redis.kill()
+        // Half of the time it stays away until the next blow.
+        if (random(2) === 0) await redis.begin()
+      },
+      everything: async () => {
+        for (const node of nodes) node.kill()
+        process.kill(postgres.pid, 'SIGKILL')
+        await redis.kill()
+      },
+    }
+    await flows(50, 'the start')
+    for (let count = 0; count < BLOWS; count++) {
+      const names = Object.keys(blows)
+      const name = names[random(names.length)] as string
+      await blows[name]?.()
+      // Sometimes the next blow falls while the last one is being healed.
+      await flows(1 + random(100), `the end of ${name}`)
+      if (!redis.isRunning && random(2) === 0) await redis.begin()
+    }
+    isOver = true
+    await Promise.all(writing)
+    process.stdout.write(
+      `acknowledged: ${running.map(({ kind }, index) => `${kind.name} ${acknowledged()[index]}`).join(', ')}\n`,
+    )
+
+    for (const node of nodes) await until(() => node.isHealthy(), `${node.base} is healthy`, READY_DEADLINE_MS)
+    for (const { kind, target, acknowledged: sent } of running) {
+      const { values, total } = await stored(random(2) === 0 ? first : second, target)
+      const known = new Set(values)
+      const lost = sent.filter((value) => !known.has(value))
+      expect(lost, `${kind.name}: acknowledged but not stored, SKEIN_TEST_SEED=${seed}`).toEqual([])
+      if (kind.isKeyed) expect(values.length, `${kind.name}: stored twice, SKEIN_TEST_SEED=${seed}`).toBe(known.size)
+      expect(total, `${kind.name}: the total is what is there`).toBe(values.length)
+    }
+  },
+)
