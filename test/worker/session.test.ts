@@ -62,7 +62,7 @@ describe('joining', () => {
       name: 'edge',
       labels: { zone: 'north' },
       slots: 2,
-      runtimes: ['core', 'wasi-preview1'],
+      runtimes: ['core', 'wasi-preview1', 'component'],
       version: '0.1.0',
     })
     await until(() => manager.heard('heartbeat').length >= 2)
