@@ -18,7 +18,20 @@ export type Room = {
   isDrawn: boolean
 }
 
-const PRODUCT = ['core', 'identity', 'devices', 'messages', 'provisioning', 'adapters', 'api', 'proto', 'manager', 'worker', 'proxy']
+const PRODUCT = [
+  'core',
+  'identity',
+  'devices',
+  'messages',
+  'provisioning',
+  'adapters',
+  'api',
+  'proto',
+  'manager',
+  'worker',
+  'proxy',
+  'cli',
+]
 
 function room(
   name: string,
@@ -68,6 +81,9 @@ export const ROOMS: readonly Room[] = [
   ),
   room('worker', 'worker', ['core', 'proto'], 'a worker imports core and proto alone'),
   room('proxy', 'proxy', ['core', 'proto'], 'the proxy imports core and proto alone'),
+  room('cli', 'cli', ['core'], 'the command line talks HTTP like anyone else; of ours it imports the list of errors', {
+    face: /^$/,
+  }),
   room(
     'programs',
     'programs',
@@ -171,6 +187,12 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
     package: '@peculiar/x509',
     owner: /^manager\/(grpc-tls|authority)\.ts$/,
     rule: 'certificates are made where they are served',
+  },
+  { package: 'smol-toml', owner: /^cli\/config-file\.ts$/, rule: 'the configuration file of the command line is TOML' },
+  {
+    package: 'csv-parse',
+    owner: /^cli\/provisioning-file\.ts$/,
+    rule: 'files of bulk provisioning are read in one place',
   },
   { package: 'reflect-metadata', owner: /^manager\/authority\.ts$/, rule: 'nothing but @peculiar/x509 needs it' },
   {

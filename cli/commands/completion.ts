@@ -1,0 +1,21 @@
+/** `skein completion <shell>`. */
+import type { Group } from '../command.ts'
+import { renderCompletion } from '../completion.ts'
+import { arg } from '../values.ts'
+
+export const completion: Group = {
+  name: 'completion',
+  summary: 'completion for bash, zsh or fish',
+  commands: [
+    {
+      words: '',
+      args: '<bash|zsh|fish>',
+      tail: 'none',
+      summary: 'print the completion of a shell: source <(skein completion bash)',
+      example: 'bash',
+      async run(_cli, given) {
+        process.stdout.write(await renderCompletion(arg(given, 'bash|zsh|fish')))
+      },
+    },
+  ],
+}

@@ -1,0 +1,24 @@
+/** `skein config <key> <value>`. */
+import type { Group } from '../command.ts'
+import { CONFIG_KEYS, readConfigFile, setConfigKey } from '../config-file.ts'
+import { arg } from '../values.ts'
+
+export const config: Group = {
+  name: 'config',
+  summary: 'keep a setting in the configuration file',
+  commands: [
+    {
+      words: '',
+      args: '<key> <value>',
+      tail: 'none',
+      summary: `keep a setting: ${Object.keys(CONFIG_KEYS).join(', ')}`,
+      example: 'users_url http://127.0.0.1:9002',
+      run(cli, given) {
+        const file = readConfigFile(cli.settings.configPath, cli.settings.environment)
+        setConfigKey(file, arg(given, 'key'), arg(given, 'value'))
+        cli.output.ok()
+        return Promise.resolve()
+      },
+    },
+  ],
+}

@@ -1,0 +1,138 @@
+/** `skein domains`. */
+import { LISTING } from '../command.ts'
+import type { Command, Group } from '../command.ts'
+import { arg, jsonObject, list } from '../values.ts'
+import { roleCommands } from './roles.ts'
+
+function act(words: string, summary: string): Command {
+  return {
+    words,
+    args: '<domain_id>',
+    tail: 'user',
+    summary,
+    example: '<domain_id>',
+    call: { method: 'POST', service: 'domains', path: `/domains/{domain_id}/${words}` },
+  }
+}
+
+const assign: Command = {
+  words: 'assign users',
+  args: '<relation> <user_ids> <domain_id>',
+  tail: 'user',
+  summary: 'give users a relation: administrator, editor, viewer, member, …',
+  example: `editor '["<user_id>"]' <domain_id>`,
+  answer: 'ok',
+  call: {
+    method: 'POST',
+    service: 'domains',
+    path: '/domains/{domain_id}/users/assign',
+    body: (given) => ({ relation: arg(given, 'relation'), user_ids: list(given, 'user_ids') }),
+  },
+}
+
+const unassign: Command = {
+  words: 'unassign users',
+  args: '<user_id> <domain_id>',
+  tail: 'user',
+  summary: 'take a user out of the domain',
+  example: '<user_id> <domain_id>',
+  answer: 'ok',
+  flags: ['force'],
+  call: {
+    method: 'POST',
+    service: 'domains',
+    path: '/domains/{domain_id}/users/unassign',
+    query: ['force'],
+    body: (given) => ({ user_ids: list(given, 'user_id') }),
+  },
+}
+
+export const domains: Group = {
+  name: 'domains',
+  summary: 'tenants and their members',
+  columns: ['id', 'name', 'route', 'permission', 'status', 'created_at'],
+  commands: [
+    {
+      words: 'create',
+      args: '<name> <alias>',
+      tail: 'user',
+      summary: 'make a domain; you become its administrator',
+      example: 'Plant plant',
+      call: {
+        method: 'POST',
+        service: 'domains',
+        path: '/domains',
+        body: ({ args }) => ({ name: args['name'], alias: args['alias'], route: args['alias'] }),
+      },
+    },
+    {
+      words: 'get all',
+      args: '',
+      tail: 'user',
+      summary: 'list the domains in which you have a role',
+      example: '',
+      call: { method: 'GET', service: 'domains', path: '/domains', query: LISTING },
+    },
+    {
+      words: 'get',
+      args: '<domain_id>',
+      tail: 'user',
+      summary: 'show a domain',
+      example: '<domain_id>',
+      call: { method: 'GET', service: 'domains', path: '/domains/{domain_id}' },
+    },
+    {
+      words: 'update',
+      args: '<domain_id> <JSON>',
+      tail: 'user',
+      summary: 'change name, alias, tags, metadata or retention_days',
+      example: `<domain_id> '{"name": "Plant 2"}'`,
+      call: {
+        method: 'PATCH',
+        service: 'domains',
+        path: '/domains/{domain_id}',
+        body: (given) => jsonObject(given, 'JSON'),
+      },
+    },
+    act('enable', 'enable a domain'),
+    act('disable', 'disable a domain: only its administrators get in'),
+    act('freeze', 'freeze a domain: only the platform admin gets in'),
+    {
+      words: 'delete',
+      args: '<domain_id>',
+      tail: 'user',
+      summary: 'delete a domain; within 30 days enable brings it back',
+      example: '<domain_id>',
+      answer: 'ok',
+      call: { method: 'DELETE', service: 'domains', path: '/domains/{domain_id}' },
+    },
+    {
+      words: 'users',
+      args: '<domain_id>',
+      tail: 'user',
+      summary: 'list the members of a domain',
+      example: '<domain_id>',
+      columns: ['id', 'credentials.username', 'email', 'first_name', 'last_name', 'status'],
+      call: { method: 'GET', service: 'domains', path: '/domains/{domain_id}/users', query: LISTING },
+    },
+    {
+      words: 'usage',
+      args: '<domain_id>',
+      tail: 'user',
+      summary: 'what a domain holds and sends',
+      example: '<domain_id>',
+      call: { method: 'GET', service: 'domains', path: '/domains/{domain_id}/usage' },
+    },
+    assign,
+    { ...assign, words: 'assign user', isOlder: true },
+    unassign,
+    { ...unassign, words: 'unassign user', isOlder: true },
+    ...roleCommands({
+      service: 'domains',
+      path: '/domains/{domain_id}',
+      id: 'domain_id',
+      tail: 'user',
+      availablePath: '/domains/roles/available-actions',
+    }),
+  ],
+}

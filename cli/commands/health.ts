@@ -1,0 +1,54 @@
+/** `skein health <service>`. */
+import type { Cli, Group } from '../command.ts'
+import { UsageError } from '../failures.ts'
+import type { ServiceName } from '../services.ts'
+import { arg } from '../values.ts'
+import type { Given } from '../values.ts'
+
+/** Names of services as this family gives them. */
+export const HEALTH_SERVICES: Readonly<Record<string, ServiceName>> = {
+  users: 'users',
+  clients: 'clients',
+  things: 'clients',
+  channels: 'channels',
+  groups: 'groups',
+  domains: 'domains',
+  auth: 'auth',
+  bootstrap: 'bootstrap',
+  certs: 'certs',
+  readers: 'reader',
+  reader: 'reader',
+  'http-adapter': 'http',
+  journal: 'journal',
+  invitations: 'invitations',
+  provision: 'provision',
+  manager: 'manager',
+}
+
+export const health: Group = {
+  name: 'health',
+  summary: 'health record of a service',
+  commands: [
+    {
+      words: '',
+      args: '<service>',
+      tail: 'none',
+      summary: 'show the health record of a service',
+      example: 'users',
+      run: show,
+    },
+  ],
+}
+
+async function show(cli: Cli, given: Given): Promise<void> {
+  const name = arg(given, 'service')
+  const service = HEALTH_SERVICES[name]
+  if (service === undefined)
+    throw new UsageError(`there is no service ${name}`, `skein health <${Object.keys(HEALTH_SERVICES).join('|')}>`)
+  cli.show('data', await cli.request({ method: 'GET', service, path: pathOfHealth(service), authorization: 'none' }))
+}
+
+/** The HTTP adapter's address ends in `/http`; its health stands beside that. */
+export function pathOfHealth(service: ServiceName): string {
+  return service === 'http' ? '/../health' : '/health'
+}

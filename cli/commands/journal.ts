@@ -1,0 +1,29 @@
+/** `skein journal`. */
+import type { Group } from '../command.ts'
+import { arg } from '../values.ts'
+
+export const journal: Group = {
+  name: 'journal',
+  summary: 'who changed what and when',
+  columns: ['occurred_at', 'operation', 'domain', 'attributes'],
+  commands: [
+    {
+      words: 'get',
+      args: '<entity_type> <entity_id>',
+      tail: 'domain',
+      summary: 'list what happened to a user, domain, group, client or channel',
+      example: 'client <client_id>',
+      flags: ['operation', 'from', 'to'],
+      call: {
+        method: 'GET',
+        service: 'journal',
+        path: (given) =>
+          arg(given, 'entity_type') === 'user'
+            ? '/journal/user/{entity_id}'
+            : '/{domain!}/journal/{entity_type}/{entity_id}',
+        query: ['limit', 'offset', 'operation', 'from', 'to', 'dir'],
+        parameters: () => ({ with_attributes: 'true', with_metadata: 'true' }),
+      },
+    },
+  ],
+}

@@ -1,0 +1,16 @@
+/** What flags say about one run of a task. */
+import { numbers, pairs } from '../values.ts'
+import type { Given } from '../values.ts'
+
+export const RUN_FLAGS = ['inputs', 'cli-args', 'env'] as const
+
+export function runFields({ flags }: Given): Record<string, unknown> {
+  const inputs = flags.get('inputs')
+  const cliArgs = flags.get('cli-args')
+  const env = flags.all('env')
+  return {
+    ...(inputs === undefined ? {} : { inputs: numbers(inputs, '--inputs') }),
+    ...(cliArgs === undefined ? {} : { cli_args: cliArgs.split(',') }),
+    ...(env.length === 0 ? {} : { env: pairs(env, '--env') }),
+  }
+}

@@ -1,0 +1,46 @@
+/** `skein runs`. */
+import type { Group } from '../command.ts'
+import { arg } from '../values.ts'
+import { printLogs } from './task-logs.ts'
+import { STATE_NAMES } from './task-states.ts'
+import { RUN_COLUMNS } from './tasks.ts'
+
+export const runs: Group = {
+  name: 'runs',
+  summary: 'each time a task ran',
+  columns: RUN_COLUMNS,
+  labels: { state: STATE_NAMES },
+  commands: [
+    {
+      words: 'get all',
+      args: '<task_id>',
+      tail: 'user',
+      summary: 'list the runs of a task',
+      example: '<task_id>',
+      call: {
+        method: 'GET',
+        service: 'manager',
+        path: '/tasks/{task_id}/runs',
+        auth: 'optional',
+        query: ['limit', 'offset'],
+      },
+    },
+    {
+      words: 'get',
+      args: '<task_id> <run_id>',
+      tail: 'user',
+      summary: 'show a run: worker, attempts, times, result',
+      example: '<task_id> <run_id>',
+      call: { method: 'GET', service: 'manager', path: '/tasks/{task_id}/runs/{run_id}', auth: 'optional' },
+    },
+    {
+      words: 'logs',
+      args: '<task_id> <run_id>',
+      tail: 'user',
+      summary: 'print what a run wrote; -f goes on',
+      example: '<task_id> <run_id>',
+      flags: ['follow', 'stream'],
+      run: (cli, given) => printLogs(cli, given, arg(given, 'task_id'), arg(given, 'run_id')),
+    },
+  ],
+}

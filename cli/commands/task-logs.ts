@@ -1,0 +1,46 @@
+/** What a task wrote: printed once, or followed. */
+import type { ApiRequest, Cli } from '../command.ts'
+import { follow } from '../event-stream.ts'
+import { manyLines } from '../plain-text.ts'
+import { isRecord } from '../values.ts'
+import type { Given } from '../values.ts'
+
+export async function printLogs(cli: Cli, given: Given, taskId: string, runId: string | undefined): Promise<void> {
+  const stream = given.flags.get('stream')
+  const request: ApiRequest = {
+    method: 'GET',
+    service: 'manager',
+    path: `/tasks/${encodeURIComponent(taskId)}/logs`,
+    query: { run_id: runId, stream },
+    authorization: 'optional',
+    token: given.credential,
+  }
+  if (!given.flags.has('follow')) {
+    const { text } = await cli.request(request)
+    if (text !== '') write(cli, text)
+    return
+  }
+  await follow(cli, { ...request, query: { run_id: runId, stream, follow: 'true' } }, ({ event, data }) => {
+    if (event === 'end') return false
+    write(cli, textOfChunk(data))
+    return true
+  })
+}
+
+/** Text as it is, or the text inside a JSON object. */
+function textOfChunk(data: string): string {
+  if (!data.startsWith('{')) return data
+  try {
+    const value: unknown = JSON.parse(data)
+    const text = isRecord(value) ? (value['text'] ?? value['data'] ?? value['line']) : undefined
+    return typeof text === 'string' ? text : data
+  } catch {
+    return data
+  }
+}
+
+/** A guest's output reaches a pipe unchanged and a terminal without its control characters. */
+function write(cli: Cli, text: string): void {
+  const shown = cli.output.isTerminal ? manyLines(text) : text
+  process.stdout.write(shown.endsWith('\n') ? shown : `${shown}\n`)
+}

@@ -1,0 +1,125 @@
+/** `skein tasks run`: task, module, start and result in one command. */
+import { existsSync } from 'node:fs'
+import { basename } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { sizeOf } from '../cli.ts'
+import type { Cli, Reply } from '../command.ts'
+import { CommandError, InterruptedError } from '../failures.ts'
+import { createProgress, formatBytes } from '../progress.ts'
+import { arg, isRecord } from '../values.ts'
+import type { Given } from '../values.ts'
+import { runFields } from './run-fields.ts'
+import { COMPLETED, STATE_NAMES, isOver } from './task-states.ts'
+
+const FIRST_LOOK_MS = 50
+const MAX_BETWEEN_LOOKS_MS = 1000
+/** A slow line still moves something within this time. */
+const UPLOAD_SILENCE_MS = 120_000
+
+export async function uploadTo(cli: Cli, taskId: string, file: string, token: string | undefined): Promise<Reply> {
+  const size = sizeOf(file)
+  const progress = createProgress(cli.output, `uploading ${basename(file)}`, formatBytes)
+  try {
+    return await cli.request({
+      method: 'PUT',
+      service: 'manager',
+      path: `/tasks/${encodeURIComponent(taskId)}/upload`,
+      file,
+      authorization: 'optional',
+      token,
+      deadlineMs: UPLOAD_SILENCE_MS,
+      onSent: (bytes) => progress.at(bytes, size),
+    })
+  } finally {
+    progress.end()
+  }
+}
+
+export async function runFile(cli: Cli, given: Given): Promise<void> {
+  const source = arg(given, 'file|image')
+  const { flags, domain, credential: token } = given
+  const isFile = existsSync(source)
+  if (!isFile && /^\.{0,2}\/|\.wasm$/.test(source)) throw new CommandError(`there is no file ${source}`)
+  const timeout = flags.get('timeout')
+  const created = await cli.request({
+    method: 'POST',
+    service: 'manager',
+    path: '/tasks',
+    authorization: 'optional',
+    token,
+    json: {
+      ...(domain === undefined ? {} : { domain_id: domain }),
+      name: flags.get('name') ?? nameOf(source),
+      ...runFields(given),
+      ...(flags.get('function') === undefined ? {} : { function: flags.get('function') }),
+      ...(timeout === undefined ? {} : { timeout }),
+      ...(isFile ? {} : { image_url: source }),
+    },
+  })
+  const taskId = String(isRecord(created.value) ? created.value['id'] : '')
+  const path = `/tasks/${encodeURIComponent(taskId)}`
+  const common = { service: 'manager', authorization: 'optional', token } as const
+  let hasStarted = false
+  try {
+    if (isFile) await uploadTo(cli, taskId, source, token)
+    const started = await cli.request({ method: 'POST', path: `${path}/start`, ...common })
+    hasStarted = true
+    if (!flags.has('wait')) {
+      cli.output.data({ task_id: taskId, ...(isRecord(started.value) ? started.value : {}) })
+      return
+    }
+    const result = await resultOf(cli, taskId, token)
+    cli.output.data({ task_id: taskId, ...result })
+    if (result['state'] !== COMPLETED) {
+      process.exitCode = 1
+      const reason = [result['reason'], result['error']].filter((part) => typeof part === 'string' && part !== '')
+      cli.output.error(
+        `the task is ${STATE_NAMES[Number(result['state'])] ?? 'in a state unknown here'}${reason.length > 0 ? `: ${reason.join(': ')}` : ''}`,
+        `skein tasks logs ${taskId}`,
+      )
+    }
+  } catch (error) {
+    if (error instanceof InterruptedError && hasStarted)
+      throw new InterruptedError(
+        `interrupted; the task goes on: skein tasks results ${taskId}, skein tasks stop ${taskId}`,
+      )
+    if (!hasStarted) cli.output.note(`the task was made and not started: skein tasks delete ${taskId}`)
+    throw error
+  }
+  if (flags.has('rm')) await cli.request({ method: 'DELETE', path, query: { force: 'true' }, ...common })
+}
+
+/** `add` of `./add.wasm`, `add` of `ghcr.io/org/add:1`. */
+function nameOf(source: string): string {
+  return basename(source)
+    .replace(/\.wasm$/, '')
+    .replace(/[:@].*$/, '')
+}
+
+/** Looks again and again, less often the longer it takes; ends with the task. */
+async function resultOf(cli: Cli, taskId: string, token: string | undefined): Promise<Record<string, unknown>> {
+  const progress = createProgress(cli.output, `task ${taskId}`)
+  const begin = performance.now()
+  let waitMs = FIRST_LOOK_MS
+  try {
+    for (;;) {
+      const { value } = await cli.request({
+        method: 'GET',
+        service: 'manager',
+        path: `/tasks/${encodeURIComponent(taskId)}/results`,
+        authorization: 'optional',
+        token,
+      })
+      const result = isRecord(value) ? value : {}
+      const state = Number(result['state'])
+      if (isOver(state)) return result
+      progress.say(`is ${STATE_NAMES[state] ?? state}, ${Math.round((performance.now() - begin) / 1000)} s`)
+      await sleep(waitMs, undefined, { signal: cli.signal }).catch(() => {
+        throw new InterruptedError('interrupted')
+      })
+      waitMs = Math.min(waitMs * 2, MAX_BETWEEN_LOOKS_MS)
+    }
+  } finally {
+    progress.end()
+  }
+}

@@ -1,0 +1,176 @@
+/** `skein tasks`. */
+import { LISTING } from '../command.ts'
+import type { Call, Cli, Command, Group } from '../command.ts'
+import { CommandError } from '../failures.ts'
+import { arg, json, jsonObject } from '../values.ts'
+import type { Given } from '../values.ts'
+import { RUN_FLAGS, runFields } from './run-fields.ts'
+import { STATE_NAMES } from './task-states.ts'
+import { printLogs } from './task-logs.ts'
+import { runFile, uploadTo } from './task-run.ts'
+
+const SERVICE = 'manager'
+const ONE = '/tasks/{task_id}'
+export const RUN_COLUMNS = ['run_id', 'id', 'state', 'worker_id', 'attempt', 'reason', 'created_at', 'finish_time']
+
+function one(
+  words: string,
+  summary: string,
+  call: Partial<Call> & { path: string },
+  more: Partial<Command> = {},
+): Command {
+  return {
+    words,
+    args: '<task_id>',
+    tail: 'user',
+    summary,
+    example: '<task_id>',
+    ...more,
+    call: { method: 'GET', service: SERVICE, auth: 'optional', ...call },
+  }
+}
+
+/** A JSON object, or a name beside flags. */
+function newTask(given: Given): Record<string, unknown> {
+  const text = arg(given, 'name|JSON_task')
+  const fields = /^\s*\{|^@|^-$/.test(text) ? jsonObject(given, 'name|JSON_task') : { name: text }
+  const { flags, domain } = given
+  const image = flags.get('image')
+  const name = flags.get('function')
+  const timeout = flags.get('timeout')
+  return {
+    ...(domain === undefined ? {} : { domain_id: domain }),
+    ...fields,
+    ...runFields(given),
+    ...(image === undefined ? {} : { image_url: image }),
+    ...(name === undefined ? {} : { function: name }),
+    ...(timeout === undefined ? {} : { timeout }),
+  }
+}
+
+const show = one('get', 'show a task', { path: ONE })
+
+export const tasks: Group = {
+  name: 'tasks',
+  summary: 'WebAssembly tasks',
+  columns: ['id', 'name', 'state', 'start_time', 'finish_time', 'created_at'],
+  labels: { state: STATE_NAMES },
+  commands: [
+    {
+      words: 'run',
+      args: '<file|image>',
+      tail: 'user',
+      summary: 'make a task from a module, start it, and with --wait print its result',
+      example: 'add.wasm --inputs 1,2 --wait',
+      flags: [...RUN_FLAGS, 'function', 'timeout', 'wait', 'rm'],
+      run: runFile,
+    },
+    {
+      words: 'create',
+      args: '<name|JSON_task>',
+      tail: 'user',
+      summary: 'make a task from a name and flags, or from JSON with every field',
+      example: 'add --image docker.io/library/add:1 --inputs 1,2',
+      flags: [...RUN_FLAGS, 'function', 'image', 'timeout'],
+      call: { method: 'POST', service: SERVICE, path: '/tasks', auth: 'optional', body: newTask },
+    },
+    {
+      words: 'get all',
+      args: '',
+      tail: 'user',
+      summary: 'list tasks; --state 0 pending, 1 scheduled, 2 running, 3 completed, 4 failed, 5 skipped, 6 stopped',
+      example: '--state 4',
+      call: { method: 'GET', service: SERVICE, path: '/tasks', auth: 'optional', query: [...LISTING, 'state'] },
+    },
+    show,
+    { ...show, words: 'view', isOlder: true },
+    one(
+      'update',
+      'change a task that is not running',
+      { method: 'PUT', path: ONE, body: (given) => json(given, 'JSON_task') },
+      { args: '<task_id> <JSON_task>', example: `<task_id> '{"inputs": [3, 4]}'` },
+    ),
+    one(
+      'delete',
+      'delete a task; --force stops it first',
+      { method: 'DELETE', path: ONE, query: ['force'] },
+      { flags: ['force'], answer: 'ok' },
+    ),
+    {
+      words: 'upload',
+      args: '<task_id> <file>',
+      tail: 'user',
+      summary: 'give a task its module',
+      example: '<task_id> add.wasm',
+      async run(cli, given) {
+        const reply = await uploadTo(cli, arg(given, 'task_id'), arg(given, 'file'), given.credential)
+        cli.show('data', reply)
+      },
+    },
+    one(
+      'start',
+      'start a task; flags count for this run alone',
+      { method: 'POST', path: `${ONE}/start`, body: startBody },
+      { flags: RUN_FLAGS, example: '<task_id> --inputs 1,2' },
+    ),
+    one('stop', 'stop a task', { method: 'POST', path: `${ONE}/stop` }),
+    {
+      words: 'invoke',
+      args: '<task_id>',
+      tail: 'user',
+      summary: 'start and wait for the result, in one call',
+      example: '<task_id> --inputs 1,2',
+      flags: [...RUN_FLAGS, 'timeout'],
+      run: invoke,
+    },
+    one('results', 'show the last result', { path: `${ONE}/results` }),
+    one(
+      'runs',
+      'list the runs of a task',
+      { path: `${ONE}/runs`, query: ['limit', 'offset'] },
+      { columns: RUN_COLUMNS },
+    ),
+    {
+      words: 'logs',
+      args: '<task_id>',
+      tail: 'user',
+      summary: 'print what a task wrote; -f goes on',
+      example: '<task_id> -f',
+      flags: ['follow', 'run', 'stream'],
+      run: (cli, given) => printLogs(cli, given, arg(given, 'task_id'), given.flags.get('run')),
+    },
+    one('placement', 'say which worker it goes to, and why the others not', { path: `${ONE}/placement` }),
+    one(
+      'replay',
+      'run a module over stored messages',
+      { method: 'POST', path: `${ONE}/replay`, body: (given) => jsonObject(given, 'JSON_span') },
+      {
+        args: '<task_id> <JSON_span>',
+        example: `<task_id> '{"channel_id": "<channel_id>", "from": 1700000000, "to": 1700003600}'`,
+      },
+    ),
+  ],
+}
+
+function startBody(given: Given): unknown {
+  const fields = runFields(given)
+  return Object.keys(fields).length === 0 ? undefined : fields
+}
+
+/** The manager answers when the run has ended, or at its own deadline. */
+const INVOKE_DEADLINE_MS = 24 * 3600 * 1000
+
+async function invoke(cli: Cli, given: Given): Promise<void> {
+  const timeout = given.flags.get('timeout')
+  const reply = await cli.request({
+    method: 'POST',
+    service: SERVICE,
+    path: `/tasks/${encodeURIComponent(arg(given, 'task_id'))}/invoke`,
+    json: { ...runFields(given), ...(timeout === undefined ? {} : { timeout }) },
+    authorization: 'optional',
+    token: given.credential,
+    deadlineMs: INVOKE_DEADLINE_MS,
+  })
+  if (reply.value === undefined) throw new CommandError('the manager answered nothing')
+  cli.show('data', reply)
+}

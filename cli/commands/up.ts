@@ -1,0 +1,38 @@
+/** `skein up`: what `npm start` runs, in this terminal. */
+import { spawn } from 'node:child_process'
+import { join } from 'node:path'
+import type { Cli, Group } from '../command.ts'
+import { CommandError } from '../failures.ts'
+
+const ROOT = join(import.meta.dirname, '..', '..')
+
+export const up: Group = {
+  name: 'up',
+  summary: 'start everything on this machine, as npm start does',
+  commands: [
+    {
+      words: '',
+      args: '',
+      tail: 'none',
+      summary:
+        'start everything on this machine; Ctrl-C stops it. Settings are environment variables: docs/settings.md',
+      example: '',
+      run: start,
+    },
+  ],
+}
+
+async function start(cli: Cli): Promise<void> {
+  const child = spawn(process.execPath, [join(ROOT, 'programs', 'all.ts')], {
+    cwd: ROOT,
+    stdio: 'inherit',
+    env: { ...cli.settings.environment, NODE_COMPILE_CACHE: join(ROOT, 'node_modules', '.cache', 'node') },
+  })
+  // A terminal sends Ctrl-C to both; whoever stops this process alone means the child too.
+  cli.signal.addEventListener('abort', () => child.kill('SIGTERM'), { once: true })
+  const code = await new Promise<number>((resolve, reject) => {
+    child.once('error', (error) => reject(new CommandError(`cannot start: ${error.message}`)))
+    child.once('exit', (status, signal) => resolve(status ?? (signal === null ? 1 : 128)))
+  })
+  process.exitCode = code
+}

@@ -1,0 +1,165 @@
+/**
+ * The configuration file: TOML of any generation, read by key whatever table the key stands in. Holds no tokens of ours;
+ * those lie in the login store. A `user_token` that somebody put into it is honoured.
+ */
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { dirname, join, resolve } from 'node:path'
+import { TomlError, parse } from 'smol-toml'
+import { CommandError, UsageError } from './failures.ts'
+import { parseAddress } from './settings.ts'
+import type { Addresses, Environment } from './settings.ts'
+import { isRecord } from './values.ts'
+
+type Kind = 'url' | 'text' | 'count' | 'boolean' | 'quoted boolean' | 'json'
+
+/** Keys that `skein config` sets, the table that each stands in, and what it takes. */
+export const CONFIG_KEYS: Readonly<Record<string, { table?: string; kind: Kind }>> = {
+  raw_output: { kind: 'quoted boolean' },
+  msg_content_type: { kind: 'text' },
+  email: { table: 'filter', kind: 'text' },
+  limit: { table: 'filter', kind: 'count' },
+  offset: { table: 'filter', kind: 'count' },
+  metadata: { table: 'filter', kind: 'json' },
+  name: { table: 'filter', kind: 'text' },
+  state: { table: 'filter', kind: 'text' },
+  status: { table: 'filter', kind: 'text' },
+  topic: { table: 'filter', kind: 'text' },
+  contact: { table: 'filter', kind: 'text' },
+  url: { table: 'remotes', kind: 'url' },
+  manager_url: { table: 'remotes', kind: 'url' },
+  users_url: { table: 'remotes', kind: 'url' },
+  clients_url: { table: 'remotes', kind: 'url' },
+  things_url: { table: 'remotes', kind: 'url' },
+  channels_url: { table: 'remotes', kind: 'url' },
+  groups_url: { table: 'remotes', kind: 'url' },
+  domains_url: { table: 'remotes', kind: 'url' },
+  invitations_url: { table: 'remotes', kind: 'url' },
+  http_adapter_url: { table: 'remotes', kind: 'url' },
+  reader_url: { table: 'remotes', kind: 'url' },
+  journal_url: { table: 'remotes', kind: 'url' },
+  bootstrap_url: { table: 'remotes', kind: 'url' },
+  certs_url: { table: 'remotes', kind: 'url' },
+  provision_url: { table: 'remotes', kind: 'url' },
+  auth_url: { table: 'remotes', kind: 'url' },
+  host_url: { table: 'remotes', kind: 'url' },
+  tls_verification: { table: 'remotes', kind: 'boolean' },
+}
+
+/** What a new file holds: no address, no token. Numbers stand in quotes, as older programs of this family read them. */
+const NEW_FILE = `raw_output = "false"
+msg_content_type = "application/senml+json"
+
+[filter]
+offset = "0"
+limit = "10"
+
+[remotes]
+tls_verification = true
+`
+
+export type ConfigFile = { path: string; values: Readonly<Record<string, string>>; addresses: Addresses }
+
+/** The folder for what the user's programs remember. */
+export function configFolder(environment: Environment): string {
+  const own = environment['SKEIN_CONFIG_DIR']
+  if (own !== undefined && own !== '') return own
+  const base = environment['XDG_CONFIG_HOME']
+  return join(base !== undefined && base !== '' ? base : join(homedir(), '.config'), 'skein')
+}
+
+/** Reads the file that is named, else `./config.toml`, else the user's own, which is made when it is missing. */
+export function readConfigFile(named: string | undefined, environment: Environment): ConfigFile {
+  const own = join(configFolder(environment), 'config.toml')
+  const candidates = named === undefined ? [resolve('config.toml'), own] : [resolve(named)]
+  for (const path of candidates) {
+    const text = readIfThere(path)
+    if (text !== undefined) return parseConfigFile(path, text)
+  }
+  const path = candidates.at(-1) ?? own
+  try {
+    writePrivate(path, NEW_FILE)
+  } catch (error) {
+    // A home that cannot be written to is no reason to refuse everything; a file that was asked for is.
+    if (named !== undefined) throw new CommandError(`cannot make ${path}: ${(error as Error).message}`)
+  }
+  return parseConfigFile(path, NEW_FILE)
+}
+
+function parseConfigFile(path: string, text: string): ConfigFile {
+  let document: Record<string, unknown>
+  try {
+    document = parse(text)
+  } catch (error) {
+    const reason = error instanceof TomlError ? `line ${error.line}: ${error.message.split('\n')[0]}` : String(error)
+    throw new CommandError(`${path} is not TOML: ${reason}`, 'mend the line, or name another file with --config')
+  }
+  const values: Record<string, string> = {}
+  const take = (key: string, value: unknown) => {
+    if (['string', 'number', 'boolean', 'bigint'].includes(typeof value) && value !== '') values[key] = String(value)
+  }
+  for (const [key, value] of Object.entries(document)) {
+    if (isRecord(value)) for (const [inner, one] of Object.entries(value)) take(inner, one)
+    else take(key, value)
+  }
+  const addresses: Record<string, string> = {}
+  for (const [key, { kind }] of Object.entries(CONFIG_KEYS)) {
+    const value = values[key]
+    if (kind === 'url' && value !== undefined) addresses[key] = parseAddress(value, `${key} in ${path}`)
+  }
+  return { path, values, addresses }
+}
+
+/** Sets one key and keeps everything else as it stands, comments included. Returns the path. */
+export function setConfigKey(file: ConfigFile, key: string, value: string): void {
+  const known = CONFIG_KEYS[key]
+  if (known === undefined) throw new CommandError(`no such key: ${key}`, `keys: ${Object.keys(CONFIG_KEYS).join(', ')}`)
+  const line = `${key} = ${renderValue(key, known.kind, value)}`
+  const text = readIfThere(file.path) ?? NEW_FILE
+  const lines = text.split('\n')
+  const at = lines.findIndex((one) => new RegExp(`^\\s*${key}\\s*=`).test(one))
+  if (at >= 0) lines[at] = line
+  else if (known.table === undefined) lines.unshift(line)
+  else {
+    const header = lines.findIndex((one) => one.trim() === `[${known.table}]`)
+    if (header >= 0) lines.splice(header + 1, 0, line)
+    else lines.push(`[${known.table}]`, line, '')
+  }
+  const next = lines.join('\n')
+  // A file written in a way that lines do not show (inline tables, several lines): refused rather than spoiled.
+  if (value !== '' && parseConfigFile(file.path, next).values[key] === undefined)
+    throw new CommandError(`cannot set ${key} in ${file.path}`, 'set it there with an editor')
+  writePrivate(file.path, next)
+}
+
+function renderValue(key: string, kind: Kind, value: string): string {
+  if (kind === 'url') return JSON.stringify(parseAddress(value, key))
+  if (kind === 'count' && !/^\d{1,9}$/.test(value)) throw new UsageError(`${key} must be a whole number`)
+  if (kind === 'boolean' || kind === 'quoted boolean') {
+    if (value !== 'true' && value !== 'false') throw new UsageError(`${key} must be true or false`)
+    return kind === 'boolean' ? value : JSON.stringify(value)
+  }
+  if (kind === 'json' && value !== '') {
+    try {
+      JSON.parse(value)
+    } catch {
+      throw new UsageError(`${key} must be JSON`)
+    }
+  }
+  return JSON.stringify(value)
+}
+
+function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    if (['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '')) return undefined
+    throw new CommandError(`cannot read ${path}: ${(error as Error).message}`)
+  }
+}
+
+function writePrivate(path: string, text: string): void {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  writeFileSync(path, text, { mode: 0o600 })
+  chmodSync(path, 0o600)
+}

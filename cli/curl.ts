@@ -1,0 +1,46 @@
+/** A request as a line for the shell. A saved token is never printed: the line asks for it when it is run. */
+
+export type CurlParts = {
+  method: string
+  url: string
+  headers: Readonly<Record<string, string>>
+  body?: string | undefined
+  file?: string | undefined
+  isInsecure: boolean
+  /** Texts that must not be seen, and the shell expression that stands for each. */
+  hidden: ReadonlyMap<string, string>
+}
+
+export function curlLine({ method, url, headers, body, file, isInsecure, hidden }: CurlParts): string {
+  const words = ['curl', '-sS']
+  if (isInsecure) words.push('-k')
+  if (method !== 'GET') words.push('-X', method)
+  for (const [name, value] of Object.entries(headers)) {
+    if (file !== undefined && name === 'Content-Type') continue
+    words.push('-H', shellWord(`${name}: ${value}`, hidden))
+  }
+  if (body !== undefined) words.push('--data-binary', shellWord(body, hidden))
+  if (file !== undefined) words.push('-F', shellWord(`file=@${file}`, hidden))
+  words.push(shellWord(url, hidden))
+  return words.join(' ')
+}
+
+/** Single quotes, or double quotes where an expression must be put in. */
+function shellWord(text: string, hidden: ReadonlyMap<string, string>): string {
+  const found = [...hidden].filter(([secret]) => secret !== '' && text.includes(secret))
+  if (found.length === 0) return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
+  // The secret is cut out before the rest is escaped, so that a secret with a quote in it is found all the same.
+  let parts: { text: string; isExpression: boolean }[] = [{ text, isExpression: false }]
+  for (const [secret, expression] of found)
+    parts = parts.flatMap((part) =>
+      part.isExpression
+        ? [part]
+        : part.text
+            .split(secret)
+            .flatMap((piece, index) => [
+              ...(index === 0 ? [] : [{ text: expression, isExpression: true }]),
+              { text: piece, isExpression: false },
+            ]),
+    )
+  return `"${parts.map((part) => (part.isExpression ? part.text : part.text.replaceAll(/["\\`$]/g, '\\$&'))).join('')}"`
+}

@@ -1,0 +1,32 @@
+/** Domains by their route or alias, where the API wants the id: a route is understood in message paths only (decision 23). */
+import type { Cli } from './command.ts'
+import { RefusedError } from './failures.ts'
+import { isRecord } from './values.ts'
+
+const PAGE = 100
+/** A caller with more domains than this names them by id. */
+const MAX_PAGES = 20
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+
+/** The id behind a route; a text that is none of the caller's routes is returned as it is, for the server to judge. */
+export async function domainIdOf(cli: Cli, domain: string, token: string | undefined): Promise<string> {
+  if (UUID.test(domain) || (token === undefined && !cli.session.hasToken())) return domain
+  try {
+    for (let page = 0; page < MAX_PAGES; page += 1) {
+      const { value } = await cli.request({
+        method: 'GET',
+        service: 'domains',
+        path: '/domains',
+        query: { limit: String(PAGE), offset: String(page * PAGE), order: 'created_at', status: 'all' },
+        token,
+      })
+      const domains = isRecord(value) && Array.isArray(value['domains']) ? value['domains'].filter(isRecord) : []
+      const found = domains.find((one) => one['route'] === domain || one['alias'] === domain)
+      if (found !== undefined) return String(found['id'])
+      if (domains.length < PAGE) break
+    }
+  } catch (error) {
+    if (!(error instanceof RefusedError)) throw error
+  }
+  return domain
+}

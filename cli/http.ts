@@ -1,0 +1,169 @@
+/**
+ * One HTTP exchange over node:http, because `fetch` can neither skip the check of a certificate nor say how far an
+ * upload is, and takes 30 ms to load.
+ */
+import { createReadStream } from 'node:fs'
+import { Agent as HttpAgent, request as httpRequest } from 'node:http'
+import type { ClientRequest, IncomingMessage } from 'node:http'
+import { CommandError, InterruptedError } from './failures.ts'
+
+/** An answer larger than this is not held in memory. */
+const MAX_ANSWER_BYTES = 256 * 1024 * 1024
+const MAX_ERROR_BYTES = 64 * 1024
+
+export type FileBody = {
+  path: string
+  /** Bytes around the file: the parts of a multipart form. */
+  before: Buffer
+  after: Buffer
+  sizeBytes: number
+}
+
+export type Outgoing = {
+  method: string
+  url: string
+  headers: Record<string, string>
+  body: string | Buffer | FileBody | undefined
+  /** How long the server may be silent. */
+  deadlineMs: number
+  isInsecure: boolean
+  signal: AbortSignal
+  onSent?: ((bytes: number) => void) | undefined
+}
+
+export type Incoming = { status: number; headers: IncomingMessage['headers']; text: string }
+
+const agent = new HttpAgent({ keepAlive: true })
+
+/** Sends and waits for the head of the answer; the caller reads the body. */
+export async function open(outgoing: Outgoing): Promise<IncomingMessage> {
+  const url = new URL(outgoing.url)
+  const isTls = url.protocol === 'https:'
+  const send = isTls ? (await import('node:https')).request : httpRequest
+  if (outgoing.signal.aborted) throw new InterruptedError('interrupted')
+  return await new Promise((resolve, reject) => {
+    const request = send(url, {
+      method: outgoing.method,
+      headers: { ...outgoing.headers, ...lengthOf(outgoing.body) },
+      signal: outgoing.signal,
+      ...(isTls ? { rejectUnauthorized: !outgoing.isInsecure } : { agent }),
+    })
+    request.setTimeout(outgoing.deadlineMs, () => {
+      request.destroy(
+        new CommandError(
+          `no answer from ${url.origin} within ${outgoing.deadlineMs / 1000} s`,
+          'it may have done what was asked: look before you repeat it',
+        ),
+      )
+    })
+    request.once('response', resolve)
+    request.once('error', (error) => reject(explain(error, url, outgoing.signal)))
+    writeBody(request, outgoing, reject)
+  })
+}
+
+/** The whole exchange. */
+export async function exchange(outgoing: Outgoing): Promise<Incoming> {
+  const response = await open(outgoing)
+  const chunks: Buffer[] = []
+  let bytes = 0
+  const most = (response.statusCode ?? 0) < 400 ? MAX_ANSWER_BYTES : MAX_ERROR_BYTES
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      bytes += chunk.length
+      if (bytes > most) throw new CommandError('the answer is too large', 'list less at a time: --limit, --offset')
+      chunks.push(chunk)
+    }
+  } catch (error) {
+    throw explain(error, new URL(outgoing.url), outgoing.signal)
+  }
+  return { status: response.statusCode ?? 0, headers: response.headers, text: Buffer.concat(chunks).toString('utf8') }
+}
+
+const isWhole = (body: string | Buffer | FileBody): body is string | Buffer =>
+  typeof body === 'string' || Buffer.isBuffer(body)
+
+function lengthOf(body: Outgoing['body']): Record<string, string> {
+  if (body === undefined) return {}
+  const bytes = isWhole(body) ? Buffer.byteLength(body) : body.before.length + body.sizeBytes + body.after.length
+  return { 'Content-Length': String(bytes) }
+}
+
+function writeBody(request: ClientRequest, { body, onSent }: Outgoing, reject: (error: unknown) => void): void {
+  if (body === undefined || isWhole(body)) {
+    request.end(body)
+    return
+  }
+  let sent = 0
+  request.write(body.before)
+  const file = createReadStream(body.path, { end: Math.max(body.sizeBytes - 1, 0) })
+  file.on('data', (chunk) => {
+    sent += chunk.length
+    onSent?.(sent)
+  })
+  file.once('error', (error) => {
+    request.destroy()
+    reject(new CommandError(`cannot read ${body.path}: ${error.message}`))
+  })
+  file.once('end', () => request.end(body.after))
+  // A server that refuses early answers while the file is still being sent: the answer counts, not the broken pipe.
+  request.once('response', () => file.destroy())
+  file.pipe(request, { end: false })
+}
+
+const CERTIFICATE_CODES = new Set([
+  'DEPTH_ZERO_SELF_SIGNED_CERT',
+  'SELF_SIGNED_CERT_IN_CHAIN',
+  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
+  'UNABLE_TO_GET_ISSUER_CERT',
+  'CERT_HAS_EXPIRED',
+  'ERR_TLS_CERT_ALTNAME_INVALID',
+])
+
+/** What a failure below HTTP means and what to do about it. */
+function explain(error: unknown, url: URL, signal: AbortSignal): Error {
+  if (signal.aborted) return new InterruptedError('interrupted')
+  if (error instanceof CommandError) return error
+  const { code = '', message } = error as NodeJS.ErrnoException
+  const inner = error instanceof AggregateError ? (error.errors[0] as NodeJS.ErrnoException | undefined) : undefined
+  switch (code === '' ? (inner?.code ?? '') : code) {
+    case 'ECONNREFUSED':
+      return new CommandError(
+        `nothing answers at ${url.origin}`,
+        'start it with "skein up", or say where it is: SKEIN_URL, --url, skein login --url URL',
+        { cause: error },
+      )
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+      return new CommandError(`the name ${url.hostname} is not known`, 'check the address: skein doctor', {
+        cause: error,
+      })
+    case 'ETIMEDOUT':
+    case 'EHOSTUNREACH':
+    case 'ENETUNREACH':
+      return new CommandError(`${url.origin} cannot be reached`, 'check network and address: skein doctor', {
+        cause: error,
+      })
+    case 'ECONNRESET':
+    case 'EPIPE':
+      return new CommandError(
+        `${url.origin} closed the connection`,
+        'it may have done what was asked: look before you repeat it',
+        { cause: error },
+      )
+    case 'EPROTO':
+    case 'ERR_SSL_WRONG_VERSION_NUMBER':
+      return new CommandError(`${url.origin} does not speak TLS`, 'use an address that begins with http://', {
+        cause: error,
+      })
+    default:
+      return CERTIFICATE_CODES.has(code)
+        ? new CommandError(
+            `the certificate of ${url.origin} is not trusted (${code})`,
+            'give its authority in NODE_EXTRA_CA_CERTS=ca.pem, or accept any with --insecure',
+            { cause: error },
+          )
+        : new CommandError(`${url.origin}: ${message}`, undefined, { cause: error })
+  }
+}

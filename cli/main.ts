@@ -1,0 +1,109 @@
+/**
+ * The entry of `skein`: tells flags from words, finds the command, runs it, and turns whatever happens into one line and an
+ * exit code: 0 done, 1 failed, 2 wrong usage.
+ */
+import { EXIT_FAILED, EXIT_WRONG_USAGE } from '#core/errors/index.ts'
+import type { Group } from './command.ts'
+import { CommandError, InterruptedError, UsageError } from './failures.ts'
+import { flagNamed, splitFlags } from './flags.ts'
+import type { GivenFlags } from './flags.ts'
+import { findGroup } from './groups.ts'
+import type { Invocation } from './cli.ts'
+
+const stop = new AbortController()
+
+async function main(argv: readonly string[]): Promise<void> {
+  const { flags, positionals } = splitFlags(argv)
+  const [groupName = '', ...words] = positionals
+  if (flags.has('version')) return void process.stdout.write(`skein ${await version()}\n`)
+  if (groupName === '' || groupName === 'help') return await showHelp(words, groupName !== '' || flags.has('help'))
+  const entry = findGroup(groupName)
+  if (entry === undefined)
+    throw new UsageError(`there is no command group ${groupName}`, 'skein <group> <command>; see skein --help')
+  const group = await entry.load()
+  if (flags.has('help')) return await showHelp([groupName, ...words], true)
+  const { resolveCommand, usageOf } = await import('./resolve.ts')
+  const resolved = resolveCommand(group, groupName, words)
+  requireKnownFlags(flags, resolved.command.flags ?? [], usageOf(groupName, resolved.command))
+  const { runCommand } = await import('./run-command.ts')
+  await runCommand(await invocation(flags), group, resolved)
+}
+
+async function showHelp(words: readonly string[], wasAsked: boolean): Promise<void> {
+  const help = await import('./help.ts')
+  const [groupName, ...rest] = words
+  if (groupName === undefined) {
+    if (wasAsked) return void process.stdout.write(help.overview())
+    process.stderr.write(help.overview())
+    process.exitCode = EXIT_WRONG_USAGE
+    return
+  }
+  if (groupName === 'flags') return void process.stdout.write(help.flagHelp())
+  const entry = findGroup(groupName)
+  if (entry === undefined) throw new UsageError(`there is no command group ${groupName}`, 'skein help <group>')
+  const group = await entry.load()
+  process.stdout.write(help.commandHelp(groupName, commandsAt(group, rest), group))
+}
+
+/** The rows that these words name, or all that begin with them when they are not a whole command. */
+function commandsAt(group: Group, words: readonly string[]): Group['commands'] {
+  for (let length = words.length; length > 0; length -= 1) {
+    const text = words.slice(0, length).join(' ')
+    const found = group.commands.filter((command) => command.words === text || command.words.startsWith(`${text} `))
+    if (found.length > 0) return found
+  }
+  return []
+}
+
+function requireKnownFlags(flags: GivenFlags, own: readonly string[], usage: string): void {
+  for (const name of flags.names())
+    if (flagNamed(name).group === undefined && !own.includes(name))
+      throw new UsageError(`--${name} means nothing to this command`, usage)
+}
+
+async function invocation(flags: GivenFlags): Promise<Invocation> {
+  return {
+    flags,
+    environment: process.env,
+    streams: { stdout: process.stdout, stderr: process.stderr },
+    signal: stop.signal,
+    version: await version(),
+  }
+}
+
+async function version(): Promise<string> {
+  const { readFile } = await import('node:fs/promises')
+  const { version: found } = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8')) as {
+    version: string
+  }
+  return found
+}
+
+async function report(error: unknown): Promise<number> {
+  const { createOutput } = await import('./output.ts')
+  const output = createOutput({ stdout: process.stdout, stderr: process.stderr }, false, process.env)
+  if (error instanceof UsageError) {
+    if (error.usage === undefined) output.error(error.message)
+    else output.usage(error.usage, error.message)
+    return EXIT_WRONG_USAGE
+  }
+  if (error instanceof InterruptedError) output.note(error.message)
+  else if (error instanceof CommandError) output.error(error.message, error.hint)
+  else
+    output.error(`a fault of skein itself: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`)
+  return EXIT_FAILED
+}
+
+// A second Ctrl-C ends at once.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort())
+// Whoever reads us may stop reading: `skein clients get all | head`.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error
+  process.exit()
+})
+
+try {
+  await main(process.argv.slice(2))
+} catch (error) {
+  process.exitCode = await report(error)
+}

@@ -1,0 +1,81 @@
+/** The manual page skein(1), made from the tables. Written to docs/skein.1 by `npm run generate`. */
+import type { Group } from './command.ts'
+import { FLAGS } from './flags.ts'
+import type { Flag } from './flags.ts'
+import { GROUPS } from './groups.ts'
+import { exampleLine } from './help.ts'
+import { usageOf } from './resolve.ts'
+
+const VARIABLES: readonly (readonly [string, string])[] = [
+  ['SKEIN_URL', 'address of every service'],
+  ['SKEIN_MANAGER_URL', 'address of the task manager'],
+  ['SKEIN_TOKEN', 'token to use in place of the login'],
+  ['SKEIN_PASSWORD', 'password of skein login'],
+  ['SKEIN_DOMAIN', 'domain to work in'],
+  ['SKEIN_CONTEXT', 'context to work with'],
+  ['SKEIN_CONFIG', 'configuration file'],
+  ['SKEIN_CONFIG_DIR', 'folder of configuration file and contexts, in place of ~/.config/skein'],
+  ['NODE_EXTRA_CA_CERTS', 'certificates of authorities to trust, as PEM'],
+  ['NO_COLOR', 'no colours when it is set'],
+]
+
+export async function renderManPage(): Promise<string> {
+  const groups: { name: string; summary: string; group: Group }[] = []
+  for (const entry of GROUPS) groups.push({ name: entry.name, summary: entry.summary, group: await entry.load() })
+  return [
+    '.TH SKEIN 1 "" "Skein" "User Commands"',
+    '.SH NAME',
+    'skein \\- devices, channels, messages and WebAssembly tasks from the command line',
+    '.SH SYNOPSIS',
+    '.B skein',
+    '\\fIgroup\\fR \\fIcommand\\fR [\\fIarguments\\fR] [\\fIflags\\fR]',
+    '.SH DESCRIPTION',
+    'skein wraps the HTTP API of Skein.',
+    'On a terminal answers are tables, in a pipe and with \\fB\\-\\-raw\\fR they are JSON.',
+    'A JSON argument may be \\fB@file\\fR or \\fB\\-\\fR for standard input.',
+    'Domain and token at the end of a command are for scripts; \\fBskein login\\fR and \\fBskein context\\fR keep both.',
+    '.SH OPTIONS',
+    ...FLAGS.filter((flag: Flag) => flag.group !== undefined).flatMap(option),
+    '.SH COMMANDS',
+    ...groups.flatMap(({ name, summary, group }) => [
+      `.SS ${roff(name)}: ${roff(summary)}`,
+      ...group.commands
+        .filter((command) => command.isOlder !== true)
+        .flatMap((command) => [
+          '.TP',
+          `.B ${roff(usageOf(name, command))}`,
+          `${roff(capital(command.summary))}.`,
+          ...(command.flags ?? []).map((flag) => `\\fB\\-\\-${roff(flag)}\\fR:` + ` ${roff(summaryOf(flag))}.`),
+          '.br',
+          `Example: ${roff(exampleLine(name, command))}`,
+        ]),
+    ]),
+    '.SH ENVIRONMENT',
+    ...VARIABLES.flatMap(([name, meaning]) => ['.TP', `.B ${name}`, roff(capital(meaning))]),
+    '.SH FILES',
+    '.TP',
+    '.B ./config.toml, ~/.config/skein/config.toml',
+    'Configuration; the first that is there counts.',
+    '.TP',
+    '.B ~/.config/skein/contexts.json',
+    'Contexts and tokens, readable by the owner alone.',
+    '.SH EXIT STATUS',
+    '0 done, 1 failed, 2 wrong usage.',
+    '',
+  ].join('\n')
+}
+
+function option(flag: Flag): string[] {
+  const value = flag.value === undefined ? '' : ` \\fI${roff(flag.value)}\\fR`
+  const short = flag.short === undefined ? '' : `\\fB\\-${flag.short}\\fR, `
+  return ['.TP', `${short}\\fB\\-\\-${roff(flag.name)}\\fR${value}`, `${roff(capital(flag.summary))}.`]
+}
+
+const summaryOf = (name: string): string => FLAGS.find((flag) => flag.name === name)?.summary ?? ''
+const capital = (text: string): string => `${text[0]?.toUpperCase() ?? ''}${text.slice(1)}`
+
+/** Text as roff shows it: no request at the beginning of a line, dashes that can be copied. */
+function roff(text: string): string {
+  const escaped = text.replaceAll('\\', '\\e').replaceAll('-', '\\-').replaceAll('"', '\\(dq')
+  return /^[.']/.test(escaped) ? `\\&${escaped}` : escaped
+}

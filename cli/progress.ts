@@ -1,0 +1,44 @@
+/** A line on standard error that says how far something is. Silent where nobody looks. */
+import type { Output } from './output.ts'
+
+const MIN_BETWEEN_MS = 100
+const BAR_WIDTH = 24
+
+export type Progress = {
+  /** `done` of `total`, both in `unit`. */
+  at(done: number, total: number): void
+  /** What happens now, without an amount. */
+  say(text: string): void
+  /** Takes the line away. */
+  end(): void
+}
+
+export function createProgress(output: Output, what: string, format: (amount: number) => string = String): Progress {
+  let shownAt = -Infinity
+  let isShown = false
+  const show = (text: string) => {
+    isShown = true
+    process.stderr.write(`\r\u001B[K${text}`)
+  }
+  return {
+    at(done, total) {
+      const now = performance.now()
+      if (!output.isErrorTerminal || (now - shownAt < MIN_BETWEEN_MS && done < total)) return
+      shownAt = now
+      const share = total === 0 ? 1 : Math.min(done / total, 1)
+      const bar = '#'.repeat(Math.round(share * BAR_WIDTH)).padEnd(BAR_WIDTH, '.')
+      show(`${what} [${bar}] ${format(done)} of ${format(total)}`)
+    },
+    say(text) {
+      if (output.isErrorTerminal) show(`${what} ${text}`)
+    },
+    end() {
+      if (isShown) process.stderr.write('\r\u001B[K')
+      isShown = false
+    },
+  }
+}
+
+export function formatBytes(bytes: number): string {
+  return bytes < 1024 * 1024 ? `${(bytes / 1024).toFixed(0)} KiB` : `${(bytes / 1024 / 1024).toFixed(1)} MiB`
+}

@@ -1,0 +1,41 @@
+/** Questions on the terminal, and lines from a pipe. */
+import { createInterface } from 'node:readline'
+import { Writable } from 'node:stream'
+import { CommandError, InterruptedError } from './failures.ts'
+
+/** Asks on standard error, so that standard output stays clean; a secret is not shown while it is typed. */
+export async function ask(question: string, { isSecret }: { isSecret: boolean }, signal: AbortSignal): Promise<string> {
+  if (!process.stdin.isTTY)
+    throw new CommandError(
+      `there is no terminal to ask for the ${question.replace(': ', '')}`,
+      'give it: skein login USERNAME --password-stdin, or SKEIN_PASSWORD',
+    )
+  process.stderr.write(question)
+  // What is typed is echoed by readline itself, into nothing where it must stay unseen.
+  const echo = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      if (!isSecret) process.stderr.write(chunk)
+      done()
+    },
+  })
+  const lines = createInterface({ input: process.stdin, output: echo, terminal: true, historySize: 0 })
+  try {
+    return await new Promise<string>((resolve, reject) => {
+      const stop = () => reject(new InterruptedError('interrupted'))
+      lines.once('line', resolve)
+      lines.once('SIGINT', stop)
+      lines.once('close', stop)
+      signal.addEventListener('abort', stop, { once: true })
+    })
+  } finally {
+    lines.close()
+    if (isSecret) process.stderr.write('\n')
+  }
+}
+
+/** The first line of standard input. */
+export async function readLine(): Promise<string> {
+  const lines = createInterface({ input: process.stdin })
+  for await (const line of lines) return line
+  return ''
+}

@@ -1,0 +1,168 @@
+/**
+ * Files of bulk provisioning (contract section 13): CSV or JSON by their extension, of any generation. Everything that can be
+ * known before a request is sent is checked here, with the line.
+ */
+import { readFileSync } from 'node:fs'
+import { extname } from 'node:path'
+import { parse } from 'csv-parse/sync'
+import { CommandError } from './failures.ts'
+import { isRecord, plainText } from './values.ts'
+
+/** Where something stands: `line 17` of CSV, `item 17` of JSON. */
+export type Placed<T> = { at: string; value: T }
+
+/** What cannot be used, and why. */
+export type BadLine = { at: string; reason: string }
+
+export type Entities = { good: Placed<Record<string, unknown>>[]; bad: BadLine[] }
+
+export type Connections = { client_ids: string[]; channel_ids: string[]; types: string[] }
+
+const MAX_FILE_BYTES = 256 * 1024 * 1024
+const MAX_NAME_CHARS = 1024
+const BOTH = ['publish', 'subscribe']
+
+/** Clients or channels: a column of names, or an array of records. */
+export function readEntities(path: string): Entities {
+  return isJson(path) ? entitiesOfJson(readJson(path)) : entitiesOfCsv(readText(path))
+}
+
+function entitiesOfCsv(text: string): Entities {
+  const { rows, bad } = readCsv(text)
+  const good: Entities['good'] = []
+  for (const { at, value } of rows) {
+    const name = value[0] ?? ''
+    const problem = problemOfName(name)
+    if (problem === undefined) good.push({ at, value: { name } })
+    else bad.push({ at, reason: problem })
+  }
+  return { good, bad }
+}
+
+function entitiesOfJson(document: unknown): Entities {
+  const items: unknown[] = Array.isArray(document) ? document : [document]
+  const good: Entities['good'] = []
+  const bad: BadLine[] = []
+  for (const [index, item] of items.entries()) {
+    const at = `item ${index + 1}`
+    if (!isRecord(item)) bad.push({ at, reason: 'is not an object' })
+    else if (item['name'] !== undefined && typeof item['name'] !== 'string')
+      bad.push({ at, reason: 'name must be a text' })
+    else {
+      const problem = typeof item['name'] === 'string' ? problemOfName(item['name']) : undefined
+      if (problem === undefined) good.push({ at, value: item })
+      else bad.push({ at, reason: problem })
+    }
+  }
+  return { good, bad }
+}
+
+function problemOfName(name: string): string | undefined {
+  if (name === '') return 'the name is missing'
+  if (name.length > MAX_NAME_CHARS && Array.from(name).length > MAX_NAME_CHARS)
+    return `the name is longer than ${MAX_NAME_CHARS} characters`
+  return name.includes('\0') ? 'the name holds a NUL character' : undefined
+}
+
+/**
+ * Connections. CSV has a column of clients and one of channels: every client of the file is connected to every channel of the
+ * file (specification, "a connect file with N client ids and M channel ids creates N times M connections").
+ */
+export function readConnections(path: string): { good: Connections[]; bad: BadLine[] } {
+  if (isJson(path)) return connectionsOfJson(readJson(path))
+  const { rows, bad } = readCsv(readText(path))
+  const clients = new Set<string>()
+  const channels = new Set<string>()
+  for (const { at, value } of rows) {
+    const [client = '', channel = ''] = value
+    if (client === '' && channel === '') bad.push({ at, reason: 'holds neither a client nor a channel' })
+    if (client !== '') clients.add(client)
+    if (channel !== '') channels.add(channel)
+  }
+  if (clients.size === 0 || channels.size === 0)
+    throw new CommandError('the file must hold two columns: client ids, channel ids')
+  return { good: [{ client_ids: [...clients], channel_ids: [...channels], types: BOTH }], bad }
+}
+
+function connectionsOfJson(document: unknown): { good: Connections[]; bad: BadLine[] } {
+  const items: unknown[] = Array.isArray(document) ? document : [document]
+  const good: Connections[] = []
+  const bad: BadLine[] = []
+  for (const [index, item] of items.entries()) {
+    const at = `item ${index + 1}`
+    const connection = isRecord(item) ? connectionOf(item) : undefined
+    if (connection === undefined)
+      bad.push({ at, reason: 'needs client_ids and channel_ids, subjects and objects, or thing_id and channel_id' })
+    else good.push(connection)
+  }
+  return { good, bad }
+}
+
+function connectionOf(item: Record<string, unknown>): Connections | undefined {
+  const ids = (...names: string[]) => {
+    const found = names.map((name) => item[name]).find((value) => value !== undefined)
+    const list = Array.isArray(found) ? found : found === undefined ? [] : [found]
+    return list.every((id) => typeof id === 'string' && id !== '') ? (list as string[]) : []
+  }
+  const clientIds = ids('client_ids', 'subjects', 'thing_ids', 'client_id', 'thing_id')
+  const channelIds = ids('channel_ids', 'objects', 'channel_id')
+  const types = ids('types', 'actions')
+  if (clientIds.length === 0 || channelIds.length === 0) return undefined
+  return { client_ids: clientIds, channel_ids: channelIds, types: types.length === 0 ? BOTH : types.map(typeOf) }
+}
+
+/** The action of the oldest generation as a type of the newer ones. */
+const typeOf = (type: string): string => ({ m_write: 'publish', m_read: 'subscribe' })[type] ?? type.toLowerCase()
+
+function isJson(path: string): boolean {
+  const extension = extname(path).toLowerCase()
+  if (extension === '.json') return true
+  if (extension === '.csv') return false
+  throw new CommandError(`${path} must end in .csv or .json`)
+}
+
+function readText(path: string): string {
+  let bytes: Buffer
+  try {
+    bytes = readFileSync(path)
+  } catch (error) {
+    throw new CommandError(`cannot read ${path}: ${(error as Error).message}`)
+  }
+  if (bytes.length > MAX_FILE_BYTES)
+    throw new CommandError(`${path} is larger than ${MAX_FILE_BYTES / 1024 / 1024} MiB`, 'split it')
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch {
+    throw new CommandError(`${path} is not UTF-8`)
+  }
+}
+
+function readJson(path: string): unknown {
+  const text = readText(path)
+  try {
+    return JSON.parse(text) as unknown
+  } catch (error) {
+    throw new CommandError(`${path} is not JSON: ${(error as Error).message}`)
+  }
+}
+
+/** Rows without a header. A row that is no CSV is told and left out; a last empty column is no column. */
+function readCsv(text: string): { rows: Placed<string[]>[]; bad: BadLine[] } {
+  const bad: BadLine[] = []
+  const records = parse(text, {
+    bom: true,
+    info: true,
+    relax_column_count: true,
+    skip_empty_lines: true,
+    skip_records_with_error: true,
+    trim: true,
+    onSkip: (error) => {
+      if (error !== undefined)
+        bad.push({ at: `line ${plainText(error['lines'], '?')}`, reason: reasonOf(error.message) })
+      return undefined
+    },
+  }) as unknown as { record: string[]; info: { lines: number } }[]
+  return { rows: records.map(({ record, info }) => ({ at: `line ${info.lines}`, value: record })), bad }
+}
+
+const reasonOf = (message: string): string => `is not CSV: ${message.split(/: | at line/)[1] ?? message}`

@@ -1,0 +1,117 @@
+/**
+ * From words to a command and its arguments. Every generation's order is understood: verb first (`clients get <id>`), entity
+ * first (`clients <id> get`), and with or without domain and token at the end.
+ */
+import type { Command, Group } from './command.ts'
+import { UsageError } from './failures.ts'
+
+export type Resolved = {
+  command: Command
+  args: Record<string, string>
+  /** What stands after the arguments: domain, token, secret. */
+  rest: readonly string[]
+}
+
+type Slot = { name: string; isOptional: boolean }
+
+const TAIL_LENGTH = { domain: 2, user: 1, device: 2, none: 0 } as const
+const TAIL_TEXT = {
+  domain: ['[<domain_id>]', '[<user_token>]'],
+  user: ['[<user_token>]'],
+  device: ['[<domain_id>]', '[<client_secret>]'],
+  none: [],
+} as const
+
+export function slotsOf(args: string): Slot[] {
+  return [...args.matchAll(/(\[)?<([^>]+)>/g)].map(([, bracket, name = '']) => ({
+    name,
+    isOptional: bracket !== undefined,
+  }))
+}
+
+/** The line of usage, as help and a wrong call show it. */
+export function usageOf(groupName: string, command: Command): string {
+  return ['skein', groupName, command.words, command.args, ...TAIL_TEXT[command.tail]]
+    .filter((part) => part !== '')
+    .join(' ')
+}
+
+/** Throws UsageError, with the usage lines that come nearest. */
+export function resolveCommand(group: Group, groupName: string, positionals: readonly string[]): Resolved {
+  const direct = longestMatch(group, positionals)
+  if (direct !== undefined)
+    return fit(groupName, direct.commands, positionals.slice(direct.length), (command) => command.args)
+
+  const [subject = '', ...after] = positionals
+  // `clients all get` is `clients get all`.
+  const words = subject === 'all' ? [...after.slice(0, 1), 'all', ...after.slice(1)] : after
+  const behind = longestMatch(group, words)
+  if (behind !== undefined) {
+    const rest = words.slice(behind.length)
+    return fit(
+      groupName,
+      behind.commands,
+      subject === 'all' ? rest : [subject, ...rest],
+      (command) => command.subjectArgs ?? command.args,
+    )
+  }
+  const known = [...new Set(group.commands.map((command) => command.words.split(' ')[0] ?? ''))].join(', ')
+  throw new UsageError(
+    positionals.length === 0
+      ? `skein ${groupName} needs one of: ${known}`
+      : `skein ${groupName} has no command ${positionals[0]}; there are: ${known}`,
+    `skein ${groupName} <command> [<arguments>]`,
+  )
+}
+
+function longestMatch(
+  group: Group,
+  positionals: readonly string[],
+): { commands: Command[]; length: number } | undefined {
+  let best: Command[] = []
+  let bestLength = -1
+  for (const command of group.commands) {
+    const words = command.words === '' ? [] : command.words.split(' ')
+    if (!words.every((word, index) => positionals[index] === word)) continue
+    if (words.length > bestLength) {
+      best = [command]
+      bestLength = words.length
+    } else if (words.length === bestLength) best.push(command)
+  }
+  return bestLength < 0 ? undefined : { commands: best, length: bestLength }
+}
+
+function fit(
+  groupName: string,
+  commands: readonly Command[],
+  values: readonly string[],
+  argsOf: (command: Command) => string,
+): Resolved {
+  for (const command of commands) {
+    const args: Record<string, string> = {}
+    const left = [...values]
+    let isWhole = true
+    for (const slot of slotsOf(argsOf(command))) {
+      const value = left[0]
+      const isMeant = !slot.isOptional || command.tail === 'none' || /^\s*[[{]/.test(value ?? '')
+      if (value === undefined) isWhole &&= slot.isOptional
+      else if (isMeant) args[slot.name] = left.shift() ?? ''
+    }
+    if (isWhole && left.length <= TAIL_LENGTH[command.tail]) return { command, args, rest: left }
+  }
+  const usages = commands.map((command) => usageOf(groupName, command))
+  throw new UsageError(
+    values.length === 0
+      ? 'arguments are missing'
+      : `${values.length} argument${values.length === 1 ? '' : 's'} do not fit`,
+    usages.join('\n       '),
+  )
+}
+
+/**
+ * Whether the one word after the arguments is a token rather than a domain: a domain is an id or a route, at most 36
+ * characters without a dot; a token is longer or has dots.
+ */
+export function looksLikeToken(value: string): boolean {
+  return value.length > 36 || value.includes('.')
+}

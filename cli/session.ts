@@ -1,0 +1,133 @@
+/**
+ * Whose token a request carries: that of the command line, the environment, the configuration file, or the saved login.
+ * A saved token goes to the addresses of its own context alone: a `config.toml` in a foreign folder cannot send it anywhere.
+ */
+import type { ApiRequest, Session } from './command.ts'
+import { CommandError } from './failures.ts'
+import type { Incoming } from './http.ts'
+import { changeContexts, claimsOf, readContexts } from './login-store.ts'
+import { SERVICES } from './services.ts'
+import type { Settings } from './settings.ts'
+import { isRecord } from './values.ts'
+
+/** A token that ends this soon is renewed first: a request may take a while. */
+const RENEW_BEFORE_S = 20
+/** A refresh happens while the login file is locked. */
+const REFRESH_DEADLINE_MS = 10_000
+
+export function createSession(settings: Settings, send: (request: ApiRequest) => Promise<Incoming>): Session {
+  const { contextName, contextsPath } = settings
+  let login = readContexts(contextsPath).contexts[contextName]?.login
+  let hasRenewed = false
+
+  async function refresh(): Promise<boolean> {
+    const before = login
+    if (before === undefined) return false
+    return await changeContexts(contextsPath, async (all) => {
+      const kept = all.contexts[contextName]
+      if (kept?.login === undefined) return false
+      if (kept.login.access_token !== before.access_token) {
+        // Another command was first; its token is as new as ours would be.
+        login = kept.login
+        return true
+      }
+      const answer = await send({
+        method: 'POST',
+        service: 'users',
+        path: '/users/tokens/refresh',
+        authorization: { header: `Bearer ${before.refresh_token}` },
+        deadlineMs: REFRESH_DEADLINE_MS,
+      })
+      const value: unknown = answer.status === 201 ? JSON.parse(answer.text) : undefined
+      if (!isRecord(value)) {
+        if (answer.status === 401) delete kept.login
+        return false
+      }
+      login = { ...before, access_token: String(value['access_token']), refresh_token: String(value['refresh_token']) }
+      kept.login = login
+      return true
+    })
+  }
+
+  const isSaved = (request: ApiRequest): boolean =>
+    request.token === undefined &&
+    settings.token === undefined &&
+    (request.authorization === undefined || request.authorization === 'needed' || request.authorization === 'optional')
+
+  return {
+    login: () => login,
+    hasToken: () => settings.token !== undefined || login !== undefined,
+    async authorization(request, url) {
+      const { authorization = 'needed' } = request
+      if (authorization === 'none') return undefined
+      if (typeof authorization === 'object') return authorization.header
+      const given = request.token ?? settings.token?.value
+      if (given !== undefined) return `Bearer ${given.replace(/^Bearer /, '')}`
+      if (login === undefined) {
+        if (authorization === 'optional') return undefined
+        throw new CommandError(
+          'you are not logged in',
+          'run "skein login", set SKEIN_TOKEN, or give a token as the last argument',
+        )
+      }
+      const { origin } = new URL(url)
+      if (!login.origins.includes(origin)) {
+        if (authorization === 'optional') return undefined
+        throw new CommandError(
+          `the login of context ${contextName} is not for ${origin}`,
+          'log in there: skein login --url URL --context NAME; or give a token as the last argument',
+        )
+      }
+      const expiresAt = claimsOf(login.access_token)?.exp
+      if (!hasRenewed && expiresAt !== undefined && expiresAt - Date.now() / 1000 < RENEW_BEFORE_S) {
+        hasRenewed = true
+        if (!(await refresh()) && authorization === 'needed')
+          throw new CommandError(`the login of ${login.username} has expired`, 'log in again: skein login')
+      }
+      return `Bearer ${login.access_token}`
+    },
+    async renew(request) {
+      if (!isSaved(request) || login === undefined || hasRenewed) return false
+      hasRenewed = true
+      return await refresh()
+    },
+    hintWhenRefused(request) {
+      if (typeof request.authorization === 'object') return 'check the secret, key or password'
+      if (request.token !== undefined)
+        return 'the token of the command line is not valid (any more): skein users token, skein login'
+      if (settings.token !== undefined) return `the token of ${settings.token.from} is not valid (any more)`
+      return 'log in: skein login'
+    },
+    hidden() {
+      const hidden = new Map<string, string>()
+      if (login !== undefined) {
+        hidden.set(login.access_token, '$(skein token)')
+        hidden.set(login.refresh_token, '$SKEIN_REFRESH_TOKEN')
+      }
+      if (settings.token !== undefined) hidden.set(settings.token.value, '$SKEIN_TOKEN')
+      const password = settings.environment['SKEIN_PASSWORD']
+      if (password !== undefined && password !== '') hidden.set(password, '$SKEIN_PASSWORD')
+      return hidden
+    },
+    async keep(next) {
+      const origins = [...new Set(SERVICES.map((service) => new URL(settings.address(service).url).origin))]
+      login = { ...next, origins }
+      const kept = login
+      await changeContexts(contextsPath, (all) => {
+        const before = all.contexts[contextName]
+        all.contexts[contextName] = {
+          ...before,
+          addresses: { ...before?.addresses, ...settings.givenAddresses },
+          login: kept,
+        }
+        if (Object.keys(all.contexts).length === 1) all.current = contextName
+      })
+    },
+    async forget() {
+      login = undefined
+      await changeContexts(contextsPath, (all) => {
+        delete all.contexts[contextName]?.login
+      })
+    },
+  }
+}

@@ -1,0 +1,128 @@
+/**
+ * Where to talk to and how to print: flag, then environment, then the context in use, then the configuration file, then
+ * built in (contract sections 13 and 15).
+ */
+import { CommandError } from './failures.ts'
+import type { FlagName, GivenFlags } from './flags.ts'
+import { ADDRESS_KEYS } from './services.ts'
+import type { ServiceName } from './services.ts'
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+const FLAG_OF_KEY: Readonly<Record<string, FlagName>> = {
+  url: 'url',
+  manager_url: 'manager-url',
+  users_url: 'users-url',
+  clients_url: 'clients-url',
+  channels_url: 'channels-url',
+  groups_url: 'groups-url',
+  domains_url: 'domains-url',
+  invitations_url: 'invitations-url',
+  http_adapter_url: 'http-url',
+  reader_url: 'reader-url',
+  journal_url: 'journal-url',
+  bootstrap_url: 'bootstrap-url',
+  certs_url: 'certs-url',
+  provision_url: 'provision-url',
+  auth_url: 'auth-url',
+  host_url: 'host-url',
+}
+
+/** The ports of the specification on this machine. */
+const BUILT_IN: Readonly<Record<ServiceName, string>> = {
+  users: 'http://127.0.0.1:9002',
+  clients: 'http://127.0.0.1:9000',
+  channels: 'http://127.0.0.1:9005',
+  groups: 'http://127.0.0.1:9000',
+  domains: 'http://127.0.0.1:8189',
+  invitations: 'http://127.0.0.1:9020',
+  http: 'http://127.0.0.1:8080/http',
+  reader: 'http://127.0.0.1:8080',
+  journal: 'http://127.0.0.1:8080',
+  bootstrap: 'http://127.0.0.1:9013',
+  certs: 'http://127.0.0.1:9019',
+  provision: 'http://127.0.0.1:9016',
+  auth: 'http://127.0.0.1:8080',
+  host: 'http://127.0.0.1:8080',
+  manager: 'http://127.0.0.1:7070',
+}
+
+/** Addresses of one source, by the keys above and `url` for all of them. */
+export type Addresses = Readonly<Record<string, string>>
+
+export type Address = { url: string; from: string }
+
+/** Everything that was decided before a command runs. */
+export type Settings = {
+  address: (service: ServiceName) => Address
+  /** Addresses that flags and the environment name. */
+  givenAddresses: Addresses
+  isInsecure: boolean
+  isCurl: boolean
+  isRaw: boolean
+  contentType: string
+  /** A filter of listings: flag, else configuration file. */
+  filter: (name: FlagName) => string | undefined
+  environment: Environment
+  contextName: string
+  contextsPath: string
+  configPath: string
+  /** The domain of the flag, the environment or the context. */
+  domain: string | undefined
+  /** A token of the environment or the configuration file, and where it is from. */
+  token: { value: string; from: string } | undefined
+  version: string
+}
+
+/** Throws CommandError unless it is http or https with a host. */
+export function parseAddress(value: string, name: string): string {
+  let url: URL
+  try {
+    url = new URL(value)
+  } catch {
+    throw new CommandError(`${name} must be an address such as http://127.0.0.1:8080, not ${value}`)
+  }
+  if ((url.protocol !== 'http:' && url.protocol !== 'https:') || url.hostname === '')
+    throw new CommandError(`${name} must be an address with http or https, not ${value}`)
+  if (url.username !== '' || url.password !== '')
+    throw new CommandError(`${name} must not hold credentials`, 'log in with skein login')
+  return value.replace(/\/+$/, '')
+}
+
+/** Addresses that flags name. */
+export function flagAddresses(flags: GivenFlags): Addresses {
+  return Object.fromEntries(
+    Object.entries(FLAG_OF_KEY).flatMap(([key, flag]) => {
+      const value = flags.get(flag)
+      return value === undefined ? [] : [[key, parseAddress(value, `--${flag}`)]]
+    }),
+  )
+}
+
+export function environmentAddresses(environment: Environment): Addresses {
+  return Object.fromEntries(
+    [
+      ['url', 'SKEIN_URL'],
+      ['manager_url', 'SKEIN_MANAGER_URL'],
+    ].flatMap(([key = '', name = '']) => {
+      const value = environment[name]
+      return value === undefined || value === '' ? [] : [[key, parseAddress(value, name)]]
+    }),
+  )
+}
+
+/** The first source that says anything about a service decides; within a source its own key goes before `url`. */
+export function resolveAddress(
+  service: ServiceName,
+  sources: readonly { from: string; addresses: Addresses }[],
+): Address {
+  for (const { from, addresses } of sources) {
+    for (const key of ADDRESS_KEYS[service]) {
+      const value = addresses[key]
+      if (value !== undefined) return { url: value, from: `${from} (${key})` }
+    }
+    const all = addresses['url']
+    if (all !== undefined) return { url: service === 'http' ? `${all}/http` : all, from }
+  }
+  return { url: BUILT_IN[service], from: 'built in' }
+}
