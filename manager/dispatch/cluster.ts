@@ -2,7 +2,7 @@
  * The workers whose sessions this manager holds, and the choice among them. Memory only: everything in here comes back
  * from the database and from what the workers say in their Hello.
  */
-import { LRUCache } from 'lru-cache'
+import { createLru } from '#core/lru.ts'
 import type { ModuleRefs } from '../modules/module-refs.ts'
 import type { HeldRun } from '../runs/spec.ts'
 import { BACKLOG_TARGET_MS, capacityFor, choose, hashNeeds, refusalOf } from '../scheduler/index.ts'
@@ -23,8 +23,8 @@ export class Cluster {
   readonly #sessions = new Map<number, WorkerSession>()
   readonly #modules: ModuleRefs
   readonly #touched = new Set<WorkerSession>()
-  readonly #tasks = new LRUCache<number, TaskMemory>({ max: REMEMBERED_TASKS })
-  readonly #needs = new LRUCache<string, KnownNeeds>({ max: REMEMBERED_NEEDS })
+  readonly #tasks = createLru<number, TaskMemory>(REMEMBERED_TASKS)
+  readonly #needs = createLru<string, KnownNeeds>(REMEMBERED_NEEDS)
   /** Per needs, who passed the filter; emptied whenever a worker comes, goes or changes. */
   readonly #candidates = new Map<string, WorkerSession[]>()
   #placements = 0

@@ -1,6 +1,6 @@
 /** The gRPC listener of the manager: workers dial in here, register, hold their session and fetch uploads. */
 import { create } from '@bufbuild/protobuf'
-import { LRUCache } from 'lru-cache'
+import { createLru } from '#core/lru.ts'
 import { Server, ServerCredentials, experimental } from '@grpc/grpc-js'
 import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
@@ -67,7 +67,7 @@ export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer>
     'grpc.keepalive_timeout_ms': KEEPALIVE_ANSWER_MS,
     'grpc.keepalive_permit_without_calls': 1,
   })
-  const cachedDigests = new LRUCache<string, string[]>({ max: MAX_REGISTERED })
+  const cachedDigests = createLru<string, string[]>(MAX_REGISTERED)
   const sessionDeps: SessionDeps = {
     ...deps,
     findWorker: async (hello, call) => {

@@ -2,7 +2,7 @@
  * What is known about modules by digest: kind, exports, imports. It never changes, so it is remembered; the bytes stay
  * in the database.
  */
-import { LRUCache } from 'lru-cache'
+import { createLru } from '#core/lru.ts'
 import type { DescribedExport, DescribedImport } from '#core/wasm/index.ts'
 
 export type ModuleFacts = {
@@ -30,7 +30,7 @@ export const MODULE_COLUMNS = 'm.key, m.digest, m.size_bytes, m.kind, m.runtime,
 const REMEMBERED_MODULES = 1_000
 
 export class ModuleCatalogue {
-  readonly #known = new LRUCache<number, ModuleFacts>({ max: REMEMBERED_MODULES })
+  readonly #known = createLru<number, ModuleFacts>(REMEMBERED_MODULES)
 
   /** The modules of these keys; `read` is asked for those that are not remembered. */
   async find(

@@ -2,7 +2,7 @@
  * The proxy token and what is derived from it: tickets, which say that a worker may read a module. All managers of one
  * installation make the same ones, so a ticket outlives a move of its worker to another manager.
  */
-import { LRUCache } from 'lru-cache'
+import { createLru } from '#core/lru.ts'
 import { Secret } from '#core/config/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import { createTicketSigner, createTicketVerifier } from '#proto/index.ts'
@@ -28,7 +28,7 @@ export function proxyTokenOf(configured: Secret | undefined, keyring: Keyring): 
 
 export function createTicketOffice(proxyToken: Secret, nowMs: () => number = Date.now): TicketOffice {
   const signer = createTicketSigner(proxyToken.reveal())
-  const made = new LRUCache<string, { ticket: string; renewSeconds: number }>({ max: REMEMBERED_TICKETS })
+  const made = createLru<string, { ticket: string; renewSeconds: number }>(REMEMBERED_TICKETS)
   return {
     publicKey: signer.publicKey,
     verify: createTicketVerifier(signer.publicKey),

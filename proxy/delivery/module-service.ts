@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { create } from '@bufbuild/protobuf'
 import { Metadata, status } from '@grpc/grpc-js'
 import type { sendUnaryData } from '@grpc/grpc-js'
-import { LRUCache } from 'lru-cache'
+import { createLru } from '#core/lru.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { withDeadline } from '#core/time.ts'
@@ -48,7 +48,7 @@ export function moduleServiceHandlers({
 }: ModuleServiceDeps): ServiceHandlers<typeof ModuleService> {
   let streams = 0
   /** Files that were hashed on their way out, by digest: each version once. */
-  const verified = new LRUCache<string, string>({ max: MAX_VERIFIED })
+  const verified = createLru<string, string>(MAX_VERIFIED)
 
   async function resolve(
     { metadata, request: { reference } }: ResolveCall,

@@ -4,7 +4,7 @@
  */
 import { mkdir, open, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { LRUCache } from 'lru-cache'
+import { createLru } from '#core/lru.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { readModuleKind } from '#core/wasm/index.ts'
 import { transpile } from './transpile.ts'
@@ -28,8 +28,8 @@ export class Components {
   readonly #options: ComponentsOptions
   readonly #version: string
   /** Folder, or undefined for a core module. */
-  readonly #known = new LRUCache<string, { folder: string | undefined }>({ max: MAX_REMEMBERED })
-  readonly #refused = new LRUCache<string, string>({ max: MAX_REMEMBERED })
+  readonly #known = createLru<string, { folder: string | undefined }>(MAX_REMEMBERED)
+  readonly #refused = createLru<string, string>(MAX_REMEMBERED)
   readonly #underWay = new Map<string, Promise<string>>()
   readonly #abort = new AbortController()
   #last: Promise<unknown> = Promise.resolve()

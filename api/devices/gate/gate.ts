@@ -2,7 +2,7 @@
  * Who may send and receive on a channel, for every protocol. Decisions are kept in memory and forgotten as soon as a
  * client, channel, connection or domain behind them changes, so that a message costs one look-up (mechanisms section 4).
  */
-import { LRUCache } from 'lru-cache'
+import { createLru } from '#core/lru.ts'
 import { ANY_CHANGE, CONNECTION_BITS } from '#api/identity/index.ts'
 import type { AccessPolicy, ConnectionType, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
@@ -112,7 +112,7 @@ export function createMessageGate(deps: {
   const decisions = createFactCache<Decision>({ maxEntries: MAX_DECISIONS, isFresh: journal.isFresh })
   const channels = createFactCache<readonly ChannelFacts[]>({ maxEntries: MAX_DECISIONS, isFresh: journal.isFresh })
 
-  const reported = new LRUCache<string, true>({ max: MAX_REPORTED, ttl: AMBIGUITY_REPORT_MS })
+  const reported = createLru<string, true>(MAX_REPORTED, { ttlMs: AMBIGUITY_REPORT_MS })
 
   const keyOf = (credentials: DeviceCredentials, path: ChannelPath, type: ConnectionType) => {
     const target = `${type}\n${path.domain ?? ''}\n${path.channel}\n`

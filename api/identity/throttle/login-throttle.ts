@@ -5,7 +5,8 @@
  * failures only slow it down. Counted in each process, and for all of them together where they share a Redis; without it
  * several nodes allow so many times as much.
  */
-import { LRUCache } from 'lru-cache'
+import type { LRUCache } from 'lru-cache'
+import { createLru } from '#core/lru.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { fullBucket, refill, waitMs } from '#core/limits/index.ts'
 import type { Bucket, BucketRule, SharedLimits } from '#core/limits/index.ts'
@@ -67,10 +68,10 @@ type Kind = 'pair' | 'address' | 'account' | 'known'
 export function createLoginThrottle(options: LoginThrottleOptions = {}): LoginThrottle {
   const { rules = RULES, now = monotonicMs, shared } = options
   const buckets: Record<Kind, LRUCache<string, Bucket>> = {
-    pair: new LRUCache<string, Bucket>({ max: MAX_BUCKETS }),
-    address: new LRUCache<string, Bucket>({ max: MAX_BUCKETS }),
-    account: new LRUCache<string, Bucket>({ max: MAX_BUCKETS }),
-    known: new LRUCache<string, Bucket>({ max: MAX_BUCKETS }),
+    pair: createLru<string, Bucket>(MAX_BUCKETS),
+    address: createLru<string, Bucket>(MAX_BUCKETS),
+    account: createLru<string, Bucket>(MAX_BUCKETS),
+    known: createLru<string, Bucket>(MAX_BUCKETS),
   }
   /** The end of each queue of a known address, and how many stand in it. */
   const queues = new Map<string, { tail: Promise<void>; length: number }>()

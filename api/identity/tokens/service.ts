@@ -2,7 +2,7 @@
  * Logins and tokens (contract section 6, decisions 40, 41, 47). An access token is verified from memory; the session
  * and the user behind it are facts that the journal's tail takes away within a second of their end.
  */
-import { LRUCache } from 'lru-cache'
+import { createLru } from '#core/lru.ts'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { createFactCache } from '#core/fact-cache.ts'
@@ -85,7 +85,7 @@ const BAD_TOKEN = 'failed to perform authentication: missing or invalid bearer'
 export function createTokensService(deps: TokensDeps): TokensService {
   const { database, journal, keys, findLogin, throttle, uses, others } = deps
   const checkPassword = createPasswordCheck({ database, journal, findLogin, throttle })
-  const verified = new LRUCache<string, Claims>({ max: MAX_VERIFIED_TOKENS })
+  const verified = createLru<string, Claims>(MAX_VERIFIED_TOKENS)
   const sessions = createFactCache<Session | 'none'>({ maxEntries: MAX_SESSIONS, isFresh: journal.isFresh })
   const stopping = new AbortController()
 
