@@ -38,6 +38,7 @@ COPY manager manager
 COPY worker worker
 COPY proxy proxy
 COPY programs programs
+COPY cli cli
 # Everything above belongs to root; the programs write below /data and /tmp alone, so the root file system may be read-only.
 USER skein
 ENV NODE_ENV=production \

@@ -35,8 +35,9 @@ beforeAll(async () => {
 afterAll(() => prepared[Symbol.dispose]())
 
 describe('docker-compose.yml', () => {
-  it('runs every program, two workers among them', () => {
-    expect(ours.map(({ program }) => program).toSorted()).toEqual(['api', 'manager', 'proxy', 'worker', 'worker'])
+  it('runs every program, two nodes of the platform and two workers among them', () => {
+    const programs = ['api', 'api', 'manager', 'proxy', 'worker', 'worker']
+    expect(ours.map(({ program }) => program).toSorted()).toEqual(programs)
   })
 
   it.each(services)('%s has a health check, a read-only root and no rights to spare', (_name, service) => {
@@ -102,8 +103,32 @@ describe('docker-compose.yml', () => {
     }
   })
 
-  it('only the reverse proxy is reached from outside, and guests reach neither the database nor the network', () => {
-    expect(services.filter(([, { ports }]) => ports !== undefined).map(([name]) => name)).toEqual(['edge'])
+  it('nodes that share a database share a Redis, which asks for its password and keeps nothing', () => {
+    const { redis } = compose.services
+    expect(redis?.environment?.['REDISCLI_AUTH']).toMatch(/^\$\{REDIS_PASSWORD:\?/)
+    expect(redis?.command?.at(-1)).toContain('requirepass')
+    expect(redis?.volumes).toBeUndefined()
+    const shared = ours.filter(({ service }) => service.environment?.['SKEIN_DATABASE_URL'] !== undefined)
+    expect(shared.map(({ name }) => name)).toEqual(['api-1', 'api-2', 'manager'])
+    for (const { service } of shared)
+      expect(environmentOf(service, prepared.variables)['SKEIN_REDIS_URL']).toBe(
+        `redis://default:${prepared.variables['REDIS_PASSWORD']}@redis:6379`,
+      )
+  })
+
+  it('only the reverse proxy is reached from outside, and CoAP, which it cannot carry', () => {
+    const opened = services.flatMap(([name, { ports = [] }]) => ports.map((port) => `${name} ${port}`))
+    const datagrams = opened.filter((port) => port.endsWith('/udp'))
+    expect(opened.filter((port) => !datagrams.includes(port)).every((port) => port.startsWith('edge '))).toBe(true)
+    const settings = (PROGRAM_SETTINGS['api'] ?? []).flatMap((group) => Object.values(group))
+    const inside = settings.find(({ name }) => name === 'SKEIN_COAP_PORT')?.defaultText ?? ''
+    expect(datagrams).toContain(`api-1 5683:${inside}/udp`)
+    for (const port of datagrams) expect(port).toMatch(new RegExp(`^api-\\d \\d+:${inside}/udp$`))
+    // Each node has one of its own.
+    expect(new Set(datagrams.map((port) => port.split(' ')[1])).size).toBe(2)
+  })
+
+  it('guests reach neither the database nor the network', () => {
     for (const { service } of ours.filter(({ program }) => program === 'worker')) {
       expect(service.networks).toEqual(['cluster'])
       expect(compose.networks['cluster']?.internal).toBe(true)
@@ -123,21 +148,23 @@ describe('docker-compose.yml', () => {
 describe('deploy/', () => {
   it('the reverse proxy leads to the ports that the programs open', () => {
     const text = readFileSync(join(ROOT, 'deploy/Caddyfile'), 'utf8')
-    const upstreams = new Set(
-      [...text.matchAll(/reverse_proxy .*\{\$\w+:(\w+:\d+)\}/g)].map(([, upstream]) => upstream),
+    const upstreams = [...text.matchAll(/reverse_proxy .*\{\$\w+:([^}]*)\}/g)].flatMap(([, list = '']) =>
+      list.split(' '),
     )
-    const ports = { api: 'SKEIN_HTTP_PORT', manager: 'SKEIN_MANAGER_HTTP_PORT' } as const
-    const expected = Object.entries(ports).map(([program, variable]) => {
+    const ports: Record<string, string> = { api: 'SKEIN_HTTP_PORT', manager: 'SKEIN_MANAGER_HTTP_PORT' }
+    const expected = ours.flatMap(({ name, program }) => {
       const settings = (PROGRAM_SETTINGS[program] ?? []).flatMap((group) => Object.values(group))
-      return `${program}:${settings.find(({ name }) => name === variable)?.defaultText ?? ''}`
+      const port = settings.find((setting) => setting.name === ports[program])?.defaultText
+      return port === undefined ? [] : [`${name}:${port}`]
     })
-    expect(upstreams).toEqual(new Set(expected))
+    expect(new Set(upstreams)).toEqual(new Set(expected))
   })
 
   it('secrets are long, differ, and only their owner reads them', async () => {
     using second = await prepare('skein.example.com')
     for (const name of [
       'POSTGRES_PASSWORD',
+      'REDIS_PASSWORD',
       'SKEIN_SECRET_KEY',
       'SKEIN_ADMIN_SECRET',
       'SKEIN_WORKER_TOKEN',

@@ -12,6 +12,8 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
 import type { EmbeddedPostgres } from '#core/database/embedded/index.ts'
+import { RedisServer, hasRedisServer } from '../core/redis-server.ts'
+import { openEvents } from '../harness/event-stream.ts'
 import { until } from '../harness/until.ts'
 import { ROOT, environmentOf, prepare, readCompose } from './deployment-files.ts'
 import type { Prepared } from './deployment-files.ts'
@@ -32,7 +34,10 @@ const running = new Map<string, Running>()
 let prepared: Prepared
 let postgres: EmbeddedPostgres
 let folder: string
+let redis: RedisServer | undefined
 let ports: Map<string, number>
+/** Of the second node of the platform, which has the same inside of its container. */
+const secondPorts = new Map<string, number>()
 
 async function freePorts(count: number): Promise<number[]> {
   const servers = await Promise.all(
@@ -48,11 +53,15 @@ async function freePorts(count: number): Promise<number[]> {
 }
 
 /** `manager:7071` and `127.0.0.1:7070` as this machine reaches them. */
-function moved(text: string): string {
+function portOf(name: string, inside: string): number | undefined {
+  return (name === 'api-2' ? secondPorts.get(inside) : undefined) ?? ports.get(inside)
+}
+
+function moved(text: string, name = ''): string {
   return text
     .replaceAll(
       /\b(manager|proxy|127\.0\.0\.1):(\d+)/g,
-      (_all, _host, port: string) => `localhost:${ports.get(port) ?? port}`,
+      (_all, _host, port: string) => `localhost:${portOf(name, port) ?? port}`,
     )
     .replaceAll(/^\d+$/g, (port) => String(ports.get(port) ?? port))
     .replaceAll(/\/run\/secrets\/(\w+)/g, (_all, secret: string) =>
@@ -70,12 +79,15 @@ function start(name: string): void {
   // To a loopback address a worker speaks TLS only where its token names the certificate, so that is how it is joined here.
   const token = given['SKEIN_WORKER_MANAGER'] === undefined ? {} : { SKEIN_WORKER_TOKEN: pinnedToken() }
   const { host, port, user, password, database } = postgres.connection
+  // Where there is no Redis here, the hints between the programs are left out.
+  if (redis === undefined) delete given['SKEIN_REDIS_URL']
   const child = spawn(process.execPath, (service.command ?? []).slice(1), {
     cwd: ROOT,
     stdio: ['ignore', 'pipe', 'pipe'],
     env: {
       ...given,
-      ...Object.fromEntries(Object.entries(PORT_SETTINGS).map(([key, inside]) => [key, String(ports.get(inside))])),
+      ...Object.fromEntries(Object.entries(PORT_SETTINGS).map(([key, inside]) => [key, String(portOf(name, inside))])),
+      ...(redis === undefined || given['SKEIN_REDIS_URL'] === undefined ? {} : { SKEIN_REDIS_URL: redis.url }),
       ...token,
       SKEIN_DATA_DIR: dataDir,
       NODE_COMPILE_CACHE: join(folder, 'compile-cache'),
@@ -102,17 +114,19 @@ function pinnedToken(): string {
 /** Waits for the service's own health check, as the container engine would. */
 async function untilHealthy(name: string): Promise<void> {
   const test = compose.services[name]?.healthcheck?.test ?? []
-  const args = test.slice(2).map(moved)
+  const args = test.slice(2).map((argument) => moved(argument, name))
   await until(
     async () => {
-      const { child, output } = running.get(name) as Running
-      if (child.exitCode !== null) throw new Error(`${name} ended with ${child.exitCode}: ${output()}`)
+      const { child } = running.get(name) as Running
+      if (child.exitCode !== null) throw new Error(`${name} ended with ${child.exitCode}`)
       const check = spawn(process.execPath, args, { cwd: ROOT, stdio: 'ignore' })
       return await new Promise<boolean>((resolve) => check.once('exit', (code) => resolve(code === 0)))
     },
     `${name} is healthy`,
     START_DEADLINE_MS,
-  )
+  ).catch((error: unknown) => {
+    throw new Error(`${String(error)}: ${running.get(name)?.output() ?? ''}`)
+  })
 }
 
 const at = (port: string) => `http://localhost:${ports.get(port)}`
@@ -133,11 +147,14 @@ beforeAll(async () => {
   prepared = await prepare('localhost')
   folder = mkdtempSync(join(tmpdir(), 'skein-deployment-'))
   chmodSync(folder, 0o755)
-  const found = await freePorts(Object.keys(PORT_SETTINGS).length)
-  ports = new Map(Object.values(PORT_SETTINGS).map((inside, index) => [inside, found[index] as number]))
+  const insides = Object.values(PORT_SETTINGS)
+  const found = await freePorts(2 * insides.length)
+  ports = new Map(insides.map((inside, index) => [inside, found[index] as number]))
+  insides.forEach((inside, index) => secondPorts.set(inside, found[insides.length + index] as number))
+  redis = hasRedisServer() ? await RedisServer.start() : undefined
   postgres = await startEmbeddedPostgres({ dataDir: join(folder, 'postgres'), log: () => undefined, unsafe: true })
   // In the order of depends_on.
-  for (const name of ['api', 'proxy', 'manager', 'worker-1']) {
+  for (const name of ['api-1', 'api-2', 'proxy', 'manager', 'worker-1']) {
     start(name)
     await untilHealthy(name)
   }
@@ -151,6 +168,7 @@ afterAll(async () => {
     ),
   )
   await postgres.stop()
+  await redis?.[Symbol.asyncDispose]()
   prepared[Symbol.dispose]()
   rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
 })
@@ -172,6 +190,25 @@ it('the parts of the deployment find and trust each other: a task of the adminis
   expect(await invoked.json()).toMatchObject({ results: [42], state: 3 })
 })
 
+it('a message that one node of the platform takes reaches the followers of the other', async () => {
+  const { SKEIN_ADMIN_USERNAME: identity, SKEIN_ADMIN_SECRET: secret } = prepared.variables
+  const login = await call('POST', `${at('8080')}/users/tokens/issue`, undefined, { identity, secret })
+  const { access_token: token } = (await login.json()) as { access_token: string }
+  const { id: domainId } = (await (
+    await call('POST', `${at('8080')}/domains`, token, { name: 'two nodes' })
+  ).json()) as {
+    id: string
+  }
+  const channel = await call('POST', `${at('8080')}/${domainId}/channels`, token, { name: 'channel' })
+  const path = `/m/${domainId}/c/${((await channel.json()) as { id: string }).id}`
+  const second = `http://localhost:${secondPorts.get('8080')}`
+  await using reader = await openEvents(`${second}${path}/live`, { authorization: `Bearer ${token}` })
+  expect(reader.status).toBe(200)
+  expect((await call('POST', `${at('8080')}${path}`, token, [{ n: 'a', v: 1 }])).status).toBe(202)
+  const { data } = await until(() => reader.events[0], 'the message arrives')
+  expect(data['payload']).toMatchObject([{ n: 'a', v: 1 }])
+})
+
 it('the manager reaches the proxy over TLS', async () => {
   const { SKEIN_ADMIN_USERNAME: identity, SKEIN_ADMIN_SECRET: secret } = prepared.variables
   const login = await call('POST', `${at('8080')}/users/tokens/issue`, undefined, { identity, secret })
@@ -189,6 +226,7 @@ it('the manager reaches the proxy over TLS', async () => {
 it('no program writes a secret into its log', () => {
   const secrets = [
     'POSTGRES_PASSWORD',
+    'REDIS_PASSWORD',
     'SKEIN_SECRET_KEY',
     'SKEIN_ADMIN_SECRET',
     'SKEIN_WORKER_TOKEN',
