@@ -8,6 +8,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 const ROOT = join(import.meta.dirname, '..')
+/** Those of the script `start`. */
+const FLAGS = ['--preserve-symlinks', '--preserve-symlinks-main']
 const START_DEADLINE_MS = 60_000
 
 export type Platform = AsyncDisposable & {
@@ -35,8 +37,8 @@ async function freePort(): Promise<number> {
 /** All processes are pinned to the first two cores, so that figures of larger machines compare. */
 function command(): { file: string; prefix: string[] } {
   return existsSync('/usr/bin/taskset')
-    ? { file: '/usr/bin/taskset', prefix: ['-c', '0,1', process.execPath] }
-    : { file: process.execPath, prefix: [] }
+    ? { file: '/usr/bin/taskset', prefix: ['-c', '0,1', process.execPath, ...FLAGS] }
+    : { file: process.execPath, prefix: [...FLAGS] }
 }
 
 export async function startPlatform(

@@ -2,9 +2,8 @@
  * What is wrong with a value, in as little time as finding it takes. TypeBox explains every item of an array, also after it
  * has gathered all that it will say: a body with millions of wrong items would hold up everybody else for seconds.
  */
-import { Compile } from 'typebox/compile'
 import type { TSchema } from 'typebox'
-import { Errors } from 'typebox/value'
+import { checks, explanations } from './late.ts'
 
 export type Fault = { keyword: string; instancePath: string; message: string; params: Record<string, unknown> }
 
@@ -19,14 +18,14 @@ type Shape = TSchema & {
   additionalProperties?: unknown
 }
 
-const checks = new WeakMap<TSchema, (value: unknown) => boolean>()
+const compiledChecks = new WeakMap<TSchema, (value: unknown) => boolean>()
 
 function isValid(schema: TSchema, value: unknown): boolean {
-  let check = checks.get(schema)
+  let check = compiledChecks.get(schema)
   if (check === undefined) {
-    const compiled = Compile(schema)
+    const compiled = checks().Compile(schema)
     check = (input) => compiled.Check(input)
-    checks.set(schema, check)
+    compiledChecks.set(schema, check)
   }
   return check(value)
 }
@@ -70,7 +69,10 @@ function faultsOfItems(items: TSchema, value: readonly unknown[], path: string):
 }
 
 function plainFaults(schema: TSchema, value: unknown, path: string): Fault[] {
-  return (Errors(schema, value) as Fault[]).map((fault) => ({ ...fault, instancePath: `${path}${fault.instancePath}` }))
+  return (explanations().Errors(schema, value) as Fault[]).map((fault) => ({
+    ...fault,
+    instancePath: `${path}${fault.instancePath}`,
+  }))
 }
 
 const isObject = (value: unknown): value is Record<string, unknown> =>

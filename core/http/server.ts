@@ -5,6 +5,7 @@ import type { Logger } from '../logging/index.ts'
 import { createHttpApp } from './edge.ts'
 import type { HttpApp, RoutePlugin } from './edge.ts'
 import type { BuildInfo } from './health.ts'
+import { loadLate } from './late.ts'
 import { listen } from './listeners.ts'
 import type { ListenerPort, Listeners, TlsFiles } from './listeners.ts'
 import type { Metrics } from './metrics.ts'
@@ -25,6 +26,9 @@ export type HttpServerOptions = {
   tlsOf?: (files: TlsFiles | undefined) => TlsFiles | undefined
 }
 
+/** What no start needs is loaded so long after the ports are open, or with the first request. */
+const LATE_MS = 1000
+
 export async function startHttpServer(
   life: Lifecycle,
   options: HttpServerOptions,
@@ -43,7 +47,14 @@ export async function startHttpServer(
   for (const plugin of routes) await plugin(app)
   const listeners = await life.start('HTTP listeners', async () => {
     const value = await listen(app, { host: config.host, ports, tls, logger })
-    return { value, stop: () => value.stop() }
+    const late = setTimeout(loadLate, LATE_MS)
+    return {
+      value,
+      stop: async () => {
+        clearTimeout(late)
+        await value.stop()
+      },
+    }
   })
   return { app, listeners, scheme: tls === undefined ? 'http' : 'https' }
 }

@@ -1,7 +1,7 @@
 /** Where mails leave: a mail server, or files in the data folder while there is none (decision 55). */
 import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createTransport } from 'nodemailer'
+import type { Transporter } from 'nodemailer'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { newId } from '#core/ids.ts'
@@ -31,19 +31,25 @@ export function smtpTransport(url: string, from: Sender): MailTransport {
   const address = URL.canParse(url) ? new URL(url) : undefined
   if (address === undefined || !['smtp:', 'smtps:'].includes(address.protocol) || address.hostname === '')
     throw new ServiceError('malformed', 'SKEIN_SMTP_URL must be an address such as smtps://user:password@host:465')
-  const smtp = createTransport({
-    url,
-    connectionTimeout: SMTP_STEP_DEADLINE_MS,
-    greetingTimeout: SMTP_STEP_DEADLINE_MS,
-    socketTimeout: SMTP_STEP_DEADLINE_MS,
-    dnsTimeout: SMTP_STEP_DEADLINE_MS,
-  })
+  // Loaded with the first mail: most starts send none.
+  let smtp: Promise<Transporter> | undefined
+  async function connected(): Promise<Transporter> {
+    const { createTransport } = await import('nodemailer')
+    return createTransport({
+      url,
+      connectionTimeout: SMTP_STEP_DEADLINE_MS,
+      greetingTimeout: SMTP_STEP_DEADLINE_MS,
+      socketTimeout: SMTP_STEP_DEADLINE_MS,
+      dnsTimeout: SMTP_STEP_DEADLINE_MS,
+    })
+  }
   return {
     async deliver(mail, signal) {
       const envelope = { from: from.address, to: [mail.to] }
-      await smtp.sendMail({ envelope, raw: composed(mail, from, newId()), signal })
+      smtp ??= connected()
+      await (await smtp).sendMail({ envelope, raw: composed(mail, from, newId()), signal })
     },
-    close: () => smtp.close(),
+    close: () => void smtp?.then((transport) => transport.close()),
   }
 }
 
