@@ -5,13 +5,21 @@ import type { Secret } from '#core/config/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { MAX_MODULE_BYTES, checkProxyConfig } from './config.ts'
 import type { ProxyConfig } from './config.ts'
-import { createCallers, listen, moduleServiceHandlers, readTlsFiles } from './delivery/index.ts'
+import {
+  createCallers,
+  listen,
+  moduleServiceHandlers,
+  readTlsFiles,
+  registryServiceHandlers,
+} from './delivery/index.ts'
 import type { DeliveryLimits, ListenerTls } from './delivery/index.ts'
 import { openModuleSource } from './module-source.ts'
 import type { SourceLimits } from './module-source.ts'
-import { createAuth, createRegistries, createRegistryClient, createTransport } from './oci/index.ts'
-import type { ClientLimits, TransportLimits } from './oci/index.ts'
+import { createAuth, createExchange, createRegistries, createRegistryClient, createTransport } from './oci/index.ts'
+import type { ClientLimits, Credentials, TransportLimits } from './oci/index.ts'
 import { createProxyToken } from './proxy-token.ts'
+import { createPushes } from './pushes.ts'
+import { openSignatures } from './signatures.ts'
 
 export { PROXY_SETTINGS } from './config.ts'
 export type { ProxyConfig } from './config.ts'
@@ -67,42 +75,55 @@ export async function startProxy({
   const { configured, credentials, policy } = checkProxyConfig(config, given !== undefined)
   const limits = { ...PROXY_LIMITS, ...changed, maxCacheBytes: config.cacheBytes }
   const transport = createTransport(policy, limits)
-  const client = createRegistryClient({
-    transport,
-    auth: createAuth({
+  const registries = createRegistries(configured, policy, transport)
+  const exchangeFor = (registry: string | undefined, known: Credentials | undefined) =>
+    createExchange({
       transport,
-      configured:
-        configured === undefined || credentials === undefined ? undefined : { registry: configured.name, credentials },
-    }),
-    registries: createRegistries(configured, policy, transport),
-    limits,
-  })
+      registries,
+      auth: createAuth({
+        transport,
+        configured: registry === undefined || known === undefined ? undefined : { registry, credentials: known },
+      }),
+    })
+  const exchange = exchangeFor(configured?.name, credentials)
+  const client = createRegistryClient({ transport, exchange, limits })
   const folder = join(config.dataDir, 'proxy')
-  const source = await openModuleSource({ client, folder, defaultRegistry: configured?.name, limits, logger }).catch(
-    (error: unknown) => {
+  const defaultRegistry = configured?.name
+  const source = await openSignatures(client, folder)
+    .then((signatures) => openModuleSource({ client, signatures, folder, defaultRegistry, limits, logger }))
+    .catch((error: unknown) => {
       throw cacheRefused(folder, error)
-    },
-  )
+    })
+  const stopping = new AbortController()
+  const pushes = createPushes({
+    source,
+    exchangeFor: (registry, own) => (own === undefined ? exchange : exchangeFor(registry, own)),
+    defaultRegistry,
+    limits,
+    signal: stopping.signal,
+  })
   const tls = given ?? (await readTlsFiles(config))
   const callers = createCallers(createProxyToken(token ?? config.token, join(config.dataDir, PROXY_TOKEN_FILE)))
-  const listener = await listen(moduleServiceHandlers({ source, callers, limits, logger }), {
+  const modules = moduleServiceHandlers({ source, callers, limits, logger })
+  const listener = await listen(modules, registryServiceHandlers({ source, pushes, callers, logger }), {
     host: config.host,
     port: config.port,
     tls,
   })
   logger.info({ address: listener.address, registry: configured?.name }, 'module proxy is ready')
 
-  let stopping: Promise<void> | undefined
+  let stopped: Promise<void> | undefined
   return {
     address: listener.address,
     stop() {
-      stopping ??= stop()
-      return stopping
+      stopped ??= stop()
+      return stopped
     },
   }
 
   async function stop(): Promise<void> {
     source.close() // who waits for a pull gets its answer now; who is being sent a module gets the rest of it
+    stopping.abort(new ServiceError('unavailable', 'the proxy is stopping'))
     await listener.close()
     transport.close()
   }

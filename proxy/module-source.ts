@@ -2,10 +2,12 @@
  * From a reference to the bytes of a module: asks the registry when it must, the cache when it can, and each of them once
  * however many ask (task manager section 6, rules 6 and 8).
  */
+import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ServiceError, isRetryable } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
+import { ModuleRefusal } from '#core/wasm/index.ts'
 import { openBlobCache, openRecords, openTagCache } from './cache/index.ts'
 import type { Blob, BlobCache, OpenBlob, Records, TagCache } from './cache/index.ts'
 import {
@@ -21,27 +23,48 @@ import {
   unpackModule,
 } from './oci/index.ts'
 import type { FetchedManifest, ModuleLayer, Reference, RegistryClient } from './oci/index.ts'
+import { readModuleFacts } from './module-facts.ts'
+import type { ModuleFacts } from './module-facts.ts'
 import { createPullSlots } from './pull-slots.ts'
+import type { Signatures } from './signatures.ts'
+
+/** On whose behalf a reference is resolved, and what is asked of its signatures. */
+export type Asker = {
+  /** Empty: the platform. */
+  domainId: string
+  policy: 'off' | 'warn' | 'require'
+  /** PEM. */
+  keys: readonly string[]
+}
 
 export type Resolved = Blob & {
   /** With registry, repository and manifest digest: names the same bytes for ever. */
   reference: string
   /** True: the registry was down and an earlier answer was used. */
   stale: boolean
+  /** A key of the policy signed it. */
+  signed: boolean
+  /** Under the policy `warn`: why it does not count as signed; otherwise empty. */
+  signatureProblem: string
 }
 
 export type ModuleSource = {
   /**
    * What a reference stands for now. Throws `malformed` (not a reference, or what it names is no module), `not_found`,
-   * `unauthenticated`, `forbidden` (an address that references may not reach), `rate_limited`, `unavailable`, `timeout`.
+   * `unauthenticated`, `forbidden` (an address that references may not reach), `unprocessable` (not signed as the policy
+   * requires), `rate_limited`, `unavailable`, `timeout`.
    */
-  resolve(reference: string): Promise<Resolved>
+  resolve(reference: string, asker: Asker): Promise<Resolved>
   /**
    * Opens a module, pulling it by `pinned` (as `resolve` gave it) when it is not in the cache. The caller closes the
    * handle. Throws what `resolve` throws, and `not_found` when it is not here and `pinned` is empty.
    */
   open(digest: string, pinned: string): Promise<OpenBlob>
-  /** A blob whose bytes on disk are no longer those of its name: the next `open` pulls it again. */
+  /** Puts bytes into the cache. Throws `malformed` when they are not those of the digest, or too many. */
+  keep(bytes: AsyncIterable<Buffer>, digest: string): Promise<void>
+  /** What is known about modules that are in the cache; others are left out. */
+  describe(digests: readonly string[]): Promise<DescribedBlob[]>
+  /** Drops a module from the cache: somebody asked for it, or its bytes are no longer those of its name. */
   discard(digest: string): Promise<void>
   /** Ends every pull under way. */
   close(): void
@@ -58,6 +81,7 @@ export type SourceLimits = {
 
 export type ModuleSourceDeps = {
   client: RegistryClient
+  signatures: Signatures
   folder: string
   /** Registry of references that name none. */
   defaultRegistry: string | undefined
@@ -65,10 +89,13 @@ export type ModuleSourceDeps = {
   logger: Logger
 }
 
+export type DescribedBlob = Blob & { usedMs: number; facts: ModuleFacts | undefined }
+
 /** A manifest never changes, so neither does what it says. */
 type KnownModule = Blob & { layer: ModuleLayer }
 
 const MAX_KNOWN_MODULES = 10_000
+const DOMAIN_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 const MAX_PULLS = 8
 const MAX_WAITING_PULLS = 256
 /** An index may name an index (OCI image specification, "Image Index"); nobody nests deeper. */
@@ -76,6 +103,7 @@ const MAX_INDEX_DEPTH = 2
 
 export async function openModuleSource({
   client,
+  signatures,
   folder,
   defaultRegistry,
   limits,
@@ -91,6 +119,11 @@ export async function openModuleSource({
     folder: join(folder, 'modules'),
     maxRecords: MAX_KNOWN_MODULES,
     parse: parseKnownModule,
+  })
+  const facts: Records<ModuleFacts> = await openRecords({
+    folder: join(folder, 'facts'),
+    maxRecords: MAX_KNOWN_MODULES,
+    parse: (value) => value as ModuleFacts,
   })
   const tagFlights = createSingleFlight<Located>()
   const moduleFlights = createSingleFlight<KnownModule>()
@@ -148,6 +181,39 @@ export async function openModuleSource({
       await modules.set(key, found)
       return found
     })
+  }
+
+  async function judgeSignature(
+    reference: Reference,
+    manifestDigest: string,
+    { policy, keys }: Asker,
+  ): Promise<{ signed: boolean; problem: string }> {
+    if (policy === 'off') return { signed: false, problem: '' }
+    const name = pinnedReference(reference, manifestDigest)
+    try {
+      if (await signatures.isSigned(reference, manifestDigest, keys, pullSignal(`signature of ${name}`))) {
+        return { signed: true, problem: '' }
+      }
+    } catch (error) {
+      if (policy === 'require') throw error
+      return { signed: false, problem: `the signature of ${name} could not be looked up: ${messageOf(error)}` }
+    }
+    const problem = `${name} is not signed by a key of the policy`
+    if (policy === 'require') throw new ServiceError('unprocessable', problem)
+    return { signed: false, problem }
+  }
+
+  async function factsOf(digest: string, handle: FileHandle, sizeBytes: number): Promise<ModuleFacts | undefined> {
+    const known = await facts.get(digest)
+    if (known !== undefined) return known
+    try {
+      const found = await readModuleFacts(handle, sizeBytes)
+      await facts.set(digest, found)
+      return found
+    } catch (error) {
+      if (error instanceof ModuleRefusal) return undefined
+      throw error
+    }
   }
 
   function getByDigest(reference: Reference, digest: string, signal: AbortSignal): Promise<FetchedManifest> {
@@ -213,11 +279,14 @@ export async function openModuleSource({
   }
 
   return {
-    async resolve(text) {
+    async resolve(text, asker) {
       const reference = parseReference(text, defaultRegistry)
+      requireOwn(reference, defaultRegistry, asker.domainId)
       const { manifestDigest, stale, manifest } = await locate(reference)
       const { digest, sizeBytes } = await describe(reference, manifestDigest, manifest)
-      return { digest, sizeBytes, reference: pinnedReference(reference, manifestDigest), stale }
+      const { signed, problem } = await judgeSignature(reference, manifestDigest, asker)
+      const pinned = pinnedReference(reference, manifestDigest)
+      return { digest, sizeBytes, reference: pinned, stale, signed, signatureProblem: problem }
     },
 
     async open(digest, pinned) {
@@ -239,9 +308,40 @@ export async function openModuleSource({
       return pulled
     },
 
+    async keep(bytes, digest) {
+      await blobs.store(bytes, digest)
+    },
+
+    async describe(digests) {
+      const described: DescribedBlob[] = []
+      for (const digest of digests) {
+        const blob = await blobs.peek(digest)
+        if (blob === undefined) continue
+        await using handle = blob.handle
+        const { sizeBytes, usedMs } = blob
+        described.push({ digest, sizeBytes, usedMs, facts: await factsOf(digest, handle, sizeBytes) })
+      }
+      return described
+    },
+
     discard: (digest) => blobs.remove(digest),
     close: () => closing.abort(new ServiceError('unavailable', 'the proxy is stopping')),
   }
+}
+
+/**
+ * Domains push into repositories of the configured registry that begin with their id, with the credentials of the
+ * operator; those credentials show nobody the repositories of another domain. Throws `not_found`.
+ */
+function requireOwn(reference: Reference, configured: string | undefined, domainId: string): void {
+  if (domainId === '' || reference.registry !== configured) return
+  const [owner = ''] = reference.repository.split('/')
+  if (DOMAIN_ID.test(owner) && owner !== domainId)
+    throw new ServiceError('not_found', `${reference.registry} has no ${reference.repository}`)
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof ServiceError ? error.message : 'internal error'
 }
 
 function parseKnownModule(value: unknown): KnownModule | undefined {

@@ -31,6 +31,8 @@ export type BlobCache = {
   scratch(bytes: AsyncIterable<Buffer>): Promise<Scratch>
   /** Removes a blob; nothing happens when it is not here. */
   remove(digest: string): Promise<void>
+  /** Opens a blob without counting it as used; undefined when it is not here. */
+  peek(digest: string): Promise<(Blob & { handle: FileHandle; usedMs: number }) | undefined>
   /** What is here, least recently used first. */
   list(): Blob[]
   usedBytes(): number
@@ -78,6 +80,17 @@ export async function openBlobCache({ folder, maxBytes }: BlobCacheOptions): Pro
     return join(blobFolder, hexOf(digest))
   }
 
+  async function openFile(digest: string): Promise<FileHandle | undefined> {
+    if (!isDigest(digest)) return undefined
+    try {
+      return await open(pathOf(digest), 'r')
+    } catch (error) {
+      if (!isMissing(error)) throw error
+      forget(digest)
+      return undefined
+    }
+  }
+
   async function touch(digest: string, sizeBytes: number): Promise<void> {
     const nowMs = Date.now()
     const touchedMs = known.get(digest)?.touchedMs ?? 0
@@ -92,15 +105,8 @@ export async function openBlobCache({ folder, maxBytes }: BlobCacheOptions): Pro
 
   return {
     async open(digest) {
-      if (!isDigest(digest)) return undefined
-      let handle: FileHandle
-      try {
-        handle = await open(pathOf(digest), 'r')
-      } catch (error) {
-        if (!isMissing(error)) throw error
-        forget(digest)
-        return undefined
-      }
+      const handle = await openFile(digest)
+      if (handle === undefined) return undefined
       try {
         const { size, ino, mtimeMs } = await handle.stat()
         await touch(digest, size)
@@ -153,6 +159,13 @@ export async function openBlobCache({ folder, maxBytes }: BlobCacheOptions): Pro
     async remove(digest) {
       forget(digest)
       await rm(pathOf(digest), { force: true })
+    },
+
+    async peek(digest) {
+      const handle = await openFile(digest)
+      if (handle === undefined) return undefined
+      const { size, mtimeMs } = await handle.stat()
+      return { digest, sizeBytes: size, handle, usedMs: known.get(digest)?.touchedMs ?? mtimeMs }
     },
 
     list: () => [...known].map(([digest, { sizeBytes }]) => ({ digest, sizeBytes })),

@@ -7,7 +7,7 @@ import { createLru } from '#core/lru.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { withDeadline } from '#core/time.ts'
-import { FetchResponseSchema, ResolveResponseSchema } from '#proto/index.ts'
+import { FetchResponseSchema, ResolveResponseSchema, SignaturePolicy } from '#proto/index.ts'
 import type {
   FetchRequest,
   FetchResponse,
@@ -20,7 +20,7 @@ import type {
 } from '#proto/index.ts'
 import { PIECE_BYTES, readInPieces } from '../cache/index.ts'
 import type { OpenBlob } from '../cache/index.ts'
-import type { ModuleSource } from '../module-source.ts'
+import type { Asker, ModuleSource } from '../module-source.ts'
 import type { Callers } from './callers.ts'
 import { statusOf } from './status.ts'
 
@@ -37,6 +37,14 @@ export type ModuleServiceDeps = { source: ModuleSource; callers: Callers; limits
 
 const MAX_VERIFIED = 10_000
 
+/** One that this proxy does not know asks for more than it can judge, so it counts as the strictest. */
+const POLICIES: Partial<Record<SignaturePolicy, Asker['policy']>> = {
+  [SignaturePolicy.UNSPECIFIED]: 'off',
+  [SignaturePolicy.OFF]: 'off',
+  [SignaturePolicy.WARN]: 'warn',
+  [SignaturePolicy.REQUIRE]: 'require',
+}
+
 type ResolveCall = ServerUnaryCall<ResolveRequest, ResolveResponse>
 type FetchCall = ServerWritableStream<FetchRequest, FetchResponse>
 
@@ -50,16 +58,15 @@ export function moduleServiceHandlers({
   /** Files that were hashed on their way out, by digest: each version once. */
   const verified = createLru<string, string>(MAX_VERIFIED)
 
-  async function resolve(
-    { metadata, request: { reference } }: ResolveCall,
-    callback: sendUnaryData<ResolveResponse>,
-  ): Promise<void> {
+  async function resolve({ metadata, request }: ResolveCall, callback: sendUnaryData<ResolveResponse>): Promise<void> {
     try {
       await callers.requireManager(metadata)
-      const found = await source.resolve(reference)
+      const { reference, domainId, signaturePolicy, signatureKeys } = request
+      const asker = { domainId, policy: POLICIES[signaturePolicy] ?? 'require', keys: signatureKeys }
+      const found = await source.resolve(reference, asker)
       callback(null, create(ResolveResponseSchema, { ...found, sizeBytes: BigInt(found.sizeBytes) }))
     } catch (error) {
-      report(error, { reference })
+      report(error, { reference: request.reference })
       callback(statusOf(error))
     }
   }

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { Server, ServerCredentials, logVerbosity, setLogVerbosity } from '@grpc/grpc-js'
 import { ServiceError } from '#core/errors/index.ts'
 import { withDeadline } from '#core/time.ts'
-import { ModuleService, serviceDefinition } from '#proto/index.ts'
+import { ModuleService, RegistryService, serviceDefinition } from '#proto/index.ts'
 import type { ServiceHandlers } from '#proto/index.ts'
 
 export type Listener = { address: string; close(): Promise<void> }
@@ -17,8 +17,8 @@ export type ListenOptions = {
 /** Certificate and key in PEM. */
 export type ListenerTls = { cert: Buffer; key: Buffer }
 
-/** A request holds a reference and a digest. */
-const MAX_REQUEST_BYTES = 16 * 1024
+/** A part of a push, and what is around it; other requests hold a reference, a digest and keys. */
+const MAX_REQUEST_BYTES = 512 * 1024
 const MAX_STREAMS_PER_CONNECTION = 256
 /** A worker behind a dead link is noticed and its stream ended. */
 const KEEPALIVE_MS = 30_000
@@ -28,7 +28,8 @@ const DRAIN_MS = 5_000
 
 /** Binds and serves. Throws `unavailable` with what to do when the address cannot be bound. */
 export async function listen(
-  handlers: ServiceHandlers<typeof ModuleService>,
+  modules: ServiceHandlers<typeof ModuleService>,
+  registries: ServiceHandlers<typeof RegistryService>,
   { host, port, tls }: ListenOptions,
 ): Promise<Listener> {
   // The library would write lines of its own to stderr beside the error that it reports.
@@ -39,7 +40,8 @@ export async function listen(
     'grpc.keepalive_time_ms': KEEPALIVE_MS,
     'grpc.keepalive_timeout_ms': KEEPALIVE_TIMEOUT_MS,
   })
-  server.addService(serviceDefinition(ModuleService), handlers)
+  server.addService(serviceDefinition(ModuleService), modules)
+  server.addService(serviceDefinition(RegistryService), registries)
   const credentials =
     tls === undefined
       ? ServerCredentials.createInsecure()

@@ -1,7 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { mayKnowCredentials } from './auth.ts'
 
-const scopeAt = (baseUrl: string) => ({ registry: 'r', repository: 'a/b', baseUrl: new URL(baseUrl) })
+const scopeAt = (baseUrl: string) => ({
+  registry: 'r',
+  repository: 'a/b',
+  baseUrl: new URL(baseUrl),
+  actions: 'pull' as const,
+})
 const may = (base: string, realm: string) => mayKnowCredentials(scopeAt(base), new URL(realm))
 
 describe('the credentials of a registry', () => {

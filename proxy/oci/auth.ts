@@ -3,15 +3,16 @@
  * realm that the registry names. Who may see the configured credentials is decided here alone (task manager section 6):
  * the configured registry, and the realm that it names itself over TLS, or over plain HTTP on the same host.
  */
+import { Readable } from 'node:stream'
 import type { Secret } from '#core/config/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { monotonicMs } from '#core/time.ts'
-import { LRUCache } from 'lru-cache'
+import { createLru } from '#core/lru.ts'
 import { parseChallenges } from './challenge.ts'
 import type { Challenge } from './challenge.ts'
 import { createSingleFlight } from './single-flight.ts'
 import { discard } from './transport.ts'
-import type { Transport } from './transport.ts'
+import type { Answer, Transport } from './transport.ts'
 
 export type Credentials = { username: string; password: Secret }
 
@@ -22,7 +23,7 @@ export type AuthDeps = {
 }
 
 /** What is asked for: a repository of a registry, whose API is at `baseUrl`. */
-export type Scope = { registry: string; repository: string; baseUrl: URL }
+export type Scope = { registry: string; repository: string; baseUrl: URL; actions: 'pull' | 'pull,push' }
 
 export type Auth = {
   /** The `Authorization` that worked last time for this repository; undefined: none is known. */
@@ -43,9 +44,11 @@ const MAX_TOKEN_SECONDS = 3600
 const TOKEN_USE = 0.9
 const MAX_TOKEN_ANSWER_BYTES = 256 * 1024
 const MAX_KNOWN = 1000
+/** As `docker login` writes it: the password is an identity token, which only the realm ever sees. */
+const IDENTITY_TOKEN_USER = '<token>'
 
 export function createAuth({ transport, configured }: AuthDeps): Auth {
-  const authorizations = new LRUCache<string, { header: string; untilMs: number }>({ max: MAX_KNOWN })
+  const authorizations = createLru<string, { header: string; untilMs: number }>(MAX_KNOWN)
   const flights = createSingleFlight<string>()
 
   function credentialsFor(scope: Scope): Credentials | undefined {
@@ -55,14 +58,30 @@ export function createAuth({ transport, configured }: AuthDeps): Auth {
   async function bearer(scope: Scope, challenge: Challenge, signal: AbortSignal): Promise<string> {
     const url = realmUrl(scope, challenge)
     const credentials = mayKnowCredentials(scope, url) ? credentialsFor(scope) : undefined
-    const headers = credentials === undefined ? {} : { authorization: basicHeader(credentials) }
-    const answer = await transport.get(url, headers, signal)
+    const answer =
+      credentials?.username === IDENTITY_TOKEN_USER
+        ? await exchangeIdentityToken(url, credentials, signal)
+        : await transport.get(url, credentials === undefined ? {} : { authorization: basicHeader(credentials) }, signal)
     if (answer.status !== 200) {
       discard(answer)
       throw refusedByRealm(scope, url, answer.status)
     }
     const { token, seconds } = readToken(await transport.readBody(answer, MAX_TOKEN_ANSWER_BYTES), url)
     return remember(scope, `Bearer ${token}`, monotonicMs() + seconds * 1000 * TOKEN_USE)
+  }
+
+  /** Docker's "OAuth2 Token Authentication": the identity token goes in the body, as a refresh token. */
+  async function exchangeIdentityToken(url: URL, { password }: Credentials, signal: AbortSignal): Promise<Answer> {
+    const form = new URLSearchParams(url.searchParams)
+    form.set('grant_type', 'refresh_token')
+    form.set('client_id', 'skein-proxy')
+    form.set('refresh_token', password.reveal())
+    const bytes = Buffer.from(form.toString())
+    const headers = { 'content-type': 'application/x-www-form-urlencoded' }
+    return await transport.send('POST', new URL(url.pathname, url), headers, signal, {
+      sizeBytes: bytes.length,
+      read: () => Readable.from([bytes]),
+    })
   }
 
   function remember(scope: Scope, header: string, untilMs: number): string {
@@ -88,7 +107,8 @@ export function createAuth({ transport, configured }: AuthDeps): Auth {
         )
       }
       const credentials = credentialsFor(scope)
-      if (challenges.some((challenge) => challenge.scheme === 'basic') && credentials !== undefined) {
+      const isBasic = challenges.some((challenge) => challenge.scheme === 'basic')
+      if (isBasic && credentials !== undefined && credentials.username !== IDENTITY_TOKEN_USER) {
         return remember(scope, basicHeader(credentials), Infinity)
       }
       throw new ServiceError('unauthenticated', `${scope.registry} asks for credentials that are not configured for it`)
@@ -113,7 +133,7 @@ function realmUrl(scope: Scope, challenge: Challenge): URL {
     throw new ServiceError('unauthenticated', `${scope.registry} names a realm with credentials in it`)
   }
   if (service !== undefined) url.searchParams.set('service', service)
-  url.searchParams.set('scope', asked ?? `repository:${scope.repository}:pull`)
+  url.searchParams.set('scope', asked ?? `repository:${scope.repository}:${scope.actions}`)
   return url
 }
 
@@ -147,5 +167,5 @@ function basicHeader({ username, password }: Credentials): string {
 }
 
 function keyOf(scope: Scope): string {
-  return `${scope.registry}/${scope.repository}`
+  return `${scope.registry}/${scope.repository} ${scope.actions}`
 }

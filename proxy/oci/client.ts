@@ -3,24 +3,21 @@
  * redirects, retries and resumption. Everything it gives was checked against its digest.
  */
 import { createHash } from 'node:crypto'
-import { ServiceError, isRetryable } from '#core/errors/index.ts'
+import { ServiceError, isRetryable, kindOf } from '#core/errors/index.ts'
 import { sleep } from '#core/time.ts'
-import type { Auth, Scope } from './auth.ts'
 import { digestOf, isDigest } from './digest.ts'
+import { refusalOf } from './exchange.ts'
+import type { Exchange, Repository } from './exchange.ts'
 import type { Descriptor } from './manifest.ts'
 import { MAX_MANIFEST_BYTES } from './manifest.ts'
-import { MANIFEST_ACCEPT, bareMediaType } from './media-types.ts'
+import { INDEX_TYPES, MANIFEST_ACCEPT, bareMediaType } from './media-types.ts'
 import { formatReference } from './reference.ts'
 import type { Reference } from './reference.ts'
 import { moduleInvalid } from './refusal.ts'
-import type { Registries } from './registry.ts'
-import { retryAfterMs } from './retry-after.ts'
 import { discard } from './transport.ts'
 import type { Answer, Transport } from './transport.ts'
 
 export type FetchedManifest = { bytes: Buffer; digest: string; contentType: string | undefined }
-/** Which repository of which registry. */
-export type Repository = Pick<Reference, 'registry' | 'repository'>
 
 export type RegistryClient = {
   /**
@@ -33,6 +30,11 @@ export type RegistryClient = {
    * descriptor, so nothing that was read before the end may be used.
    */
   readBlob(repository: Repository, blob: Descriptor, signal: AbortSignal): AsyncGenerator<Buffer>
+  /**
+   * The index of the artifacts that name this manifest as their subject (OCI distribution, "Listing Referrers");
+   * undefined: the registry has no such API.
+   */
+  getReferrers(repository: Repository, digest: string, signal: AbortSignal): Promise<Buffer | undefined>
 }
 
 export type ClientLimits = {
@@ -44,59 +46,10 @@ export type ClientLimits = {
 
 const MAX_ATTEMPTS = 3
 const MAX_RESUMPTIONS = 5
-const MAX_REDIRECTS = 5
-const REDIRECTS = new Set([301, 302, 303, 307, 308])
 
-export type ClientDeps = { transport: Transport; auth: Auth; registries: Registries; limits: ClientLimits }
+export type ClientDeps = { transport: Transport; exchange: Exchange; limits: ClientLimits }
 
-export function createRegistryClient({ transport, auth, registries, limits }: ClientDeps): RegistryClient {
-  /** GET below `/v2/<repository>/`: authenticated at the registry, redirects followed without credentials. */
-  async function get(
-    repository: Repository,
-    path: string,
-    headers: Record<string, string>,
-    signal: AbortSignal,
-  ): Promise<Answer> {
-    const baseUrl = await registries.baseUrl(repository.registry, signal)
-    const scope: Scope = { ...repository, baseUrl }
-    const url = new URL(`v2/${repository.repository}/${path}`, baseUrl)
-    const answer = await authenticated(scope, url, headers, signal)
-    return REDIRECTS.has(answer.status) ? await followRedirects(answer, headers, signal) : answer
-  }
-
-  async function authenticated(
-    scope: Scope,
-    url: URL,
-    headers: Record<string, string>,
-    signal: AbortSignal,
-  ): Promise<Answer> {
-    const send = (authorization: string | undefined) =>
-      transport.get(url, authorization === undefined ? headers : { ...headers, authorization }, signal)
-    const first = await send(auth.known(scope))
-    if (first.status !== 401) return first
-    discard(first)
-    auth.forget(scope)
-    const second = await send(await auth.answer(scope, first.headers['www-authenticate'], signal))
-    if (second.status === 401) auth.forget(scope)
-    return second
-  }
-
-  async function followRedirects(first: Answer, headers: Record<string, string>, signal: AbortSignal): Promise<Answer> {
-    let answer = first
-    for (let count = 0; count < MAX_REDIRECTS; count++) {
-      discard(answer)
-      const { location } = answer.headers
-      if (location === undefined || !URL.canParse(location, answer.url)) {
-        throw new ServiceError('unavailable', `${answer.url.host} answered ${answer.status} without a usable Location`)
-      }
-      // `headers` never holds an Authorization: credentials do not cross a redirect, not even back to the same host.
-      answer = await transport.get(new URL(location, answer.url), headers, signal)
-      if (!REDIRECTS.has(answer.status)) return answer
-    }
-    discard(answer)
-    throw new ServiceError('unavailable', `${first.url.host} redirects more than ${MAX_REDIRECTS} times`)
-  }
-
+export function createRegistryClient({ transport, exchange, limits }: ClientDeps): RegistryClient {
   /** One request with its answer's status judged, repeated while that can help. */
   async function getOk(
     repository: Repository,
@@ -107,10 +60,10 @@ export function createRegistryClient({ transport, auth, registries, limits }: Cl
   ): Promise<Answer> {
     for (let attempt = 1; ; attempt++) {
       try {
-        const answer = await get(repository, path, headers, signal)
+        const answer = await exchange.get(repository, path, headers, signal)
         if (answer.status === 200 || answer.status === 206) return answer
         discard(answer)
-        throw refusal(answer, repository, what)
+        throw refusalOf(answer, repository, what)
       } catch (error) {
         await pauseBeforeRetry(error, attempt, MAX_ATTEMPTS, signal)
       }
@@ -144,6 +97,21 @@ export function createRegistryClient({ transport, auth, registries, limits }: Cl
         } catch (error) {
           await pauseBeforeRetry(error, attempt, MAX_ATTEMPTS, signal) // broke off in the middle
         }
+      }
+    },
+
+    async getReferrers(repository, digest, signal) {
+      const what = `referrers of ${digest}`
+      const path = `referrers/${digest}`
+      try {
+        const answer = await getOk(repository, path, { accept: INDEX_TYPES[0] }, signal, what)
+        const isIndex = bareMediaType(answer.headers['content-type']) === INDEX_TYPES[0]
+        if (isIndex) return await transport.readBody(answer, MAX_MANIFEST_BYTES)
+        discard(answer)
+        return undefined
+      } catch (error) {
+        if (kindOf(error) === 'not_found') return undefined
+        throw error
       }
     },
 
@@ -201,23 +169,5 @@ async function* fromOffset(pieces: AsyncIterable<Buffer>, skipBytes: number): As
   for await (const piece of pieces) {
     if (left < piece.length) yield left === 0 ? piece : piece.subarray(left)
     left = Math.max(0, left - piece.length)
-  }
-}
-
-function refusal(answer: Answer, { registry, repository }: Repository, what: string): ServiceError {
-  switch (answer.status) {
-    case 401:
-      return new ServiceError('unauthenticated', `${registry} refuses the credentials for ${repository}`)
-    case 403:
-      return new ServiceError('forbidden', `${registry} does not allow pulling from ${repository}`)
-    case 404:
-      return new ServiceError('not_found', `${registry} has no ${what}`)
-    case 429: {
-      const waitMs = retryAfterMs(answer.headers['retry-after'], Date.now())
-      const options = waitMs === undefined ? {} : { retryAfterSeconds: waitMs / 1000 }
-      return new ServiceError('rate_limited', `${registry} answers that it is asked too often`, options)
-    }
-    default:
-      return new ServiceError('unavailable', `${registry} answered ${answer.status} to ${what}`)
   }
 }

@@ -1,5 +1,5 @@
 /**
- * One GET to a registry, a token realm or the place a redirect names. It does not follow redirects and knows no
+ * One request to a registry, a token realm or the place a redirect names. It does not follow redirects and knows no
  * credentials; it decides only whether the address may be reached, and that the connection goes to the address that was
  * judged (task manager section 6, rule 9). `fetch` cannot promise that: it resolves names on its own.
  */
@@ -24,12 +24,24 @@ export type TransportLimits = {
 
 export type Answer = { url: URL; status: number; headers: IncomingHttpHeaders; body: IncomingMessage }
 
+/** A body that can be given again: a request may be repeated. */
+export type RequestBody = { sizeBytes: number; read(): AsyncIterable<Buffer> }
+export type Method = 'GET' | 'HEAD' | 'POST' | 'PUT'
+
 export type Transport = {
-  /**
-   * Sends one GET. Throws `forbidden` for an address that the policy refuses, `timeout` and `unavailable` when nothing
-   * answers. The caller reads the body with `readBody` or `chunksOf`, or gives it to `discard`.
-   */
+  /** `send` of a GET. */
   get(url: URL, headers: Record<string, string>, signal: AbortSignal): Promise<Answer>
+  /**
+   * Sends one request. Throws `forbidden` for an address that the policy refuses, `timeout` and `unavailable` when
+   * nothing answers. The caller reads the body with `readBody` or `chunksOf`, or gives it to `discard`.
+   */
+  send(
+    method: Method,
+    url: URL,
+    headers: Record<string, string>,
+    signal: AbortSignal,
+    body?: RequestBody,
+  ): Promise<Answer>
   /** The body in pieces; throws `timeout` when it stalls and `unavailable` when it breaks off. */
   chunksOf(answer: Answer): AsyncGenerator<Buffer>
   /** The whole body; undefined when it is longer than the limit. */
@@ -60,34 +72,44 @@ export function createTransport(policy: AddressPolicy, limits: TransportLimits):
     }
   }
 
+  const send: Transport['send'] = async (method, url, headers, signal, requestBody) => {
+    signal.throwIfAborted()
+    checkUrl(url, policy)
+    const sizeHeader = requestBody === undefined ? {} : { 'content-length': String(requestBody.sizeBytes) }
+    return await new Promise<Answer>((resolve, reject) => {
+      const begin = url.protocol === 'http:' ? httpRequest : httpsRequest
+      const request = begin(url, {
+        method,
+        agent: url.protocol === 'http:' ? agents['http:'] : agents['https:'],
+        // Identity: a body compressed on the way would match neither the size nor the digest of its descriptor.
+        headers: { ...headers, ...sizeHeader, 'accept-encoding': 'identity', 'user-agent': 'skein-proxy' },
+        lookup: checkedLookup(url, policy),
+        signal,
+      })
+      const timer = armHeadersDeadline(request, url, limits.headersMs)
+      // What is sent counts as an answer: a registry answers an upload when it has all of it.
+      let hasAnswer = false
+      const onSent = () => void (hasAnswer || timer.refresh())
+      request.on('response', (body) => {
+        hasAnswer = true
+        clearTimeout(timer)
+        // Who reads the body hears of its errors; without any listener one in between would end the process.
+        body.on('error', () => undefined)
+        resolve({ url, status: body.statusCode ?? 0, headers: body.headers, body })
+      })
+      request.on('error', (error) => {
+        clearTimeout(timer)
+        reject(signal.aborted ? (signal.reason as Error) : asUnavailable(error, url))
+      })
+      if (requestBody === undefined) request.end()
+      else sendBody(request, requestBody, onSent).catch((error: unknown) => request.destroy(error as Error))
+    })
+  }
+
   return {
     chunksOf,
-    async get(url, headers, signal) {
-      signal.throwIfAborted()
-      checkUrl(url, policy)
-      return await new Promise<Answer>((resolve, reject) => {
-        const send = url.protocol === 'http:' ? httpRequest : httpsRequest
-        const request = send(url, {
-          agent: url.protocol === 'http:' ? agents['http:'] : agents['https:'],
-          // Identity: a body compressed on the way would match neither the size nor the digest of its descriptor.
-          headers: { ...headers, 'accept-encoding': 'identity', 'user-agent': 'skein-proxy' },
-          lookup: checkedLookup(url, policy),
-          signal,
-        })
-        const timer = armHeadersDeadline(request, url, limits.headersMs)
-        request.on('response', (body) => {
-          clearTimeout(timer)
-          // Who reads the body hears of its errors; without any listener one in between would end the process.
-          body.on('error', () => undefined)
-          resolve({ url, status: body.statusCode ?? 0, headers: body.headers, body })
-        })
-        request.on('error', (error) => {
-          clearTimeout(timer)
-          reject(signal.aborted ? (signal.reason as Error) : asUnavailable(error, url))
-        })
-        request.end()
-      })
-    },
+    send,
+    get: (url, headers, signal) => send('GET', url, headers, signal),
     async readBody(answer, maxBytes) {
       if (Number(answer.headers['content-length'] ?? 0) > maxBytes) {
         discard(answer)
@@ -107,6 +129,20 @@ export function createTransport(policy: AddressPolicy, limits: TransportLimits):
       agents['https:'].destroy()
     },
   }
+}
+
+/** As fast as the registry takes it. */
+async function sendBody(request: ClientRequest, body: RequestBody, onSent: () => void): Promise<void> {
+  const closed = new Promise<void>((resolve) => request.once('close', resolve))
+  for await (const piece of body.read()) {
+    if (request.destroyed) return
+    onSent()
+    // A registry that takes nothing is given up by the deadline of the headers, which destroys the request.
+    if (!request.write(piece)) {
+      await Promise.race([new Promise<void>((resolve) => request.once('drain', resolve)), closed])
+    }
+  }
+  request.end()
 }
 
 /** Gives a body up that nobody reads. */

@@ -3,18 +3,30 @@ import { createHash } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { create } from '@bufbuild/protobuf'
+import type { MessageInitShape } from '@bufbuild/protobuf'
 import { Metadata, credentials } from '@grpc/grpc-js'
 import { readConfig } from '#core/config/index.ts'
 import { createLogger } from '#core/logging/index.ts'
-import { ModuleService, createServiceClient, createTicketSigner } from '#proto/index.ts'
-import type { ResolveResponse } from '#proto/index.ts'
+import {
+  ModuleService,
+  PushRequestSchema,
+  RegistryService,
+  createServiceClient,
+  createTicketSigner,
+} from '#proto/index.ts'
+import type { PushHeaderSchema, ResolveRequestSchema, ResolveResponse, ServiceClient } from '#proto/index.ts'
 import { PROXY_SETTINGS, startProxy } from '#proxy/index.ts'
 import type { ProxyLimits } from '#proxy/index.ts'
 
 export type RunningProxy = AsyncDisposable & {
   address: string
   dataDir: string
-  resolve(reference: string): Promise<ResolveResponse>
+  resolve(reference: string, asker?: MessageInitShape<typeof ResolveRequestSchema>): Promise<ResolveResponse>
+  /** What managers ask of the cache and of registries. */
+  registries: ServiceClient<typeof RegistryService>
+  /** Pushes as a manager does; gives the pinned reference. */
+  push(header: MessageInitShape<typeof PushHeaderSchema>, bytes: Buffer): Promise<string>
   /** Fetches the module and gives its bytes; rejects as the stream does. */
   fetch(digest: string, reference?: string, offset?: number): Promise<Buffer>
   /** The chunks of a stream as they come. */
@@ -59,6 +71,27 @@ export function ticketFor(digest: string, reference: string, lifeSeconds = TICKE
   return signer.sign({ workerId: WORKER_ID, digest, reference }, Math.floor(Date.now() / 1000) + lifeSeconds)
 }
 
+const PUSHED_PART_BYTES = 100_000
+
+async function pushTo(
+  registries: ServiceClient<typeof RegistryService>,
+  header: MessageInitShape<typeof PushHeaderSchema>,
+  bytes: Buffer,
+): Promise<string> {
+  const call = registries.push({ deadlineMs: CALL_DEADLINE_MS, metadata: asManager() })
+  const digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`
+  const say = (part: MessageInitShape<typeof PushRequestSchema>['part']) =>
+    part !== undefined && call.write(create(PushRequestSchema, { part }))
+  say({ case: 'header', value: { digest, sizeBytes: BigInt(bytes.length), ...header } })
+  for (let offset = 0; offset < bytes.length; offset += PUSHED_PART_BYTES) {
+    say({ case: 'data', value: bytes.subarray(offset, offset + PUSHED_PART_BYTES) })
+  }
+  call.end()
+  let reference = ''
+  for await (const answer of call as AsyncIterable<{ reference: string }>) reference = answer.reference
+  return reference
+}
+
 export async function runProxy({ environment = {}, limits = {}, dataDir }: ProxySetup = {}): Promise<RunningProxy> {
   const folder = dataDir ?? (await mkdtemp(join(tmpdir(), 'skein-proxy-')))
   const config = readConfig(PROXY_SETTINGS, {
@@ -74,8 +107,10 @@ export async function runProxy({ environment = {}, limits = {}, dataDir }: Proxy
   })
   const client = createServiceClient(ModuleService, proxy.address, credentials.createInsecure())
 
-  const resolve: RunningProxy['resolve'] = (reference) =>
-    client.resolve({ reference }, { deadlineMs: CALL_DEADLINE_MS, metadata: asManager() })
+  const registries = createServiceClient(RegistryService, proxy.address, credentials.createInsecure())
+
+  const resolve: RunningProxy['resolve'] = (reference, asker = {}) =>
+    client.resolve({ ...asker, reference }, { deadlineMs: CALL_DEADLINE_MS, metadata: asManager() })
   const fetch: RunningProxy['fetch'] = async (digest, reference = '', offset = 0) => {
     const pieces: Uint8Array[] = []
     const request = { digest, reference, offset: BigInt(offset), ticket: ticketFor(digest, reference) }
@@ -85,6 +120,7 @@ export async function runProxy({ environment = {}, limits = {}, dataDir }: Proxy
   }
   async function stop(): Promise<void> {
     client.close()
+    registries.close()
     await proxy.stop()
   }
   return {
@@ -92,6 +128,8 @@ export async function runProxy({ environment = {}, limits = {}, dataDir }: Proxy
     dataDir: folder,
     resolve,
     fetch,
+    registries,
+    push: (header, bytes) => pushTo(registries, header, bytes),
     chunks: (digest, reference) =>
       client.fetch({ digest, reference, ticket: ticketFor(digest, reference) }, { deadlineMs: CALL_DEADLINE_MS }),
     stop,

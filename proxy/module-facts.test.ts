@@ -1,0 +1,46 @@
+import { globSync } from 'node:fs'
+import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { describeComponent, describeModule, readComponent, readModule, readModuleKind } from '#core/wasm/index.ts'
+import { readModuleFacts } from './module-facts.ts'
+
+const examples = globSync('examples/*/*.wasm', { cwd: join(import.meta.dirname, '..') }).toSorted()
+
+async function factsOf(bytes: Uint8Array) {
+  const folder = await mkdtemp(join(tmpdir(), 'skein-facts-'))
+  try {
+    const path = join(folder, 'module.wasm')
+    await writeFile(path, bytes)
+    await using handle = await open(path, 'r')
+    return await readModuleFacts(handle, bytes.length)
+  } finally {
+    await rm(folder, { recursive: true })
+  }
+}
+
+test('there are examples to read', () => {
+  expect(examples.length).toBeGreaterThan(3)
+})
+
+test.each(examples)('%s exports without its code what it exports with it', async (path) => {
+  const bytes = await readFile(join(import.meta.dirname, '..', path))
+  const facts = await factsOf(bytes)
+  if (bytes.length > 4 * 1024 * 1024) return expect(facts.exports).toBeUndefined()
+  const kind = readModuleKind(bytes)
+  const whole =
+    kind === 'core' ? describeModule(readModule(bytes, { allowGc: true })) : describeComponent(readComponent(bytes))
+  expect(facts).toEqual({ kind, exports: whole.exports })
+})
+
+test('what has the header of a module and no sense behind it has no exports, and what has none is refused', async () => {
+  const header = Buffer.from('\0asm\x01\0\0\0', 'latin1')
+  const odd = Buffer.concat([header, Buffer.from([10, 255, 255, 255, 255, 15, 1, 2, 3])])
+  expect(await factsOf(odd)).toEqual({ kind: 'core', exports: undefined })
+  const lying = Buffer.concat([header, Buffer.from([3, 5, 255, 255, 255, 255, 15, 10, 1, 0])])
+  expect(await factsOf(lying)).toEqual({ kind: 'core', exports: undefined })
+  expect(await factsOf(header)).toEqual({ kind: 'core', exports: [] })
+  await expect(factsOf(Buffer.from('hello, world'))).rejects.toThrow('not a WebAssembly module')
+  await expect(factsOf(Buffer.alloc(0))).rejects.toThrow('not a WebAssembly module')
+})

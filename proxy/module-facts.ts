@@ -1,0 +1,106 @@
+/**
+ * What a module on disk is and what it exports, read without its code and data: those are nearly all of its bytes, and a
+ * module must pass through the proxy without the process growing by it. Workers judge modules; this is for people.
+ */
+import type { FileHandle } from 'node:fs/promises'
+import {
+  ByteCursor,
+  ModuleRefusal,
+  SECTION,
+  describeComponent,
+  describeModule,
+  encodeUnsigned,
+  readComponent,
+  readModule,
+  readModuleKind,
+} from '#core/wasm/index.ts'
+import type { DescribedExport, ModuleKind } from '#core/wasm/index.ts'
+
+export type ModuleFacts = {
+  kind: ModuleKind
+  /** Undefined: too large or too odd to be read here. */
+  exports: DescribedExport[] | undefined
+}
+
+const HEADER_BYTES = 8
+/** Section id and the longest LEB128 of 32 bits (WebAssembly, "Binary Format", "Sections"). */
+const SECTION_HEAD_BYTES = 6
+/** Of types, imports, functions and exports together. */
+const MAX_READ_BYTES = 4 * 1024 * 1024
+const MAX_SECTIONS = 10_000
+const READ_SECTIONS: ReadonlySet<number> = new Set([
+  SECTION.type,
+  SECTION.import,
+  SECTION.function,
+  SECTION.table,
+  SECTION.memory,
+  SECTION.global,
+  SECTION.export,
+])
+/** A function without locals that ends at once: what stands for each body that was left out. */
+const EMPTY_BODY = Buffer.from([2, 0, 0x0b])
+
+/** Throws `ModuleRefusal` when the file is no WebAssembly. */
+export async function readModuleFacts(handle: FileHandle, sizeBytes: number): Promise<ModuleFacts> {
+  const kind = readModuleKind(await readAt(handle, 0, Math.min(HEADER_BYTES, sizeBytes)))
+  try {
+    return { kind, exports: await readExports(handle, sizeBytes, kind) }
+  } catch (error) {
+    if (error instanceof ModuleRefusal) return { kind, exports: undefined }
+    throw error
+  }
+}
+
+async function readExports(
+  handle: FileHandle,
+  sizeBytes: number,
+  kind: ModuleKind,
+): Promise<DescribedExport[] | undefined> {
+  if (kind === 'component') {
+    // Its parts refer to each other by position, so none can be left out.
+    if (sizeBytes > MAX_READ_BYTES) return undefined
+    return describeComponent(readComponent(await readAt(handle, 0, sizeBytes))).exports
+  }
+  const outline = await readOutline(handle, sizeBytes)
+  return outline === undefined ? undefined : describeModule(readModule(outline, { allowGc: true })).exports
+}
+
+/** A module with the same types, imports and exports whose functions do nothing. */
+async function readOutline(handle: FileHandle, sizeBytes: number): Promise<Buffer | undefined> {
+  const parts = [await readAt(handle, 0, HEADER_BYTES)]
+  let readBytes = 0
+  let functions = 0
+  let position = HEADER_BYTES
+  for (let count = 0; position < sizeBytes; count++) {
+    const head = new ByteCursor(await readAt(handle, position, Math.min(SECTION_HEAD_BYTES, sizeBytes - position)), 0)
+    const id = head.byte()
+    const contentBytes = head.u32()
+    const end = position + head.offset + contentBytes
+    if (count >= MAX_SECTIONS || end > sizeBytes) return undefined
+    if (READ_SECTIONS.has(id)) {
+      readBytes += end - position
+      if (readBytes > MAX_READ_BYTES) return undefined
+      const section = await readAt(handle, position, end - position)
+      if (id === SECTION.function) functions = new ByteCursor(section, head.offset).u32()
+      // Each takes a byte at least; a number that lies must not decide what is allocated.
+      if (id === SECTION.function && functions > section.length) return undefined
+      parts.push(section)
+    }
+    if (id === SECTION.code) parts.push(emptyCode(functions))
+    position = end
+  }
+  return Buffer.concat(parts)
+}
+
+function emptyCode(functions: number): Buffer {
+  const count = encodeUnsigned(functions)
+  const contentBytes = count.length + functions * EMPTY_BODY.length
+  const bodies = Buffer.alloc(functions * EMPTY_BODY.length, EMPTY_BODY)
+  return Buffer.concat([Buffer.from([SECTION.code, ...encodeUnsigned(contentBytes), ...count]), bodies])
+}
+
+async function readAt(handle: FileHandle, position: number, sizeBytes: number): Promise<Buffer> {
+  const buffer = Buffer.alloc(sizeBytes)
+  const { bytesRead } = await handle.read(buffer, 0, sizeBytes, position)
+  return buffer.subarray(0, bytesRead)
+}
