@@ -3,7 +3,7 @@
  * by `skopeo`. Where they are not installed the tests say so and are skipped, but not in CI, where absence is a failure.
  */
 import { execFile, spawn } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -81,6 +81,24 @@ async function startDockerRegistry({ login = false } = {}) {
         `oci:${layout}:x`,
         `docker://${host}/${reference}`,
       ])
+    },
+    /** Runs skopeo on a repository and gives what it prints. */
+    async skopeo(command: string, ...rest: string[]): Promise<string> {
+      const name = rest.pop()
+      const { stdout } = await run('skopeo', [command, '--tls-verify=false', ...rest, `docker://${host}/${name}`])
+      return stdout
+    },
+    /** A blob of what skopeo copies into a folder. */
+    async copyOut(reference: string, digest: string): Promise<Buffer> {
+      const target = join(folder, 'out')
+      await run('skopeo', [
+        'copy',
+        '--insecure-policy',
+        '--src-tls-verify=false',
+        `docker://${host}/${reference}`,
+        `dir:${target}`,
+      ])
+      return readFileSync(join(target, digest.slice(7)))
     },
     async [Symbol.asyncDispose]() {
       await stop()
@@ -187,4 +205,47 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     expect((await proxy.bring('private/add')).equals(wasm)).toBe(true)
     await expect(proxy.resolve('private/none')).rejects.toMatchObject({ code: status.NOT_FOUND })
   }, 30_000)
+
+  test('takes a pushed module as an artifact that skopeo reads, and gives it back', async () => {
+    await using registry = await startDockerRegistry()
+    const wasm = wasmOf(3_000_000)
+    await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })
+    const reference = await proxy.push({ reference: 'acme/pushed:1.0' }, wasm)
+    expect(reference).toMatch(new RegExp(`^${registry.host}/acme/pushed@sha256:[0-9a-f]{64}$`))
+    const manifest = JSON.parse(await registry.skopeo('inspect', '--raw', 'acme/pushed:1.0')) as object
+    expect(manifest).toMatchObject({
+      mediaType: OCI_MANIFEST,
+      config: { mediaType: 'application/vnd.wasm.config.v0+json' },
+      layers: [{ mediaType: 'application/wasm', digest: digestOf(wasm), size: wasm.length }],
+    })
+    expect(JSON.parse(await registry.skopeo('inspect', '--config', '--raw', 'acme/pushed:1.0'))).toMatchObject({
+      architecture: 'wasm',
+      os: 'wasip1',
+      layerDigests: [digestOf(wasm)],
+      created: expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
+    })
+    expect((await registry.copyOut('acme/pushed:1.0', digestOf(wasm))).equals(wasm)).toBe(true)
+    await using another = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })
+    expect((await another.bring(reference)).equals(wasm)).toBe(true)
+    // What the registry has is not sent again.
+    expect(await proxy.push({ reference: 'acme/pushed:1.1' }, wasm)).toContain('/acme/pushed@sha256:')
+  }, 60_000)
+
+  test('takes pushes with a login: the configured one, or that of the call', async () => {
+    await using registry = await startDockerRegistry({ login: true })
+    const environment = { PROXY_REGISTRY_URL: `http://${registry.host}` }
+    const login = { PROXY_REGISTRY_USERNAME: 'robot', PROXY_REGISTRY_PASSWORD: 's3cret', PROXY_AUTHENTICATE: 'true' }
+    const wasm = wasmOf(100_000)
+    await using known = await runProxy({ environment: { ...environment, ...login } })
+    expect(await known.push({ reference: 'acme/a:1' }, wasm)).toContain(`${registry.host}/acme/a@`)
+    await using stranger = await runProxy({ environment })
+    await expect(stranger.push({ reference: 'acme/b:1' }, wasm)).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    await expect(
+      stranger.push({ reference: 'acme/b:1', username: 'robot', password: 'wrong' }, wasm),
+    ).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    const own = { reference: 'acme/b:1', username: 'robot', password: 's3cret' }
+    expect(await stranger.push(own, wasm)).toContain(`${registry.host}/acme/b@`)
+    // The credentials of one call are forgotten with it.
+    await expect(stranger.resolve('acme/b:1')).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+  }, 60_000)
 })

@@ -1,0 +1,153 @@
+/** Pushing: who may write where, what is refused before a registry hears of it, and registries that misbehave. */
+import { status } from '@grpc/grpc-js'
+import { describe, expect, test } from 'vitest'
+import { digestOf, startRegistry, wasmOf } from './misbehaving-registry.ts'
+import type { TestRegistry } from './misbehaving-registry.ts'
+import { asManager, runProxy } from './running-proxy.ts'
+
+const DOMAIN = '0197a1a2-0000-7000-8000-00000000000d'
+const OTHER = '0197a1a2-0000-7000-8000-00000000000e'
+const wasm = wasmOf(50_000)
+
+/** Takes pushes as the specification says; `uploadsTo` is where the bytes of blobs are to go. */
+function acceptPushes(registry: TestRegistry, uploadsTo = `http://${registry.host}`): Map<string, Buffer> {
+  const taken = new Map<string, Buffer>()
+  registry.intercept(async (request, response, path) => {
+    if (request.method === 'HEAD') return response.writeHead(404).end() !== undefined
+    if (request.method === 'GET') return false
+    const pieces: Buffer[] = []
+    for await (const piece of request) pieces.push(piece as Buffer)
+    const bytes = Buffer.concat(pieces)
+    if (request.method === 'POST') {
+      response.writeHead(202, { location: `${uploadsTo}/upload/1?state=x` }).end()
+    } else {
+      const digest = new URL(request.url ?? '', 'http://x').searchParams.get('digest') ?? path
+      taken.set(digest, bytes)
+      response.writeHead(201).end()
+    }
+    return true
+  })
+  return taken
+}
+
+describe('a push', () => {
+  test('is the business of managers', async () => {
+    await using proxy = await runProxy()
+    const call = proxy.registries.push({ deadlineMs: 5000, metadata: asManager('a wrong token of tests') })
+    const ended = (async () => {
+      for await (const _ of call as AsyncIterable<unknown>);
+    })()
+    await expect(ended).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+  })
+
+  test('of a domain goes below its own id, unless it brings credentials of its own', async () => {
+    await using registry = await startRegistry()
+    acceptPushes(registry)
+    await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
+    const forbidden = { code: status.PERMISSION_DENIED }
+    for (const reference of ['m:1', `${OTHER}/m:1`, `${DOMAIN}x/m:1`, 'ghcr.io/acme/m:1']) {
+      await expect(proxy.push({ reference, domainId: DOMAIN }, wasm)).rejects.toMatchObject(forbidden)
+    }
+    expect(registry.seen).toEqual([])
+    expect(await proxy.push({ reference: `${DOMAIN}/m:1`, domainId: DOMAIN }, wasm)).toContain(`/${DOMAIN}/m@`)
+    expect(await proxy.push({ reference: 'm:1', domainId: DOMAIN, username: 'u', password: 'p' }, wasm)).toContain(
+      '/m@',
+    )
+    expect(await proxy.push({ reference: 'm:1' }, wasm)).toContain('/m@')
+  })
+
+  test('below the id of a domain is found by that domain and the platform alone', async () => {
+    await using registry = await startRegistry()
+    await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
+    registry.module(`${DOMAIN}/m`, 'latest', wasm)
+    const notFound = { code: status.NOT_FOUND }
+    await expect(proxy.resolve(`${DOMAIN}/m`, { domainId: OTHER })).rejects.toMatchObject(notFound)
+    expect(registry.seen).toEqual([])
+    expect(await proxy.resolve(`${DOMAIN}/m`, { domainId: DOMAIN })).toMatchObject({ digest: digestOf(wasm) })
+    expect(await proxy.resolve(`${DOMAIN}/m`)).toMatchObject({ digest: digestOf(wasm) })
+    await expect(proxy.resolve(`${DOMAIN}/m`, { domainId: OTHER })).rejects.toMatchObject(notFound)
+  })
+
+  test('of what is no module, too large, of another digest, or under a digest is refused and not kept', async () => {
+    await using registry = await startRegistry()
+    acceptPushes(registry)
+    await using proxy = await runProxy({
+      environment: { PROXY_REGISTRY_URL: registry.host },
+      limits: { maxModuleBytes: 60_000 },
+    })
+    const malformed = { code: status.INVALID_ARGUMENT }
+    const text = Buffer.from('hello, this is text')
+    await expect(proxy.push({ reference: 'm:1' }, text)).rejects.toMatchObject(malformed)
+    await expect(proxy.push({ reference: 'm:1', digest: digestOf(text) }, wasm)).rejects.toMatchObject(malformed)
+    await expect(proxy.push({ reference: 'm:1', sizeBytes: 10n }, wasm)).rejects.toMatchObject(malformed)
+    await expect(proxy.push({ reference: `m@${digestOf(wasm)}` }, wasm)).rejects.toMatchObject(malformed)
+    await expect(proxy.push({ reference: 'm:1' }, wasmOf(70_000))).rejects.toMatchObject({
+      code: status.RESOURCE_EXHAUSTED,
+    })
+    expect(registry.seen).toEqual([])
+    const digests = [digestOf(text), digestOf(wasm)]
+    expect(await proxy.registries.describe({ digests }, { deadlineMs: 5000, metadata: asManager() })).toMatchObject({
+      modules: [],
+    })
+  })
+
+  test('goes on at another host without the credentials', async () => {
+    await using registry = await startRegistry()
+    await using storage = await startRegistry()
+    acceptPushes(registry, `http://${storage.host}`)
+    const taken = acceptPushes(storage)
+    await using proxy = await runProxy({ environment: { SKEIN_PROXY_HTTP_HOSTS: '127.0.0.1' } })
+    const reference = `${registry.host}/m:1`
+    expect(await proxy.push({ reference, username: 'u', password: 'p' }, wasm)).toContain('/m@')
+    expect(taken.get(digestOf(wasm))?.equals(wasm)).toBe(true)
+    expect(storage.seen.map(({ authorization }) => authorization)).toEqual([undefined, undefined])
+  })
+
+  test.each([
+    [401, status.UNAUTHENTICATED],
+    [403, status.PERMISSION_DENIED],
+    [405, status.PERMISSION_DENIED],
+    [404, status.NOT_FOUND],
+    [429, status.RESOURCE_EXHAUSTED],
+    [500, status.UNAVAILABLE],
+  ])('that the registry answers with %i says so', async (answer, code) => {
+    await using registry = await startRegistry()
+    registry.intercept((request, response) => {
+      response.writeHead(request.method === 'HEAD' ? 404 : answer).end()
+      return true
+    })
+    await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })
+    await expect(proxy.push({ reference: 'm:1' }, wasm)).rejects.toMatchObject({ code })
+  })
+
+  test('to a private address that is not listed is refused', async () => {
+    await using registry = await startRegistry()
+    await using proxy = await runProxy()
+    const order = { reference: `${registry.host}/m:1`, username: 'u', password: 'p' }
+    await expect(proxy.push(order, wasm)).rejects.toMatchObject({ code: status.PERMISSION_DENIED })
+    expect(registry.seen).toEqual([])
+  })
+})
+
+test('managers pull ahead, see what is cached and drop it', async () => {
+  await using registry = await startRegistry()
+  await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
+  const { moduleDigest } = registry.module('m', 'latest', wasm)
+  const options = { deadlineMs: 5000, metadata: asManager() }
+  const { digest, reference } = await proxy.resolve('m')
+  expect((await proxy.registries.describe({ digests: [digest] }, options)).modules).toEqual([])
+  await proxy.registries.pull({ digest, reference }, options)
+  const [known] = (await proxy.registries.describe({ digests: [digest, digestOf(Buffer.from('x'))] }, options)).modules
+  expect(known).toMatchObject({ digest: moduleDigest, sizeBytes: 50_000n })
+  expect(Number(known?.lastUsedMs)).toBeGreaterThan(Date.now() - 60_000)
+  await proxy.registries.remove({ digest }, options)
+  await proxy.registries.remove({ digest }, options)
+  expect((await proxy.registries.describe({ digests: [digest] }, options)).modules).toEqual([])
+  for (const metadata of [asManager('a wrong token of tests'), undefined]) {
+    const wrong = metadata === undefined ? { deadlineMs: 5000 } : { deadlineMs: 5000, metadata }
+    const unauthenticated = { code: status.UNAUTHENTICATED }
+    await expect(proxy.registries.remove({ digest }, wrong)).rejects.toMatchObject(unauthenticated)
+    await expect(proxy.registries.describe({ digests: [digest] }, wrong)).rejects.toMatchObject(unauthenticated)
+    await expect(proxy.registries.pull({ digest, reference }, wrong)).rejects.toMatchObject(unauthenticated)
+  }
+})
