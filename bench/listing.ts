@@ -74,7 +74,7 @@ export async function benchListing(): Promise<void> {
     const rows: Row[] = []
     for (const caller of world.callers) await measure(world, caller, rows)
     printTable(
-      `Listings of clients, ${CLIENTS.toLocaleString('en')} of them, ${LARGEST.toLocaleString('en')} in the domain`,
+      `Listings among ${CLIENTS.toLocaleString('en')} clients, ${LARGEST.toLocaleString('en')} in the domain`,
       rows,
     )
     await app.close()
@@ -243,7 +243,13 @@ async function enter(app: HttpApp, client: pg.Client): Promise<World> {
 async function measure(world: World, caller: Caller, rows: Row[]): Promise<void> {
   const { app, domainId, groupId, channelId, clientId } = world
   const metadata = encodeURIComponent('{"model":"m77"}')
-  const cases: [string, string, number][] = [
+  const onGroups: [string, string, number][] = [
+    ['groups', '', TARGET_PAGE_MS],
+    ['groups by name', 'order=name&limit=100', TARGET_PAGE_MS],
+    ['groups, seen as roots', 'root_group=true', TARGET_PAGE_MS],
+    ['groups, 5,000 deep', 'offset=5000', TARGET_DEEP_MS],
+  ]
+  const onClients: [string, string, number][] = [
     ['first page', '', TARGET_PAGE_MS],
     ['page of 100, newest first', 'limit=100&order=created_at&dir=desc', TARGET_PAGE_MS],
     ['by name', 'order=name', TARGET_PAGE_MS],
@@ -257,9 +263,13 @@ async function measure(world: World, caller: Caller, rows: Row[]): Promise<void>
     ['by id', `id=${clientId}`, TARGET_PAGE_MS],
     ['access_type=direct', 'access_type=direct', TARGET_PAGE_MS],
     ['deep page', `offset=${Math.floor(LARGEST / 2)}`, TARGET_DEEP_MS],
+    ['page 5,000 deep', 'offset=5000', TARGET_DEEP_MS],
   ]
-  for (const [name, query, targetMs] of cases) {
-    const url = `/${domainId}/clients?${query}`
+  const cases = [
+    ...onClients.map(([name, query, targetMs]) => ({ name, url: `/${domainId}/clients?${query}`, targetMs })),
+    ...onGroups.map(([name, query, targetMs]) => ({ name, url: `/${domainId}/groups?${query}`, targetMs })),
+  ]
+  for (const { name, url, targetMs } of cases) {
     const timed = async () => {
       const began = performance.now()
       await call(app, 'GET', url, caller.token)

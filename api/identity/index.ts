@@ -33,6 +33,7 @@ export type { Relation, RoleEntity, RoleRecord, ShownRoles } from './roles/index
 export { OUTSIDE_ACTIONS } from './pats/index.ts'
 export { bearerOf, originOf } from './tokens/index.ts'
 export type { TokensService } from './tokens/index.ts'
+export { networkOf } from './throttle/index.ts'
 export type { Mail, Mailer } from './mail/index.ts'
 export { requireRoute, startDomainPurge } from './domains/index.ts'
 export type { DomainPurge } from './domains/index.ts'
@@ -52,6 +53,7 @@ export {
   Tags,
   Timestamp,
   allOf,
+  anyOf,
   contains,
   containsMetadata,
   orderOf,

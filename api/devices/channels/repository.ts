@@ -1,11 +1,12 @@
 /** SQL of channels. */
 import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
+import type { RawBuilder } from 'kysely'
 import { orderOf } from '#api/identity/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { commonAssignments, connectableTable, recordColumns, recordFromRow } from '../connectable/repository.ts'
+import type { Listing } from '../connectable/pages.ts'
 import type { ConnectableRecord } from '../connectable/record.ts'
 import type { ConnectableChange, ConnectableRow } from '../connectable/repository.ts'
 
@@ -102,17 +103,9 @@ export const channelTable = connectableTable<ChannelRecord, Row, ChannelChange>(
   conflicts: CONFLICTS,
 })
 
-export type ChannelListing = {
-  where: RawBuilder<SqlBool>
-  order: string
-  dir: 'asc' | 'desc'
-  offset: number
-  limit: number
-}
-
 export async function listChannels(
   db: Queryable,
-  { where, order, dir, offset, limit }: ChannelListing,
+  { where, order, dir, offset, limit }: Listing,
 ): Promise<ChannelRecord[]> {
   const sorted = orderOf('h', order, dir)
   // The page is found by what its indexes hold; the rest of a record is fetched for the rows that are shown.
@@ -121,8 +114,4 @@ export async function listChannels(
       SELECT h.key FROM channels h WHERE ${where} ORDER BY ${sorted} OFFSET ${offset} LIMIT ${limit}) page ON page.key = h.key
      ORDER BY ${sorted}`.execute(db)
   return rows.map(fromRow)
-}
-
-export function countChannels(where: RawBuilder<SqlBool>): RawBuilder<{ total: number }> {
-  return sql<{ total: number }>`SELECT count(*) AS total FROM channels h WHERE ${where}`
 }

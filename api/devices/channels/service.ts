@@ -1,5 +1,5 @@
 /** The rules of channels (specification section 4 Channels, contract 4.2, decisions 2, 31, 45). */
-import { allOf, requireRoute } from '#api/identity/index.ts'
+import { requireRoute } from '#api/identity/index.ts'
 import type { EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
@@ -11,16 +11,15 @@ import {
   enterForCreation,
   enterWithin,
   parentIdOf,
+  findPage,
   parseShown,
   requireCreation,
-  shownIn,
-  toFindPage,
   withParent,
 } from '../connectable/index.ts'
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
 import { connectedTo, deviceConditions } from '../listing.ts'
 import type { ChannelChange, ChannelRecord } from './repository.ts'
-import { channelTable, countChannels, insertChannels, listChannels } from './repository.ts'
+import { channelTable, insertChannels, listChannels } from './repository.ts'
 import type { ChannelQuery, ChannelUpdate, NewChannel } from './schema.ts'
 
 /** A channel, and where the caller asked by which roles he has access to it. */
@@ -59,7 +58,7 @@ function parseRoute(route: string | null | undefined): string | null {
 }
 
 export function createChannelsService(deps: ConnectableDeps): ChannelsService {
-  const { database, access } = deps
+  const { access } = deps
   const rules: Rules = createConnectableRules(deps, channelTable, factsOf)
 
   async function list(
@@ -72,21 +71,11 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
     const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
     const connected =
       query.client === undefined ? [] : [connectedTo('h', 'channel', query.client, query.connection_type)]
-    const readable = await shownIn(database.db, domains, { type: 'channel', alias: 'h' }, shown)
+    const listed = { type: 'channel', alias: 'h', find: listChannels } as const
     const filters = [...conditions, ...connected]
-    const total = await access.total(domains, countChannels(allOf([readable.count, ...filters])))
-    const channels =
-      query.only_total === true || total <= query.offset
-        ? []
-        : await listChannels(database.db, {
-            where: allOf([toFindPage(readable, query.offset), ...filters]),
-            order: query.order,
-            dir: query.dir ?? 'asc',
-            offset: query.offset,
-            limit: query.limit,
-          })
-    const roles = await accessOfItems(domains, 'channel', channels)
-    const items = channels.map((channel) => ({ channel, access: roles.get(channel.key) }))
+    const { total, rows } = await findPage(deps, listed, domains, shown, filters, query)
+    const roles = await accessOfItems(domains, 'channel', rows)
+    const items = rows.map((channel) => ({ channel, access: roles.get(channel.key) }))
     return { total, offset: query.offset, limit: query.limit, items }
   }
 

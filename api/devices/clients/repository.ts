@@ -1,12 +1,13 @@
 /** SQL of clients. */
 import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
+import type { RawBuilder } from 'kysely'
 import { orderOf } from '#api/identity/index.ts'
 import type { DomainAccess } from '#api/identity/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { commonAssignments, connectableTable, recordColumns, recordFromRow } from '../connectable/repository.ts'
+import type { Listing } from '../connectable/pages.ts'
 import type { ConnectableRecord } from '../connectable/record.ts'
 import type { ConnectableChange, ConnectableRow } from '../connectable/repository.ts'
 
@@ -109,17 +110,9 @@ export async function findUpdatable(db: Queryable, domain: DomainAccess, keys: r
   return rows.map((row) => row.key)
 }
 
-export type ClientListing = {
-  where: RawBuilder<SqlBool>
-  order: string
-  dir: 'asc' | 'desc'
-  offset: number
-  limit: number
-}
-
 export async function listClients(
   db: Queryable,
-  { where, order, dir, offset, limit }: ClientListing,
+  { where, order, dir, offset, limit }: Listing,
 ): Promise<ClientRecord[]> {
   const sorted = orderOf('c', order, dir)
   // The page is found by what its indexes hold; the rest of a record is fetched for the rows that are shown.
@@ -128,8 +121,4 @@ export async function listClients(
       SELECT c.key FROM clients c WHERE ${where} ORDER BY ${sorted} OFFSET ${offset} LIMIT ${limit}) page ON page.key = c.key
      ORDER BY ${sorted}`.execute(db)
   return rows.map(fromRow)
-}
-
-export function countClients(where: RawBuilder<SqlBool>): RawBuilder<{ total: number }> {
-  return sql<{ total: number }>`SELECT count(*) AS total FROM clients c WHERE ${where}`
 }

@@ -1,6 +1,5 @@
 /** The rules of clients (specification section 4 Clients, contract 4.1, decisions 14, 31, 45). */
 import { setImmediate } from 'node:timers/promises'
-import { allOf } from '#api/identity/index.ts'
 import type { DomainAccess, EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
@@ -15,16 +14,15 @@ import {
   enterForCreation,
   enterWithin,
   parentIdOf,
+  findPage,
   parseShown,
   requireCreation,
-  shownIn,
-  toFindPage,
   withParent,
 } from '../connectable/index.ts'
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
 import { connectedTo, deviceConditions } from '../listing.ts'
 import type { ClientChange, ClientRecord, NewClientRow } from './repository.ts'
-import { clientTable, countClients, findUpdatable, insertClients, listClients } from './repository.ts'
+import { clientTable, findUpdatable, insertClients, listClients } from './repository.ts'
 import type { ClientQuery, ClientUpdate, NewClient } from './schema.ts'
 
 /** A client, the secret that the caller may see with it (empty: none), and where he asked by which roles he has access to it. */
@@ -103,20 +101,10 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
     const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
     const connected =
       query.channel === undefined ? [] : [connectedTo('c', 'client', query.channel, query.connection_type)]
-    const readable = await shownIn(database.db, domains, { type: 'client', alias: 'c' }, shown)
+    const listed = { type: 'client', alias: 'c', find: listClients } as const
     const filters = [...conditions, ...connected]
-    const total = await access.total(domains, countClients(allOf([readable.count, ...filters])))
-    const clients =
-      query.only_total === true || total <= query.offset
-        ? []
-        : await listClients(database.db, {
-            where: allOf([toFindPage(readable, query.offset), ...filters]),
-            order: query.order,
-            dir: query.dir ?? 'asc',
-            offset: query.offset,
-            limit: query.limit,
-          })
-    return { total, offset: query.offset, limit: query.limit, items: await showListed(domains, clients) }
+    const { total, rows } = await findPage(deps, listed, domains, shown, filters, query)
+    return { total, offset: query.offset, limit: query.limit, items: await showListed(domains, rows) }
   }
 
   return {

@@ -5,4 +5,6 @@ export type { Address, ConnectableDeps, ConnectableRules, Facts } from './servic
 export { enterWithin } from './within.ts'
 export type { Within } from './within.ts'
 export { accessOfItems, byDomain } from './shown.ts'
-export { parseShown, shownIn, toFindPage, withParent } from './shown-in.ts'
+export { findPage } from './pages.ts'
+export type { Listing } from './pages.ts'
+export { parseShown, withParent } from './shown-in.ts'

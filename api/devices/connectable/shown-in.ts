@@ -1,7 +1,7 @@
 /** Which rows a listing shows: those that the caller may read, in the way that the query asks for (contract 2.4, 4.1). */
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
-import { accessConditions, allOf, parseActions, requireMayListFor } from '#api/identity/index.ts'
+import { accessConditions, allOf, anyOf, parseActions, requireMayListFor } from '#api/identity/index.ts'
 import type { AccessQuery, DomainAccess, ReachableRows } from '#api/identity/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { isId } from '#core/ids.ts'
@@ -47,25 +47,6 @@ export async function shownIn(
     }),
   )
   return { page: anyOf(each.map(({ page }) => page)), count: anyOf(each.map(({ count }) => count)) }
-}
-
-/** A page so far behind the first is found among all that are reached, a nearer one by looking at row after row. */
-const FAR_OFFSET = 200
-
-/** The condition that finds a page soonest. */
-export function toFindPage({ page, count }: ReachableRows, offset: number): RawBuilder<SqlBool> {
-  return offset > FAR_OFFSET ? count : page
-}
-
-function anyOf(conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<SqlBool> {
-  const [only, ...more] = conditions
-  if (only === undefined) return sql<SqlBool>`false`
-  // One domain alone is a condition that an index can be walked by.
-  if (more.length === 0) return only
-  return sql<SqlBool>`(${sql.join(
-    conditions.map((condition) => sql`(${condition})`),
-    sql` OR `,
-  )})`
 }
 
 /** `mine`: created by the caller; `shared`: by somebody else (decisions 29 and 51). */

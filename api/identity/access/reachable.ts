@@ -38,10 +38,10 @@ export function reachable(
   if (isPlatformAdmin || reach.domainActions.has(`${type}_${action}`)) return sql<SqlBool>`true`
   const key = sql.ref(`${alias}.key`)
   const parent = sql.ref(`${alias}.${type === 'group' ? 'key' : 'parent_group_key'}`)
-  const conditions = [isAmong(key, plan, sql`g.entity_key`, grantsOf(reach, type, action))]
+  const conditions = [isAmong(key, plan, sql`own.entity_key`, grantsOf(reach, type, action))]
   const { inGroups, inSubgroups } = groupsFor(reach, type, action)
   if (isMany(inGroups)) {
-    conditions.push(isAmong(parent, plan, sql`g.entity_key`, grantsOf(reach, 'group', actionInGroups(type, action))))
+    conditions.push(isAmong(parent, plan, sql`own.entity_key`, grantsOf(reach, 'group', actionInGroups(type, action))))
   } else if (inGroups.length > 0) {
     conditions.push(sql<SqlBool>`${parent} = ANY (${inGroups}::bigint[])`)
   }
@@ -67,19 +67,19 @@ function isAmong(
       sql<SqlBool>`coalesce((SELECT true ${rows} AND ${of} = ${value} LIMIT 1), false)`
 }
 
-/** Grants `g` of the user on entities of the type whose role holds the action. */
+/** Grants `own` of the user on entities of the type whose role holds the action. No listed table is called so. */
 function grantsOf(reach: Reach, type: EntityType, action: string): RawBuilder<unknown> {
-  return sql`FROM grants g LEFT JOIN roles r ON r.key = g.role_key
-     WHERE g.user_key = ${reach.userKey} AND g.domain_key = ${reach.domainKey} AND g.entity_type = ${type}
-       AND (g.role_key = ${ADMIN_ROLE_KEY} OR ${action} = ANY (r.actions))`
+  return sql`FROM grants own LEFT JOIN roles role ON role.key = own.role_key
+     WHERE own.user_key = ${reach.userKey} AND own.domain_key = ${reach.domainKey} AND own.entity_type = ${type}
+       AND (own.role_key = ${ADMIN_ROLE_KEY} OR ${action} = ANY (role.actions))`
 }
 
 /** The groups `below` these, on which a role of the user holds the action. */
 function belowGroups(reach: Reach, groups: readonly number[], action: string): RawBuilder<unknown> {
   return isMany(groups)
-    ? sql`FROM group_closure below JOIN grants g ON g.entity_key = below.ancestor_key LEFT JOIN roles r ON r.key = g.role_key
-       WHERE g.user_key = ${reach.userKey} AND g.domain_key = ${reach.domainKey} AND g.entity_type = 'group'
-         AND (g.role_key = ${ADMIN_ROLE_KEY} OR ${action} = ANY (r.actions)) AND below.depth > 0`
+    ? sql`FROM group_closure below JOIN grants own ON own.entity_key = below.ancestor_key LEFT JOIN roles role ON role.key = own.role_key
+       WHERE own.user_key = ${reach.userKey} AND own.domain_key = ${reach.domainKey} AND own.entity_type = 'group'
+         AND (own.role_key = ${ADMIN_ROLE_KEY} OR ${action} = ANY (role.actions)) AND below.depth > 0`
     : sql`FROM group_closure below WHERE below.ancestor_key = ANY (${groups}::bigint[]) AND below.depth > 0`
 }
 
@@ -116,19 +116,21 @@ export async function findKnownReach(
       ? groups
       : sql`SELECT e.key FROM (${groups} OFFSET 0) above CROSS JOIN LATERAL (
           SELECT e.key FROM ${sql.table(table)} e WHERE ${sql.ref(`e.${parent}`)} = above.key OFFSET 0) e`
-  const parts = [sql`SELECT g.entity_key AS key ${grantsOf(reach, type, action)}`]
+  const parts = [sql`SELECT own.entity_key AS key ${grantsOf(reach, type, action)}`]
   if (inGroups.length > 0) {
     const given = grantsOf(reach, 'group', actionInGroups(type, action))
     parts.push(
       within(
-        isMany(inGroups) ? sql`SELECT g.entity_key AS key ${given}` : sql`SELECT unnest(${inGroups}::bigint[]) AS key`,
+        isMany(inGroups)
+          ? sql`SELECT own.entity_key AS key ${given}`
+          : sql`SELECT unnest(${inGroups}::bigint[]) AS key`,
       ),
     )
   }
   if (inSubgroups.length > 0) {
     const given = grantsOf(reach, 'group', actionInSubgroups(type, action))
     const above = isMany(inSubgroups)
-      ? sql`SELECT g.entity_key AS key ${given} OFFSET 0`
+      ? sql`SELECT own.entity_key AS key ${given} OFFSET 0`
       : sql`SELECT unnest(${inSubgroups}::bigint[]) AS key`
     parts.push(
       within(sql`SELECT DISTINCT below.key FROM (${above}) upper CROSS JOIN LATERAL (

@@ -5,13 +5,16 @@ import type { Queryable } from '#core/database/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { accessConditions, parseActions, requireMayListFor } from '../access/index.ts'
-import type { DomainAccess } from '../access/index.ts'
-import { allOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
+import type { AccessPolicy, DomainAccess, ReachableRows } from '../access/index.ts'
+import { allOf, anyOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
 import { withAccess } from './find.ts'
 import type { WithAccess } from './find.ts'
 import { countGroups, listGroups } from './repository.ts'
 import type { Kinship, ListedGroup } from './repository.ts'
 import type { GroupQuery, ParentsQuery } from './schema.ts'
+
+/** A page so far behind the first is found among all that are reached, a nearer one by looking at row after row. */
+const FAR_OFFSET = 200
 
 /** A query that was understood; what is malformed in it is said before anything is looked up (decision 45). */
 export type GroupFilter = {
@@ -28,19 +31,25 @@ export function parseFilter(query: GroupQuery | ParentsQuery): GroupFilter {
 /** A page of the groups that the caller may read: all of these domains, or the kin of one group. */
 export async function listPage(
   db: Queryable,
+  access: AccessPolicy,
   domains: readonly DomainAccess[],
   filter: GroupFilter,
   kinship?: Kinship,
 ): Promise<Page<WithAccess<ListedGroup>>> {
   const { query } = filter
   const { offset, limit, order, dir = 'asc' } = query
-  const where = allOf([await shownIn(db, domains, filter), ...filter.conditions])
+  const shown = await shownIn(db, domains, filter)
   // A tree needs parents before their children; without an order of its own a line of ancestors begins next to the group.
   const levels = query.tree === true ? 'upper first' : order === undefined ? 'lower first' : undefined
-  const [total, groups] = await Promise.all([
-    countGroups(db, { where, kinship }),
-    query.only_total === true ? [] : listGroups(db, { where, kinship, order: order ?? '', dir, levels, offset, limit }),
-  ])
+  const matching = (condition: RawBuilder<SqlBool>) => allOf([condition, ...filter.conditions])
+  const total = await access.total(domains, countGroups({ where: matching(shown.count), kinship }))
+  const where = matching(
+    offset > FAR_OFFSET || levels !== undefined || kinship !== undefined ? shown.count : shown.page,
+  )
+  const groups =
+    query.only_total === true || total <= offset
+      ? []
+      : await listGroups(db, { where, kinship, order: order ?? '', dir, levels, offset, limit })
   return { total, offset, limit, items: await withAccess(domains, groups) }
 }
 
@@ -49,30 +58,27 @@ async function shownIn(
   db: Queryable,
   domains: readonly DomainAccess[],
   { query, actions }: GroupFilter,
-): Promise<RawBuilder<SqlBool>> {
-  if (domains.length === 0) return sql<SqlBool>`false`
+): Promise<ReachableRows> {
   requireMayListFor(domains, query.user)
   const each = await Promise.all(
-    domains.map(async (domain) =>
-      allOf([
-        sql<SqlBool>`g.domain_key = ${domain.domainKey}`,
-        domain.reachable('group', 'read', 'g'),
+    domains.map(async (domain) => {
+      const { page, count } = await domain.reachableRows('group', 'read', 'g')
+      const others = [
         ...(await accessConditions(db, domain, { type: 'group', alias: 'g' }, actions, query)),
         ...(query.root_group === true ? [isSeenAsRoot(domain)] : []),
-      ]),
-    ),
+      ]
+      const within = sql<SqlBool>`g.domain_key = ${domain.domainKey}`
+      return { page: allOf([within, page, ...others]), count: allOf([within, count, ...others]) }
+    }),
   )
-  return sql<SqlBool>`(${sql.join(
-    each.map((condition) => sql`(${condition})`),
-    sql` OR `,
-  )})`
+  return { page: anyOf(each.map(({ page }) => page)), count: anyOf(each.map(({ count }) => count)) }
 }
 
 /** Groups above which the caller sees none: where his view of the hierarchy begins. */
 function isSeenAsRoot(domain: DomainAccess): RawBuilder<SqlBool> {
   if (domain.can('group_read')) return sql<SqlBool>`g.parent_key IS NULL`
   return sql<SqlBool>`NOT EXISTS (SELECT 1 FROM group_closure above JOIN groups a ON a.key = above.ancestor_key
-    WHERE above.descendant_key = g.key AND above.depth > 0 AND ${domain.reachable('group', 'read', 'a')})`
+    WHERE above.descendant_key = g.key AND above.depth > 0 AND ${domain.reachable('group', 'read', 'a', 'row')})`
 }
 
 /** What the records themselves must say. An id that is no id matches nothing. */

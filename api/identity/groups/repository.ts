@@ -196,17 +196,16 @@ export async function listGroups(db: Queryable, listing: GroupListing): Promise<
   return rows.map((row) => ({ ...groupFromRow(row), level: row.level }))
 }
 
-export async function countGroups(
-  db: Queryable,
-  { where, kinship }: Pick<GroupListing, 'where' | 'kinship'>,
-): Promise<number> {
-  const { from } = tableOf(kinship)
-  const { rows } = await sql<{ total: number }>`SELECT count(*) AS total FROM ${from} WHERE ${where}`.execute(db)
-  return rows[0]?.total ?? 0
+export function countGroups({
+  where,
+  kinship,
+}: Pick<GroupListing, 'where' | 'kinship'>): RawBuilder<{ total: number }> {
+  return sql<{ total: number }>`SELECT count(*) AS total FROM ${tableOf(kinship).from} WHERE ${where}`
 }
 
 export async function countKin(db: Queryable, kinship: Kinship): Promise<number> {
-  return await countGroups(db, { where: sql<SqlBool>`true`, kinship })
+  const { rows } = await countGroups({ where: sql<SqlBool>`true`, kinship }).execute(db)
+  return rows[0]?.total ?? 0
 }
 
 /** The kin of a group whether the caller may read them or not, in the order of their paths. */

@@ -34,6 +34,11 @@ export function createMemberships({ database, access }: { database: Database; ac
     return each.length === 0 ? sql<SqlBool>`false` : sql<SqlBool>`(${sql.join(each, sql` OR `)})`
   }
 
+  async function count(where: RawBuilder<SqlBool>): Promise<number> {
+    const { rows } = await countGroups({ where, kinship: undefined }).execute(db)
+    return rows[0]?.total ?? 0
+  }
+
   return {
     async listMemberships(caller, userId, query) {
       const { conditions } = parseFilter(query)
@@ -44,7 +49,7 @@ export function createMemberships({ database, access }: { database: Database; ac
         await shownTo(caller, user),
       ])
       const mayAsk = isWholeAdmin(caller) || caller.id === user.id || caller.id === user.createdBy
-      if (!mayAsk && (await countGroups(db, { where: shown, kinship: undefined })) === 0)
+      if (!mayAsk && (await count(shown)) === 0)
         throw new ServiceError(
           'forbidden',
           'failed to perform authorization: needs membership (c_list) on a group of that user',
@@ -53,7 +58,7 @@ export function createMemberships({ database, access }: { database: Database; ac
       const where = allOf([shown, ...conditions])
       const levels = query.tree === true ? ('upper first' as const) : undefined
       const [total, items] = await Promise.all([
-        countGroups(db, { where, kinship: undefined }),
+        count(where),
         query.only_total === true
           ? []
           : listGroups(db, { where, kinship: undefined, order, dir, levels, offset, limit }),

@@ -55,3 +55,15 @@ export function containsMetadata(reference: string, filter: Record<string, unkno
 export function allOf(conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<SqlBool> {
   return conditions.length === 0 ? sql<SqlBool>`true` : sql<SqlBool>`${sql.join([...conditions], sql` AND `)}`
 }
+
+/** Any of the conditions; false without any. */
+export function anyOf(conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<SqlBool> {
+  const [only, ...more] = conditions
+  if (only === undefined) return sql<SqlBool>`false`
+  // One domain alone is a condition that an index can be walked by.
+  if (more.length === 0) return only
+  return sql<SqlBool>`(${sql.join(
+    conditions.map((condition) => sql`(${condition})`),
+    sql` OR `,
+  )})`
+}
