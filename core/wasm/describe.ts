@@ -3,7 +3,7 @@ import type { ComponentLayout } from './component-reader.ts'
 import type { ComponentFunction, Exports } from './component-types.ts'
 import type { ExternKind, ModuleExport, ModuleImport, ModuleLayout } from './module-reader.ts'
 import { ModuleRefusal } from './module-refusal.ts'
-import type { FunctionType } from './value-types.ts'
+import { MESSAGING_FUNCTIONS, MESSAGING_MODULE } from './messaging.ts'
 import { isWasiPreview1Import } from './wasi-preview1.ts'
 import { COMMAND_INTERFACE, findUnofferedOf, wasiPreview2Interface } from './wasi-preview2.ts'
 import { formatWitType } from './wit-types.ts'
@@ -35,14 +35,19 @@ function describeExtern(extern: ModuleExport | ModuleImport): DescribedExport {
   }
 }
 
-/** Imports that nobody offers, as `module.name (i32) -> (i32)`: everything but the functions of WASI preview 1. */
+/** Imports that nobody offers, as `module.name (i32) -> (i32)`: all but WASI preview 1 and messaging. */
 export function findUnofferedImports(layout: ModuleLayout): string[] {
   return layout.imports
-    .filter((wanted) => !isWasiPreview1Import(wanted))
+    .filter((wanted) => !isWasiPreview1Import(wanted) && !isMessagingImport(wanted))
     .map(
       (wanted) =>
         `${wanted.module}.${wanted.name} ${wanted.type === undefined ? wanted.kind : formatType(wanted.type)}`,
     )
+}
+
+function isMessagingImport({ module, name, type }: ModuleImport): boolean {
+  if (module !== MESSAGING_MODULE || type === undefined || !Object.hasOwn(MESSAGING_FUNCTIONS, name)) return false
+  return formatType(MESSAGING_FUNCTIONS[name as keyof typeof MESSAGING_FUNCTIONS]) === formatType(type)
 }
 
 /** Functions and types that a component may show together. */
@@ -93,7 +98,7 @@ export function isCommand(exported: Pick<DescribedExport, 'name'>): boolean {
   return inner === 'run' && wasiPreview2Interface(name) === COMMAND_INTERFACE
 }
 
-export function formatType(type: FunctionType | Pick<DescribedExport, 'params' | 'results'>): string {
+export function formatType(type: { params: readonly string[]; results: readonly string[] }): string {
   return `(${type.params.join(', ')}) -> (${type.results.join(', ')})`
 }
 

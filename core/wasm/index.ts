@@ -24,6 +24,13 @@ export {
 export type { DescribedExport, DescribedImport, FunctionChoice, ModuleDescription } from './describe.ts'
 export { examineModule } from './examine.ts'
 export type { ExaminedModule, ModuleRuntime } from './examine.ts'
+export {
+  MESSAGING_CODES,
+  MESSAGING_CODE_OTHER,
+  MESSAGING_FUNCTIONS,
+  MESSAGING_INTERFACES,
+  MESSAGING_MODULE,
+} from './messaging.ts'
 export { isCallableFromJson, parseInputs } from './inputs.ts'
 export type { InputRefusal } from './inputs.ts'
 export { presentResult } from './numbers.ts'

@@ -3,6 +3,7 @@
  * table. `denied` ones may be imported, since languages link them whether they are used or not; calling them fails.
  */
 import type { Extern } from './component-types.ts'
+import { MESSAGING_INTERFACES } from './messaging.ts'
 
 /** Functions that work, by interface; resource functions as the binary names them. */
 export const WASI_PREVIEW2_FUNCTIONS: Record<string, readonly string[]> = {
@@ -70,9 +71,9 @@ export function findUnofferedOf(name: string, extern: Extern): string[] {
   // A type that is imported by itself asks nothing of us.
   if (extern.sort === 'type' && extern.type.sort === 'value' && extern.type.type.kind !== 'resource') return []
   const known = wasiPreview2Interface(name)
-  if (known === undefined || extern.sort !== 'instance') return [name]
-  if (WASI_PREVIEW2_DENIED.includes(known)) return []
-  const offered = WASI_PREVIEW2_FUNCTIONS[known]
+  if (extern.sort !== 'instance') return [name]
+  if (known !== undefined && WASI_PREVIEW2_DENIED.includes(known)) return []
+  const offered = known === undefined ? MESSAGING_INTERFACES[name] : WASI_PREVIEW2_FUNCTIONS[known]
   if (offered === undefined) return [name]
   return [...extern.exports]
     .filter(([wanted, { sort }]) => sort === 'function' && !offered.includes(wanted))

@@ -1,0 +1,36 @@
+/**
+ * What guests may ask of channels: imports of core modules (module `skein`) and interfaces of components. Whether a guest
+ * may use a channel is decided by the grants of its task at each call, not here.
+ */
+import type { ValueType } from './value-types.ts'
+
+export const MESSAGING_MODULE = 'skein'
+
+/** Pointers and lengths in bytes into the guest's memory; see docs/guides/write-a-module.md. */
+export const MESSAGING_FUNCTIONS = {
+  /** topic, payload: 0 once it is stored, else a negative code. */
+  publish: { params: ['i32', 'i32', 'i32', 'i32'], results: ['i32'] },
+  /** query as JSON, buffer: the length of the answer, which is written as far as it fits; else a negative code. */
+  read: { params: ['i32', 'i32', 'i32', 'i32'], results: ['i32'] },
+  /** buffer: the length of the sentence about the last refusal. */
+  last_error: { params: ['i32', 'i32'], results: ['i32'] },
+} as const satisfies Record<string, { params: readonly ValueType[]; results: readonly ValueType[] }>
+
+/** Interfaces of components with their functions. */
+export const MESSAGING_INTERFACES: Record<string, readonly string[]> = {
+  'skein:messaging/types@0.1.0': [],
+  'skein:messaging/producer@0.1.0': ['send'],
+  'skein:messaging/reader@0.1.0': ['read'],
+}
+
+/** Codes that core modules are answered with, by kind of error. */
+export const MESSAGING_CODES: Record<string, number> = {
+  malformed: -1,
+  forbidden: -2,
+  not_found: -3,
+  too_large: -4,
+  rate_limited: -5,
+  unavailable: -6,
+  stale: -7,
+}
+export const MESSAGING_CODE_OTHER = -8
