@@ -4,13 +4,16 @@
  */
 import { create, fromBinary } from '@bufbuild/protobuf'
 import { HeldRunSchema, OnLost, RejectReason, RunResultSchema, WireTaskState } from '#proto/index.ts'
-import type { Assignment, HeldRun, RunRef, Welcome } from '#proto/index.ts'
+import type { Assignment, GuestReply, HeldRun, RunRef, Welcome } from '#proto/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { toWanted } from './modules/index.ts'
 import type { ModuleCache } from './modules/index.ts'
-import type { RunOutcome, RunnerPool } from './runner/index.ts'
+import type { AssignmentJournal } from './assignment-journal.ts'
+import { GuestCalls } from './guest-calls.ts'
+import { RunLogs } from './run-logs.ts'
+import type { GuestCall, OutputName, RunOutcome, RunnerPool } from './runner/index.ts'
 import { encodeResult } from './session/outbox.ts'
 import type { Outbox } from './session/outbox.ts'
 import { isComplete, keyOf, toRunRequest, toRunResult } from './session/run-messages.ts'
@@ -43,6 +46,7 @@ export type RunsDeps = {
   modules: ModuleCache
   components: Components
   spool: Spool
+  journal: AssignmentJournal
   slots: number
   /** Runs taken beyond the slots, to begin as slots come free. */
   backlog: number
@@ -52,6 +56,8 @@ export type RunsDeps = {
 export class Runs {
   readonly #deps: RunsDeps
   readonly #held = new Map<string, Run>()
+  readonly #guestCalls = new GuestCalls()
+  readonly #logs = new RunLogs()
   #outbox: Outbox | undefined
   #finishedTotal = 0
   #isDraining = false
@@ -97,12 +103,26 @@ export class Runs {
     this.#outbox = outbox
     for (const run of welcome.acknowledged) this.#deps.spool.acknowledge(keyOf(run))
     for (const run of welcome.stop) this.#end(keyOf(run), 'nobody')
+    this.#guestCalls.connect(outbox)
+    this.#logs.connect(outbox)
     // Results that came up since Hello are in here too.
     for (const { payload } of this.#deps.spool.results()) outbox.ended(fromBinary(RunResultSchema, payload))
   }
 
   disconnect(): void {
     this.#outbox = undefined
+    this.#guestCalls.disconnect()
+    this.#logs.disconnect()
+  }
+
+  /** Goes on with what an earlier process of this worker was given and did not end; needs no manager. */
+  async resume(): Promise<void> {
+    for (const assignment of await this.#deps.journal.read()) {
+      if (!isComplete(assignment)) continue
+      const key = keyOf(assignment.run)
+      if (this.#deps.spool.find(key) === undefined) void this.#execute(assignment, 'resumed')
+      else await this.#deps.journal.remove(key)
+    }
   }
 
   take(assignment: Assignment): void {
@@ -110,11 +130,11 @@ export class Runs {
     if (run === undefined || this.#held.has(keyOf(run))) return
     const refusal = this.#findRefusal()
     if (refusal !== undefined) return this.#outbox?.rejected(run, ...refusal)
-    this.#outbox?.accepted(run)
     if (isComplete(assignment)) {
-      void this.#execute(assignment)
+      void this.#execute(assignment, 'assigned')
       return
     }
+    this.#outbox?.accepted(run)
     const limits = { timeoutMs: 0n, memoryLimitBytes: 0n, maxOutputBytes: 0n, maxResultBytes: 4096n }
     const incomplete = { ...assignment, run, limits, module: { digest: '' } } as CheckedAssignment
     const error = 'the assignment names no module, or a limit is zero'
@@ -124,6 +144,11 @@ export class Runs {
   cancel(run: RunRef): void {
     if (!this.#held.has(keyOf(run))) return this.#outbox?.cancelled(run, false)
     this.#end(keyOf(run), 'cancel')
+  }
+
+  /** An answer to what a guest asked. */
+  answerGuest(reply: GuestReply): void {
+    this.#guestCalls.answer(reply)
   }
 
   acknowledge(run: RunRef, isRecorded: boolean): void {
@@ -172,7 +197,14 @@ export class Runs {
     run.abort.abort(new ServiceError('unavailable', `the run is ended for ${endingFor}`))
   }
 
-  async #execute(assignment: CheckedAssignment): Promise<void> {
+  /** What nobody else gets is on disk before the manager hears that we have it. */
+  async #keep(assignment: CheckedAssignment): Promise<void> {
+    await this.#deps.journal.add(keyOf(assignment.run), assignment).catch((error: unknown) => {
+      this.#deps.logger.error({ err: error }, 'an assignment could not be kept and would not survive a restart')
+    })
+  }
+
+  async #execute(assignment: CheckedAssignment, origin: 'assigned' | 'resumed'): Promise<void> {
     const key = keyOf(assignment.run)
     const run: Run = {
       assignment,
@@ -182,6 +214,10 @@ export class Runs {
       endingFor: undefined,
     }
     this.#held.set(key, run)
+    if (origin === 'assigned') {
+      if (assignment.onLost === OnLost.WAIT) await this.#keep(assignment)
+      this.#outbox?.accepted(assignment.run)
+    }
     let startedMs = 0
     const onStarted = () => {
       startedMs = monotonicMs()
@@ -190,7 +226,11 @@ export class Runs {
       this.#outbox?.started(assignment.run)
     }
     const outcome = await this.#run(run, onStarted)
+    const isLeftForNextStart = run.endingFor === 'shutdown' && this.#outbox === undefined
     await this.#settle(run, outcome, startedMs === 0 ? 0 : startedMs - run.receivedMs)
+    if (!isLeftForNextStart && assignment.onLost === OnLost.WAIT) await this.#deps.journal.remove(key)
+    this.#guestCalls.forget(assignment.run)
+    this.#logs.end(assignment.run)
     this.#held.delete(key)
     this.#finishedTotal++
     if (this.#held.size === 0) this.#onEmpty?.()
@@ -204,7 +244,13 @@ export class Runs {
       try {
         const folder = await this.#deps.components.prepare(assignment.module.digest, module.path)
         const request = toRunRequest(assignment, module.path, folder)
-        return await this.#deps.pool.run({ ...request, onStarted }, abort.signal)
+        const { run: ref, grants } = assignment
+        const hooks = {
+          onStarted,
+          onGuestCall: (callId: number, call: GuestCall) => this.#guestCalls.ask(ref, grants, callId, call),
+          onOutput: (output: OutputName, data: Uint8Array) => this.#logs.write(ref, output, data),
+        }
+        return await this.#deps.pool.run({ ...request, ...hooks }, abort.signal)
       } finally {
         module.release()
       }
@@ -240,13 +286,19 @@ export class Runs {
       this.#outbox?.rejected(ref, RejectReason.RUNNER_KILLED, outcome.cause)
       return
     }
-    if ('stdout' in outcome || 'stderr' in outcome) {
-      const { stdout = '', stderr = '', isOutputTruncated: isTruncated = false } = outcome
-      this.#outbox?.output(ref, { stdout, stderr, isTruncated })
-    }
+    this.#tellOutput(ref, outcome)
     await this.#record(assignment, outcome, prepareMs)
     // It ended by itself before the cancellation reached it: its result counts.
     if (endingFor === 'cancel') this.#outbox?.cancelled(ref, false)
+  }
+
+  /** What a short run wrote comes with its end; of a longer one only what is left to say. */
+  #tellOutput(run: RunRef, outcome: Ended): void {
+    if (!('stdout' in outcome) && !('stderr' in outcome)) return
+    const { stdout = '', stderr = '', isOutputTruncated = false } = outcome
+    if ('isStreamed' in outcome && outcome.isStreamed) return
+    this.#logs.write(run, 'stdout', Buffer.from(stdout), isOutputTruncated)
+    this.#logs.write(run, 'stderr', Buffer.from(stderr), isOutputTruncated)
   }
 
   /** On disk first, then on its way. A disk that fails does not hold the result back. */

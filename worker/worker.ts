@@ -11,6 +11,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import { DEFAULT_MODULE_BOUNDS } from '#core/wasm/index.ts'
 import type { ModuleRuntime } from '#core/wasm/index.ts'
+import { AssignmentJournal } from './assignment-journal.ts'
 import type { WorkerConfig } from './config.ts'
 import { lockFolder } from './folder-lock.ts'
 import { readIdentity, writeIdentity } from './identity.ts'
@@ -124,7 +125,8 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   })
   opening.defer(() => pool.close())
   const backlog = slots * BACKLOG_PER_SLOT
-  const runs = new Runs({ pool, modules, components, spool, slots, backlog, logger })
+  const journal = await AssignmentJournal.open(join(folder, 'assignments'), logger)
+  const runs = new Runs({ pool, modules, components, spool, journal, slots, backlog, logger })
   const lease = new Lease({ now: monotonicMs, wallNow: Date.now })
   const membership = new Membership({
     ...options,
@@ -141,6 +143,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
 
   opening.defer(() => membership.leave())
 
+  await runs.resume()
   const id = await membership.join(signal)
   const parts = opening.move()
   let stopping: Promise<void> | undefined

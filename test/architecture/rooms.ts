@@ -149,7 +149,11 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   { package: 'pino-pretty', owner: /^core\/logging\//, rule: 'everybody else gets a Logger passed in' },
   { package: 'fast-json-stringify', owner: /^core\/http\/serialize\.ts$/, rule: 'responses leave through core/http' },
   { package: 'prom-client', owner: /^core\/http\/metrics\.ts$/, rule: 'metrics are made by core/http' },
-  { package: 'ws', owner: /^api\/adapters\/ws\//, rule: 'WebSocket belongs to its adapter' },
+  {
+    package: 'ws',
+    owner: /^api\/adapters\/(ws\/|mqtt\/websocket\.ts$)/,
+    rule: 'WebSocket belongs to its adapter, and to MQTT that is carried by it',
+  },
   { package: 'redis', owner: /^core\/(bus|limits)\//, rule: 'Redis is asked in core/bus and core/limits alone' },
   {
     package: 'nodemailer',
@@ -165,9 +169,10 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   {
     package: 'kysely',
     owner:
-      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|wire)\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|projections|reader|store)\/|^manager\/(access\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/|events\/|workflows\/|schedules\/|channels\/|sealed-secret\.ts$)/,
+      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|wire)\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^manager\/(access\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/|events\/|workflows\/|schedules\/|channels\/|sealed-secret\.ts$)/,
     rule: 'SQL is written by the slice that owns the tables',
   },
+  { package: 'croner', owner: /^manager\/schedules\/cron\.ts$/, rule: 'schedules are read in one place' },
   {
     package: 'lru-cache',
     owner: /^(core|api|manager|worker|proxy)\//,
@@ -180,7 +185,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   },
   {
     package: '@bufbuild/protobuf',
-    owner: new RegExp(`^proto/|^(${CLUSTER})|^worker/runs\\.ts$`),
+    owner: new RegExp(`^proto/|^(${CLUSTER})|^worker/(runs|run-logs|assignment-journal)\\.ts$`),
     rule: 'messages of the protocol are built where they are sent',
   },
   {
@@ -188,7 +193,11 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
     owner: /^manager\/(grpc-tls|authority)\.ts$/,
     rule: 'certificates are made where they are served',
   },
-  { package: 'smol-toml', owner: /^cli\/config-file\.ts$/, rule: 'the configuration file of the command line is TOML' },
+  {
+    package: 'smol-toml',
+    owner: /^(cli\/config-file|api\/provisioning\/provision\/layout)\.ts$/,
+    rule: 'the configuration file of the command line and the layout of provisioning are TOML',
+  },
   {
     package: 'csv-parse',
     owner: /^cli\/provisioning-file\.ts$/,

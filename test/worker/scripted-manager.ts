@@ -149,17 +149,26 @@ export class ScriptedManager {
     await until(() => this.heard('stateUpdate').some(({ running }) => running.some((run) => run.runId === runId)))
   }
 
-  assign(module: ExampleName, runId: string, more: Partial<MessageInitShape<typeof AssignmentSchema>> = {}): void {
+  assign(
+    module: ExampleName | Uint8Array,
+    runId: string,
+    more: Partial<MessageInitShape<typeof AssignmentSchema>> = {},
+  ): void {
     this.tell({ case: 'assign', value: { assignments: [this.assignment(module, runId, more)] } })
   }
 
-  assignment(module: ExampleName, runId: string, more: Partial<MessageInitShape<typeof AssignmentSchema>> = {}) {
-    const bytes = exampleBytes(module)
+  assignment(
+    module: ExampleName | Uint8Array,
+    runId: string,
+    more: Partial<MessageInitShape<typeof AssignmentSchema>> = {},
+  ) {
+    const bytes = typeof module === 'string' ? exampleBytes(module) : module
+    this.modules.set(digestOf(bytes), bytes)
     return create(AssignmentSchema, {
       run: runRef(runId),
       taskId: 'task-1',
       domainId: 'north',
-      taskName: module,
+      taskName: typeof module === 'string' ? module : 'run',
       module: { digest: digestOf(bytes), sizeBytes: BigInt(bytes.length) },
       inputsJson: '[]',
       limits: {

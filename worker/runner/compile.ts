@@ -40,7 +40,7 @@ async function compileCore(given: Uint8Array, bounds: ModuleBounds): Promise<Com
     kind: 'core',
     module,
     description: describeModule(layout),
-    needsWasi: layout.imports.length > 0,
+    needsHost: layout.imports.length > 0,
     hasMemory: layout.memories.length > 0,
     growFlag,
   }

@@ -51,6 +51,10 @@ function serveRunner(channel: NodeJS.Process): void {
         return lanes.kill(message.lane)
       case 'load_module':
         return loadModule(message.module)
+      case 'guest_reply': {
+        const { sequence, callId, reply } = message
+        return lanes.reply(message.lane, { sequence, callId, reply })
+      }
       case 'drop_module':
         modules.delete(message.moduleKey)
         return lanes.dropModule(message.moduleKey)

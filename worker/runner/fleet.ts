@@ -3,6 +3,7 @@
  * what becomes of each run when a lane or a whole runner ends. Which run goes where is the pool's decision.
  */
 import { monotonicMs } from '#core/time.ts'
+import { refuseCall } from '../runtime/guest-host.ts'
 import type { CallTimes } from './call-times.ts'
 import type { FromRunner } from './messages.ts'
 import type { RunnerPoolOptions } from './pool.ts'
@@ -33,6 +34,7 @@ const LANE_BYTES = 16 * 1024 * 1024
 /** Compiled modules that a runner keeps. */
 const MAX_LOADED_MODULES = 64
 const MAX_LOADED_BYTES = 64 * 1024 * 1024
+const NO_CHANNELS = 'no channel is granted to this task'
 
 export type FleetHooks = {
   /** Something became free: a lane, a module, a runner. */
@@ -209,6 +211,14 @@ export class Fleet {
         this.#settle(runner)
         break
       }
+      case 'guest_call':
+        void this.#serveGuest(runner, message)
+        return
+      case 'output': {
+        const run = findRun(runner, message)
+        run?.request.onOutput?.(message.output, Buffer.from(message.data, 'base64'))
+        return
+      }
       case 'resident':
         return
     }
@@ -233,9 +243,18 @@ export class Fleet {
     const [run] = position === -1 ? [] : lane.runs.splice(position, 1)
     if (run === undefined) return
     this.#deps.callTimes.record(run.moduleKey, message.durationMs)
-    run.end({ ...message.outcome, durationMs: message.durationMs })
+    run.end({ ...message.outcome, durationMs: message.durationMs, isStreamed: message.isStreamed })
     if (position === 0) this.#beginHead(lane)
     this.#settle(runner)
+  }
+
+  async #serveGuest(runner: Runner, message: Extract<FromRunner, { type: 'guest_call' }>): Promise<void> {
+    const { lane, sequence, callId, call } = message
+    const run = findRun(runner, message)
+    if (run === undefined) return
+    const reply = (await run.request.onGuestCall?.(callId, call)) ?? refuseCall('forbidden', NO_CHANNELS)
+    // The thread may have been ended meanwhile; an answer for a run that is gone is dropped there.
+    if (runner.state === 'ready') runner.process.send({ type: 'guest_reply', lane, sequence, callId, reply })
   }
 
   #beginHead(lane: Lane): void {
@@ -437,6 +456,10 @@ export class Fleet {
     this.#deps.logger.error({ cause, failures: this.#startFailures }, 'a runner process did not start')
     if (this.#startFailures >= MAX_START_FAILURES) this.#deps.hooks.onUnstartable(cause)
   }
+}
+
+function findRun(runner: Runner, message: { lane: number; sequence: number }): PendingRun | undefined {
+  return runner.lanes[message.lane]?.runs.find(({ sequence, hasEnded }) => sequence === message.sequence && !hasEnded)
 }
 
 function laneOf(runner: Runner, index: number): Lane {

@@ -8,6 +8,8 @@ import { monotonicMs } from '#core/time.ts'
 import { LoadedComponent } from '../runtime/component.ts'
 import { callFunction } from '../runtime/core-module.ts'
 import type { CompiledModule } from '../runtime/core-module.ts'
+import { LaneHost } from './lane-host.ts'
+import type { Replies } from './lane-host.ts'
 import { SLOT } from './messages.ts'
 import type { FromLane, RunOrder, ToLane } from './messages.ts'
 
@@ -16,7 +18,10 @@ const COLLECT_AFTER_BYTES = 32 * 1024 * 1024
 
 declare const gc: (() => void) | undefined
 
-function serveLane(port: MessagePort, slots: Int32Array): void {
+/** What a lane is started with. */
+export type LaneData = { slots: Int32Array; replies: Replies }
+
+function serveLane(port: MessagePort, { slots, replies }: LaneData): void {
   const modules = new Map<string, CompiledModule | LoadedComponent>()
   let uncollectedBytes = 0
 
@@ -28,11 +33,13 @@ function serveLane(port: MessagePort, slots: Int32Array): void {
     const module = modules.get(order.moduleKey)
     if (module === undefined) throw new Error('a run came before its module')
     const startedMs = monotonicMs()
+    const host = new LaneHost(order.sequence, port, replies)
     const { outcome, memoryBytes } =
-      module instanceof LoadedComponent ? module.call(order) : callFunction(module, order)
+      module instanceof LoadedComponent ? module.call(order, host) : callFunction(module, order, host)
     const durationMs = monotonicMs() - startedMs
     Atomics.store(slots, slot, SLOT.free)
-    port.postMessage({ slot, sequence: order.sequence, outcome, durationMs } satisfies FromLane)
+    const ended = { slot, sequence: order.sequence, outcome, durationMs, isStreamed: host.finish() }
+    port.postMessage({ type: 'ended', ...ended } satisfies FromLane)
     uncollectedBytes += memoryBytes
     if (uncollectedBytes <= COLLECT_AFTER_BYTES) return
     uncollectedBytes = 0
@@ -57,4 +64,4 @@ function serveLane(port: MessagePort, slots: Int32Array): void {
   })
 }
 
-if (parentPort !== null) serveLane(parentPort, workerData as Int32Array)
+if (parentPort !== null) serveLane(parentPort, workerData as LaneData)

@@ -1,7 +1,10 @@
 /** The lanes of one runner, seen from its main thread: starts and ends threads, hands runs over, takes them back. */
-import { Worker } from 'node:worker_threads'
+import { MessageChannel, Worker } from 'node:worker_threads'
+import type { MessagePort } from 'node:worker_threads'
 import type { CompiledComponent } from '../runtime/component.ts'
 import type { CompiledModule } from '../runtime/core-module.ts'
+import type { LaneData } from './lane.ts'
+import type { ReplyMessage } from './lane-host.ts'
 import { LANE_DEPTH, SLOT } from './messages.ts'
 import type { FromLane, FromRunner, RunOrder, ToLane } from './messages.ts'
 
@@ -12,6 +15,9 @@ const LANE_STACK_MIB = 4
 type Lane = {
   thread: Worker
   slots: Int32Array
+  /** Where answers for the guest under way go; the lane waits for the number to change and then looks. */
+  replies: MessagePort
+  arrived: Int32Array
   /** Sequence of the run in each slot that has not been begun or taken back as far as we know. */
   held: (number | undefined)[]
   /** Keys of the modules that the thread has got. */
@@ -28,8 +34,11 @@ export class Lanes {
 
   open(index: number): void {
     const slots = new Int32Array(new SharedArrayBuffer(LANE_DEPTH * Int32Array.BYTES_PER_ELEMENT))
+    const arrived = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
+    const { port1: replies, port2 } = new MessageChannel()
     const thread = new Worker(new URL('./lane.ts', import.meta.url), {
-      workerData: slots,
+      workerData: { slots, replies: { port: port2, arrived } } satisfies LaneData,
+      transferList: [port2],
       env: {},
       stdin: false,
       resourceLimits: {
@@ -38,14 +47,16 @@ export class Lanes {
         stackSizeMb: LANE_STACK_MIB,
       },
     })
-    const lane: Lane = { thread, slots, held: Array.from({ length: LANE_DEPTH }, () => undefined), modules: new Set() }
+    const held = Array.from({ length: LANE_DEPTH }, () => undefined)
+    const lane: Lane = { thread, slots, replies, arrived, held, modules: new Set() }
     this.#lanes.set(index, lane)
     let failure = 'the thread ended'
     thread.on('online', () => this.#send({ type: 'lane_ready', lane: index }))
     thread.on('message', (message: FromLane) => {
-      lane.held[message.slot] = undefined
-      const { sequence, outcome, durationMs } = message
-      this.#send({ type: 'ended', lane: index, sequence, outcome, durationMs })
+      if (message.type !== 'ended') return this.#send({ ...message, lane: index })
+      const { slot, ...ended } = message
+      lane.held[slot] = undefined
+      this.#send({ ...ended, lane: index })
     })
     thread.on('error', (error) => {
       failure = error instanceof Error ? error.message : String(error)
@@ -90,6 +101,15 @@ export class Lanes {
     await lane.thread.terminate()
     this.#send({ type: 'lane_killed', lane: index })
     this.open(index)
+  }
+
+  /** Of no use when the run or its thread is gone. */
+  reply(index: number, message: ReplyMessage): void {
+    const lane = this.#lanes.get(index)
+    if (lane === undefined) return
+    lane.replies.postMessage(message)
+    Atomics.add(lane.arrived, 0, 1)
+    Atomics.notify(lane.arrived, 0)
   }
 
   dropModule(moduleKey: string): void {

@@ -6,6 +6,7 @@
 import type { Json } from '#core/wasm/index.ts'
 import type { CompiledComponent } from '../runtime/component.ts'
 import type { CompiledModule } from '../runtime/core-module.ts'
+import type { GuestCall, GuestReply, OutputName } from '../runtime/guest-host.ts'
 import type { CallOutcome } from '../runtime/outcome.ts'
 
 /** Everything a lane needs to make one call; `sequence` identifies it within the pool. */
@@ -43,6 +44,7 @@ export type ToRunner =
   | { type: 'kill_lane'; lane: number }
   | { type: 'load_module'; module: ModuleOrder }
   | { type: 'drop_module'; moduleKey: string }
+  | { type: 'guest_reply'; lane: number; sequence: number; callId: number; reply: GuestReply }
 
 export type FromRunner =
   /** The code is loaded. */
@@ -51,7 +53,12 @@ export type FromRunner =
   /** The thread is gone; `lane_ready` follows when the new one runs. */
   | { type: 'lane_killed'; lane: number }
   | { type: 'module_ready'; moduleKey: string; refused?: string; reason?: 'module_invalid' | 'oom' }
-  | { type: 'ended'; lane: number; sequence: number; outcome: CallOutcome; durationMs: number }
+  /** `isStreamed`: what it wrote to stdout and stderr was said before. */
+  | { type: 'ended'; lane: number; sequence: number; outcome: CallOutcome; durationMs: number; isStreamed: boolean }
+  /** The run under way asks for something and waits; `callId` counts from 1 in each run. */
+  | { type: 'guest_call'; lane: number; sequence: number; callId: number; call: GuestCall }
+  /** The run under way wrote this, in base64; only runs that take their time say so. */
+  | { type: 'output'; lane: number; sequence: number; output: OutputName; data: string }
   | { type: 'recalled'; lane: number; sequences: number[] }
   /** The thread ended without being told to, which the engine does when its own heap is full; a new one starts. */
   | { type: 'lane_lost'; lane: number; error: string }
@@ -64,7 +71,10 @@ export type ToLane =
   | { type: 'drop_module'; moduleKey: string }
   | { type: 'run'; slot: number; order: RunOrder }
 
-export type FromLane = { slot: number; sequence: number; outcome: CallOutcome; durationMs: number }
+export type FromLane =
+  | { type: 'ended'; slot: number; sequence: number; outcome: CallOutcome; durationMs: number; isStreamed: boolean }
+  | { type: 'guest_call'; sequence: number; callId: number; call: GuestCall }
+  | { type: 'output'; sequence: number; output: OutputName; data: string }
 
 /** Runs that a lane may hold at a time, the one under way included. */
 export const LANE_DEPTH = 32

@@ -1,5 +1,6 @@
 /** What the pool takes and what it answers. */
 import type { Json } from '#core/wasm/index.ts'
+import type { GuestCall, GuestReply, OutputName } from '../runtime/guest-host.ts'
 import type { CallOutcome } from '../runtime/outcome.ts'
 
 export type RunRequest = {
@@ -20,16 +21,21 @@ export type RunRequest = {
   env: Record<string, string>
   stdin?: string
   memoryLimitBytes: number
-  /** Wall-clock time from the start of the call. */
+  /** Wall-clock time from the start of the call; Infinity: none. */
   timeoutMs: number
   /** Bound of each of stdout and stderr. */
   maxOutputBytes: number
   /** Called when the call begins, never after the outcome; once more when the run had to begin anew. */
   onStarted?: () => void
+  /** What the guest asks of channels; without it all of it is refused. Never rejects. */
+  onGuestCall?: (callId: number, call: GuestCall) => Promise<GuestReply>
+  /** Output of a run that takes its time, as it comes. */
+  onOutput?: (output: OutputName, data: Uint8Array) => void
 }
 
 export type RunOutcome =
-  | (CallOutcome & { durationMs: number })
+  /** `isStreamed`: its output went to `onOutput`. */
+  | (CallOutcome & { durationMs: number; isStreamed?: boolean })
   /** Its runner was killed because of somebody else, or could not be started: try again, here or elsewhere. */
   | { state: 'requeue'; cause: string }
   /** The caller's signal ended it. */

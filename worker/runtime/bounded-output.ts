@@ -1,13 +1,15 @@
-/** Keeps the first bytes that a guest writes to stdout or stderr, and counts the rest. */
+/** Keeps the first bytes that a guest writes to stdout or stderr and passes them on, and counts the rest. */
 
 export class BoundedOutput {
   readonly #maxBytes: number
+  readonly #onKept: (data: Uint8Array) => void
   readonly #chunks: Uint8Array[] = []
   #keptBytes = 0
   #droppedBytes = 0
 
-  constructor(maxBytes: number) {
+  constructor(maxBytes: number, onKept: (data: Uint8Array) => void) {
     this.#maxBytes = maxBytes
+    this.#onKept = onKept
   }
 
   get isTruncated(): boolean {
@@ -17,7 +19,10 @@ export class BoundedOutput {
   /** Takes all of it as written: a guest that is told "disk full" behaves differently from one that is not heard. */
   write(data: Uint8Array): void {
     const kept = data.subarray(0, this.#maxBytes - this.#keptBytes)
-    if (kept.length > 0) this.#chunks.push(kept)
+    if (kept.length > 0) {
+      this.#chunks.push(kept)
+      this.#onKept(kept)
+    }
     this.#keptBytes += kept.length
     this.#droppedBytes += data.length - kept.length
   }

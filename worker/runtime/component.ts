@@ -8,6 +8,8 @@ import type { ComponentNeeds, DescribedExport, ModuleDescription } from '#core/w
 import { BoundedOutput } from './bounded-output.ts'
 import { chooseFunction } from './choose-function.ts'
 import type { Call } from './core-module.ts'
+import type { GuestHost } from './guest-host.ts'
+import { componentMessaging } from './messaging.ts'
 import { explainFailure, failed } from './outcome.ts'
 import type { CallOutcome, CallReport } from './outcome.ts'
 import { ComponentExit, createWasiPreview2 } from './wasi-preview2.ts'
@@ -42,15 +44,17 @@ export class LoadedComponent {
   }
 
   /** Never throws: whatever the guest does is an outcome. */
-  call(call: Call): CallReport {
+  call(call: Call, guestHost: GuestHost): CallReport {
     const choice = chooseFunction(this.#compiled.description.exports, call)
     if ('outcome' in choice) return { outcome: choice.outcome, memoryBytes: 0 }
     const { chosen, values } = choice
-    const stdout = new BoundedOutput(call.maxOutputBytes)
-    const stderr = new BoundedOutput(call.maxOutputBytes)
+    const stdout = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stdout', data))
+    const stderr = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stderr', data))
     const args = [call.taskName, ...call.args]
     const stdin = new TextEncoder().encode(call.stdin)
-    const interfaces = createWasiPreview2({ args, env: call.env, stdin, stdout, stderr })
+    const beforeWait = () => guestHost.beforeWait()
+    const wasi = createWasiPreview2({ args, env: call.env, stdin, stdout, stderr, beforeWait })
+    const interfaces = { ...wasi, ...componentMessaging(guestHost) }
     const instances: Instances = new Map()
     const ended = this.#execute({ call, chosen, values, interfaces, instances })
     const output = {

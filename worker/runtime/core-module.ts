@@ -1,8 +1,10 @@
 /** Runs one function of a compiled core module in a new instance, and says how it ended. Knows no process and no thread. */
-import { COMMAND_FUNCTION, WASI_PREVIEW1_MODULE, presentResult } from '#core/wasm/index.ts'
+import { COMMAND_FUNCTION, MESSAGING_MODULE, WASI_PREVIEW1_MODULE, presentResult } from '#core/wasm/index.ts'
 import type { DescribedExport, Json, JsonNumber, ModuleDescription } from '#core/wasm/index.ts'
 import { BoundedOutput } from './bounded-output.ts'
 import { chooseFunction } from './choose-function.ts'
+import type { GuestHost } from './guest-host.ts'
+import { coreMessaging } from './messaging.ts'
 import { explainFailure, failed } from './outcome.ts'
 import type { CallOutcome, CallReport } from './outcome.ts'
 import { ProcessExit, createWasiHost } from './wasi-preview1.ts'
@@ -24,24 +26,27 @@ export type CompiledModule = {
   kind: 'core'
   module: WebAssembly.Module
   description: ModuleDescription
-  needsWasi: boolean
+  /** It imports something. */
+  needsHost: boolean
   hasMemory: boolean
   /** See `LimitedModule`. */
   growFlag: string | undefined
 }
 
 /** Never throws: whatever the guest does is an outcome. */
-export function callFunction(compiled: CompiledModule, call: Call): CallReport {
+export function callFunction(compiled: CompiledModule, call: Call, guestHost: GuestHost): CallReport {
   const choice = chooseFunction(compiled.description.exports, call)
   if ('outcome' in choice) return { outcome: choice.outcome, memoryBytes: 0 }
   const { chosen, values } = choice
-  if (!compiled.needsWasi) return execute({ compiled, chosen, values, host: undefined, call })
+  if (!compiled.needsHost) return execute({ compiled, chosen, values, host: undefined, call })
 
-  const stdout = new BoundedOutput(call.maxOutputBytes)
-  const stderr = new BoundedOutput(call.maxOutputBytes)
+  const stdout = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stdout', data))
+  const stderr = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stderr', data))
   const args = [call.taskName, ...call.args]
   const stdin = new TextEncoder().encode(call.stdin)
-  const host = createWasiHost({ args, env: call.env, stdin, stdout, stderr })
+  const beforeWait = () => guestHost.beforeWait()
+  const wasi = createWasiHost({ args, env: call.env, stdin, stdout, stderr, beforeWait })
+  const host = { wasi, messaging: coreMessaging(guestHost, wasi.memory) }
   const { outcome, memoryBytes, exitCode } = execute({ compiled, chosen, values, host, call })
   const output = {
     stdout: stdout.text(),
@@ -59,7 +64,7 @@ type Execution = {
   compiled: CompiledModule
   chosen: DescribedExport
   values: unknown[]
-  host: WasiHost | undefined
+  host: { wasi: WasiHost; messaging: Record<string, unknown> } | undefined
   call: Call
 }
 
@@ -104,8 +109,12 @@ function exportedMemoryBytes(instance: WebAssembly.Instance | undefined): number
 
 function instantiate({ compiled, host }: Execution): WebAssembly.Instance {
   if (host === undefined) return new WebAssembly.Instance(compiled.module, {})
-  const instance = new WebAssembly.Instance(compiled.module, { [WASI_PREVIEW1_MODULE]: host.imports })
-  host.bind(instance)
+  const { wasi, messaging } = host
+  const instance = new WebAssembly.Instance(compiled.module, {
+    [WASI_PREVIEW1_MODULE]: wasi.imports,
+    [MESSAGING_MODULE]: messaging,
+  })
+  wasi.bind(instance)
   return instance
 }
 

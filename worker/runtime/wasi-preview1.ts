@@ -13,12 +13,16 @@ export type WasiOptions = {
   stdin: Uint8Array
   stdout: BoundedOutput
   stderr: BoundedOutput
+  /** Called before the guest waits for some time. */
+  beforeWait: () => void
 }
 
 export type WasiHost = {
   imports: Record<string, (...parameters: never[]) => unknown>
   /** Must be called before the first guest call: the functions read and write the memory of this instance. */
   bind: (instance: WebAssembly.Instance) => void
+  /** The memory of the bound instance. Throws when it exports none. */
+  memory: () => WebAssembly.Memory
 }
 
 /** A guest that ends by itself with an exit code. */
@@ -76,12 +80,14 @@ export function createWasiHost(options: WasiOptions): WasiHost {
   const fds = [new Input(options.stdin), new Output(options.stdout), new Output(options.stderr)]
   const shim = new WASI(options.args, env, fds, { debug: false })
   let memory: WebAssembly.Memory | undefined
-  const view = (): DataView => {
+  const boundMemory = (): WebAssembly.Memory => {
     if (memory === undefined) throw new TypeError('the module exports no memory')
-    return new DataView(memory.buffer)
+    return memory
   }
+  const view = () => new DataView(boundMemory().buffer)
   const notSupported = () => wasi.ERRNO_NOTSUP
   return {
+    memory: boundMemory,
     bind(started) {
       const exported = started.exports['memory']
       if (exported instanceof WebAssembly.Memory) memory = exported
@@ -98,7 +104,8 @@ export function createWasiHost(options: WasiOptions): WasiHost {
       },
       // The shim waits in a busy loop and takes one subscription; libc's sleep needs a wait, and poll needs several.
       poll_oneoff(inPointer: number, outPointer: number, count: number, countPointer: number) {
-        return pollOneoff(view(), { inPointer: inPointer >>> 0, outPointer: outPointer >>> 0, count, countPointer })
+        const poll = { inPointer: inPointer >>> 0, outPointer: outPointer >>> 0, count, countPointer }
+        return pollOneoff(view(), poll, options.beforeWait)
       },
       sched_yield: () => wasi.ERRNO_SUCCESS,
       // The shim throws text here, which would end the guest as if the host were at fault.
@@ -122,7 +129,7 @@ const MAX_SUBSCRIPTIONS = 1_000
 const never = new Int32Array(new SharedArrayBuffer(4))
 
 /** Files are always ready; with clocks alone it waits for the earliest of them and reports that one. */
-function pollOneoff(view: DataView, poll: Poll): number {
+function pollOneoff(view: DataView, poll: Poll, beforeWait: () => void): number {
   if (poll.count < 1 || poll.count > MAX_SUBSCRIPTIONS) return wasi.ERRNO_INVAL
   const subscriptions = Array.from({ length: poll.count }, (_, index) => {
     const at = poll.inPointer + index * SUBSCRIPTION_BYTES
@@ -131,7 +138,10 @@ function pollOneoff(view: DataView, poll: Poll): number {
     return { userdata: view.getBigUint64(at, true), type, waitMs: isClock ? clockWaitMs(view, at) : 0 }
   })
   const waitMs = Math.min(...subscriptions.map((subscription) => subscription.waitMs))
-  if (waitMs > 0) Atomics.wait(never, 0, 0, waitMs)
+  if (waitMs > 0) {
+    beforeWait()
+    Atomics.wait(never, 0, 0, waitMs)
+  }
   const ready = subscriptions.filter((subscription) => subscription.waitMs <= waitMs)
   for (const [index, event] of ready.entries()) {
     const at = poll.outPointer + index * EVENT_BYTES

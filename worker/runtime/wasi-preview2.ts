@@ -15,6 +15,8 @@ export type WasiPreview2Options = {
   stdin: Uint8Array
   stdout: BoundedOutput
   stderr: BoundedOutput
+  /** Called before the guest waits for some time. */
+  beforeWait: () => void
 }
 
 export type Interfaces = Record<string, Record<string, unknown>>
@@ -58,10 +60,12 @@ class IoError extends Resource {
 /** Ready at a moment of the monotonic clock; what streams wait for is always ready. */
 class Pollable extends Resource {
   readonly #readyAtNs: bigint
+  readonly #beforeWait: (() => void) | undefined
 
-  constructor(readyAtNs = 0n) {
+  constructor(readyAtNs = 0n, beforeWait?: () => void) {
     super()
     this.#readyAtNs = readyAtNs
+    this.#beforeWait = beforeWait
   }
 
   ready(): boolean {
@@ -69,7 +73,10 @@ class Pollable extends Resource {
   }
 
   block(): void {
-    waitFor(this.waitNs())
+    const waitNs = this.waitNs()
+    if (waitNs <= 0n) return
+    this.#beforeWait?.()
+    waitFor(waitNs)
   }
 
   waitNs(): bigint {
@@ -185,7 +192,7 @@ export function createWasiPreview2(options: WasiPreview2Options): Interfaces {
     'wasi:cli/terminal-stdin': { getTerminalStdin: () => undefined },
     'wasi:cli/terminal-stdout': { getTerminalStdout: () => undefined },
     'wasi:cli/terminal-stderr': { getTerminalStderr: () => undefined },
-    'wasi:clocks/monotonic-clock': MONOTONIC_CLOCK,
+    'wasi:clocks/monotonic-clock': monotonicClock(options.beforeWait),
     'wasi:clocks/wall-clock': WALL_CLOCK,
     'wasi:io/error': { Error: IoError },
     'wasi:io/poll': { Pollable, poll },
@@ -198,11 +205,13 @@ export function createWasiPreview2(options: WasiPreview2Options): Interfaces {
   }
 }
 
-const MONOTONIC_CLOCK = {
-  now: nowNs,
-  resolution: () => 1n,
-  subscribeInstant: (instantNs: bigint) => new Pollable(instantNs),
-  subscribeDuration: (durationNs: bigint) => new Pollable(nowNs() + durationNs),
+function monotonicClock(beforeWait: () => void) {
+  return {
+    now: nowNs,
+    resolution: () => 1n,
+    subscribeInstant: (instantNs: bigint) => new Pollable(instantNs, beforeWait),
+    subscribeDuration: (durationNs: bigint) => new Pollable(nowNs() + durationNs, beforeWait),
+  }
 }
 
 const WALL_CLOCK = {
@@ -215,12 +224,9 @@ const WALL_CLOCK = {
 
 /** Indices of those that are ready; waits for the first when none is. */
 function poll(pollables: Pollable[]): Uint32Array {
-  if (pollables.length === 0) throw new Error('a list without anything to wait for was polled')
-  const first = pollables.reduce((least, pollable) => {
-    const waitNs = pollable.waitNs()
-    return waitNs < least ? waitNs : least
-  }, pollables[0]?.waitNs() ?? 0n)
-  waitFor(first)
+  const [first, ...others] = pollables
+  if (first === undefined) throw new Error('a list without anything to wait for was polled')
+  others.reduce((earliest, other) => (other.waitNs() < earliest.waitNs() ? other : earliest), first).block()
   const ready = [...pollables.entries()].filter(([, pollable]) => pollable.ready()).map(([index]) => index)
   return Uint32Array.from(ready)
 }

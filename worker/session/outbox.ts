@@ -7,8 +7,16 @@ import { createHash } from 'node:crypto'
 import { create, toBinary } from '@bufbuild/protobuf'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import type { ClientDuplexStream } from '@grpc/grpc-js'
-import { LogStream, RunResultSchema, SessionRequestSchema, StagedResultSchema } from '#proto/index.ts'
-import type { RejectReason, RunRef, RunResult, SessionRequest, SessionResponse, WorkerLimits } from '#proto/index.ts'
+import { RunResultSchema, SessionRequestSchema, StagedResultSchema } from '#proto/index.ts'
+import type {
+  LogChunk,
+  RejectReason,
+  RunRef,
+  RunResult,
+  SessionRequest,
+  SessionResponse,
+  WorkerLimits,
+} from '#proto/index.ts'
 
 type Message = NonNullable<MessageInitShape<typeof SessionRequestSchema>['message']>
 export type SessionStream = ClientDuplexStream<SessionRequest, SessionResponse>
@@ -16,6 +24,8 @@ export type SessionStream = ClientDuplexStream<SessionRequest, SessionResponse>
 /** Room for everything in a result but its JSON. */
 const RESULT_OVERHEAD_BYTES = 8 * 1024
 const MAX_RESULTS_PER_MESSAGE = 1_000
+/** Output of runs that waits for a congested stream. */
+const MAX_LOG_BYTES = 8 * 1024 * 1024
 
 export class Outbox {
   readonly #stream: SessionStream
@@ -25,12 +35,17 @@ export class Outbox {
   #other: Message[] = []
   #results: RunResult[] = []
   #after: Message[] = []
+  #logBytes = 0
   #isScheduled = false
 
   constructor(stream: SessionStream, limits: WorkerLimits) {
     this.#stream = stream
     this.#limits = limits
     stream.on('drain', () => this.#schedule())
+  }
+
+  get maxChunkBytes(): number {
+    return Number(this.#limits.maxChunkBytes)
   }
 
   accepted(run: RunRef): void {
@@ -48,9 +63,16 @@ export class Outbox {
     this.#schedule()
   }
 
-  output(run: RunRef, output: { stdout: string; stderr: string; isTruncated: boolean }): void {
-    this.#pushLog(run, LogStream.STDOUT, output.stdout, output.isTruncated)
-    this.#pushLog(run, LogStream.STDERR, output.stderr, output.isTruncated)
+  /** Dropped when the stream has been congested for too long: output is the first thing to go. */
+  log(chunk: LogChunk): void {
+    if (this.#logBytes > MAX_LOG_BYTES) return
+    this.#logBytes += chunk.data.length
+    this.#other.push({ case: 'logChunk', value: chunk })
+    this.#schedule()
+  }
+
+  guestCall(call: Extract<Message, { case: 'guestCall' }>['value']): void {
+    this.#other.push({ case: 'guestCall', value: call })
     this.#schedule()
   }
 
@@ -68,17 +90,6 @@ export class Outbox {
   tell(message: Message): void {
     this.#other.push(message)
     this.#schedule()
-  }
-
-  #pushLog(run: RunRef, stream: LogStream, text: string, truncated: boolean): void {
-    const bytes = Buffer.from(text)
-    const maxBytes = Number(this.#limits.maxChunkBytes)
-    for (let offset = 0; offset < bytes.length; offset += maxBytes) {
-      const data = bytes.subarray(offset, offset + maxBytes)
-      const isLast = offset + maxBytes >= bytes.length
-      const value = { run, stream, offset: BigInt(offset), data, truncated: truncated && isLast }
-      this.#other.push({ case: 'logChunk', value })
-    }
   }
 
   #schedule(): void {
@@ -100,6 +111,7 @@ export class Outbox {
     this.#running = []
     for (const message of this.#other) this.#write(message)
     this.#other = []
+    this.#logBytes = 0
     this.#flushResults()
     for (const message of this.#after) this.#write(message)
     this.#after = []

@@ -53,7 +53,7 @@ export function isComplete(assignment: Assignment): assignment is CheckedAssignm
   const { run, module, limits } = assignment
   if (run === undefined || module === undefined || limits === undefined) return false
   const { timeoutMs, memoryLimitBytes, maxOutputBytes, maxResultBytes } = limits
-  return timeoutMs > 0n && memoryLimitBytes > 0n && maxOutputBytes > 0n && maxResultBytes > 0n
+  return (timeoutMs > 0n || assignment.daemon) && memoryLimitBytes > 0n && maxOutputBytes > 0n && maxResultBytes > 0n
 }
 
 /** `componentFolder` as `Components.prepare` answered. Throws `malformed` when the inputs are no JSON array. */
@@ -73,9 +73,16 @@ export function toRunRequest(
     taskName: assignment.taskName,
     inputs: parseInputsJson(assignment.inputsJson),
     args: assignment.cliArgs,
-    env: { ...assignment.env, TASK_ID: assignment.taskId, RUN_ID: run.runId, ATTEMPT: String(run.attempt) },
+    env: {
+      ...assignment.env,
+      ...assignment.secrets,
+      TASK_ID: assignment.taskId,
+      RUN_ID: run.runId,
+      ATTEMPT: String(run.attempt),
+    },
+    stdin: assignment.triggerJson,
     memoryLimitBytes: Number(limits.memoryLimitBytes),
-    timeoutMs: Number(limits.timeoutMs),
+    timeoutMs: assignment.daemon ? Infinity : Number(limits.timeoutMs),
     maxOutputBytes: Number(limits.maxOutputBytes),
   }
 }

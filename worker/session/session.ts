@@ -150,6 +150,8 @@ class Session {
         logger.info({ reason: message.value.reason }, 'the manager asks to reconnect')
         return stop(message.value.reason, Number(message.value.reconnectAfterMs))
       case 'guestReply':
+        runs.answerGuest(message.value)
+        return
       case undefined:
         // A message of a newer manager: what this worker does not know, it need not do.
         return

@@ -1,0 +1,68 @@
+/**
+ * Assignments on disk that must survive a restart of this worker, network or not: runs with `on_lost: wait`, which the
+ * manager gives to nobody else. One file each, gone when the run's result is in the spool. Secrets never go to disk, so
+ * an assignment with secrets is not kept: the manager gives it out again.
+ */
+import { createHash } from 'node:crypto'
+import { mkdir, open, readFile, readdir, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fromBinary, toBinary } from '@bufbuild/protobuf'
+import { AssignmentSchema } from '#proto/index.ts'
+import type { Assignment } from '#proto/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+
+const SUFFIX = '.assignment'
+
+export class AssignmentJournal {
+  readonly #folder: string
+  readonly #logger: Logger
+
+  private constructor(folder: string, logger: Logger) {
+    this.#folder = folder
+    this.#logger = logger
+  }
+
+  static async open(folder: string, logger: Logger): Promise<AssignmentJournal> {
+    await mkdir(folder, { recursive: true, mode: 0o700 })
+    return new AssignmentJournal(folder, logger)
+  }
+
+  /** What earlier processes were given and did not end. A file that a crash cut off, or another version wrote, is removed. */
+  async read(): Promise<Assignment[]> {
+    const found: Assignment[] = []
+    for (const name of await readdir(this.#folder)) {
+      const path = join(this.#folder, name)
+      try {
+        if (!name.endsWith(SUFFIX)) throw new Error('it is a draft')
+        found.push(fromBinary(AssignmentSchema, await readFile(path)))
+      } catch (error) {
+        this.#logger.warn({ path, err: error }, 'an assignment on disk could not be read and is dropped')
+        await rm(path, { force: true })
+      }
+    }
+    return found
+  }
+
+  /** On disk when it resolves; does nothing for an assignment with secrets. */
+  async add(key: string, assignment: Assignment): Promise<void> {
+    if (Object.keys(assignment.secrets).length > 0) return
+    const path = this.#pathOf(key)
+    const draft = `${path}.new`
+    const file = await open(draft, 'w', 0o600)
+    try {
+      await file.writeFile(toBinary(AssignmentSchema, assignment))
+      await file.sync()
+    } finally {
+      await file.close()
+    }
+    await rename(draft, path)
+  }
+
+  async remove(key: string): Promise<void> {
+    await rm(this.#pathOf(key), { force: true })
+  }
+
+  #pathOf(key: string): string {
+    return join(this.#folder, createHash('sha256').update(key).digest('hex') + SUFFIX)
+  }
+}

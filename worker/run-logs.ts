@@ -1,0 +1,60 @@
+/**
+ * Output of runs on its way to the manager. While there is no session it is kept, within a bound over all runs: what does
+ * not fit is dropped, before anything else, and shows as a gap or as a cut end.
+ */
+import { create } from '@bufbuild/protobuf'
+import { LogChunkSchema, LogStream } from '#proto/index.ts'
+import type { LogChunk, RunRef } from '#proto/index.ts'
+import type { OutputName } from './runner/index.ts'
+import type { Outbox } from './session/outbox.ts'
+import { keyOf } from './session/run-messages.ts'
+
+/** Output that waits for a session, of all runs together. */
+const MAX_WAITING_BYTES = 8 * 1024 * 1024
+const CHUNK_BYTES = 64 * 1024
+
+const STREAMS = { stdout: LogStream.STDOUT, stderr: LogStream.STDERR } as const
+
+export class RunLogs {
+  /** Bytes of each output of each run so far. */
+  readonly #offsets = new Map<string, Record<OutputName, number>>()
+  #waiting: LogChunk[] = []
+  #waitingBytes = 0
+  #outbox: Outbox | undefined
+
+  connect(outbox: Outbox): void {
+    this.#outbox = outbox
+    for (const chunk of this.#waiting) outbox.log(chunk)
+    this.#waiting = []
+    this.#waitingBytes = 0
+  }
+
+  disconnect(): void {
+    this.#outbox = undefined
+  }
+
+  write(run: RunRef, output: OutputName, data: Uint8Array, isTruncated = false): void {
+    const offsets = this.#offsets.get(keyOf(run)) ?? { stdout: 0, stderr: 0 }
+    this.#offsets.set(keyOf(run), offsets)
+    const size = Math.min(CHUNK_BYTES, this.#outbox?.maxChunkBytes ?? CHUNK_BYTES)
+    for (let at = 0; at < data.length; at += size) {
+      const part = data.subarray(at, at + size)
+      const truncated = isTruncated && at + size >= data.length
+      const offset = BigInt(offsets[output])
+      offsets[output] += part.length
+      this.#send(create(LogChunkSchema, { run, stream: STREAMS[output], offset, data: part, truncated }))
+    }
+  }
+
+  /** The run is over and says nothing more. */
+  end(run: RunRef): void {
+    this.#offsets.delete(keyOf(run))
+  }
+
+  #send(chunk: LogChunk): void {
+    if (this.#outbox !== undefined) return this.#outbox.log(chunk)
+    if (this.#waitingBytes + chunk.data.length > MAX_WAITING_BYTES) return
+    this.#waiting.push(chunk)
+    this.#waitingBytes += chunk.data.length
+  }
+}

@@ -1,0 +1,89 @@
+/** The functions through which guests publish to channels and read from them, for core modules and for components. */
+import { MESSAGING_CODES, MESSAGING_CODE_OTHER } from '#core/wasm/index.ts'
+import type { MESSAGING_FUNCTIONS } from '#core/wasm/index.ts'
+import { MAX_READ_RECORDS, refuseCall } from './guest-host.ts'
+import type { GuestCall, GuestHost, GuestReply } from './guest-host.ts'
+import type { Interfaces } from './wasi-preview2.ts'
+
+type CoreImports = Record<keyof typeof MESSAGING_FUNCTIONS, (...parameters: number[]) => number>
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder('utf-8', { fatal: true })
+
+/** `memory` is the guest's at the moment of a call. Addresses outside of it end the guest, as its own accesses do. */
+export function coreMessaging(host: GuestHost, memory: () => WebAssembly.Memory): CoreImports {
+  let lastError = ''
+  const text = (pointer: number, length: number) =>
+    decoder.decode(new Uint8Array(memory().buffer, pointer >>> 0, length >>> 0))
+  const write = (pointer: number, capacity: number, answer: string): number => {
+    const bytes = encoder.encode(answer)
+    const target = new Uint8Array(memory().buffer, pointer >>> 0, capacity >>> 0)
+    target.set(bytes.subarray(0, target.length))
+    return bytes.length
+  }
+  const ask = (make: () => GuestCall): GuestReply => {
+    const reply = askHost(host, make)
+    if (!reply.ok) lastError = reply.message
+    return reply
+  }
+  const codeOf = (reply: GuestReply) => (reply.ok ? 0 : (MESSAGING_CODES[reply.kind] ?? MESSAGING_CODE_OTHER))
+  return {
+    publish: (topicAt = 0, topicBytes = 0, payloadAt = 0, payloadBytes = 0) =>
+      codeOf(
+        ask(() => ({ kind: 'publish', topic: text(topicAt, topicBytes), payload: text(payloadAt, payloadBytes) })),
+      ),
+    read(queryAt = 0, queryBytes = 0, bufferAt = 0, capacity = 0) {
+      const reply = ask(() => parseQuery(text(queryAt, queryBytes)))
+      return reply.ok ? write(bufferAt, capacity, reply.records) : codeOf(reply)
+    },
+    last_error: (bufferAt = 0, capacity = 0) => write(bufferAt, capacity, lastError),
+  }
+}
+
+type ComponentQuery = { name?: string; from?: number; to?: number; limit: number }
+
+export function componentMessaging(host: GuestHost): Interfaces {
+  const ask = (make: () => GuestCall): string => {
+    const reply = askHost(host, make)
+    if (reply.ok) return reply.records
+    const { kind, message } = reply
+    throw { kind, message } // oxlint-disable-line typescript/only-throw-error -- `err` in transpiled components
+  }
+  return {
+    'skein:messaging/types': {},
+    'skein:messaging/producer': {
+      send(topic: string, payload: Uint8Array) {
+        ask(() => ({ kind: 'publish', topic, payload: decoder.decode(payload) }))
+      },
+    },
+    'skein:messaging/reader': {
+      read: (topic: string, { name = '', from, to, limit }: ComponentQuery) =>
+        encoder.encode(ask(() => ({ kind: 'read', topic, name, from: from ?? null, to: to ?? null, limit }))),
+    },
+  }
+}
+
+/** Text that is not UTF-8 and queries that are none are refused; an address outside of the memory is not caught. */
+function askHost(host: GuestHost, make: () => GuestCall): GuestReply {
+  let call: GuestCall
+  try {
+    call = make()
+  } catch (error) {
+    if (error instanceof RangeError) throw error
+    return refuseCall('malformed', error instanceof Error ? error.message : 'the call is not UTF-8')
+  }
+  if (call.kind === 'read' && !(call.limit >= 1 && call.limit <= MAX_READ_RECORDS)) {
+    return refuseCall('malformed', `limit must be between 1 and ${MAX_READ_RECORDS}`)
+  }
+  return host.call(call)
+}
+
+function parseQuery(text: string): GuestCall {
+  const query: unknown = JSON.parse(text)
+  if (typeof query !== 'object' || query === null) throw new TypeError('the query must be a JSON object')
+  const { topic = '', name = '', from = null, to = null, limit = 1 } = query as Record<string, unknown>
+  const isTime = (value: unknown): value is number | null => value === null || typeof value === 'number'
+  if (typeof topic !== 'string' || typeof name !== 'string') throw new TypeError('topic and name must be text')
+  if (!isTime(from) || !isTime(to)) throw new TypeError('from and to must be seconds since 1970')
+  return { kind: 'read', topic, name, from, to, limit: Number(limit) }
+}
