@@ -1,6 +1,6 @@
 /** Turns whatever was thrown into the error body of the contract. No handler of a route catches for itself. */
 import { STATUS_CODES } from 'node:http'
-import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { translateDatabaseError } from '../database/index.ts'
 import { PROTOCOL_STATUS, ServiceError, presentError } from '../errors/index.ts'
 import type { ErrorKind } from '../errors/index.ts'
@@ -51,24 +51,39 @@ function lowerFirst(text: string): string {
   return text.charAt(0).toLowerCase() + text.slice(1)
 }
 
+export type ErrorAnswer = { status: number; headers: Record<string, string>; body: object }
+
+/** What a thrown value is answered with; it is logged on the way. */
+export function answerOf(
+  thrown: unknown,
+  requestId: string,
+  log: Pick<FastifyBaseLogger, 'error' | 'info'>,
+): ErrorAnswer {
+  const error = toServiceError(thrown)
+  const status = PROTOCOL_STATUS[error.kind].http
+  if (error.kind === 'internal') log.error({ err: error.cause ?? error }, 'internal error')
+  else log.info({ kind: error.kind, ...error.context }, error.message)
+  const headers: Record<string, string> = {}
+  // RFC 9110 section 11.6.1
+  if (status === 401) headers['WWW-Authenticate'] = 'Bearer'
+  if (error.retryAfterSeconds !== undefined) headers['Retry-After'] = String(error.retryAfterSeconds)
+  else if (status === 503 || status === 429) headers['Retry-After'] = '1'
+  const body = presentError(error)
+  return { status, headers, body: error.kind === 'internal' ? { ...body, request_id: requestId } : body }
+}
+
 /** Sends the error; also used by hooks and by the 404 handler. */
 export function sendError(request: FastifyRequest, reply: FastifyReply, thrown: unknown): FastifyReply {
-  const error = isTooLarge(thrown) ? tooLarge(request.routeOptions.bodyLimit) : toServiceError(thrown)
-  const status = PROTOCOL_STATUS[error.kind].http
-  if (error.kind === 'internal') request.log.error({ err: error.cause ?? error }, 'internal error')
-  else request.log.info({ kind: error.kind, ...error.context }, error.message)
+  const error = isTooLarge(thrown) ? tooLarge(request.routeOptions.bodyLimit) : thrown
+  const { status, headers, body } = answerOf(error, request.id, request.log)
   // A request that the router refuses passes no hook.
-  void reply.header('X-Request-Id', request.id)
-  // RFC 9110 section 11.6.1
-  if (status === 401) void reply.header('WWW-Authenticate', 'Bearer')
-  if (error.retryAfterSeconds !== undefined) void reply.header('Retry-After', String(error.retryAfterSeconds))
-  else if (status === 503 || status === 429) void reply.header('Retry-After', '1')
-  const body = presentError(error)
   return reply
+    .header('X-Request-Id', request.id)
+    .headers(headers)
     .code(status)
     .type('application/json')
     .serializer(JSON.stringify)
-    .send(error.kind === 'internal' ? { ...body, request_id: request.id } : body)
+    .send(body)
 }
 
 function isTooLarge(error: unknown): boolean {

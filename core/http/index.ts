@@ -1,6 +1,8 @@
 export { ErrorBody, NoBody, responses } from './answers.ts'
 export { createHttpApp } from './edge.ts'
 export type { EdgeOptions, HttpApp, RoutePlugin } from './edge.ts'
+export { addExpressRoute } from './express.ts'
+export type { ExpressRoute, ExpressTask } from './express.ts'
 export { isForeignOrigin } from './origin.ts'
 export { parseJsonBody, requireStorable, textFault } from './body.ts'
 export { sendError, toServiceError } from './error-handler.ts'

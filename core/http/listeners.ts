@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net'
 import type { Logger } from '../logging/index.ts'
 import { ServiceError } from '../errors/index.ts'
 import type { HttpApp } from './edge.ts'
+import { expressHandler } from './express.ts'
 import { answerUnreadable } from './unreadable.ts'
 
 export type ListenerPort = {
@@ -50,10 +51,11 @@ const IDLE_CHECK_MS = 25
 export async function listen(app: HttpApp, options: ListenOptions): Promise<Listeners> {
   await app.ready()
   let isStopping = false
+  const isExpress = expressHandler(app)
   const handler = (request: IncomingMessage, response: ServerResponse) => {
     // A caller that keeps its connection would send the next request to a closed door.
     if (isStopping) response.setHeader('Connection', 'close')
-    app.routing(request, response)
+    if (!isExpress(request, response)) app.routing(request, response)
   }
   const servers: Server[] = []
   const bound = new Set<number>()

@@ -17,10 +17,15 @@ export function isForeignOrigin(request: FastifyRequest, allowed: readonly strin
   return !URL.canParse(origin) || host === undefined || new URL(origin).host !== host
 }
 
+/** Headers of every answer, whoever asks. */
+export function originHeaders(allowed: readonly string[]): Record<string, string> {
+  return { 'Access-Control-Expose-Headers': 'Location', ...(allowed.length > 0 ? { Vary: 'Origin' } : {}) }
+}
+
 export function registerOriginRules(app: FastifyInstance, allowed: readonly string[]): void {
+  const always = originHeaders(allowed)
   app.addHook('onRequest', (request, reply, done) => {
-    void reply.header('Access-Control-Expose-Headers', 'Location')
-    if (allowed.length > 0) void reply.header('Vary', 'Origin')
+    void reply.headers(always)
     const { origin } = request.headers
     if (origin !== undefined) {
       if (isForeignOrigin(request, allowed)) {

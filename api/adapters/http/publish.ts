@@ -1,14 +1,16 @@
 /** Publishing over HTTP (contract section 7.1, decisions 17, 17b and 54): 202 means stored. */
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import { OCTET_STREAM, idempotencyOf, parseContent, parseSubtopic } from '#api/messages/index.ts'
+import { idempotencyOf, parseSubtopic } from '#api/messages/index.ts'
 import type { Messages } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { NoBody, responses } from '#core/http/index.ts'
+import { NoBody, addExpressRoute, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import type { MessageAccessDeps } from './access.ts'
 import { accessOf, callerOf, checkAccess } from './access.ts'
 import { MESSAGE_TYPES, contentTypeOf, messageBytes, takeMessageBodies } from './body.ts'
+import { expressPublish } from './express-publish.ts'
+import { readMessage } from './message.ts'
 
 const DomainChannel = Type.Object({
   domain_id: Type.String({ description: 'Id or route of the domain' }),
@@ -49,6 +51,7 @@ export function publishRoutes(messages: Messages, deps: MessageAccessDeps): Rout
       }
       done()
     })
+    addExpressRoute(app, expressPublish(messages, deps.gate))
   }
 
   function addRoute(scope: HttpApp, path: string, params: typeof DomainChannel | typeof Channel): void {
@@ -88,14 +91,11 @@ export function publishRoutes(messages: Messages, deps: MessageAccessDeps): Rout
   }
 
   function publish(request: FastifyRequest, body: Buffer): Promise<void> {
-    const receivedAtSeconds = Date.now() / 1000
     const contentType = contentTypeOf(request)
     const subtopic = subtopicOf(request)
-    const content = parseContent(contentType, body, { subtopic, receivedAtSeconds })
-    const access = accessOf(request)
+    const message = readMessage(contentType, body, subtopic, () => accessOf(request))
+    const { access } = message
     const key = request.headers['idempotency-key']
-    const original = { contentType: contentType ?? OCTET_STREAM, body }
-    const message = { access, subtopic, protocol: 'http', receivedAtSeconds, content, original } as const
     if (key === undefined) return messages.publish(message)
     if (Array.isArray(key)) throw new ServiceError('malformed', 'the header Idempotency-Key must be given once')
     const idempotency = idempotencyOf({
