@@ -3,10 +3,13 @@ import type { FastifyRequest } from 'fastify'
 import type { Ground } from '#core/ground/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import { describeDocument } from '#core/http/index.ts'
-import type { Metrics, RoutePlugin } from '#core/http/index.ts'
+import type { Metrics, RoutePlugin, TlsFiles } from '#core/http/index.ts'
 import type { Lifecycle } from '#core/lifecycle.ts'
 import { startCoapServer } from './adapters/coap/index.ts'
+import type { MqttConfig } from './adapters/mqtt/config.ts'
 import { deletionRoutes, httpMessageRoutes, usageRoutes } from './adapters/http/index.ts'
+import { createMqttUpgrades, startMqtt } from './adapters/mqtt/index.ts'
+import type { MqttServer } from './adapters/mqtt/index.ts'
 import { webSocketRoutes } from './adapters/ws/index.ts'
 import { createDevices } from './devices/index.ts'
 import type { Devices } from './devices/index.ts'
@@ -19,7 +22,13 @@ import {
   startJournalRetention,
 } from './identity/index.ts'
 import type { DomainPurge, Identity, IdentityConfig } from './identity/index.ts'
-import { createMessageDeletion, createUsageService, removalsOf, startMessages } from './messages/index.ts'
+import {
+  createMessageDeletion,
+  createUsageService,
+  removalsOf,
+  startMessages,
+  startSessionStore,
+} from './messages/index.ts'
 import type { Messages } from './messages/index.ts'
 import { PROVISIONING_SETTINGS, startProvisioning } from './provisioning/index.ts'
 import type { Provisioning, ProvisioningConfig } from './provisioning/index.ts'
@@ -32,6 +41,8 @@ export type Api = {
   readonly domainPurge: DomainPurge
   /** UDP port of CoAP; undefined: it is off. */
   readonly coapPort: number | undefined
+  /** Undefined: it is off. */
+  readonly mqtt: MqttServer | undefined
   readonly routes: RoutePlugin
   /** The edge's authenticate hook. */
   authenticate(request: FastifyRequest): Promise<void>
@@ -44,6 +55,8 @@ export type ApiOptions = {
   provisioning?: ProvisioningConfig
   /** Where CoAP is served; undefined: nowhere. */
   coap?: { host: string; port: number; maxBodyBytes: number } | undefined
+  /** Where MQTT is served; undefined: nowhere. The files are those of TLS, if any are configured. */
+  mqtt?: { config: MqttConfig; host: string; maxBodyBytes: number; files: TlsFiles | undefined } | undefined
   metrics?: Metrics
   /** How often changes made by other processes are looked for; tests shorten it. */
   tailIntervalMs?: number
@@ -53,7 +66,16 @@ export type ApiOptions = {
 
 export async function startApi(
   life: Lifecycle,
-  { ground, config, provisioning: provisioningConfig, coap, metrics, tailIntervalMs, eventHeartbeatMs }: ApiOptions,
+  {
+    ground,
+    config,
+    provisioning: provisioningConfig,
+    coap,
+    mqtt,
+    metrics,
+    tailIntervalMs,
+    eventHeartbeatMs,
+  }: ApiOptions,
 ): Promise<Api> {
   const { database, bus, limits, keyring, logger, dataDir, hasRoom } = ground
   const identity = await life.start('identity', async () => {
@@ -104,12 +126,32 @@ export async function startApi(
       config: { ...(provisioningConfig ?? readConfig(PROVISIONING_SETTINGS, {})), publicUrl: config.publicUrl },
       database,
       keyring,
+      limits,
       logger,
       identity,
+      devices,
     })
     return { value, stop: () => value.stop() }
   })
   const { access, journal } = identity
+  const mqttServer =
+    mqtt === undefined
+      ? undefined
+      : await life.start('MQTT', async () => {
+          const { ensureTls, clientOf } = provisioning.certificates
+          const value = await startMqtt({
+            ...mqtt,
+            tls: mqtt.config.mqttsPort === 0 ? undefined : ensureTls(mqtt.files),
+            clientOf,
+            gate: devices.gate,
+            messages,
+            journal,
+            startStore: (options) => startSessionStore({ ...options, database, logger }),
+            metrics,
+            logger,
+          })
+          return { value, stop: () => value.stop() }
+        })
   const deletion = createMessageDeletion({ database, access, journal })
   const domainPurge = await life.start('domain purge', () => {
     const belongings = [
@@ -127,6 +169,7 @@ export async function startApi(
     provisioning,
     domainPurge,
     coapPort: coapServer?.port,
+    mqtt: mqttServer,
     authenticate: (request) => identity.authenticate(request),
     routes: async (app) => {
       describeDocument(app, API_DOCUMENT)
@@ -139,7 +182,11 @@ export async function startApi(
       await deletionRoutes(deletion)(app)
       await usageRoutes(createUsageService({ database, access }))(app)
       await provisioning.routes(app)
-      await webSocketRoutes({ ...adapter, signal: life.signal })(app)
+      const mqttUpgrades =
+        mqttServer === undefined
+          ? undefined
+          : createMqttUpgrades((stream, address) => mqttServer.accept(stream, address), app.initialConfig.bodyLimit)
+      await webSocketRoutes({ ...adapter, signal: life.signal, takenByOthers: mqttUpgrades?.take })(app)
     },
   }
 }

@@ -18,6 +18,7 @@ export const API_DOCUMENT: DocumentTexts = {
   tags: {
     assignments:
       'Users on one entity by relation (administrator, editor, viewer …): roles in the words of older clients',
+    bootstrap: 'What a device is given for its external id and key',
     certificates: 'Certificates of clients, the authority that signs them, and which are revoked',
     channels: 'Where messages are published and read; clients take part once they are connected',
     clients: 'Devices and applications, each with a secret of its own',
@@ -31,6 +32,7 @@ export const API_DOCUMENT: DocumentTexts = {
     keys: 'API keys of users, and the public keys of our tokens',
     messages: 'Publishing and reading measurements (SenML, RFC 8428) and other payloads',
     'personal access tokens': 'Tokens for programs, which may do only what their scopes say',
+    provision: 'Everything that a device needs, made in one call',
     roles: 'Named sets of actions on a domain, group, client or channel, and who holds them',
     tasks: 'WebAssembly modules with inputs, their runs and results',
     tokens: 'Logging in, going on and logging out',

@@ -1,15 +1,29 @@
 /** Composition of the room: clients, channels, what connects them, and the gate that messages pass. */
-import type { Identity } from '#api/identity/index.ts'
+import type { Identity, Journal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import { channelRoutes, createChannelsService, legacyChannelRoutes } from './channels/index.ts'
+import type { ChannelsService } from './channels/index.ts'
 import { clientRoutes, createClientsService } from './clients/index.ts'
+import type { ClientsService } from './clients/index.ts'
 import { connectionRoutes, createConnectionsService } from './connections/index.ts'
+import type { ConnectionsService } from './connections/index.ts'
 import { createMessageGate, identifyRoutes } from './gate/index.ts'
 import type { MessageGate } from './gate/index.ts'
 
-export type Devices = { readonly gate: MessageGate; readonly routes: RoutePlugin }
+export type DeviceServices = {
+  readonly clients: ClientsService
+  readonly channels: ChannelsService
+  readonly connections: ConnectionsService
+}
+
+export type Devices = DeviceServices & {
+  readonly gate: MessageGate
+  readonly routes: RoutePlugin
+  /** The same rules over another database and journal, such as those of a transaction that does more. */
+  over(database: Database, journal: Journal): DeviceServices
+}
 
 export function createDevices({
   database,
@@ -21,13 +35,19 @@ export function createDevices({
   identity: Identity
 }): Devices {
   const { access, journal } = identity
-  const clients = createClientsService({ database, journal, access, keyring })
-  const channels = createChannelsService({ database, journal, access })
-  const connections = createConnectionsService({ journal, access })
+  const over = (database: Database, journal: Journal): DeviceServices => ({
+    clients: createClientsService({ database, journal, access, keyring }),
+    channels: createChannelsService({ database, journal, access }),
+    connections: createConnectionsService({ journal, access }),
+  })
+  const services = over(database, journal)
+  const { clients, channels, connections } = services
   const gate = createMessageGate({ database, access, journal, keyring })
   journal.listen(gate)
   return {
+    ...services,
     gate,
+    over,
     routes: async (app) => {
       await clientRoutes(clients)(app)
       await identifyRoutes(gate)(app)

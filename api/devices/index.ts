@@ -1,5 +1,6 @@
 export { createDevices } from './devices.ts'
-export type { Devices } from './devices.ts'
+export type { DeviceServices, Devices } from './devices.ts'
+export { openSecret as openClientSecret } from './client-secrets.ts'
 export type {
   ChannelPath,
   DeviceCredentials,

@@ -1,7 +1,13 @@
 /** Settings of the room. */
 import type { ConfigOf } from '#core/config/index.ts'
+import { BOOTSTRAP_SETTINGS } from './bootstrap/config.ts'
 import { CERTIFICATE_SETTINGS } from './certs/config.ts'
+import { PROVISION_SETTINGS } from './provision/config.ts'
 
-export const PROVISIONING_SETTINGS = { ...CERTIFICATE_SETTINGS } as const
+export const PROVISIONING_SETTINGS = {
+  ...CERTIFICATE_SETTINGS,
+  ...BOOTSTRAP_SETTINGS,
+  ...PROVISION_SETTINGS,
+} as const
 
 export type ProvisioningConfig = ConfigOf<typeof PROVISIONING_SETTINGS>

@@ -1,33 +1,62 @@
-/** Composition of the room: how a device with nothing but an external id and key becomes a client. */
+/** Composition of the room: how a device with nothing but an external id and key becomes a connected client. */
+import type { Devices } from '#api/devices/index.ts'
 import type { Identity } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
+import type { SharedLimits } from '#core/limits/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { bootstrapCipher, bootstrapRoutes, createBootstrapService, deviceBootstrapRoutes } from './bootstrap/index.ts'
 import { startCertificates } from './certs/index.ts'
 import type { Certificates } from './certs/index.ts'
 import type { ProvisioningConfig } from './config.ts'
+import {
+  createAnonymousThrottle,
+  createProvisionService,
+  createServiceLogin,
+  loadLayout,
+  provisionRoutes,
+} from './provision/index.ts'
 
 export type Provisioning = {
   readonly certificates: Certificates
+  /** Whether calls without Authorization are served (decision 56). */
+  readonly servesAnonymous: boolean
   readonly routes: RoutePlugin
   stop(): Promise<void>
 }
 
-export async function startProvisioning(deps: {
+export type ProvisioningDeps = {
   config: ProvisioningConfig & { publicUrl: string }
   database: Database
   keyring: Keyring
+  limits: SharedLimits | undefined
   logger: Logger
   identity: Identity
-}): Promise<Provisioning> {
-  const { config, database, keyring, logger, identity } = deps
-  const { access, journal } = identity
+  devices: Devices
+}
+
+/** Throws `malformed` for settings, a layout and files that cannot be used. */
+export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisioning> {
+  const { config, database, keyring, limits, logger, identity, devices } = deps
+  const { access, journal, tokens } = identity
+  const cipher = bootstrapCipher(config.bootstrapEncryptKey)
+  const layout = await loadLayout(config)
   const certificates = await startCertificates({ config, database, journal, access, keyring, logger })
+  const bootstrap = createBootstrapService({ database, journal, access, keyring, devices })
+  const provision = createProvisionService({ database, journal, access, devices, bootstrap, certificates, layout })
+  const login = createServiceLogin(tokens, layout.credentials)
+  const throttle = createAnonymousThrottle(limits)
+  const onSecureOff = () =>
+    logger.info('a secure bootstrap was refused: SKEIN_BOOTSTRAP_ENCRYPT_KEY is not set, so that path is off')
   return {
     certificates,
+    servesAnonymous: login.isOn,
     routes: async (app) => {
       await certificates.routes(app)
+      await bootstrapRoutes(bootstrap)(app)
+      await deviceBootstrapRoutes(bootstrap, cipher, onSecureOff)(app)
+      await provisionRoutes({ provision, tokens, login, throttle })(app)
     },
     async stop() {
       await certificates.stop()

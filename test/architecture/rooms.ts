@@ -190,7 +190,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   },
   {
     package: '@peculiar/x509',
-    owner: /^manager\/(grpc-tls|authority)\.ts$/,
+    owner: /^manager\/(grpc-tls|authority)\.ts$|^worker\/session\/client-certificate\.ts$/,
     rule: 'certificates are made where they are served',
   },
   {
@@ -203,7 +203,11 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
     owner: /^cli\/provisioning-file\.ts$/,
     rule: 'files of bulk provisioning are read in one place',
   },
-  { package: 'reflect-metadata', owner: /^manager\/authority\.ts$/, rule: 'nothing but @peculiar/x509 needs it' },
+  {
+    package: 'reflect-metadata',
+    owner: /^manager\/authority\.ts$|^worker\/session\/client-certificate\.ts$/,
+    rule: 'nothing but @peculiar/x509 needs it',
+  },
   {
     package: '@bjorn3/browser_wasi_shim',
     owner: /^worker\/runtime\//,

@@ -26,3 +26,10 @@ test('everything else stays as it is, metadata of a caller included', () => {
   }
   expect(redact(attributes)).toEqual(attributes)
 })
+
+test('the external key of a gateway, which provisioning puts into its metadata, never enters the journal', () => {
+  const metadata = { type: 'gateway', external_key: 'x' }
+  const clean = redact({ id: '1', metadata, after: { metadata } })
+  expect(JSON.stringify(clean)).not.toContain('"x"')
+  expect(clean).toMatchObject({ metadata: { type: 'gateway', external_key: REDACTED } })
+})

@@ -1,6 +1,6 @@
 /**
  * The last line of defence of the journal: fields of these names never enter it, whoever records them. What a caller
- * keeps in `metadata` is his own and is not looked at.
+ * keeps in `metadata` is his own and is not looked at, but for the external key of a gateway, which provisioning puts there.
  */
 
 /** Names of fields that hold a secret anywhere in the product. */
@@ -16,9 +16,14 @@ function redactFields(fields: Readonly<Record<string, unknown>>): Record<string,
   return Object.fromEntries(
     Object.entries(fields).map(([name, value]) => [
       name,
-      SECRET_NAME.test(name) && !HARMLESS.has(name) ? REDACTED : value,
+      SECRET_NAME.test(name) && !HARMLESS.has(name) ? REDACTED : name === 'metadata' ? redactGateway(value) : value,
     ]),
   )
+}
+
+function redactGateway(metadata: unknown): unknown {
+  const isGateway = typeof metadata === 'object' && metadata !== null && 'external_key' in metadata
+  return isGateway ? { ...metadata, external_key: REDACTED } : metadata
 }
 
 /** The attributes of a record without secrets, those inside `before` and `after` included. */

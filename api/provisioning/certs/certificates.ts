@@ -26,8 +26,7 @@ export type Certificates = {
   tlsOf(files: TlsFiles | undefined): TlsFiles | undefined
   /** The same for listeners that always speak TLS. */
   ensureTls(files: TlsFiles | undefined): TlsFiles
-  /** The same rules over another database and journal: inside somebody's transaction. */
-  within(database: Database, journal: Journal): CertificatesService
+  readonly service: CertificatesService
   readonly routes: RoutePlugin
   stop(): Promise<void>
 }
@@ -66,7 +65,7 @@ export async function startCertificates(deps: {
     clientOf: createClientOfCertificate({ database, journal }),
     tlsOf: (files) => (files === undefined && config.tlsNames.length === 0 ? undefined : ensureTls(files)),
     ensureTls,
-    within: serviceOver,
+    service,
     routes: async (app) => {
       await certificateRoutes(service, authority)(app)
       await publicCertificateRoutes(status, authority)(app)

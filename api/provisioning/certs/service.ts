@@ -3,7 +3,7 @@
  * issue, renew and revoke, whoever may read it sees its certificates, and nobody sees a private key twice.
  */
 import { X509Certificate } from 'node:crypto'
-import type { AccessPolicy, DomainAccess, Journal, UserPrincipal } from '#api/identity/index.ts'
+import type { AccessPolicy, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -29,6 +29,14 @@ export type ShownCertificate = { certificate: CertificateRecord; key?: string | 
 export type CertificatesService = {
   /** Makes a key and its certificate. Throws `malformed`, `forbidden`, `not_found`. */
   issue(caller: UserPrincipal, domainId: string, clientId: string, order: CertificateOrder): Promise<ShownCertificate>
+  /** The same for a client that this transaction made; nothing is asked again. Throws `malformed`. */
+  issueWithin(
+    tx: Transaction,
+    record: Recorder,
+    caller: UserPrincipal,
+    owner: CertificateOwner,
+    order: CertificateOrder,
+  ): Promise<ShownCertificate>
   /** Signs the key of a device that keeps it. Throws as `issue`. */
   sign(caller: UserPrincipal, domainId: string, clientId: string, order: SigningOrder): Promise<ShownCertificate>
   get(caller: UserPrincipal, domainId: string, serial: string): Promise<ShownCertificate>
@@ -55,81 +63,87 @@ export type CertificatesDeps = {
   urls: StatusUrls
 }
 
-type Owner = { key: number; id: string }
+export type CertificateOwner = { domainKey: number; clientKey: number; clientId: string }
 
 const notFound = () => new ServiceError('not_found', 'entity not found')
 
 export function createCertificatesService(deps: CertificatesDeps): CertificatesService {
   const { database, journal, access, authority, urls } = deps
 
-  async function locate(caller: UserPrincipal, domainId: string, clientId: string, action: string) {
+  async function locate(
+    caller: UserPrincipal,
+    domainId: string,
+    clientId: string,
+    action: string,
+  ): Promise<CertificateOwner> {
     const { domain, entity } = await access.locate(caller, domainId, 'client', clientId)
-    return { domain, owner: await domain.requireOn(entity, action) }
+    const { key } = await domain.requireOn(entity, action)
+    return { domainKey: domain.domainKey, clientKey: key, clientId }
   }
 
   /** A certificate whose client is gone is seen by nobody: there is no one left who may read it. */
   async function find(caller: UserPrincipal, domainId: string, serial: string, action: string) {
-    const domain = await access.enter(caller, domainId)
-    const certificate = await findCertificate(database.db, domain.domainKey, normalSerial(serial))
+    const { domainKey } = await access.enter(caller, domainId)
+    const certificate = await findCertificate(database.db, domainKey, normalSerial(serial))
     if (certificate === undefined) throw notFound()
-    const { owner } = await locate(caller, domainId, certificate.clientId, action)
+    const owner = await locate(caller, domainId, certificate.clientId, action)
     // A new client of the same id has nothing of the old one.
-    if (owner.key !== certificate.clientKey) throw notFound()
-    return { domain, owner, certificate }
+    if (owner.clientKey !== certificate.clientKey) throw notFound()
+    return { owner, certificate }
   }
 
-  async function store(
+  async function storeWithin(
+    tx: Transaction,
+    record: Recorder,
     caller: UserPrincipal,
-    domain: DomainAccess,
-    owner: Owner,
+    owner: CertificateOwner,
     operation: string,
     made: MadeCertificate,
   ): Promise<ShownCertificate> {
-    const { serial, fingerprint, pem, notBefore, notAfter } = made
-    await journal.change(caller, async (tx, record) => {
-      const row = { serial, fingerprint, pem, notBefore, notAfter, authority: authority.id }
-      await insertCertificate(tx, {
-        ...row,
-        domainKey: domain.domainKey,
-        clientKey: owner.key,
-        clientId: owner.id,
-        createdBy: caller.id,
-      })
-      record({
-        operation,
-        domainKey: domain.domainKey,
-        entityKeys: [owner.key],
-        attributes: { client_id: owner.id, serial_number: serial, expiry_time: notAfter.toISOString() },
-      })
+    const { key, fingerprint, ...certificate } = made
+    await insertCertificate(tx, {
+      ...certificate,
+      ...owner,
+      fingerprint,
+      authority: authority.id,
+      createdBy: caller.id,
     })
-    const certificate = {
-      serial,
-      domainKey: domain.domainKey,
-      clientKey: owner.key,
-      clientId: owner.id,
-      pem,
-      notBefore: notBefore.toISOString(),
-      notAfter: notAfter.toISOString(),
-      revokedAt: null,
+    const { serial, notBefore, notAfter } = certificate
+    record({
+      operation,
+      domainKey: owner.domainKey,
+      entityKeys: [owner.clientKey],
+      attributes: { client_id: owner.clientId, serial_number: serial, expiry_time: notAfter.toISOString() },
+    })
+    return {
+      certificate: {
+        ...certificate,
+        ...owner,
+        notBefore: notBefore.toISOString(),
+        notAfter: notAfter.toISOString(),
+        revokedAt: null,
+      },
+      key,
     }
-    return { certificate, key: made.key }
   }
+
+  const store = (caller: UserPrincipal, owner: CertificateOwner, operation: string, made: MadeCertificate) =>
+    journal.change(caller, (tx, record) => storeWithin(tx, record, caller, owner, operation, made))
 
   async function revokeWhich(
     caller: UserPrincipal,
-    domain: DomainAccess,
-    owner: Owner,
+    owner: CertificateOwner,
     which: Parameters<typeof revokeCertificates>[1],
   ): Promise<string | undefined> {
-    return await journal.change(caller, async (tx: Transaction, record) => {
+    return await journal.change(caller, async (tx, record) => {
       const revoked = await revokeCertificates(tx, which)
       if (revoked === undefined) return undefined
       record({
         operation: 'cert.revoke',
-        domainKey: domain.domainKey,
+        domainKey: owner.domainKey,
         // The key of the client: whoever remembers what its certificates may do forgets it.
-        entityKeys: [owner.key],
-        attributes: { client_id: owner.id, serial_numbers: revoked.serials },
+        entityKeys: [owner.clientKey],
+        attributes: { client_id: owner.clientId, serial_numbers: revoked.serials },
       })
       return revoked.revokedAt
     })
@@ -138,26 +152,31 @@ export function createCertificatesService(deps: CertificatesDeps): CertificatesS
   return {
     async issue(caller, domainId, clientId, order) {
       const lifetime = lifetimeOf(order.ttl, authority, new Date())
-      const { domain, owner } = await locate(caller, domainId, clientId, 'update')
+      const owner = await locate(caller, domainId, clientId, 'update')
       const made = makeClientCertificate(authority, urls, { clientId, lifetime, order })
-      return await store(caller, domain, owner, 'cert.issue', made)
+      return await store(caller, owner, 'cert.issue', made)
+    },
+    async issueWithin(tx, record, caller, owner, order) {
+      const lifetime = lifetimeOf(order.ttl, authority, new Date())
+      const made = makeClientCertificate(authority, urls, { clientId: owner.clientId, lifetime, order })
+      return await storeWithin(tx, record, caller, owner, 'cert.issue', made)
     },
     async sign(caller, domainId, clientId, { csr, ttl }) {
       const lifetime = lifetimeOf(ttl, authority, new Date())
       const { publicKey } = readSigningRequest(csr)
-      const { domain, owner } = await locate(caller, domainId, clientId, 'update')
+      const owner = await locate(caller, domainId, clientId, 'update')
       const made = makeClientCertificate(authority, urls, { clientId, lifetime, publicKey })
-      return await store(caller, domain, owner, 'cert.issue', made)
+      return await store(caller, owner, 'cert.issue', made)
     },
     async get(caller, domainId, serial) {
       return { certificate: (await find(caller, domainId, serial, 'read')).certificate }
     },
     async list(caller, domainId, clientId, { offset, limit, revoked }) {
-      const located = clientId === undefined ? undefined : await locate(caller, domainId, clientId, 'read')
-      const domain = located?.domain ?? (await access.enter(caller, domainId))
+      const owner = clientId === undefined ? undefined : await locate(caller, domainId, clientId, 'read')
+      const domain = await access.enter(caller, domainId)
       const { total, certificates } = await listCertificates(database.db, {
         domainKey: domain.domainKey,
-        clientKey: located?.owner.key,
+        clientKey: owner?.clientKey,
         reachable: domain.reachable('client', 'read', 'c'),
         revoked,
         offset,
@@ -166,7 +185,7 @@ export function createCertificatesService(deps: CertificatesDeps): CertificatesS
       return { total, offset, limit, items: certificates }
     },
     async renew(caller, domainId, serial) {
-      const { domain, owner, certificate } = await find(caller, domainId, serial, 'update')
+      const { owner, certificate } = await find(caller, domainId, serial, 'update')
       if (certificate.revokedAt !== null)
         throw new ServiceError('invalid_state', 'a revoked certificate is not renewed: issue a new one')
       const now = new Date()
@@ -175,29 +194,30 @@ export function createCertificatesService(deps: CertificatesDeps): CertificatesS
       const leftMs = authority.notAfter.getTime() - now.getTime()
       const lifetime = lifetimeOf(`${Math.floor(Math.min(lifeMs, leftMs) / 1000)}s`, authority, now)
       const made = makeClientCertificate(authority, urls, {
-        clientId: owner.id,
+        clientId: owner.clientId,
         lifetime,
         publicKey: publicKeyDer(old.publicKey),
       })
-      return await store(caller, domain, owner, 'cert.renew', made)
+      return await store(caller, owner, 'cert.renew', made)
     },
     async revoke(caller, domainId, serialOrClientId) {
       if (isId(serialOrClientId)) {
-        const { domain, owner } = await locate(caller, domainId, serialOrClientId, 'update')
-        const revokedAt = await revokeWhich(caller, domain, owner, { clientKey: owner.key })
-        const at = revokedAt ?? (await findLastRevocation(database.db, owner.key))
+        const owner = await locate(caller, domainId, serialOrClientId, 'update')
+        const { clientKey } = owner
+        const revokedAt = await revokeWhich(caller, owner, { clientKey })
+        const at = revokedAt ?? (await findLastRevocation(database.db, clientKey))
         if (at === undefined) throw notFound()
         return at
       }
-      const { domain, owner, certificate } = await find(caller, domainId, serialOrClientId, 'update')
+      const { owner, certificate } = await find(caller, domainId, serialOrClientId, 'update')
       const { serial } = certificate
-      const revokedAt = certificate.revokedAt ?? (await revokeWhich(caller, domain, owner, { serial }))
+      const revokedAt = certificate.revokedAt ?? (await revokeWhich(caller, owner, { serial }))
       // Nothing was left to revoke: another call was faster.
-      return revokedAt ?? (await findCertificate(database.db, domain.domainKey, serial))?.revokedAt ?? ''
+      return revokedAt ?? (await findCertificate(database.db, owner.domainKey, serial))?.revokedAt ?? ''
     },
     async revokeAll(caller, domainId, clientId) {
-      const { domain, owner } = await locate(caller, domainId, clientId, 'update')
-      await revokeWhich(caller, domain, owner, { clientKey: owner.key })
+      const owner = await locate(caller, domainId, clientId, 'update')
+      await revokeWhich(caller, owner, { clientKey: owner.clientKey })
     },
   }
 }

@@ -1,0 +1,98 @@
+/** What a device asks with nothing but its external id and key (specification section 5, contract 9.1). */
+import type { IncomingHttpHeaders } from 'node:http'
+import { Type } from 'typebox'
+import { ServiceError } from '#core/errors/index.ts'
+import { responses } from '#core/http/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import { DeviceConfig, presentForDevice } from './schema.ts'
+import type { BootstrapCipher } from './secure.ts'
+import type { BootstrapService } from './service.ts'
+
+const tags = ['bootstrap']
+const PREFIX = 'Client '
+const KINDS = ['unauthenticated', 'forbidden', 'not_found'] as const
+const SECURE_TYPE = 'application/octet-stream+json'
+const ExternalId = Type.String({ minLength: 1, maxLength: 1024 })
+const Bytes = Type.Unsafe<Buffer>({ type: 'string', format: 'binary' })
+
+/** The external key, or its cipher text. Throws `unauthenticated`. */
+function keyOf({ authorization }: IncomingHttpHeaders): string {
+  if (authorization === undefined || !authorization.startsWith(PREFIX) || authorization.length === PREFIX.length)
+    throw new ServiceError('unauthenticated', 'failed to perform authentication: missing or invalid external key')
+  return authorization.slice(PREFIX.length)
+}
+
+/** Clients were things once, and devices in the field still ask so. */
+const COLLECTIONS = ['/clients', '/things'] as const
+
+export function deviceBootstrapRoutes(
+  bootstrap: BootstrapService,
+  cipher: BootstrapCipher | undefined,
+  onSecureOff: () => void,
+): RoutePlugin {
+  const respond = async (externalId: string, externalKey: string) => {
+    const { config, clientSecret, privateKey } = await bootstrap.retrieve(externalId, externalKey)
+    return presentForDevice(config, clientSecret, privateKey)
+  }
+  return (app) => {
+    for (const collection of COLLECTIONS) {
+      app.get(
+        `${collection}/bootstrap/:external_id`,
+        {
+          config: { ownCredentials: true },
+          schema: {
+            tags,
+            summary: 'What a device needs to connect',
+            description: 'Authorization: `Client <external key>`. Answered whether the configuration is active or not.',
+            params: Type.Object({ external_id: ExternalId }),
+            response: responses({ 200: DeviceConfig }, ...KINDS),
+          },
+        },
+        async (request) => await respond(request.params.external_id, keyOf(request.headers)),
+      )
+      app.get(
+        `${collection}/bootstrap/secure/:external_id`,
+        {
+          config: { ownCredentials: true, mediaType: SECURE_TYPE },
+          schema: {
+            tags,
+            summary: 'The same, encrypted',
+            description:
+              'Authorization: `Client <hex of IV and encrypted external key>`; answered as IV and encrypted JSON (AES-256-CFB). 404 while SKEIN_BOOTSTRAP_ENCRYPT_KEY is not set.',
+            params: Type.Object({ external_id: ExternalId }),
+            response: responses({ 200: Bytes }, ...KINDS),
+          },
+        },
+        async (request, reply) => {
+          const sent = keyOf(request.headers)
+          if (cipher === undefined) {
+            onSecureOff()
+            throw new ServiceError('not_found', 'entity not found')
+          }
+          const externalKey = cipher.decrypt(sent)
+          if (externalKey === undefined)
+            throw new ServiceError('forbidden', 'failed to perform authorization: the external key cannot be decrypted')
+          const answer = await respond(request.params.external_id, externalKey)
+          return await reply.type(SECURE_TYPE).send(cipher.encrypt(JSON.stringify(answer)))
+        },
+      )
+      app.get(
+        `${collection}/bootstrap`,
+        {
+          config: { ownCredentials: true },
+          schema: {
+            tags,
+            summary: 'Refused: the external id is missing',
+            response: responses({ 200: DeviceConfig }, ...KINDS),
+          },
+        },
+        () => {
+          throw new ServiceError(
+            'malformed',
+            `the external id is missing: ask for ${collection}/bootstrap/<external_id>`,
+          )
+        },
+      )
+    }
+  }
+}

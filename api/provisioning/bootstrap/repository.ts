@@ -1,0 +1,253 @@
+/**
+ * SQL of bootstrap configurations. Names and metadata of channels are those of the channels themselves, and whether a
+ * configuration is active is seen from its connections: whatever changes them, here is nothing to update.
+ */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import { allOf, contains } from '#api/identity/index.ts'
+import { refusing } from '#core/database/index.ts'
+import type { Queryable, Transaction } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+
+export type BootstrapChannel = { id: string; name: string; metadata: Record<string, unknown> }
+
+export type BootstrapConfig = {
+  domainKey: number
+  clientKey: number
+  clientId: string
+  parentGroupKey: number | null
+  /** Sealed secret of the client. */
+  secretSealed: Buffer
+  externalId: string
+  externalKeyMac: Buffer
+  externalKeySealed: Buffer
+  name: string
+  content: string
+  clientCert: string
+  privateKeySealed: Buffer | null
+  caCert: string
+  isActive: boolean
+  channels: BootstrapChannel[]
+}
+
+type Row = {
+  domain_key: number
+  client_key: number
+  client_id: string
+  parent_group_key: number | null
+  secret_sealed: Buffer
+  external_id: string
+  external_key_mac: Buffer
+  external_key_sealed: Buffer
+  name: string
+  content: string
+  client_cert: string
+  client_private_key_sealed: Buffer | null
+  ca_cert: string
+  is_active: boolean
+  channels: BootstrapChannel[]
+}
+
+/** Both directions (contract 9.1: active is connected with both types to all its channels). */
+const BOTH = 3
+
+const IS_ACTIVE = sql<SqlBool>`(b.is_enabled AND NOT EXISTS (
+  SELECT FROM bootstrap_channels w LEFT JOIN connections n ON n.client_key = w.client_key AND n.channel_key = w.channel_key
+   WHERE w.client_key = b.client_key AND n.types IS DISTINCT FROM ${sql.lit(BOTH)}))`
+
+const COLUMNS = sql`b.domain_key, b.client_key, c.id AS client_id, c.parent_group_key, c.secret_sealed, b.external_id,
+  b.external_key_mac, b.external_key_sealed, b.name, b.content, b.client_cert, b.client_private_key_sealed, b.ca_cert,
+  ${IS_ACTIVE} AS is_active,
+  (SELECT coalesce(jsonb_agg(jsonb_build_object('id', h.id, 'name', h.name, 'metadata', h.metadata) ORDER BY w.place), '[]')
+     FROM bootstrap_channels w JOIN channels h ON h.key = w.channel_key WHERE w.client_key = b.client_key) AS channels`
+
+const FROM = sql`bootstrap_configs b JOIN clients c ON c.key = b.client_key`
+
+const fromRow = (row: Row): BootstrapConfig => ({
+  domainKey: row.domain_key,
+  clientKey: row.client_key,
+  clientId: row.client_id,
+  parentGroupKey: row.parent_group_key,
+  secretSealed: row.secret_sealed,
+  externalId: row.external_id,
+  externalKeyMac: row.external_key_mac,
+  externalKeySealed: row.external_key_sealed,
+  name: row.name,
+  content: row.content,
+  clientCert: row.client_cert,
+  privateKeySealed: row.client_private_key_sealed,
+  caCert: row.ca_cert,
+  isActive: row.is_active,
+  channels: row.channels,
+})
+
+const CONFLICTS = {
+  bootstrap_configs_pkey: () => new ServiceError('conflict', 'the client has a bootstrap configuration'),
+  bootstrap_configs_external_id_key: () =>
+    new ServiceError('conflict', 'a bootstrap configuration with this external id exists in the domain'),
+  // In another domain, of which nothing is said.
+  bootstrap_configs_external_key_key: () => new ServiceError('conflict', 'this external id and key are in use'),
+}
+
+export type NewConfigRow = {
+  clientKey: number
+  domainKey: number
+  externalId: string
+  externalKeyMac: Buffer
+  externalKeySealed: Buffer
+  name: string
+  content: string
+  clientCert: string
+  privateKeySealed: Buffer | null
+  caCert: string
+  isEnabled: boolean
+  createdBy: string
+}
+
+export async function insertConfig(tx: Transaction, row: NewConfigRow): Promise<void> {
+  await refusing(
+    CONFLICTS,
+    sql`INSERT INTO bootstrap_configs (client_key, domain_key, external_id, external_key_mac, external_key_sealed, name, content,
+                                       client_cert, client_private_key_sealed, ca_cert, is_enabled, created_by)
+      VALUES (${row.clientKey}, ${row.domainKey}, ${row.externalId}, ${row.externalKeyMac}, ${row.externalKeySealed}, ${row.name},
+              ${row.content}, ${row.clientCert}, ${row.privateKeySealed}, ${row.caCert}, ${row.isEnabled}, ${row.createdBy})`.execute(
+      tx,
+    ),
+  )
+}
+
+/** The channels of a configuration, in this order and no others. */
+export async function setChannels(tx: Transaction, clientKey: number, channelKeys: readonly number[]): Promise<void> {
+  await sql`DELETE FROM bootstrap_channels WHERE client_key = ${clientKey} AND channel_key <> ALL (${channelKeys}::bigint[])`.execute(
+    tx,
+  )
+  await sql`INSERT INTO bootstrap_channels (client_key, channel_key, place)
+    SELECT ${clientKey}, key, place FROM unnest(${channelKeys}::bigint[]) WITH ORDINALITY AS list (key, place) ORDER BY key
+    ON CONFLICT ON CONSTRAINT bootstrap_channels_pkey DO UPDATE SET place = EXCLUDED.place`.execute(tx)
+}
+
+/** Channels of the domain that the caller may read, by id; locked against deletion until the transaction ends. */
+export async function findChannelKeys(
+  tx: Queryable,
+  domainKey: number,
+  ids: readonly string[],
+  readable: RawBuilder<SqlBool>,
+): Promise<Map<string, number>> {
+  const { rows } = await sql<{ key: number; id: string }>`SELECT h.key, h.id FROM channels h
+    WHERE h.domain_key = ${domainKey} AND h.id = ANY (${ids}::uuid[]) AND ${readable} ORDER BY h.key FOR KEY SHARE OF h`.execute(
+    tx,
+  )
+  return new Map(rows.map((row) => [row.id, row.key]))
+}
+
+export type ConfigChange = {
+  name?: string
+  content?: string
+  clientCert?: string
+  privateKeySealed?: Buffer
+  caCert?: string
+  isEnabled?: boolean
+}
+
+export async function updateConfig(
+  tx: Transaction,
+  clientKey: number,
+  change: ConfigChange,
+  updatedBy: string,
+): Promise<void> {
+  const sets = [
+    ...(change.name === undefined ? [] : [sql`name = ${change.name}`]),
+    ...(change.content === undefined ? [] : [sql`content = ${change.content}`]),
+    ...(change.clientCert === undefined ? [] : [sql`client_cert = ${change.clientCert}`]),
+    ...(change.privateKeySealed === undefined ? [] : [sql`client_private_key_sealed = ${change.privateKeySealed}`]),
+    ...(change.caCert === undefined ? [] : [sql`ca_cert = ${change.caCert}`]),
+    ...(change.isEnabled === undefined ? [] : [sql`is_enabled = ${change.isEnabled}`]),
+    sql`updated_by = ${updatedBy}, updated_at = now()`,
+  ]
+  await sql`UPDATE bootstrap_configs SET ${sql.join(sets)} WHERE client_key = ${clientKey}`.execute(tx)
+}
+
+export async function removeConfig(tx: Transaction, clientKey: number): Promise<boolean> {
+  const { numAffectedRows } = await sql`DELETE FROM bootstrap_configs WHERE client_key = ${clientKey}`.execute(tx)
+  return numAffectedRows === 1n
+}
+
+/** Locks it until the transaction ends, so that two changes of its connections follow each other. */
+export async function lockConfig(tx: Transaction, clientKey: number): Promise<BootstrapConfig | undefined> {
+  await sql`SELECT FROM bootstrap_configs WHERE client_key = ${clientKey} FOR UPDATE`.execute(tx)
+  return await findConfig(tx, clientKey)
+}
+
+export async function findConfig(db: Queryable, clientKey: number): Promise<BootstrapConfig | undefined> {
+  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM ${FROM} WHERE b.client_key = ${clientKey}`.execute(db)
+  return rows[0] === undefined ? undefined : fromRow(rows[0])
+}
+
+/** A configuration of this external id, whose device may ask for it: whether its domain and client are enabled. */
+export type ExternalMatch = { clientKey: number; externalKeyMac: Buffer; isEnabled: boolean }
+
+/** Domains may use the same external ids; more than this is an attack or an accident. */
+const MAX_MATCHES = 100
+
+export async function findByExternalId(
+  db: Queryable,
+  externalId: string,
+  externalKeyMac: Buffer,
+): Promise<ExternalMatch[]> {
+  const { rows } = await sql<{ client_key: number; external_key_mac: Buffer; is_enabled: boolean }>`
+    SELECT b.client_key, b.external_key_mac, c.status = 'enabled' AND d.status = 'enabled' AS is_enabled
+      FROM ${FROM} JOIN domains d ON d.key = b.domain_key WHERE b.external_id = ${externalId}
+     ORDER BY b.external_key_mac = ${externalKeyMac} DESC LIMIT ${MAX_MATCHES}`.execute(db)
+  return rows.map((row) => ({
+    clientKey: row.client_key,
+    externalKeyMac: row.external_key_mac,
+    isEnabled: row.is_enabled,
+  }))
+}
+
+export type ConfigFilter = {
+  state?: number | undefined
+  name?: string | undefined
+  externalId?: string | undefined
+  clientId?: string | undefined
+  channelId?: string | undefined
+}
+
+export async function listConfigs(
+  db: Queryable,
+  {
+    domainKey,
+    permitted,
+    filter,
+    offset,
+    limit,
+  }: {
+    domainKey: number
+    /** Its alias of the client is `c`. */
+    permitted: RawBuilder<SqlBool>
+    filter: ConfigFilter
+    offset: number
+    limit: number
+  },
+): Promise<{ total: number; configs: BootstrapConfig[] }> {
+  const where = allOf([
+    sql<SqlBool>`b.domain_key = ${domainKey}`,
+    permitted,
+    ...(filter.state === undefined ? [] : [sql<SqlBool>`${IS_ACTIVE} = ${filter.state === 1}`]),
+    ...(filter.name === undefined ? [] : [contains('b.name', filter.name)]),
+    ...(filter.externalId === undefined ? [] : [sql<SqlBool>`b.external_id = ${filter.externalId}`]),
+    ...(filter.clientId === undefined ? [] : [sql<SqlBool>`c.id::text = ${filter.clientId}`]),
+    ...(filter.channelId === undefined
+      ? []
+      : [
+          sql<SqlBool>`EXISTS (SELECT FROM bootstrap_channels w JOIN channels h ON h.key = w.channel_key
+            WHERE w.client_key = b.client_key AND h.id::text = ${filter.channelId})`,
+        ]),
+  ])
+  const { rows: counted } = await sql<{ total: number }>`SELECT count(*) AS total FROM ${FROM} WHERE ${where}`.execute(
+    db,
+  )
+  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM ${FROM} WHERE ${where}
+    ORDER BY b.created_at, b.client_key OFFSET ${offset} LIMIT ${limit}`.execute(db)
+  return { total: counted[0]?.total ?? 0, configs: rows.map(fromRow) }
+}

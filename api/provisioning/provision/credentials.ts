@@ -1,0 +1,43 @@
+/** In whose name a call without Authorization works (contract 9.2): the API key, else user and password of the settings. */
+import type { Origin, TokensService, UserPrincipal } from '#api/identity/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
+import type { ServiceCredentials } from './layout.ts'
+
+export type ServiceLogin = {
+  /** Whether there are credentials at all. */
+  readonly isOn: boolean
+  /** Throws `unauthenticated` without credentials and with wrong ones. */
+  authenticate(origin: Origin): Promise<UserPrincipal>
+}
+
+export function createServiceLogin(tokens: TokensService, credentials: ServiceCredentials): ServiceLogin {
+  /** A login costs a slow hash and a session: one is kept until its token ends. */
+  let loggedIn: Promise<string> | undefined
+
+  async function accessToken(identity: string, password: string, origin: Origin): Promise<string> {
+    loggedIn ??= tokens.issue({ identity, secret: password }, origin).then((pair) => pair.access_token)
+    const current = loggedIn
+    current.catch(() => {
+      if (loggedIn === current) loggedIn = undefined
+    })
+    return await current
+  }
+
+  return {
+    isOn: credentials !== undefined,
+    async authenticate(origin) {
+      if (credentials === undefined)
+        throw new ServiceError('unauthenticated', 'failed to perform authentication: missing or invalid bearer')
+      if ('apiKey' in credentials) return await tokens.authenticate(credentials.apiKey.reveal(), origin)
+      const { identity, password } = credentials
+      const first = await accessToken(identity, password.reveal(), origin)
+      try {
+        return await tokens.authenticate(first, origin)
+      } catch (error) {
+        if (kindOf(error) !== 'unauthenticated') throw error
+        loggedIn = undefined
+        return await tokens.authenticate(await accessToken(identity, password.reveal(), origin), origin)
+      }
+    },
+  }
+}

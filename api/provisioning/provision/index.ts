@@ -1,0 +1,7 @@
+export { PROVISION_SETTINGS } from './config.ts'
+export { createServiceLogin } from './credentials.ts'
+export { loadLayout } from './layout.ts'
+export type { Layout } from './layout.ts'
+export { provisionRoutes } from './routes.ts'
+export { createProvisionService } from './service.ts'
+export { createAnonymousThrottle } from './throttle.ts'

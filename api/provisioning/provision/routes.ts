@@ -1,0 +1,82 @@
+/** Provisioning over HTTP: with the domain in the path and without (decision 20). */
+import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import { Id, bearerOf, originOf } from '#api/identity/index.ts'
+import type { TokensService } from '#api/identity/index.ts'
+import { responses } from '#core/http/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import type { ServiceLogin } from './credentials.ts'
+import { Mapping, MappingContent, MappingOrder } from './schema.ts'
+import type { ProvisionService } from './service.ts'
+import type { AnonymousThrottle } from './throttle.ts'
+
+const tags = ['provision']
+const KINDS = ['unauthenticated', 'forbidden', 'conflict', 'unprocessable', 'rate_limited'] as const
+
+export type ProvisionRouteDeps = {
+  provision: ProvisionService
+  tokens: TokensService
+  login: ServiceLogin
+  throttle: AnonymousThrottle
+}
+
+export function provisionRoutes({ provision, tokens, login, throttle }: ProvisionRouteDeps): RoutePlugin {
+  const isAnonymous = (request: FastifyRequest) => request.headers.authorization === undefined
+
+  /** The header counts before the credentials of the service. */
+  async function authenticate(request: FastifyRequest): Promise<void> {
+    const origin = originOf(request)
+    if (!isAnonymous(request)) {
+      request.principal = await tokens.authenticate(bearerOf(request), origin)
+      return
+    }
+    if (login.isOn) await throttle.admit(request.ip)
+    request.principal = await login.authenticate(origin)
+  }
+
+  const about =
+    'By default one client and the channels `control` and `data`, connected; SKEIN_PROVISION_LAYOUT names others. All of it or nothing.'
+  return (app) => {
+    for (const { url, status, params } of [
+      { url: '/:domain_id/mapping', status: 201, params: Type.Object({ domain_id: Id }) },
+      { url: '/mapping', status: 200, params: Type.Object({}) },
+    ] as const) {
+      app.post(
+        url,
+        {
+          config: { ownCredentials: true, action: 'client_create' },
+          schema: {
+            tags,
+            summary: 'Make everything that a device needs',
+            description: `${about} Without Authorization in the name of the user of the settings, if there is one.`,
+            params,
+            body: MappingOrder,
+            response: responses({ [status]: Mapping }, ...KINDS),
+          },
+          onRequest: authenticate,
+        },
+        async (request, reply) => {
+          const { domain_id: domainId } = request.params as { domain_id?: string }
+          void reply.code(status)
+          return await provision.provision(request.principal, domainId, request.body, isAnonymous(request))
+        },
+      )
+      app.get(
+        url,
+        {
+          config: { action: 'client_create' },
+          schema: {
+            tags,
+            summary: 'The content that bootstrap configurations get',
+            params,
+            response: responses({ 200: MappingContent }, 'unauthenticated', 'forbidden'),
+          },
+        },
+        async (request) => {
+          const { domain_id: domainId } = request.params as { domain_id?: string }
+          return await provision.contentFor(request.principal, domainId)
+        },
+      )
+    }
+  }
+}

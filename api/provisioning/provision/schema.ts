@@ -1,0 +1,40 @@
+/** Wire shapes of provisioning (specification section 4 Provision service, contract 9.2). */
+import { Type } from 'typebox'
+import type { Static } from 'typebox'
+import { Id, Metadata, Name } from '#api/identity/index.ts'
+
+const ExternalText = Type.String({ minLength: 1, maxLength: 1024 })
+
+export const MappingOrder = Type.Object(
+  { external_id: ExternalText, external_key: ExternalText, name: Type.Optional(Name) },
+  { $id: 'MappingOrder' },
+)
+export type MappingOrder = Static<typeof MappingOrder>
+
+const ProvisionedClient = Type.Object({
+  id: Id,
+  name: Type.String(),
+  key: Type.String({ description: 'The secret of the client' }),
+  credentials: Type.Object({ secret: Type.String() }),
+  domain_id: Id,
+  metadata: Metadata,
+})
+const ProvisionedChannel = Type.Object({ id: Id, name: Type.String(), domain_id: Id, metadata: Metadata })
+const ById = (description: string) => Type.Optional(Type.Record(Type.String(), Type.String(), { description }))
+
+export const Mapping = Type.Object(
+  {
+    clients: Type.Array(ProvisionedClient),
+    channels: Type.Array(ProvisionedChannel),
+    whitelisted: Type.Record(Type.String(), Type.Boolean(), { description: 'By the id of the client' }),
+    client_cert: ById('Certificates in PEM by the id of the client'),
+    client_key: ById('Private keys in PEM by the id of the client'),
+    ca_cert: Type.Optional(Type.String({ description: 'PEM of the authority' })),
+  },
+  { $id: 'Mapping', description: 'What was made for a device' },
+)
+export type Mapping = Static<typeof Mapping>
+
+export const MappingContent = Type.Record(Type.String(), Type.Unknown(), {
+  description: 'Content of bootstrap configurations, as the layout says',
+})

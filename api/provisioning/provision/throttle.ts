@@ -1,0 +1,40 @@
+/** Calls that need no Authorization are few: so many a minute for each address (decision 56). */
+import { LRUCache } from 'lru-cache'
+import { networkOf } from '#api/identity/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { fullBucket, refill, waitMs } from '#core/limits/index.ts'
+import type { Bucket, BucketRule, SharedLimits } from '#core/limits/index.ts'
+import { monotonicMs } from '#core/time.ts'
+
+const RULE: BucketRule = { burst: 10, perMinute: 10 }
+/** Addresses that are remembered; a forgotten one begins anew. */
+const MAX_ADDRESSES = 10_000
+
+export type AnonymousThrottle = {
+  /** Throws `rate_limited` with the seconds to wait. */
+  admit(address: string): Promise<void>
+}
+
+export function createAnonymousThrottle(limits: SharedLimits | undefined): AnonymousThrottle {
+  const buckets = new LRUCache<string, Bucket>({ max: MAX_ADDRESSES })
+  return {
+    async admit(address) {
+      const network = networkOf(address)
+      const nowMs = monotonicMs()
+      const bucket = buckets.get(network) ?? fullBucket(RULE, nowMs)
+      buckets.set(network, bucket)
+      refill(bucket, RULE, nowMs)
+      const localMs = waitMs(bucket, RULE)
+      if (localMs > 0) throw tooMany(localMs)
+      bucket.tokens -= 1
+      const sharedMs = await limits?.take([{ name: `mapping ${network}`, rule: RULE }])
+      if (sharedMs !== undefined && sharedMs > 0) throw tooMany(sharedMs)
+    },
+  }
+}
+
+function tooMany(pauseMs: number): ServiceError {
+  return new ServiceError('rate_limited', `at most ${RULE.perMinute} calls without Authorization a minute`, {
+    retryAfterSeconds: Math.ceil(pauseMs / 1000),
+  })
+}
