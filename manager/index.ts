@@ -19,8 +19,8 @@ import { createEventsService, taskEventRoutes } from './events/index.ts'
 import { prepareGrpcTls } from './grpc-tls.ts'
 import type { GrpcTls } from './grpc-tls.ts'
 import { ModuleCatalogue } from './modules/catalogue.ts'
+import { createModules } from './modules/index.ts'
 import { createModuleRefs } from './modules/module-refs.ts'
-import { createImageResolver } from './modules/resolve.ts'
 import { createTicketOffice, proxyTokenOf } from './modules/tickets.ts'
 import { RunEndings, RunQueues, createRunOutput, createRunWriter, createRunsService, runRoutes } from './runs/index.ts'
 import { startSweeper } from './runs/sweeper.ts'
@@ -119,7 +119,9 @@ export async function startManager({
   const output = createRunOutput({ database, logger })
   const leases = startLeaseKeeper({ database, cluster, writer, timing, managerId, logger })
   const sweeper = startSweeper({ database, writer, timing, logger })
-  const images = createImageResolver(config.proxyAddress, tls?.cert, proxyToken)
+  const { proxyAddress } = config
+  const certificate = tls?.cert
+  const modules = createModules({ database, access, cluster, tickets, proxyAddress, proxyToken, certificate, logger })
   const tasks = createTasksService({ database, access, newId: randomUUID })
   const runs = createRunsService({
     database,
@@ -128,7 +130,7 @@ export async function startManager({
     endings,
     timing,
     newId: randomUUID,
-    resolveImage: images.resolve,
+    resolveImage: modules.resolve,
     logger,
   })
   const fingerprint = tls === undefined ? undefined : fingerprintOf(new X509Certificate(tls.cert))
@@ -141,7 +143,7 @@ export async function startManager({
     await sweeper.stop()
     await leases.stop()
     runs.close()
-    images.close()
+    modules.close()
     await output.close()
     await writer.close()
   }
@@ -182,6 +184,7 @@ export async function startManager({
         await taskRoutes({ tasks, runs, callers })(app)
         await runRoutes({ runs, callers })(app)
         await workerRoutes({ workers, callers })(app)
+        await modules.routes(callers)(app)
         await taskEventRoutes({ events, access, callers })(app)
       },
       async stop() {

@@ -60,8 +60,8 @@ export type ModuleSource = {
    * handle. Throws what `resolve` throws, and `not_found` when it is not here and `pinned` is empty.
    */
   open(digest: string, pinned: string): Promise<OpenBlob>
-  /** Puts bytes into the cache. Throws `malformed` when they are not those of the digest, or too many. */
-  keep(bytes: AsyncIterable<Buffer>, digest: string): Promise<void>
+  /** Puts bytes into the cache. Throws `malformed` when they are not those of the digest that is given. */
+  keep(bytes: AsyncIterable<Buffer>, digest: string | undefined): Promise<Blob>
   /** What is known about modules that are in the cache; others are left out. */
   describe(digests: readonly string[]): Promise<DescribedBlob[]>
   /** Drops a module from the cache: somebody asked for it, or its bytes are no longer those of its name. */
@@ -308,9 +308,7 @@ export async function openModuleSource({
       return pulled
     },
 
-    async keep(bytes, digest) {
-      await blobs.store(bytes, digest)
-    },
+    keep: (bytes, digest) => blobs.store(bytes, digest),
 
     async describe(digests) {
       const described: DescribedBlob[] = []

@@ -9,8 +9,10 @@ import type { Credentials, Exchange, Reference } from './oci/index.ts'
 
 export type PushOrder = {
   reference: string
-  digest: string
-  sizeBytes: number
+  /** Undefined: whatever comes. */
+  digest: string | undefined
+  /** Undefined: up to the limit. */
+  sizeBytes: number | undefined
   /** Empty: the platform. */
   domainId: string
   /** Undefined: those that are configured for the registry, if any. */
@@ -42,18 +44,20 @@ export function createPushes({ source, exchangeFor, defaultRegistry, limits, sig
   async function push(order: PushOrder, bytes: AsyncIterable<Buffer>): Promise<string> {
     const reference = parseReference(order.reference, defaultRegistry)
     requireWritable(reference, order, defaultRegistry)
-    if (!isDigest(order.digest)) throw new ServiceError('malformed', 'digest must be sha256:<64 hexadecimal digits>')
-    if (order.sizeBytes > limits.maxModuleBytes) {
+    if (order.digest !== undefined && !isDigest(order.digest))
+      throw new ServiceError('malformed', 'digest must be sha256:<64 hexadecimal digits>')
+    const maxBytes = order.sizeBytes ?? limits.maxModuleBytes
+    if (maxBytes > limits.maxModuleBytes) {
       throw new ServiceError('too_large', `a module may have at most ${limits.maxModuleBytes} bytes`)
     }
-    await source.keep(atMost(bytes, order.sizeBytes), order.digest)
-    const module = await source.open(order.digest, '')
+    const { digest } = await source.keep(atMost(bytes, maxBytes), order.digest)
+    const module = await source.open(digest, '')
     await using handle = module.handle
     const { kind } = await readModuleFacts(handle, module.sizeBytes).catch(async (error: unknown) => {
-      await source.discard(order.digest)
+      await source.discard(digest)
       throw error instanceof ModuleRefusal ? moduleInvalid(error.message) : error
     })
-    const pushed = { digest: order.digest, sizeBytes: module.sizeBytes, kind, read: () => readInPieces(handle, 0) }
+    const pushed = { digest, sizeBytes: module.sizeBytes, kind, read: () => readInPieces(handle, 0) }
     const late = AbortSignal.timeout(limits.pullDeadlineMs)
     const exchange = exchangeFor(reference.registry, order.credentials)
     const manifestDigest = await pushModule(exchange, reference, pushed, new Date(), AbortSignal.any([signal, late]))
@@ -97,7 +101,7 @@ async function* atMost(bytes: AsyncIterable<Buffer>, sizeBytes: number): AsyncGe
   let left = sizeBytes
   for await (const piece of bytes) {
     left -= piece.length
-    if (left < 0) throw moduleInvalid(`module has more than the ${sizeBytes} bytes that were announced`)
+    if (left < 0) throw moduleInvalid(`module has more than the ${sizeBytes} bytes that were announced or are accepted`)
     yield piece
   }
 }

@@ -6,19 +6,20 @@ import { fromModuleRow, type ModuleFacts, type ModuleRow } from './catalogue.ts'
 
 export type NewModule = Omit<ModuleFacts, 'key'> & { bytes: Uint8Array }
 
-/** The module of this digest, stored now or before. */
+/** The module of this digest, stored now or before, and held until the transaction ends. */
 export async function storeModule(tx: Transaction, module: NewModule): Promise<ModuleFacts> {
+  return (await insertModule(tx, module)) ?? (await holdModule(tx, module.digest)) ?? (await storeModule(tx, module))
+}
+
+/** Undefined: it is there already. */
+async function insertModule(tx: Transaction, module: NewModule): Promise<ModuleFacts | undefined> {
   const { rows } = await sql<{ key: number }>`
     INSERT INTO modules (digest, size_bytes, kind, runtime, exports, imports)
     VALUES (${module.digest}, ${module.sizeBytes}, ${module.kind}, ${module.runtime}, ${JSON.stringify(module.exports)}::jsonb,
       ${JSON.stringify(module.imports)}::jsonb)
     ON CONFLICT ON CONSTRAINT modules_digest_key DO NOTHING RETURNING key`.execute(tx)
   const [inserted] = rows
-  if (inserted === undefined) {
-    const known = await findModule(tx, module.digest)
-    if (known === undefined) throw new Error('a module vanished while it was stored')
-    return known
-  }
+  if (inserted === undefined) return undefined
   for (let offset = 0, chunk = 0; offset < module.bytes.byteLength; offset += MAX_CHUNK_BYTES, chunk++) {
     const data = Buffer.from(
       module.bytes.buffer,
@@ -31,6 +32,15 @@ export async function storeModule(tx: Transaction, module: NewModule): Promise<M
   }
   const { bytes: _bytes, ...facts } = module
   return { key: inserted.key, ...facts }
+}
+
+/** Until the transaction ends nobody can remove it; undefined: somebody just did. */
+async function holdModule(tx: Transaction, digest: string): Promise<ModuleFacts | undefined> {
+  const { rows } = await sql<ModuleRow>`
+    SELECT key, digest, size_bytes, kind, runtime, exports, imports FROM modules WHERE digest = ${digest}
+    FOR KEY SHARE`.execute(tx)
+  const row = rows[0]
+  return row === undefined ? undefined : fromModuleRow(row)
 }
 
 export async function findModule(db: Queryable | Transaction, digest: string): Promise<ModuleFacts | undefined> {

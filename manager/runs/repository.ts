@@ -25,6 +25,7 @@ export type RunRecord = {
   workerId: string | null
   moduleDigest: string
   moduleReference: string | null
+  moduleNotes: string[]
   createdAt: string
   assignedAt: string | null
   runningAt: string | null
@@ -50,6 +51,7 @@ type Row = {
   worker_id: string | null
   module_digest: string
   module_reference: string | null
+  module_notes: string[] | null
   created_at: string
   assigned_at: string | null
   running_at: string | null
@@ -66,7 +68,7 @@ type Row = {
 
 const RUNS = sql`
   SELECT r.key, r.id, r.drives_task, r.state, r.attempt, r.fence, w.id AS worker_id, r.module_digest,
-    r.spec ->> 'module_reference' AS module_reference, r.created_at, r.assigned_at, r.running_at, r.finished_at, r.duration_ms,
+    r.spec ->> 'module_reference' AS module_reference, r.spec -> 'module_notes' AS module_notes, r.created_at, r.assigned_at, r.running_at, r.finished_at, r.duration_ms,
     r.prepare_ms, r.reason, r.error, r.results, r.result_digest, r.result_bytes, r.output_truncated
   FROM runs r LEFT JOIN workers w ON w.key = r.worker_key`
 
@@ -81,6 +83,7 @@ function fromRow(row: Row, earlier: AttemptRecord[]): RunRecord {
     workerId: row.worker_id,
     moduleDigest: row.module_digest,
     moduleReference: row.module_reference,
+    moduleNotes: row.module_notes ?? [],
     createdAt: row.created_at,
     assignedAt: row.assigned_at,
     runningAt: row.running_at,

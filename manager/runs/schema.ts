@@ -64,6 +64,9 @@ export const Run = Type.Object(
     worker_id: Words,
     module_digest: Type.String(),
     module_reference: Type.Optional(Type.String()),
+    module_notes: Type.Optional(
+      Type.Array(Type.String(), { description: 'What to know about how the reference was resolved' }),
+    ),
     created_at: Timestamp,
     assigned_at: Timestamp,
     running_at: Timestamp,
@@ -112,6 +115,7 @@ export function presentRun(run: RunRecord, results: unknown): Run {
     worker_id: run.workerId,
     module_digest: run.moduleDigest,
     ...(run.moduleReference === null ? {} : { module_reference: run.moduleReference }),
+    ...(run.moduleNotes.length === 0 ? {} : { module_notes: run.moduleNotes }),
     created_at: formatTime(run.createdAt),
     assigned_at: formatTime(run.assignedAt),
     running_at: formatTime(run.runningAt),

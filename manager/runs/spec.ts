@@ -22,6 +22,8 @@ export type RunSpec = {
   module_bytes: number
   /** The full reference the digest was resolved from; null: uploaded, served by the managers. */
   module_reference: string | null
+  /** What people should know about how the reference was resolved. */
+  module_notes?: readonly string[]
   timeout_ms: number
   memory_limit_bytes: number
   on_lost: OnLost

@@ -22,7 +22,14 @@ import { findStartKeys } from './start-keys.ts'
 export type RunOverrides = { inputs?: RunInput[]; cliArgs?: string[]; env?: Record<string, string> }
 
 /** A digest that an image reference stands for now. */
-export type ResolvedImage = { imageUrl: string; digest: string; sizeBytes: number; reference: string }
+export type ResolvedImage = {
+  imageUrl: string
+  digest: string
+  sizeBytes: number
+  reference: string
+  /** What people should know about how it was resolved. */
+  notes: readonly string[]
+}
 
 export type StartRequest = {
   taskId: string
@@ -175,6 +182,7 @@ function prepare(
       env: { ...task.env, ...request.overrides.env },
       module_bytes: source.sizeBytes,
       module_reference: 'reference' in source ? source.reference : null,
+      ...('notes' in source && source.notes.length > 0 ? { module_notes: source.notes } : {}),
       timeout_ms: task.timeout_ms,
       memory_limit_bytes: task.memory_limit_bytes,
       on_lost: task.on_lost,

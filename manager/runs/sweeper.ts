@@ -5,6 +5,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import { forgetEvents } from '../events/read.ts'
 import type { ManagerTiming } from '../timing.ts'
+import { forgetUploads } from '../modules/index.ts'
 import { forgetCertificates } from '../workers/certificates.ts'
 import { forgetTokens } from '../workers/repository.ts'
 import { MAX_DUE_PER_SWEEP } from './limits.ts'
@@ -54,5 +55,6 @@ async function clean(database: Database): Promise<void> {
     AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.result_digest = s.digest)`.execute(database.db)
   await forgetEvents(database.db)
   await forgetTokens(database.db)
+  await forgetUploads(database)
   await forgetCertificates(database)
 }

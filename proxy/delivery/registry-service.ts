@@ -74,8 +74,8 @@ export function registryServiceHandlers({
     if (part?.case !== 'header') throw new ServiceError('malformed', 'a push begins with its header')
     const order = orderOf(part.value)
     const reference = await pushes.push(order, bytesOf(parts, call))
-    logger.info({ reference, digest: order.digest, bytes: order.sizeBytes }, 'module pushed')
-    call.write(create(PushResponseSchema, { takenBytes: BigInt(order.sizeBytes), reference }))
+    logger.info({ reference }, 'module pushed')
+    call.write(create(PushResponseSchema, { reference }))
     call.end()
   }
 
@@ -105,7 +105,13 @@ export function registryServiceHandlers({
 
 function orderOf({ reference, digest, sizeBytes, domainId, username, password }: PushHeader): PushOrder {
   const credentials = username === '' ? undefined : { username, password: new Secret(password) }
-  return { reference, digest, sizeBytes: Number(sizeBytes), domainId, credentials }
+  return {
+    reference,
+    digest: digest === '' ? undefined : digest,
+    sizeBytes: sizeBytes === 0n ? undefined : Number(sizeBytes),
+    domainId,
+    credentials,
+  }
 }
 
 /** Says how much it took after each part, which is what the sender waits for. */

@@ -392,14 +392,14 @@ export type PushHeader = Message<"skein.cluster.v1.PushHeader"> & {
   reference: string;
 
   /**
-   * Size of the module in bytes.
+   * Size of the module in bytes; 0: not known before.
    *
    * @generated from field: uint64 size_bytes = 2;
    */
   sizeBytes: bigint;
 
   /**
-   * Digest of the module; other bytes are refused.
+   * Digest of the module, and other bytes are refused; empty: not known before.
    *
    * @generated from field: string digest = 3;
    */
@@ -441,7 +441,7 @@ export const PushHeaderSchema: GenMessage<PushHeader> = /*@__PURE__*/
  */
 export type PushResponse = Message<"skein.cluster.v1.PushResponse"> & {
   /**
-   * Bytes of the module that the proxy has taken.
+   * Bytes of the module that the proxy has taken; 0 in the last message.
    *
    * @generated from field: uint64 taken_bytes = 1;
    */

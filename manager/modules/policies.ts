@@ -1,0 +1,68 @@
+/** What a domain asks of the signatures of its modules. No row: nothing. */
+import { createPublicKey } from 'node:crypto'
+import { sql } from 'kysely'
+import { LRUCache } from 'lru-cache'
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+
+export type ModulePolicy = {
+  signatures: 'off' | 'warn' | 'require'
+  /** Public keys, PEM. */
+  keys: readonly string[]
+}
+
+export type ModulePolicies = {
+  /** The policy as it is at most a second old; null: of tasks of no domain. */
+  find(domainId: string | null): Promise<ModulePolicy>
+  /** Throws `malformed` naming the key that is none. */
+  set(domain: { key: number; id: string } | null, policy: ModulePolicy): Promise<void>
+}
+
+export const NO_POLICY: ModulePolicy = { signatures: 'off', keys: [] }
+const REMEMBERED_MS = 1_000
+const REMEMBERED = 1_000
+const PUBLIC_KEY =
+  /^\s*-----BEGIN (?:RSA )?PUBLIC KEY-----\r?\n[A-Za-z0-9+/=\r\n]+-----END (?:RSA )?PUBLIC KEY-----\s*$/
+const KEY_TYPES = new Set(['ec', 'ed25519', 'rsa'])
+
+export function createModulePolicies(database: Database): ModulePolicies {
+  const remembered = new LRUCache<string, ModulePolicy>({ max: REMEMBERED, ttl: REMEMBERED_MS })
+  return {
+    async find(domainId) {
+      const known = remembered.get(domainId ?? '')
+      if (known !== undefined) return known
+      const { rows } = await sql<ModulePolicy>`
+        SELECT p.signatures, p.keys FROM module_policies p LEFT JOIN domains d ON d.key = p.domain_key
+        WHERE (p.domain_key IS NULL AND ${domainId}::uuid IS NULL) OR d.id = ${domainId}::uuid`.execute(database.db)
+      const policy = rows[0] ?? NO_POLICY
+      remembered.set(domainId ?? '', policy)
+      return policy
+    },
+
+    async set(domain, { signatures, keys }) {
+      keys.forEach(requirePublicKey)
+      if (signatures !== 'off' && keys.length === 0) {
+        throw refuse('/keys', `is needed with signatures ${signatures}: at least one public key`)
+      }
+      await sql`
+        INSERT INTO module_policies (domain_key, signatures, keys) VALUES (${domain?.key ?? null}, ${signatures}, ${[...keys]}::text[])
+        ON CONFLICT ON CONSTRAINT module_policies_domain_key
+        DO UPDATE SET signatures = excluded.signatures, keys = excluded.keys, updated_at = now()`.execute(database.db)
+      remembered.delete(domain?.id ?? '')
+    },
+  }
+}
+
+// A private key would be taken for the public one in it, and kept.
+function requirePublicKey(pem: string, index: number): void {
+  try {
+    if (PUBLIC_KEY.test(pem) && KEY_TYPES.has(createPublicKey(pem).asymmetricKeyType ?? '')) return
+  } catch {
+    // said below
+  }
+  throw refuse(`/keys/${index}`, 'must be a public key in PEM: ECDSA, RSA or Ed25519')
+}
+
+function refuse(path: string, message: string): ServiceError {
+  return new ServiceError('malformed', `${path.slice(1)} ${message}`, { details: [{ path, message }] })
+}

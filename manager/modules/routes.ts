@@ -1,0 +1,243 @@
+/** Module routes (task-manager.md sections 1 and 6). Each handler is one call. */
+import type { FastifyInstance } from 'fastify'
+import { Secret } from '#core/config/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { NoBody, responses } from '#core/http/index.ts'
+import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import type { Callers } from '../callers.ts'
+import {
+  ModuleList,
+  ModuleParams,
+  ModulePage,
+  ModulePolicyBody,
+  ModuleQuery,
+  PolicyQuery,
+  PrePull,
+  PrePulled,
+  Pushed,
+  PushQuery,
+  presentModule,
+} from './schema.ts'
+import type { ModulesService } from './service.ts'
+import { MAX_MODULE_BYTES } from './upload.ts'
+
+const tags = ['modules']
+/** RFC 7617: `Basic` and base64 of `user:password`. */
+const BASIC = /^basic +([A-Za-z0-9+/]+=*)$/i
+
+export type ModuleRoutesDeps = { modules: ModulesService; callers: Callers }
+
+export function moduleRoutes({ modules, callers }: ModuleRoutesDeps): RoutePlugin {
+  const { onRequest } = callers
+  const config = (action: string) => ({ action, ownCredentials: true })
+  return (app) => {
+    app.get(
+      '/modules',
+      {
+        onRequest,
+        config: config('task_read'),
+        schema: {
+          tags,
+          summary: 'List modules',
+          description:
+            'What tasks of your domains have uploaded, and what they have used from registries: where it is cached, what it exports, when it was used last. The most recently used comes first.',
+          querystring: ModuleQuery,
+          response: responses({ 200: ModulePage }, 'unauthenticated', 'forbidden'),
+        },
+      },
+      async (request) => {
+        const { offset, limit, domain_id: domainId, source } = request.query
+        const query = { offset, limit, domainId, ...(source === undefined ? {} : { source }) }
+        const page = await modules.list(callers.of(request), query)
+        return { offset, limit, total: page.total, modules: page.modules.map(presentModule) }
+      },
+    )
+    app.get(
+      '/modules/:digest',
+      {
+        onRequest,
+        config: config('task_read'),
+        schema: {
+          tags,
+          summary: 'View a module',
+          description: 'One entry for each of your domains and each reference under which it was used.',
+          params: ModuleParams,
+          response: responses({ 200: ModuleList }, 'unauthenticated', 'not_found'),
+        },
+      },
+      async (request) => ({
+        modules: (await modules.get(callers.of(request), request.params.digest)).map(presentModule),
+      }),
+    )
+    app.post(
+      '/modules',
+      {
+        onRequest,
+        config: config('task_create'),
+        schema: {
+          tags,
+          summary: 'Pull a module ahead of its use',
+          description:
+            'The reference is resolved at once, under the signature policy of the domain. The module is then brought to the proxy and, where asked for, to workers; GET /modules/{digest} shows where it is.',
+          body: PrePull,
+          response: responses(
+            { 202: PrePulled },
+            'unauthenticated',
+            'forbidden',
+            'unprocessable',
+            'unsupported_media_type',
+            'too_large',
+            'unavailable',
+            'timeout',
+          ),
+        },
+      },
+      async (request, reply) => {
+        const { reference, domain_id: domainId, workers, labels } = request.body
+        const order = { reference, domainId: domainId ?? undefined, workers, labels: labels ?? {} }
+        const found = await modules.pullAhead(callers.of(request), order)
+        void reply.code(202).header('Location', `/modules/${found.digest}`)
+        return {
+          digest: found.digest,
+          size: found.sizeBytes,
+          reference: found.reference,
+          signed: found.signed,
+          notes: found.notes,
+          workers: found.workers,
+        }
+      },
+    )
+    // The body is read by this route alone, as it comes, so its parser stays in a scope of its own.
+    void app.register((scope, _options, done) => {
+      pushRoute(scope as unknown as HttpApp, { modules, callers })
+      done()
+    })
+    app.delete(
+      '/modules/:digest',
+      {
+        onRequest,
+        config: config('task_delete'),
+        schema: {
+          tags,
+          summary: 'Forget a module of a registry',
+          description:
+            'It leaves the list and, when no other domain used it, the cache of the proxy. Workers drop it when they need the room. An upload goes with its tasks.',
+          params: ModuleParams,
+          querystring: PolicyQuery,
+          response: responses(
+            { 204: NoBody },
+            'unauthenticated',
+            'forbidden',
+            'not_found',
+            'invalid_state',
+            'unavailable',
+            'timeout',
+          ),
+        },
+      },
+      async (request, reply) => {
+        await modules.remove(callers.of(request), request.params.digest, request.query.domain_id)
+        void reply.code(204)
+        return null
+      },
+    )
+    app.get(
+      '/modules/policy',
+      {
+        onRequest,
+        config: config('task_read'),
+        schema: {
+          tags,
+          summary: 'View what is asked of the signatures of modules',
+          querystring: PolicyQuery,
+          response: responses({ 200: ModulePolicyBody }, 'unauthenticated', 'forbidden'),
+        },
+      },
+      async (request) => {
+        const { signatures, keys } = await modules.policy(callers.of(request), request.query.domain_id)
+        return { signatures, keys: [...keys] }
+      },
+    )
+    app.put(
+      '/modules/policy',
+      {
+        onRequest,
+        config: config('worker_manage'),
+        schema: {
+          tags,
+          summary: 'Say what is asked of the signatures of modules',
+          description:
+            'off: nobody looks; warn: a run says so when its module is not signed; require: a module that no key of the list signed does not start. Signatures are those of `cosign sign --key`.',
+          querystring: PolicyQuery,
+          body: ModulePolicyBody,
+          response: responses(
+            { 200: ModulePolicyBody },
+            'unauthenticated',
+            'forbidden',
+            'unsupported_media_type',
+            'too_large',
+          ),
+        },
+      },
+      async (request) => {
+        const { signatures, keys = [] } = request.body
+        await modules.setPolicy(callers.of(request), request.query.domain_id, { signatures, keys })
+        return { signatures, keys }
+      },
+    )
+  }
+}
+
+function pushRoute(app: HttpApp, { modules, callers }: ModuleRoutesDeps): void {
+  void (app as unknown as FastifyInstance).addContentTypeParser(
+    ['application/wasm', 'application/octet-stream'],
+    (_request, payload, done) => done(null, payload),
+  )
+  app.put(
+    '/modules',
+    {
+      onRequest: callers.onRequest,
+      bodyLimit: MAX_MODULE_BYTES,
+      config: { action: 'task_create', ownCredentials: true },
+      schema: {
+        tags,
+        summary: 'Push a module into a registry',
+        description:
+          'The body is the module. It becomes an artifact in the layout of the CNCF under the tag of `reference`. Without credentials of its own a domain pushes to the configured registry, below its own id; `Registry-Authorization: Basic …` is shown to the registry alone and forgotten.',
+        consumes: ['application/wasm'],
+        querystring: PushQuery,
+        response: responses(
+          { 201: Pushed },
+          'unauthenticated',
+          'forbidden',
+          'unprocessable',
+          'unsupported_media_type',
+          'too_large',
+          'unavailable',
+          'timeout',
+        ),
+      },
+    },
+    async (request, reply) => {
+      const { reference, domain_id: domainId } = request.query
+      const owner = await modules.requirePush(callers.of(request), domainId)
+      const body = request.body as AsyncIterable<Buffer> | null | undefined
+      if (body === undefined || body === null || typeof body !== 'object' || !(Symbol.asyncIterator in body)) {
+        throw new ServiceError('unsupported_media_type', 'the module must be the body, as application/wasm')
+      }
+      const login = readLogin(request.headers['registry-authorization'])
+      const pushed = await modules.push(owner, { reference, domainId, login }, body)
+      void reply.code(201).header('Location', `/modules/${pushed.digest}`)
+      return { digest: pushed.digest, size: pushed.sizeBytes, reference: pushed.reference }
+    },
+  )
+}
+
+function readLogin(header: string | string[] | undefined): { username: string; password: Secret } | undefined {
+  if (header === undefined) return undefined
+  const encoded = typeof header === 'string' ? BASIC.exec(header)?.[1] : undefined
+  const text = encoded === undefined ? '' : Buffer.from(encoded, 'base64').toString('utf8')
+  const colon = text.indexOf(':')
+  if (colon < 1) throw new ServiceError('malformed', 'Registry-Authorization must be Basic <base64 of user:password>')
+  return { username: text.slice(0, colon), password: new Secret(text.slice(colon + 1)) }
+}

@@ -1,0 +1,156 @@
+/** Who used which module, from registries and uploaded: the SQL behind `GET /modules`. */
+import { sql } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import { LRUCache } from 'lru-cache'
+import type { Database } from '#core/database/index.ts'
+import { monotonicMs } from '#core/time.ts'
+import type { ModuleRow } from './catalogue.ts'
+import type { ResolvedReference } from './proxy-client.ts'
+
+/** A module as one domain uses it. */
+export type ModuleUse = {
+  digest: string
+  domainKey: number | null
+  domainId: string | null
+  source: 'registry' | 'upload'
+  /** Null for uploads, like `imageUrl` and `signed`. */
+  reference: string | null
+  imageUrl: string | null
+  signed: boolean | null
+  sizeBytes: number
+  /** Of uploads; those of registries are known to the proxy. */
+  exports: ModuleRow['exports'] | null
+  tasks: number
+  createdAt: string
+  lastUsedAt: string | null
+}
+
+/** Keys of domains, 0 for tasks of no domain; `all`: nothing is hidden. */
+export type VisibleDomains = readonly number[] | 'all'
+
+export type UseFilter = {
+  domains: VisibleDomains
+  digest?: string
+  source?: 'registry' | 'upload'
+  offset: number
+  limit: number
+}
+
+const NOTED_EVERY_MS = 60_000
+const REMEMBERED_USES = 20_000
+/** Per domain; the ones used longest ago are forgotten. */
+const MAX_USES = 1_000
+
+export type UseRecorder = (domainId: string | null, imageUrl: string, found: ResolvedReference) => Promise<void>
+
+/** Writes that a domain uses a module, at most once a minute each: starts of runs are many. */
+export function createUseRecorder(database: Database): UseRecorder {
+  const noted = new LRUCache<string, number>({ max: REMEMBERED_USES })
+  return async (domainId, imageUrl, found) => {
+    const key = `${domainId ?? ''} ${imageUrl} ${found.reference} ${found.signed}`
+    const nowMs = monotonicMs()
+    if (nowMs - (noted.get(key) ?? -Infinity) < NOTED_EVERY_MS) return
+    noted.set(key, nowMs)
+    await writeUse(database, domainId, imageUrl, found)
+  }
+}
+
+async function writeUse(
+  database: Database,
+  domainId: string | null,
+  imageUrl: string,
+  { digest, reference, sizeBytes, signed }: ResolvedReference,
+): Promise<void> {
+  const { rows } = await sql<{ domain_key: number; is_new: boolean }>`
+    INSERT INTO module_uses (domain_key, domain_id, digest, reference, image_url, size_bytes, signed)
+    SELECT d.key, d.id, ${digest}, ${reference}, ${imageUrl}, ${sizeBytes}, ${signed}
+    FROM (SELECT 1) AS one LEFT JOIN domains d ON d.id = ${domainId}::uuid
+    WHERE ${domainId}::uuid IS NULL OR d.key IS NOT NULL
+    ON CONFLICT ON CONSTRAINT module_uses_domain_module_key
+    DO UPDATE SET image_url = excluded.image_url, signed = excluded.signed, last_used_at = now()
+    RETURNING coalesce(domain_key, 0) AS domain_key, xmax = 0 AS is_new`.execute(database.db)
+  const [row] = rows
+  if (row?.is_new !== true) return
+  await sql`
+    DELETE FROM module_uses WHERE key IN (
+      SELECT key FROM module_uses WHERE coalesce(domain_key, 0) = ${row.domain_key}
+      ORDER BY last_used_at DESC, key DESC OFFSET ${MAX_USES} LIMIT 100)`.execute(database.db)
+}
+
+type UseRow = {
+  digest: string
+  domain_key: number | null
+  domain_id: string | null
+  source: 'registry' | 'upload'
+  reference: string | null
+  image_url: string | null
+  signed: boolean | null
+  size_bytes: number
+  exports: ModuleRow['exports'] | null
+  tasks: number
+  created_at: string
+  last_used_at: string | null
+}
+
+function isVisible(column: RawBuilder<unknown>, domains: VisibleDomains): RawBuilder<SqlBool> {
+  return domains === 'all' ? sql`true` : sql`coalesce(${column}, 0) = ANY(${[...domains]}::bigint[])`
+}
+
+function usesOf({ domains, digest, source }: Omit<UseFilter, 'offset' | 'limit'>): RawBuilder<unknown> {
+  const isDigest = (column: RawBuilder<unknown>) => (digest === undefined ? sql`true` : sql`${column} = ${digest}`)
+  return sql`
+    (SELECT u.digest, u.domain_key, u.domain_id, 'registry' AS source, u.reference, u.image_url, u.signed, u.size_bytes,
+       NULL::jsonb AS exports, 0 AS tasks, u.created_at, u.last_used_at
+     FROM module_uses u
+     WHERE ${source !== 'upload'} AND ${isVisible(sql`u.domain_key`, domains)} AND ${isDigest(sql`u.digest`)}
+     UNION ALL
+     SELECT m.digest, t.domain_key, t.domain_id, 'upload', NULL, NULL, NULL, m.size_bytes, m.exports, t.tasks,
+       m.created_at, t.last_used_at
+     FROM (SELECT module_key, domain_key, domain_id, count(*)::integer AS tasks, max(start_time) AS last_used_at FROM tasks t
+           WHERE module_key IS NOT NULL AND ${isVisible(sql`t.domain_key`, domains)}
+           GROUP BY module_key, domain_key, domain_id) AS t
+     JOIN modules m ON m.key = t.module_key
+     WHERE ${source !== 'registry'} AND ${isDigest(sql`m.digest`)}) AS uses`
+}
+
+/** Most recently used first. */
+export async function listUses(database: Database, filter: UseFilter): Promise<{ total: number; uses: ModuleUse[] }> {
+  const from = usesOf(filter)
+  const [counted, listed] = await Promise.all([
+    sql<{ total: number }>`SELECT count(*)::integer AS total FROM ${from}`.execute(database.db),
+    sql<UseRow>`
+      SELECT digest, domain_key, domain_id, source, reference, image_url, signed, size_bytes, exports, tasks,
+        created_at::text, last_used_at::text
+      FROM ${from}
+      ORDER BY uses.last_used_at DESC NULLS LAST, digest, domain_id, reference
+      OFFSET ${filter.offset} LIMIT ${filter.limit}`.execute(database.db),
+  ])
+  return { total: counted.rows[0]?.total ?? 0, uses: listed.rows.map(fromRow) }
+}
+
+/** Forgets that these domains used the module; true when nobody else does. */
+export async function forgetUses(database: Database, digest: string, domains: VisibleDomains): Promise<boolean> {
+  const { rows } = await sql<{ is_unused: boolean }>`
+    WITH gone AS (
+      DELETE FROM module_uses u WHERE u.digest = ${digest} AND ${isVisible(sql`u.domain_key`, domains)} RETURNING key)
+    SELECT NOT EXISTS (SELECT 1 FROM module_uses u WHERE u.digest = ${digest} AND u.key NOT IN (SELECT key FROM gone))
+      AS is_unused`.execute(database.db)
+  return rows[0]?.is_unused === true
+}
+
+function fromRow(row: UseRow): ModuleUse {
+  return {
+    digest: row.digest,
+    domainKey: row.domain_key,
+    domainId: row.domain_id,
+    source: row.source,
+    reference: row.reference,
+    imageUrl: row.image_url,
+    signed: row.signed,
+    sizeBytes: row.size_bytes,
+    exports: row.exports,
+    tasks: row.tasks,
+    createdAt: row.created_at,
+    lastUsedAt: row.last_used_at,
+  }
+}
