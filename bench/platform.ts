@@ -66,6 +66,8 @@ export async function startPlatform(
       SKEIN_PROXY_PORT: String(proxyPort),
       SKEIN_PROXY_ADDRESS: `127.0.0.1:${proxyPort}`,
       SKEIN_COAP_PORT: '0',
+      SKEIN_MQTT_PORT: '0',
+      SKEIN_MQTTS_PORT: '0',
       SKEIN_SERVICE_PORTS: 'false',
       SKEIN_USERS_UNIQUE_NAMES: 'false',
       SKEIN_LOG_LEVEL: 'warn',

@@ -3,7 +3,7 @@
  * process of its own, joined over gRPC.
  */
 import { join } from 'node:path'
-import { COAP_SETTINGS, IDENTITY_SETTINGS, PROVISIONING_SETTINGS } from '#api/config.ts'
+import { COAP_SETTINGS, IDENTITY_SETTINGS, MQTT_SETTINGS, PROVISIONING_SETTINGS } from '#api/config.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS } from '#core/http/settings.ts'
 import { runProgram } from '#core/program.ts'
@@ -45,6 +45,7 @@ await runProgram({
     identity: IDENTITY_SETTINGS,
     provisioning: PROVISIONING_SETTINGS,
     coap: COAP_SETTINGS,
+    mqtt: MQTT_SETTINGS,
     manager: MANAGER_SETTINGS,
     proxy: PROXY_SETTINGS,
     worker: WORKER_SETTINGS,
@@ -70,6 +71,7 @@ await runProgram({
       prepareGrpcTls,
       proxyTokenOf,
       reachableFrom,
+      readTlsFiles,
       startApi,
       ...start
     } = await import('./start/rooms.ts')
@@ -85,6 +87,7 @@ await runProgram({
       config: config.identity,
       provisioning: config.provisioning,
       coap,
+      mqtt: { config: config.mqtt, host, maxBodyBytes, files: await readTlsFiles(config.http) },
       metrics,
     })
 
@@ -158,6 +161,7 @@ await runProgram({
         seconds: progress.done(),
         base: at(listeners.ports[0]),
         manager: at(listeners.ports[1]),
+        mqtt: api.mqtt?.port === undefined ? undefined : `mqtt://${reachableFrom(`${host}:${api.mqtt.port}`, HERE)}`,
         coap: api.coapPort === undefined ? undefined : `coap://${reachableFrom(`${host}:${api.coapPort}`, HERE)}`,
         managerAccess: MANAGER_ACCESS[config.manager.auth],
         grpcAddress: manager.grpcAddress,

@@ -1,7 +1,14 @@
 /** `npm run api`: the platform alone; manager, workers and proxy run elsewhere. */
-import { COAP_SETTINGS, IDENTITY_SETTINGS, PROVISIONING_SETTINGS, SERVICE_PORTS, startApi } from '#api/index.ts'
+import {
+  COAP_SETTINGS,
+  IDENTITY_SETTINGS,
+  MQTT_SETTINGS,
+  PROVISIONING_SETTINGS,
+  SERVICE_PORTS,
+  startApi,
+} from '#api/index.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
-import { HTTP_SETTINGS, createMetrics, startHttpServer } from '#core/http/index.ts'
+import { HTTP_SETTINGS, createMetrics, readTlsFiles, startHttpServer } from '#core/http/index.ts'
 import { runProgram } from '#core/program.ts'
 
 /** Connections of the pool; ingest and the journal's tail have their own. */
@@ -16,8 +23,9 @@ await runProgram({
     identity: IDENTITY_SETTINGS,
     provisioning: PROVISIONING_SETTINGS,
     coap: COAP_SETTINGS,
+    mqtt: MQTT_SETTINGS,
   },
-  ownPrefixes: ['SKEIN_ADMIN_', 'SKEIN_HTTP_', 'SKEIN_DATABASE_', 'SKEIN_TLS_', 'SKEIN_COAP_'],
+  ownPrefixes: ['SKEIN_ADMIN_', 'SKEIN_HTTP_', 'SKEIN_DATABASE_', 'SKEIN_TLS_', 'SKEIN_COAP_', 'SKEIN_MQTT'],
   async run(life, config, logger) {
     const ground = await startGround(life, {
       config: config.ground,
@@ -34,6 +42,7 @@ await runProgram({
       config: config.identity,
       provisioning: config.provisioning,
       coap,
+      mqtt: { config: config.mqtt, host, maxBodyBytes, files: await readTlsFiles(config.http) },
       metrics,
     })
     const servicePorts = config.http.servicePorts ? [...SERVICE_PORTS.keys()] : []

@@ -9,7 +9,7 @@ import type { IncomingMessage } from './message.ts'
 import { createReader } from './reader/reader.ts'
 import type { LatestQuery, MessagesPage, MessagesQuery } from './reader/schema.ts'
 import { Follower } from './live/follower.ts'
-import type { FollowerOptions } from './live/follower.ts'
+import type { Delivery, FollowerOptions } from './live/follower.ts'
 import { startLiveHub } from './live/hub.ts'
 import { findLatest } from './live/latest.ts'
 import type { LiveMessage } from './live/live-message.ts'
@@ -17,7 +17,10 @@ import { formatToken, parseToken } from './live/token.ts'
 import { startPresence } from './presence/index.ts'
 import type { Presence } from './presence/index.ts'
 import { startFolder } from './projections/folder.ts'
+import type { RetainedMessage } from './retained/retained.ts'
+import { clearRetained, findRetained } from './retained/retained.ts'
 import { startKeeper } from './retention/keeper.ts'
+import type { StorableMessage } from './store/message-rows.ts'
 
 export { DeletionQuery, createMessageDeletion } from './deletion/index.ts'
 export type { MessageDeletion } from './deletion/index.ts'
@@ -38,6 +41,16 @@ export type { Delivery, EndReason, FollowerOptions } from './live/follower.ts'
 export type { LiveMessage } from './live/live-message.ts'
 export { formatToken } from './live/token.ts'
 export type { Envelope } from './envelope.ts'
+export type { RetainedMessage } from './retained/retained.ts'
+export { startSessionStore } from './sessions/index.ts'
+export type {
+  OpenedSession,
+  SessionStore,
+  SessionStoreOptions,
+  StoredOutbound,
+  StoredSubscription,
+  StoredWill,
+} from './sessions/index.ts'
 export type { Idempotency, IncomingMessage, MessageContent, Protocol } from './message.ts'
 export type { Presence } from './presence/index.ts'
 export { LatestQuery, MessagesPage, MessagesQuery, StoredMessage } from './reader/schema.ts'
@@ -48,7 +61,7 @@ export { matchesSubtopic, parseMessagePath, parseSubtopic, parseSubtopicFilter }
 export type { MessagePath } from './topics.ts'
 
 /** A database, a logger, and `hasRoom`: false while the disk of the database is nearly full. */
-export type MessagesDeps = Omit<IngestDeps, 'onCommitted'> & {
+export type MessagesDeps = Omit<IngestDeps, 'onCommitting' | 'onCommitted'> & {
   bus: Bus
   /** Aborted when the process begins to stop: streams end before the ports close. */
   signal?: AbortSignal
@@ -74,6 +87,12 @@ export type Messages = {
   readonly position: string | undefined
   /** The message that arrived last of those that a filter of `parseSubtopicFilter` covers. Throws `timeout`. */
   latest(access: MessageAccess, filter: string): Promise<LiveMessage | undefined>
+  /** Where a follower stands that was handed this last, for `lastEventId`; empty without a delivery. */
+  tokenOf(delivery: Delivery | undefined): string
+  /** What is kept of the subtopics that a filter of `parseSubtopicFilter` covers. */
+  retained(access: MessageAccess, filter: string): Promise<RetainedMessage[]>
+  /** Nothing is kept of this subtopic any more. */
+  clearRetained(access: MessageAccess, subtopic: string): Promise<void>
   /** Adapters tell it of the sessions of clients. */
   readonly presence: Presence
   /** Messages that wait for their commit. */
@@ -93,11 +112,9 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
   deps.signal?.addEventListener('abort', () => hub.endAll(), { once: true })
   const ingest = createIngest({
     ...deps,
+    onCommitting: (batchSeq, batch) => hub.committing(batchSeq, messagesOf(batch)),
     onCommitted(batchSeq, batch) {
-      hub.committed(
-        batchSeq,
-        batch.map(({ message }) => message),
-      )
+      hub.committed(batchSeq, messagesOf(batch))
       folder.committed(batchSeq, batch)
     },
   })
@@ -115,6 +132,9 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
       return hub.position === undefined ? undefined : formatToken(hub.position)
     },
     latest: (access, filter) => findLatest(database, access, filter),
+    tokenOf: (delivery) => (delivery === undefined ? '' : formatToken(delivery.token)),
+    retained: (access, filter) => findRetained(database.db, access.channelKey, filter),
+    clearRetained: (access, subtopic) => clearRetained(database.db, access.channelKey, subtopic),
     presence,
     get pending() {
       return ingest.pending
@@ -127,4 +147,8 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
       await Promise.all([ingest.close(), folder.stop(), keeper.stop(), presence.stop()])
     },
   }
+}
+
+function messagesOf(batch: readonly StorableMessage[]): IncomingMessage[] {
+  return batch.map(({ message }) => message)
 }

@@ -8,6 +8,7 @@ export type BannerFacts = {
   manager: string
   /** Undefined: it is off. */
   coap: string | undefined
+  mqtt: string | undefined
   /** What SKEIN_MANAGER_AUTH means for whoever reads this. */
   managerAccess: string
   grpcAddress: string
@@ -34,6 +35,7 @@ export function renderBanner(facts: BannerFacts, isTerminal: boolean): string {
         : `${admin.username}, with the password in ${file}`
   const rows: [string, string][] = [
     ['Platform', `${facts.base}   API: ${facts.base}/docs`],
+    ...(facts.mqtt === undefined ? [] : [['MQTT', facts.mqtt] as [string, string]]),
     ...(facts.coap === undefined ? [] : [['CoAP', facts.coap] as [string, string]]),
     ['Task manager', `${facts.manager}   ${facts.managerAccess}`],
     [

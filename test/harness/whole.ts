@@ -64,6 +64,8 @@ export async function createInstallation(environment: Record<string, string> = {
       SKEIN_PROXY_PORT: proxy,
       SKEIN_PROXY_ADDRESS: `127.0.0.1:${proxy}`,
       SKEIN_COAP_PORT: '0',
+      SKEIN_MQTT_PORT: '0',
+      SKEIN_MQTTS_PORT: '0',
       SKEIN_SERVICE_PORTS: 'false',
       SKEIN_USERS_UNIQUE_NAMES: 'false',
       SKEIN_ADMIN_SECRET: 'the-first-admin',

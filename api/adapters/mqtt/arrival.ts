@@ -1,4 +1,5 @@
 /** A message that was stored, on its way to the sessions that subscribed to it; put into bytes once for many of them. */
+import type { Envelope } from '#api/messages/index.ts'
 import type { Version } from './packets/connect.ts'
 import type { Properties } from './packets/properties.ts'
 import { NO_PROPERTIES } from './packets/properties.ts'
@@ -16,6 +17,7 @@ export type ArrivalFacts = {
   expiresAtMs: number | undefined
   /** Names the session that published it, for those who want no message of their own. */
   sender: number | undefined
+  envelope: Envelope | undefined
   /** The batch that stored it and its number in there; undefined: it is not stored. */
   batchSeq: number | undefined
   index: number

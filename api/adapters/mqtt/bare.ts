@@ -12,7 +12,7 @@ import { Streams } from './streams.ts'
 import type { Subscription } from './subscription.ts'
 import { Audience } from './subscription.ts'
 
-const FREE: Identity = { ownerKey: 0, domainKey: undefined, credentials: undefined }
+const FREE: Identity = { scope: '', ownerKey: 0, domainKey: undefined, credentials: undefined }
 /** All topics are of one stream. */
 const STREAM = 0
 /** Of each kind; beyond, the oldest go. */
@@ -44,6 +44,7 @@ export function createBareExchange(host: SessionHost): Exchange {
       properties: forwarded(properties),
       expiresAtMs: messageExpiryInterval === undefined ? undefined : Date.now() + messageExpiryInterval * 1000,
       sender: session?.key,
+      envelope: undefined,
       batchSeq: undefined,
       index: 0,
     })
@@ -98,7 +99,7 @@ export function createBareExchange(host: SessionHost): Exchange {
 
   return {
     authenticate: () => Promise.resolve(FREE),
-    reauthenticate: () => Promise.resolve(),
+    recheck: () => Promise.resolve(),
     target(_identity, topic) {
       if (topic.startsWith('$'))
         throw new ProtocolError(REASON.topicNameInvalid, 'topics that begin with $ are not free')
@@ -121,7 +122,8 @@ export function createBareExchange(host: SessionHost): Exchange {
       own.add(subscription)
       for (const [topic, arrival] of retained) {
         if (own.match(topic).own.length === 0 || arrival.isExpired(Date.now())) continue
-        session.push(arrival, qos, true, undefined, identifier === undefined ? undefined : [identifier], undefined)
+        const identifiers = identifier === undefined ? undefined : [identifier]
+        session.push(arrival, { qos, retain: true, prefix: undefined, identifiers, streamKey: STREAM }, undefined)
       }
       return Promise.resolve()
     },

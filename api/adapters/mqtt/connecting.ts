@@ -57,10 +57,10 @@ async function accept(connection: Connection, packet: ConnectPacket, exchange: E
   if (properties.authenticationMethod !== undefined)
     throw new ConnectRefusal(REASON.badAuthenticationMethod, 'no authentication method is offered')
   const identifier = identifierOf(packet)
-  const identity = await exchange.authenticate(packet, connection.certificateClientKey)
+  const identity = await exchange.authenticate(packet, connection.certificate)
   const will = await willOf(packet, identity, exchange)
   const expirySeconds = expiryOf(packet, identity)
-  await connection.host.takeOver(identity.ownerKey, identifier)
+  await connection.host.takeOver(identity, identifier)
   const { session, isPresent } = await exchange.open({
     identity,
     clientIdentifier: identifier,

@@ -1,5 +1,6 @@
 /** One network connection: bytes in, packets in their order, answers out in as few writes as there are turns. */
 import type { Duplex } from 'node:stream'
+import type { DeviceCredentials } from '#api/devices/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import type { Exchange } from './exchange.ts'
 import { formatAcknowledgement } from './packets/acknowledgement.ts'
@@ -19,6 +20,7 @@ import { Publishing, TOPIC_ALIAS_MAXIMUM } from './publishing.ts'
 import type { PublishingConnection } from './publishing.ts'
 import type { Outlet, Session } from './session.ts'
 import { connect } from './connecting.ts'
+import type { Subscription } from './subscription.ts'
 import { subscribe, unsubscribe } from './subscribing.ts'
 import type { ConnectionHost } from './host.ts'
 
@@ -30,11 +32,20 @@ const MAX_BUFFERED_BYTES = 1024 * 1024
 const JOINED_BYTES = 64 * 1024
 const NO_LIMIT = Number.MAX_SAFE_INTEGER
 
+/** The other end. */
+export type Peer = {
+  address: string
+  certificate?: DeviceCredentials | undefined
+  recertify?: () => Promise<DeviceCredentials | undefined>
+}
+
 export class Connection implements Outlet, PublishingConnection {
   readonly host: ConnectionHost
   readonly socket: Duplex
   /** Who a client certificate stands for. */
-  readonly certificateClientKey: number | undefined
+  readonly certificate: DeviceCredentials | undefined
+  /** Asks again whom it stands for. */
+  readonly recertify: (() => Promise<DeviceCredentials | undefined>) | undefined
   readonly address: string
   readonly openedAtMs: number
   /** When the peer was last heard of, by the server's coarse clock. */
@@ -60,17 +71,13 @@ export class Connection implements Outlet, PublishingConnection {
   #aliases: Map<number, string> | undefined
   readonly #exchange: Exchange
 
-  constructor(
-    socket: Duplex,
-    exchange: Exchange,
-    host: ConnectionHost,
-    peer: { address: string; clientKey: number | undefined },
-  ) {
+  constructor(socket: Duplex, exchange: Exchange, host: ConnectionHost, peer: Peer) {
     this.socket = socket
     this.host = host
     this.#exchange = exchange
     this.address = peer.address
-    this.certificateClientKey = peer.clientKey
+    this.certificate = peer.certificate
+    this.recertify = peer.recertify
     this.openedAtMs = this.heardAtMs = host.nowMs
     socket.on('data', (chunk: Buffer) => this.#take(chunk))
     socket.on('drain', () => this.session?.pump())
@@ -253,6 +260,11 @@ export class Connection implements Outlet, PublishingConnection {
     if (this.#out.length === 0) this.host.flushLater(this)
     this.#out.push(bytes)
     this.#outBytes += bytes.length
+  }
+
+  /** Beside what else comes: the client must be able to acknowledge what it is sent. */
+  sendRetained(subscription: Subscription): void {
+    this.#exchange.sendRetained(subscription).catch((error: unknown) => this.fail(error))
   }
 
   /** Writes what was sent in this turn. */

@@ -7,7 +7,7 @@ import type { DeviceCredentials, MessageAccess } from '#api/devices/index.ts'
 import type { ConnectPacket, Will } from './packets/connect.ts'
 import type { Properties } from './packets/properties.ts'
 import type { Qos } from './packets/publish.ts'
-import type { Outbound, Session } from './session.ts'
+import type { Outbound, Session, SessionHost } from './session.ts'
 import type { Subscription } from './subscription.ts'
 
 /** Who connected. */
@@ -17,6 +17,8 @@ export type Identity = {
    * has named the domain (decision 31c).
    */
   ownerKey: number | undefined
+  /** Names the owner: client identifiers mean something within it alone. */
+  scope: string
   domainKey: number | undefined
   credentials: DeviceCredentials | undefined
 }
@@ -66,11 +68,17 @@ export type OpenRequest = {
 
 export type SessionWill = Will & { target: Target; delaySeconds: number }
 
+/** What an exchange tells of sessions. */
+export type ExchangeHost = SessionHost & {
+  /** Another node has the session now: its connection here is closed. */
+  takenOver(session: Session): void
+}
+
 export type Exchange = {
   /** Throws `unauthenticated`, or what kept it from finding out. */
-  authenticate(connect: ConnectPacket, certificateClientKey: number | undefined): Promise<Identity>
-  /** Throws when the client may not connect any more. */
-  reauthenticate(identity: Identity): Promise<void>
+  authenticate(connect: ConnectPacket, certificate: DeviceCredentials | undefined): Promise<Identity>
+  /** Something changed that the session stands on. Throws when its connection must not go on; ends what it may not follow any more. */
+  recheck(session: Session): Promise<void>
   /** May publish to this topic name? At once where it is known. Throws, or rejects with, `forbidden`, `malformed` and others. */
   target(identity: Identity, topic: string): Target | Promise<Target>
   /** May subscribe to this topic filter, without `$share/…`? */

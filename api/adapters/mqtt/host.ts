@@ -1,6 +1,7 @@
 /** What a connection needs of the server that has it. */
 import type { Logger } from '#core/logging/index.ts'
 import type { Connection } from './connection.ts'
+import type { Identity } from './exchange.ts'
 import type { Packet } from './packets/packet.ts'
 import type { Unsettled } from './publishing.ts'
 import type { Session } from './session.ts'
@@ -12,7 +13,7 @@ export type ConnectionHost = {
   /** Largest packet of a client that is known. */
   readonly maxPacketBytes: number
   /** The connection of the same client and identifier is closed, if there is one [MQTT-3.1.4-3]. */
-  takeOver(ownerKey: number | undefined, clientIdentifier: string): Promise<void>
+  takeOver(identity: Identity, clientIdentifier: string): Promise<void>
   unsettledOf(session: Session): Unsettled
   /** Writes what the connection was given to send when this turn is over. */
   flushLater(connection: Connection): void

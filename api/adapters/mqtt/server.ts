@@ -4,18 +4,20 @@ import type { AddressInfo, Server, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { createServer as createTlsServer } from 'node:tls'
 import type { TLSSocket } from 'node:tls'
+import type { DeviceCredentials } from '#api/devices/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { portError } from '#core/http/index.ts'
 import type { Metrics, TlsFiles } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'
 import { Connection } from './connection.ts'
+import type { Peer } from './connection.ts'
 import { createCounts } from './counts.ts'
-import type { Exchange } from './exchange.ts'
+import type { Exchange, ExchangeHost, Identity } from './exchange.ts'
 import type { ConnectionHost } from './host.ts'
 import { REASON } from './packets/reason-codes.ts'
 import type { Unsettled } from './publishing.ts'
-import type { Session, SessionHost } from './session.ts'
+import type { Session } from './session.ts'
 
 /** The clock of keep alives; deadlines of connections are that much inexact. */
 const CLOCK_MS = 250
@@ -29,6 +31,9 @@ const MAX_CONNECTIONS = 100_000
 /** Connections that end write their sessions within this when the server stops. */
 const STOP_DEADLINE_MS = 10_000
 
+/** Who a certificate stands for; undefined: nobody. */
+export type ClientOf = (certificate: Buffer) => Promise<DeviceCredentials | undefined>
+
 export type MqttServerOptions = {
   host: string
   /** 0: any free one; undefined: none. */
@@ -38,13 +43,13 @@ export type MqttServerOptions = {
     | {
         port: number
         files: TlsFiles
-        clientKeyOf?: ((certificate: Buffer) => Promise<number | undefined>) | undefined
+        clientOf?: ClientOf | undefined
       }
     | undefined
   /** Of one packet, whole. */
   maxPacketBytes: number
   /** Told of the sessions' fates. */
-  exchange: (host: SessionHost) => Exchange
+  exchange: (host: ExchangeHost) => Exchange | Promise<Exchange>
   metrics?: Metrics | undefined
   logger: Logger
 }
@@ -74,7 +79,7 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
   let nowMs = monotonicMs()
   let isStopping = false
 
-  const sessionHost: SessionHost = {
+  const sessionHost: ExchangeHost = {
     remember: (session, outbound) => exchange.remember(session, outbound),
     dropped: (_session, reason) => counts.dropped(reason),
     sent: () => counts.sent(),
@@ -82,9 +87,18 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
       logger.error({ err: error }, 'a session of MQTT could not be written')
       connectionOf(session)?.close(REASON.serverUnavailable, 'the session cannot be written')
     },
+    filled: () => undefined,
     drained: () => undefined,
+    completed: () => undefined,
+    takenOver(session) {
+      const connection = connectionOf(session)
+      if (connection === undefined) return
+      // Whoever took it over sends the will where it is due.
+      connection.isWillDropped = true
+      connection.close(REASON.sessionTakenOver, 'another connection took the session over')
+    },
   }
-  const exchange = options.exchange(sessionHost)
+  const exchange = await options.exchange(sessionHost)
 
   function connectionOf(session: Session): Connection | undefined {
     return session.outlet instanceof Connection ? session.outlet : undefined
@@ -101,7 +115,7 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
     if (session === undefined || ended.has(session)) return
     ended.add(session)
     session.outlet = undefined
-    const name = nameOf(session.identity.ownerKey, session.clientIdentifier)
+    const name = nameOf(session.identity, session.clientIdentifier)
     if (byName.get(name) === connection) byName.delete(name)
     const ending = exchange
       .close(session, connection.isWillDropped)
@@ -118,13 +132,13 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
       return nowMs
     },
     maxPacketBytes,
-    async takeOver(ownerKey, clientIdentifier) {
-      const name = nameOf(ownerKey, clientIdentifier)
+    async takeOver(identity, clientIdentifier) {
+      const name = nameOf(identity, clientIdentifier)
       byName.get(name)?.close(REASON.sessionTakenOver, 'another connection took the session over')
       await endings.get(name)
     },
     unsettledOf(session) {
-      const name = nameOf(session.identity.ownerKey, session.clientIdentifier)
+      const name = nameOf(session.identity, session.clientIdentifier)
       const connection = connectionOf(session)
       if (connection !== undefined) byName.set(name, connection)
       let mine = unsettled.get(name)
@@ -150,12 +164,12 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
     countStored: counts.stored,
   }
 
-  function accept(stream: Duplex, address: string, clientKey?: number): void {
+  function accept(stream: Duplex, peer: Peer): void {
     if (isStopping || connections.size >= MAX_CONNECTIONS) {
       stream.destroy()
       return
     }
-    connections.add(new Connection(stream, exchange, host, { address, clientKey }))
+    connections.add(new Connection(stream, exchange, host, peer))
   }
 
   function sweep(): void {
@@ -198,19 +212,28 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
       port === undefined
         ? undefined
         : await listen(
-            createServer({ noDelay: true }, (socket: Socket) => accept(socket, socket.remoteAddress ?? '')),
+            createServer({ noDelay: true }, (socket: Socket) =>
+              accept(socket, { address: socket.remoteAddress ?? '' }),
+            ),
             port,
             'SKEIN_MQTT_PORT',
           )
     if (tls === undefined) return { port: plain, tlsPort: undefined }
-    const { clientKeyOf } = tls
+    const { clientOf } = tls
     const takeSecure = async (socket: TLSSocket) => {
-      const certificate = socket.authorized ? socket.getPeerCertificate().raw : undefined
-      const clientKey = certificate === undefined ? undefined : await clientKeyOf?.(certificate)
-      accept(socket, socket.remoteAddress ?? '', clientKey)
+      const address = socket.remoteAddress ?? ''
+      const certificate = socket.authorized ? socket.getPeerX509Certificate()?.raw : undefined
+      if (certificate === undefined || clientOf === undefined) return accept(socket, { address })
+      const recertify = () => clientOf(certificate)
+      accept(socket, { address, certificate: await recertify(), recertify })
     }
     const secure = createTlsServer(
-      { ...tls.files, noDelay: true, requestCert: clientKeyOf !== undefined, rejectUnauthorized: false },
+      {
+        ...tls.files,
+        noDelay: true,
+        requestCert: clientOf !== undefined && tls.files.ca !== undefined,
+        rejectUnauthorized: false,
+      },
       (socket) => {
         socket.on('error', () => socket.destroy())
         takeSecure(socket).catch((error: unknown) => {
@@ -253,10 +276,15 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
 
   async function recheckOne(connection: Connection, session: Session): Promise<void> {
     try {
-      await exchange.reauthenticate(session.identity)
+      await exchange.recheck(session)
+      const { certificate, recertify } = connection
+      // Whoever came with a certificate that was revoked meanwhile.
+      const isCertified = certificate !== undefined && session.identity.credentials === certificate
+      if (isCertified && (await recertify?.()) === undefined)
+        connection.close(REASON.notAuthorized, 'the certificate is not valid any more')
     } catch (error) {
       const isGone = error instanceof ServiceError && ['unauthenticated', 'forbidden'].includes(error.kind)
-      if (isGone) connection.close(REASON.notAuthorized, 'no longer allowed to connect')
+      if (isGone) connection.close(REASON.notAuthorized, 'no longer allowed')
     }
   }
 
@@ -265,7 +293,7 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
     get connections() {
       return connections.size
     },
-    accept: (stream, address) => accept(stream, address),
+    accept: (stream, address) => accept(stream, { address }),
     recheck(entityKeys) {
       const keys = entityKeys === undefined ? undefined : new Set(entityKeys)
       for (const connection of connections) {
@@ -299,8 +327,8 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
   }
 }
 
-function nameOf(ownerKey: number | undefined, clientIdentifier: string): string {
-  return `${ownerKey ?? ''}\n${clientIdentifier}`
+function nameOf({ scope }: Identity, clientIdentifier: string): string {
+  return `${scope}\n${clientIdentifier}`
 }
 
 function closeServer(server: Server): Promise<void> {

@@ -35,12 +35,20 @@ export type Outlet = {
 /** A step of the message log: what came with it is done when nothing of it is under way. */
 export type Step = { token: string; pending: number }
 
-export type Outbound = {
-  arrival: Arrival
+/** How a session wants a message. */
+export type Manner = {
+  /** At most. */
   qos: Qos
   retain: boolean
   prefix: string | undefined
   identifiers: readonly number[] | undefined
+  streamKey: number
+}
+
+export type Outbound = Manner & {
+  arrival: Arrival
+  /** Names it in its session. */
+  ordinal: number
   packetId: number
   /** `waiting` for its turn or to be written down, `sent`, `released`: PUBREL was sent. */
   state: 'waiting' | 'sent' | 'released'
@@ -53,13 +61,17 @@ export type SessionHost = {
   /** See `Exchange.remember`. */
   remember(session: Session, outbound: readonly Outbound[]): Promise<void> | undefined
   /** A message was not delivered, and why. */
-  dropped(session: Session, reason: 'slow' | 'expired' | 'too_large'): void
+  dropped(session: Session | undefined, reason: 'slow' | 'expired' | 'too_large' | 'will'): void
   /** So many messages were sent. */
   sent(session: Session): void
   /** Something could not be written; the session must not go on. */
   failed(session: Session, error: unknown): void
-  /** Room for more came up in a session that fell behind. */
+  /** More waits than should. */
+  filled(session: Session): void
+  /** Nothing waits any more in a session that fell behind. */
   drained(session: Session): void
+  /** What was remembered for it went its whole way. */
+  completed(session: Session, outbound: Outbound): void
 }
 
 export type SessionOptions = {
@@ -93,6 +105,7 @@ export class Session {
   /** Something is being remembered: what follows must not overtake it. */
   #isWriting = false
   #lastPacketId = 0
+  #nextOrdinal = 1
 
   constructor(options: SessionOptions, host: SessionHost) {
     this.key = options.key
@@ -131,18 +144,21 @@ export class Session {
     if (outbound.packetId === 0) this.#enqueue(outbound)
     else this.#inFlight.set(outbound.packetId, outbound)
     this.#lastPacketId = Math.max(this.#lastPacketId, outbound.packetId)
+    this.#nextOrdinal = Math.max(this.#nextOrdinal, outbound.ordinal + 1)
   }
 
   /**
-   * Delivers a message that matched these subscriptions once, with the highest QoS among them. Returns what stays under way.
+   * Delivers a message that matched these subscriptions once, with the highest QoS among them.
    */
   deliver(arrival: Arrival, subscriptions: readonly Subscription[], step: Step | undefined): void {
     const [first] = subscriptions
     if (first === undefined) return
     if (subscriptions.length === 1) {
       if (first.noLocal && this.#isOwn(arrival)) return
-      const identifiers = first.identifier === undefined ? undefined : [first.identifier]
-      this.push(arrival, first.qos, arrival.facts.retain && first.retainAsPublished, first.prefix, identifiers, step)
+      const { qos, prefix, streamKey, identifier, retainAsPublished } = first
+      const identifiers = identifier === undefined ? undefined : [identifier]
+      const retain = arrival.facts.retain && retainAsPublished
+      this.push(arrival, { qos, retain, prefix, identifiers, streamKey }, step)
       return
     }
     const wanted = this.#isOwn(arrival) ? subscriptions.filter(({ noLocal }) => !noLocal) : subscriptions
@@ -153,23 +169,18 @@ export class Session {
     if (best === undefined) return
     const identifiers = wanted.flatMap(({ identifier }) => (identifier === undefined ? [] : [identifier]))
     const retain = arrival.facts.retain && wanted.some(({ retainAsPublished }) => retainAsPublished)
-    this.push(arrival, best.qos, retain, best.prefix, identifiers.length === 0 ? undefined : identifiers, step)
+    const { qos, prefix, streamKey } = best
+    const manner = { qos, retain, prefix, identifiers: identifiers.length === 0 ? undefined : identifiers, streamKey }
+    this.push(arrival, manner, step)
   }
 
   #isOwn(arrival: Arrival): boolean {
     return this.key !== 0 && arrival.facts.sender === this.key
   }
 
-  /** `maxQos`: of the subscription. */
-  push(
-    arrival: Arrival,
-    maxQos: Qos,
-    retain: boolean,
-    prefix: string | undefined,
-    identifiers: readonly number[] | undefined,
-    step: Step | undefined,
-  ): void {
-    const qos = Math.min(arrival.qos, maxQos) as Qos
+  push(arrival: Arrival, manner: Manner, step: Step | undefined): void {
+    const { retain, prefix, identifiers, streamKey } = manner
+    const qos = Math.min(arrival.qos, manner.qos) as Qos
     const { outlet } = this
     if (qos === 0) {
       // Nobody waits for it: without a reader it is gone, and counted (contract section 7.6).
@@ -186,9 +197,21 @@ export class Session {
     // Whoever reads the log again later looks at `isFull` before; who does not loses what finds no room.
     if (step === undefined && this.isFull) return this.#host.dropped(this, 'slow')
     if (step !== undefined) step.pending++
-    const state = 'waiting'
-    this.#enqueue({ arrival, qos, retain, prefix, identifiers, packetId: 0, state, isRepeated: false, step })
+    this.#enqueue({
+      arrival,
+      qos,
+      retain,
+      prefix,
+      identifiers,
+      streamKey,
+      ordinal: this.#nextOrdinal++,
+      packetId: 0,
+      state: 'waiting',
+      isRepeated: false,
+      step,
+    })
     if (this.queued === 1) this.pump()
+    if (this.isFull) this.#host.filled(this)
   }
 
   #enqueue(outbound: Outbound): void {
@@ -280,7 +303,7 @@ export class Session {
   #done(outbound: Outbound): void {
     if (outbound.packetId !== 0) this.#inFlight.delete(outbound.packetId)
     if (outbound.step !== undefined) outbound.step.pending--
-    outbound.step = undefined
+    if (outbound.qos === 2) this.#host.completed(this, outbound)
   }
 
   /** A connection took the session up: what was sent and not acknowledged is sent again [MQTT-4.4.0-1]. */

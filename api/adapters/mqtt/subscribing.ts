@@ -46,7 +46,7 @@ export async function subscribe(
     const isWanted =
       subscription.retainHandling === 0 || (subscription.retainHandling === 1 && !known.has(subscription))
     // Never for a shared subscription (section 4.8.2).
-    if (isWanted && subscription.group === undefined) await exchange.sendRetained(subscription)
+    if (isWanted && subscription.group === undefined) connection.sendRetained(subscription)
   }
 }
 

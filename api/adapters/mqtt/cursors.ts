@@ -1,0 +1,55 @@
+/**
+ * Where a session stands in the log of messages, for each channel that it follows. While it keeps pace it shares one follower
+ * with all others of this process; one that fell behind, or was away, reads the log for itself from where it stands.
+ */
+import type { MessageAccess } from '#api/devices/index.ts'
+import type { Session, Step } from './session.ts'
+
+export type Cursor = {
+  readonly session: Session
+  readonly streamKey: number
+  readonly access: MessageAccess
+  /** `live`: shares the follower of the channel. `own`: has one. `paused`: reads on when nothing waits any more. */
+  mode: 'live' | 'own' | 'paused'
+  /** The end of the last step that it was handed; undefined: it stands where everybody does. */
+  token: string | undefined
+  /** Steps of which something may be under way, oldest first. */
+  steps: Step[]
+  /** The last step before those: everything up to it went its whole way. */
+  settled: string | undefined
+  /** As it lies in the rows: undefined: with its node. */
+  stored: string | undefined
+  /** Ends its own follower. */
+  end: (() => void) | undefined
+}
+
+export function newCursor(
+  session: Session,
+  streamKey: number,
+  access: MessageAccess,
+  token: string | undefined,
+): Cursor {
+  return {
+    session,
+    streamKey,
+    access,
+    mode: token === undefined ? 'live' : 'paused',
+    token,
+    steps: [],
+    settled: token,
+    stored: token,
+    end: undefined,
+  }
+}
+
+/** Where the session must begin again after a crash: behind everything that went its whole way. Undefined: with its node. */
+export function settle(cursor: Cursor): string | undefined {
+  let passed = 0
+  for (; passed < cursor.steps.length; passed++) {
+    const step = cursor.steps[passed] as Step
+    if (step.pending > 0) break
+    cursor.settled = step.token
+  }
+  if (passed > 0) cursor.steps = cursor.steps.slice(passed)
+  return cursor.mode === 'live' && cursor.steps.length === 0 ? undefined : cursor.settled
+}

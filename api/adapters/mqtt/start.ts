@@ -1,0 +1,69 @@
+/** Puts the adapter together: the exchange of the profile, listeners, and the way in which changes of entities reach it. */
+import type { MessageGate } from '#api/devices/index.ts'
+import type { Journal } from '#api/identity/index.ts'
+import type { Messages } from '#api/messages/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { Metrics, TlsFiles } from '#core/http/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { createBareExchange } from './bare.ts'
+import type { MqttConfig } from './config.ts'
+import { createPlatformExchange } from './platform.ts'
+import type { PlatformExchangeDeps } from './platform.ts'
+import { startMqttServer } from './server.ts'
+import type { ClientOf, MqttServer } from './server.ts'
+
+export type MqttOptions = {
+  config: MqttConfig
+  host: string
+  /** Of one message, whole. */
+  maxBodyBytes: number
+  /** Undefined: no TLS. */
+  tls?: TlsFiles | undefined
+  clientOf?: ClientOf | undefined
+  gate: MessageGate
+  messages: Messages
+  journal: Journal
+  startStore: PlatformExchangeDeps['startStore']
+  metrics?: Metrics | undefined
+  logger: Logger
+}
+
+/** What stands around the payload of a message: fixed header, topic, properties. */
+const MAX_OVERHEAD_BYTES = 128 * 1024
+const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|::1|localhost)$/
+
+/** Undefined: both ports are off. Throws `malformed` for the conformance profile on an address that others reach. */
+export async function startMqtt(options: MqttOptions): Promise<MqttServer> {
+  const { config, host, maxBodyBytes, tls, clientOf, journal, metrics, logger } = options
+  const isBare = config.mqttProfile === 'conformance'
+  if (isBare && !LOOPBACK.test(host))
+    throw new ServiceError(
+      'malformed',
+      'SKEIN_MQTT_PROFILE=conformance lets anybody in: set SKEIN_HOST to 127.0.0.1, or leave the profile out',
+    )
+  let forget: ((entityKeys: readonly number[]) => void) | undefined
+  const server = await startMqttServer({
+    host,
+    port: config.mqttPort === 0 ? undefined : config.mqttPort,
+    tls: tls === undefined || config.mqttsPort === 0 ? undefined : { port: config.mqttsPort, files: tls, clientOf },
+    maxPacketBytes: maxBodyBytes + MAX_OVERHEAD_BYTES,
+    exchange(sessions) {
+      if (isBare) return createBareExchange(sessions)
+      const exchange = createPlatformExchange(options, sessions)
+      forget = exchange.forget
+      return exchange
+    },
+    metrics,
+    logger,
+  })
+  if (!isBare) {
+    journal.listen({
+      forget(entityKeys) {
+        forget?.(entityKeys)
+        server.recheck(entityKeys)
+      },
+      clear: () => server.recheck(undefined),
+    })
+  }
+  return server
+}

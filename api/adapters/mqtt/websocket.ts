@@ -1,0 +1,43 @@
+/** MQTT over WebSocket at /mqtt (MQTT 5.0 section 6): binary frames that carry the same bytes, however they are cut. */
+import type { IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { WebSocketServer, createWebSocketStream } from 'ws'
+
+/** The paths of newer and older clients, and of reverse proxies. */
+const PATH = /^\/(?:api\/)?mqtt\/?(?:\?|$)/
+/** Subprotocols by preference [MQTT-6.0.0-3]; the second is that of 3.1. */
+const SUBPROTOCOLS = ['mqtt', 'mqttv3.1']
+
+export type MqttUpgrades = {
+  /** True where the request is one for MQTT, which is taken then. */
+  take(request: IncomingMessage, socket: Duplex, head: Buffer): boolean
+}
+
+export function createMqttUpgrades(
+  accept: (stream: Duplex, address: string) => void,
+  maxFrameBytes: number | undefined,
+): MqttUpgrades {
+  const server = new WebSocketServer({
+    noServer: true,
+    maxPayload: maxFrameBytes,
+    // A client that names none of them is served all the same, as it is by others.
+    handleProtocols: (offered) => SUBPROTOCOLS.find((name) => offered.has(name)) ?? false,
+  })
+  return {
+    take(request, socket, head) {
+      if (!PATH.test(request.url ?? '')) return false
+      const ignore = () => socket.destroy()
+      socket.on('error', ignore)
+      server.handleUpgrade(request, socket, head, (upgraded) => {
+        socket.removeListener('error', ignore)
+        // A text frame is no MQTT [MQTT-6.0.0-1].
+        upgraded.on('message', (_data, isBinary) => {
+          if (!isBinary) upgraded.close(1003, 'MQTT is carried by binary frames')
+        })
+        const stream = createWebSocketStream(upgraded)
+        accept(stream, request.socket.remoteAddress ?? '')
+      })
+      return true
+    },
+  }
+}

@@ -1,0 +1,71 @@
+/** Messages that are kept for later subscribers of their topics: found, listed and deleted (MQTT 5.0 section 3.3.1.3). */
+import { sql } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+import type { Envelope } from '../envelope.ts'
+import { parseEnvelope } from '../envelope.ts'
+import { matchesSubtopic } from '../topics.ts'
+
+export type RetainedMessage = {
+  subtopic: string
+  publisherId: string
+  qos: 0 | 1 | 2
+  envelope: Envelope
+  payload: Buffer
+  /** Text of the database. */
+  storedAt: string
+}
+
+type Row = {
+  subtopic: string
+  publisher_id: string
+  qos: 0 | 1 | 2
+  envelope: string | null
+  payload: Buffer
+  stored_at: string
+}
+
+/** Kept messages that one subscription is sent. */
+const MAX_FOUND = 10_000
+
+function fromRow(row: Row): RetainedMessage {
+  return {
+    subtopic: row.subtopic,
+    publisherId: row.publisher_id,
+    qos: row.qos,
+    envelope: parseEnvelope(row.envelope),
+    payload: row.payload,
+    storedAt: row.stored_at,
+  }
+}
+
+/** Those that a filter of `parseSubtopicFilter` covers, in the order of their subtopics. */
+export async function findRetained(db: Queryable, channelKey: number, filter: string): Promise<RetainedMessage[]> {
+  // What stands before the first wildcard narrows the search.
+  const fixed = /^[^*>]*/.exec(filter)?.[0] ?? ''
+  const wanted = fixed === filter ? sql`subtopic = ${filter}` : sql`starts_with(subtopic, ${fixed.replace(/\.$/, '')})`
+  const { rows } = await sql<Row>`
+    SELECT subtopic, publisher_id, qos, envelope, payload, stored_at FROM mqtt_retained
+     WHERE channel_key = ${channelKey} AND ${wanted} AND (expires_at IS NULL OR expires_at > now())
+     ORDER BY subtopic LIMIT ${MAX_FOUND}`.execute(db)
+  return rows.filter(({ subtopic }) => matchesSubtopic(filter, subtopic)).map(fromRow)
+}
+
+export async function listRetained(
+  db: Queryable,
+  channelKey: number,
+  { offset, limit }: { offset: number; limit: number },
+): Promise<{ total: number; messages: RetainedMessage[] }> {
+  const where = sql`channel_key = ${channelKey} AND (expires_at IS NULL OR expires_at > now())`
+  const { rows: counted } = await sql<{ total: number }>`
+    SELECT count(*) AS total FROM mqtt_retained WHERE ${where}`.execute(db)
+  const { rows } = await sql<Row>`
+    SELECT subtopic, publisher_id, qos, envelope, payload, stored_at FROM mqtt_retained
+     WHERE ${where} ORDER BY subtopic OFFSET ${offset} LIMIT ${limit}`.execute(db)
+  return { total: counted[0]?.total ?? 0, messages: rows.map(fromRow) }
+}
+
+/** One subtopic, or all of the channel. */
+export async function clearRetained(db: Queryable, channelKey: number, subtopic: string | undefined): Promise<void> {
+  const which = subtopic === undefined ? sql`` : sql`AND subtopic = ${subtopic}`
+  await sql`DELETE FROM mqtt_retained WHERE channel_key = ${channelKey} ${which}`.execute(db)
+}

@@ -1,0 +1,163 @@
+/**
+ * What has to be done for sessions as time goes by, on every node, once a second: say that the node lives and where it stands,
+ * hear of sessions that others took over, send wills that are due, end sessions whose time is over, and clear away what a
+ * node left that died.
+ */
+import { sql } from 'kysely'
+import type { Database } from '#core/database/index.ts'
+import { startRounds } from '#core/log/index.ts'
+import type { Pause } from '#core/log/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import type { SessionName, StoredWill } from './rows.ts'
+import { writePositions } from './subscriptions.ts'
+import { parseWill } from './wills.ts'
+
+const ROUND_MS = 500
+const MAX_BACKOFF_MS = 10_000
+/** A node that was not seen for so long is dead. */
+const DEAD_AFTER_SECONDS = 15
+/** Rows of one statement. */
+const STEP_ROWS = 1000
+/** Wills of one transaction, whose rows are locked while they are published. */
+const WILLS_PER_STEP = 50
+
+export type WillSender = (will: StoredWill, owner: { clientKey: number }) => Promise<void>
+
+export type KeeperOptions = {
+  database: Database
+  node: string
+  logger: Logger
+  /** Publishes a will; resolves when it is stored or may not be sent any more. */
+  sendWill: WillSender
+  /** Another node took these sessions over. */
+  onTakeover: (names: readonly SessionName[]) => void
+  /** Where the sessions of this node stand: those that wait for nothing with the node, the others for themselves. */
+  positions: () => {
+    node: string | undefined
+    moved: readonly { sessionKey: number; filter: string; position: string | undefined }[]
+    /** Messages that were sent exactly once and are behind the positions now. */
+    done: readonly { sessionKey: number; ordinal: number }[]
+  }
+  roundMs?: number
+  deadAfterSeconds?: number
+}
+
+export type SessionKeeper = {
+  poke(): void
+  /** Says where the sessions stand for the last time. */
+  stop(): Promise<void>
+}
+
+export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
+  const { database, node, logger, sendWill, onTakeover } = options
+  const { roundMs = ROUND_MS, deadAfterSeconds = DEAD_AFTER_SECONDS } = options
+  const { db } = database
+  let backoffMs = roundMs
+
+  async function sayAlive(): Promise<void> {
+    const { node: position, moved, done } = options.positions()
+    await database.transaction(async (tx) => {
+      await sql`
+        INSERT INTO mqtt_nodes (node, position) VALUES (${node}, ${position ?? null})
+        ON CONFLICT ON CONSTRAINT mqtt_nodes_pkey DO UPDATE SET seen_at = now(), position = EXCLUDED.position`.execute(
+        tx,
+      )
+      await writePositions(tx, moved)
+      if (done.length > 0) {
+        await sql`
+          DELETE FROM mqtt_outbound WHERE (session_key, ordinal) IN (
+            SELECT * FROM unnest(${done.map(({ sessionKey }) => sessionKey)}::bigint[], ${done.map(({ ordinal }) => ordinal)}::bigint[]))`.execute(
+          tx,
+        )
+      }
+    })
+  }
+
+  async function hearTakeovers(): Promise<void> {
+    const { rows } = await sql<SessionName & { session_key: number }>`
+      DELETE FROM mqtt_takeovers WHERE node = ${node} RETURNING session_key, epoch`.execute(db)
+    if (rows.length > 0) onTakeover(rows.map(({ session_key: key, epoch }) => ({ key, epoch })))
+  }
+
+  async function sendWills(): Promise<void> {
+    for (let sent = WILLS_PER_STEP; sent === WILLS_PER_STEP;) {
+      sent = await database.transaction(async (tx) => {
+        const { rows } = await sql<{ key: number; client_key: number; will: unknown; will_payload: Buffer | null }>`
+          SELECT key, client_key, will, will_payload FROM mqtt_sessions WHERE will_due_at <= now()
+           ORDER BY key LIMIT ${WILLS_PER_STEP} FOR UPDATE SKIP LOCKED`.execute(tx)
+        if (rows.length === 0) return 0
+        await Promise.all(
+          rows.map(async (row) => {
+            const will = parseWill(row.will, row.will_payload)
+            if (will !== undefined) await sendWill(will, { clientKey: row.client_key })
+          }),
+        )
+        await sql`UPDATE mqtt_sessions SET will = NULL, will_payload = NULL, will_due_at = NULL
+          WHERE key = ANY (${rows.map(({ key }) => key)}::bigint[])`.execute(tx)
+        return rows.length
+      })
+    }
+  }
+
+  async function endSessions(): Promise<void> {
+    for (let ended = STEP_ROWS; ended === STEP_ROWS;) {
+      const { numAffectedRows = 0n } = await sql`
+        DELETE FROM mqtt_sessions WHERE key IN (
+          SELECT key FROM mqtt_sessions WHERE ends_at <= now() AND will_due_at IS NULL
+           ORDER BY key LIMIT ${STEP_ROWS} FOR UPDATE SKIP LOCKED)`.execute(db)
+      ended = Number(numAffectedRows)
+    }
+    await sql`DELETE FROM mqtt_retained WHERE expires_at <= now()`.execute(db)
+  }
+
+  /** Its sessions lost their connections: subscriptions stand where it stood, wills and ends are counted from now on. */
+  async function clearDeadNodes(): Promise<void> {
+    await database.transaction(async (tx) => {
+      const { rows } = await sql<{ node: string; position: string | null }>`
+        SELECT node, position FROM mqtt_nodes WHERE seen_at < now() - make_interval(secs => ${deadAfterSeconds})
+         ORDER BY node FOR UPDATE SKIP LOCKED`.execute(tx)
+      for (const dead of rows) {
+        await sql`
+          UPDATE mqtt_subscriptions u SET position = ${dead.position} FROM mqtt_sessions s
+           WHERE s.key = u.session_key AND s.node = ${dead.node} AND s.is_connected AND u.position IS NULL`.execute(tx)
+        await sql`
+          UPDATE mqtt_sessions SET is_connected = false, disconnected_at = now(), ends_at = now() + make_interval(secs => expiry_seconds),
+                 will_due_at = CASE WHEN will IS NULL THEN NULL
+                   ELSE now() + make_interval(secs => least((will->>'delaySeconds')::float8, expiry_seconds)) END
+           WHERE node = ${dead.node} AND is_connected`.execute(tx)
+        await sql`DELETE FROM mqtt_takeovers WHERE node = ${dead.node}`.execute(tx)
+        await sql`DELETE FROM mqtt_nodes WHERE node = ${dead.node}`.execute(tx)
+      }
+    })
+  }
+
+  async function round(): Promise<Pause> {
+    try {
+      await sayAlive()
+      await hearTakeovers()
+      await clearDeadNodes()
+      await sendWills()
+      await endSessions()
+      backoffMs = roundMs
+      return { pauseMs: roundMs, isPokable: true }
+    } catch (error) {
+      logger.warn({ err: error }, 'the sessions of MQTT cannot be kept; tried again')
+      backoffMs = Math.min(backoffMs * 2, MAX_BACKOFF_MS)
+      return { pauseMs: backoffMs, isPokable: false }
+    }
+  }
+
+  const rounds = startRounds(round)
+  return {
+    poke: () => rounds.poke(),
+    async stop() {
+      await rounds.stop()
+      await sayAlive().catch((error: unknown) => logger.warn({ err: error }, 'the positions of MQTT were not written'))
+      // What still counts as connected here is looked after by the others, as of a node that died.
+      await sql`DELETE FROM mqtt_nodes n WHERE node = ${node}
+          AND NOT EXISTS (SELECT FROM mqtt_sessions s WHERE s.node = n.node AND s.is_connected)`
+        .execute(db)
+        .catch(() => undefined)
+    },
+  }
+}

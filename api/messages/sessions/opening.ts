@@ -1,0 +1,128 @@
+/** A connection takes its session up, or begins a new one (MQTT 5.0 section 3.1.2.4). */
+import { sql } from 'kysely'
+import type { Transaction } from '#core/database/index.ts'
+import type { OpenSession, OpenedSession, SessionOwner, StoredWill } from './rows.ts'
+import { loadOutbound, loadReceived } from './outbound.ts'
+import { loadSubscriptions } from './subscriptions.ts'
+import { formatWill, parseWill } from './wills.ts'
+
+type Known = {
+  key: number
+  client_key: number
+  client_identifier: string
+  node: string
+  is_connected: boolean
+  epoch: number
+  is_alive: boolean
+  will: unknown
+  will_payload: Buffer | null
+  is_will_overdue: boolean
+}
+
+const idOf = ({ clientKey, clientIdentifier }: SessionOwner) => `${clientKey} ${clientIdentifier}`
+
+/** One per request, in their order; of two requests for one session the later has it. */
+export async function openSessions(
+  tx: Transaction,
+  node: string,
+  requests: readonly OpenSession[],
+): Promise<OpenedSession[]> {
+  if (requests.length === 0) return []
+  const last = new Map(requests.map((request) => [idOf(request), request]))
+  const wanted = [...last.values()].toSorted(
+    (one, other) => one.clientKey - other.clientKey || (one.clientIdentifier < other.clientIdentifier ? -1 : 1),
+  )
+  const known = await lockKnown(tx, wanted)
+  const isKept = (row: Known | undefined, request: OpenSession) => row !== undefined && row.is_alive && !request.isClean
+  const ended = wanted.flatMap((request) => {
+    const row = known.get(idOf(request))
+    return row === undefined || isKept(row, request) ? [] : [row]
+  })
+  await tellTakeovers(tx, node, [...known.values()])
+  if (ended.length > 0) {
+    await sql`DELETE FROM mqtt_sessions WHERE key = ANY (${ended.map(({ key }) => key)}::bigint[])`.execute(tx)
+  }
+  const keptKeys = wanted.flatMap((request) => {
+    const row = known.get(idOf(request))
+    return row !== undefined && isKept(row, request) ? [row.key] : []
+  })
+  const [subscriptions, received, outbound] = [
+    await loadSubscriptions(tx, keptKeys),
+    await loadReceived(tx, keptKeys),
+    await loadOutbound(tx, keptKeys),
+  ]
+  // Last: until here the row names the node that had it, and where that stood.
+  const opened = await upsert(tx, node, wanted)
+  return requests.map((request) => {
+    const row = known.get(idOf(request))
+    const { key, epoch } = opened.get(idOf(request)) as { key: number; epoch: number }
+    const kept = isKept(row, request)
+    return {
+      key,
+      epoch,
+      isPresent: kept,
+      subscriptions: subscriptions.get(key) ?? [],
+      received: received.get(key) ?? [],
+      outbound: outbound.get(key) ?? [],
+      endedWill: row === undefined ? undefined : endedWill(row, kept),
+    }
+  })
+}
+
+/**
+ * The will of the connection before is sent now where its session ends by this, and where it should have been sent already: only a
+ * delay that is not over holds it back [MQTT-3.1.3-9].
+ */
+function endedWill(row: Known, isKept: boolean): StoredWill | undefined {
+  const will = parseWill(row.will, row.will_payload)
+  const isDue = !isKept || row.is_will_overdue || (row.is_connected && will?.delaySeconds === 0)
+  return isDue ? will : undefined
+}
+
+async function lockKnown(tx: Transaction, wanted: readonly OpenSession[]): Promise<Map<string, Known>> {
+  const { rows } = await sql<Known>`
+    SELECT s.key, s.client_key, s.client_identifier, s.node, s.is_connected, s.epoch, s.will, s.will_payload,
+           coalesce(s.will_due_at <= now(), false) AS is_will_overdue, s.expiry_seconds > 0 AND (s.ends_at IS NULL OR s.ends_at > now()) AS is_alive
+      FROM mqtt_sessions s
+     WHERE (s.client_key, s.client_identifier) IN (SELECT * FROM unnest(
+             ${wanted.map(({ clientKey }) => clientKey)}::bigint[], ${wanted.map(({ clientIdentifier }) => clientIdentifier)}::text[]))
+     ORDER BY s.key FOR UPDATE`.execute(tx)
+  return new Map(rows.map((row) => [idOf({ clientKey: row.client_key, clientIdentifier: row.client_identifier }), row]))
+}
+
+/** Whoever has the connection on another node reads it there, and closes it. */
+async function tellTakeovers(tx: Transaction, node: string, known: readonly Known[]): Promise<void> {
+  const elsewhere = known.filter((row) => row.is_connected && row.node !== node)
+  if (elsewhere.length === 0) return
+  await sql`
+    INSERT INTO mqtt_takeovers (node, session_key, epoch) SELECT * FROM unnest(
+      ${elsewhere.map((row) => row.node)}::text[], ${elsewhere.map(({ key }) => key)}::bigint[], ${elsewhere.map(({ epoch }) => epoch)}::bigint[])
+    ON CONFLICT ON CONSTRAINT mqtt_takeovers_pkey DO NOTHING`.execute(tx)
+}
+
+async function upsert(
+  tx: Transaction,
+  node: string,
+  wanted: readonly OpenSession[],
+): Promise<Map<string, { key: number; epoch: number }>> {
+  const wills = wanted.map(({ will }) => (will === undefined ? null : JSON.stringify(formatWill(will))))
+  const { rows } = await sql<{ key: number; epoch: number; client_key: number; client_identifier: string }>`
+    INSERT INTO mqtt_sessions (client_key, client_identifier, node, version, address, expiry_seconds, will, will_payload)
+    SELECT client_key, client_identifier, ${node}, version, address, expiry_seconds, will::jsonb, will_payload FROM unnest(
+      ${wanted.map(({ clientKey }) => clientKey)}::bigint[], ${wanted.map(({ clientIdentifier }) => clientIdentifier)}::text[],
+      ${wanted.map(({ version }) => version)}::smallint[], ${wanted.map(({ address }) => address)}::text[],
+      ${wanted.map(({ expirySeconds }) => expirySeconds)}::bigint[], ${wills}::text[],
+      ${wanted.map(({ will }) => will?.payload ?? null)}::bytea[])
+      AS wanted (client_key, client_identifier, version, address, expiry_seconds, will, will_payload)
+    ON CONFLICT ON CONSTRAINT mqtt_sessions_client_identifier_key DO UPDATE
+       SET epoch = mqtt_sessions.epoch + 1, node = EXCLUDED.node, is_connected = true, version = EXCLUDED.version,
+           address = EXCLUDED.address, expiry_seconds = EXCLUDED.expiry_seconds, connected_at = now(), disconnected_at = NULL,
+           ends_at = NULL, will = EXCLUDED.will, will_payload = EXCLUDED.will_payload, will_due_at = NULL
+    RETURNING key, epoch, client_key, client_identifier`.execute(tx)
+  return new Map(
+    rows.map((row) => [
+      idOf({ clientKey: row.client_key, clientIdentifier: row.client_identifier }),
+      { key: row.key, epoch: row.epoch },
+    ]),
+  )
+}

@@ -1,0 +1,76 @@
+/** Durable sessions, as the adapter sees them: every write resolves after its commit. */
+import { sql } from 'kysely'
+import type { Database } from '#core/database/index.ts'
+import { newId } from '#core/ids.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { startSessionKeeper } from './keeper.ts'
+import type { KeeperOptions } from './keeper.ts'
+import type {
+  CloseSession,
+  OpenSession,
+  OpenedSession,
+  SessionName,
+  StoredOutbound,
+  StoredSubscription,
+} from './rows.ts'
+import { createSessionWriter } from './writer.ts'
+
+/**
+ * Writes of a connection whose session another one took over reject with `conflict`; all reject with `unavailable` and
+ * `timeout` as every write does.
+ */
+export type SessionStore = {
+  /** The session of this client and identifier, from now on of this connection alone. */
+  open(session: OpenSession): Promise<OpenedSession>
+  subscribe(name: SessionName, clientKey: number, subscriptions: readonly StoredSubscription[]): Promise<void>
+  unsubscribe(name: SessionName, filters: readonly string[]): Promise<void>
+  /** Before it is sent with QoS 2, and before it is released. */
+  remember(name: SessionName, outbound: readonly StoredOutbound[]): Promise<void>
+  /** Before PUBCOMP says that the identifier is free. */
+  release(name: SessionName, packetId: number): Promise<void>
+  close(session: CloseSession): Promise<void>
+  /** Ends the sessions of these clients that are not enabled any more, on whatever node. */
+  removeOfDisabled(clientKeys: readonly number[]): Promise<void>
+  stop(): Promise<void>
+}
+
+export type SessionStoreOptions = Omit<KeeperOptions, 'node'> & { database: Database; logger: Logger }
+
+export function startSessionStore(options: SessionStoreOptions): SessionStore {
+  const { database } = options
+  const node = newId()
+  const writer = createSessionWriter(database, node)
+  const keeper = startSessionKeeper({ ...options, node })
+  return {
+    async open(session) {
+      return (await writer.submit({ kind: 'open', session })) as OpenedSession
+    },
+    async subscribe(name, clientKey, subscriptions) {
+      await writer.submit({ kind: 'subscribe', name, clientKey, subscriptions })
+    },
+    async unsubscribe(name, filters) {
+      await writer.submit({ kind: 'unsubscribe', name, filters })
+    },
+    async remember(name, outbound) {
+      await writer.submit({ kind: 'remember', name, outbound })
+    },
+    async release(name, packetId) {
+      await writer.submit({ kind: 'release', name, packetId })
+    },
+    async close(session) {
+      await writer.submit({ kind: 'close', session })
+    },
+    async removeOfDisabled(clientKeys) {
+      if (clientKeys.length === 0) return
+      await sql`
+        DELETE FROM mqtt_sessions s USING clients c
+         WHERE c.key = s.client_key AND s.client_key = ANY (${[...clientKeys]}::bigint[]) AND c.status <> 'enabled'`.execute(
+        database.db,
+      )
+    },
+    async stop() {
+      await writer.close()
+      await keeper.stop()
+    },
+  }
+}

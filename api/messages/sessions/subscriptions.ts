@@ -1,0 +1,90 @@
+/** The rows of subscriptions. */
+import { sql } from 'kysely'
+import type { Transaction } from '#core/database/index.ts'
+import type { SessionName, StoredSubscription } from './rows.ts'
+
+type Subscribing = { name: SessionName; clientKey: number; subscriptions: readonly StoredSubscription[] }
+
+/** The same filter again replaces its subscription [MQTT-3.8.4-3]. A connection that is gone takes its subscriptions along. */
+export async function writeSubscriptions(tx: Transaction, writes: readonly Subscribing[]): Promise<void> {
+  const last = new Map<string, StoredSubscription & { sessionKey: number; clientKey: number }>()
+  for (const { name, clientKey, subscriptions } of writes) {
+    for (const one of subscriptions) last.set(`${name.key} ${one.filter}`, { ...one, sessionKey: name.key, clientKey })
+  }
+  if (last.size === 0) return
+  const rows = [...last.values()].toSorted(
+    (one, other) => one.sessionKey - other.sessionKey || (one.filter < other.filter ? -1 : 1),
+  )
+  await sql`
+    INSERT INTO mqtt_subscriptions (session_key, filter, client_key, channel_key, options, identifier, position)
+    SELECT wanted.* FROM unnest(
+      ${rows.map(({ sessionKey }) => sessionKey)}::bigint[], ${rows.map(({ filter }) => filter)}::text[],
+      ${rows.map(({ clientKey }) => clientKey)}::bigint[], ${rows.map(({ channelKey }) => channelKey)}::bigint[],
+      ${rows.map(({ options }) => options)}::smallint[], ${rows.map(({ identifier }) => identifier ?? null)}::integer[],
+      ${rows.map(({ position }) => position ?? null)}::text[])
+      AS wanted (session_key, filter, client_key, channel_key, options, identifier, position)
+      JOIN connections c ON c.client_key = wanted.client_key AND c.channel_key = wanted.channel_key
+     ORDER BY wanted.session_key, wanted.filter
+    ON CONFLICT ON CONSTRAINT mqtt_subscriptions_pkey DO UPDATE
+       SET channel_key = EXCLUDED.channel_key, options = EXCLUDED.options, identifier = EXCLUDED.identifier,
+           position = coalesce(mqtt_subscriptions.position, EXCLUDED.position)`.execute(tx)
+}
+
+export async function deleteSubscriptions(
+  tx: Transaction,
+  writes: readonly { name: SessionName; filters: readonly string[] }[],
+): Promise<void> {
+  const rows = writes.flatMap(({ name, filters }) => filters.map((filter) => ({ key: name.key, filter })))
+  if (rows.length === 0) return
+  await sql`
+    DELETE FROM mqtt_subscriptions WHERE (session_key, filter) IN (
+      SELECT * FROM unnest(${rows.map(({ key }) => key)}::bigint[], ${rows.map(({ filter }) => filter)}::text[]))`.execute(
+    tx,
+  )
+}
+
+export async function writePositions(
+  tx: Transaction,
+  positions: readonly { sessionKey: number; filter: string; position: string | undefined }[],
+): Promise<void> {
+  if (positions.length === 0) return
+  await sql`
+    UPDATE mqtt_subscriptions s SET position = moved.position
+      FROM (SELECT * FROM unnest(${positions.map(({ sessionKey }) => sessionKey)}::bigint[], ${positions.map(({ filter }) => filter)}::text[],
+                   ${positions.map(({ position }) => position ?? null)}::text[])
+              AS moved (session_key, filter, position) ORDER BY 1, 2) moved
+     WHERE s.session_key = moved.session_key AND s.filter = moved.filter`.execute(tx)
+}
+
+/** By session; where a subscription stands with its node, that node's position. */
+export async function loadSubscriptions(
+  tx: Transaction,
+  sessionKeys: readonly number[],
+): Promise<Map<number, StoredSubscription[]>> {
+  const found = new Map<number, StoredSubscription[]>()
+  if (sessionKeys.length === 0) return found
+  const { rows } = await sql<{
+    session_key: number
+    filter: string
+    channel_key: number
+    options: number
+    identifier: number | null
+    position: string | null
+  }>`
+    SELECT u.session_key, u.filter, u.channel_key, u.options, u.identifier, coalesce(u.position, n.position) AS position
+      FROM mqtt_subscriptions u JOIN mqtt_sessions s ON s.key = u.session_key LEFT JOIN mqtt_nodes n ON n.node = s.node
+     WHERE u.session_key = ANY (${[...sessionKeys]}::bigint[]) ORDER BY u.session_key, u.filter`.execute(tx)
+  for (const row of rows) {
+    const subscription = {
+      filter: row.filter,
+      channelKey: row.channel_key,
+      options: row.options,
+      identifier: row.identifier ?? undefined,
+      position: row.position ?? undefined,
+    }
+    const mine = found.get(row.session_key)
+    if (mine === undefined) found.set(row.session_key, [subscription])
+    else mine.push(subscription)
+  }
+  return found
+}
