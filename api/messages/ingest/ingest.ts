@@ -35,6 +35,8 @@ export type IngestDeps = {
   logger: Logger
   /** False while the disk of the database is nearly full: PostgreSQL must not be driven into a panic. */
   hasRoom: () => boolean
+  /** Told of each batch before it can be committed, and so before anybody can read of it; it may never be. */
+  onCommitting?: (batchSeq: number, messages: readonly StorableMessage[]) => void
   /** Told of each batch that was committed, before its publishers are. */
   onCommitted?: (batchSeq: number, messages: readonly StorableMessage[]) => void
   seriesLimits?: SeriesLimits
@@ -56,12 +58,19 @@ export type Ingest = {
 
 export function createIngest(deps: IngestDeps): Ingest {
   const { database, logger, hasRoom, seriesLimits, acknowledgeDeadlineMs = ACKNOWLEDGE_DEADLINE_MS } = deps
-  const { onCommitted = () => undefined } = deps
+  const { onCommitting = () => undefined, onCommitted = () => undefined } = deps
   const series = createSeriesKeys(database, seriesLimits)
   const lanes: { lane: Lane; batcher: Batcher<IncomingMessage, undefined> }[] = Array.from(
     { length: LANES },
     (_, index) => {
-      const lane = createLane({ database, series, logger, onCommitted, name: `skein ingest lane ${index}` })
+      const lane = createLane({
+        database,
+        series,
+        logger,
+        onCommitting,
+        onCommitted,
+        name: `skein ingest lane ${index}`,
+      })
       const batcher = createBatcher<IncomingMessage, undefined>({
         name: 'the message queue',
         maxItems: MAX_BATCH_MESSAGES,

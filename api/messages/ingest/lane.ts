@@ -43,6 +43,8 @@ export type LaneDeps = {
   series: SeriesKeys
   logger: Logger
   name: string
+  /** Told of each batch before anything is sent that could commit it: others may see it before this process has an answer. */
+  onCommitting: (seq: number, messages: readonly StorableMessage[]) => void
   /** Told of each batch that is known to be committed, with its number in the log and its messages in their order. */
   onCommitted: (seq: number, messages: readonly StorableMessage[]) => void
 }
@@ -56,7 +58,7 @@ type Progress = {
   inDoubt: Outcome[] | undefined
 }
 
-export function createLane({ database, series, logger, name, onCommitted }: LaneDeps): Lane {
+export function createLane({ database, series, logger, name, onCommitting, onCommitted }: LaneDeps): Lane {
   let client: pg.Client | undefined
   let seqs: number[] = []
 
@@ -98,6 +100,7 @@ export function createLane({ database, series, logger, name, onCommitted }: Lane
         outcomes = expected
         stored = numbered
         progress.inDoubt ??= expected
+        onCommitting(names.seq, numbered)
       })
       onCommitted(names.seq, stored)
       return outcomes

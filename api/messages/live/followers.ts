@@ -14,6 +14,12 @@ export class Followers {
   readonly #counts = new Map<number, number>()
   /** Ids of the channels that somebody follows. */
   readonly channels = new Map<number, string>()
+  #state = 0
+
+  /** Changes with every channel that is followed newly. */
+  get state(): number {
+    return this.#state
+  }
 
   get size(): number {
     return this.#all.size
@@ -30,7 +36,9 @@ export class Followers {
     this.#all.add(follower)
     const { channelKey, channelId } = follower.access
     this.#counts.set(channelKey, (this.#counts.get(channelKey) ?? 0) + 1)
+    if (this.channels.has(channelKey)) return
     this.channels.set(channelKey, channelId)
+    this.#state++
   }
 
   /** From now on it is delivered to. */

@@ -43,6 +43,11 @@ const CATCH_UP_BATCHES = 200
 const SWEEP_MS = 300
 
 export type LiveHub = {
+  /**
+   * Tells the hub of a batch that this process is about to commit: the log may show it before the database has answered. What
+   * is not committed in the end nobody reads of.
+   */
+  committing(batchSeq: number, messages: readonly IncomingMessage[]): void
   /** Tells the hub of a batch that this process committed. */
   committed(batchSeq: number, messages: readonly IncomingMessage[]): void
   /**
@@ -74,7 +79,7 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
     const known = new Map<number, readonly LiveMessage[]>()
     const missing: StoredBatch[] = []
     for (const row of rows) {
-      const messages = recent.take(row.position.seq)
+      const messages = recent.take(row.position.seq, followers.state)
       if (messages === undefined) missing.push(batchOf(row))
       else known.set(row.position.seq, messages)
     }
@@ -211,20 +216,21 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
     bus,
     channels: followers.channels,
     onCommitted(batch) {
-      if (batch !== undefined) recent.add(batch.seq, batch.messages)
+      if (batch !== undefined) recent.add(batch.seq, batch.messages, followers.state)
       rounds.poke()
     },
   })
 
   return {
+    committing(batchSeq, messages) {
+      if (followers.size === 0) return
+      const followed = messages.flatMap((message, index) =>
+        followers.channels.has(message.access.channelKey) ? [fromIncoming(message, batchSeq, index)] : [],
+      )
+      recent.add(batchSeq, followed, followers.state)
+    },
     committed(batchSeq, messages) {
-      if (followers.size > 0) {
-        const followed = messages.flatMap((message, index) =>
-          followers.channels.has(message.access.channelKey) ? [fromIncoming(message, batchSeq, index)] : [],
-        )
-        recent.add(batchSeq, followed)
-        rounds.poke()
-      }
+      if (followers.size > 0) rounds.poke()
       hints.committed(batchSeq, messages)
     },
     async follow(follower, after) {
