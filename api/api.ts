@@ -8,7 +8,7 @@ import type { Lifecycle } from '#core/lifecycle.ts'
 import { startCoapServer } from './adapters/coap/index.ts'
 import type { MqttConfig } from './adapters/mqtt/config.ts'
 import { deletionRoutes, httpMessageRoutes, usageRoutes } from './adapters/http/index.ts'
-import { createMqttUpgrades, startMqtt } from './adapters/mqtt/index.ts'
+import { createMqttUpgrades, sessionRoutes, startMqtt } from './adapters/mqtt/index.ts'
 import type { MqttServer } from './adapters/mqtt/index.ts'
 import { webSocketRoutes } from './adapters/ws/index.ts'
 import { createDevices } from './devices/index.ts'
@@ -24,6 +24,7 @@ import {
 import type { DomainPurge, Identity, IdentityConfig } from './identity/index.ts'
 import {
   createMessageDeletion,
+  createSessionsService,
   createUsageService,
   removalsOf,
   startMessages,
@@ -181,6 +182,7 @@ export async function startApi(
       await httpMessageRoutes(adapter)(app)
       await deletionRoutes(deletion)(app)
       await usageRoutes(createUsageService({ database, access }))(app)
+      await sessionRoutes(createSessionsService({ database, access, journal }))(app)
       await provisioning.routes(app)
       const mqttUpgrades =
         mqttServer === undefined

@@ -42,11 +42,12 @@ export type { LiveMessage } from './live/live-message.ts'
 export { formatToken } from './live/token.ts'
 export type { Envelope } from './envelope.ts'
 export type { RetainedMessage } from './retained/retained.ts'
-export { startSessionStore } from './sessions/index.ts'
+export { MqttSessions, RetainedPage, createSessionsService, startSessionStore } from './sessions/index.ts'
 export type {
   OpenedSession,
   SessionStore,
   SessionStoreOptions,
+  SessionsService,
   StoredOutbound,
   StoredSubscription,
   StoredWill,

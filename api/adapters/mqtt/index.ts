@@ -1,5 +1,6 @@
 /** The MQTT adapter: 3.1, 3.1.1 and 5.0 over TCP, TLS and WebSocket (contract sections 7.3 and 7.6). */
 export { createBareExchange } from './bare.ts'
+export { sessionRoutes } from './routes.ts'
 export { startMqttServer } from './server.ts'
 export type { MqttServer, MqttServerOptions } from './server.ts'
 export { startMqtt } from './start.ts'

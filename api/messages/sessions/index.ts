@@ -1,3 +1,6 @@
+export { MqttSessions, RetainedPage } from './schema.ts'
+export { createSessionsService } from './service.ts'
+export type { SessionsService } from './service.ts'
 export { startSessionStore } from './store.ts'
 export type { SessionStore, SessionStoreOptions } from './store.ts'
 export type {

@@ -80,20 +80,3 @@ export type CloseSession = SessionName & {
   positions: readonly { filter: string; position: string }[]
   outbound: readonly StoredOutbound[]
 }
-
-/** A session as operators see it. */
-export type ListedSession = {
-  clientIdentifier: string
-  isConnected: boolean
-  node: string
-  version: number
-  address: string
-  expirySeconds: number
-  connectedAt: string
-  disconnectedAt: string | null
-  endsAt: string | null
-  hasWill: boolean
-  queued: number
-  received: number
-  subscriptions: { filter: string; qos: number }[]
-}

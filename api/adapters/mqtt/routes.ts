@@ -1,0 +1,74 @@
+/** What operators see of MQTT over HTTP: sessions of a client, retained messages of a channel. */
+import { Type } from 'typebox'
+import { MqttSessions, RetainedPage } from '#api/messages/index.ts'
+import type { SessionsService } from '#api/messages/index.ts'
+import { NoBody, responses } from '#core/http/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import { pageQuery } from '#core/page.ts'
+
+const Channel = Type.Object({ domain_id: Type.String(), channel_id: Type.String() })
+
+export function sessionRoutes(sessions: SessionsService): RoutePlugin {
+  return (app) => {
+    app.get(
+      '/:domain_id/clients/:client_id/sessions',
+      {
+        config: { action: 'read' },
+        schema: {
+          tags: ['clients'],
+          summary: 'List the MQTT sessions of a client',
+          description:
+            'One for each client identifier that it connects with, on whatever node, with its subscriptions and what is on its way to it. Sessions that are kept without a connection are listed until they end.',
+          params: Type.Object({ domain_id: Type.String(), client_id: Type.String() }),
+          response: responses({ 200: MqttSessions }, 'unauthenticated', 'forbidden', 'not_found'),
+        },
+      },
+      async (request) => {
+        const { domain_id: domainId, client_id: clientId } = request.params
+        return await sessions.ofClient(request.principal, domainId, clientId)
+      },
+    )
+    app.get(
+      '/:domain_id/channels/:channel_id/retained',
+      {
+        config: { action: 'subscribe' },
+        schema: {
+          tags: ['messages'],
+          summary: 'List the retained messages of a channel',
+          description: 'The last message of each subtopic that was published over MQTT to be kept, by subtopic.',
+          params: Channel,
+          querystring: Type.Object(pageQuery()),
+          response: responses({ 200: RetainedPage }, 'unauthenticated', 'forbidden', 'not_found'),
+        },
+      },
+      async (request) => {
+        const { domain_id: domainId, channel_id: channelId } = request.params
+        const { offset, limit } = request.query
+        return await sessions.retained(request.principal, domainId, channelId, { offset, limit })
+      },
+    )
+    app.delete(
+      '/:domain_id/channels/:channel_id/retained',
+      {
+        config: { action: 'delete' },
+        schema: {
+          tags: ['messages'],
+          summary: 'Delete retained messages of a channel',
+          description: 'Of one subtopic, or all of them. Stored messages stay; later subscribers are sent nothing old.',
+          params: Channel,
+          querystring: Type.Object({
+            subtopic: Type.Optional(
+              Type.String({ maxLength: 1024, description: 'Elements separated by / or .; empty: the channel itself' }),
+            ),
+          }),
+          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
+        },
+      },
+      async (request, reply) => {
+        const { domain_id: domainId, channel_id: channelId } = request.params
+        await sessions.clear(request.principal, domainId, channelId, request.query.subtopic)
+        return await reply.code(204).send()
+      },
+    )
+  }
+}

@@ -1,0 +1,37 @@
+/** The sessions of a client as they lie in their rows, on whatever node they are connected. */
+import { sql } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+
+export type SessionRow = {
+  client_identifier: string
+  is_connected: boolean
+  version: number
+  address: string
+  expiry_seconds: number
+  connected_at: string
+  disconnected_at: string | null
+  ends_at: string | null
+  has_will: boolean
+  subscriptions: { filter: string; qos: number }[]
+  queued: number
+  unreleased: number
+}
+
+/** Of one answer: a client has one session for each identifier that it connects with. */
+const MAX_LISTED = 1000
+
+export async function listSessions(db: Queryable, clientKey: number): Promise<{ total: number; rows: SessionRow[] }> {
+  const { rows: counted } = await sql<{ total: number }>`
+    SELECT count(*) AS total FROM mqtt_sessions WHERE client_key = ${clientKey}`.execute(db)
+  const { rows } = await sql<SessionRow>`
+    SELECT s.client_identifier, s.is_connected, s.version, s.address, s.expiry_seconds, s.connected_at, s.disconnected_at, s.ends_at,
+           s.will IS NOT NULL AS has_will,
+           coalesce((SELECT json_agg(json_build_object('filter', u.filter, 'qos', u.options & 3) ORDER BY u.filter)
+                       FROM mqtt_subscriptions u WHERE u.session_key = s.key), '[]') AS subscriptions,
+           (SELECT count(*) FROM mqtt_outbound o WHERE o.session_key = s.key) AS queued,
+           (SELECT count(*) FROM mqtt_received r WHERE r.session_key = s.key) AS unreleased
+      FROM mqtt_sessions s WHERE s.client_key = ${clientKey} ORDER BY s.client_identifier LIMIT ${MAX_LISTED}`.execute(
+    db,
+  )
+  return { total: counted[0]?.total ?? 0, rows }
+}

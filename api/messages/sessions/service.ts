@@ -1,0 +1,57 @@
+/** What operators may see and clear of MQTT: sessions of a client, retained messages of a channel. */
+import type { AccessPolicy, Journal, UserPrincipal } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { clearRetained, listRetained } from '../retained/retained.ts'
+import { parseSubtopic } from '../topics.ts'
+import { listSessions } from './listing.ts'
+import type { MqttSessions, RetainedPage } from './schema.ts'
+import { presentRetained, presentSession } from './schema.ts'
+
+export type SessionsService = {
+  /** Needs `read` on the client. Throws `forbidden` and `not_found` as decision 45 says. */
+  ofClient(caller: UserPrincipal, domainId: string, clientId: string): Promise<MqttSessions>
+  /** Needs `subscribe` on the channel: what is retained is content. */
+  retained(
+    caller: UserPrincipal,
+    domainId: string,
+    channelId: string,
+    page: { offset: number; limit: number },
+  ): Promise<RetainedPage>
+  /** Needs `delete` on the channel, as the deletion of messages. One subtopic, or all; once or more often is the same. */
+  clear(caller: UserPrincipal, domainId: string, channelId: string, subtopic: string | undefined): Promise<void>
+}
+
+export function createSessionsService(deps: {
+  database: Database
+  access: AccessPolicy
+  journal: Journal
+}): SessionsService {
+  const { database, access, journal } = deps
+  return {
+    async ofClient(caller, domainId, clientId) {
+      const { entity } = await access.locate(caller, domainId, 'client', clientId)
+      const { total, rows } = await listSessions(database.db, entity.key)
+      return { total, sessions: rows.map(presentSession) }
+    },
+    async retained(caller, domainId, channelId, page) {
+      const { domain, entity } = await access.locate(caller, domainId, 'channel', channelId)
+      await domain.requireOn(entity, 'subscribe')
+      const { total, messages } = await listRetained(database.db, entity.key, page)
+      return { total, ...page, messages: messages.map((message) => presentRetained(entity.id, message)) }
+    },
+    async clear(caller, domainId, channelId, subtopic) {
+      const { domain, entity } = await access.locate(caller, domainId, 'channel', channelId)
+      await domain.requireOn(entity, 'delete')
+      const canonical = subtopic === undefined ? undefined : parseSubtopic(subtopic)
+      await journal.change(caller, async (tx, record) => {
+        await clearRetained(tx, entity.key, canonical)
+        record({
+          operation: 'channel.clear_retained',
+          domainKey: domain.domainKey,
+          entityKeys: [entity.key],
+          attributes: { id: entity.id, ...(canonical === undefined ? {} : { subtopic: canonical }) },
+        })
+      })
+    },
+  }
+}
