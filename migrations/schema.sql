@@ -182,13 +182,14 @@ CREATE TABLE channels (
   CONSTRAINT channels_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text])))
 );
 CREATE INDEX channels_id ON channels USING btree (id);
+CREATE INDEX channels_in_group ON channels USING btree (parent_group_key) INCLUDE (key) WHERE (parent_group_key IS NOT NULL);
 CREATE INDEX channels_metadata ON channels USING gin (metadata jsonb_path_ops);
 CREATE INDEX channels_name_trgm ON channels USING gin (name gin_trgm_ops);
 CREATE INDEX channels_page ON channels USING btree (domain_key, status, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, parent_group_key);
 CREATE INDEX channels_page_any_status ON channels USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, status, parent_group_key);
 CREATE INDEX channels_page_created ON channels USING btree (domain_key, created_at, id) INCLUDE (key, status, parent_group_key);
 CREATE INDEX channels_page_name ON channels USING btree (domain_key, "left"(name, 256), created_at, id);
-CREATE INDEX channels_parent_group ON channels USING btree (parent_group_key) WHERE (parent_group_key IS NOT NULL);
+CREATE INDEX channels_reached ON channels USING btree (key) INCLUDE (domain_key, status, parent_group_key, updated_at, created_at, id);
 CREATE UNIQUE INDEX channels_route_key ON channels USING btree (domain_key, lower(route));
 CREATE INDEX channels_tags ON channels USING gin (tags);
 
@@ -234,13 +235,14 @@ CREATE TABLE clients (
   CONSTRAINT clients_secret_key UNIQUE (domain_key, secret_mac),
   CONSTRAINT clients_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text])))
 );
+CREATE INDEX clients_in_group ON clients USING btree (parent_group_key) INCLUDE (key) WHERE (parent_group_key IS NOT NULL);
 CREATE INDEX clients_metadata ON clients USING gin (metadata jsonb_path_ops);
 CREATE INDEX clients_name_trgm ON clients USING gin (name gin_trgm_ops);
 CREATE INDEX clients_page ON clients USING btree (domain_key, status, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, parent_group_key);
 CREATE INDEX clients_page_any_status ON clients USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, status, parent_group_key);
 CREATE INDEX clients_page_created ON clients USING btree (domain_key, created_at, id) INCLUDE (key, status, parent_group_key);
 CREATE INDEX clients_page_name ON clients USING btree (domain_key, "left"(name, 256), created_at, id);
-CREATE INDEX clients_parent_group ON clients USING btree (parent_group_key) WHERE (parent_group_key IS NOT NULL);
+CREATE INDEX clients_reached ON clients USING btree (key) INCLUDE (domain_key, status, parent_group_key, updated_at, created_at, id);
 CREATE INDEX clients_secret ON clients USING btree (secret_mac);
 CREATE INDEX clients_tags ON clients USING gin (tags);
 
@@ -495,6 +497,35 @@ CREATE TABLE module_chunks (
   data bytea STORAGE EXTERNAL NOT NULL,
   CONSTRAINT module_chunks_pkey PRIMARY KEY (module_key, chunk)
 );
+
+CREATE TABLE module_policies (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  domain_key bigint,
+  signatures text NOT NULL,
+  keys text[] NOT NULL,
+  updated_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT module_policies_pkey PRIMARY KEY (key),
+  CONSTRAINT module_policies_domain_key UNIQUE NULLS NOT DISTINCT (domain_key),
+  CONSTRAINT module_policies_signatures_check CHECK ((signatures = ANY (ARRAY['off'::text, 'warn'::text, 'require'::text])))
+);
+
+CREATE TABLE module_uses (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  domain_key bigint,
+  domain_id uuid,
+  digest text NOT NULL,
+  reference text NOT NULL,
+  image_url text NOT NULL,
+  size_bytes bigint NOT NULL,
+  signed boolean NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  last_used_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT module_uses_pkey PRIMARY KEY (key),
+  CONSTRAINT module_uses_digest_check CHECK ((digest ~ '^sha256:[0-9a-f]{64}$'::text)),
+  CONSTRAINT module_uses_domain_module_key UNIQUE NULLS NOT DISTINCT (domain_key, digest, reference)
+);
+CREATE INDEX module_uses_digest ON module_uses USING btree (digest);
+CREATE INDEX module_uses_recent ON module_uses USING btree (COALESCE(domain_key, (0)::bigint), last_used_at DESC, key DESC);
 
 CREATE TABLE modules (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1286,6 +1317,8 @@ ALTER TABLE invitations ADD CONSTRAINT invitations_user_fkey FOREIGN KEY (user_k
 ALTER TABLE known_addresses ADD CONSTRAINT known_addresses_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE mailed_tokens ADD CONSTRAINT mailed_tokens_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
 ALTER TABLE module_chunks ADD CONSTRAINT module_chunks_module_fkey FOREIGN KEY (module_key) REFERENCES modules(key) ON DELETE CASCADE;
+ALTER TABLE module_policies ADD CONSTRAINT module_policies_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE module_uses ADD CONSTRAINT module_uses_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE mqtt_outbound ADD CONSTRAINT mqtt_outbound_session_key_fkey FOREIGN KEY (session_key) REFERENCES mqtt_sessions(key) ON DELETE CASCADE;
 ALTER TABLE mqtt_received ADD CONSTRAINT mqtt_received_session_key_fkey FOREIGN KEY (session_key) REFERENCES mqtt_sessions(key) ON DELETE CASCADE;
 ALTER TABLE mqtt_retained ADD CONSTRAINT mqtt_retained_channel_key_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
