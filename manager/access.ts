@@ -28,7 +28,16 @@ export type TaskAccess = {
   require(caller: UserPrincipal, action: TaskAction, domainId: string): Promise<TaskDomain>
   /** Every domain in which the caller may do it; 'all' where nothing is hidden from him. */
   domains(caller: TaskCaller, action: TaskAction): Promise<TaskDomain[] | 'all'>
+  /**
+   * The key of the channel, when the user may do it there. Throws `forbidden` alike for what he may not do, may not see, and
+   * for what is not there.
+   */
+  requireChannel(user: UserPrincipal, action: ChannelAction, domainId: string, channelId: string): Promise<number>
+  /** The user a task acts as; undefined when he is gone or disabled. */
+  findUser(key: number): Promise<UserPrincipal | undefined>
 }
+
+export type ChannelAction = 'publish' | 'subscribe'
 
 export type AuthMode = 'auto' | 'on' | 'off'
 
@@ -76,6 +85,39 @@ export function createTaskAccess({ database, access, authenticate, mode, corsOri
       }
       return found
     },
+    async requireChannel(user, action, domainId, channelId) {
+      const refusal = new ServiceError(
+        'forbidden',
+        `failed to perform authorization: needs ${action} on channel ${channelId} of the domain of the task`,
+      )
+      try {
+        const { domain, entity } = await access.locate(user, domainId, 'channel', channelId)
+        const actions = await domain.actionsOn(entity)
+        if (actions.has(action)) return entity.key
+      } catch (error) {
+        if (!(error instanceof ServiceError) || (error.kind !== 'not_found' && error.kind !== 'forbidden')) throw error
+      }
+      throw refusal
+    },
+    findUser: (key) => findUser(database, key),
+  }
+}
+
+async function findUser(database: Database, key: number): Promise<UserPrincipal | undefined> {
+  const { rows } = await sql<{ id: string; role: string }>`
+    SELECT id, role FROM users WHERE key = ${key} AND status = 'enabled'`.execute(database.db)
+  const [row] = rows
+  if (row === undefined) return undefined
+  return {
+    kind: 'user',
+    key,
+    id: row.id,
+    isPlatformAdmin: row.role === 'admin',
+    boundDomainKey: undefined,
+    credential: 'api_key',
+    scope: undefined,
+    sessionId: undefined,
+    origin: undefined,
   }
 }
 

@@ -25,7 +25,10 @@ import { createTicketOffice, proxyTokenOf } from './modules/tickets.ts'
 import { RunEndings, RunQueues, createRunOutput, createRunWriter, createRunsService, runRoutes } from './runs/index.ts'
 import { startSweeper } from './runs/sweeper.ts'
 import { createTasksService, taskRoutes } from './tasks/index.ts'
+import { startScheduler } from './schedules/scheduler.ts'
+import { openSecrets } from './tasks/extras.ts'
 import { DEFAULT_TIMING, type ManagerTiming } from './timing.ts'
+import { createWorkflowsService, startWorkflowEngine, workflowRoutes } from './workflows/index.ts'
 import { createWorkersService, ensureJoinToken, startLeaseKeeper, workerRoutes } from './workers/index.ts'
 
 export { MANAGER_SETTINGS } from './config.ts'
@@ -97,12 +100,16 @@ export async function startManager({
   const token = await ensureJoinToken(database, keyring, config.workerToken?.reveal())
   const proxyToken = proxyTokenOf(config.proxyToken, keyring)
   const tickets = createTicketOffice(proxyToken)
-  const cluster = new Cluster(createModuleRefs(config.proxyAddress, tickets))
+  const cluster = new Cluster({
+    modules: createModuleRefs(config.proxyAddress, tickets),
+    openSecrets: (taskId, sealed) => openSecrets(keyring, taskId, Buffer.from(sealed, 'base64')),
+  })
   const endings = new RunEndings()
   const events = createEventsService({ database, access, logger })
   const queues = new RunQueues()
   const writer = createRunWriter({
     context: {
+      managerId,
       cluster,
       queues,
       endings,
@@ -112,7 +119,6 @@ export async function startManager({
       random: Math.random,
       onCommitted: events.poke,
     },
-    managerId,
     connect: () => database.dedicated('skein-run-writer'),
     signal: stopping.signal,
   })
@@ -122,7 +128,7 @@ export async function startManager({
   const { proxyAddress } = config
   const certificate = tls?.cert
   const modules = createModules({ database, access, cluster, tickets, proxyAddress, proxyToken, certificate, logger })
-  const tasks = createTasksService({ database, access, newId: randomUUID })
+  const tasks = createTasksService({ database, access, keyring, newId: randomUUID, now: () => new Date() })
   const runs = createRunsService({
     database,
     tasks,
@@ -133,6 +139,10 @@ export async function startManager({
     resolveImage: modules.resolve,
     logger,
   })
+  const scheduler = startScheduler({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
+  const engine = startWorkflowEngine({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
+  endings.onEvery((ended) => engine.ended(ended.runId))
+  const workflows = createWorkflowsService({ database, access, tasks, runs, engine, newId: randomUUID })
   const fingerprint = tls === undefined ? undefined : fingerprintOf(new X509Certificate(tls.cert))
   const workers = createWorkersService({ database, access, tasks, cluster, writer, newId: randomUUID, fingerprint })
   const callers = createCallers(access)
@@ -140,7 +150,7 @@ export async function startManager({
   async function stopParts(): Promise<void> {
     stopping.abort()
     await events.stop()
-    await sweeper.stop()
+    await Promise.all([scheduler.stop(), engine.stop(), sweeper.stop()])
     await leases.stop()
     runs.close()
     modules.close()
@@ -185,6 +195,7 @@ export async function startManager({
         await runRoutes({ runs, callers })(app)
         await workerRoutes({ workers, callers })(app)
         await modules.routes(callers)(app)
+        await workflowRoutes({ workflows, callers })(app)
         await taskEventRoutes({ events, access, callers })(app)
       },
       async stop() {

@@ -3,11 +3,10 @@
  * from the database and from what the workers say in their Hello.
  */
 import { createLru } from '#core/lru.ts'
-import type { ModuleRefs } from '../modules/module-refs.ts'
 import type { HeldRun } from '../runs/spec.ts'
 import { BACKLOG_TARGET_MS, capacityFor, choose, hashNeeds, refusalOf } from '../scheduler/index.ts'
 import type { RunNeeds } from '../scheduler/index.ts'
-import type { WorkerSession } from './worker-session.ts'
+import type { Delivery, WorkerSession } from './worker-session.ts'
 
 /** What is remembered about the runs of one task. */
 type TaskMemory = { expectedMs: number | undefined; failures: Map<number, number> }
@@ -21,7 +20,7 @@ const REMEMBERED_NEEDS = 5_000
 
 export class Cluster {
   readonly #sessions = new Map<number, WorkerSession>()
-  readonly #modules: ModuleRefs
+  readonly #delivery: Delivery
   readonly #touched = new Set<WorkerSession>()
   readonly #tasks = createLru<number, TaskMemory>(REMEMBERED_TASKS)
   readonly #needs = createLru<string, KnownNeeds>(REMEMBERED_NEEDS)
@@ -29,8 +28,8 @@ export class Cluster {
   readonly #candidates = new Map<string, WorkerSession[]>()
   #placements = 0
 
-  constructor(modules: ModuleRefs) {
-    this.#modules = modules
+  constructor(delivery: Delivery) {
+    this.#delivery = delivery
   }
 
   get sessions(): Iterable<WorkerSession> {
@@ -116,7 +115,7 @@ export class Cluster {
 
   /** Sends what the last batch gathered, one message per worker and kind. */
   flush(): void {
-    for (const session of this.#touched) session.flush(this.#modules)
+    for (const session of this.#touched) session.flush(this.#delivery)
     this.#touched.clear()
   }
 

@@ -2,6 +2,7 @@
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import {
   FailureReason as WireReason,
+  GrantKind,
   OnLost as WireOnLost,
   WireTaskState,
   type AssignmentSchema,
@@ -49,6 +50,7 @@ export function fromRef(run: RunRef | undefined): RunIdentity {
 export function toAssignment(
   run: HeldRun,
   module: MessageInitShape<typeof ModuleRefSchema>,
+  secrets: Readonly<Record<string, string>>,
 ): MessageInitShape<typeof AssignmentSchema> {
   const { spec } = run
   return {
@@ -68,6 +70,15 @@ export function toAssignment(
       maxResultBytes: BigInt(MAX_STAGED_RESULT_BYTES),
     },
     onLost: ON_LOST[spec.on_lost],
+    daemon: spec.daemon === true,
+    grants: (spec.grants ?? []).map((grant) => ({
+      kind: grant.kind === 'publish' ? GrantKind.PUBLISH : GrantKind.READ,
+      channelId: grant.channel_id,
+      subtopic: grant.subtopic ?? '',
+      name: grant.name ?? '',
+    })),
+    secrets: { ...secrets },
+    triggerJson: spec.trigger === undefined ? '' : JSON.stringify(spec.trigger),
   }
 }
 

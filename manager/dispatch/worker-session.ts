@@ -27,6 +27,13 @@ export type WorkerFacts = {
   cachedDigests: readonly string[]
 }
 
+/** What an assignment needs beside its run. */
+export type Delivery = {
+  modules: ModuleRefs
+  /** The secrets of a task, sealed in base64. */
+  openSecrets: (taskId: string, sealed: string) => Record<string, string>
+}
+
 export type Receipt = { run: { id: string; attempt: number; fence: number }; recorded: boolean }
 type Outgoing = NonNullable<MessageInitShape<typeof SessionResponseSchema>['message']>
 
@@ -111,14 +118,18 @@ export class WorkerSession implements WorkerView {
   }
 
   /** Sends what was gathered: receipts first, because they free the worker's spool. */
-  flush(modules: ModuleRefs): void {
+  flush({ modules, openSecrets }: Delivery): void {
     if (this.#receipts.length > 0) {
       const receipts = this.#receipts.map(({ run, recorded }) => ({ run: toRef(run), recorded }))
       this.#receipts = []
       this.tell({ case: 'resultAck', value: { receipts } })
     }
     if (this.#assignments.length > 0) {
-      const assignments = this.#assignments.map((run) => toAssignment(run, modules.of(this.id, moduleOf(run))))
+      const assignments = this.#assignments.map((run) => {
+        const { task_id: taskId, secrets } = run.spec
+        const opened = secrets === undefined ? {} : openSecrets(taskId, secrets)
+        return toAssignment(run, modules.of(this.id, moduleOf(run)), opened)
+      })
       this.#assignments = []
       this.tell({ case: 'assign', value: { assignments } })
     }

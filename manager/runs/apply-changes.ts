@@ -3,6 +3,7 @@ import { TASK_STATE } from '#proto/index.ts'
 import type { RunIdentity } from '../dispatch/translate.ts'
 import type { WorkerSession } from '../dispatch/worker-session.ts'
 import type { RunBatch } from './batch.ts'
+import { settleGroups } from './broadcasts.ts'
 import { claimRuns } from './claim-runs.ts'
 import { heldRun, markRunning, recordEnds, type ReportedEnd } from './end-runs.ts'
 import { loseWorker, reconcileHello, type HelloClaims } from './reconcile-runs.ts'
@@ -88,6 +89,7 @@ export async function applyChanges(
     const begun = await startRuns(batch, requests, tasks, isPlain)
     for (const [at, { index }] of starts.entries()) outcomes[index] = begun[at]
   }
+  await settleGroups(batch, batch.takeGroups())
   // In a plain batch nothing waits, but for starts that have just found no room.
   if (!isPlain) await claimRuns(batch)
   return outcomes
@@ -102,15 +104,24 @@ function isPlainChange(change: Change): boolean {
     case 'ends':
       return change.ends.every(({ run, ending }) => {
         const held = heldRun(change.session, run)
-        return held !== undefined && !held.drivesTask && ending.state !== TASK_STATE.failed
+        return held !== undefined && isUnconnected(held) && ending.state !== TASK_STATE.failed
       })
     case 'running':
-      return change.runs.every((run) => heldRun(change.session, run)?.drivesTask !== true)
+      return change.runs.every((run) => {
+        const held = heldRun(change.session, run)
+        return held === undefined || isUnconnected(held)
+      })
     case 'start':
       return !change.request.drivesTask && change.request.idempotency === undefined
     default:
       return false
   }
+}
+
+/** Nothing else is written because of it: no task, no broadcast, no publication. */
+function isUnconnected(run: HeldRun): boolean {
+  const { publish_result: target, daemon } = run.spec
+  return !run.drivesTask && run.parentId === null && target === undefined && daemon === undefined
 }
 
 /** Waits for all, also when one fails, so that nothing of a batch is under way when it is rolled back. */

@@ -14,6 +14,7 @@ import type { RunQueues } from './queues.ts'
 import type { ModuleCatalogue } from '../modules/catalogue.ts'
 
 export type WriterContext = {
+  managerId: string
   cluster: Cluster
   queues: RunQueues
   endings: RunEndings
@@ -35,6 +36,7 @@ export class RunBatch {
   #isCommitted = false
   readonly #reserved: WorkerSession[] = []
   readonly #freed: WorkerSession[] = []
+  readonly #groups = new Set<string>()
   readonly #tasks = new Map<number, TaskChange>()
 
   constructor(client: Client, context: WriterContext) {
@@ -99,6 +101,17 @@ export class RunBatch {
     if (index >= 0) this.#reserved.splice(index, 1)
     this.context.cluster.release(session)
     this.context.cluster.remove(session)
+  }
+
+  /** A part of this broadcast began or ended. */
+  touchGroup(id: string): void {
+    this.#groups.add(id)
+  }
+
+  takeGroups(): string[] {
+    const groups = [...this.#groups]
+    this.#groups.clear()
+    return groups
   }
 
   /** The task follows its run. The last change of a batch counts; a task has one driving run at a time. */

@@ -8,7 +8,8 @@ import type { WorkerSession } from '../dispatch/worker-session.ts'
 import { noteRuns } from '../events/note.ts'
 import type { RunBatch } from './batch.ts'
 import { requeueRuns, type Requeue } from './requeue-runs.ts'
-import { afterFailure } from './retry.ts'
+import { publishResults } from './publish-results.ts'
+import { afterEnd } from './retry.ts'
 import type { HeldRun, RunEnding, RunHandle } from './spec.ts'
 
 export type ReportedEnd = { session: WorkerSession; run: RunIdentity; ending: RunEnding }
@@ -34,6 +35,7 @@ export async function markRunning(batch: RunBatch, runs: readonly HeldRun[]): Pr
   await batch.rows('mark-running', MARK_RUNNING, [sorted.map((run) => run.key), sorted.map((run) => run.fence)])
   for (const run of sorted) {
     if (run.drivesTask) batch.changeTask(run.taskKey, { runKey: run.key, state: TASK_STATE.running, durationMs: null })
+    if (run.parentId !== null) batch.touchGroup(run.parentId)
   }
   batch.afterCommit(() => {
     for (const run of sorted) run.state = TASK_STATE.running
@@ -58,13 +60,10 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
     }
     seen.add(run.id)
     recorded[index] = true
-    const next =
-      ending.state === TASK_STATE.failed && ending.reason !== null
-        ? afterFailure(run.spec, run.attempt, ending.reason, batch.context.random())
-        : { retry: false as const }
+    const next = afterEnd(run.spec, run.attempt, ending, batch.context.random())
     if (next.retry) {
       const { reason, error } = ending
-      requeues.push({ run, reason: reason ?? 'guest_error', error, costsAttempt: true, delayMs: next.delayMs })
+      requeues.push({ run, reason: reason ?? 'ended', error, costsAttempt: true, delayMs: next.delayMs })
     } else {
       ends.push({ run, ending, workerId: session.id })
     }
@@ -117,11 +116,16 @@ export async function writeEnds(batch: RunBatch, ends: readonly EndedRow[]): Pro
     column((end) => end.outputTruncated),
   ])
   const written = new Set(rows.map((row) => row.key))
+  await publishResults(
+    batch,
+    sorted.filter(({ run }) => written.has(run.key)),
+  )
   for (const { run, ending, workerId } of sorted) {
     if (!written.has(run.key)) continue
     if (run.drivesTask) {
       batch.changeTask(run.taskKey, { runKey: run.key, state: ending.state, durationMs: ending.durationMs })
     }
+    if (run.parentId !== null) batch.touchGroup(run.parentId)
     batch.afterCommit(() => batch.context.endings.tell({ ...ending, runKey: run.key, runId: run.id, workerId }))
   }
 }

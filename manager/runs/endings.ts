@@ -4,6 +4,7 @@ import type { RunEnding } from './spec.ts'
 export type EndedRun = RunEnding & { runKey: number; runId: string; workerId: string | null }
 
 export class RunEndings {
+  readonly #everybody: ((ended: EndedRun) => void)[] = []
   readonly #waiting = new Map<number, Set<(ended: EndedRun) => void>>()
 
   /** Calls back when the run ends; returns the way to stop waiting. */
@@ -17,7 +18,13 @@ export class RunEndings {
     }
   }
 
+  /** Told of every end that this manager wrote, after its commit. */
+  onEvery(callback: (ended: EndedRun) => void): void {
+    this.#everybody.push(callback)
+  }
+
   tell(ended: EndedRun): void {
+    for (const callback of this.#everybody) callback(ended)
     const callbacks = this.#waiting.get(ended.runKey)
     if (callbacks === undefined) return
     this.#waiting.delete(ended.runKey)

@@ -19,6 +19,9 @@ export type RunRecord = {
   key: number
   id: string
   drivesTask: boolean
+  /** A broadcast; its parts name it. */
+  isGroup: boolean
+  parentId: string | null
   state: TaskState
   attempt: number
   fence: number | null
@@ -45,6 +48,8 @@ type Row = {
   key: number
   id: string
   drives_task: boolean
+  is_group: boolean
+  parent_id: string | null
   state: TaskState
   attempt: number
   fence: number | null
@@ -67,7 +72,7 @@ type Row = {
 }
 
 const RUNS = sql`
-  SELECT r.key, r.id, r.drives_task, r.state, r.attempt, r.fence, w.id AS worker_id, r.module_digest,
+  SELECT r.key, r.id, r.drives_task, r.is_group, r.parent_id, r.state, r.attempt, r.fence, w.id AS worker_id, r.module_digest,
     r.spec ->> 'module_reference' AS module_reference, r.spec -> 'module_notes' AS module_notes, r.created_at, r.assigned_at, r.running_at, r.finished_at, r.duration_ms,
     r.prepare_ms, r.reason, r.error, r.results, r.result_digest, r.result_bytes, r.output_truncated
   FROM runs r LEFT JOIN workers w ON w.key = r.worker_key`
@@ -77,6 +82,8 @@ function fromRow(row: Row, earlier: AttemptRecord[]): RunRecord {
     key: row.key,
     id: row.id,
     drivesTask: row.drives_task,
+    isGroup: row.is_group,
+    parentId: row.parent_id,
     state: row.state,
     attempt: row.attempt,
     fence: row.fence,
@@ -118,6 +125,12 @@ export async function listRuns(
 export async function findRun(db: Queryable, taskKey: number, runId: string): Promise<RunRecord | undefined> {
   const { rows } = await sql<Row>`${RUNS} WHERE r.task_key = ${taskKey} AND r.id = ${runId}`.execute(db)
   return (await withAttempts(db, rows))[0]
+}
+
+/** The runs of a broadcast, by worker. */
+export async function listParts(db: Queryable, parentId: string): Promise<RunRecord[]> {
+  const { rows } = await sql<Row>`${RUNS} WHERE r.parent_id = ${parentId} ORDER BY r.key`.execute(db)
+  return await withAttempts(db, rows)
 }
 
 /** The run whose result is the task's; undefined when it was never started, or edited since. */

@@ -32,7 +32,8 @@ export const Stopped = Type.Object({ stopped: Type.Literal(true) })
 
 const State = Type.Integer({ minimum: 0, maximum: 7 })
 const Results = Type.Unknown({
-  description: 'Array of the returned values; of a command: exit_code, stdout, stderr; null: none',
+  description:
+    'Array of the returned values; of a command: exit_code, stdout, stderr; of a component: the value; of a broadcast: worker_id, run_id, state, results, error and reason of each worker; null: none',
 })
 const Words = nullable(Type.String())
 
@@ -57,7 +58,10 @@ export const TaskResults = Type.Object({
 export const Run = Type.Object(
   {
     id: TaskId,
-    kind: Type.Enum(['start', 'invoke']),
+    kind: Type.Enum(['start', 'invoke', 'broadcast'], {
+      description: 'broadcast: the run of one worker, below the run parent_id',
+    }),
+    parent_id: Type.Optional(TaskId),
     state: State,
     attempt: Type.Integer(),
     fence: nullable(Type.Integer()),
@@ -108,7 +112,8 @@ export const LogQuery = Type.Object({
 export function presentRun(run: RunRecord, results: unknown): Run {
   return {
     id: run.id,
-    kind: run.drivesTask ? 'start' : 'invoke',
+    kind: run.parentId !== null ? 'broadcast' : run.drivesTask ? 'start' : 'invoke',
+    ...(run.parentId === null ? {} : { parent_id: run.parentId }),
     state: run.state,
     attempt: run.attempt,
     fence: run.fence,

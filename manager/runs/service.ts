@@ -7,10 +7,20 @@ import { parseDurationMs } from '#core/time.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { TaskCaller } from '../access.ts'
 import type { TasksService } from '../tasks/service.ts'
+import type { TriggerMessage } from '../channels/trigger-message.ts'
 import type { ManagerTiming } from '../timing.ts'
 import type { EndedRun, RunEndings } from './endings.ts'
 import { createLogFollowing, type LogReader } from './follow-logs.ts'
-import { findDrivingRun, findEnded, findRun, listRuns, readLogs, readResult, type RunRecord } from './repository.ts'
+import {
+  findDrivingRun,
+  findEnded,
+  findRun,
+  listParts,
+  listRuns,
+  readLogs,
+  readResult,
+  type RunRecord,
+} from './repository.ts'
 import type { RunBody } from './schema.ts'
 import type { FailureReason } from './spec.ts'
 import type { ResolvedImage, RunOverrides, StartRequest } from './start-runs.ts'
@@ -104,7 +114,34 @@ export function createRunsService(deps: RunsDeps) {
     return run
   }
 
+  /** Parts of a broadcast, each with its worker. */
+  async function presentParts(runId: string) {
+    const parts = await listParts(database.db, runId)
+    return await Promise.all(
+      parts.map(async (part) => ({
+        worker_id: part.workerId,
+        run_id: part.id,
+        state: part.state,
+        results: await readResult(database.db, part),
+        error: part.error,
+        reason: part.reason,
+      })),
+    )
+  }
+
   return {
+    /**
+     * A start that nobody asked for over HTTP: of a schedule, a workflow, a message. With the same key it happens once.
+     */
+    async startFor(start: SystemStart): Promise<{ runId: string }> {
+      const { taskId, domainId, origin, key, drivesTask, overrides = {}, trigger, runId = newId() } = start
+      const idempotency = { userKey: ORIGINS[origin], key, bodyDigest: '' }
+      return await submit({ taskId, runId, overrides, drivesTask, idempotency, trigger }, domainId)
+    },
+
+    /** Ends everything of the task that is under way. */
+    stopFor: (taskKey: number) => stopAll(taskKey),
+
     /** Queues one run; the task's state follows it. Throws `invalid_state` while another one is under way. */
     async start(
       caller: TaskCaller,
@@ -168,6 +205,10 @@ export function createRunsService(deps: RunsDeps) {
       const task = await tasks.get(caller, taskId)
       const run = await findDrivingRun(database.db, task.key)
       if (run === undefined) return { state: task.state, results: null, error: null, reason: null, runId: null }
+      if (run.isGroup) {
+        const { state, error, reason, id } = run
+        return { state, results: await presentParts(id), error, reason, runId: id }
+      }
       const hasResult = run.state !== TASK_STATE.scheduled && run.state !== TASK_STATE.running
       return {
         state: run.state,
@@ -224,6 +265,22 @@ export function createRunsService(deps: RunsDeps) {
       clearInterval(poll)
     },
   }
+}
+
+/** Who starts, in place of the user of an Idempotency-Key: users have positive keys. */
+const ORIGINS = { schedule: -1, message: -2, workflow: -3 } as const
+
+export type SystemStart = {
+  taskId: string
+  domainId: string | null
+  origin: keyof typeof ORIGINS
+  /** What is started, such as the time of a tick: once. */
+  key: string
+  drivesTask: boolean
+  overrides?: RunOverrides
+  trigger?: TriggerMessage
+  /** Made before by who must know it. */
+  runId?: string
 }
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/

@@ -2,13 +2,16 @@
  * What a run is made of. The spec is frozen when the run starts and stored as JSON with it, so that any manager can
  * assign it again, hours later and after the task was edited, without asking anybody.
  */
+import type { Json } from '#core/wasm/index.ts'
 import type { TaskState } from '#proto/index.ts'
+import type { Grant, Target } from '../channels/fields.ts'
+import type { TriggerMessage } from '../channels/trigger-message.ts'
 import type { AssignedModule } from '../modules/module-refs.ts'
 
 export type OnLost = 'requeue' | 'fail' | 'wait'
 
-/** A JSON number, or a decimal string for a 64-bit integer. */
-export type RunInput = number | string
+/** A JSON number, or a decimal string for a 64-bit integer; for components any JSON value. */
+export type RunInput = Json
 
 /** Stored in `runs.spec`; the names are those of the database. */
 export type RunSpec = {
@@ -30,6 +33,17 @@ export type RunSpec = {
   /** null: the default of the reason for which an attempt failed. */
   max_attempts: number | null
   backoff_ms: number
+  /** Has no deadline and is started again when it ends. */
+  daemon?: true
+  /** Where and as whom it publishes and reads; present with the fields that need it. */
+  domain_key?: number
+  user_key?: number
+  publish_result?: Target
+  grants?: readonly Grant[]
+  /** Sealed secrets in base64; opened for the assignment alone. */
+  secrets?: string
+  /** What triggered the run. */
+  trigger?: TriggerMessage
 }
 
 /** The module of a run, as its worker is told of it. */
@@ -43,6 +57,8 @@ export type RunHandle = {
   id: string
   taskKey: number
   drivesTask: boolean
+  /** The broadcast that it is a part of. */
+  parentId: string | null
   attempt: number
   /** null: not assigned. */
   fence: number | null

@@ -2,11 +2,15 @@
  * Starts: reads the tasks, applies the rules of a start, places each run or queues it, and inserts all rows of the batch
  * in one statement. A run that finds a free slot is inserted with its fence, so that it needs no second write.
  */
+import { randomUUID } from 'node:crypto'
 import { ServiceError } from '#core/errors/index.ts'
 import { COMMAND_FUNCTION, findFunction, formatType, isCallableFromJson, parseInputs } from '#core/wasm/index.ts'
 import type { DescribedExport } from '#core/wasm/index.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
 import type { WorkerSession } from '../dispatch/worker-session.ts'
+import type { Grant, Target } from '../channels/fields.ts'
+import { inputsOf } from '../channels/trigger-message.ts'
+import type { TriggerMessage } from '../channels/trigger-message.ts'
 import { noteRuns } from '../events/note.ts'
 import { requireNextState } from '../lifecycle.ts'
 import { MODULE_COLUMNS } from '../modules/catalogue.ts'
@@ -14,6 +18,7 @@ import type { ModuleFacts, ModuleRow } from '../modules/catalogue.ts'
 import { memoryClassBytes } from '../scheduler/index.ts'
 import type { RunNeeds } from '../scheduler/index.ts'
 import type { RunBatch } from './batch.ts'
+import { findBroadcastWorkers, writeGroups } from './broadcasts.ts'
 import { MAX_QUEUED_RUNS } from './limits.ts'
 import type { HeldRun, OnLost, RunInput, RunSpec } from './spec.ts'
 import { findStartKeys } from './start-keys.ts'
@@ -40,6 +45,8 @@ export type StartRequest = {
   image: ResolvedImage | undefined
   /** Idempotency-Key of a start. */
   idempotency: { userKey: number; key: string; bodyDigest: string } | undefined
+  /** The message that starts it. */
+  trigger?: TriggerMessage | undefined
 }
 
 /** `image`: the task runs an image and the request did not bring its digest; resolve it and ask again. */
@@ -65,10 +72,18 @@ type TaskRow = {
   max_attempts: number | null
   backoff_ms: number
   on_lost: OnLost
+  domain_key: number | null
+  user_key: number | null
+  broadcast: boolean
+  daemon: boolean
+  publish_result: Target | null
+  grants: Grant[]
+  secrets: Buffer | null
 }
 
 const TASK_COLUMNS = `key, id, domain_id, name, state, inputs, cli_args, env, image_url, module_key, function, labels,
-  worker_id, priority, timeout_ms, memory_limit_bytes, max_attempts, backoff_ms, on_lost`
+  worker_id, priority, timeout_ms, memory_limit_bytes, max_attempts, backoff_ms, on_lost, domain_key, user_key, broadcast,
+  daemon, publish_result, grants, secrets`
 
 // A start changes the task, so its row is locked first, in key order. An invocation leaves it as it is; the reference
 // from the run holds it against deletion.
@@ -85,6 +100,8 @@ type Prepared = {
   needs: RunNeeds
   needsHash: string
   session: WorkerSession | undefined
+  /** Of a broadcast: the run above them, or one of those below it. */
+  part: { kind: 'group' } | { kind: 'member'; parentId: string } | undefined
 }
 
 export type StartTasks = { tasks: Map<string, TaskRow>; modules: Map<number, ModuleFacts> }
@@ -132,9 +149,14 @@ export async function startRuns(
         continue
       }
       if (request.drivesTask) task.state = requireNextState(task.state, 'start')
+      if (task.broadcast) {
+        prepared.push(...(await broadcast(batch, { index, request, task, ...run })))
+        repeated.remember(request, task)
+        continue
+      }
       const needsHash = batch.context.cluster.learnNeeds(run.needs)
       const session = placeNow(batch, needsHash, task.key, run.digest)
-      prepared.push({ index, request, task, ...run, needsHash, session })
+      prepared.push({ index, request, task, ...run, needsHash, session, part: undefined })
       repeated.remember(request, task)
     } catch (error) {
       outcomes[index] = error as Error
@@ -162,14 +184,17 @@ function prepare(
   task: TaskRow,
   modules: ReadonlyMap<number, ModuleFacts>,
 ): { spec: RunSpec; digest: string; needs: RunNeeds } | { resolveImage: string } {
-  const inputs = request.overrides.inputs ?? task.inputs
+  requireStartable(request, task)
   const module = task.module_key === null ? undefined : modules.get(task.module_key)
   if (task.image_url !== null && request.image?.imageUrl !== task.image_url) return { resolveImage: task.image_url }
   const source = task.image_url === null ? module : request.image
   if (source === undefined) {
     throw new ServiceError('unprocessable', 'the task has no module: upload one or give it an image_url')
   }
-  if (module !== undefined) requireCallable(module, task, inputs)
+  const given = request.overrides.inputs ?? task.inputs
+  const called = module === undefined ? undefined : requireFunction(module, task)
+  const inputs = request.trigger === undefined ? given : inputsOf(request.trigger, called?.params, given)
+  if (called !== undefined) requireCallable(called, inputs)
   return {
     digest: source.digest,
     spec: {
@@ -188,6 +213,7 @@ function prepare(
       on_lost: task.on_lost,
       max_attempts: task.max_attempts,
       backoff_ms: task.backoff_ms,
+      ...specExtras(request, task),
     },
     needs: {
       domainId: task.domain_id,
@@ -199,8 +225,30 @@ function prepare(
   }
 }
 
-/** Throws `unprocessable` naming what the module exports, or what the function takes. */
-function requireCallable(module: ModuleFacts, task: TaskRow, inputs: readonly RunInput[]): void {
+/** Throws `unprocessable` for an invocation of what does not end, or ends several times. */
+function requireStartable(request: StartRequest, task: TaskRow): void {
+  if (request.drivesTask) return
+  if (task.daemon) throw new ServiceError('unprocessable', 'a daemon has no result to wait for: start it')
+  if (task.broadcast) throw new ServiceError('unprocessable', 'a broadcast has a result per worker: start it')
+}
+
+/** What few tasks have, left out where it says nothing: the spec is written with every run. */
+function specExtras({ trigger }: StartRequest, task: TaskRow): Partial<RunSpec> {
+  const usesChannels = task.publish_result !== null || task.grants.length > 0
+  return {
+    ...(task.daemon ? { daemon: true } : {}),
+    ...(usesChannels && task.domain_key !== null && task.user_key !== null
+      ? { domain_key: task.domain_key, user_key: task.user_key }
+      : {}),
+    ...(task.publish_result === null ? {} : { publish_result: task.publish_result }),
+    ...(task.grants.length === 0 ? {} : { grants: task.grants }),
+    ...(task.secrets === null ? {} : { secrets: task.secrets.toString('base64') }),
+    ...(trigger === undefined ? {} : { trigger }),
+  }
+}
+
+/** Throws `unprocessable` naming what the module exports. */
+function requireFunction(module: ModuleFacts, task: TaskRow): DescribedExport {
   const called = findFunction(module.exports, { explicit: task.function ?? undefined, fallback: task.name })
   if (called === undefined) {
     const wanted =
@@ -209,6 +257,11 @@ function requireCallable(module: ModuleFacts, task: TaskRow, inputs: readonly Ru
         : `the module exports no function ${task.function}`
     throw new ServiceError('unprocessable', `${wanted}; it exports ${listFunctions(module.exports)}`)
   }
+  return called
+}
+
+/** Throws `unprocessable` naming what the function takes. */
+function requireCallable(called: DescribedExport, inputs: readonly RunInput[]): void {
   if (called.name === COMMAND_FUNCTION) return
   if (!isCallableFromJson(called)) {
     throw new ServiceError(
@@ -223,6 +276,34 @@ function requireCallable(module: ModuleFacts, task: TaskRow, inputs: readonly Ru
 function listFunctions(exports: readonly DescribedExport[]): string {
   const names = exports.filter((exported) => exported.kind === 'function').map((exported) => exported.name)
   return names.length === 0 ? 'none' : names.slice(0, 20).join(', ')
+}
+
+/** One run for each worker that fits, and one above them that ends with the last. Throws `unavailable` when none fits. */
+async function broadcast(batch: RunBatch, run: Omit<Prepared, 'needsHash' | 'session' | 'part'>): Promise<Prepared[]> {
+  const { cluster } = batch.context
+  const workers = await findBroadcastWorkers(batch, run.needs)
+  const group: Prepared = {
+    ...run,
+    needsHash: cluster.learnNeeds(run.needs),
+    session: undefined,
+    part: { kind: 'group' },
+  }
+  const members = workers.map((workerId): Prepared => {
+    const needs = { ...run.needs, workerId }
+    const needsHash = cluster.learnNeeds(needs)
+    const request = { ...run.request, runId: randomUUID(), drivesTask: false, idempotency: undefined }
+    const session = placeNow(batch, needsHash, run.task.key, run.digest)
+    return {
+      ...run,
+      index: -1,
+      request,
+      needs,
+      needsHash,
+      session,
+      part: { kind: 'member', parentId: run.request.runId },
+    }
+  })
+  return [group, ...members]
 }
 
 const LEARN_NEEDS = `
@@ -278,13 +359,18 @@ async function insert(
   if (isLast) batch.commit()
   const rows = await inserting
   const inserted = new Map(rows.map((row) => [row.id, row]))
-  for (const { index, request, task, spec, digest, needsHash, session } of prepared) {
+  await writeGroups(
+    batch,
+    prepared.flatMap(({ request, part }) => (part === undefined ? [] : [{ runId: request.runId, part }])),
+  )
+  for (const { index, request, task, spec, digest, needsHash, session, part } of prepared) {
     const row = inserted.get(request.runId)
     if (row === undefined) throw new Error(`run ${request.runId} was not inserted`)
-    outcomes[index] = { runId: request.runId, runKey: row.key, taskKey: task.key }
+    if (index >= 0) outcomes[index] = { runId: request.runId, runKey: row.key, taskKey: task.key }
     if (request.drivesTask) {
       batch.changeTask(task.key, { runKey: row.key, state: TASK_STATE.scheduled, durationMs: null })
     }
+    if (part?.kind === 'group') continue
     if (session === undefined || row.fence === null) {
       queues.add(needsHash, 1)
       if (session !== undefined) batch.unplace(session)
@@ -295,6 +381,7 @@ async function insert(
       id: row.id,
       taskKey: task.key,
       drivesTask: request.drivesTask,
+      parentId: part?.parentId ?? null,
       attempt: 1,
       fence: row.fence,
       digest,

@@ -5,6 +5,7 @@
 import { TASK_STATE } from '#proto/index.ts'
 import { toRef } from '../dispatch/translate.ts'
 import type { RunBatch } from './batch.ts'
+import { GROUP_CHECK_MS } from './broadcasts.ts'
 import { writeEnds } from './end-runs.ts'
 import { MAX_DUE_PER_SWEEP } from './limits.ts'
 import { UNKNOWN_CHECK_MS, giveUp } from './reconcile-runs.ts'
@@ -16,12 +17,17 @@ type DueRow = RunRow & {
   worker_key: number | null
   is_queued: boolean
   is_cancelled: boolean
+  is_group: boolean
+  is_orphan: boolean
   manager_id: string | null
   ran_ms: number | null
 }
 
 const FIND_DUE = `
   SELECT ${RUN_COLUMNS}, r.worker_key, r.queue_seq IS NOT NULL AS is_queued, r.cancel_requested_at IS NOT NULL AS is_cancelled,
+    r.is_group, r.parent_id IS NOT NULL AND r.queue_seq IS NOT NULL AND NOT EXISTS (
+      SELECT 1 FROM run_needs n JOIN workers p ON p.id = (n.definition ->> 'workerId')::uuid
+      WHERE n.hash = r.needs AND p.manager_id IS NOT NULL AND p.lease_until > now()) AS is_orphan,
     w.manager_id, extract(epoch FROM now() - r.running_at)::float8 * 1000 AS ran_ms
   FROM runs r LEFT JOIN workers w ON w.key = r.worker_key
   WHERE r.next_check_at <= now()
@@ -44,6 +50,7 @@ export async function sweepRuns(batch: RunBatch, managerId: string): Promise<num
   const { timing, cluster, queues } = batch.context
   const enqueue: DueRow[] = []
   const forced: number[] = []
+  const orphans: DueRow[] = []
   const dropped: HeldRun[] = []
   const overdue: HeldRun[] = []
   const deferred: { key: number; delayMs: number }[] = []
@@ -52,6 +59,10 @@ export async function sweepRuns(batch: RunBatch, managerId: string): Promise<num
     const run = fromRunRow(row)
     const session = row.worker_key === null ? undefined : cluster.find(row.worker_key)
     if (run.state === TASK_STATE.unknown) later(run.key, UNKNOWN_CHECK_MS)
+    else if (row.is_group) {
+      batch.touchGroup(run.id)
+      later(run.key, GROUP_CHECK_MS)
+    } else if (row.is_orphan) orphans.push(row)
     else if (row.is_cancelled) forced.push(run.key)
     else if (!isAssigned(run)) {
       if (row.is_queued) later(run.key, timing.placementCheckMs)
@@ -59,6 +70,7 @@ export async function sweepRuns(batch: RunBatch, managerId: string): Promise<num
     } else if (row.manager_id === null) dropped.push(run)
     else if (session === undefined) later(run.key, timing.runCheckMarginMs)
     else if (session.runs.get(run.id)?.fence !== run.fence) dropped.push(run)
+    else if (run.spec.daemon === true) later(run.key, UNKNOWN_CHECK_MS)
     else if (row.ran_ms !== null && row.ran_ms > run.spec.timeout_ms + timing.runCheckMarginMs) overdue.push(run)
     else later(run.key, Math.max(run.spec.timeout_ms - (row.ran_ms ?? 0), 0) + timing.runCheckMarginMs)
   }
@@ -66,6 +78,7 @@ export async function sweepRuns(batch: RunBatch, managerId: string): Promise<num
     await batch.rows('enqueue-runs', ENQUEUE, [enqueue.map((row) => row.key), timing.placementCheckMs])
     for (const row of enqueue) queues.add(row.needs, 1)
   }
+  await endOrphans(batch, orphans)
   if (forced.length > 0) await forceStop(batch, forced)
   await giveUp(batch, dropped, 'the worker does not hold it')
   await endOverdue(batch, overdue)
@@ -76,6 +89,21 @@ export async function sweepRuns(batch: RunBatch, managerId: string): Promise<num
   if (dropped.length > 0)
     batch.context.logger.warn({ managerId, runs: dropped.length }, 'runs that no worker holds were queued again')
   return rows.length
+}
+
+/** Parts of a broadcast whose worker is gone: they are meant for it alone. */
+async function endOrphans(batch: RunBatch, rows: readonly DueRow[]): Promise<void> {
+  const ending = {
+    ...STOPPED_BEFORE_RUNNING,
+    state: TASK_STATE.failed,
+    reason: 'worker_lost' as const,
+    error: 'the worker is gone',
+  }
+  await writeEnds(
+    batch,
+    rows.map((row) => ({ run: fromRunRow(row), ending, workerId: null })),
+  )
+  for (const row of rows) batch.context.queues.add(row.needs, -1)
 }
 
 /** The worker lives but did not end the run at its timeout: the run ends here, and the worker is told to stop it. */

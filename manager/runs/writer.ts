@@ -36,13 +36,13 @@ export type RunWriter = ReturnType<typeof createRunWriter>
 
 export type RunWriterDeps = {
   context: WriterContext
-  managerId: string
   /** A connection of the writer's own. */
   connect: () => Promise<Client>
   signal: AbortSignal
 }
 
-export function createRunWriter({ context, managerId, connect, signal }: RunWriterDeps) {
+export function createRunWriter({ context, connect, signal }: RunWriterDeps) {
+  const { managerId } = context
   let client: Client | undefined
   /** A commit may have happened without its answer; the next batch looks before it writes. */
   let isInDoubt = false
@@ -94,6 +94,10 @@ export function createRunWriter({ context, managerId, connect, signal }: RunWrit
         if (only.kind === 'start' && violatedConstraint(error) === 'runs_task_fkey') {
           return [new ServiceError('not_found', 'no such task')]
         }
+        // Another manager has used the key, or started this very run, a moment ago: now it is seen.
+        if (only.kind === 'start' && violatedConstraint(error) === 'run_start_keys_pkey') return writeOnce(changes)
+        if (only.kind === 'start' && violatedConstraint(error) === 'runs_id_key')
+          return [{ runId: only.request.runId, runKey: undefined, taskKey: 0 }]
         context.logger.error({ err: error, change: only.kind }, 'a task state was refused by the database')
         return [error]
       }

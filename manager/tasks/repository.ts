@@ -6,6 +6,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
 import { noteTasks } from '../events/note.ts'
 import { fromModuleRow, type ModuleFacts, type ModuleRow } from '../modules/catalogue.ts'
+import type { Grant, Target, Trigger, TriggerRule } from '../channels/fields.ts'
 import type { OnLost, RunInput } from '../runs/spec.ts'
 
 export type TaskFields = {
@@ -24,9 +25,43 @@ export type TaskFields = {
   backoffMs: number
   onLost: OnLost
   metadata: Readonly<Record<string, unknown>>
+  broadcast: boolean
+  daemon: boolean
+  schedule: string | null
+  timezone: string
+  catchUp: 'none' | 'once'
+  trigger: Trigger | null
+  publishResult: Target | null
+  grants: readonly Grant[]
 }
 
+/** What is written beside the fields and not given by anybody as it is. */
+export type TaskExtras = {
+  /** When a schedule ticks next; null: no schedule, or no tick any more. */
+  nextTickAt: Date | null
+  /** The rule of the trigger with the key of its channel; null: none. */
+  triggerRule: (TriggerRule & { channelKey: number }) | null
+  /** Sealed; null: none. */
+  secrets: Buffer | null
+  secretNames: readonly string[]
+}
+
+export type TriggerStatus = {
+  matched: number
+  dropped: number
+  droppedReason: string | null
+  lastMatchAt: string | null
+}
+export type RunIf = 'success' | 'failure' | 'always'
+
 export type TaskRecord = TaskFields & {
+  userKey: number | null
+  nextTickAt: string | null
+  triggerStatus: TriggerStatus | null
+  secretNames: readonly string[]
+  workflowId: string | null
+  dependsOn: readonly string[]
+  runIf: RunIf
   key: number
   id: string
   domainId: string | null
@@ -62,6 +97,26 @@ type TaskRow = {
   backoff_ms: number
   on_lost: OnLost
   metadata: Record<string, unknown>
+  user_key: number | null
+  broadcast: boolean
+  daemon: boolean
+  schedule: string | null
+  timezone: string
+  catch_up: 'none' | 'once'
+  next_tick_at: string | null
+  trigger: Trigger | null
+  publish_result: Target | null
+  grants: Grant[]
+  secret_names: string[]
+  depends_on: string[]
+  run_if: RunIf
+  workflow_id: string | null
+  trigger_status: {
+    matched: number
+    dropped: number
+    dropped_reason: string | null
+    last_match_at: string | null
+  } | null
   run_id: string | null
   start_time: string | null
   finish_time: string | null
@@ -79,8 +134,12 @@ type TaskRow = {
 const TASKS = sql`
   SELECT t.key, t.id, t.domain_id, t.name, t.state, t.inputs, t.cli_args, t.image_url, t.function, t.env, t.labels, t.worker_id,
     t.priority, t.timeout_ms, t.memory_limit_bytes, t.max_attempts, t.backoff_ms, t.on_lost, t.metadata, t.start_time, t.finish_time,
-    t.created_at, t.updated_at, r.id AS run_id, m.key AS module_key, m.digest, m.size_bytes, m.kind, m.runtime, m.exports, m.imports
-  FROM tasks t LEFT JOIN modules m ON m.key = t.module_key LEFT JOIN runs r ON r.key = t.run_key`
+    t.created_at, t.updated_at, t.user_key, t.broadcast, t.daemon, t.schedule, t.timezone, t.catch_up, t.next_tick_at, t.trigger,
+    t.publish_result, t.grants, t.secret_names, t.depends_on, t.run_if, f.id AS workflow_id,
+    CASE WHEN g.task_key IS NOT NULL THEN json_build_object('matched', g.matched, 'dropped', g.dropped,
+      'dropped_reason', g.dropped_reason, 'last_match_at', g.last_match_at) END AS trigger_status, r.id AS run_id, m.key AS module_key, m.digest, m.size_bytes, m.kind, m.runtime, m.exports, m.imports
+  FROM tasks t LEFT JOIN modules m ON m.key = t.module_key LEFT JOIN runs r ON r.key = t.run_key
+    LEFT JOIN workflows f ON f.key = t.workflow_key LEFT JOIN task_triggers g ON g.task_key = t.key`
 
 function fromRow(row: TaskRow): TaskRecord {
   return {
@@ -103,6 +162,29 @@ function fromRow(row: TaskRow): TaskRecord {
     backoffMs: row.backoff_ms,
     onLost: row.on_lost,
     metadata: row.metadata,
+    userKey: row.user_key,
+    broadcast: row.broadcast,
+    daemon: row.daemon,
+    schedule: row.schedule,
+    timezone: row.timezone,
+    catchUp: row.catch_up,
+    nextTickAt: row.next_tick_at,
+    trigger: row.trigger,
+    publishResult: row.publish_result,
+    grants: row.grants,
+    secretNames: row.secret_names,
+    dependsOn: row.depends_on,
+    runIf: row.run_if,
+    workflowId: row.workflow_id,
+    triggerStatus:
+      row.trigger_status === null
+        ? null
+        : {
+            matched: row.trigger_status.matched,
+            dropped: row.trigger_status.dropped,
+            droppedReason: row.trigger_status.dropped_reason,
+            lastMatchAt: row.trigger_status.last_match_at,
+          },
     module: row.module_key === null ? null : fromModuleRow({ ...row, key: row.module_key }),
     runId: row.run_id,
     startTime: row.start_time,
@@ -127,22 +209,50 @@ export async function findIdentity(db: Queryable, id: string): Promise<TaskIdent
 
 const NOTE = sql.raw(noteTasks('changed'))
 
-export type NewTaskRow = TaskFields & { id: string; domain: { key: number; id: string } | null; userKey: number | null }
+export type NewTaskRow = TaskFields &
+  TaskExtras & {
+    id: string
+    domain: { key: number; id: string } | null
+    userKey: number | null
+    workflow: { key: number; dependsOn: readonly string[]; runIf: RunIf } | null
+  }
 
-export async function insertTask(db: Queryable, task: NewTaskRow): Promise<number> {
+export async function insertTask(db: Queryable | Transaction, task: NewTaskRow): Promise<number> {
   const { rows } = await sql<{ key: number }>`
     WITH changed AS (INSERT INTO tasks (id, domain_key, domain_id, user_key, name, inputs, cli_args, image_url, function, env, labels, worker_id,
-      priority, timeout_ms, memory_limit_bytes, max_attempts, backoff_ms, on_lost, metadata)
+      priority, timeout_ms, memory_limit_bytes, max_attempts, backoff_ms, on_lost, metadata, broadcast, daemon, schedule, timezone, catch_up,
+      next_tick_at, trigger, publish_result, grants, secrets, secret_names, workflow_key, depends_on, run_if)
     VALUES (${task.id}, ${task.domain?.key ?? null}, ${task.domain?.id ?? null}, ${task.userKey}, ${task.name},
       ${JSON.stringify(task.inputs)}::json, ${task.cliArgs === null ? null : JSON.stringify(task.cliArgs)}::json, ${task.imageUrl},
       ${task.function}, ${JSON.stringify(task.env)}::json, ${JSON.stringify(task.labels)}::jsonb, ${task.workerId}, ${task.priority},
       ${task.timeoutMs}, ${task.memoryLimitBytes}, ${task.maxAttempts}, ${task.backoffMs}, ${task.onLost},
-      ${JSON.stringify(task.metadata)}::jsonb)
+      ${JSON.stringify(task.metadata)}::jsonb, ${task.broadcast}, ${task.daemon}, ${task.schedule}, ${task.timezone}, ${task.catchUp},
+      ${task.nextTickAt}, ${jsonOrNull(task.trigger)}::json, ${jsonOrNull(task.publishResult)}::json, ${JSON.stringify(task.grants)}::json,
+      ${task.secrets}, ${[...task.secretNames]}::text[], ${task.workflow?.key ?? null}, ${[...(task.workflow?.dependsOn ?? [])]}::text[],
+      ${task.workflow?.runIf ?? 'success'})
     RETURNING key, state), noted AS (${NOTE})
     SELECT key FROM changed`.execute(db)
   const [row] = rows
   if (row === undefined) throw new Error('the task was not inserted')
+  if (task.triggerRule !== null) await writeTrigger(db, row.key, task.triggerRule)
   return row.key
+}
+
+function jsonOrNull(value: unknown): string | null {
+  return value === null ? null : JSON.stringify(value)
+}
+
+/** A new rule begins to count anew; null takes the trigger away. */
+async function writeTrigger(
+  db: Queryable | Transaction,
+  taskKey: number,
+  rule: TaskExtras['triggerRule'],
+): Promise<void> {
+  await sql`DELETE FROM task_triggers WHERE task_key = ${taskKey}`.execute(db)
+  if (rule === null) return
+  await sql`INSERT INTO task_triggers (task_key, channel_key, subtopic, name, comparator, value, debounce_ms, rate_count, rate_ms)
+    VALUES (${taskKey}, ${rule.channelKey}, ${rule.subtopic}, ${rule.name}, ${rule.comparator}, ${rule.value}, ${rule.debounceMs},
+      ${rule.rateCount}, ${rule.rateMs})`.execute(db)
 }
 
 const COLUMNS: { readonly [K in keyof TaskFields]: { column: string; cast?: 'json' | 'jsonb' } } = {
@@ -161,6 +271,14 @@ const COLUMNS: { readonly [K in keyof TaskFields]: { column: string; cast?: 'jso
   backoffMs: { column: 'backoff_ms' },
   onLost: { column: 'on_lost' },
   metadata: { column: 'metadata', cast: 'jsonb' },
+  broadcast: { column: 'broadcast' },
+  daemon: { column: 'daemon' },
+  schedule: { column: 'schedule' },
+  timezone: { column: 'timezone' },
+  catchUp: { column: 'catch_up' },
+  trigger: { column: 'trigger', cast: 'json' },
+  publishResult: { column: 'publish_result', cast: 'json' },
+  grants: { column: 'grants', cast: 'json' },
 }
 
 const AT_REST = sql<SqlBool>`t.state NOT IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})`
@@ -169,9 +287,10 @@ const AS_NEW = sql`state = ${TASK_STATE.pending}, run_key = NULL, start_time = N
 
 /** False when the task is under way or gone. An image reference clears the uploaded module. */
 export async function updateTask(
-  db: Queryable,
+  tx: Transaction,
   key: number,
   fields: Partial<TaskFields>,
+  extras: Partial<TaskExtras>,
   userKey: number | null,
 ): Promise<boolean> {
   const sets = (Object.entries(fields) as [keyof TaskFields, unknown][]).map(([field, value]) => {
@@ -181,26 +300,36 @@ export async function updateTask(
       ? sql`${sql.ref(column)} = ${stored}`
       : sql`${sql.ref(column)} = ${stored}::${sql.raw(cast)}`
   })
+  if (extras.nextTickAt !== undefined) sets.push(sql`next_tick_at = ${extras.nextTickAt}`)
+  if (extras.secrets !== undefined) sets.push(sql`secrets = ${extras.secrets}`)
+  if (extras.secretNames !== undefined) sets.push(sql`secret_names = ${[...extras.secretNames]}::text[]`)
   if (typeof fields.imageUrl === 'string') sets.push(sql`module_key = NULL`)
   if (userKey !== null) sets.push(sql`user_key = ${userKey}`)
   const { rows } =
     await sql`WITH changed AS (UPDATE tasks t SET ${sql.join([...sets, AS_NEW])} WHERE t.key = ${key} AND ${AT_REST}
-      RETURNING t.key, t.state), noted AS (${NOTE}) SELECT key FROM changed`.execute(db)
-  return rows.length === 1
+      RETURNING t.key, t.state), noted AS (${NOTE}) SELECT key FROM changed`.execute(tx)
+  if (rows.length === 0) return false
+  if (extras.triggerRule !== undefined) await writeTrigger(tx, key, extras.triggerRule)
+  return true
 }
 
 /** False when the task is under way or gone. An upload clears the image reference. */
-export async function setModule(tx: Transaction, key: number, moduleKey: number): Promise<boolean> {
+export async function setModule(
+  tx: Transaction,
+  key: number,
+  moduleKey: number,
+  userKey: number | null,
+): Promise<boolean> {
   const { rows } = await sql`
-    WITH changed AS (UPDATE tasks t SET module_key = ${moduleKey}, image_url = NULL, ${AS_NEW}
+    WITH changed AS (UPDATE tasks t SET module_key = ${moduleKey}, image_url = NULL, user_key = coalesce(${userKey}, user_key), ${AS_NEW}
       WHERE t.key = ${key} AND ${AT_REST} RETURNING t.key, t.state), noted AS (${NOTE})
     SELECT key FROM changed`.execute(tx)
   return rows.length === 1
 }
 
-/** False when a run of it is under way, or it is gone. */
+/** False when a run of it is under way, a workflow has it, or it is gone. */
 export async function deleteTask(database: Database, key: number): Promise<boolean> {
-  const work = sql`DELETE FROM tasks t WHERE t.key = ${key} AND ${AT_REST}
+  const work = sql`DELETE FROM tasks t WHERE t.key = ${key} AND ${AT_REST} AND t.workflow_key IS NULL
     AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.task_key = t.key AND r.next_check_at IS NOT NULL) RETURNING t.key`.execute(
     database.db,
   )
@@ -225,6 +354,12 @@ const ORDERS: Readonly<Record<string, RawBuilder<unknown>>> = {
   name: sql`t.name`,
   created_at: sql`t.created_at`,
   updated_at: sql`coalesce(t.updated_at, t.created_at)`,
+}
+
+/** The sealed secrets of a task, for whoever changes some of them. */
+export async function findSecrets(db: Queryable, key: number): Promise<Buffer | null> {
+  const { rows } = await sql<{ secrets: Buffer | null }>`SELECT secrets FROM tasks WHERE key = ${key}`.execute(db)
+  return rows[0]?.secrets ?? null
 }
 
 export async function listTasks(db: Queryable, filter: TaskFilter): Promise<{ total: number; tasks: TaskRecord[] }> {

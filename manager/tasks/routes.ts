@@ -188,7 +188,7 @@ function uploadRoute(app: HttpApp, { tasks, callers }: { tasks: TasksService; ca
           details: [{ path: 'file', message: 'is required' }],
         })
       }
-      return presentTask(await tasks.upload(task, await gatherModule(part.file)))
+      return presentTask(await tasks.upload(callers.of(request), task, await gatherModule(part.file)))
     },
   )
 }

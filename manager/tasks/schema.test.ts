@@ -1,6 +1,6 @@
 // task-manager.md section 1: the fields of a task
 import { expect, test } from 'vitest'
-import { DEFAULT_PRIORITY, fromBody, refuseUnserved } from './schema.ts'
+import { DEFAULT_PRIORITY, fromBody, refuseWorkflowFields } from './schema.ts'
 
 test('absent fields stay absent, null sets the default', () => {
   expect(fromBody({})).toEqual({})
@@ -46,13 +46,14 @@ test('an empty reference, function or worker means none', () => {
   })
 })
 
-test.each(['schedule', 'broadcast', 'trigger', 'depends_on', 'grants', 'secrets'])(
-  '%s is refused when it is set, not when it is empty',
+test.each(['depends_on', 'run_if'])(
+  '%s is refused outside of a workflow when it is set, not when it is empty',
   (field) => {
-    expect(() => refuseUnserved({ [field]: { some: 'thing' } })).toThrow(
+    expect(() => refuseWorkflowFields({ [field]: ['parent'] })).toThrow(
       expect.objectContaining({ kind: 'unprocessable' }),
     )
-    expect(() => refuseUnserved({ [field]: true })).toThrow(`${field} is not offered`)
-    for (const nothing of [null, false, '', [], {}]) expect(() => refuseUnserved({ [field]: nothing })).not.toThrow()
+    expect(() => refuseWorkflowFields({ [field]: 'always' })).toThrow(`${field} belongs to`)
+    for (const nothing of [null, false, '', [], {}])
+      expect(() => refuseWorkflowFields({ [field]: nothing })).not.toThrow()
   },
 )

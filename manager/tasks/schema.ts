@@ -4,6 +4,7 @@ import type { Static } from 'typebox'
 import { ServiceError } from '#core/errors/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { formatDurationMs, formatTime, parseDurationMs } from '#core/time.ts'
+import type { Json } from '#core/wasm/index.ts'
 import type { TaskState } from '#proto/index.ts'
 import {
   DEFAULT_MEMORY_LIMIT_BYTES,
@@ -12,6 +13,7 @@ import {
   MAX_TIMEOUT_MS,
 } from '../runs/limits.ts'
 import { BACKOFF_DEFAULT_MS, BACKOFF_MAX_MS } from '../runs/retry.ts'
+import { COMPARATORS, GRANT_KINDS } from '../channels/fields.ts'
 import type { TaskFields, TaskRecord } from './repository.ts'
 
 /** Lower-case UUID text; anything else is an unknown id, not a malformed one. */
@@ -30,8 +32,9 @@ const MAX_ATTEMPTS = 100
 /** Largest page of these listings, and what they give unasked. */
 const PAGE_LIMIT = 100
 
-export const Input = Type.Union([Type.Number(), Type.String({ maxLength: 64 })], {
-  description: 'A number, or decimal text for a 64-bit integer',
+export const Input = Type.Unsafe<Json>({
+  description:
+    'A number, or decimal text for a 64-bit integer; for a component any JSON value; in a workflow also {"from": "<task>", "result": 0}, a result of a task that it depends on',
 })
 export const Inputs = Type.Array(Input, { maxItems: MAX_INPUTS })
 export const CliArgs = Type.Array(Type.String({ maxLength: MAX_TEXT_CHARS }), { maxItems: MAX_ARGS })
@@ -54,8 +57,52 @@ const Duration = Type.String({ maxLength: 64, description: 'Go duration such as 
 const Size = Type.Union([Type.Integer({ minimum: 1 }), Type.String({ maxLength: 32 })], {
   description: 'Bytes, or a size such as 64MiB',
 })
+export const RunIf = Type.Enum(['success', 'failure', 'always'])
 const OnLost = Type.Enum(['requeue', 'fail', 'wait'])
 const Metadata = Type.Record(Type.String(), Type.Unknown())
+const CatchUp = Type.Enum(['none', 'once'], {
+  description: 'What follows ticks that passed while no manager ran: nothing, or one run',
+})
+
+const MAX_GRANTS = 32
+const ChannelId = Type.String({ maxLength: 36, description: 'Channel of the domain of the task' })
+const Subtopic = Type.String({ maxLength: 1024, description: 'It and what lies below it; none: the whole channel' })
+
+const TriggerField = Type.Object(
+  {
+    channel_id: ChannelId,
+    subtopic: Type.Optional(Subtopic),
+    name: Type.Optional(Type.String({ maxLength: MAX_NAME_CHARS, description: 'Records of this name alone' })),
+    when: Type.Optional(
+      Type.Object(
+        { comparator: Type.Enum([...COMPARATORS]), value: Type.Number() },
+        { description: 'Numbers that meet it' },
+      ),
+    ),
+    debounce: Type.Optional(
+      Type.String({ maxLength: 64, description: 'The last message counts, once none followed for so long' }),
+    ),
+    rate_limit: Type.Optional(
+      Type.String({ maxLength: 64, description: 'Runs at most, such as 10/1m; what is beyond is dropped' }),
+    ),
+  },
+  { description: 'A message on the channel starts a run with its records' },
+)
+const TargetField = Type.Object({ channel_id: ChannelId, subtopic: Type.Optional(Type.String({ maxLength: 1024 })) })
+const GrantField = Type.Object({
+  kind: Type.Enum([...GRANT_KINDS]),
+  channel_id: ChannelId,
+  subtopic: Type.Optional(Subtopic),
+  name: Type.Optional(Type.String({ maxLength: MAX_LABEL_CHARS, description: 'Name by which the guest calls it' })),
+})
+
+/** Shown in place of a secret; written back, it leaves the secret as it is. */
+export const REDACTED = '[redacted]'
+const Secrets = Type.Record(
+  Type.String({ pattern: '^[^=]+$', maxLength: MAX_LABEL_CHARS }),
+  Type.String({ maxLength: MAX_TEXT_CHARS }),
+  { maxProperties: MAX_LABELS, description: 'Environment of the guest, kept sealed and shown as [redacted]' },
+)
 const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(type: T) => Type.Union([type, Type.Null()])
 
 const writable = {
@@ -83,6 +130,19 @@ const writable = {
   ),
   on_lost: Type.Optional(nullable(OnLost)),
   metadata: Type.Optional(nullable(Metadata)),
+  broadcast: Type.Optional(nullable(Type.Boolean({ description: 'A start runs it once on every worker that fits' }))),
+  daemon: Type.Optional(
+    nullable(
+      Type.Boolean({ description: 'It has no deadline, and is started again when it ends, until it is stopped' }),
+    ),
+  ),
+  schedule: Type.Optional(nullable(Type.String({ description: 'Cron expression of five or six fields' }))),
+  timezone: Type.Optional(nullable(Type.String({ maxLength: 64, description: 'Of the schedule; UTC unless said' }))),
+  catch_up: Type.Optional(nullable(CatchUp)),
+  trigger: Type.Optional(nullable(TriggerField)),
+  publish_result: Type.Optional(nullable(TargetField)),
+  grants: Type.Optional(nullable(Type.Array(GrantField, { maxItems: MAX_GRANTS }))),
+  secrets: Type.Optional(nullable(Secrets)),
 }
 
 const Name = Type.String({ minLength: 1, maxLength: MAX_NAME_CHARS })
@@ -131,6 +191,27 @@ export const Task = Type.Object(
     retry: Type.Object({ max_attempts: Type.Optional(Type.Integer()), backoff: Type.String() }),
     on_lost: OnLost,
     metadata: Metadata,
+    broadcast: Type.Boolean(),
+    daemon: Type.Boolean(),
+    schedule: Type.Optional(Type.String()),
+    timezone: Type.Optional(Type.String()),
+    catch_up: Type.Optional(CatchUp),
+    next_tick_at: Type.Optional(Timestamp),
+    trigger: Type.Optional(TriggerField),
+    trigger_status: Type.Optional(
+      Type.Object({
+        matched: Type.Integer({ description: 'Messages that met the trigger' }),
+        dropped: Type.Integer({ description: 'Of those, messages that started nothing' }),
+        dropped_reason: nullable(Type.String()),
+        last_match_at: Timestamp,
+      }),
+    ),
+    publish_result: Type.Optional(TargetField),
+    grants: Type.Array(GrantField),
+    secrets: Type.Record(Type.String(), Type.String()),
+    workflow_id: Type.Optional(TaskId),
+    depends_on: Type.Optional(Type.Array(Type.String())),
+    run_if: Type.Optional(RunIf),
     module: Type.Optional(Module),
     run_id: Type.Optional(TaskId),
     start_time: Timestamp,
@@ -158,30 +239,22 @@ export type TaskQuery = Static<typeof TaskQuery>
 export const TaskPage = Type.Object({ ...pageFields, tasks: Type.Array(Task) })
 
 /**
- * Fields that would change what a task does and that this version does not serve. Unknown fields are ignored (decision
- * 43), but to ignore one of these would be to promise something and not do it.
+ * Fields that mean something among other tasks only. Unknown fields are ignored (decision 43), but to ignore one of these
+ * would be to promise something and not do it.
  */
-const UNSERVED_FIELDS = [
-  'broadcast',
-  'schedule',
-  'timezone',
-  'catch_up',
-  'daemon',
-  'trigger',
-  'depends_on',
-  'run_if',
-  'publish_result',
-  'grants',
-  'secrets',
-] as const
+const WORKFLOW_FIELDS = ['depends_on', 'run_if'] as const
 
 /** Throws `unprocessable` naming the first of them that is set to anything but nothing. */
-export function refuseUnserved(body: Readonly<Record<string, unknown>>): void {
-  const found = UNSERVED_FIELDS.find((field) => isSet(body[field]))
+export function refuseWorkflowFields(body: Readonly<Record<string, unknown>>): void {
+  const found = WORKFLOW_FIELDS.find((field) => isSet(body[field]))
   if (found === undefined) return
-  throw new ServiceError('unprocessable', `${found} is not offered by this version: leave it out`, {
-    details: [{ path: `/${found}`, message: 'is not offered by this version' }],
-  })
+  throw new ServiceError(
+    'unprocessable',
+    `${found} belongs to the tasks of a workflow: create one with POST /workflows`,
+    {
+      details: [{ path: `/${found}`, message: 'belongs to the tasks of a workflow' }],
+    },
+  )
 }
 
 function isSet(value: unknown): boolean {
@@ -263,6 +336,14 @@ export function fromBody(body: TaskUpdate): Partial<TaskFields> {
         }),
     ...set(body.on_lost, 'onLost', same, 'requeue'),
     ...set(body.metadata, 'metadata', same, {}),
+    ...set(body.broadcast, 'broadcast', same, false),
+    ...set(body.daemon, 'daemon', same, false),
+    ...(body.schedule === undefined ? {} : { schedule: body.schedule === '' ? null : body.schedule }),
+    ...set(body.timezone, 'timezone', same, 'UTC'),
+    ...set(body.catch_up, 'catchUp', same, 'none'),
+    ...(body.trigger === undefined ? {} : { trigger: body.trigger }),
+    ...(body.publish_result === undefined ? {} : { publishResult: body.publish_result }),
+    ...set(body.grants, 'grants', same, []),
   }
 }
 
@@ -281,6 +362,21 @@ export const NEW_TASK_FIELDS: Omit<TaskFields, 'name'> = {
   backoffMs: BACKOFF_DEFAULT_MS,
   onLost: 'requeue',
   metadata: {},
+  broadcast: false,
+  daemon: false,
+  schedule: null,
+  timezone: 'UTC',
+  catchUp: 'none',
+  trigger: null,
+  publishResult: null,
+  grants: [],
+}
+
+function presentSchedule(task: TaskRecord): Partial<Task> {
+  if (task.schedule === null) return {}
+  const { schedule, timezone, catchUp } = task
+  const next = task.nextTickAt === null ? {} : { next_tick_at: formatTime(task.nextTickAt) }
+  return { schedule, timezone, catch_up: catchUp, ...next }
 }
 
 export function presentTask(task: TaskRecord): Task {
@@ -305,6 +401,26 @@ export function presentTask(task: TaskRecord): Task {
     },
     on_lost: task.onLost,
     metadata: { ...task.metadata },
+    broadcast: task.broadcast,
+    daemon: task.daemon,
+    ...presentSchedule(task),
+    ...(task.trigger === null ? {} : { trigger: task.trigger }),
+    ...(task.triggerStatus === null
+      ? {}
+      : {
+          trigger_status: {
+            matched: task.triggerStatus.matched,
+            dropped: task.triggerStatus.dropped,
+            dropped_reason: task.triggerStatus.droppedReason,
+            last_match_at: formatTime(task.triggerStatus.lastMatchAt),
+          },
+        }),
+    ...(task.publishResult === null ? {} : { publish_result: task.publishResult }),
+    grants: [...task.grants],
+    secrets: Object.fromEntries(task.secretNames.map((name) => [name, REDACTED])),
+    ...(task.workflowId === null
+      ? {}
+      : { workflow_id: task.workflowId, depends_on: [...task.dependsOn], run_if: task.runIf }),
     ...(task.module === null
       ? {}
       : {

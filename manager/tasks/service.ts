@@ -1,35 +1,47 @@
 /** The rules of tasks as records: who sees them, what may be written and when. Runs are the business of `runs/`. */
-import { LRUCache } from 'lru-cache'
+import { createLru } from '#core/lru.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import type { Keyring } from '#core/keyring/index.ts'
 import { isUnderWay } from '../lifecycle.ts'
 import type { TaskAccess, TaskAction, TaskCaller, TaskDomain } from '../access.ts'
 import { judgeModule } from '../modules/upload.ts'
+import { refuseReferences } from '../workflows/references.ts'
 import { storeModule } from '../modules/repository.ts'
+import { extrasOf, type ExtrasDeps } from './extras.ts'
 import {
   deleteTask,
   findIdentity,
+  findSecrets,
   findTask,
   insertTask,
   listTasks,
   setModule,
   taskUnderWay,
   updateTask,
+  type NewTaskRow,
   type TaskFilter,
   type TaskIdentity,
   type TaskRecord,
 } from './repository.ts'
-import { NEW_TASK_FIELDS, fromBody, refuseUnserved, type NewTask, type TaskUpdate } from './schema.ts'
+import { NEW_TASK_FIELDS, fromBody, refuseWorkflowFields, type NewTask, type TaskUpdate } from './schema.ts'
 
-export type TasksDeps = { database: Database; access: TaskAccess; newId: () => string }
+export type TasksDeps = {
+  database: Database
+  access: TaskAccess
+  keyring: Keyring
+  newId: () => string
+  now: () => Date
+}
 export type TasksService = ReturnType<typeof createTasksService>
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 /** Tasks whose id, key and domain are remembered; none of the three ever changes. */
 const REMEMBERED_TASKS = 50_000
 
-export function createTasksService({ database, access, newId }: TasksDeps) {
-  const identities = new LRUCache<string, TaskIdentity>({ max: REMEMBERED_TASKS })
+export function createTasksService({ database, access, keyring, newId, now }: TasksDeps) {
+  const extrasDeps: ExtrasDeps = { access, keyring, now }
+  const identities = createLru<string, TaskIdentity>(REMEMBERED_TASKS)
 
   async function identify(id: string): Promise<TaskIdentity | undefined> {
     const known = identities.get(id)
@@ -80,6 +92,32 @@ export function createTasksService({ database, access, newId }: TasksDeps) {
     return only
   }
 
+  async function newRow(
+    caller: TaskCaller,
+    domain: TaskDomain | null,
+    body: NewTask,
+    workflow: NewTaskRow['workflow'],
+  ): Promise<NewTaskRow> {
+    const fields = fromBody(body)
+    const id = newId()
+    const task = { id, domainId: domain?.id ?? null }
+    const asked = { caller, task, fields, secrets: body.secrets, before: undefined, sealed: null }
+    return {
+      ...NEW_TASK_FIELDS,
+      nextTickAt: null,
+      triggerRule: null,
+      secrets: null,
+      secretNames: [],
+      ...fields,
+      ...(await extrasOf(extrasDeps, asked)),
+      name: body.name,
+      id,
+      domain,
+      userKey: caller?.key ?? null,
+      workflow,
+    }
+  }
+
   return {
     require,
 
@@ -87,27 +125,33 @@ export function createTasksService({ database, access, newId }: TasksDeps) {
       return await read(await require(caller, id, 'task_read'))
     },
 
+    domainOf,
+
     async create(caller: TaskCaller, body: NewTask): Promise<TaskRecord> {
-      refuseUnserved(body)
-      const fields = fromBody(body)
-      const domain = await domainOf(caller, body.domain_id)
-      const id = newId()
-      const key = await insertTask(database.db, {
-        ...NEW_TASK_FIELDS,
-        ...fields,
-        name: body.name,
-        id,
-        domain,
-        userKey: caller?.key ?? null,
-      })
-      return await read({ key, id, domainId: domain?.id ?? null })
+      refuseWorkflowFields(body)
+      refuseReferences(body.inputs ?? [])
+      const row = await newRow(caller, await domainOf(caller, body.domain_id), body, null)
+      const key = await database.transaction(async (tx) => await insertTask(tx, row))
+      return await read({ key, id: row.id, domainId: row.domain?.id ?? null })
     },
+
+    /** A task of a workflow, ready to be inserted. */
+    newRow,
 
     async update(caller: TaskCaller, id: string, body: TaskUpdate): Promise<TaskRecord> {
       const task = await require(caller, id, 'task_update')
-      refuseUnserved(body)
+      refuseWorkflowFields(body)
+      const before = await read(task)
+      if (before.workflowId === null) refuseReferences(body.inputs ?? [])
+      else if (body.name !== undefined && body.name !== before.name)
+        throw new ServiceError('invalid_state', 'other tasks of the workflow know this one by its name')
       const fields = fromBody(body)
-      if (!(await updateTask(database.db, task.key, fields, caller?.key ?? null))) {
+      const sealed = body.secrets === undefined ? null : await findSecrets(database.db, task.key)
+      const extras = await extrasOf(extrasDeps, { caller, task, fields, secrets: body.secrets, before, sealed })
+      const isChanged = await database.transaction(
+        async (tx) => await updateTask(tx, task.key, fields, extras, caller?.key ?? null),
+      )
+      if (!isChanged) {
         await read(task)
         throw taskUnderWay()
       }
@@ -122,11 +166,11 @@ export function createTasksService({ database, access, newId }: TasksDeps) {
     },
 
     /** Stores the module and gives it to the task. Throws `malformed` for what is no module, or none that runs here. */
-    async upload(task: TaskIdentity, bytes: Uint8Array): Promise<TaskRecord> {
+    async upload(caller: TaskCaller, task: TaskIdentity, bytes: Uint8Array): Promise<TaskRecord> {
       const module = judgeModule(bytes)
       const isSet = await database.transaction(async (tx) => {
         const stored = await storeModule(tx, module)
-        return await setModule(tx, task.key, stored.key)
+        return await setModule(tx, task.key, stored.key, caller?.key ?? null)
       })
       if (!isSet) {
         await read(task)
@@ -147,7 +191,9 @@ export function createTasksService({ database, access, newId }: TasksDeps) {
     async remove(task: TaskIdentity): Promise<void> {
       const isGone = await deleteTask(database, task.key)
       if (!isGone) {
-        await read(task)
+        const { workflowId } = await read(task)
+        if (workflowId !== null)
+          throw new ServiceError('invalid_state', 'the task belongs to a workflow: delete the workflow')
         throw taskUnderWay()
       }
       identities.delete(task.id)

@@ -180,8 +180,8 @@ test('an upload of garbage is 400, of an unknown task 404, in the wrong field 40
   expect(await client.put(`/tasks/${id}/upload`, { file: 'x' })).toMatchObject({ status: 415 })
 })
 
-test('fields of later versions are refused by name, unknown ones are ignored', async () => {
-  expect(await client.post('/tasks', { name: 'x', schedule: '* * * * *' })).toMatchObject({
+test('fields of a workflow are refused by name outside of one, unknown ones are ignored', async () => {
+  expect(await client.post('/tasks', { name: 'x', depends_on: ['y'] })).toMatchObject({
     status: 422,
     body: { error: 'unprocessable' },
   })
@@ -190,7 +190,11 @@ test('fields of later versions are refused by name, unknown ones are ignored', a
 
 test.each([
   ['no name', {}],
-  ['inputs that are no numbers', { name: 'x', inputs: [{}] }],
+  ['inputs that are no list', { name: 'x', inputs: 3 }],
+  ['an input that only a workflow has', { name: 'x', inputs: [{ from: 'y', result: 0 }] }],
+  ['a schedule that is none', { name: 'x', schedule: 'sometimes' }],
+  ['a time zone that is none', { name: 'x', schedule: '* * * * *', timezone: 'Mars' }],
+  ['an unknown catch_up', { name: 'x', catch_up: 'twice' }],
   ['a priority out of range', { name: 'x', priority: 101 }],
   ['a timeout that is no duration', { name: 'x', timeout: 'soon' }],
   ['a memory limit of nothing', { name: 'x', memory_limit: 0 }],
@@ -253,7 +257,7 @@ test('the worker is listed alive with its slots and its signs of life', async ()
     total: 1,
     offset: 0,
     limit: 100,
-    workers: [{ id: worker.id, alive: true, slots: 2, state: 'alive', runtimes: ['core', 'wasi-preview1'] }],
+    workers: [{ id: worker.id, alive: true, slots: 2, state: 'alive', runtimes: ['core', 'wasi-preview1', 'component'] }],
   })
   const beats = await until(
     'ten beats',

@@ -66,6 +66,8 @@ export const OPEN_ACCESS: TaskAccess = {
   can: () => Promise.resolve(true),
   require: () => Promise.reject(new Error('no principal')),
   domains: () => Promise.resolve('all'),
+  requireChannel: () => Promise.reject(new Error('no principal')),
+  findUser: () => Promise.resolve(undefined),
 }
 
 export const masterKey = randomBytes(32)

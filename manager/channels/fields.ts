@@ -1,0 +1,96 @@
+/**
+ * The fields by which a task meets channels (task-manager.md section 5): what they say, in one form, with their bounds.
+ * Rights are checked by whoever writes them.
+ */
+import { ServiceError } from '#core/errors/index.ts'
+import { parseDurationMs } from '#core/time.ts'
+
+export const COMPARATORS = ['eq', 'lt', 'le', 'gt', 'ge'] as const
+export type Comparator = (typeof COMPARATORS)[number]
+
+/** As it is given and shown. */
+export type Trigger = {
+  channel_id: string
+  subtopic?: string
+  name?: string
+  when?: { comparator: Comparator; value: number }
+  debounce?: string
+  rate_limit?: string
+}
+
+export type Target = { channel_id: string; subtopic?: string }
+
+export const GRANT_KINDS = ['publish', 'read'] as const
+export type Grant = Target & { kind: (typeof GRANT_KINDS)[number]; name?: string }
+
+/** What is looked up when a message comes. */
+export type TriggerRule = {
+  subtopic: string
+  name: string | null
+  comparator: Comparator | null
+  value: number | null
+  debounceMs: number | null
+  rateCount: number | null
+  rateMs: number | null
+}
+
+const MAX_DEBOUNCE_MS = 3_600_000
+const MAX_RATE_MS = 86_400_000
+const RATE = /^(\d{1,6}) ?\/ ?(.+)$/
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+/** Throws `malformed` naming the field. */
+export function triggerRule(trigger: Trigger): TriggerRule {
+  requireChannelId(trigger.channel_id, '/trigger/channel_id')
+  const rate = trigger.rate_limit === undefined ? undefined : parseRate(trigger.rate_limit)
+  return {
+    subtopic: canonicalSubtopic(trigger.subtopic, '/trigger/subtopic'),
+    name: trigger.name === undefined || trigger.name === '' ? null : trigger.name,
+    comparator: trigger.when?.comparator ?? null,
+    value: trigger.when?.value ?? null,
+    debounceMs:
+      trigger.debounce === undefined ? null : boundedMs(trigger.debounce, '/trigger/debounce', MAX_DEBOUNCE_MS),
+    rateCount: rate?.count ?? null,
+    rateMs: rate?.ms ?? null,
+  }
+}
+
+function parseRate(text: string): { count: number; ms: number } {
+  const match = RATE.exec(text)
+  const count = Number(match?.[1] ?? 0)
+  if (match === null || count < 1) throw refusal('/trigger/rate_limit', 'must be a number per duration, such as 10/1m')
+  return { count, ms: boundedMs(match[2] ?? '', '/trigger/rate_limit', MAX_RATE_MS) }
+}
+
+function boundedMs(text: string, path: string, maxMs: number): number {
+  const ms = Math.round(parseDurationMs(text, path))
+  if (ms < 1 || ms > maxMs) throw refusal(path, `must be 1ms to ${maxMs / 60_000}m`)
+  return ms
+}
+
+export function requireChannelId(id: string, path: string): void {
+  if (!UUID.test(id)) throw refusal(path, 'must be the id of a channel')
+}
+
+const MAX_SUBTOPIC_CHARS = 1024
+const FORBIDDEN_IN_SUBTOPIC = /[+#*>\0\s]/
+
+/** Elements joined by `.`, as messages carry it; `/` is taken as well. Throws `malformed`. */
+export function canonicalSubtopic(text: string | undefined, path: string): string {
+  if (text === undefined || text === '') return ''
+  const canonical = text.replaceAll('/', '.')
+  const isEmptyPart = canonical.split('.').includes('')
+  if (text.length > MAX_SUBTOPIC_CHARS || isEmptyPart || FORBIDDEN_IN_SUBTOPIC.test(text)) {
+    throw refusal(path, 'must be elements joined by . or /, without wildcards and spaces')
+  }
+  return canonical
+}
+
+/** The subtopic itself, and what lies below it. */
+export function coversSubtopic(granted: string, subtopic: string): boolean {
+  return granted === '' || subtopic === granted || subtopic.startsWith(`${granted}.`)
+}
+
+function refusal(path: string, message: string): ServiceError {
+  return new ServiceError('malformed', `${path} ${message}`, { details: [{ path, message }] })
+}

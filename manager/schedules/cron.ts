@@ -1,0 +1,64 @@
+/**
+ * Cron expressions with time zones (task-manager.md section 1). Pure. A local hour that is skipped runs once right after
+ * it, one that is repeated runs once.
+ */
+import { Cron } from 'croner'
+import { ServiceError } from '#core/errors/index.ts'
+
+const MAX_EXPRESSION_CHARS = 256
+
+/** The first tick after `after`; undefined: there is none any more. */
+export function nextTick(schedule: string, timezone: string, after: Date): Date | undefined {
+  return new Cron(schedule, { timezone, paused: true }).nextRun(after) ?? undefined
+}
+
+/**
+ * The newest tick that is due at `now`, and the first one after it. `first` is a tick that is due.
+ */
+export function dueTicks(
+  schedule: string,
+  timezone: string,
+  first: Date,
+  now: Date,
+): { latest: Date; missed: number; next: Date | undefined } {
+  const cron = new Cron(schedule, { timezone, paused: true })
+  let latest = first
+  let missed = 0
+  for (;;) {
+    const next = cron.nextRun(latest) ?? undefined
+    if (next === undefined || next > now) return { latest, missed, next }
+    latest = next
+    missed += 1
+    // A manager that was away for long does not count every second of it.
+    if (missed >= MAX_COUNTED) {
+      return { latest: cron.previousRuns(1, now)[0] ?? latest, missed, next: cron.nextRun(now) ?? undefined }
+    }
+  }
+}
+
+const MAX_COUNTED = 1_000
+
+/** Throws `malformed` naming the field. */
+export function requireSchedule(schedule: string, timezone: string): void {
+  try {
+    new Intl.DateTimeFormat('en', { timeZone: timezone })
+  } catch {
+    throw refusal('/timezone', 'must be a time zone such as Europe/Paris')
+  }
+  if (schedule.length > MAX_EXPRESSION_CHARS)
+    throw refusal('/schedule', `must have at most ${MAX_EXPRESSION_CHARS} characters`)
+  let next: Date | undefined
+  try {
+    next = nextTick(schedule, timezone, new Date(0))
+  } catch (error) {
+    throw refusal('/schedule', 'must be a cron expression of five or six fields', error)
+  }
+  if (next === undefined) throw refusal('/schedule', 'must be a cron expression that comes true')
+}
+
+function refusal(path: string, message: string, cause?: unknown): ServiceError {
+  return new ServiceError('malformed', `${path} ${message}`, {
+    details: [{ path, message }],
+    ...(cause === undefined ? {} : { cause }),
+  })
+}

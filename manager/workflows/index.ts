@@ -1,0 +1,3 @@
+export { workflowRoutes } from './routes.ts'
+export { createWorkflowsService } from './service.ts'
+export { startWorkflowEngine } from './engine.ts'

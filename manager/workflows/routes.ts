@@ -1,0 +1,138 @@
+/** Routes of workflows (task-manager.md section 1). Each handler is one call. */
+import { Type } from 'typebox'
+import { NoBody, responses } from '#core/http/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import type { Callers } from '../callers.ts'
+import { TaskId } from '../tasks/schema.ts'
+import { NewWorkflow, Workflow, WorkflowPage, WorkflowQuery, WorkflowStarted, WorkflowStopped } from './schema.ts'
+import type { WorkflowsService } from './service.ts'
+
+const Params = Type.Object({ workflow_id: TaskId })
+const tags = ['workflows']
+
+export function workflowRoutes({ workflows, callers }: { workflows: WorkflowsService; callers: Callers }): RoutePlugin {
+  const { onRequest } = callers
+  const config = (action: string) => ({ action, ownCredentials: true })
+  return (app) => {
+    app.post(
+      '/workflows',
+      {
+        onRequest,
+        config: config('task_create'),
+        schema: {
+          tags,
+          summary: 'Create a workflow with its tasks',
+          description:
+            'Tasks name the tasks they depend on, and take results of those as inputs: `{"from": "<task>", "result": 0}`. Modules are given to the tasks as to any others.',
+          body: NewWorkflow,
+          response: responses(
+            { 201: Workflow },
+            'unauthenticated',
+            'forbidden',
+            'unprocessable',
+            'unsupported_media_type',
+            'too_large',
+          ),
+        },
+      },
+      async (request, reply) => {
+        const workflow = await workflows.create(callers.of(request), request.body)
+        void reply.code(201).header('Location', `/workflows/${workflow.id}`)
+        return workflow
+      },
+    )
+    app.get(
+      '/workflows',
+      {
+        onRequest,
+        config: config('task_read'),
+        schema: {
+          tags,
+          summary: 'List workflows',
+          querystring: WorkflowQuery,
+          response: responses({ 200: WorkflowPage }, 'unauthenticated'),
+        },
+      },
+      async (request) => {
+        const { offset, limit, name } = request.query
+        const page = await workflows.list(callers.of(request), { offset, limit, name })
+        return { offset, limit, total: page.total, workflows: page.workflows }
+      },
+    )
+    app.get(
+      '/workflows/:workflow_id',
+      {
+        onRequest,
+        config: config('task_read'),
+        schema: {
+          tags,
+          summary: 'View a workflow, its tasks and its newest run',
+          params: Params,
+          response: responses({ 200: Workflow }, 'unauthenticated', 'not_found'),
+        },
+      },
+      async (request) => await workflows.get(callers.of(request), request.params.workflow_id),
+    )
+    app.post(
+      '/workflows/:workflow_id/start',
+      {
+        onRequest,
+        config: config('task_start'),
+        schema: {
+          tags,
+          summary: 'Start a workflow',
+          description: 'Tasks without dependencies start at once, the others as those they depend on end.',
+          params: Params,
+          response: responses(
+            { 200: WorkflowStarted },
+            'unauthenticated',
+            'forbidden',
+            'not_found',
+            'invalid_state',
+            'too_large',
+          ),
+        },
+      },
+      async (request) => {
+        const { runId } = await workflows.start(callers.of(request), request.params.workflow_id)
+        return { started: true as const, run_id: runId }
+      },
+    )
+    app.post(
+      '/workflows/:workflow_id/stop',
+      {
+        onRequest,
+        config: config('task_start'),
+        schema: {
+          tags,
+          summary: 'Stop a workflow',
+          description: 'What waits is not started any more, what runs is stopped.',
+          params: Params,
+          response: responses({ 200: WorkflowStopped }, 'unauthenticated', 'forbidden', 'not_found', 'too_large'),
+        },
+      },
+      async (request) => {
+        await workflows.stop(callers.of(request), request.params.workflow_id)
+        return { stopped: true as const }
+      },
+    )
+    app.delete(
+      '/workflows/:workflow_id',
+      {
+        onRequest,
+        config: config('task_delete'),
+        schema: {
+          tags,
+          summary: 'Delete a workflow with its tasks and their runs',
+          params: Params,
+          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'invalid_state'),
+        },
+      },
+      async (request, reply) => {
+        await workflows.remove(callers.of(request), request.params.workflow_id)
+        void reply.code(204)
+        return null
+      },
+    )
+  }
+}

@@ -1,0 +1,138 @@
+/** Workflows: made with their tasks, started and stopped as a whole. Rights are those on the tasks of their domain. */
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { TaskAccess, TaskAction, TaskCaller } from '../access.ts'
+import type { RunsService } from '../runs/service.ts'
+import { findTask, insertTask, type TaskRecord } from '../tasks/repository.ts'
+import type { TasksService } from '../tasks/service.ts'
+import type { WorkflowEngine } from './engine.ts'
+import { requireAcyclic } from './plan.ts'
+import { referenceOf } from './references.ts'
+import {
+  beginRun,
+  deleteWorkflow,
+  findNewestRun,
+  findTaskKeys,
+  findWorkflow,
+  insertWorkflow,
+  listWorkflows,
+  stopRun,
+  type WorkflowRecord,
+} from './repository.ts'
+import { presentSummary, presentWorkflow, type NewWorkflow, type Workflow, type WorkflowTask } from './schema.ts'
+
+export type WorkflowsDeps = {
+  database: Database
+  access: TaskAccess
+  tasks: TasksService
+  runs: RunsService
+  engine: WorkflowEngine
+  newId: () => string
+}
+
+export type WorkflowsService = ReturnType<typeof createWorkflowsService>
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+export function createWorkflowsService({ database, access, tasks, runs, engine, newId }: WorkflowsDeps) {
+  async function require(caller: TaskCaller, id: string, action: TaskAction): Promise<WorkflowRecord> {
+    const workflow = UUID.test(id) ? await findWorkflow(database.db, id) : undefined
+    if (workflow === undefined || !(await access.can(caller, 'task_read', workflow.domainId))) {
+      throw new ServiceError('not_found', 'no such workflow')
+    }
+    if (action !== 'task_read' && !(await access.can(caller, action, workflow.domainId))) {
+      throw new ServiceError(
+        'forbidden',
+        `failed to perform authorization: needs ${action} in the domain of the workflow`,
+      )
+    }
+    return workflow
+  }
+
+  async function present(workflow: WorkflowRecord): Promise<Workflow> {
+    const keys = await findTaskKeys(database.db, workflow.key)
+    const members = await Promise.all(keys.map(async (key) => await findTask(database.db, key)))
+    const run = await findNewestRun(database.db, workflow.key)
+    return presentWorkflow(
+      workflow,
+      members.filter((task): task is TaskRecord => task !== undefined),
+      run,
+    )
+  }
+
+  return {
+    /** Throws `malformed` naming a cycle, a parent that is none, or a result of a task that it does not depend on. */
+    async create(caller: TaskCaller, body: NewWorkflow): Promise<Workflow> {
+      requireAcyclic(body.tasks.map((task) => ({ name: task.name, dependsOn: task.depends_on ?? [] })))
+      for (const [index, task] of body.tasks.entries()) requireReferences(task, index)
+      const domain = await tasks.domainOf(caller, body.domain_id)
+      const id = newId()
+      await database.transaction(async (tx) => {
+        const metadata = body.metadata ?? {}
+        const key = await insertWorkflow(tx, { id, domain, name: body.name, metadata })
+        for (const task of body.tasks) {
+          const { depends_on: dependsOn, run_if: runIf, ...fields } = task
+          const place = { key, dependsOn: dependsOn ?? [], runIf: runIf ?? ('success' as const) }
+          await insertTask(tx, await tasks.newRow(caller, domain, fields, place))
+        }
+      })
+      return await present(await require(caller, id, 'task_read'))
+    },
+
+    async list(caller: TaskCaller, query: { name?: string | undefined; offset: number; limit: number }) {
+      const domains = await access.domains(caller, 'task_read')
+      const { total, workflows } = await listWorkflows(database.db, {
+        domains: domains === 'all' ? 'all' : domains.map(({ key }) => key),
+        name: query.name,
+        offset: query.offset,
+        limit: query.limit,
+      })
+      return { total, workflows: workflows.map(presentSummary) }
+    },
+
+    async get(caller: TaskCaller, id: string): Promise<Workflow> {
+      return await present(await require(caller, id, 'task_read'))
+    },
+
+    /** Throws `invalid_state` while it runs. */
+    async start(caller: TaskCaller, id: string): Promise<{ runId: string }> {
+      const workflow = await require(caller, id, 'task_start')
+      const runId = newId()
+      await database.transaction(async (tx) => await beginRun(tx, workflow.key, runId))
+      engine.poke()
+      return { runId }
+    },
+
+    /** What waits is not started any more; what runs is stopped. Nothing to stop: no change. */
+    async stop(caller: TaskCaller, id: string): Promise<void> {
+      const workflow = await require(caller, id, 'task_start')
+      const run = await findNewestRun(database.db, workflow.key)
+      if (run === undefined || !run.isOpen) return
+      await database.transaction(async (tx) => await stopRun(tx, run.key))
+      await Promise.all(run.steps.map(async (step) => await runs.stopFor(step.taskKey)))
+    },
+
+    /** With its tasks and their runs. Throws `invalid_state` while it runs. */
+    async remove(caller: TaskCaller, id: string): Promise<void> {
+      const workflow = await require(caller, id, 'task_delete')
+      const isGone = await database.transaction(async (tx) => await deleteWorkflow(tx, workflow.key))
+      if (isGone) return
+      await require(caller, id, 'task_delete')
+      throw new ServiceError(
+        'invalid_state',
+        'the workflow or one of its tasks is running: stop it before it is deleted',
+      )
+    },
+  }
+}
+
+function requireReferences(task: WorkflowTask, index: number): void {
+  for (const [at, input] of (task.inputs ?? []).entries()) {
+    const reference = referenceOf(input as never)
+    if (reference === undefined || (task.depends_on ?? []).includes(reference.from)) continue
+    const path = `/tasks/${index}/inputs/${at}`
+    throw new ServiceError('malformed', `${path} names task ${reference.from}, which is not in depends_on`, {
+      details: [{ path, message: 'must name a task of depends_on' }],
+    })
+  }
+}

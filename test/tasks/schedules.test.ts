@@ -1,0 +1,187 @@
+// task-manager.md section 1: schedules, daemons and broadcasts
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { clientOf, startDatabase, startTestManager, startTestWorker, until } from './support.ts'
+import type { TestDatabase, TestManager, TestWorker } from './support.ts'
+
+let db: TestDatabase
+let manager: TestManager
+let worker: TestWorker
+let client: ReturnType<typeof clientOf>
+
+beforeAll(async () => {
+  db = await startDatabase()
+  manager = await startTestManager(db.database)
+  worker = await startTestWorker(manager)
+  client = clientOf(manager.app)
+}, 60_000)
+
+afterAll(async () => {
+  await worker.close()
+  await manager.close()
+  await db.close()
+})
+
+const runsOf = async (id: string) => Number((await client.get(`/tasks/${id}/runs`)).body['total'])
+
+/** As if the manager had been away since then. */
+async function moveTick(id: string, sql: string): Promise<void> {
+  await db.database.pool.query(`UPDATE tasks SET next_tick_at = ${sql} WHERE id = $1`, [id])
+}
+
+test('a schedule starts the task at its ticks, and shows the next one', async () => {
+  const id = await client.task('add', { inputs: [1, 2], schedule: '* * * * * *' })
+  const { body } = await client.get(`/tasks/${id}`)
+  expect(body).toMatchObject({ schedule: '* * * * * *', timezone: 'UTC', catch_up: 'none' })
+  expect(String(body['next_tick_at']) > String(body['created_at'])).toBe(true)
+  await until(
+    'two ticks',
+    () => runsOf(id),
+    (runs) => runs >= 2,
+  )
+  await until(
+    'the schedule to be taken away',
+    () => client.put(`/tasks/${id}`, { schedule: null }),
+    ({ status }) => status === 200,
+  )
+  expect((await client.get(`/tasks/${id}`)).body).not.toHaveProperty('schedule')
+})
+
+test('ticks that passed while no manager ran start nothing, or one run where the task says so', async () => {
+  const none = await client.task('add', { inputs: [1, 2], schedule: '0 0 1 1 *' })
+  const once = await client.task('add', { inputs: [1, 2], schedule: '0 0 1 1 *', catch_up: 'once' })
+  const before = (await client.get(`/tasks/${once}`)).body['next_tick_at']
+  const threeYearsAgo = `date_trunc('year', now()) - interval '3 years'`
+  await moveTick(none, threeYearsAgo)
+  await moveTick(once, threeYearsAgo)
+  expect(await client.ended(once)).toMatchObject({ state: 3, results: [3] })
+  await until(
+    'the next tick of both',
+    () => Promise.all([none, once].map(async (id) => (await client.get(`/tasks/${id}`)).body['next_tick_at'])),
+    (ticks) => ticks.every((tick) => tick === before),
+  )
+  expect(await runsOf(once)).toBe(1)
+  expect(await runsOf(none)).toBe(0)
+})
+
+test('several managers start a tick once', async () => {
+  const others = await Promise.all([startTestManager(db.database), startTestManager(db.database)])
+  const ids = await Promise.all(
+    Array.from({ length: 10 }, () => client.task('add', { inputs: [1, 2], schedule: '0 0 1 1 *', catch_up: 'once' })),
+  )
+  await Promise.all(ids.map((id) => moveTick(id, `date_trunc('year', now())`)))
+  for (const id of ids) expect(await client.ended(id)).toMatchObject({ state: 3 })
+  await until(
+    'every tick to be passed',
+    () => db.database.pool.query('SELECT 1 FROM tasks WHERE next_tick_at < now()').then(({ rowCount }) => rowCount),
+    (due) => due === 0,
+  )
+  expect(await Promise.all(ids.map(runsOf))).toEqual(ids.map(() => 1))
+  await Promise.all(others.map((other) => other.close()))
+})
+
+test('a tick that finds the task running starts nothing, and the next one is waited for', async () => {
+  const id = await client.task('endless', { timeout: '30s', schedule: '0 0 1 1 *', catch_up: 'once' })
+  await client.post(`/tasks/${id}/start`)
+  await moveTick(id, `date_trunc('year', now())`)
+  await until(
+    'the tick to be passed',
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => String(body['next_tick_at']) > new Date().toISOString(),
+  )
+  expect(await runsOf(id)).toBe(1)
+  await client.post(`/tasks/${id}/stop`)
+})
+
+test('a daemon is started again when it ends, until it is stopped', async () => {
+  const id = await client.task('add', { inputs: [1, 2], daemon: true, retry: { backoff: '1ms' } })
+  await client.post(`/tasks/${id}/start`)
+  const { body } = await until(
+    'three rounds',
+    () => client.get(`/tasks/${id}/runs`),
+    ({ body: page }) => Number((page['runs'] as { attempt: number }[])[0]?.attempt) >= 3,
+  )
+  expect(body).toMatchObject({ total: 1 })
+  expect(await client.post(`/tasks/${id}/invoke`)).toMatchObject({ status: 422 })
+  expect((await client.post(`/tasks/${id}/stop`)).status).toBe(200)
+  expect(await client.ended(id)).toMatchObject({ state: 6 })
+})
+
+test('a daemon outlives the timeout of its task', async () => {
+  const id = await client.task('endless', { daemon: true, timeout: '200ms' })
+  await client.post(`/tasks/${id}/start`)
+  await until(
+    'it runs',
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => body['state'] === 2,
+  )
+  await until(
+    'its timeout to be long over',
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => Date.now() - Date.parse(String(body['start_time'])) > 1_000,
+  )
+  expect((await client.get(`/tasks/${id}/runs`)).body).toMatchObject({ runs: [{ state: 2, attempt: 1 }] })
+  await client.post(`/tasks/${id}/stop`)
+})
+
+test('a broadcast runs once on every worker that fits, with a result for each', async () => {
+  const others = await Promise.all([startTestWorker(manager), startTestWorker(manager)])
+  const stranger = await startTestWorker(manager, { labels: 'site=elsewhere' })
+  await client.post(`/workers/${stranger.id}/drain`)
+  const id = await client.task('add', { inputs: [20, 3], broadcast: true })
+  const started = await client.post(`/tasks/${id}/start`)
+  expect(started).toMatchObject({ status: 200, body: { started: true } })
+  const ended = await client.ended(id)
+  expect(ended).toMatchObject({ state: 3, run_id: started.body['run_id'] })
+  const results = ended['results'] as { worker_id: string; state: number; results: unknown }[]
+  const ids = [worker, ...others].map((one) => one.id)
+  expect(results.map(({ worker_id: workerId }) => workerId).toSorted()).toEqual(ids.toSorted())
+  expect(results.every(({ state, results: values }) => state === 3 && JSON.stringify(values) === '[23]')).toBe(true)
+  const { body: page } = await client.get(`/tasks/${id}/runs`)
+  expect(page['total']).toBe(4)
+  expect(await client.post(`/tasks/${id}/invoke`)).toMatchObject({ status: 422 })
+  await Promise.all([...others, stranger].map((one) => one.close()))
+})
+
+test('a broadcast in which a worker fails is failed, and says of whom', async () => {
+  const id = await client.task('endless', { broadcast: true, timeout: '100ms' })
+  await client.post(`/tasks/${id}/start`)
+  const ended = await client.ended(id)
+  expect(ended).toMatchObject({ state: 4, reason: 'timeout', error: '1 of its runs failed' })
+  expect(ended['results']).toMatchObject([{ worker_id: worker.id, state: 4, reason: 'timeout' }])
+})
+
+test('a broadcast ends although one of its workers is gone before it was given its part', async () => {
+  const leaving = await startTestWorker(manager, { slots: 1, labels: 'role=leaving' })
+  const busy = await client.task('endless', { labels: { role: 'leaving' }, timeout: '60s', on_lost: 'fail' })
+  await client.post(`/tasks/${busy}/start`)
+  await until(
+    'the worker to be busy',
+    () => client.get(`/tasks/${busy}`),
+    ({ body }) => body['state'] === 2,
+  )
+  const id = await client.task('add', { inputs: [1, 2], broadcast: true, labels: { role: 'leaving' } })
+  await client.post(`/tasks/${id}/start`)
+  await client.post(`/workers/${leaving.id}/revoke`)
+  expect(await client.ended(id)).toMatchObject({ state: 4, reason: 'worker_lost' })
+  await leaving.close()
+})
+
+test('a broadcast can be stopped as a whole', async () => {
+  const id = await client.task('endless', { broadcast: true, timeout: '30s' })
+  await client.post(`/tasks/${id}/start`)
+  await until(
+    'it runs',
+    () => client.get(`/tasks/${id}`),
+    ({ body }) => body['state'] === 2,
+  )
+  await client.post(`/tasks/${id}/stop`)
+  expect(await client.ended(id)).toMatchObject({ state: 6 })
+})
+
+test('a broadcast that no worker fits is 503 with the time to come back', async () => {
+  const id = await client.task('add', { inputs: [1, 2], broadcast: true, labels: { site: 'nowhere' } })
+  const refused = await client.post(`/tasks/${id}/start`)
+  expect(refused).toMatchObject({ status: 503, body: { error: 'unavailable' } })
+  expect(refused.headers['retry-after']).toBe('5')
+  expect((await client.get(`/tasks/${id}`)).body['state']).toBe(0)
+})

@@ -1,0 +1,162 @@
+// task-manager.md sections 1 and 2: tasks that depend on each other
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { clientOf, exampleModule, startDatabase, startTestManager, startTestWorker, until } from './support.ts'
+import type { TestDatabase, TestManager, TestWorker } from './support.ts'
+
+let db: TestDatabase
+let manager: TestManager
+let worker: TestWorker
+let client: ReturnType<typeof clientOf>
+
+beforeAll(async () => {
+  db = await startDatabase()
+  manager = await startTestManager(db.database)
+  worker = await startTestWorker(manager)
+  client = clientOf(manager.app)
+}, 60_000)
+
+afterAll(async () => {
+  await worker.close()
+  await manager.close()
+  await db.close()
+})
+
+type Step = { name: string; state: number; task_id: string; run_id?: string; error: string | null }
+type TaskSpec = Record<string, unknown> & { name: string; module?: string }
+
+/** A workflow whose tasks have modules; `add` unless they say. */
+async function workflow(tasks: readonly TaskSpec[]): Promise<string> {
+  const specs = tasks.map(({ module: _module, ...task }) => ({ function: 'add', ...task }))
+  const { status, body } = await client.post('/workflows', { name: 'flow', tasks: specs })
+  expect(status).toBe(201)
+  const made = body['tasks'] as { id: string; name: string }[]
+  for (const { id, name } of made) {
+    const wanted = tasks.find((task) => task.name === name)?.module ?? 'add'
+    expect((await client.upload(id, exampleModule(wanted))).status).toBe(200)
+  }
+  return String(body['id'])
+}
+
+async function ended(id: string): Promise<{ state: number; steps: Record<string, Step> }> {
+  const { body } = await until(
+    'the end of the workflow',
+    () => client.get(`/workflows/${id}`),
+    ({ body: seen }) => (seen['run'] as { state: number } | undefined)?.state !== 2 && seen['run'] !== undefined,
+  )
+  const run = body['run'] as { state: number; steps: Step[] }
+  return { state: run.state, steps: Object.fromEntries(run.steps.map((step) => [step.name, step])) }
+}
+
+test('results of parents become inputs of their children, and a diamond ends once', async () => {
+  const id = await workflow([
+    { name: 'top', inputs: [1, 2] },
+    { name: 'left', inputs: [{ from: 'top', result: 0 }, 10], depends_on: ['top'] },
+    { name: 'right', inputs: [{ from: 'top' }, 100], depends_on: ['top'] },
+    { name: 'bottom', inputs: [{ from: 'left' }, { from: 'right' }], depends_on: ['left', 'right'] },
+  ])
+  expect((await client.get(`/workflows/${id}`)).body).toMatchObject({ state: 0 })
+  const started = await client.post(`/workflows/${id}/start`)
+  expect(started).toMatchObject({ status: 200, body: { started: true } })
+  const { state, steps } = await ended(id)
+  expect(state).toBe(3)
+  expect(await client.results(String(steps['bottom']?.task_id))).toMatchObject({ state: 3, results: [116] })
+  expect((await client.get(`/tasks/${String(steps['bottom']?.task_id)}/runs`)).body).toMatchObject({ total: 1 })
+})
+
+test('after a failure run on failure and always, and on success is skipped with what depends on it', async () => {
+  const id = await workflow([
+    { name: 'bad', module: 'endless', function: 'run', timeout: '100ms' },
+    { name: 'good', inputs: [1, 1], depends_on: ['bad'] },
+    { name: 'after good', inputs: [1, 1], depends_on: ['good'] },
+    { name: 'repair', inputs: [1, 1], depends_on: ['bad'], run_if: 'failure' },
+    { name: 'report', inputs: [1, 1], depends_on: ['good', 'repair'], run_if: 'always' },
+  ])
+  await client.post(`/workflows/${id}/start`)
+  const { state, steps } = await ended(id)
+  expect(state).toBe(4)
+  const states = Object.fromEntries(Object.entries(steps).map(([name, step]) => [name, step.state]))
+  expect(states).toEqual({ bad: 4, good: 5, 'after good': 5, repair: 3, report: 3 })
+  const skipped = await client.get(`/tasks/${String(steps['good']?.task_id)}`)
+  expect(skipped.body).toMatchObject({ state: 5 })
+  expect((await client.get(`/tasks?state=5`)).body['total']).toBe(2)
+})
+
+test.each([
+  [
+    'a cycle, naming it',
+    [
+      { name: 'a', depends_on: ['c'] },
+      { name: 'b', depends_on: ['a'] },
+      { name: 'c', depends_on: ['b'] },
+    ],
+    'a -> c -> b -> a',
+  ],
+  ['a task that depends on itself', [{ name: 'a', depends_on: ['a'] }], 'a -> a'],
+  ['a parent that is none', [{ name: 'a', depends_on: ['z'] }], 'not z'],
+  ['a name that comes twice', [{ name: 'a' }, { name: 'a' }], 'a comes twice'],
+  ['a result of a stranger', [{ name: 'a' }, { name: 'b', inputs: [{ from: 'a' }] }], 'not in depends_on'],
+  ['no tasks', [], 'tasks'],
+  ['an unknown run_if', [{ name: 'a', run_if: 'maybe' }], 'run_if'],
+  ['a field that is none', [{ name: 'a', priority: 1000 }], 'priority'],
+])('a workflow with %s is 400', async (_what, tasks, words) => {
+  const { status, body } = await client.post('/workflows', { name: 'flow', tasks })
+  expect(status).toBe(400)
+  expect(String(body['message'])).toContain(words)
+})
+
+test('a workflow that runs is neither started again nor deleted; stopped, it starts nothing more', async () => {
+  const id = await workflow([
+    { name: 'long', module: 'endless', function: 'run', timeout: '30s' },
+    { name: 'next', inputs: [1, 1], depends_on: ['long'], run_if: 'always' },
+  ])
+  await client.post(`/workflows/${id}/start`)
+  const taskId = (await client.get(`/workflows/${id}`)).body['tasks'] as { id: string }[]
+  await until(
+    'it runs',
+    () => client.get(`/tasks/${String(taskId[0]?.id)}`),
+    ({ body }) => body['state'] === 2,
+  )
+  expect((await client.post(`/workflows/${id}/start`)).status).toBe(409)
+  expect((await client.delete(`/workflows/${id}`)).status).toBe(409)
+  expect(await client.post(`/workflows/${id}/stop`)).toMatchObject({ status: 200, body: { stopped: true } })
+  const { state, steps } = await ended(id)
+  expect(state).toBe(6)
+  expect(steps['next']?.state).toBe(6)
+  expect((await client.get(`/tasks/${String(taskId[1]?.id)}/runs`)).body['total']).toBe(0)
+  expect((await client.delete(`/tasks/${String(taskId[1]?.id)}`)).status).toBe(409)
+  expect((await client.put(`/tasks/${String(taskId[1]?.id)}`, { name: 'other' })).status).toBe(409)
+  expect((await client.delete(`/workflows/${id}`)).status).toBe(204)
+  expect((await client.get(`/tasks/${String(taskId[1]?.id)}`)).status).toBe(404)
+})
+
+test('a workflow whose task has no module fails and says why', async () => {
+  const { body } = await client.post('/workflows', { name: 'flow', tasks: [{ name: 'empty' }] })
+  await client.post(`/workflows/${String(body['id'])}/start`)
+  const { state, steps } = await ended(String(body['id']))
+  expect(state).toBe(4)
+  expect(steps['empty']?.error).toContain('no module')
+})
+
+test('a workflow can be run again, and another manager drives it as well', async () => {
+  const other = await startTestManager(db.database)
+  const id = await workflow([
+    { name: 'one', inputs: [1, 1] },
+    { name: 'two', inputs: [{ from: 'one' }, 1], depends_on: ['one'] },
+  ])
+  for (const round of [1, 2]) {
+    await clientOf(other.app).post(`/workflows/${id}/start`)
+    const { state, steps } = await ended(id)
+    expect(state).toBe(3)
+    expect((await client.get(`/tasks/${String(steps['two']?.task_id)}/runs`)).body['total']).toBe(round)
+  }
+  await other.close()
+})
+
+test('unknown workflows are 404', async () => {
+  for (const id of ['00000000-0000-4000-8000-000000000000', 'nonsense']) {
+    expect((await client.get(`/workflows/${id}`)).status).toBe(404)
+    expect((await client.post(`/workflows/${id}/start`)).status).toBe(404)
+    expect((await client.post(`/workflows/${id}/stop`)).status).toBe(404)
+    expect((await client.delete(`/workflows/${id}`)).status).toBe(404)
+  }
+})
