@@ -33,13 +33,12 @@ export function renderAnswer(value: unknown, view: View, width: number, paint: P
   if (!isRecord(value)) return oneLine(cellText('', value, view))
   const arrays = Object.entries(value).filter((entry): entry is [string, unknown[]] => Array.isArray(entry[1]))
   const [only] = arrays
-  const isPage = only !== undefined && ('total' in value || Object.keys(value).length === arrays.length)
-  if (isPage && arrays.filter(([, items]) => items.some(isRecord)).length < 2) {
-    const name = arrays.find(([, items]) => items.some(isRecord)) ?? only
-    return [renderList(name[1], view, width, paint), pageLine(value, name[1].length, paint)]
+  // A page may hold its rows under two names, for two generations; a lone list needs no heading.
+  const isPage = only !== undefined && (typeof value['total'] === 'number' || Object.keys(value).length === 1)
+  if (isPage)
+    return [renderList(only[1], view, width, paint), pageLine(value, only[1].length, paint)]
       .filter((part) => part !== '')
       .join('\n')
-  }
   const tables = arrays.filter(([, items]) => items.some(isRecord))
   const rest = Object.fromEntries(Object.entries(value).filter(([key]) => !tables.some(([name]) => name === key)))
   return [

@@ -1,7 +1,6 @@
 /** `skein certs`. */
-import { LISTING } from '../command.ts'
 import type { Group } from '../command.ts'
-import { arg } from '../values.ts'
+import { arg, contentOf } from '../values.ts'
 
 const CERTS = '/{domain!}/certs'
 const TTL = '8760h'
@@ -31,7 +30,7 @@ export const certs: Group = {
       tail: 'domain',
       summary: 'list certificates',
       example: '',
-      call: { method: 'GET', service: 'certs', path: CERTS, query: LISTING },
+      call: { method: 'GET', service: 'certs', path: CERTS, query: ['limit', 'offset'] },
     },
     {
       words: 'get client',
@@ -64,6 +63,20 @@ export const certs: Group = {
       call: { method: 'DELETE', service: 'certs', path: `${CERTS}/{client_id}` },
     },
     {
+      words: 'sign',
+      args: '<client_id> <csr>',
+      tail: 'domain',
+      summary: 'sign a request of a client that made its own key; PEM, or @file',
+      example: '<client_id> @pump.csr --ttl 8760h',
+      flags: ['ttl'],
+      call: {
+        method: 'POST',
+        service: 'certs',
+        path: `${CERTS}/csrs/{client_id}`,
+        body: (given) => ({ csr: String(contentOf(arg(given, 'csr'))), ttl: given.flags.get('ttl') ?? TTL }),
+      },
+    },
+    {
       words: 'renew',
       args: '<serial>',
       tail: 'domain',
@@ -74,18 +87,24 @@ export const certs: Group = {
     {
       words: 'ca',
       args: '',
-      tail: 'domain',
-      summary: 'show the certificate authority',
+      tail: 'none',
+      summary: 'show the certificate of the authority',
       example: '',
-      call: { method: 'GET', service: 'certs', path: `${CERTS}/view-ca` },
+      call: { method: 'GET', service: 'certs', path: '/certs/view-ca', auth: 'none' },
     },
     {
       words: 'crl',
       args: '',
-      tail: 'domain',
-      summary: 'print the list of revoked certificates',
+      tail: 'none',
+      summary: 'print the list of revoked certificates, as PEM',
       example: '',
-      call: { method: 'GET', service: 'certs', path: `${CERTS}/crl` },
+      call: {
+        method: 'GET',
+        service: 'certs',
+        path: '/certs/crl',
+        auth: 'none',
+        parameters: () => ({ format: 'pem' }),
+      },
     },
   ],
 }

@@ -3,7 +3,9 @@ import type { ApiRequest, Cli, Group } from '../command.ts'
 import { follow } from '../event-stream.ts'
 import { UsageError } from '../failures.ts'
 import { oneLine } from '../plain-text.ts'
+import { isRecord, plainText } from '../values.ts'
 import type { Given } from '../values.ts'
+import { STATE_NAMES } from './task-states.ts'
 
 export const events: Group = {
   name: 'events',
@@ -43,7 +45,38 @@ async function print(
 ): Promise<void> {
   await follow(cli, { method: 'GET', token: given.credential, ...request }, ({ event, data }) => {
     const value: unknown = JSON.parse(data)
-    cli.output.event(value, () => `${cli.output.paint('bold', oneLine(event))}  ${oneLine(data)}`)
+    cli.output.event(value, () => textOfEvent(cli, event, value))
     return true
   })
+}
+
+/** What the line says by other means, or says nothing to a reader. */
+const LEFT_OUT: ReadonlySet<string> = new Set([
+  'occurred_at',
+  'created_at',
+  'updated_at',
+  'event_id',
+  'operation',
+  'type',
+  'request_id',
+  'token_type',
+  'super_admin',
+  'address',
+  'domain',
+  'domain_id',
+])
+
+/** `2026-01-01 12:00:01  client.create  id=… name=pump status=enabled user_id=…` */
+function textOfEvent(cli: Cli, event: string, value: unknown): string {
+  const record = isRecord(value) ? value : {}
+  const fields = Object.entries(record)
+    .filter(([key, one]) => !LEFT_OUT.has(key) && ['string', 'number', 'boolean'].includes(typeof one) && one !== '')
+    .map(([key, one]) => `${key}=${key === 'state' ? (STATE_NAMES[Number(one)] ?? plainText(one)) : plainText(one)}`)
+  return [timeOf(record['occurred_at']), cli.output.paint('bold', oneLine(event)), oneLine(fields.join(' '))].join('  ')
+}
+
+/** Nanoseconds, or a time in words. */
+function timeOf(occurredAt: unknown): string {
+  const text = typeof occurredAt === 'number' ? new Date(occurredAt / 1e6).toISOString() : plainText(occurredAt)
+  return oneLine(text.slice(0, 19).replace('T', ' '))
 }

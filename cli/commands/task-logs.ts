@@ -17,7 +17,7 @@ export async function printLogs(cli: Cli, given: Given, taskId: string, runId: s
   }
   if (!given.flags.has('follow')) {
     const { text } = await cli.request(request)
-    if (text !== '') write(cli, text)
+    if (text !== '') write(cli, text.endsWith('\n') ? text : `${text}\n`)
     return
   }
   await follow(cli, { ...request, query: { run_id: runId, stream, follow: 'true' } }, ({ event, data }) => {
@@ -42,5 +42,5 @@ function textOfChunk(data: string): string {
 /** A guest's output reaches a pipe unchanged and a terminal without its control characters. */
 function write(cli: Cli, text: string): void {
   const shown = cli.output.isTerminal ? manyLines(text) : text
-  process.stdout.write(shown.endsWith('\n') ? shown : `${shown}\n`)
+  process.stdout.write(shown)
 }

@@ -1,4 +1,5 @@
 /** Everything that is made from something else and committed: path below the root -> text as it should be. */
+import { renderManPage } from '#cli/man-page.ts'
 import { ARCHITECTURE, renderArchitecture } from './architecture.ts'
 import { startFullApp } from './full-app.ts'
 import { generateProto } from './proto.ts'
@@ -17,6 +18,7 @@ export async function generateAll(): Promise<Map<string, string>> {
     ...proto,
     ...fromDatabase,
     ['docs/settings.md', renderSettings()],
+    ['docs/skein.1', await renderManPage()],
     [ARCHITECTURE, renderArchitecture()],
   ])
 }
