@@ -148,8 +148,12 @@ function bind(
 function tlsCredentials({ cert, key, authority }: GrpcTls): ServerCredentials {
   const none = () => undefined
   const provider: experimental.CertificateProvider = {
-    addCaCertificateListener: (listener) => listener({ caCertificate: Buffer.from(authority.pem) }),
-    addIdentityCertificateListener: (listener) => listener({ certificate: cert, privateKey: key }),
+    // Told a moment later: grpc-js counts a listener's first news only once it has added its own watcher, and would drop
+    // every connection.
+    addCaCertificateListener: (listener) =>
+      queueMicrotask(() => listener({ caCertificate: Buffer.from(authority.pem) })),
+    addIdentityCertificateListener: (listener) =>
+      queueMicrotask(() => listener({ certificate: cert, privateKey: key })),
     removeCaCertificateListener: none,
     removeIdentityCertificateListener: none,
   }
