@@ -49,10 +49,13 @@ export function fingerprintOf(certificate: { fingerprint256: string }): string {
   return certificate.fingerprint256.replaceAll(':', '').toLowerCase()
 }
 
+/** What a client shows of itself over TLS, PEM. */
+export type ClientPair = { cert: string; key: string }
+
 /** TLS to the server that shows this very certificate (PEM); whom it was issued to and by does not matter. */
-export function dialPinned(address: string, certificatePem: string): Dialling {
+export function dialPinned(address: string, certificatePem: string, shown?: ClientPair): Dialling {
   const fingerprint = fingerprintOf(new X509Certificate(certificatePem))
-  const context = createSecureContext({ ca: certificatePem, allowPartialTrustChain: true })
+  const context = createSecureContext({ ca: certificatePem, allowPartialTrustChain: true, ...shown })
   return {
     credentials: credentials.createFromSecureContext(context, {
       checkServerIdentity: (_name, shown) =>

@@ -6,7 +6,7 @@ export { TaskState as WireTaskState } from './gen/cluster/v1/run_pb.ts'
 export { TASK_STATE, taskStateFromWire, taskStateToWire } from './task-state.ts'
 export type { TaskState, TaskStateName } from './task-state.ts'
 export { dialPinned, fingerprintOf, hostOf, isLoopback, portOf, reachableFrom, serverName } from './dial.ts'
-export type { Dialling } from './dial.ts'
+export type { ClientPair, Dialling } from './dial.ts'
 export { createServiceClient, serviceDefinition } from './grpc.ts'
 export type {
   GeneratedService,

@@ -2,4 +2,5 @@
 export { WORKER_SETTINGS } from './config.ts'
 export type { WorkerConfig } from './config.ts'
 export { startWorker } from './worker.ts'
-export type { StartWorkerOptions, Worker, WorkerTiming } from './worker.ts'
+export type { WorkerTiming } from './membership.ts'
+export type { StartWorkerOptions, Worker } from './worker.ts'

@@ -21,7 +21,12 @@ export type GrpcModuleSourceDeps = {
   bearer: () => string | undefined
 }
 
-export type GrpcModuleSource = { source: ModuleSource; close: () => void }
+export type GrpcModuleSource = {
+  source: ModuleSource
+  /** Dials anew from the next download on: the worker shows another certificate. */
+  redial: () => void
+  close: () => void
+}
 
 export function createGrpcModuleSource(deps: GrpcModuleSourceDeps): GrpcModuleSource {
   const clients = new Map<string, Promise<ServiceClient<typeof ModuleService>>>()
@@ -78,17 +83,17 @@ export function createGrpcModuleSource(deps: GrpcModuleSourceDeps): GrpcModuleSo
     }
   }
 
-  return {
-    source: fetchModule,
-    close() {
-      for (const client of clients.values()) {
-        client.then(
-          (opened) => opened.close(),
-          () => undefined,
-        )
-      }
-    },
+  /** Downloads under way on them end by themselves, or are resumed. */
+  const closeAll = () => {
+    for (const client of clients.values()) {
+      client.then(
+        (opened) => opened.close(),
+        () => undefined,
+      )
+    }
+    clients.clear()
   }
+  return { source: fetchModule, redial: closeAll, close: closeAll }
 }
 
 function explain(error: unknown, wanted: WantedModule): unknown {

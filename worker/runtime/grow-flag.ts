@@ -24,8 +24,9 @@ export function addGrowFlag(layout: ModuleLayout, edit: ModuleEdit): string | un
   if (bodies === undefined) return undefined
 
   const index = memory.is64 ? I64 : I32
-  const type = edit.append(SECTION.type, [0x60, 1, index, 1, index])
-  edit.append(SECTION.function, encodeUnsigned(type))
+  // Types may come in groups, so that the section has fewer items than types.
+  edit.append(SECTION.type, [0x60, 1, index, 1, index])
+  edit.append(SECTION.function, encodeUnsigned(layout.typeCount))
   const importedGlobals = layout.imports.filter((wanted) => wanted.kind === 'global').length
   const flag = importedGlobals + edit.append(SECTION.global, [I32, 1, 0x41, 0, 0x0b])
   const name = freeName(layout)

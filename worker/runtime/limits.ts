@@ -34,8 +34,7 @@ export function limitModule(bytes: Uint8Array, bounds: ModuleBounds, extraPages?
   const edit = new ModuleEdit(layout)
   const patches = [...memoryPatches(layout, bounds, extraPages), ...tablePatches(layout, bounds)]
   for (const id of [SECTION.import, SECTION.table, SECTION.memory]) applyPatches(layout, edit, id, patches)
-  // Types that the collector knows may be grouped, and then the section is no plain list to append to.
-  const growFlag = bounds.allowGc ? undefined : addGrowFlag(layout, edit)
+  const growFlag = addGrowFlag(layout, edit)
   return { layout, bytes: edit.toBytes(), growFlag }
 }
 

@@ -8,7 +8,7 @@ import type { PeerCertificate } from 'node:tls'
 import { credentials } from '@grpc/grpc-js'
 import { ServiceError } from '#core/errors/index.ts'
 import { dialPinned, fingerprintOf, hostOf, isLoopback, portOf, serverName } from '#proto/index.ts'
-import type { Dialling } from '#proto/index.ts'
+import type { ClientPair, Dialling } from '#proto/index.ts'
 
 export type CredentialOptions = {
   token: string
@@ -18,6 +18,8 @@ export type CredentialOptions = {
   isInsecure: boolean
   /** Fingerprint of an earlier token, for starts without one. */
   knownFingerprint: string | undefined
+  /** The worker's own certificate at the moment of dialling; undefined while it has none. */
+  shown: () => ClientPair | undefined
 }
 
 export type ManagerCredentials = {
@@ -27,6 +29,8 @@ export type ManagerCredentials = {
   fingerprint: string | undefined
   /** How to dial one address (`host:port`). Rejects with `forbidden` when the server is another one than the token names. */
   channel: (address: string) => Promise<Dialling>
+  /** Whether that address is dialled over TLS, so that a certificate can be shown. */
+  isTls: (address: string) => boolean
 }
 
 const HANDSHAKE_DEADLINE_MS = 10_000
@@ -35,31 +39,39 @@ const TOKEN_WITH_FINGERPRINT = /^([0-9a-f]{64})\.(.+)$/i
 export function createCredentials(options: CredentialOptions): ManagerCredentials {
   const match = TOKEN_WITH_FINGERPRINT.exec(options.token)
   const fingerprint = match?.[1]?.toLowerCase() ?? (options.token === '' ? options.knownFingerprint : undefined)
+  // An authority that is given asks for TLS, on loopback too.
+  const isTls = (address: string) =>
+    fingerprint !== undefined || !(options.isInsecure || (options.authority === undefined && isLoopback(address)))
   return {
     joinSecret: match?.[2] ?? options.token,
     fingerprint,
+    isTls,
     async channel(address) {
-      if (fingerprint !== undefined) return pinned(address, await readCertificate(address), fingerprint)
-      // An authority that is given asks for TLS, on loopback too.
-      const isPlain = options.isInsecure || (options.authority === undefined && isLoopback(address))
-      if (isPlain) return { credentials: credentials.createInsecure(), options: {} }
-      return trusted(address, options.authority)
+      if (!isTls(address)) return { credentials: credentials.createInsecure(), options: {} }
+      const shown = options.shown()
+      if (fingerprint === undefined) return trusted(address, options.authority, shown)
+      return pinned(address, await readCertificate(address), fingerprint, shown)
     },
   }
 }
 
-function pinned(address: string, certificate: PeerCertificate, fingerprint: string): Dialling {
+function pinned(
+  address: string,
+  certificate: PeerCertificate,
+  fingerprint: string,
+  shown: ClientPair | undefined,
+): Dialling {
   if (fingerprintOf(certificate) !== fingerprint) {
     throw new ServiceError(
       'forbidden',
       `${address} shows another certificate than the join token names; get a new token from that manager`,
     )
   }
-  return dialPinned(address, toPem(certificate.raw))
+  return dialPinned(address, toPem(certificate.raw), shown)
 }
 
-function trusted(address: string, authority: string | undefined): Dialling {
-  const context = createSecureContext(authority === undefined ? {} : { ca: authority })
+function trusted(address: string, authority: string | undefined, shown: ClientPair | undefined): Dialling {
+  const context = createSecureContext({ ...(authority === undefined ? {} : { ca: authority }), ...shown })
   const host = hostOf(address)
   return {
     credentials: credentials.createFromSecureContext(context, {
