@@ -36,6 +36,8 @@ export type ModuleLayout = {
   exports: ModuleExport[]
   memories: Limits[]
   tables: Limits[]
+  /** Types of the module, those of a group each. */
+  typeCount: number
   functionCount: number
   largestBodyBytes: number
   elementBytes: number
@@ -107,6 +109,7 @@ class ModuleReader {
       exports: [],
       memories: [],
       tables: [],
+      typeCount: 0,
       functionCount: 0,
       largestBodyBytes: 0,
       elementBytes: 0,
@@ -148,6 +151,7 @@ class ModuleReader {
           this.#allowGc,
           (offset) => new ByteCursor(this.#bytes, offset, content.end),
         )
+        this.#layout.typeCount = this.#types.length
         break
       case SECTION.import:
         this.#readImports(content)

@@ -48,7 +48,8 @@ describe('a core module', () => {
     const [asked] = manager.heard('guestCall')
     expect(asked).toMatchObject({ run: { runId: 'run-1', fence: 7n }, callId: 1 })
     expect(asked?.call).toMatchObject({ case: 'publish', value: { channelId: 'channel-1', subtopic: 'pump' } })
-    expect(Buffer.from((asked?.call.value as { payload: Uint8Array }).payload).toString()).toBe('[{"n":"a","v":1}]')
+    const { payload } = asked?.call.value as { payload: Uint8Array }
+    expect(Buffer.from(payload).toString()).toBe('[{"n":"a","v":1}]')
     expect(manager.results()).toEqual([])
     const reply = { run: runRef('run-1', 7n), callId: 1, outcome: { case: 'published', value: {} } } as const
     manager.tell({ case: 'guestReply', value: reply })
