@@ -189,7 +189,7 @@ export function moduleRoutes({ modules, callers }: ModuleRoutesDeps): RoutePlugi
 }
 
 function pushRoute(app: HttpApp, { modules, callers }: ModuleRoutesDeps): void {
-  void (app as unknown as FastifyInstance).addContentTypeParser(
+  ;(app as unknown as FastifyInstance).addContentTypeParser(
     ['application/wasm', 'application/octet-stream'],
     (_request, payload, done) => done(null, payload),
   )
