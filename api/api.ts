@@ -32,7 +32,7 @@ import {
 } from './messages/index.ts'
 import type { Messages } from './messages/index.ts'
 import { PROVISIONING_SETTINGS, startProvisioning } from './provisioning/index.ts'
-import type { Provisioning, ProvisioningConfig } from './provisioning/index.ts'
+import type { NotificationTimes, Provisioning, ProvisioningConfig } from './provisioning/index.ts'
 
 export type Api = {
   readonly identity: Identity
@@ -63,6 +63,8 @@ export type ApiOptions = {
   tailIntervalMs?: number
   /** A quiet event stream says something so often; tests shorten it. */
   eventHeartbeatMs?: number
+  /** How soon notifications are sent, and sent again; tests shorten it. */
+  notificationTimes?: NotificationTimes
 }
 
 export async function startApi(
@@ -76,6 +78,7 @@ export async function startApi(
     metrics,
     tailIntervalMs,
     eventHeartbeatMs,
+    notificationTimes,
   }: ApiOptions,
 ): Promise<Api> {
   const { database, bus, limits, keyring, logger, dataDir, hasRoom } = ground
@@ -131,6 +134,7 @@ export async function startApi(
       logger,
       identity,
       devices,
+      notificationTimes,
     })
     return { value, stop: () => value.stop() }
   })

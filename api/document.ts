@@ -34,6 +34,7 @@ export const API_DOCUMENT: DocumentTexts = {
     'personal access tokens': 'Tokens for programs, which may do only what their scopes say',
     provision: 'Everything that a device needs, made in one call',
     roles: 'Named sets of actions on a domain, group, client or channel, and who holds them',
+    subscriptions: 'Being told of messages by mail or post',
     tasks: 'WebAssembly modules with inputs, their runs and results',
     tokens: 'Logging in, going on and logging out',
     users: 'Accounts',

@@ -11,6 +11,8 @@ CREATE TABLE notification_subscriptions (
   -- Subtopic filter in the canonical form; '' is the channel itself.
   filter text NOT NULL,
   contact text NOT NULL,
+  -- Messages that were left out, because too many waited.
+  missed bigint NOT NULL DEFAULT 0,
   created_at timestamptz NOT NULL DEFAULT now(),
   CONSTRAINT notification_subscriptions_contact_key UNIQUE (user_key, topic, contact)
 );

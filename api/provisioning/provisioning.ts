@@ -1,4 +1,4 @@
-/** Composition of the room: how a device with nothing but an external id and key becomes a connected client. */
+/** Composition of the room: how a device with nothing but an external id and key becomes a client, and who is told of its messages. */
 import type { Devices } from '#api/devices/index.ts'
 import type { Identity } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
@@ -10,6 +10,8 @@ import { bootstrapCipher, bootstrapRoutes, createBootstrapService, deviceBootstr
 import { startCertificates } from './certs/index.ts'
 import type { Certificates } from './certs/index.ts'
 import type { ProvisioningConfig } from './config.ts'
+import { startNotifications } from './notifications/index.ts'
+import type { NotificationTimes } from './notifications/index.ts'
 import {
   createAnonymousThrottle,
   createProvisionService,
@@ -34,6 +36,8 @@ export type ProvisioningDeps = {
   logger: Logger
   identity: Identity
   devices: Devices
+  /** Tests shorten them. */
+  notificationTimes?: NotificationTimes | undefined
 }
 
 /** Throws `malformed` for settings, a layout and files that cannot be used. */
@@ -47,6 +51,16 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
   const provision = createProvisionService({ database, journal, access, devices, bootstrap, certificates, layout })
   const login = createServiceLogin(tokens, layout.credentials)
   const throttle = createAnonymousThrottle(limits)
+  const notifications = await startNotifications({
+    config,
+    database,
+    keyring,
+    limits,
+    logger,
+    identity,
+    gate: devices.gate,
+    times: deps.notificationTimes,
+  })
   const onSecureOff = () =>
     logger.info('a secure bootstrap was refused: SKEIN_BOOTSTRAP_ENCRYPT_KEY is not set, so that path is off')
   return {
@@ -57,8 +71,10 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
       await bootstrapRoutes(bootstrap)(app)
       await deviceBootstrapRoutes(bootstrap, cipher, onSecureOff)(app)
       await provisionRoutes({ provision, tokens, login, throttle })(app)
+      await notifications.routes(app)
     },
     async stop() {
+      await notifications.stop()
       await certificates.stop()
     },
   }

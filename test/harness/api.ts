@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { IDENTITY_SETTINGS, PROVISIONING_SETTINGS, startApi } from '#api/index.ts'
-import type { Api } from '#api/index.ts'
+import type { Api, NotificationTimes } from '#api/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import type { Database, DatabaseAddress } from '#core/database/index.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
@@ -36,6 +36,8 @@ export type Caller = (
 export type TestApi = AsyncDisposable & {
   readonly app: HttpApp
   readonly api: Api
+  /** Of this process; `database` is the test's own. */
+  readonly ground: Ground
   readonly database: Database
   readonly address: DatabaseAddress
   /** A request without credentials. */
@@ -60,6 +62,7 @@ export type TestApiOptions = {
   environment?: Record<string, string>
   tailIntervalMs?: number
   eventHeartbeatMs?: number
+  notificationTimes?: NotificationTimes
   database?: Awaited<ReturnType<typeof createTestDatabase>>
   /** Routes of another room that are answered here too. */
   alsoServes?: (life: Lifecycle, api: Api, ground: Ground) => Promise<RoutePlugin>
@@ -92,6 +95,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
     config,
     provisioning: readConfig(PROVISIONING_SETTINGS, environment),
     tailIntervalMs: options.tailIntervalMs ?? 25,
+    ...(options.notificationTimes === undefined ? {} : { notificationTimes: options.notificationTimes }),
     ...(options.eventHeartbeatMs === undefined ? {} : { eventHeartbeatMs: options.eventHeartbeatMs }),
   })
   const app = createHttpApp({
@@ -140,6 +144,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
   return {
     app,
     api,
+    ground,
     database: outside,
     address,
     anonymous,

@@ -14,6 +14,8 @@ export type Mailer = {
    * when it was given up. Never rejects.
    */
   send(mail: Mail): Promise<boolean>
+  /** One attempt, for whoever keeps the mail and tries again himself; rejects with what went wrong. */
+  attempt(mail: Mail): Promise<void>
   stop(): Promise<void>
 }
 
@@ -90,6 +92,10 @@ export function createMailer({ transport, logger, retryDelaysMs = RETRY_DELAYS_M
       const work = deliver(mail)
       held.add(work)
       return await work.finally(() => held.delete(work))
+    },
+    async attempt(mail) {
+      if (!isMailAddress(mail.to)) throw new Error('the recipient is no address')
+      await attempt(mail)
     },
     async stop() {
       const last = [...held]

@@ -5,7 +5,6 @@ import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Authority } from './authority.ts'
-import type { CertificateRecord } from './repository.ts'
 import {
   Certificate,
   CertificateOrder,
@@ -33,7 +32,12 @@ const EitherParams = Type.Object({
 
 export function certificateRoutes(certificates: CertificatesService, authority: Authority): RoutePlugin {
   const present = ({ certificate, key }: ShownCertificate) => presentCertificate(certificate, authority, key)
-  const presentPage = (page: { total: number; offset: number; limit: number; items: CertificateRecord[] }) => {
+  const presentPage = (page: {
+    total: number
+    offset: number
+    limit: number
+    items: ShownCertificate['certificate'][]
+  }) => {
     const certs = page.items.map((certificate) => presentCertificate(certificate, authority))
     return { total: page.total, offset: page.offset, limit: page.limit, certs, certificates: certs }
   }

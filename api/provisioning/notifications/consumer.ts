@@ -1,0 +1,56 @@
+/** Follows the log of messages: what a subscription covers is put down for delivery, in the transaction that moves the position. */
+import { loadBatches, matchesSubtopic } from '#api/messages/index.ts'
+import type { LiveMessage } from '#api/messages/index.ts'
+import type { Database, Transaction } from '#core/database/index.ts'
+import { beginAtEnd, startLogFollower } from '#core/log/index.ts'
+import type { LogFollower, LogRow, LogTable } from '#core/log/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { payloadOf } from './payload.ts'
+import { insertDeliveries, listInterests } from './repository.ts'
+import type { Interest, NewDelivery } from './repository.ts'
+
+const BATCHES: LogTable = { name: 'ingest_batches', columns: ['arrived_at'] }
+const CONSUMER = 'messages.notifications'
+const INTERVAL_MS = 500
+/** Batches of one step. */
+const MAX_BATCHES = 200
+/** Deliveries that may wait for one subscription; more are left out, and counted at it. */
+const MAX_PENDING = 1000
+
+export async function startNotificationConsumer(
+  database: Database,
+  logger: Logger,
+  intervalMs = INTERVAL_MS,
+): Promise<LogFollower> {
+  await beginAtEnd(database.db, CONSUMER)
+  return startLogFollower({
+    database,
+    table: BATCHES,
+    consumer: CONSUMER,
+    logger,
+    intervalMs,
+    maxRows: MAX_BATCHES,
+    apply: putDown,
+  })
+}
+
+async function putDown(tx: Transaction, rows: readonly LogRow[]): Promise<void> {
+  const interests = await listInterests(tx)
+  if (interests.length === 0) return
+  const channels = new Map(interests.map(({ channelKey, channelId }) => [channelKey, channelId]))
+  const batches = rows.map((row) => ({ seq: row.position.seq, arrivedAt: row['arrived_at'] as string }))
+  const loaded = await loadBatches(tx, batches, channels)
+  const messages = batches.flatMap(({ seq }) => loaded.get(seq) ?? [])
+  const deliveries = deliveriesOf(messages, interests)
+  if (deliveries.length > 0) await insertDeliveries(tx, deliveries, MAX_PENDING)
+}
+
+/** Sorted by subscription, and for each in the order of the messages. */
+function deliveriesOf(messages: readonly LiveMessage[], interests: readonly Interest[]): NewDelivery[] {
+  const byChannel = Map.groupBy(messages, ({ channelKey }) => channelKey)
+  return interests.flatMap(({ key, channelKey, filter }) =>
+    (byChannel.get(channelKey) ?? [])
+      .filter(({ subtopic }) => matchesSubtopic(filter, subtopic))
+      .map((message) => ({ subscriptionKey: key, payload: payloadOf(message) })),
+  )
+}

@@ -1,0 +1,3 @@
+export { NOTIFICATION_SETTINGS } from './config.ts'
+export { startNotifications } from './notifications.ts'
+export type { NotificationTimes } from './notifications.ts'

@@ -1,0 +1,50 @@
+/** Composition of the slice: who subscribed, what the log holds for them, and sending it. */
+import type { MessageGate } from '#api/devices/index.ts'
+import type { Identity } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import type { Keyring } from '#core/keyring/index.ts'
+import type { SharedLimits } from '#core/limits/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { startNotificationConsumer } from './consumer.ts'
+import { subscriptionRoutes } from './routes.ts'
+import { startSender } from './sender.ts'
+import { createSubscriptionsService } from './service.ts'
+
+export type NotificationTimes = { retrySeconds?: readonly number[]; intervalMs?: number }
+
+export async function startNotifications(deps: {
+  config: { webhookHosts: readonly string[] }
+  database: Database
+  keyring: Keyring
+  limits: SharedLimits | undefined
+  logger: Logger
+  identity: Identity
+  gate: MessageGate
+  /** Tests shorten them. */
+  times?: NotificationTimes | undefined
+}): Promise<{ readonly routes: RoutePlugin; stop(): Promise<void> }> {
+  const { config, database, keyring, limits, logger, identity, gate, times = {} } = deps
+  const privateHosts = config.webhookHosts
+  const signingSecretOf = (subscriptionId: string) =>
+    keyring.mac('notification signature', subscriptionId).toString('hex')
+  const service = createSubscriptionsService({ database, journal: identity.journal, gate, privateHosts })
+  const consumer = await startNotificationConsumer(database, logger, times.intervalMs)
+  const sender = startSender({
+    database,
+    gate,
+    mailer: identity.mailer,
+    limits,
+    logger,
+    privateHosts,
+    signingSecretOf,
+    ...times,
+  })
+  return {
+    routes: subscriptionRoutes(service, signingSecretOf),
+    async stop() {
+      await consumer.stop()
+      await sender.stop()
+    },
+  }
+}

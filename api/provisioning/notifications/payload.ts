@@ -1,0 +1,41 @@
+/** A message as it is told: the same for a mail and a post. */
+import type { LiveMessage } from '#api/messages/index.ts'
+import { formatTime } from '#core/time.ts'
+
+/** Longer payloads are cut: a notification says that something came, the reader says what. */
+const MAX_PAYLOAD_BYTES = 16_384
+
+export function payloadOf(message: LiveMessage): Record<string, unknown> {
+  const bytes = message.payload.subarray(0, MAX_PAYLOAD_BYTES)
+  const text = bytes.toString('utf8')
+  const isText = Buffer.from(text, 'utf8').equals(bytes) && !text.includes('\0')
+  return {
+    channel: message.channelId,
+    subtopic: message.subtopic,
+    publisher: message.publisherId,
+    protocol: message.protocol,
+    created: formatTime(new Date(message.receivedAtSeconds * 1000)),
+    content_type: message.contentType,
+    ...(isText ? { payload: text } : { payload: bytes.toString('base64'), encoding: 'base64' }),
+    ...(message.payload.length > MAX_PAYLOAD_BYTES ? { is_cut: true } : {}),
+  }
+}
+
+/** Subject and text of the mail. */
+export function mailOf(contact: string, topic: string, payload: Readonly<Record<string, unknown>>) {
+  const text = (name: string) => String(payload[name] ?? '')
+  return {
+    to: contact,
+    subject: `Message on ${topic}`,
+    text: [
+      `Channel: ${text('channel')}`,
+      ...(text('subtopic') === '' ? [] : [`Subtopic: ${text('subtopic')}`]),
+      ...(text('publisher') === '' ? [] : [`Publisher: ${text('publisher')}`]),
+      `Received: ${text('created')} over ${text('protocol')}`,
+      `Content type: ${text('content_type')}${payload['encoding'] === undefined ? '' : ', in base64'}`,
+      '',
+      text('payload'),
+      '',
+    ].join('\n'),
+  }
+}

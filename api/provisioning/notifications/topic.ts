@@ -1,0 +1,41 @@
+/** What a subscription's topic and contact mean (decision 57). Pure but for the rules they call. */
+import { isMailAddress } from '#api/identity/index.ts'
+import { parseMessagePath, parseSubtopicFilter } from '#api/messages/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { isPublicAddress } from '#core/public-address.ts'
+import { isIP } from 'node:net'
+
+export type Topic = { domain: string | undefined; channel: string; filter: string }
+
+/** A message path, or `<channel>[.<subtopic>]`. Throws `malformed`. */
+export function parseTopic(text: string): Topic {
+  const path = parseMessagePath(text)
+  if (path !== undefined) return { domain: path.domain, channel: path.channel, filter: parseSubtopicFilter(path.rest) }
+  const match = /^([^./\s]+)(?:[./](.*))?$/s.exec(text)
+  if (match === null) {
+    const message = 'must be a message path or <channel>[.<subtopic>]'
+    throw new ServiceError('malformed', `topic ${message}`, { details: [{ path: '/topic', message }] })
+  }
+  return { domain: undefined, channel: match[1] as string, filter: parseSubtopicFilter(match[2] ?? '') }
+}
+
+/** Throws `malformed` unless it is an email address or an address that messages may be posted to. */
+export function requireContact(contact: string, privateHosts: readonly string[]): void {
+  if (isMailAddress(contact)) return
+  const url = URL.canParse(contact) ? new URL(contact) : undefined
+  if (url === undefined || !mayPostTo(url, privateHosts)) {
+    const message = 'must be an email address or a public https address without user and password'
+    throw new ServiceError('malformed', `contact ${message}`, { details: [{ path: '/contact', message }] })
+  }
+}
+
+export const isListed = (url: URL, privateHosts: readonly string[]) =>
+  privateHosts.includes(url.hostname) || privateHosts.includes(url.host)
+
+/** What the text alone can tell; names are judged again when they are resolved. */
+function mayPostTo(url: URL, privateHosts: readonly string[]): boolean {
+  if (url.username !== '' || url.password !== '') return false
+  if (isListed(url, privateHosts)) return url.protocol === 'https:' || url.protocol === 'http:'
+  const host = url.hostname.replaceAll(/[[\]]/g, '')
+  return url.protocol === 'https:' && host !== 'localhost' && (isIP(host) === 0 || isPublicAddress(host))
+}

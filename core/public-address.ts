@@ -1,0 +1,65 @@
+/** Addresses that everybody on the internet may reach: what somebody else's URL may lead to, and nothing inside. */
+import { BlockList, isIP } from 'node:net'
+import { lookup as resolveName } from 'node:dns'
+import type { LookupAddress } from 'node:dns'
+import type { LookupFunction } from 'node:net'
+import { ServiceError } from './errors/index.ts'
+
+// RFC 6890 and the IANA special-purpose registries: everything that is not globally reachable unicast.
+const NOT_PUBLIC_V4 = [
+  ['0.0.0.0', 8],
+  ['10.0.0.0', 8],
+  ['100.64.0.0', 10],
+  ['127.0.0.0', 8],
+  ['169.254.0.0', 16],
+  ['172.16.0.0', 12],
+  ['192.0.0.0', 24],
+  ['192.0.2.0', 24],
+  ['192.88.99.0', 24],
+  ['192.168.0.0', 16],
+  ['198.18.0.0', 15],
+  ['198.51.100.0', 24],
+  ['203.0.113.0', 24],
+  ['224.0.0.0', 4],
+  ['240.0.0.0', 4],
+] as const
+// Of IPv6 only 2000::/3 is global unicast; these parts of it are not, or carry an IPv4 address that would have to be
+// judged in its place (6to4, Teredo).
+const NOT_PUBLIC_V6 = [
+  ['2001::', 23],
+  ['2001:db8::', 32],
+  ['2002::', 16],
+  ['3fff::', 20],
+] as const
+
+const notPublic = new BlockList()
+for (const [network, prefix] of NOT_PUBLIC_V4) notPublic.addSubnet(network, prefix, 'ipv4')
+for (const [network, prefix] of NOT_PUBLIC_V6) notPublic.addSubnet(network, prefix, 'ipv6')
+const globalV6 = new BlockList()
+globalV6.addSubnet('2000::', 3, 'ipv6')
+
+/** False for every special-purpose range, and for what is no address. */
+export function isPublicAddress(address: string): boolean {
+  const family = isIP(address)
+  if (family === 4) return !notPublic.check(address, 'ipv4')
+  return family === 6 && globalV6.check(address, 'ipv6') && !notPublic.check(address, 'ipv6')
+}
+
+/**
+ * For the `lookup` of a connection: the name is resolved once and the connection goes to an address that was judged. One
+ * private address among the answers refuses all of them: a public name has no reason to have one.
+ */
+export const lookupPublic: LookupFunction = (hostname, options, callback) => {
+  resolveName(hostname, { ...options, all: true }, (error, addresses: LookupAddress[]) => {
+    const [first] = addresses ?? []
+    if (error !== null || first === undefined) {
+      callback(error ?? new Error(`${hostname} has no address`), '', 0)
+    } else if (!addresses.every(({ address }) => isPublicAddress(address))) {
+      callback(new ServiceError('forbidden', `${hostname} is a private, loopback or link-local address`), '', 0)
+    } else if (options.all === true) {
+      callback(null, addresses)
+    } else {
+      callback(null, first.address, first.family)
+    }
+  })
+}

@@ -1,0 +1,308 @@
+/** Subscriptions to notifications: who is told of which messages, by mail and signed post (contract section 13, decision 57). */
+import { createHmac } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { newId } from '#core/ids.ts'
+import { readMails } from '../api/mailbox.ts'
+import { grantRole, newTenant, revokeRoles } from '../api/support.ts'
+import type { Channel, Client, Tenant } from '../api/support.ts'
+import { startTestApi } from '../harness/api.ts'
+import type { TestApi } from '../harness/api.ts'
+import { until } from '../harness/until.ts'
+
+type Post = { path: string; body: string; signature: string }
+type Subscription = {
+  id: string
+  owner_id: string
+  topic: string
+  contact: string
+  signing_secret?: string
+  pending: number
+  missed: number
+}
+
+let api: TestApi
+let tenant: Tenant
+let client: Client
+let channel: Channel
+let server: Server
+let base: string
+const dataDir = mkdtempSync(join(tmpdir(), 'skein-notify-'))
+const posts: Post[] = []
+/** What the contact answers, by path; 200 else. */
+const answers = new Map<string, number[]>()
+
+beforeAll(async () => {
+  server = createServer((request, response) => {
+    const chunks: Buffer[] = []
+    request.on('data', (chunk: Buffer) => void chunks.push(chunk))
+    request.on('end', () => {
+      const path = request.url ?? ''
+      posts.push({
+        path,
+        body: Buffer.concat(chunks).toString(),
+        signature: String(request.headers['x-skein-signature']),
+      })
+      response.statusCode = answers.get(path)?.shift() ?? 200
+      response.end('ignored')
+    })
+  })
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve)
+  })
+  const { port } = server.address() as AddressInfo
+  base = `http://127.0.0.1:${port}`
+  api = await startTestApi({
+    environment: { SKEIN_DATA_DIR: dataDir, SKEIN_WEBHOOK_HOSTS: `127.0.0.1:${port}` },
+    notificationTimes: { retrySeconds: [0.05, 0.05], intervalMs: 20 },
+  })
+  tenant = await newTenant(api)
+  client = await tenant.newClient()
+  channel = await tenant.newChannel()
+  await tenant.connect(client.id, channel.id)
+})
+afterAll(async () => {
+  await api[Symbol.asyncDispose]()
+  server.close()
+  rmSync(dataDir, { recursive: true })
+})
+
+const newContact = () => `${base}/${newId()}`
+const pathOf = (contact: string) => new URL(contact).pathname
+const postsTo = (contact: string) => posts.filter(({ path }) => path === pathOf(contact))
+
+async function subscribe(topic: string, contact: string, by = tenant): Promise<Subscription> {
+  const created = await by.call('POST', '/subscriptions', { topic, contact })
+  expect(created.status, created.text).toBe(201)
+  expect(created.text).toBe('')
+  const location = String(created.headers['location'])
+  expect(location).toMatch(/^\/subscriptions\/[0-9a-f-]{36}$/)
+  return (await by.call('GET', location)).json<Subscription>()
+}
+
+async function send(value: number | string, subtopic = ''): Promise<void> {
+  const isText = typeof value === 'string'
+  const answer = await api.as(`Client ${client.credentials.secret}`)(
+    'POST',
+    `/m/${tenant.domainId}/c/${channel.id}${subtopic}`,
+    isText ? value : JSON.stringify([{ n: 'voltage', v: value }]),
+    { 'content-type': isText ? 'text/plain' : 'application/senml+json' },
+  )
+  expect(answer.status).toBe(202)
+}
+
+describe('a subscription', () => {
+  it('is created with 201 and its Location, viewed by its owner alone, and deleted', async () => {
+    const contact = newContact()
+    const made = await subscribe(channel.id, contact)
+    expect(made).toMatchObject({ owner_id: tenant.user.id, topic: channel.id, contact, pending: 0, missed: 0 })
+    const other = await newTenant(api)
+    expect((await other.call('GET', `/subscriptions/${made.id}`)).status).toBe(404)
+    expect((await other.call('DELETE', `/subscriptions/${made.id}`)).status).toBe(404)
+    expect((await tenant.call('DELETE', `/subscriptions/${made.id}`)).status).toBe(204)
+    expect((await tenant.call('GET', `/subscriptions/${made.id}`)).status).toBe(404)
+  })
+
+  it('of the same topic and contact again is 409', async () => {
+    const contact = newContact()
+    await subscribe(channel.id, contact)
+    expect((await tenant.call('POST', '/subscriptions', { topic: channel.id, contact })).status).toBe(409)
+  })
+
+  it.each([
+    ['no topic', { topic: undefined }, 400],
+    ['no contact', { contact: undefined }, 400],
+    ['a contact that is none', { contact: 'nobody' }, 400],
+    ['plain HTTP', { contact: 'http://example.com/' }, 400],
+    ['a private address', { contact: 'https://10.0.0.1/' }, 400],
+    ['loopback', { contact: 'https://localhost/' }, 400],
+    ['a mapped address', { contact: 'https://[::ffff:127.0.0.1]/' }, 400],
+    ['a decimal address', { contact: 'https://2130706433/' }, 400],
+    ['user and password', { contact: 'https://a:b@example.com/' }, 400],
+    ['a wildcard inside an element', { topic: '11111111-1111-4111-8111-111111111111.a*b' }, 400],
+    ['an unknown channel', { topic: newId() }, 404],
+  ])('with %s is refused', async (_what, fields, status) => {
+    const body = { topic: channel.id, contact: 'jane@example.com', ...fields }
+    expect((await tenant.call('POST', '/subscriptions', body)).status).toBe(status)
+  })
+
+  it('takes subscribe on the channel: a foreign one is as unknown', async () => {
+    const other = await newTenant(api)
+    const body = { topic: channel.id, contact: newContact() }
+    expect((await other.call('POST', '/subscriptions', body)).status).toBe(404)
+    const scoped = { ...body, topic: `m/${tenant.domainId}/c/${channel.id}` }
+    expect((await other.call('POST', '/subscriptions', scoped)).status).toBe(403)
+    expect((await api.anonymous('POST', '/subscriptions', body)).status).toBe(401)
+  })
+
+  it('is listed by topic and contact; 404 when a filter finds none, -1 is no limit', async () => {
+    const other = await newTenant(api)
+    const own = await other.newChannel()
+    expect((await other.call('GET', '/subscriptions')).json()).toMatchObject({
+      total: 0,
+      offset: 0,
+      limit: 20,
+      subscriptions: [],
+    })
+    const contacts = Array.from({ length: 22 }, newContact)
+    for (const contact of contacts) await subscribe(own.id, contact, other)
+    const list = async (query: string) => await other.call('GET', `/subscriptions?${query}`)
+    expect((await list('')).json<{ subscriptions: unknown[] }>().subscriptions).toHaveLength(20)
+    expect((await list('limit=-1')).json<{ subscriptions: unknown[] }>().subscriptions).toHaveLength(22)
+    expect((await list(`contact=${contacts[3]}`)).json()).toMatchObject({
+      total: 1,
+      subscriptions: [{ contact: contacts[3] }],
+    })
+    expect((await list(`topic=${own.id}&offset=21`)).json()).toMatchObject({
+      total: 22,
+      subscriptions: [{ contact: contacts[21] }],
+    })
+    expect((await list('topic=none')).status).toBe(404)
+    expect((await list('limit=-2')).status).toBe(400)
+  })
+})
+
+describe('a post', () => {
+  it('tells of each message that is stored from then on, signed', async () => {
+    const contact = newContact()
+    const { id, signing_secret: secret } = await subscribe(`m/${tenant.domainId}/c/${channel.id}`, contact)
+    await send(7)
+    const [post] = await until(() => (postsTo(contact).length > 0 ? postsTo(contact) : undefined), 'the post')
+    const { body, signature } = post as Post
+    const [, at, mac] = /^t=(\d+),v1=([0-9a-f]{64})$/.exec(signature) ?? []
+    expect(
+      createHmac('sha256', secret ?? '')
+        .update(`${at}.${body}`)
+        .digest('hex'),
+    ).toBe(mac)
+    const told = JSON.parse(body) as Record<string, string>
+    expect(told).toMatchObject({
+      subscription_id: id,
+      channel: channel.id,
+      publisher: client.id,
+      protocol: 'http',
+      subtopic: '',
+    })
+    expect(JSON.parse(told['payload'] ?? '')).toMatchObject([{ n: 'voltage', v: 7 }])
+    await until(
+      async () => (await tenant.call('GET', `/subscriptions/${id}`)).json<Subscription>().pending === 0,
+      'nothing waits',
+    )
+  })
+
+  it('covers the subtopics of its filter, in either form', async () => {
+    const [exact, one, all] = [newContact(), newContact(), newContact()]
+    await subscribe(`${channel.id}.room.1`, exact)
+    await subscribe(`channels/${channel.id}/messages/room/+`, one)
+    await subscribe(`m/${tenant.domainId}/c/${channel.id}/#`, all)
+    for (const subtopic of ['', '/room', '/room/1', '/room/2', '/room/2/x']) await send(subtopic, subtopic)
+    const told = (contact: string) =>
+      postsTo(contact)
+        .map(({ body }) => (JSON.parse(body) as { subtopic: string }).subtopic)
+        .toSorted((a, b) => a.localeCompare(b))
+    await until(() => told(all).length === 5, 'all five')
+    expect(told(exact)).toEqual(['room.1'])
+    expect(told(one)).toEqual(['room.1', 'room.2'])
+    expect(told(all)).toEqual(['', 'room', 'room.1', 'room.2', 'room.2.x'])
+  })
+
+  it('is tried again until it is taken', async () => {
+    const contact = newContact()
+    answers.set(pathOf(contact), [500, 302])
+    await subscribe(channel.id, contact)
+    await send(1)
+    await until(() => postsTo(contact).length === 3, 'three posts')
+    expect(new Set(postsTo(contact).map(({ body }) => body)).size).toBe(1)
+  })
+
+  it('that is never taken becomes a dead letter, at once for 410', async () => {
+    for (const [statuses, attempts] of [
+      [[500, 500, 500], 3],
+      [[410], 1],
+    ] as const) {
+      const contact = newContact()
+      answers.set(pathOf(contact), [...statuses])
+      const { id } = await subscribe(channel.id, contact)
+      await send(2)
+      const letters = await until(async () => {
+        const answer = await tenant.call('GET', `/subscriptions/${id}/dead-letters`)
+        const page = answer.json<{
+          total: number
+          dead_letters: { attempts: number; error: string; message: object }[]
+        }>()
+        return page.total > 0 ? page : undefined
+      }, 'a dead letter')
+      expect(letters.dead_letters[0]).toMatchObject({
+        attempts,
+        error: expect.stringContaining('answered'),
+        message: { channel: channel.id },
+      })
+      expect(postsTo(contact)).toHaveLength(attempts)
+      await tenant.call('DELETE', `/subscriptions/${id}`)
+    }
+  })
+
+  it('is not sent to whoever may no longer read the channel', async () => {
+    const reader = await api.newUser()
+    const on = { type: 'channel' as const, domainId: tenant.domainId, id: channel.id }
+    const domain = { type: 'domain' as const, domainId: tenant.domainId, id: tenant.domainId }
+    await grantRole(api, reader.id, domain, ['read'])
+    await grantRole(api, reader.id, on, ['read', 'subscribe'])
+    const [gone, kept] = [newContact(), newContact()]
+    await subscribe(channel.id, gone, { ...tenant, call: reader.call, user: reader })
+    await subscribe(channel.id, kept)
+    await send(3)
+    await until(() => postsTo(gone).length === 1 && postsTo(kept).length === 1, 'both are told')
+    await revokeRoles(api, reader.id, on)
+    await send(4)
+    await until(() => postsTo(kept).length === 2, 'the other one is told')
+    const { rows } = await api.database.pool.query<{ count: number }>(
+      `SELECT count(*) AS count FROM notification_deliveries w JOIN notification_subscriptions n ON n.key = w.subscription_key WHERE n.contact = $1`,
+      [gone],
+    )
+    await until(() => rows[0]?.count === 0 || postsTo(gone).length === 1, 'it was dropped')
+    expect(postsTo(gone)).toHaveLength(1)
+  })
+})
+
+describe('a mail', () => {
+  it('tells of the message', async () => {
+    await subscribe(channel.id, 'jane@example.com')
+    await send('hello there')
+    const mail = await until(
+      () => readMails(dataDir, 'jane@example.com').find(({ text }) => text.includes('hello there')),
+      'the mail',
+    )
+    expect(mail.subject).toBe(`Message on ${channel.id}`)
+  })
+})
+
+describe('what waits to be delivered', () => {
+  it('is limited for each contact: the rest comes later, nothing is lost', async () => {
+    const contact = newContact()
+    const { id } = await subscribe(channel.id, contact)
+    await Promise.all(Array.from({ length: 35 }, (_, index) => send(index)))
+    await until(() => postsTo(contact).length >= 30, 'the burst')
+    const view = async () => (await tenant.call('GET', `/subscriptions/${id}`)).json<Subscription>()
+    await until(async () => postsTo(contact).length + (await view()).pending === 35, 'all are there')
+    expect(postsTo(contact).length).toBeLessThan(35)
+    expect((await view()).missed).toBe(0)
+  })
+
+  it('is taken up by another process after kill -9: it lies in the database', async () => {
+    const contact = newContact()
+    const { id } = await subscribe(channel.id, contact)
+    // What a process leaves that died in the middle: taken, and never settled.
+    await api.database.pool.query(
+      `INSERT INTO notification_deliveries (subscription_key, payload, attempts, next_attempt_at)
+       SELECT key, '{"left":true}', 1, now() + interval '0.2 seconds' FROM notification_subscriptions WHERE id = $1`,
+      [id],
+    )
+    await until(() => postsTo(contact).some(({ body }) => body.includes('"left":true')), 'it is sent after all')
+  })
+})
