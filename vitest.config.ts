@@ -27,6 +27,7 @@ export default defineConfig({
       suite('worker', ['test/worker/**/*.test.ts'], { testTimeout: 60_000 }),
       suite('tasks', ['test/{tasks,manager}/**/*.test.ts'], { needsPostgres: true, testTimeout: 60_000 }),
       suite('proxy', ['test/proxy/**/*.test.ts'], { testTimeout: 60_000 }),
+      suite('mqtt', ['test/mqtt/**/*.test.ts'], { needsPostgres: true, testTimeout: 60_000 }),
       suite('faults', ['test/faults/**/*.test.ts'], { testTimeout: 120_000 }),
       suite('cli', ['test/cli/**/*.test.ts'], { testTimeout: 120_000 }),
       suite('programs', ['test/programs/**/*.test.ts'], { testTimeout: 120_000 }),

@@ -14,7 +14,7 @@ import { parsePacket } from './packets/packet.ts'
 import type { Packet } from './packets/packet.ts'
 import { PINGRESP } from './packets/ping.ts'
 import type { PublishPacket } from './packets/publish.ts'
-import { REASON, reasonCodeOf } from './packets/reason-codes.ts'
+import { REASON, carriedBy, reasonCodeOf } from './packets/reason-codes.ts'
 import { ProtocolError } from './packets/wire.ts'
 import { Publishing, TOPIC_ALIAS_MAXIMUM } from './publishing.ts'
 import type { PublishingConnection } from './publishing.ts'
@@ -203,7 +203,7 @@ export class Connection implements Outlet, PublishingConnection {
     const accepted = await connect(this, packet, this.#exchange)
     if (accepted === undefined) return
     this.session = accepted.session
-    this.publishing = new Publishing(this, accepted.session, this.#exchange, this.host.unsettledOf(accepted.session))
+    this.publishing = new Publishing(this, accepted.session, this.#exchange, this.host.accepted(this, accepted.session))
     this.#frames.maxPacketBytes = this.host.maxPacketBytes
     this.send(formatConnack(this.version, REASON.success, accepted.isPresent, accepted.properties))
     accepted.session.resume(this)
@@ -303,7 +303,7 @@ export class Connection implements Outlet, PublishingConnection {
   close(reasonCode: number, reason: string): void {
     if (!this.isOpen) return
     this.host.countRefusal(reasonCode)
-    if (this.isAccepted && this.version === 5) this.send(formatDisconnect(reasonCode, reason))
+    if (this.isAccepted && this.version === 5) this.send(formatDisconnect(carriedBy('disconnect', reasonCode), reason))
     this.#shut()
   }
 

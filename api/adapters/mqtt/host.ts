@@ -14,7 +14,8 @@ export type ConnectionHost = {
   readonly maxPacketBytes: number
   /** The connection of the same client and identifier is closed, if there is one [MQTT-3.1.4-3]. */
   takeOver(identity: Identity, clientIdentifier: string): Promise<void>
-  unsettledOf(session: Session): Unsettled
+  /** It has its session now; messages of the session that an earlier connection brought may await their commit. */
+  accepted(connection: Connection, session: Session): Unsettled
   /** Writes what the connection was given to send when this turn is over. */
   flushLater(connection: Connection): void
   closing(connection: Connection): void

@@ -8,7 +8,7 @@ import type { Exchange, Publication, Target } from './exchange.ts'
 import { formatAcknowledgement } from './packets/acknowledgement.ts'
 import type { Version } from './packets/connect.ts'
 import type { PublishPacket } from './packets/publish.ts'
-import { REASON, reasonCodeOf } from './packets/reason-codes.ts'
+import { REASON, carriedBy, reasonCodeOf } from './packets/reason-codes.ts'
 import { ProtocolError } from './packets/wire.ts'
 import type { Session } from './session.ts'
 
@@ -228,6 +228,9 @@ export class Publishing {
       !(error instanceof ProtocolError) && (kind === 'timeout' || kind === 'internal' || kind === 'unavailable')
     if (version < 5 || answer === undefined || isUnknown)
       this.#connection.close(reasonCode || REASON.unspecified, message)
-    else this.#connection.send(formatAcknowledgement(answer.type, version, answer.packetId, reasonCode))
+    else
+      this.#connection.send(
+        formatAcknowledgement(answer.type, version, answer.packetId, carriedBy('puback', reasonCode)),
+      )
   }
 }

@@ -28,6 +28,7 @@ const CONNECT_DEADLINE_MS = 15_000
 const CLOSE_DEADLINE_MS = 5000
 /** Open sockets of one process. */
 const MAX_CONNECTIONS = 100_000
+const TAKEN_OVER = 'another connection took the session over'
 /** Connections that end write their sessions within this when the server stops. */
 const STOP_DEADLINE_MS = 10_000
 
@@ -95,7 +96,7 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
       if (connection === undefined) return
       // Whoever took it over sends the will where it is due.
       connection.isWillDropped = true
-      connection.close(REASON.sessionTakenOver, 'another connection took the session over')
+      connection.close(REASON.sessionTakenOver, TAKEN_OVER)
     },
   }
   const exchange = await options.exchange(sessionHost)
@@ -134,13 +135,17 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
     maxPacketBytes,
     async takeOver(identity, clientIdentifier) {
       const name = nameOf(identity, clientIdentifier)
-      byName.get(name)?.close(REASON.sessionTakenOver, 'another connection took the session over')
+      byName.get(name)?.close(REASON.sessionTakenOver, TAKEN_OVER)
       await endings.get(name)
     },
-    unsettledOf(session) {
+    accepted(connection, session) {
       const name = nameOf(session.identity, session.clientIdentifier)
-      const connection = connectionOf(session)
-      if (connection !== undefined) byName.set(name, connection)
+      const other = byName.get(name)
+      // Two that connected at once: the later of them has the session.
+      const isOlder = other?.session !== undefined && other.session.epoch > session.epoch
+      if (!isOlder) byName.set(name, connection)
+      const loser = isOlder ? connection : other
+      if (loser !== undefined) queueMicrotask(() => loser.close(REASON.sessionTakenOver, TAKEN_OVER))
       let mine = unsettled.get(name)
       if (mine === undefined) unsettled.set(name, (mine = new Map()))
       return mine

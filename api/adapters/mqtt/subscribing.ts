@@ -2,7 +2,7 @@
 import { kindOf } from '#core/errors/index.ts'
 import type { Connection } from './connection.ts'
 import type { Exchange } from './exchange.ts'
-import { REASON, SUBACK_FAILURE, reasonCodeOf } from './packets/reason-codes.ts'
+import { REASON, SUBACK_FAILURE, carriedBy, reasonCodeOf } from './packets/reason-codes.ts'
 import type { SubscribeFilter, SubscribePacket } from './packets/subscribe.ts'
 import { formatSuback } from './packets/subscribe.ts'
 import type { UnsubscribePacket } from './packets/unsubscribe.ts'
@@ -36,7 +36,7 @@ export async function subscribe(
       const reasonCode = error instanceof ProtocolError ? error.reasonCode : reasonCodeOf(kindOf(error))
       if (kindOf(error) === 'internal' && !(error instanceof ProtocolError)) throw error
       connection.host.countRefusal(reasonCode)
-      codes.push(connection.version === 5 ? reasonCode : SUBACK_FAILURE)
+      codes.push(connection.version === 5 ? carriedBy('suback', reasonCode) : SUBACK_FAILURE)
     }
   }
   const known = new Set(granted.filter(({ filter }) => session.subscriptions.has(filter)))

@@ -16,6 +16,7 @@ export const REASON = {
   badUserNameOrPassword: 0x86,
   notAuthorized: 0x87,
   serverUnavailable: 0x88,
+  serverBusy: 0x89,
   serverShuttingDown: 0x8b,
   badAuthenticationMethod: 0x8c,
   keepAliveTimeout: 0x8d,
@@ -59,6 +60,26 @@ export function returnCodeOf(reasonCode: number): number {
 
 export function reasonCodeOf(kind: ErrorKind): number {
   return PROTOCOL_STATUS[kind].mqtt5
+}
+
+/** Failure codes that a packet may carry (section 2.4); what it may not is said with the nearest that it may. */
+const CARRIED = {
+  puback: new Set<number>([0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99]),
+  suback: new Set<number>([0x80, 0x83, 0x87, 0x8f, 0x91, 0x97, 0x9e, 0xa1, 0xa2]),
+  disconnect: new Set<number>([
+    0x80, 0x81, 0x82, 0x83, 0x87, 0x89, 0x8b, 0x8d, 0x8e, 0x8f, 0x90, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99, 0x9a,
+    0x9b, 0x9c, 0x9d, 0x9e, 0x9f, 0xa0, 0xa1, 0xa2,
+  ]),
+} as const
+
+const NEAREST: ReadonlyMap<number, number> = new Map([
+  [REASON.badUserNameOrPassword, REASON.notAuthorized],
+  [REASON.serverUnavailable, REASON.serverBusy],
+])
+
+export function carriedBy(packet: keyof typeof CARRIED, reasonCode: number): number {
+  const nearest = NEAREST.get(reasonCode) ?? reasonCode
+  return CARRIED[packet].has(nearest) ? nearest : REASON.unspecified
 }
 
 /** What a name for people calls a reason code, for logs and metrics. */

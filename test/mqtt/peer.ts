@@ -1,0 +1,73 @@
+/** A client of MQTT that does as it is told, packet by packet, over another implementation of the packets. */
+import { connect } from 'node:net'
+import type { Socket } from 'node:net'
+import { generate, parser as createParser } from 'mqtt-packet'
+import type { IConnackPacket, IConnectPacket, Packet } from 'mqtt-packet'
+import { until } from '../harness/until.ts'
+
+export type Peer = Disposable & {
+  readonly socket: Socket
+  /** Everything that came and was not asked for yet. */
+  readonly inbox: Packet[]
+  readonly isClosed: boolean
+  send(packet: Packet | Buffer): void
+  /** The next packet of this kind; what came before it stays. */
+  next<Cmd extends Packet['cmd']>(cmd: Cmd, deadlineMs?: number): Promise<Extract<Packet, { cmd: Cmd }>>
+  closed(): Promise<void>
+}
+
+export async function openPeer(port: number, protocolVersion: 3 | 4 | 5 = 4): Promise<Peer> {
+  const socket = connect({ port, host: '127.0.0.1', noDelay: true })
+  await new Promise<void>((resolve, reject) => socket.once('connect', resolve).once('error', reject))
+  const inbox: Packet[] = []
+  let isClosed = false
+  const parser = createParser({ protocolVersion })
+  parser.on('packet', (packet) => inbox.push(packet))
+  // A peer that is refused in another version reads what it can.
+  parser.on('error', () => undefined)
+  socket.on('data', (chunk: Buffer) => parser.parse(chunk))
+  socket.on('error', () => undefined)
+  socket.on('close', () => (isClosed = true))
+  const peer: Peer = {
+    socket,
+    inbox,
+    get isClosed() {
+      return isClosed
+    },
+    send: (packet) => void socket.write(Buffer.isBuffer(packet) ? packet : generate(packet, { protocolVersion })),
+    async next(cmd, deadlineMs) {
+      const find = () => inbox.findIndex((packet) => packet.cmd === cmd)
+      await until(() => find() >= 0 || (isClosed ? fail(cmd) : false), `a packet ${cmd}`, deadlineMs)
+      return inbox.splice(find(), 1)[0] as Extract<Packet, { cmd: typeof cmd }>
+    },
+    closed: async () => void (await until(() => isClosed, 'the connection is closed')),
+    [Symbol.dispose]: () => socket.destroy(),
+  }
+  return peer
+}
+
+function fail(cmd: string): never {
+  throw new Error(`the connection was closed before ${cmd} came`)
+}
+
+export type Connecting = Partial<Omit<IConnectPacket, 'cmd'>>
+
+/** A peer whose CONNECT was answered. */
+export async function connectPeer(
+  port: number,
+  options: Connecting = {},
+): Promise<Peer & { readonly connack: IConnackPacket }> {
+  const protocolVersion = options.protocolVersion ?? 4
+  const peer = await openPeer(port, protocolVersion)
+  peer.send({
+    cmd: 'connect',
+    protocolId: protocolVersion === 3 ? 'MQIsdp' : 'MQTT',
+    protocolVersion,
+    clean: true,
+    keepalive: 0,
+    clientId: '',
+    ...options,
+  })
+  const connack = await peer.next('connack')
+  return Object.assign(peer, { connack })
+}

@@ -1,0 +1,225 @@
+/** PUBLISH of a client (contract sections 7.3 and 7.6): stored before it is acknowledged, in its order, refused with a reason. */
+import { sql } from 'kysely'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { IPublishPacket } from 'mqtt-packet'
+import { until } from '../harness/until.ts'
+import type { Plant } from '../messages/support.ts'
+import { DOMAIN_ROUTE, startPlant } from '../messages/support.ts'
+import type { Node } from './support.ts'
+import { MAX_PACKET_BYTES, aDevice, startNode } from './support.ts'
+
+let plant: Plant
+let node: Node
+
+beforeAll(async () => {
+  plant = await startPlant()
+  node = await startNode(plant.api)
+}, 60_000)
+afterAll(async () => {
+  await node.stop()
+  await plant[Symbol.asyncDispose]()
+})
+
+const PACK = '[{"n":"temperature","u":"Cel","v":21.5}]'
+
+const publish = (topic: string, payload: string | Buffer, more: Partial<IPublishPacket> = {}): IPublishPacket => ({
+  cmd: 'publish',
+  topic,
+  payload,
+  qos: 1,
+  dup: false,
+  retain: false,
+  messageId: 1,
+  ...more,
+})
+
+describe.each([4, 5] as const)('protocol level %i', (protocolVersion) => {
+  test('PUBACK comes after the commit: the record is in the next read', async () => {
+    const device = await aDevice(plant, node.port)
+    using peer = await device.connect({ protocolVersion })
+    peer.send(publish(device.topic, PACK))
+    expect((await peer.next('puback')).messageId).toBe(1)
+    expect(await device.stored()).toMatchObject([{ name: 'temperature', value: 21.5, protocol: 'mqtt' }])
+  })
+
+  test('QoS 2 is stored once, however often it is sent before its PUBREL', async () => {
+    const device = await aDevice(plant, node.port)
+    using peer = await device.connect({ protocolVersion, clientId: 'two', clean: false })
+    peer.send(publish(device.topic, PACK, { qos: 2, messageId: 7 }))
+    peer.send(publish(device.topic, PACK, { qos: 2, messageId: 7, dup: true }))
+    await peer.next('pubrec')
+    await peer.next('pubrec')
+    peer.send(publish(device.topic, PACK, { qos: 2, messageId: 7, dup: true }))
+    await peer.next('pubrec')
+    peer.send({ cmd: 'pubrel', messageId: 7 })
+    await peer.next('pubcomp')
+    expect(await device.stored()).toHaveLength(1)
+    peer.send(publish(device.topic, PACK, { qos: 2, messageId: 7 }))
+    await peer.next('pubrec')
+    expect(await device.stored()).toHaveLength(2)
+  })
+
+  test('the identifier of a QoS 2 message outlives the connection until PUBREL', async () => {
+    const device = await aDevice(plant, node.port)
+    const options = { protocolVersion, clientId: 'kept', clean: false } as const
+    const properties = protocolVersion === 5 ? { properties: { sessionExpiryInterval: 100 } } : {}
+    {
+      using peer = await device.connect({ ...options, ...properties })
+      peer.send(publish(device.topic, PACK, { qos: 2, messageId: 9 }))
+      await peer.next('pubrec')
+    }
+    using again = await device.connect({ ...options, ...properties })
+    expect(again.connack.sessionPresent).toBe(true)
+    again.send(publish(device.topic, PACK, { qos: 2, messageId: 9, dup: true }))
+    await again.next('pubrec')
+    again.send({ cmd: 'pubrel', messageId: 9 })
+    await again.next('pubcomp')
+    expect(await device.stored()).toHaveLength(1)
+  })
+
+  test('PUBREL of what was never received is completed', async () => {
+    const device = await aDevice(plant, node.port)
+    using peer = await device.connect({ protocolVersion })
+    peer.send({ cmd: 'pubrel', messageId: 77 })
+    const { messageId, reasonCode } = await peer.next('pubcomp')
+    expect({ messageId, reasonCode }).toEqual({ messageId: 77, reasonCode: protocolVersion === 5 ? 0x92 : undefined })
+  })
+
+  test('a burst is acknowledged in the order of its packets, whatever their QoS [MQTT-4.6.0-2]', async () => {
+    const device = await aDevice(plant, node.port)
+    using peer = await device.connect({ protocolVersion })
+    const ids = Array.from({ length: 500 }, (_, index) => index + 1)
+    for (const messageId of ids) {
+      const body = `[{"n":"v","v":${messageId},"t":${1_700_000_000 + messageId}}]`
+      peer.send(publish(device.topic, body, { messageId, qos: messageId % 3 === 0 ? 2 : 1 }))
+    }
+    const answers = () => peer.inbox.filter(({ cmd }) => cmd === 'puback' || cmd === 'pubrec')
+    await until(() => answers().length === ids.length, 'all are acknowledged')
+    expect(answers().map(({ messageId }) => messageId)).toEqual(ids)
+    expect((await device.stored()).map(({ value }) => value)).toEqual(ids)
+  })
+})
+
+test('a valid pack is SenML, other JSON is JSON, anything else raw: content is never refused', async () => {
+  const device = await aDevice(plant, node.port)
+  using peer = await device.connect()
+  const bodies = [PACK, '{"a":1}', '[{"n":', Buffer.from([0, 255, 1])]
+  for (const [index, body] of bodies.entries()) {
+    peer.send(publish(`${device.topic}/x`, body, { messageId: index + 1 }))
+    await peer.next('puback')
+  }
+  expect(await device.stored()).toHaveLength(1)
+  expect(await device.stored('x')).toMatchObject([{ payload: { a: 1 } }])
+  expect(await device.stored('raw')).toMatchObject([
+    { payload: Buffer.from('[{"n":').toString('base64'), subtopic: 'x' },
+    { payload: Buffer.from([0, 255, 1]).toString('base64') },
+  ])
+})
+
+test('both forms of topics and the route of the domain name the same stream', async () => {
+  const device = await aDevice(plant, node.port)
+  using peer = await device.connect()
+  const topics = [
+    `m/${plant.domainId}/c/${device.channelId}/a/b`,
+    `m/${DOMAIN_ROUTE}/c/${device.channelId}/a/b`,
+    `channels/${device.channelId}/messages/a/b`,
+    `channels/${device.channelId}/messages/a.b`,
+    `channels/${device.channelId}/messages//a//b/`,
+  ]
+  for (const [index, topic] of topics.entries()) {
+    peer.send(publish(topic, PACK, { messageId: index + 1 }))
+    await peer.next('puback')
+  }
+  expect((await device.stored()).map(({ subtopic }) => subtopic)).toEqual(topics.map(() => 'a.b'))
+})
+
+describe('what is not allowed', () => {
+  const TOPICS = [
+    ['a topic of no form', () => 'somewhere/else', 0x90],
+    ['a channel that is not connected', async () => `channels/${await plant.newChannel()}/messages`, 0x87],
+    ['an unknown channel', () => 'm/nowhere/c/unknown', 0x87],
+    ['white space in the subtopic', (topic: string) => `${topic}/a b`, 0x90],
+  ] as const
+
+  test.each(TOPICS)('%s: 5.0 says why in PUBACK and PUBREC, and goes on', async (_what, topicOf, reasonCode) => {
+    const device = await aDevice(plant, node.port)
+    using peer = await device.connect({ protocolVersion: 5 })
+    peer.send(publish(await topicOf(device.topic), PACK))
+    expect((await peer.next('puback')).reasonCode).toBe(reasonCode)
+    peer.send(publish(await topicOf(device.topic), PACK, { qos: 2 }))
+    expect((await peer.next('pubrec')).reasonCode).toBe(reasonCode)
+    peer.send(publish(device.topic, PACK))
+    expect((await peer.next('puback')).reasonCode ?? 0).toBe(0)
+  })
+
+  test.each(TOPICS)('%s: 3.1.1 is closed without a PUBACK', async (_what, topicOf) => {
+    const device = await aDevice(plant, node.port)
+    using peer = await device.connect()
+    peer.send(publish(await topicOf(device.topic), PACK))
+    await peer.closed()
+    expect(peer.inbox).toEqual([])
+  })
+})
+
+test('a packet above the limit is refused with 0x95, before its content is there', async () => {
+  const device = await aDevice(plant, node.port)
+  using peer = await device.connect({ protocolVersion: 5 })
+  peer.send(Buffer.from([0x32, 0xff, 0xff, 0xff, 0x7f]))
+  expect((await peer.next('disconnect')).reasonCode).toBe(0x95)
+  expect(peer.connack.properties?.maximumPacketSize).toBe(MAX_PACKET_BYTES)
+})
+
+test('topic aliases stand for their topics; one that stands for nothing, or above the maximum, is an error', async () => {
+  const device = await aDevice(plant, node.port)
+  using peer = await device.connect({ protocolVersion: 5 })
+  peer.send(publish(`${device.topic}/al`, PACK, { properties: { topicAlias: 3 } }))
+  await peer.next('puback')
+  peer.send(publish('', PACK, { properties: { topicAlias: 3 }, messageId: 2 }))
+  await peer.next('puback')
+  expect((await device.stored()).map(({ subtopic }) => subtopic)).toEqual(['al', 'al'])
+  peer.send(publish('', PACK, { properties: { topicAlias: 4 }, messageId: 2 }))
+  expect((await peer.next('disconnect')).reasonCode).toBe(0x82)
+  using other = await device.connect({ protocolVersion: 5 })
+  other.send(publish(device.topic, PACK, { properties: { topicAlias: 101 } }))
+  expect((await other.next('disconnect')).reasonCode).toBe(0x94)
+})
+
+test('while nothing can be stored the socket is not read, and everything is stored in order afterwards', async () => {
+  const device = await aDevice(plant, node.port)
+  using peer = await device.connect()
+  peer.send(publish(device.topic, '[{"n":"v","v":0,"t":1700000000}]', { messageId: 1000 }))
+  await peer.next('puback')
+  const lock = await plant.api.database.dedicated('a lock of the test')
+  try {
+    await lock.query('BEGIN; LOCK TABLE ingest_batches IN ACCESS EXCLUSIVE MODE')
+    for (let messageId = 1; messageId <= 50; messageId++) {
+      const body = `[{"n":"v","v":${messageId},"t":${1_700_000_000 + messageId}}]`
+      peer.send(publish(device.topic, body, { messageId }))
+    }
+    peer.send({ cmd: 'pingreq' })
+    await peer.next('pingresp')
+    expect(peer.inbox).toEqual([])
+  } finally {
+    await lock.query('ROLLBACK')
+    await lock.end()
+  }
+  await until(() => peer.inbox.length === 50, 'all are acknowledged')
+  expect((await device.stored()).map(({ value }) => value)).toEqual(Array.from({ length: 51 }, (_, index) => index))
+})
+
+test('what an MQTT publisher says beside the content is stored once per batch, and nothing where there is nothing to say', async () => {
+  const device = await aDevice(plant, node.port)
+  using peer = await device.connect()
+  peer.send(publish(device.topic, PACK))
+  await peer.next('puback')
+  const count = async () =>
+    (await sql<{ count: number }>`SELECT count(envelopes) AS count FROM ingest_batches`.execute(plant.api.database.db))
+      .rows[0]?.count ?? 0
+  const before = await count()
+  peer.send(publish(device.topic, PACK, { messageId: 2 }))
+  await peer.next('puback')
+  expect(await count()).toBe(before)
+  peer.send(publish(device.topic, PACK, { messageId: 3, qos: 2 }))
+  await peer.next('pubrec')
+  expect(await count()).toBe(before + 1)
+})

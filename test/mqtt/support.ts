@@ -1,0 +1,71 @@
+/** What the tests of MQTT share: the plant of the tests of messages, and servers on free ports over its database. */
+import { createPlatformExchange } from '#api/adapters/mqtt/platform.ts'
+import { startMqttServer } from '#api/adapters/mqtt/index.ts'
+import type { MqttServer } from '#api/adapters/mqtt/index.ts'
+import { startSessionStore } from '#api/messages/index.ts'
+import type { Metrics } from '#core/http/index.ts'
+import type { TestApi } from '../harness/api.ts'
+import { silentLogger as logger } from '../harness/database.ts'
+import type { Device, Plant } from '../messages/support.ts'
+import { connectPeer } from './peer.ts'
+import type { Connecting } from './peer.ts'
+
+export const MAX_PACKET_BYTES = 256 * 1024
+
+export type Node = { readonly server: MqttServer; readonly port: number; stop(): Promise<void> }
+
+/** A node of the platform: `api` is its process, the database may be another's. */
+export async function startNode(api: TestApi, options: { metrics?: Metrics } = {}): Promise<Node> {
+  const { devices, messages, identity } = api.api
+  let forget: ((keys: readonly number[]) => void) | undefined
+  const server = await startMqttServer({
+    host: '127.0.0.1',
+    port: 0,
+    maxPacketBytes: MAX_PACKET_BYTES,
+    exchange(host) {
+      const exchange = createPlatformExchange(
+        {
+          gate: devices.gate,
+          messages,
+          logger,
+          startStore: (store) =>
+            startSessionStore({ ...store, database: api.ground.database, logger, roundMs: 25, deadAfterSeconds: 2 }),
+        },
+        host,
+      )
+      forget = exchange.forget
+      return exchange
+    },
+    logger,
+    ...options,
+  })
+  identity.journal.listen({
+    forget(keys) {
+      forget?.(keys)
+      server.recheck(keys)
+    },
+    clear: () => server.recheck(undefined),
+  })
+  return { server, port: server.port as number, stop: () => server.stop() }
+}
+
+export const as = (device: Device, more: Connecting = {}): Connecting => ({
+  username: device.id,
+  password: Buffer.from(device.secret),
+  ...more,
+})
+
+/** A device that is connected to a channel of its own, with its topic and its peers. */
+export async function aDevice(plant: Plant, port: number) {
+  const device = await plant.newConnectedDevice()
+  const topic = `m/${plant.domainId}/c/${device.channelId}`
+  return {
+    ...device,
+    topic,
+    connect: (more: Connecting = {}, at: number = port) => connectPeer(at, as(device, more)),
+    stored: async (format = 'messages') =>
+      (
+        await plant.owner.call('GET', `/m/${plant.domainId}/c/${device.channelId}?limit=1000&dir=asc&format=${format}`)
+      ).json<{ messages: Record<string, unknown>[] }>().messages,
+  }
+}
