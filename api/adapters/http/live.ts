@@ -16,6 +16,8 @@ const HEARTBEAT_MS = 15_000
 const RETRY_MS = 2000
 /** Text that waits for one slow reader; beyond, its stream ends, and begins again where it stood. */
 const MAX_WAITING_CHARS = 4 * 1024 * 1024
+/** A reader who has not read the end of his stream after so long is cut off. */
+const END_DEADLINE_MS = 10_000
 
 const END_MESSAGES: Record<EndReason | 'slow_reader', string> = {
   slow_reader: 'messages came faster than they were read: connect again with Last-Event-ID to go on',
@@ -90,6 +92,11 @@ export function liveRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
           )
           const body = Readable.from(stream.chunks(), { objectMode: false })
           body.once('close', close)
+          stream.whenEnded(() => {
+            close()
+            const cutting = setTimeout(() => body.destroy(), END_DEADLINE_MS)
+            body.once('close', () => clearTimeout(cutting))
+          })
           if (access.publisherKey !== null) showOnline(messages, access.publisherKey, body)
           return await reply
             .type(`${EVENT_STREAM}; charset=utf-8`)
@@ -121,6 +128,7 @@ class EventStream {
   #ended: EndReason | 'slow_reader' | undefined
   #wake: (() => void) | undefined
   #whenDrained: (() => void)[] = []
+  #whenEnded: (() => void) | undefined
 
   deliver(deliveries: readonly Delivery[]): void {
     if (this.#ended !== undefined) return
@@ -139,6 +147,13 @@ class EventStream {
     this.#waiting = []
     this.#wake?.()
     this.#tellDrained()
+    this.#whenEnded?.()
+  }
+
+  /** Nothing more is taken; what tells the reader why may still be on its way. */
+  whenEnded(tell: () => void): void {
+    if (this.#ended === undefined) this.#whenEnded = tell
+    else tell()
   }
 
   /** Resolves when everything that was delivered is on its way. */

@@ -46,6 +46,8 @@ export function openSession(socket: WebSocket, opening: Opening, deps: WebSocket
   let turn: Promise<void> = Promise.resolve()
   let answers: Promise<void> = Promise.resolve()
   let isAlive = true
+  /** Ends the deliveries. */
+  let stopFollowing = () => undefined as void
 
   const close = (code: number, reason: string) => {
     if (socket.readyState === socket.OPEN) socket.close(code, reason)
@@ -139,9 +141,10 @@ export function openSession(socket: WebSocket, opening: Opening, deps: WebSocket
 
   function send(data: string | Buffer, binary: boolean): void {
     if (socket.readyState !== socket.OPEN) return
-    if (socket.bufferedAmount > MAX_BUFFERED_BYTES)
-      close(CLOSE.tryAgainLater, 'messages come faster than they are read')
-    else socket.send(data, { binary })
+    if (socket.bufferedAmount <= MAX_BUFFERED_BYTES) return socket.send(data, { binary })
+    close(CLOSE.tryAgainLater, 'messages come faster than they are read')
+    // The socket closes when its reader has come to the end, or has not for half a minute.
+    stopFollowing()
   }
 
   function deliver(deliveries: readonly Delivery[]): void {
@@ -163,6 +166,7 @@ export function openSession(socket: WebSocket, opening: Opening, deps: WebSocket
       onEnd: (reason) => close(END_CODES[reason].code, END_CODES[reason].reason),
     })
     if (socket.readyState !== socket.OPEN) return stop()
+    stopFollowing = stop
     socket.once('close', stop)
     if (clientKey === null) return
     messages.presence.subscribed(clientKey, 'ws')
