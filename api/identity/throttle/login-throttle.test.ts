@@ -17,7 +17,8 @@ function withClock() {
   const throttle = createLoginThrottle({ rules: RULES, now: () => nowMs })
   const retryAfter = async (account: string, address: string, isKnown = false) => {
     try {
-      await throttle.admit({ account, address, isKnown })
+      const admission = await throttle.admit({ account, address, isKnown })
+      admission.fail()
       return 0
     } catch (error) {
       if (!(error instanceof ServiceError) || error.kind !== 'rate_limited') throw error
@@ -85,6 +86,36 @@ test('a stop ends the waiting', async () => {
   const throttle = createLoginThrottle({ rules: { ...RULES, paceMs: 3_600_000 }, now: () => 0 })
   const attempt = () => throttle.admit({ account: 'a', address: '10.0.0.1', isKnown: true })
   for (let count = 0; count < RULES.known.burst; count++) await attempt()
+  const waiting = attempt()
+  throttle.stop()
+  await expect(waiting).rejects.toMatchObject({ kind: 'unavailable' })
+})
+
+test('right passwords that are looked at together do not throttle one another', async () => {
+  const { throttle } = withClock()
+  const attempt = () => throttle.admit({ account: 'a', address: '10.0.0.1', isKnown: false })
+  const first = await Promise.all(Array.from({ length: RULES.pair.burst }, attempt))
+  const more = Array.from({ length: RULES.pair.burst * 2 }, async () => (await attempt()).release())
+  for (const admission of first) admission.release()
+  await Promise.all(more)
+})
+
+test('wrong ones among them cost what they cost, and whoever waits for them is told', async () => {
+  const { throttle, retryAfter } = withClock()
+  const attempt = () => throttle.admit({ account: 'a', address: '10.0.0.1', isKnown: false })
+  const first = await Promise.all(Array.from({ length: RULES.pair.burst }, attempt))
+  const waiting = Promise.all([retryAfter('a', '10.0.0.1'), retryAfter('a', '10.0.0.1')])
+  const [right, ...wrong] = first
+  for (const admission of wrong) admission.fail()
+  right?.release()
+  right?.fail()
+  expect(new Set(await waiting)).toEqual(new Set([0, 10]))
+})
+
+test('a stop ends the waiting for others', async () => {
+  const { throttle } = withClock()
+  const attempt = () => throttle.admit({ account: 'a', address: '10.0.0.1', isKnown: false })
+  for (let count = 0; count < RULES.pair.burst; count++) await attempt()
   const waiting = attempt()
   throttle.stop()
   await expect(waiting).rejects.toMatchObject({ kind: 'unavailable' })

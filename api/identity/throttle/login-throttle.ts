@@ -11,6 +11,7 @@ import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { fullBucket, refill, waitMs } from '#core/limits/index.ts'
 import type { Bucket, BucketRule, SharedLimits } from '#core/limits/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
+import { createAttempts } from './attempts.ts'
 
 export type LoginAttempt = {
   /** Whom the login names: a user's id, or the text where there is no such user. */
@@ -20,9 +21,12 @@ export type LoginAttempt = {
   isKnown: boolean
 }
 
+/** One of the two is called, when the password was looked at; what is called later does nothing. */
 export type Admission = {
   /** Gives back what the attempt took: the password was right, or nobody looked at it. */
   release(): void
+  /** What it took is the price of a wrong password. */
+  fail(): void
 }
 
 export type LoginThrottle = {
@@ -64,6 +68,9 @@ export type LoginThrottleOptions = {
 }
 
 type Kind = 'pair' | 'address' | 'account' | 'known'
+type Wanted = readonly [Kind, string]
+
+const nameOf = ([kind, name]: Wanted) => `login ${kind}\n${name}`
 
 export function createLoginThrottle(options: LoginThrottleOptions = {}): LoginThrottle {
   const { rules = RULES, now = monotonicMs, shared } = options
@@ -77,6 +84,7 @@ export function createLoginThrottle(options: LoginThrottleOptions = {}): LoginTh
   const queues = new Map<string, { tail: Promise<void>; length: number }>()
   let waiting = 0
   const stopping = new AbortController()
+  const attempts = createAttempts()
 
   function bucketOf(kind: Kind, name: string): Bucket {
     let bucket = buckets[kind].get(name)
@@ -91,43 +99,66 @@ export function createLoginThrottle(options: LoginThrottleOptions = {}): LoginTh
   const refusal = (retryMs: number) =>
     new ServiceError('rate_limited', TOO_MANY, { retryAfterSeconds: Math.max(1, Math.ceil(retryMs / 1000)) })
 
-  /** Takes one of each, or none: of this process. */
-  function takeHere(wanted: readonly (readonly [Kind, string])[]): Admission {
+  /** Takes one of each, or none: of this process. Gives the way to give back, or after how long there is one of each. */
+  function takeHere(wanted: readonly Wanted[]): { giveBack: () => void } | { retryMs: number } {
     const found = wanted.map(([kind, name]) => ({ kind, bucket: bucketOf(kind, name) }))
     const retryMs = Math.max(...found.map(({ kind, bucket }) => waitMs(bucket, rules[kind])))
-    if (retryMs > 0) throw refusal(retryMs)
+    if (retryMs > 0) return { retryMs }
     for (const { bucket } of found) bucket.tokens -= 1
-    let isReleased = false
     return {
-      release() {
-        if (isReleased) return
-        isReleased = true
+      giveBack: () => {
         for (const { kind, bucket } of found) bucket.tokens = Math.min(rules[kind].burst, bucket.tokens + 1)
       },
     }
   }
 
-  /** Takes one of each, or none: of this process, and of all of them together. */
-  async function take(wanted: readonly (readonly [Kind, string])[]): Promise<Admission> {
-    const here = takeHere(wanted)
-    if (shared === undefined) return here
-    const named = wanted.map(([kind, name]) => ({ name: `login ${kind}\n${name}`, rule: rules[kind] }))
-    const retryMs = await shared.take(named)
-    // Nobody could be asked: what is counted here has to do.
-    if (retryMs === undefined) return here
-    if (retryMs > 0) {
-      here.release()
-      throw refusal(retryMs)
+  /**
+   * Takes one of each, or none: of this process, and of all of them together. Where nothing is left it waits for attempts whose
+   * passwords are being looked at here, and for those that ask whether there is something left for them.
+   */
+  async function take(wanted: readonly Wanted[]): Promise<Admission> {
+    const looking = wanted.map(nameOf)
+    const asking = looking.map((name) => `asking ${name}`)
+    const waitFor = async (names: readonly string[], retryMs: number) => {
+      if (!(await attempts.nextEnd(names))) throw refusal(retryMs)
+      if (stopping.signal.aborted) throw new ServiceError('unavailable', 'stopping')
     }
-    let isReleased = false
-    return {
-      release() {
-        if (isReleased) return
-        isReleased = true
-        here.release()
-        shared.giveBack(named)
-      },
+    for (;;) {
+      const here = takeHere(wanted)
+      if ('retryMs' in here) {
+        await waitFor([...looking, ...asking], here.retryMs)
+        continue
+      }
+      if (shared === undefined) return admission(looking, here.giveBack)
+      const endAsking = attempts.begin(asking)
+      const named = wanted.map(([kind, name]) => ({ name: nameOf([kind, name]), rule: rules[kind] }))
+      const retryMs = await shared.take(named)
+      if (retryMs === undefined || retryMs <= 0) {
+        const admitted = admission(looking, () => {
+          here.giveBack()
+          // Where nobody could be asked, what is counted here has to do.
+          if (retryMs !== undefined) shared.giveBack(named)
+        })
+        endAsking()
+        return admitted
+      }
+      here.giveBack()
+      const waited = waitFor(looking, retryMs)
+      endAsking()
+      await waited
     }
+  }
+
+  function admission(names: readonly string[], giveBack: () => void): Admission {
+    const end = attempts.begin(names)
+    let isSettled = false
+    const settle = (isRight: boolean) => {
+      if (isSettled) return
+      isSettled = true
+      if (isRight) giveBack()
+      end()
+    }
+    return { release: () => settle(true), fail: () => settle(false) }
   }
 
   /** Without waiting while there is one left; undefined: wait. */
@@ -164,7 +195,7 @@ export function createLoginThrottle(options: LoginThrottleOptions = {}): LoginTh
       }
     }
     // What was waited for is paid by the waiting.
-    return { release: () => undefined }
+    return { release: () => undefined, fail: () => undefined }
   }
 
   return {
@@ -177,6 +208,9 @@ export function createLoginThrottle(options: LoginThrottleOptions = {}): LoginTh
         ['account', account],
       ])
     },
-    stop: () => stopping.abort(),
+    stop() {
+      stopping.abort()
+      attempts.stop()
+    },
   }
 }

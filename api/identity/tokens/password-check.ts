@@ -55,6 +55,7 @@ export function createPasswordCheck({
       admission.release()
       return user
     }
+    admission.fail()
     if (user !== undefined) {
       await journal.change('system', async (_tx, record) => {
         record({

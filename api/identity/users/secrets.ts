@@ -97,8 +97,9 @@ export function createSecrets(deps: SecretsDeps): Secrets {
       admission.release()
       throw error
     }
-    if (!isRight) throw new ServiceError('unauthenticated', WRONG_OLD)
-    admission.release()
+    if (isRight) return admission.release()
+    admission.fail()
+    throw new ServiceError('unauthenticated', WRONG_OLD)
   }
 
   return {
