@@ -1,4 +1,8 @@
-/** Builds the modules of `examples/` from their sources: text with wabt, AssemblyScript with asc, C with clang. */
+/**
+ * Builds the modules of `examples/` from their sources: text with wabt, AssemblyScript with asc, C with clang, JavaScript
+ * with componentize-js. The last one is 300 MB and no dependency of ours: `COMPONENTIZE_DIR` names a folder where it was
+ * installed with `npm install --prefix FOLDER @bytecodealliance/componentize-js`.
+ */
 import { execFile } from 'node:child_process'
 import { readFile, writeFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
@@ -9,8 +13,9 @@ const run = promisify(execFile)
 const root = fileURLToPath(new URL('../', import.meta.url))
 
 const TEXT_EXAMPLES = ['add', 'endless', 'memory-eater', 'table-bomb']
-const CLANG_HINT =
-  'hello was not built: clang for wasm32-wasi is missing (Debian: apt-get install clang lld wasi-libc libclang-rt-14-dev-wasm32)'
+const CLANG_HINT = 'clang for wasm32 is missing (Debian: apt-get install clang lld wasi-libc libclang-rt-14-dev-wasm32)'
+const COMPONENTIZE_HINT =
+  'COMPONENTIZE_DIR must name a folder after: npm install --prefix FOLDER @bytecodealliance/componentize-js'
 
 async function buildText(name: string): Promise<void> {
   const source = `${root}examples/${name}/${name}.wat`
@@ -20,34 +25,50 @@ async function buildText(name: string): Promise<void> {
   module.destroy()
 }
 
-async function buildFibonacci(): Promise<void> {
-  const folder = `${root}examples/fibonacci`
+async function buildAssemblyScript(name: string): Promise<void> {
+  const folder = `${root}examples/${name}`
   const asc = `${root}node_modules/assemblyscript/bin/asc.js`
-  await run(process.execPath, [
-    asc,
-    `${folder}/assembly/index.ts`,
-    '--runtime',
-    'stub',
-    '--optimize',
-    '--noAssert',
-    '--outFile',
-    `${folder}/fibonacci.wasm`,
-  ])
+  // Without a runtime and assertions there is no import but what the source declares.
+  const options = ['--runtime', 'stub', '--optimize', '--noAssert', '--use', 'abort=']
+  await run(process.execPath, [asc, `${folder}/assembly/index.ts`, ...options, '--outFile', `${folder}/${name}.wasm`])
 }
 
-/** False when there is no compiler that can do it. */
-async function buildHello(): Promise<boolean> {
-  const folder = `${root}examples/hello`
-  const options = ['--target=wasm32-wasi', '--sysroot=/usr', '-O2', '-Wl,--strip-all']
+async function buildC(name: string, options: string[]): Promise<void> {
+  const folder = `${root}examples/${name}`
+  await run('clang', ['-O2', '-Wl,--strip-all', ...options, '-o', `${folder}/${name}.wasm`, `${folder}/${name}.c`])
+}
+
+type Componentize = (options: Record<string, unknown>) => Promise<{ component: Uint8Array }>
+
+async function buildJavaScript(name: string): Promise<void> {
+  const folder = `${root}examples/${name}`
+  const installed = process.env['COMPONENTIZE_DIR']
+  if (installed === undefined) throw new Error('componentize-js is not known')
+  const tool = `${installed}/node_modules/@bytecodealliance/componentize-js/src/componentize.js`
+  const { componentize } = (await import(tool)) as { componentize: Componentize }
+  const { component } = await componentize({
+    sourcePath: `${folder}/${name}.js`,
+    witPath: `${folder}/wit`,
+    worldName: name,
+    // What nobody grants is left out, so that the component imports what it uses and no more.
+    disableFeatures: ['random', 'stdio', 'clocks', 'http', 'fetch-event'],
+  })
+  await writeFile(`${folder}/${name}.wasm`, component)
+}
+
+/** A compiler that is missing is said, and the other examples are built all the same. */
+async function attempt(name: string, hint: string, build: Promise<void>): Promise<void> {
   try {
-    await run('clang', [...options, '-o', `${folder}/hello.wasm`, `${folder}/hello.c`])
-    return true
+    await build
   } catch (error) {
-    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n${CLANG_HINT}\n`)
-    return false
+    process.stderr.write(`${name} was not built: ${error instanceof Error ? error.message : String(error)}\n${hint}\n`)
+    process.exitCode = 1
   }
 }
 
 for (const name of TEXT_EXAMPLES) await buildText(name)
-await buildFibonacci()
-if (!(await buildHello())) process.exitCode = 1
+for (const name of ['fibonacci', 'threshold-alarm']) await buildAssemblyScript(name)
+await attempt('hello', CLANG_HINT, buildC('hello', ['--target=wasm32-wasi', '--sysroot=/usr']))
+const withoutLibrary = ['--target=wasm32', '-nostdlib', '-Wl,--no-entry']
+await attempt('moving-average', CLANG_HINT, buildC('moving-average', withoutLibrary))
+await attempt('unit-conversion', COMPONENTIZE_HINT, buildJavaScript('unit-conversion'))

@@ -184,7 +184,7 @@ test('heartbeats go on and no lease is lost while bombs of every kind explode', 
     await moduleFromText('(module (func (export "run") (loop $again (br $again))))'),
     await moduleFromText(`(module (memory 1) (func (export "run")
       (loop $again (drop (memory.grow (i32.const 1))) (br $again))))`),
-    moduleOfBodies(1, MIB - 100),
+    moduleOfBodies(63, MIB - 1),
   ]
   for (const [index, bomb] of bombs.entries()) manager.assign(bomb, `bomb-${index}`, { limits: limits as never })
   const ended = () => new Set([...manager.results(), ...manager.heard('reject')].map(({ run }) => run?.runId))

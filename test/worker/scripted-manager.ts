@@ -32,6 +32,9 @@ export type SaidOf<C extends Case> = Extract<Said, { case: C }>['value']
 type Answer = NonNullable<MessageInitShape<typeof SessionResponseSchema>['message']>
 type WelcomeLists = Extract<Answer, { case: 'welcome' }>['value']
 
+/** Of the protocol. */
+const CHUNK_BYTES = 256 * 1024
+
 export const JOIN_TOKEN = 'let-me-in'
 
 export class ScriptedManager {
@@ -113,7 +116,9 @@ export class ScriptedManager {
           call.emit('error', { code: status.NOT_FOUND, details: 'no such module' })
           return
         }
-        call.write(create(FetchResponseSchema, { data: bytes.subarray(Number(offset)) }))
+        for (let at = Number(offset); at < bytes.length; at += CHUNK_BYTES) {
+          call.write(create(FetchResponseSchema, { data: bytes.subarray(at, at + CHUNK_BYTES) }))
+        }
         call.end()
       },
     }
