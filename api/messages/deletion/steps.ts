@@ -61,11 +61,13 @@ async function foldPending(database: Database): Promise<void> {
 }
 
 async function scopeOf({ db }: Database, { channelKey, publisherId }: Target): Promise<Scope> {
-  const scope = { channelKey, seriesKeys: undefined, isBySeriesOfRow: true, protocol: undefined, values: [] }
+  const all = { seriesKeys: undefined, rowKeys: undefined, recordKeys: undefined }
+  const scope = { channelKey, ...all, protocol: undefined, values: [] }
   if (publisherId === undefined) return scope
   const { rows } = await sql<{ key: number }>`
     SELECT key FROM series WHERE channel_key = ${channelKey} AND publisher_id = ${publisherId}`.execute(db)
-  return { ...scope, seriesKeys: rows.map(({ key }) => key) }
+  const keys = rows.map(({ key }) => key)
+  return { ...scope, seriesKeys: keys, rowKeys: keys }
 }
 
 type Step = { fromSeconds: number; toSeconds: number }

@@ -4,10 +4,11 @@ import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
 import { exactSum } from '../projections/rollups.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
-import type { Scope } from './conditions.ts'
-import { all, conditionsIn, scopeOf } from './conditions.ts'
+import type { RecordConditions, Scope, TimeRange } from './conditions.ts'
+import { all, conditionsIn, rowTimeConditions, scopeOf, timeConditions } from './conditions.ts'
 import type { AggregationRequest, Filter } from './filter.ts'
 import type { Interval } from './interval.ts'
+import type { Parts } from './parts.ts'
 import { partsOf } from './parts.ts'
 import type { RecordRow, Rows, Window } from './records.ts'
 import { RECORDS } from '../store/opened.ts'
@@ -47,33 +48,102 @@ export async function aggregateRecords(
   const { rollups, raw } = isOfBuckets(interval, filter)
     ? await partsOf(tx, await withSeries(tx, scope), filter)
     : { rollups: undefined, raw: [conditionsIn(scope, filter)] }
+  const shown = await groupsOf(tx, { rollups, raw }, { interval, timeZone }, window)
+  if (shown.groups === 0) return { rows: [], total: shown.total }
+  const span = spanOf(interval, shown)
+  const values = partsWith(
+    {
+      rollups: rollups && all([rollups, ...timeConditions(sql`b.bucket`, span)]),
+      raw: raw.map((part) => within(part, span)),
+    },
+    (time) => startOf(interval, timeZone, time),
+    VALUES,
+  )
+  const { rows } = await sql<RecordRow>`
+    WITH page (start, series_key) AS (
+      SELECT to_timestamp(start), series_key FROM unnest(${shown.starts}::float8[], ${shown.seriesKeys}::bigint[]) AS shown(start, series_key)
+    )
+    SELECT s.subtopic, s.publisher_id, s.name, s.unit, min(p.protocol) AS protocol, extract(epoch FROM p.start)::float8 AS time,
+           (${RESULTS[by]})::float8 AS value, NULL AS sum, NULL AS update_time, NULL AS bool_value, NULL AS string_value, NULL AS data_value
+      FROM (${values}) p JOIN page USING (start, series_key) JOIN series s ON s.key = p.series_key
+     GROUP BY p.start, s.key ORDER BY p.start ${direction}, s.key`.execute(tx)
+  return { rows, total: shown.total }
+}
+
+type Groups = { total: number; groups: number; starts: number[]; seriesKeys: number[] }
+
+/** Which intervals and series the page shows, in its order, and how many there are: without what they come to. */
+async function groupsOf(
+  tx: Transaction,
+  parts: Parts,
+  { interval, timeZone }: { interval: Interval; timeZone: string },
+  { limit, offset, dir }: Window,
+): Promise<Groups> {
+  const direction = dir === 'asc' ? sql`ASC` : sql`DESC`
+  const all = partsWith(parts, (time) => startOf(interval, timeZone, time), NO_VALUES)
+  const { rows } = await sql<{ total: number; start: number | null; series_key: number }>`
+    WITH groups AS MATERIALIZED (
+      SELECT p.start, p.series_key FROM (${all}) p GROUP BY 1, 2
+    ), page AS (
+      SELECT * FROM groups ORDER BY start ${direction}, series_key LIMIT ${limit} OFFSET ${offset}
+    )
+    SELECT (SELECT count(*) FROM groups) AS total, extract(epoch FROM page.start)::float8 AS start, page.series_key
+      FROM (SELECT) one LEFT JOIN page ON true`.execute(tx)
+  const shown = rows.filter((row): row is typeof row & { start: number } => row.start !== null)
+  return {
+    total: rows[0]?.total ?? 0,
+    groups: shown.length,
+    starts: shown.map(({ start }) => start),
+    seriesKeys: shown.map((row) => row.series_key),
+  }
+}
+
+/** What is read of rollups, and the same of records. */
+type Columns = { ofRollups: RawBuilder<unknown>; ofRecords: RawBuilder<unknown> }
+
+const NO_VALUES: Columns = { ofRollups: sql``, ofRecords: sql`` }
+const VALUES: Columns = {
+  ofRollups: sql`, b.protocol, b.value_count, b.min_value, b.max_value, b.value_sum`,
+  ofRecords: sql`, min(m.protocol) AS protocol, count(r.value) AS value_count, min(r.value) AS min_value,
+    max(r.value) AS max_value, ${exactSum(sql`r.value`)} AS value_sum`,
+}
+
+/** Rows of `start`, `series_key` and the columns, of everything that has a numeric value. */
+function partsWith(
+  { rollups, raw }: Parts,
+  startOfTime: (time: RawBuilder<unknown>) => RawBuilder<unknown>,
+  { ofRollups, ofRecords }: Columns,
+): RawBuilder<unknown> {
   const parts = raw.map(
     ({ rows, times, records }) => sql`
-      SELECT ${startOf(interval, timeZone, sql`r.time`)} AS start, r.series_key, min(m.protocol) AS protocol,
-             count(r.value) AS value_count, min(r.value) AS min_value, max(r.value) AS max_value, ${exactSum(sql`r.value`)} AS value_sum
+      SELECT ${startOfTime(sql`r.time`)} AS start, r.series_key ${ofRecords}
         FROM ${RECORDS} WHERE ${all([rows, ...times, ...records])} AND r.value IS NOT NULL GROUP BY 1, 2`,
   )
   if (rollups !== undefined) {
     parts.push(sql`
-      SELECT ${startOf(interval, timeZone, sql`b.bucket`)}, b.series_key, b.protocol, b.value_count, b.min_value, b.max_value, b.value_sum
+      SELECT ${startOfTime(sql`b.bucket`)} AS start, b.series_key ${ofRollups}
         FROM rollups b WHERE ${rollups} AND b.value_count > 0`)
   }
-  const { rows } = await sql<RecordRow & { total: number; place: number | null }>`
-    WITH buckets AS (
-      SELECT p.start AS bucket, p.series_key, min(p.protocol) AS protocol, (${RESULTS[by]})::float8 AS value
-        FROM (${sql.join(parts, sql` UNION ALL `)}) p
-       GROUP BY 1, 2
-    ), page AS (
-      SELECT s.subtopic, s.publisher_id, s.name, s.unit, b.protocol, extract(epoch FROM b.bucket)::float8 AS time, b.value,
-             row_number() OVER (ORDER BY b.bucket ${direction}, b.series_key) AS place
-        FROM buckets b JOIN series s ON s.key = b.series_key
-       ORDER BY place LIMIT ${window.limit} OFFSET ${window.offset}
-    ), counted AS (
-      SELECT count(*) AS total FROM buckets
-    )
-    SELECT counted.total, page.*, NULL AS sum, NULL AS update_time, NULL AS bool_value, NULL AS string_value, NULL AS data_value
-      FROM counted LEFT JOIN page ON true ORDER BY page.place`.execute(tx)
-  return { rows: rows.filter((row) => row.place !== null), total: rows[0]?.total ?? 0 }
+  return sql.join(parts, sql` UNION ALL `)
+}
+
+const HOUR_SECONDS = 3600
+/** Days may have an hour more, and months a day or two. */
+const LONGEST_SECONDS = { day: 25 * HOUR_SECONDS, week: 8 * 24 * HOUR_SECONDS, month: 32 * 24 * HOUR_SECONDS } as const
+
+/** A range of times that holds all intervals that are shown. */
+function spanOf(interval: Interval, { starts }: Groups): TimeRange {
+  const seconds = interval.kind === 'fixed' ? interval.seconds : interval.count * LONGEST_SECONDS[interval.unit]
+  return { fromSeconds: Math.min(...starts), toSeconds: Math.max(...starts) + seconds }
+}
+
+/** The records of the part in the range of times. */
+function within(part: RecordConditions, range: TimeRange): RecordConditions {
+  return {
+    ...part,
+    rows: all([part.rows, ...rowTimeConditions(range)]),
+    times: [...part.times, ...timeConditions(sql`r.time`, range)],
+  }
 }
 
 /** Whether every interval begins with a quarter of an hour, so that the rollups of quarters add up to it. */
@@ -88,7 +158,7 @@ async function withSeries(tx: Transaction, scope: Scope): Promise<Scope> {
   const { rows } = await sql<{ key: number }>`SELECT key FROM series WHERE channel_key = ${scope.channelKey}`.execute(
     tx,
   )
-  return { ...scope, seriesKeys: rows.map(({ key }) => key), isBySeriesOfRow: true }
+  return { ...scope, seriesKeys: rows.map(({ key }) => key) }
 }
 
 /** The beginning of the interval that a time falls into. */

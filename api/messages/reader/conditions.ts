@@ -9,10 +9,12 @@ import type { Comparator } from './schema.ts'
 /** Which records a query is about, apart from their times. */
 export type Scope = {
   channelKey: number
-  /** The series that match, where name, publisher or subtopic are asked for. */
+  /** The series that match, where name, publisher or subtopic are asked for: what rollups are found by. */
   seriesKeys: readonly number[] | undefined
-  /** Whether the records of a row match all or none of them. */
-  isBySeriesOfRow: boolean
+  /** Series of the publisher and subtopic that are asked for, whatever their name. */
+  rowKeys: readonly number[] | undefined
+  /** Series of the name that is asked for. */
+  recordKeys: readonly number[] | undefined
   protocol: number | undefined
   /** About the values of a record `r`. */
   values: readonly RawBuilder<SqlBool>[]
@@ -26,6 +28,8 @@ export type RecordConditions = {
   rows: RawBuilder<SqlBool>
   /** About a row: all its times lie in the range. */
   isInside: RawBuilder<SqlBool>
+  /** Of a row: how many of its records match. Undefined where their values have to be looked at. */
+  inRow: RawBuilder<unknown> | undefined
   /** About the times of a record, on `r.time`: needed where a range cuts through a row. */
   times: readonly RawBuilder<SqlBool>[]
   /** About anything else of a record `r`. Empty: every record of the rows matches, within the times. */
@@ -54,28 +58,66 @@ export async function scopeOf(tx: Queryable, channelKey: number, filter: Filter)
   if (filter.boolValue !== undefined) values.push(sql`r.bool_value = ${filter.boolValue}`)
   if (filter.stringValue !== undefined) values.push(stringCondition(filter.stringValue, filter.comparator))
   if (filter.dataValue !== undefined) values.push(sql`r.data_value ${operator} ${Buffer.from(filter.dataValue)}::bytea`)
-  const series = seriesConditions(filter)
-  let seriesKeys: number[] | undefined
-  if (series.length > 0) {
-    const { rows } = await sql<{ key: number }>`
-      SELECT key FROM series WHERE channel_key = ${channelKey} AND ${all(series)}`.execute(tx)
-    seriesKeys = rows.map(({ key }) => key)
+  return { channelKey, ...(await seriesOf(tx, channelKey, filter)), protocol: filter.protocol, values }
+}
+
+async function seriesOf(
+  tx: Queryable,
+  channelKey: number,
+  { name, subtopic, publisherId }: Filter,
+): Promise<Pick<Scope, 'seriesKeys' | 'rowKeys' | 'recordKeys'>> {
+  const ofRow = [sql<SqlBool>`channel_key = ${channelKey}`]
+  if (subtopic !== undefined) ofRow.push(sql`subtopic = ${subtopic}`)
+  if (publisherId !== undefined) ofRow.push(sql`publisher_id = ${publisherId}`)
+  const isByRow = ofRow.length > 1
+  if (!isByRow && name === undefined) return { seriesKeys: undefined, rowKeys: undefined, recordKeys: undefined }
+  const isNamed = name === undefined ? sql<SqlBool>`true` : sql<SqlBool>`name = ${name}`
+  const { rows } = await sql<{ key: number; is_named: boolean }>`
+    SELECT key, ${isNamed} AS is_named FROM series WHERE ${all(isByRow ? ofRow : [...ofRow, isNamed])}`.execute(tx)
+  const seriesKeys = rows.filter((row) => row.is_named).map(({ key }) => key)
+  return {
+    seriesKeys,
+    rowKeys: isByRow ? rows.map(({ key }) => key) : undefined,
+    recordKeys: name === undefined ? undefined : seriesKeys,
   }
-  return { channelKey, seriesKeys, isBySeriesOfRow: filter.name === undefined, protocol: filter.protocol, values }
 }
 
 /** What records of the scope in the range must meet. */
 export function conditionsIn(scope: Scope, range: TimeRange): RecordConditions {
-  const { channelKey, seriesKeys, isBySeriesOfRow, protocol, values } = scope
+  const { channelKey, rowKeys, recordKeys, protocol, values } = scope
   const rows = [sql<SqlBool>`m.channel_key = ${channelKey}`, ...rowTimeConditions(range)]
-  const records = [...values]
   if (protocol !== undefined) rows.push(sql`m.protocol = ${protocol}`)
-  if (seriesKeys !== undefined) {
-    // Publisher and subtopic are the same for all records of a row, so that its first one speaks for them.
-    if (isBySeriesOfRow) rows.push(sql`m.series_keys[1] = ANY (${seriesKeys}::bigint[])`)
-    else records.push(sql`r.series_key = ANY (${seriesKeys}::bigint[])`)
+  // Publisher and subtopic are the same for all records of a row, so that its first one speaks for them.
+  if (rowKeys !== undefined) rows.push(sql`m.series_keys[1] = ANY (${rowKeys}::bigint[])`)
+  const ofSeries = recordKeys === undefined ? [] : [sql<SqlBool>`r.series_key = ANY (${recordKeys}::bigint[])`]
+  const times = timeConditions(sql`r.time`, range)
+  const isInside = insideCondition(range)
+  return {
+    rows: all(rows),
+    isInside,
+    inRow: values.length === 0 ? matchesInRow(isInside, times, ofSeries) : undefined,
+    times,
+    records: [...ofSeries, ...values],
   }
-  return { rows: all(rows), isInside: insideCondition(range), times: timeConditions(sql`r.time`, range), records }
+}
+
+/** Rows that the range does not cut are counted by their length, or by their series; the others are opened. */
+function matchesInRow(
+  isInside: RawBuilder<SqlBool>,
+  times: readonly RawBuilder<SqlBool>[],
+  ofSeries: readonly RawBuilder<SqlBool>[],
+): RawBuilder<unknown> {
+  const whole =
+    ofSeries.length === 0
+      ? sql`cardinality(m.times)`
+      : sql`(SELECT count(*) FROM unnest(m.series_keys) AS r(series_key) WHERE ${all(ofSeries)})`
+  if (times.length === 0) return whole
+  return sql`CASE WHEN ${isInside} THEN ${whole} ELSE ${countInRow([...times, ...ofSeries])} END`
+}
+
+/** How many records of a row `m` meet conditions on their series and times. */
+export function countInRow(conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<unknown> {
+  return sql`(SELECT count(*) FROM unnest(m.series_keys, m.times) AS r(series_key, time) WHERE ${all(conditions)})`
 }
 
 /** All conditions joined by AND; true without any. */
@@ -94,7 +136,7 @@ export function timeConditions(
 }
 
 /** A row whose times meet the range. Both ends bound both columns, so that either index finds the range. */
-function rowTimeConditions({ fromSeconds, toSeconds }: TimeRange): RawBuilder<SqlBool>[] {
+export function rowTimeConditions({ fromSeconds, toSeconds }: TimeRange): RawBuilder<SqlBool>[] {
   const conditions: RawBuilder<SqlBool>[] = []
   const at = (seconds: number) => sql`to_timestamp(${seconds}::float8)`
   const span = sql`make_interval(secs => ${MAX_ROW_SECONDS})`
@@ -112,14 +154,6 @@ function insideCondition({ fromSeconds, toSeconds }: TimeRange): RawBuilder<SqlB
   if (fromSeconds !== undefined) conditions.push(sql`m.min_time >= to_timestamp(${fromSeconds}::float8)`)
   if (toSeconds !== undefined) conditions.push(sql`m.max_time < to_timestamp(${toSeconds}::float8)`)
   return all(conditions)
-}
-
-function seriesConditions(filter: Filter): RawBuilder<SqlBool>[] {
-  const conditions: RawBuilder<SqlBool>[] = []
-  if (filter.name !== undefined) conditions.push(sql`name = ${filter.name}`)
-  if (filter.subtopic !== undefined) conditions.push(sql`subtopic = ${filter.subtopic}`)
-  if (filter.publisherId !== undefined) conditions.push(sql`publisher_id = ${filter.publisherId}`)
-  return conditions
 }
 
 /** Contract section 8: eq = equal; ge = contains; gt = contains and differs; le and lt = is contained in. */

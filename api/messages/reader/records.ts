@@ -5,7 +5,7 @@ import type { Transaction } from '#core/database/index.ts'
 import { RECORDS, RECORDS_IN_ROW } from '../store/opened.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { RecordConditions, Scope, TimeRange } from './conditions.ts'
-import { all, conditionsIn, scopeOf } from './conditions.ts'
+import { all, conditionsIn, countInRow, scopeOf } from './conditions.ts'
 import type { Filter } from './filter.ts'
 import type { Parts } from './parts.ts'
 import { partsOf } from './parts.ts'
@@ -66,8 +66,9 @@ export async function readRecords(
   const column = window.order === undefined ? undefined : ORDER_COLUMNS[window.order]
   if (column !== undefined) return { rows: await pageByColumn(tx, conditionsIn(scope, filter), window, column), total }
   const wanted = Math.min(window.limit, total - window.offset)
-  const { range, offset } = await skipBuckets(tx, parts, filter, window)
-  return { rows: await pageByTime(tx, scope, range, { ...window, offset }, wanted), total }
+  const skipped = await skipBuckets(tx, parts, filter, window)
+  const { edge, offset } = await skipRows(tx, scope, skipped.bucket, { ...window, offset: skipped.offset })
+  return { rows: await pageByTime(tx, scope, skipped.range, { ...window, offset }, { wanted, edge }), total }
 }
 
 async function countRecords(tx: Transaction, { rollups, raw }: Parts): Promise<number> {
@@ -77,13 +78,10 @@ async function countRecords(tx: Transaction, { rollups, raw }: Parts): Promise<n
   return rows[0]?.total ?? 0
 }
 
-/** Whole rows are counted by their length; only those that a range of times cuts are opened, or all for other filters. */
-function rawCount({ rows, isInside, times, records }: RecordConditions): RawBuilder<unknown> {
-  if (records.length > 0) return sql`(SELECT count(*) FROM ${RECORDS} WHERE ${all([rows, ...times, ...records])})`
-  const matching = sql`(SELECT count(*) FROM unnest(m.times) AS r(time) WHERE ${all(times)})`
-  const length = sql`cardinality(m.times)`
-  const inRow = times.length === 0 ? length : sql`CASE WHEN ${isInside} THEN ${length} ELSE ${matching} END`
-  return sql`(SELECT coalesce(sum(${inRow}), 0) FROM records m WHERE ${rows})`
+function rawCount({ rows, inRow, times, records }: RecordConditions): RawBuilder<unknown> {
+  return inRow === undefined
+    ? sql`(SELECT count(*) FROM ${RECORDS} WHERE ${all([rows, ...times, ...records])})`
+    : sql`(SELECT coalesce(sum(${inRow}), 0) FROM records m WHERE ${rows})`
 }
 
 /** Below this an offset is walked over. */
@@ -95,14 +93,15 @@ async function skipBuckets(
   { rollups, raw }: Parts,
   { fromSeconds, toSeconds }: TimeRange,
   { offset, dir }: Window,
-): Promise<{ range: TimeRange; offset: number }> {
-  if (rollups === undefined || offset < SKIP_OFFSET) return { range: { fromSeconds, toSeconds }, offset }
-  const bucket = sql`date_bin(make_interval(secs => ${BUCKET_SECONDS}), r.time, 'epoch')`
+): Promise<{ range: TimeRange; bucket: TimeRange | undefined; offset: number }> {
+  const whole = { range: { fromSeconds, toSeconds }, bucket: undefined, offset }
+  if (rollups === undefined || offset < SKIP_OFFSET) return whole
   const parts = [
     sql`SELECT b.bucket, sum(b.records) AS records FROM rollups b WHERE ${rollups} GROUP BY 1`,
+    // The records of a row lie in one bucket. Rollups know nothing of values, so that none are asked for here.
     ...raw.map(
-      ({ rows, times, records }) =>
-        sql`SELECT ${bucket}, count(*) FROM ${RECORDS} WHERE ${all([rows, ...times, ...records])} GROUP BY 1`,
+      ({ rows, inRow }) =>
+        sql`SELECT date_bin(make_interval(secs => ${BUCKET_SECONDS}), m.min_time, 'epoch'), sum(${inRow}) FROM records m WHERE ${rows} GROUP BY 1`,
     ),
   ]
   const { rows } = await sql<{ start: number; before: number }>`
@@ -111,12 +110,50 @@ async function skipBuckets(
               FROM (${sql.join(parts, sql` UNION ALL `)}) part GROUP BY bucket) counted
      WHERE before <= ${offset} AND before + records > ${offset}`.execute(tx)
   const [found] = rows
-  if (found === undefined) return { range: { fromSeconds, toSeconds }, offset }
+  if (found === undefined) return whole
+  const bucket = {
+    fromSeconds: Math.max(fromSeconds ?? -Infinity, found.start),
+    toSeconds: Math.min(toSeconds ?? Infinity, found.start + BUCKET_SECONDS),
+  }
   const range =
-    dir === 'desc'
-      ? { fromSeconds, toSeconds: Math.min(toSeconds ?? Infinity, found.start + BUCKET_SECONDS) }
-      : { fromSeconds: Math.max(fromSeconds ?? -Infinity, found.start), toSeconds }
-  return { range, offset: offset - found.before }
+    dir === 'desc' ? { fromSeconds, toSeconds: bucket.toSeconds } : { fromSeconds: bucket.fromSeconds, toSeconds }
+  return { range, bucket, offset: offset - found.before }
+}
+
+/** A time in the text of PostgreSQL, which is exact: the page lies before or at it (or after or at it). */
+type Edge = string | undefined
+
+/**
+ * Records that the offset passes over inside a bucket: those beyond a time that is the end of a row, counted row by row. None
+ * of them is opened but those of rows that the time cuts.
+ */
+async function skipRows(
+  tx: Transaction,
+  scope: Scope,
+  bucket: TimeRange | undefined,
+  { offset, dir }: Window,
+): Promise<{ edge: Edge; offset: number }> {
+  if (bucket === undefined || offset < SKIP_OFFSET) return { edge: undefined, offset }
+  const { rows: rowCondition, inRow, times, records } = conditionsIn(scope, bucket)
+  const isNewestFirst = dir === 'desc'
+  const [far, near] = isNewestFirst ? [sql`max_time`, sql`min_time`] : [sql`min_time`, sql`max_time`]
+  const beyond = isNewestFirst ? sql`>` : sql`<`
+  const last = isNewestFirst ? sql`min(far)` : sql`max(far)`
+  const inCut = countInRow([...times, ...records, sql`r.time ${beyond} edge.at`])
+  const { rows } = await sql<{ at: string | null; before: number }>`
+    WITH counted AS MATERIALIZED (
+      SELECT ${far} AS far, ${near} AS near, m.series_keys, m.times, ${inRow} AS records FROM records m WHERE ${rowCondition}
+    ), edge AS (
+      SELECT ${last} AS at
+        FROM (SELECT far, sum(records) OVER (ORDER BY far ${directionOf(dir)}) AS upto FROM counted) c WHERE upto <= ${offset}
+    )
+    SELECT edge.at::text AS at, (
+             SELECT coalesce(sum(CASE WHEN m.near ${beyond} edge.at THEN m.records ELSE ${inCut} END), 0)
+               FROM counted m WHERE m.far ${beyond} edge.at)::bigint AS before
+      FROM edge`.execute(tx)
+  const [found] = rows
+  if (found === undefined || found.at === null) return { edge: undefined, offset }
+  return { edge: found.at, offset: offset - found.before }
 }
 
 /**
@@ -128,10 +165,19 @@ async function pageByTime(
   scope: Scope,
   range: TimeRange,
   { offset, limit, dir }: Window,
-  wanted: number,
+  { wanted, edge: from }: { wanted: number; edge: Edge },
 ): Promise<RecordRow[]> {
-  const { rows: rowCondition, times, records } = conditionsIn(scope, range)
+  const conditions = conditionsIn(scope, range)
+  const { records } = conditions
   const isNewestFirst = dir === 'desc'
+  const rowConditions = [conditions.rows]
+  const times = [...conditions.times]
+  if (from !== undefined) {
+    rowConditions.push(
+      isNewestFirst ? sql`m.min_time <= ${from}::timestamptz` : sql`m.max_time >= ${from}::timestamptz`,
+    )
+    times.push(isNewestFirst ? sql`r.time <= ${from}::timestamptz` : sql`r.time >= ${from}::timestamptz`)
+  }
   const end = isNewestFirst ? sql`m.max_time DESC` : sql`m.min_time ASC`
   const lastEnd = isNewestFirst ? sql`min(max_time)` : sql`max(min_time)`
   const isKnown = isNewestFirst ? sql<boolean>`r.time > edge.at` : sql<boolean>`r.time < edge.at`
@@ -141,7 +187,7 @@ async function pageByTime(
       tx,
       sql`
       WITH looked AS MATERIALIZED (
-        SELECT * FROM records m WHERE ${rowCondition} ORDER BY ${end} LIMIT ${look}
+        SELECT * FROM records m WHERE ${all(rowConditions)} ORDER BY ${end} LIMIT ${look}
       ), edge AS (
         SELECT CASE WHEN count(*) = ${look} THEN ${lastEnd} END AS at FROM looked
       )

@@ -56,7 +56,9 @@ function asRun(records: readonly ResolvedRecord[], seriesKeys: readonly number[]
   return { records, seriesKeys, minSeconds, maxSeconds }
 }
 
-/** By the microsecond that is stored: a time may be rounded up into the next bucket. */
+/** Of the time as it is stored, rounded to microseconds: a time may be rounded up into the next bucket. */
 function bucketOf(timeSeconds: number): number {
-  return Math.floor(Math.round(timeSeconds * 1e6) / (BUCKET_SECONDS * 1e6))
+  const wholeSeconds = Math.floor(timeSeconds)
+  const isRoundedUp = Math.round((timeSeconds - wholeSeconds) * 1e6) === 1e6
+  return Math.floor((isRoundedUp ? wholeSeconds + 1 : wholeSeconds) / BUCKET_SECONDS)
 }
