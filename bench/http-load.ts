@@ -7,12 +7,14 @@ import type { Socket } from 'node:net'
 
 export type LoadOptions = {
   port: number
-  /** Whole requests, sent in turn. */
-  requests: readonly Buffer[]
+  /** Whole requests, sent in turn; or one for each turn, until there is none. */
+  requests: readonly Buffer[] | ((turn: number) => Buffer | undefined)
   connections: number
   durationMs: number
   /** Status that counts as success. */
   status: number
+  /** At most so many requests a second of each connection; undefined: as fast as they are answered. */
+  perSecond?: number
 }
 
 export type LoadResult = { answered: number; refused: number; perSecond: number; latenciesMs: number[] }
@@ -42,11 +44,20 @@ function firstResponse(buffer: Buffer): { length: number; status: number } | und
   return buffer.length < length ? undefined : { length, status: Number(head.slice(9, 12)) }
 }
 
-export async function load({ port, requests, connections, durationMs, status }: LoadOptions): Promise<LoadResult> {
+export async function load({
+  port,
+  requests,
+  connections,
+  durationMs,
+  status,
+  perSecond = Infinity,
+}: LoadOptions): Promise<LoadResult> {
   const latenciesMs: number[] = []
   let answered = 0
   let refused = 0
   let turn = 0
+  const nextOf =
+    typeof requests === 'function' ? requests : (index: number) => requests[index % requests.length] as Buffer
   const begin = performance.now()
   const end = begin + durationMs
 
@@ -55,13 +66,14 @@ export async function load({ port, requests, connections, durationMs, status }: 
       let pending: Buffer = Buffer.alloc(0)
       let sentAt = 0
       const send = () => {
-        if (performance.now() >= end) {
+        sentAt = performance.now()
+        const request = sentAt >= end ? undefined : nextOf(turn++)
+        if (request === undefined) {
           socket.end()
           resolve()
           return
         }
-        sentAt = performance.now()
-        socket.write(requests[turn++ % requests.length] as Buffer)
+        socket.write(request)
       }
       socket.on('data', (chunk: Buffer) => {
         pending = pending.length === 0 ? chunk : Buffer.concat([pending, chunk])
@@ -74,7 +86,9 @@ export async function load({ port, requests, connections, durationMs, status }: 
         } else {
           refused += 1
         }
-        send()
+        const pauseMs = sentAt + 1000 / perSecond - performance.now()
+        if (pauseMs > 0) setTimeout(send, pauseMs)
+        else send()
       })
       socket.on('error', reject)
       socket.on('close', () => resolve())
