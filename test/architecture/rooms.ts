@@ -23,6 +23,7 @@ const PRODUCT = [
   'identity',
   'devices',
   'messages',
+  'automation',
   'provisioning',
   'adapters',
   'api',
@@ -53,7 +54,7 @@ export const ROOMS: readonly Room[] = [
   room(
     'api',
     'api',
-    ['core', 'identity', 'devices', 'messages', 'provisioning', 'adapters'],
+    ['core', 'identity', 'devices', 'messages', 'automation', 'provisioning', 'adapters'],
     'the files of api/ itself put the rooms of the platform together and hold no rule',
   ),
   room('identity', 'api/identity', ['core'], 'identity stands on core alone'),
@@ -64,6 +65,12 @@ export const ROOMS: readonly Room[] = [
     'api/provisioning',
     ['core', 'identity', 'devices', 'messages'],
     'provisioning stands on identity, devices and messages: it makes what they hold, in one call',
+  ),
+  room(
+    'automation',
+    'api/automation',
+    ['core', 'identity', 'devices', 'messages'],
+    'automation stands on identity, devices and messages, and shares tables with the manager, no code',
   ),
   room(
     'adapters',
@@ -169,7 +176,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   {
     package: 'kysely',
     owner:
-      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|wire)\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^manager\/(access\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/|events\/|workflows\/|schedules\/|channels\/|sealed-secret\.ts$)/,
+      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|wire)\/|^api\/(automation|devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^manager\/(access\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/|events\/|workflows\/|schedules\/|channels\/|sealed-secret\.ts$)/,
     rule: 'SQL is written by the slice that owns the tables',
   },
   { package: 'croner', owner: /^manager\/schedules\/cron\.ts$/, rule: 'schedules are read in one place' },
@@ -200,7 +207,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   },
   {
     package: 'csv-parse',
-    owner: /^cli\/provisioning-file\.ts$/,
+    owner: /^(cli\/provisioning-file|api\/provisioning\/bulk\/csv)\.ts$/,
     rule: 'files of bulk provisioning are read in one place',
   },
   {
@@ -227,6 +234,7 @@ export const TEST_PACKAGES: ReadonlySet<string> = new Set([
   'wabt',
   '@bytecodealliance/jco-transpile',
   'cbor-x',
+  'mqtt-packet',
   '@grpc/proto-loader',
 ])
 

@@ -118,6 +118,7 @@ export class PacketWriter {
   #bytes = Buffer.allocUnsafe(128)
   #length = 0
 
+  /** Where the next bytes go. May replace `#bytes`: ask for it before that is named. */
   #room(length: number): number {
     const at = this.#length
     if (at + length > this.#bytes.length) {
@@ -130,17 +131,20 @@ export class PacketWriter {
   }
 
   byte(value: number): this {
-    this.#bytes[this.#room(1)] = value
+    const at = this.#room(1)
+    this.#bytes[at] = value
     return this
   }
 
   uint16(value: number): this {
-    this.#bytes.writeUInt16BE(value, this.#room(2))
+    const at = this.#room(2)
+    this.#bytes.writeUInt16BE(value, at)
     return this
   }
 
   uint32(value: number): this {
-    this.#bytes.writeUInt32BE(value, this.#room(4))
+    const at = this.#room(4)
+    this.#bytes.writeUInt32BE(value, at)
     return this
   }
 
@@ -156,7 +160,8 @@ export class PacketWriter {
   text(value: string): this {
     const length = Buffer.byteLength(value)
     this.uint16(length)
-    this.#bytes.write(value, this.#room(length), 'utf8')
+    const at = this.#room(length)
+    this.#bytes.write(value, at, 'utf8')
     return this
   }
 
@@ -165,7 +170,8 @@ export class PacketWriter {
   }
 
   bytes(value: Uint8Array): this {
-    this.#bytes.set(value, this.#room(value.length))
+    const at = this.#room(value.length)
+    this.#bytes.set(value, at)
     return this
   }
 
