@@ -9,3 +9,6 @@ export type {
   MessageCredentials,
   MessageGate,
 } from './gate/index.ts'
+export { MAX_BULK_BODY_BYTES } from './bulk.ts'
+export { NewChannel } from './channels/schema.ts'
+export { NewClient } from './clients/schema.ts'

@@ -7,6 +7,7 @@ import type { Keyring } from '#core/keyring/index.ts'
 import type { SharedLimits } from '#core/limits/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { bootstrapCipher, bootstrapRoutes, createBootstrapService, deviceBootstrapRoutes } from './bootstrap/index.ts'
+import { bulkRoutes, createBulkService } from './bulk/index.ts'
 import { startCertificates } from './certs/index.ts'
 import type { Certificates } from './certs/index.ts'
 import type { ProvisioningConfig } from './config.ts'
@@ -71,6 +72,7 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
       await bootstrapRoutes(bootstrap)(app)
       await deviceBootstrapRoutes(bootstrap, cipher, onSecureOff)(app)
       await provisionRoutes({ provision, tokens, login, throttle })(app)
+      await bulkRoutes(createBulkService({ database, access, devices }))(app)
       await notifications.routes(app)
     },
     async stop() {

@@ -118,8 +118,21 @@ describe('a certificate in place of the secret', () => {
 
   it('of another authority counts as none, whatever name it bears', async () => {
     await run('openssl', [
-      ...['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '1'],
-      ...['-subj', `/CN=${client.id}`, '-keyout', join(folder, 'own.key'), '-out', join(folder, 'own.crt')],
+      'req',
+      '-x509',
+      '-newkey',
+      'ec',
+      '-pkeyopt',
+      'ec_paramgen_curve:P-256',
+      '-nodes',
+      '-days',
+      '1',
+      '-subj',
+      `/CN=${client.id}`,
+      '-keyout',
+      join(folder, 'own.key'),
+      '-out',
+      join(folder, 'own.crt'),
     ])
     const own = {
       cert: readFileSync(join(folder, 'own.crt'), 'utf8'),
@@ -154,9 +167,22 @@ describe('curl', () => {
     for (const [name, text] of Object.entries({ ca, cert: pair.cert, key: pair.key }))
       writeFileSync(join(folder, name), text)
     const { stdout } = await run('curl', [
-      ...['-s', '-o', '/dev/null', '-w', '%{http_code}', '--cacert', join(folder, 'ca')],
-      ...['--cert', join(folder, 'cert'), '--key', join(folder, 'key'), '-H', 'Content-Type: application/senml+json'],
-      ...['-d', '[{"n":"voltage","v":1}]', `https://localhost:${listeners.ports[0]}${pathOf()}`],
+      '-s',
+      '-o',
+      '/dev/null',
+      '-w',
+      '%{http_code}',
+      '--cacert',
+      join(folder, 'ca'),
+      '--cert',
+      join(folder, 'cert'),
+      '--key',
+      join(folder, 'key'),
+      '-H',
+      'Content-Type: application/senml+json',
+      '-d',
+      '[{"n":"voltage","v":1}]',
+      `https://localhost:${listeners.ports[0]}${pathOf()}`,
     ])
     expect(stdout).toBe('202')
   })

@@ -5,7 +5,9 @@ import { formatTime } from '#core/time.ts'
 /** Longer payloads are cut: a notification says that something came, the reader says what. */
 const MAX_PAYLOAD_BYTES = 16_384
 
-export function payloadOf(message: LiveMessage): Record<string, unknown> {
+export type NotificationPayload = Readonly<Record<string, string | boolean>>
+
+export function payloadOf(message: LiveMessage): NotificationPayload {
   const bytes = message.payload.subarray(0, MAX_PAYLOAD_BYTES)
   const text = bytes.toString('utf8')
   const isText = Buffer.from(text, 'utf8').equals(bytes) && !text.includes('\0')
@@ -22,7 +24,7 @@ export function payloadOf(message: LiveMessage): Record<string, unknown> {
 }
 
 /** Subject and text of the mail. */
-export function mailOf(contact: string, topic: string, payload: Readonly<Record<string, unknown>>) {
+export function mailOf(contact: string, topic: string, payload: NotificationPayload) {
   const text = (name: string) => String(payload[name] ?? '')
   return {
     to: contact,

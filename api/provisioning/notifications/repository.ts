@@ -5,6 +5,7 @@ import { allOf } from '#api/identity/index.ts'
 import { refusing } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import type { NotificationPayload } from './payload.ts'
 
 export type SubscriptionRecord = {
   key: number
@@ -118,7 +119,7 @@ export async function listInterests(db: Queryable): Promise<Interest[]> {
   }))
 }
 
-export type NewDelivery = { subscriptionKey: number; payload: Record<string, unknown> }
+export type NewDelivery = { subscriptionKey: number; payload: NotificationPayload }
 
 /**
  * Deliveries of subscriptions that still exist, as many as may wait for each; the rest is counted there. `deliveries` are
@@ -152,7 +153,7 @@ export async function insertDeliveries(
 export type DueDelivery = {
   key: number
   attempts: number
-  payload: Record<string, unknown>
+  payload: NotificationPayload
   subscriptionId: string
   contact: string
   owner: { key: number; id: string; isPlatformAdmin: boolean; isEnabled: boolean }
@@ -165,7 +166,7 @@ export async function claimDeliveries(db: Queryable, limit: number, leaseSeconds
   const { rows } = await sql<{
     key: number
     attempts: number
-    payload: Record<string, unknown>
+    payload: NotificationPayload
     subscription_id: string
     contact: string
     user_key: number
@@ -224,7 +225,7 @@ export async function postponeDelivery(
 }
 
 export type DeliveryRecord = {
-  payload: Record<string, unknown>
+  payload: NotificationPayload
   attempts: number
   lastError: string | null
   createdAt: string
@@ -240,7 +241,7 @@ export async function listDeadLetters(
   const { rows: counted } = await sql<{ total: number }>`
     SELECT count(*) AS total FROM notification_deliveries WHERE ${where}`.execute(db)
   const { rows } = await sql<{
-    payload: Record<string, unknown>
+    payload: NotificationPayload
     attempts: number
     last_error: string | null
     created_at: string

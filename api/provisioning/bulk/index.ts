@@ -1,0 +1,2 @@
+export { bulkRoutes } from './routes.ts'
+export { createBulkService } from './service.ts'

@@ -1,0 +1,98 @@
+/** Files of clients, channels and connections over HTTP: CSV or JSON. */
+import { Type } from 'typebox'
+import { MAX_BULK_BODY_BYTES } from '#api/devices/index.ts'
+import { Id } from '#api/identity/index.ts'
+import { responses } from '#core/http/index.ts'
+import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { ImportedChannels, ImportedClients, ImportedConnections } from './schema.ts'
+import type { BulkService, FileBody } from './service.ts'
+
+const tags = ['provision']
+const CSV = 'text/csv'
+const KINDS = ['unauthenticated', 'forbidden', 'conflict', 'unprocessable'] as const
+const params = Type.Object({ domain_id: Id })
+const body = Type.Unknown({ description: `${CSV} or application/json` })
+const REPORT = 'All of it or nothing; a refusal names line and reason of everything that is wrong, in `details`.'
+
+/** What the parser makes of CSV, so that a JSON text is not taken for it. */
+class CsvBody {
+  readonly text: string
+  constructor(text: string) {
+    this.text = text
+  }
+}
+
+const fileOf = (parsed: unknown): FileBody => (parsed instanceof CsvBody ? { csv: parsed.text } : { json: parsed })
+
+export function bulkRoutes(bulk: BulkService): RoutePlugin {
+  return async (app) => {
+    await app.register((scope, _options, done) => {
+      scope.addContentTypeParser(CSV, { parseAs: 'string' }, (_request, text, parsed) =>
+        parsed(null, new CsvBody(String(text))),
+      )
+      importRoutes(scope as unknown as HttpApp, bulk)
+      done()
+    })
+  }
+}
+
+function importRoutes(scope: HttpApp, bulk: BulkService): void {
+  const shared = { tags, consumes: [CSV, 'application/json'], params, body }
+  scope.post(
+    '/:domain_id/clients/import',
+    {
+      config: { action: 'client_create' },
+      bodyLimit: MAX_BULK_BODY_BYTES,
+      schema: {
+        ...shared,
+        summary: 'Make the clients of a file',
+        description: `CSV: no header, the first column is the name. JSON: a list of clients. ${REPORT}`,
+        response: responses({ 201: ImportedClients }, ...KINDS),
+      },
+    },
+    async (request, reply) => {
+      const made = await bulk.importClients(request.principal, request.params.domain_id, fileOf(request.body))
+      void reply.code(201)
+      return {
+        total: made.length,
+        clients: made.map(({ id, name, secret }) => ({ id, name, credentials: { secret } })),
+      }
+    },
+  )
+  scope.post(
+    '/:domain_id/channels/import',
+    {
+      config: { action: 'channel_create' },
+      bodyLimit: MAX_BULK_BODY_BYTES,
+      schema: {
+        ...shared,
+        summary: 'Make the channels of a file',
+        description: `CSV: no header, the first column is the name. JSON: a list of channels. ${REPORT}`,
+        response: responses({ 201: ImportedChannels }, ...KINDS),
+      },
+    },
+    async (request, reply) => {
+      const made = await bulk.importChannels(request.principal, request.params.domain_id, fileOf(request.body))
+      void reply.code(201)
+      return { total: made.length, channels: made }
+    },
+  )
+  scope.post(
+    '/:domain_id/connections/import',
+    {
+      config: { action: 'connect_to_client' },
+      bodyLimit: MAX_BULK_BODY_BYTES,
+      schema: {
+        ...shared,
+        summary: 'Make the connections of a file',
+        description: `CSV: client id and channel id on each line. JSON: one object or a list of them, with \`client_ids\` and \`channel_ids\`, \`subjects\` and \`objects\`, or \`thing_id\` and \`channel_id\`: every client with every channel. ${REPORT}`,
+        response: responses({ 201: ImportedConnections }, ...KINDS),
+      },
+    },
+    async (request, reply) => {
+      const total = await bulk.importConnections(request.principal, request.params.domain_id, fileOf(request.body))
+      void reply.code(201)
+      return { total }
+    },
+  )
+}

@@ -1,0 +1,44 @@
+/** Files of clients, channels and connections (contract section 13, bulk files), and how one item of them is checked. */
+import { Type } from 'typebox'
+import { Compile } from 'typebox/compile'
+import type { Static } from 'typebox'
+import { NewChannel, NewClient } from '#api/devices/index.ts'
+import { Id } from '#api/identity/index.ts'
+
+export const ImportedItem = Type.Object({ id: Id, name: Type.String() })
+export const ImportedClients = Type.Object({
+  total: Type.Integer(),
+  clients: Type.Array(
+    Type.Object({ id: Id, name: Type.String(), credentials: Type.Object({ secret: Type.String() }) }),
+  ),
+})
+export const ImportedChannels = Type.Object({ total: Type.Integer(), channels: Type.Array(ImportedItem) })
+export const ImportedConnections = Type.Object({ total: Type.Integer({ description: 'Pairs that the file names' }) })
+
+const Ids = Type.Array(Type.String(), { minItems: 1 })
+const ConnectionItem = Type.Object({
+  client_ids: Type.Optional(Ids),
+  channel_ids: Type.Optional(Ids),
+  subjects: Type.Optional(Ids),
+  objects: Type.Optional(Ids),
+  thing_id: Type.Optional(Type.String()),
+  client_id: Type.Optional(Type.String()),
+  channel_id: Type.Optional(Type.String()),
+  types: Type.Optional(Type.Array(Type.Enum(['publish', 'subscribe', 'm_write', 'm_read']), { minItems: 1 })),
+})
+export type ConnectionItem = Static<typeof ConnectionItem>
+
+const CHECKS = {
+  clients: Compile(NewClient),
+  channels: Compile(NewChannel),
+  connections: Compile(ConnectionItem),
+}
+
+/** What is wrong with an item; undefined: nothing. */
+export function faultOf(kind: keyof typeof CHECKS, item: unknown): string | undefined {
+  const check = CHECKS[kind]
+  if (check.Check(item)) return undefined
+  const [first] = check.Errors(item)
+  const field = first?.instancePath.slice(1).replaceAll('/', '.') ?? ''
+  return `${field === '' ? 'the item' : field} ${first?.message ?? 'is not valid'}`
+}

@@ -1,0 +1,217 @@
+/**
+ * Whole files of clients, channels or connections: all of it or nothing, and a report that names line and reason of each
+ * refusal (contract section 13, bulk files). What is made is made by the services of devices.
+ */
+import type { Devices } from '#api/devices/index.ts'
+import type { AccessPolicy, UserPrincipal } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import type { ErrorKind } from '#core/errors/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
+import { parseCsv } from './csv.ts'
+import { createReport } from './report.ts'
+import type { Report } from './report.ts'
+import { findKnown, findTaken } from './repository.ts'
+import type { KnownEnd } from './repository.ts'
+import { faultOf } from './schema.ts'
+import type { ConnectionItem } from './schema.ts'
+
+/** Text of a CSV file, or the value of a JSON file. */
+export type FileBody = { csv: string } | { json: unknown }
+
+type Placed<T> = { place: string; item: T }
+type Named = { id?: string; name?: string; credentials?: { secret?: string } }
+type Pairs = { clientIds: string[]; channelIds: string[]; types: string[] | undefined }
+
+export type BulkService = {
+  /** Throws what the report says: `malformed`, `conflict`. */
+  importClients(
+    caller: UserPrincipal,
+    domainId: string,
+    file: FileBody,
+  ): Promise<{ id: string; name: string; secret: string }[]>
+  importChannels(caller: UserPrincipal, domainId: string, file: FileBody): Promise<{ id: string; name: string }[]>
+  /** Gives how many pairs the file names. Throws what the report says: `malformed`, `forbidden`, `unprocessable`. */
+  importConnections(caller: UserPrincipal, domainId: string, file: FileBody): Promise<number>
+}
+
+export function createBulkService({
+  database,
+  access,
+  devices,
+}: {
+  database: Database
+  access: AccessPolicy
+  devices: Devices
+}): BulkService {
+  async function readItems<T extends Named>(
+    caller: UserPrincipal,
+    domainId: string,
+    type: 'client' | 'channel',
+    file: FileBody,
+  ): Promise<T[]> {
+    const domain = await access.enter(caller, domainId)
+    const report = createReport()
+    const placed = placedItems(file, (cells) => ({ name: cells[0] ?? '' }))
+    for (const { place, item } of placed) {
+      const fault = faultOf(`${type}s`, item)
+      if (fault !== undefined) report.refuse('malformed', place, fault)
+    }
+    report.requireNothing()
+    const items = placed as Placed<T>[]
+    refuseRepeated(report, items, 'id', (item) => item.id)
+    refuseRepeated(report, items, 'secret', (item) => item.credentials?.secret)
+    const ids = items.flatMap(({ item }) => (item.id === undefined ? [] : [item.id]))
+    const taken = ids.length === 0 ? new Set() : await findTaken(database.db, domain.domainKey, type, ids)
+    for (const { place, item } of items) {
+      if (item.id !== undefined && taken.has(item.id))
+        report.refuse('conflict', place, `has the id of a ${type} that exists in the domain`)
+    }
+    report.requireNothing()
+    return items.map(({ item }) => item)
+  }
+
+  return {
+    async importClients(caller, domainId, file) {
+      const items = await readItems<Named>(caller, domainId, 'client', file)
+      const made = await devices.clients.create(caller, domainId, items)
+      return made.map(({ client, secret }) => ({ id: client.id, name: client.name, secret }))
+    },
+    async importChannels(caller, domainId, file) {
+      const items = await readItems<Named>(caller, domainId, 'channel', file)
+      const made = await devices.channels.create(caller, domainId, items)
+      return made.map(({ channel }) => ({ id: channel.id, name: channel.name }))
+    },
+    async importConnections(caller, domainId, file) {
+      const domain = await access.enter(caller, domainId)
+      const report = createReport()
+      const placed = placedItems(file, ([clientId = '', channelId = '']) => ({
+        client_id: clientId,
+        channel_id: channelId,
+      })).flatMap(({ place, item }) => {
+        const pairs = pairsOf(item)
+        if (typeof pairs !== 'string') return [{ place, item: pairs }]
+        report.refuse('malformed', place, pairs)
+        return []
+      })
+      report.requireNothing()
+      const ids = (of: (pairs: Pairs) => string[]) => [...new Set(placed.flatMap(({ item }) => of(item)))]
+      const [clients, channels] = await Promise.all([
+        findKnown(
+          database.db,
+          domain,
+          'client',
+          ids((pairs) => pairs.clientIds),
+          'connect_to_channel',
+        ),
+        findKnown(
+          database.db,
+          domain,
+          'channel',
+          ids((pairs) => pairs.channelIds),
+          'connect_to_client',
+        ),
+      ])
+      for (const { place, item } of placed) {
+        refuseUnknown(report, place, 'client', item.clientIds, clients)
+        refuseUnknown(report, place, 'channel', item.channelIds, channels)
+      }
+      report.requireNothing()
+      const merged = merge(placed.map(({ item }) => item))
+      await devices.connections.connect(
+        caller,
+        { domainId },
+        merged.map(({ clientIds, channelIds, types }) => ({
+          client_ids: clientIds,
+          channel_ids: channelIds,
+          ...(types === undefined ? {} : { types }),
+        })),
+      )
+      return placed.reduce((sum, { item }) => sum + item.clientIds.length * item.channelIds.length, 0)
+    },
+  }
+}
+
+/** Lines of CSV, items of JSON; one JSON object is a list of one. Throws `malformed` for an empty file. */
+function placedItems(file: FileBody, fromCells: (cells: string[]) => unknown): Placed<unknown>[] {
+  const items =
+    'csv' in file
+      ? parseCsv(file.csv).map(({ line, cells }) => ({ place: `line ${line}`, item: fromCells(cells) }))
+      : [file.json].flat().map((item, index) => ({ place: `item ${index + 1}`, item }))
+  if (items.length === 0) throw new ServiceError('malformed', 'the file is empty')
+  return items
+}
+
+function refuseRepeated<T>(
+  report: Report,
+  items: readonly Placed<T>[],
+  field: string,
+  valueOf: (item: T) => string | undefined,
+): void {
+  const places = new Map<string, string>()
+  for (const { place, item } of items) {
+    const value = valueOf(item)
+    if (value === undefined) continue
+    const first = places.get(value)
+    if (first === undefined) places.set(value, place)
+    else report.refuse('conflict', place, `repeats the ${field} of ${first}`)
+  }
+}
+
+/** Every client with every channel, by the names of whichever generation; a text says what is wrong. */
+function pairsOf(item: unknown): Pairs | string {
+  const fault = faultOf('connections', item)
+  if (fault !== undefined) return fault
+  const { client_ids, subjects, thing_id, client_id, channel_ids, objects, channel_id, types } = item as ConnectionItem
+  const one = (id: string | undefined) => (id === undefined ? undefined : [id])
+  const clientIds = client_ids ?? subjects ?? one(client_id ?? thing_id)
+  const channelIds = channel_ids ?? objects ?? one(channel_id)
+  if (clientIds === undefined) return 'names no client'
+  if (channelIds === undefined) return 'names no channel'
+  for (const id of clientIds) if (!isId(id)) return `client ${JSON.stringify(id)} is no UUID in lower case`
+  for (const id of channelIds) if (!isId(id)) return `channel ${JSON.stringify(id)} is no UUID in lower case`
+  return { clientIds, channelIds, types }
+}
+
+function refuseUnknown(
+  report: Report,
+  place: string,
+  type: 'client' | 'channel',
+  ids: readonly string[],
+  known: ReadonlyMap<string, KnownEnd>,
+): void {
+  for (const id of ids) {
+    const end = known.get(id)
+    const refusal: [ErrorKind, string] | undefined =
+      end === undefined
+        ? ['unprocessable', `there is no ${type} ${id} in this domain`]
+        : !end.isAllowed
+          ? ['forbidden', `you may not connect the ${type} ${id}`]
+          : end.status === 'enabled'
+            ? undefined
+            : ['unprocessable', `the ${type} ${id} is disabled`]
+    if (refusal !== undefined) report.refuse(refusal[0], place, refusal[1])
+  }
+}
+
+/** Lines with the same channels become one: a file of N times M lines is one item, and one record of the journal. */
+function merge(all: readonly Pairs[]): Pairs[] {
+  const byClient = new Map<string, { clientId: string; types: string[] | undefined; channels: Set<string> }>()
+  for (const { clientIds, channelIds, types } of all) {
+    for (const clientId of clientIds) {
+      const name = `${clientId} ${types?.toSorted().join(',') ?? ''}`
+      const entry = byClient.get(name) ?? { clientId, types, channels: new Set<string>() }
+      for (const channelId of channelIds) entry.channels.add(channelId)
+      byClient.set(name, entry)
+    }
+  }
+  const byChannels = Map.groupBy(
+    byClient.values(),
+    ({ channels, types }) => `${[...channels].toSorted().join(',')} ${types?.toSorted().join(',') ?? ''}`,
+  )
+  return [...byChannels.values()].map((entries) => ({
+    clientIds: entries.map(({ clientId }) => clientId),
+    channelIds: [...(entries[0]?.channels ?? [])],
+    types: entries[0]?.types,
+  }))
+}

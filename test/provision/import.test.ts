@@ -1,0 +1,171 @@
+/** Whole files of clients, channels and connections: all or nothing, with a report by line (contract section 13, bulk files). */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { newId } from '#core/ids.ts'
+import { newTenant, publish } from '../api/support.ts'
+import type { Tenant } from '../api/support.ts'
+import { startTestApi } from '../harness/api.ts'
+import type { TestApi } from '../harness/api.ts'
+
+type Report = { error: string; message: string; details: { path: string; message: string }[] }
+
+let api: TestApi
+let tenant: Tenant
+
+beforeAll(async () => {
+  api = await startTestApi()
+  tenant = await newTenant(api)
+})
+afterAll(() => api[Symbol.asyncDispose]())
+
+type Kind = 'clients' | 'channels' | 'connections'
+const csv = (kind: Kind, text: string, by = tenant) =>
+  by.call('POST', `/${by.domainId}/${kind}/import`, text, { 'content-type': 'text/csv' })
+const json = (kind: Kind, value: unknown) => tenant.call('POST', `/${tenant.domainId}/${kind}/import`, value)
+const total = async (kind: 'clients' | 'channels') =>
+  (await tenant.call('GET', `/${tenant.domainId}/${kind}?limit=1`)).json<{ total: number }>().total
+
+describe('a file of names', () => {
+  it('makes a client of each line of CSV: no header, the first column counts, trailing commas and empty lines do not', async () => {
+    const answer = await csv('clients', '\uFEFFpump 1,ignored,\r\n\r\n"pump, 2"\n  pump 3  ,,\n')
+    expect(answer.status, answer.text).toBe(201)
+    const { total: made, clients } = answer.json<{
+      total: number
+      clients: { id: string; name: string; credentials: { secret: string } }[]
+    }>()
+    expect(made).toBe(3)
+    expect(clients.map(({ name }) => name)).toEqual(['pump 1', 'pump, 2', 'pump 3'])
+    expect(clients.every(({ credentials }) => credentials.secret.length > 0)).toBe(true)
+  })
+
+  it('makes channels of JSON with everything that a channel may have', async () => {
+    const id = newId()
+    const answer = await json('channels', [
+      { id, name: 'one', metadata: { type: 'data' } },
+      { name: 'two', status: 'disabled' },
+    ])
+    expect(answer.json()).toMatchObject({ total: 2, channels: [{ id, name: 'one' }, { name: 'two' }] })
+    expect((await tenant.call('GET', `/${tenant.domainId}/channels/${id}`)).json()).toMatchObject({
+      metadata: { type: 'data' },
+    })
+  })
+
+  it('with faults is refused as a whole, and each is named with its place and reason', async () => {
+    const existing = await tenant.newClient()
+    const before = await total('clients')
+    const bad = await json('clients', [{ name: 'good' }, { name: 7 }, { status: 'perhaps' }, 'text', { id: 'x' }])
+    expect(bad.status).toBe(400)
+    expect(bad.json<Report>().details.map(({ path }) => path)).toEqual(['item 2', 'item 3', 'item 4', 'item 5'])
+    expect(bad.json<Report>().details[0]?.message).toContain('name')
+    const id = newId()
+    const taken = await json('clients', [
+      { id },
+      { id: existing.id },
+      { id },
+      { credentials: { secret: 's1' } },
+      { credentials: { secret: 's1' } },
+    ])
+    expect(taken.status).toBe(409)
+    expect(taken.json<Report>().details).toEqual([
+      { path: 'item 3', message: 'repeats the id of item 1' },
+      { path: 'item 5', message: 'repeats the secret of item 4' },
+      { path: 'item 2', message: 'has the id of a client that exists in the domain' },
+    ])
+    const long = await csv('clients', `fine\n${'x'.repeat(1025)}\nfine`)
+    expect(long.json<Report>().details).toMatchObject([{ path: 'line 2' }])
+    expect(await total('clients')).toBe(before)
+  })
+
+  it.each([
+    ['an open quote', 'one\n"two\n', 400],
+    ['nothing', '', 400],
+    ['empty lines alone', '\n\n', 400],
+  ])('with %s is refused', async (_what, text, status) => {
+    expect((await csv('clients', text)).status).toBe(status)
+  })
+
+  it('is refused with another type, for a stranger, and with more than one call may make', async () => {
+    const other = await newTenant(api)
+    const url = `/${tenant.domainId}/clients/import`
+    expect((await tenant.call('POST', url, 'a', { 'content-type': 'text/plain' })).status).toBe(415)
+    expect((await other.call('POST', url, 'a', { 'content-type': 'text/csv' })).status).toBe(403)
+    expect((await csv('clients', 'x\n'.repeat(10_001), other)).status).toBe(413)
+  })
+
+  it('of 10,000 clients is made in one call', async () => {
+    const other = await newTenant(api)
+    const answer = await csv(
+      'clients',
+      Array.from({ length: 10_000 }, (_, index) => `client ${index}`).join('\n'),
+      other,
+    )
+    expect(answer.status).toBe(201)
+    expect(answer.json()).toMatchObject({ total: 10_000 })
+  })
+})
+
+describe('a file of connections', () => {
+  async function ends(count: number) {
+    const clients = await Promise.all(Array.from({ length: count }, () => tenant.newClient()))
+    const channels = await Promise.all(Array.from({ length: count }, () => tenant.newChannel()))
+    return { clients, channels, clientIds: clients.map(({ id }) => id), channelIds: channels.map(({ id }) => id) }
+  }
+  const connected = async (channelId: string) =>
+    (await tenant.call('GET', `/${tenant.domainId}/clients?channel=${channelId}`)).json<{ total: number }>().total
+
+  it('connects N clients with M channels: every pair of lines of CSV', async () => {
+    const { clientIds, channelIds, clients } = await ends(3)
+    const lines = clientIds.flatMap((clientId) => channelIds.map((channelId) => `${clientId},${channelId}`))
+    const answer = await csv('connections', lines.join('\n'))
+    expect(answer.json(), answer.text).toEqual({ total: 9 })
+    for (const channelId of channelIds) expect(await connected(channelId)).toBe(3)
+    expect(
+      await publish(api, {
+        secret: clients[0]?.credentials.secret ?? '',
+        domain: tenant.domainId,
+        channel: channelIds[2] ?? '',
+      }),
+    ).toBe(202)
+    const { rows } = await api.database.pool.query("SELECT FROM journal WHERE operation = 'channel.connect'")
+    expect(rows).toHaveLength(1)
+  })
+
+  it('takes the JSON of every generation, as a list or a single object', async () => {
+    const { clientIds, channelIds } = await ends(2)
+    expect((await json('connections', { subjects: clientIds, objects: [channelIds[0]] })).json()).toEqual({ total: 2 })
+    const list = [
+      { client_ids: [clientIds[0]], channel_ids: [channelIds[1]], types: ['publish'] },
+      { thing_id: clientIds[1], channel_id: channelIds[1] },
+    ]
+    expect((await json('connections', list)).json()).toEqual({ total: 2 })
+    expect(await connected(channelIds[0] ?? '')).toBe(2)
+    expect(await connected(channelIds[1] ?? '')).toBe(2)
+  })
+
+  it('with faults is refused as a whole, and each is named with its line and reason', async () => {
+    const { clientIds, channelIds } = await ends(2)
+    const [client, channel] = [clientIds[0], channelIds[0]]
+    await tenant.call('POST', `/${tenant.domainId}/channels/${channelIds[1]}/disable`)
+    const malformed = await csv('connections', `${client},${channel}\nx,${channel}\n${client}\n`)
+    expect(malformed.status).toBe(400)
+    expect(malformed.json<Report>().details).toEqual([
+      { path: 'line 2', message: 'client "x" is no UUID in lower case' },
+      { path: 'line 3', message: 'channel "" is no UUID in lower case' },
+    ])
+    const unknown = newId()
+    const other = await newTenant(api)
+    const foreign = (await other.newClient()).id
+    const refused = await csv(
+      'connections',
+      [`${client},${channel}`, '', `${unknown},${channel}`, `${client},${channelIds[1]}`, `${foreign},${channel}`].join(
+        '\n',
+      ),
+    )
+    expect(refused.status).toBe(422)
+    expect(refused.json<Report>().details).toEqual([
+      { path: 'line 3', message: `there is no client ${unknown} in this domain` },
+      { path: 'line 4', message: `the channel ${channelIds[1]} is disabled` },
+      { path: 'line 5', message: `there is no client ${foreign} in this domain` },
+    ])
+    expect(await connected(channel ?? '')).toBe(0)
+  })
+})
