@@ -657,6 +657,7 @@ CREATE TABLE notification_subscriptions (
   topic text NOT NULL,
   filter text NOT NULL,
   contact text NOT NULL,
+  missed bigint NOT NULL DEFAULT 0,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT notification_subscriptions_pkey PRIMARY KEY (key),
   CONSTRAINT notification_subscriptions_contact_key UNIQUE (user_key, topic, contact),
