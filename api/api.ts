@@ -11,6 +11,7 @@ import { deletionRoutes, httpMessageRoutes, usageRoutes } from './adapters/http/
 import { createMqttUpgrades, sessionRoutes, startMqtt } from './adapters/mqtt/index.ts'
 import type { MqttServer } from './adapters/mqtt/index.ts'
 import { webSocketRoutes } from './adapters/ws/index.ts'
+import { startAutomation } from './automation/index.ts'
 import { createDevices } from './devices/index.ts'
 import type { Devices } from './devices/index.ts'
 import { API_DOCUMENT } from './document.ts'
@@ -136,6 +137,10 @@ export async function startApi(
       devices,
       notificationTimes,
     })
+    return { value, stop: () => value.stop() }
+  })
+  await life.start('automation', async () => {
+    const value = await startAutomation({ database, gate: devices.gate, messages, logger })
     return { value, stop: () => value.stop() }
   })
   const { access, journal } = identity

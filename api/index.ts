@@ -4,3 +4,4 @@ export { COAP_SETTINGS, IDENTITY_SETTINGS, MQTT_SETTINGS, PROVISIONING_SETTINGS 
 export type { CoapConfig, IdentityConfig, MqttConfig, ProvisioningConfig } from './config.ts'
 export { SERVICE_PORTS } from './service-ports.ts'
 export type { NotificationTimes } from './provisioning/index.ts'
+export { createChannelReader } from './automation/index.ts'

@@ -5,6 +5,7 @@
 import type { FastifyRequest } from 'fastify'
 import { sql } from 'kysely'
 import type { AccessPolicy, DomainAction, UserPrincipal } from '#api/identity/index.ts'
+import { findActingUser } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isForeignOrigin } from '#core/http/index.ts'
@@ -99,25 +100,7 @@ export function createTaskAccess({ database, access, authenticate, mode, corsOri
       }
       throw refusal
     },
-    findUser: (key) => findUser(database, key),
-  }
-}
-
-async function findUser(database: Database, key: number): Promise<UserPrincipal | undefined> {
-  const { rows } = await sql<{ id: string; role: string }>`
-    SELECT id, role FROM users WHERE key = ${key} AND status = 'enabled'`.execute(database.db)
-  const [row] = rows
-  if (row === undefined) return undefined
-  return {
-    kind: 'user',
-    key,
-    id: row.id,
-    isPlatformAdmin: row.role === 'admin',
-    boundDomainKey: undefined,
-    credential: 'api_key',
-    scope: undefined,
-    sessionId: undefined,
-    origin: undefined,
+    findUser: (key) => findActingUser(database.db, key),
   }
 }
 

@@ -15,6 +15,10 @@ import { createCallers } from './callers.ts'
 import type { ManagerConfig } from './config.ts'
 import { Cluster } from './dispatch/cluster.ts'
 import { startDispatch } from './dispatch/server.ts'
+import { createGuests, type ReadChannel } from './channels/guests.ts'
+import { startMessageRuns } from './channels/message-runs.ts'
+import { createReplaysService } from './channels/replay-service.ts'
+import { replayRoutes } from './channels/routes.ts'
 import { createEventsService, taskEventRoutes } from './events/index.ts'
 import { prepareGrpcTls } from './grpc-tls.ts'
 import type { GrpcTls } from './grpc-tls.ts'
@@ -56,6 +60,8 @@ export type ManagerDeps = {
   tls?: GrpcTls | undefined
   /** Where the join token is written for whoever joins a worker from elsewhere, readable by the owner alone. */
   tokenFile?: string
+  /** Stored messages for guests that may read a channel; absent: such calls are told that nobody reads here. */
+  readChannel?: ReadChannel | undefined
   /** Where a proxy that shares the data folder finds what managers name themselves by. */
   proxyTokenFile?: string
 }
@@ -86,6 +92,7 @@ export async function startManager({
   timing: changed,
   tls: given,
   tokenFile,
+  readChannel,
   proxyTokenFile,
 }: ManagerDeps): Promise<Manager> {
   const tls = given ?? (await prepareGrpcTls(config, database, keyring))
@@ -139,6 +146,8 @@ export async function startManager({
     resolveImage: modules.resolve,
     logger,
   })
+  const messageRuns = startMessageRuns({ database, access, runs, logger, intervalMs: timing.messageIntervalMs })
+  const replays = createReplaysService({ database, access, tasks, newId: randomUUID })
   const scheduler = startScheduler({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
   const engine = startWorkflowEngine({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
   endings.onEvery((ended) => engine.ended(ended.runId))
@@ -150,7 +159,7 @@ export async function startManager({
   async function stopParts(): Promise<void> {
     stopping.abort()
     await events.stop()
-    await Promise.all([scheduler.stop(), engine.stop(), sweeper.stop()])
+    await Promise.all([messageRuns.stop(), scheduler.stop(), engine.stop(), sweeper.stop()])
     await leases.stop()
     runs.close()
     modules.close()
@@ -165,6 +174,7 @@ export async function startManager({
       leases,
       tickets,
       output,
+      guests: createGuests({ database, access, readChannel }),
       logger,
       database,
       newId: randomUUID,
@@ -196,6 +206,7 @@ export async function startManager({
         await workerRoutes({ workers, callers })(app)
         await modules.routes(callers)(app)
         await workflowRoutes({ workflows, callers })(app)
+        await replayRoutes({ replays, callers })(app)
         await taskEventRoutes({ events, access, callers })(app)
       },
       async stop() {

@@ -17,6 +17,8 @@ export type ManagerTiming = {
   stopDeadlineMs: number
   /** Whether a run that another manager's worker holds has ended is asked this often. */
   foreignRunPollMs: number
+  /** Between two looks for messages that start runs. */
+  messageIntervalMs: number
 }
 
 export const DEFAULT_TIMING: ManagerTiming = {
@@ -28,6 +30,7 @@ export const DEFAULT_TIMING: ManagerTiming = {
   placementCheckMs: 30_000,
   stopDeadlineMs: 5_000,
   foreignRunPollMs: 250,
+  messageIntervalMs: 100,
 }
 
 /** Workers up to which the interval stays at its shortest; beyond, it grows by 1 s for each 100 workers. */

@@ -118,6 +118,7 @@ await runProgram({
         logger,
         tls,
         tokenFile,
+        readChannel: start.createChannelReader(database),
       })
       return { value, stop: () => value.stop() }
     })

@@ -1,7 +1,7 @@
 /** `npm run manager`: the task manager alone; workers dial in, the platform and the proxy run elsewhere. */
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { IDENTITY_SETTINGS } from '#api/index.ts'
+import { IDENTITY_SETTINGS, createChannelReader } from '#api/index.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS, createMetrics, startHttpServer } from '#core/http/index.ts'
 import { runProgram } from '#core/program.ts'
@@ -41,6 +41,7 @@ await runProgram({
         access,
         logger,
         tokenFile: join(ground.dataDir, 'worker-token'),
+        readChannel: createChannelReader(database),
         proxyTokenFile: join(ground.dataDir, 'proxy-token'),
       })
       return { value, stop: () => value.stop() }

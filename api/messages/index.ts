@@ -55,6 +55,7 @@ export type {
 } from './sessions/index.ts'
 export type { Idempotency, IncomingMessage, MessageContent, Protocol } from './message.ts'
 export type { Presence } from './presence/index.ts'
+export { createReader } from './reader/reader.ts'
 export { LatestQuery, MessagesPage, MessagesQuery, StoredMessage } from './reader/schema.ts'
 export { ClientTelemetry, DomainUsage, createUsageService } from './usage/index.ts'
 export type { UsageService } from './usage/index.ts'

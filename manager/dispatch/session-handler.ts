@@ -7,8 +7,12 @@ import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'
 import { RejectReason, taskStateFromWire, TASK_STATE } from '#proto/index.ts'
-import type { Hello, ServerDuplexStream, SessionRequest, SessionResponse } from '#proto/index.ts'
+import type { GuestCall, Hello, ServerDuplexStream, SessionRequest, SessionResponse } from '#proto/index.ts'
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import type { GuestReplySchema } from '#proto/index.ts'
+import type { Guests } from '../channels/guests.ts'
 import { heldRun } from '../runs/end-runs.ts'
+import type { HeldRun } from '../runs/spec.ts'
 import type { RunOutput } from '../runs/output.ts'
 import type { RunWriter } from '../runs/writer.ts'
 import type { LeaseKeeper } from '../workers/leases.ts'
@@ -22,6 +26,7 @@ export type SessionDeps = {
   writer: RunWriter
   leases: LeaseKeeper
   output: RunOutput
+  guests: Guests
   logger: Logger
   /** The worker behind a Hello; throws `unauthenticated`, undefined when its epoch is void. */
   findWorker: (hello: Hello, call: SessionCall) => Promise<WorkerFacts | undefined>
@@ -204,17 +209,42 @@ function receive(deps: SessionDeps, session: WorkerSession, request: SessionRequ
       // False: the worker holds no such run. Its deadline in the database ends it, should no result come.
       return
     case 'guestCall': {
-      const { run, callId } = message.value
-      const error = { kind: 'unavailable', message: 'this manager does not serve channels' }
-      session.tell({
-        case: 'guestReply',
-        value: { run: toRef(fromRef(run)), callId, outcome: { case: 'error', value: error } },
-      })
+      answerGuest(deps, session, message.value).catch(failed)
       return
     }
     case 'hello':
       throw new ServiceError('malformed', 'Hello comes once')
     case undefined:
       return
+  }
+}
+
+type GuestOutcome = NonNullable<MessageInitShape<typeof GuestReplySchema>['outcome']>
+
+/** Answered after the commit; a refusal is an answer as well. */
+async function answerGuest({ guests }: SessionDeps, session: WorkerSession, call: GuestCall): Promise<void> {
+  const identity = fromRef(call.run)
+  const outcome = await guestOutcome(guests, heldRun(session, identity), call).catch((error: unknown): GuestOutcome => {
+    if (!(error instanceof ServiceError)) throw error
+    const kind = error.kind === 'conflict' ? 'stale' : error.kind
+    return { case: 'error', value: { kind, message: error.message } }
+  })
+  session.tell({ case: 'guestReply', value: { run: toRef(identity), callId: call.callId, outcome } })
+}
+
+async function guestOutcome(
+  guests: Guests,
+  run: HeldRun | undefined,
+  { callId, call }: GuestCall,
+): Promise<GuestOutcome> {
+  if (run === undefined) throw new ServiceError('conflict', 'the run was given to somebody else or has ended')
+  switch (call.case) {
+    case 'publish':
+      await guests.publish(run, callId, call.value)
+      return { case: 'published', value: {} }
+    case 'read':
+      return { case: 'recordsJson', value: Buffer.from(await guests.read(run, call.value)) }
+    case undefined:
+      throw new ServiceError('malformed', 'the call of a guest says nothing')
   }
 }

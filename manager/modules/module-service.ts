@@ -6,6 +6,7 @@ import type { Metadata } from '@grpc/grpc-js'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { countPassing } from '#core/passing-buffers.ts'
 import { FetchResponseSchema, type FetchRequest, type ModuleService, type ServiceHandlers } from '#proto/index.ts'
 import { grpcFailure } from '../dispatch/failure.ts'
 import { MAX_CHUNK_BYTES } from '../runs/limits.ts'
@@ -39,6 +40,7 @@ export function moduleHandlers({
         const { digest, offset } = call.request
         for await (const data of readModule(database, digest, Number(offset))) {
           if (call.cancelled) return
+          countPassing(data.length)
           if (!call.write(create(FetchResponseSchema, { data }))) {
             await once(call, 'drain', { signal: AbortSignal.timeout(STALLED_READER_MS) })
           }

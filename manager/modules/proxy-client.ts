@@ -5,6 +5,7 @@ import { Metadata, credentials, status } from '@grpc/grpc-js'
 import type { ServiceError as GrpcError } from '@grpc/grpc-js'
 import type { Secret } from '#core/config/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { countPassing } from '#core/passing-buffers.ts'
 import {
   ModuleService,
   PushRequestSchema,
@@ -129,6 +130,7 @@ export function createProxyClient(address: string, certificate: Buffer | undefin
       call.write(create(PushRequestSchema, { part: { case: 'header', value: header } }))
       try {
         for await (const piece of bytes) {
+          countPassing(piece.length)
           for (let offset = 0; offset < piece.length && failure === undefined; offset += PUSH_PART_BYTES) {
             const value = piece.subarray(offset, offset + PUSH_PART_BYTES)
             const isRoom = call.write(create(PushRequestSchema, { part: { case: 'data', value } }))

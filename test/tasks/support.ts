@@ -31,6 +31,7 @@ export const FAST: ManagerTiming = {
   placementCheckMs: 1_500,
   stopDeadlineMs: 1_000,
   foreignRunPollMs: 50,
+  messageIntervalMs: 20,
 }
 
 export type TestDatabase = { database: Database; address: DatabaseAddress; close(): Promise<void> }

@@ -9,6 +9,7 @@ export {
   presentConnectionActions,
 } from './actions.ts'
 export type { ChannelAction, ClientAction, ConnectionType, DomainAction, EntityType, GroupAction } from './actions.ts'
+export { findActingUser } from './acting-user.ts'
 export { ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from './admin-role.ts'
 export { ANY_CHANGE } from './any-change.ts'
 export { ENTITY_TABLES } from './entities.ts'

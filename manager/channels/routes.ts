@@ -1,0 +1,42 @@
+/** The route of replays (task-manager.md section 5). */
+import { Type } from 'typebox'
+import { responses } from '#core/http/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import type { Callers } from '../callers.ts'
+import { TaskId } from '../tasks/schema.ts'
+import type { ReplaysService } from './replay-service.ts'
+import { NewReplay, Replay } from './schema.ts'
+
+export function replayRoutes({ replays, callers }: { replays: ReplaysService; callers: Callers }): RoutePlugin {
+  return (app) => {
+    app.post(
+      '/tasks/:task_id/replay',
+      {
+        onRequest: callers.onRequest,
+        config: { action: 'task_start', ownCredentials: true },
+        schema: {
+          tags: ['tasks'],
+          summary: 'Run a task over stored messages',
+          description:
+            'Each stored record of the channel in this time starts a run, the oldest first, as if it came now. The runs are listed under the task.',
+          params: Type.Object({ task_id: TaskId }),
+          body: NewReplay,
+          response: responses(
+            { 202: Replay },
+            'unauthenticated',
+            'forbidden',
+            'not_found',
+            'unprocessable',
+            'unsupported_media_type',
+            'too_large',
+          ),
+        },
+      },
+      async (request, reply) => {
+        const { id } = await replays.start(callers.of(request), request.params.task_id, request.body)
+        void reply.code(202)
+        return { replay_id: id }
+      },
+    )
+  }
+}

@@ -1,0 +1,289 @@
+// task-manager.md section 5 and section 1, Rights of a task: tasks meet channels
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createChannelReader } from '#api/index.ts'
+import { createTaskAccess, startManager, MANAGER_SETTINGS } from '#manager/index.ts'
+import type { Manager } from '#manager/index.ts'
+import { readConfig } from '#core/config/index.ts'
+import { startTestApi } from '../harness/api.ts'
+import type { Caller, TestApi, TestUser } from '../harness/api.ts'
+import { FAST, clientOf, exampleModule, startTestWorker, until } from './support.ts'
+import type { TestWorker } from './support.ts'
+
+let api: TestApi
+let manager: Manager
+let worker: TestWorker
+let owner: TestUser
+let domain: string
+
+beforeAll(async () => {
+  api = await startTestApi({
+    alsoServes: async (life, platform, { database, keyring, logger }) => {
+      const access = createTaskAccess({
+        database,
+        access: platform.identity.access,
+        authenticate: platform.authenticate,
+        mode: 'auto',
+        corsOrigins: [],
+      })
+      manager = await life.start('manager', async () => {
+        const config = readConfig(MANAGER_SETTINGS, { SKEIN_MANAGER_GRPC_PORT: '0' })
+        const readChannel = createChannelReader(database)
+        const value = await startManager({ config, database, keyring, access, logger, timing: FAST, readChannel })
+        return { value, stop: () => value.stop() }
+      })
+      return manager.routes
+    },
+  })
+  worker = await startTestWorker(manager)
+  owner = await api.newUser()
+  domain = await newDomain(owner.call)
+}, 60_000)
+
+afterAll(async () => {
+  await worker.close()
+  await api[Symbol.asyncDispose]()
+})
+
+async function newDomain(call: Caller): Promise<string> {
+  const made = await call('POST', '/domains', { name: `domain ${randomUUID()}`, route: `d-${randomUUID().slice(0, 8)}` })
+  expect(made.status).toBe(201)
+  return made.json<{ id: string }>().id
+}
+
+async function newChannel(call: Caller = owner.call, domainId = domain): Promise<string> {
+  const made = await call('POST', `/${domainId}/channels`, { name: 'channel' })
+  expect(made.status).toBe(201)
+  return made.json<{ id: string }>().id
+}
+
+async function newTask(fields: Record<string, unknown>, module = 'add'): Promise<string> {
+  const made = await owner.call('POST', '/tasks', { name: module, domain_id: domain, ...fields })
+  expect(made.status, made.text).toBe(201)
+  const { id } = made.json<{ id: string }>()
+  const given = await clientOf(api.app).upload(id, exampleModule(module))
+  expect(given.status).toBe(200)
+  return id
+}
+
+async function publish(channel: string, records: unknown, subtopic = ''): Promise<void> {
+  const path = `/m/${domain}/c/${channel}${subtopic === '' ? '' : `/${subtopic}`}`
+  const sent = await owner.call('POST', path, records, { 'content-type': 'application/senml+json' })
+  expect(sent.status, sent.text).toBe(202)
+}
+
+type Stored = { name: string; value: number; protocol: string; subtopic?: string; time: number }
+
+async function stored(channel: string): Promise<Stored[]> {
+  const read = await owner.call('GET', `/${domain}/channels/${channel}/messages?limit=1000&dir=asc`)
+  expect(read.status, read.text).toBe(200)
+  return read.json<{ messages: Stored[] }>().messages
+}
+
+type ShownRun = { id: string; state: number; kind: string; results: unknown; finished_at: string }
+
+async function runsOf(task: string): Promise<ShownRun[]> {
+  const page = await owner.call('GET', `/tasks/${task}/runs`)
+  return page.json<{ runs: ShownRun[] }>().runs.toReversed()
+}
+
+const allEnded = async (task: string, count: number) =>
+  await until(
+    `${count} runs`,
+    () => runsOf(task),
+    (runs) => runs.filter(({ state }) => state >= 3 && state <= 6).length >= count,
+  )
+
+test('a message on the channel starts a run with its record, and the result comes to another channel once', async () => {
+  const [from, to] = await Promise.all([newChannel(), newChannel()])
+  const task = await newTask({
+    inputs: [1000],
+    trigger: { channel_id: from, subtopic: 'room', name: 'temperature', when: { comparator: 'gt', value: 20 } },
+    publish_result: { channel_id: to, subtopic: 'alarms/room' },
+  })
+  await publish(from, [{ n: 'temperature', v: 19 }], 'room')
+  await publish(from, [{ n: 'humidity', v: 90 }], 'room')
+  await publish(from, [{ n: 'temperature', v: 50 }], 'roomy')
+  await publish(from, [{ n: 'temperature', v: 21 }], 'room')
+  await publish(from, [{ n: 'temperature', v: 22 }], 'room/corner')
+  const runs = await allEnded(task, 2)
+  expect(runs.map(({ results }) => results)).toEqual([[1021], [1022]])
+  const messages = await until(
+    'the results',
+    () => stored(to),
+    (found) => found.length >= 2,
+  )
+  expect(messages.map(({ value }) => value)).toEqual([1021, 1022])
+  expect(messages[0]).toMatchObject({ name: 'add', protocol: 'task', subtopic: 'alarms.room' })
+  expect(Math.abs((messages[0]?.time ?? 0) - Date.parse(runs[0]?.finished_at ?? '') / 1000)).toBeLessThan(0.01)
+  const shown = (await owner.call('GET', `/tasks/${task}`)).json()
+  expect(shown).toMatchObject({ state: 0, trigger_status: { matched: 2, dropped: 0, dropped_reason: null } })
+  expect(await stored(to)).toHaveLength(2)
+})
+
+test('a function of numbers runs once for each record of a message', async () => {
+  const from = await newChannel()
+  const task = await newTask({ inputs: [1], trigger: { channel_id: from } })
+  await publish(from, [
+    { n: 'a', v: 1 },
+    { n: 'b', v: 2 },
+    { n: 'c', v: 3 },
+  ])
+  const runs = await allEnded(task, 3)
+  expect(runs.map(({ results }) => (results as number[])[0]).toSorted()).toEqual([2, 3, 4])
+})
+
+test('a record that the function cannot take is dropped, counted and said', async () => {
+  const from = await newChannel()
+  const task = await newTask({ inputs: [1], trigger: { channel_id: from } })
+  await publish(from, [{ n: 'a', vs: 'text' }])
+  const shown = await until(
+    'the drop',
+    () => owner.call('GET', `/tasks/${task}`).then((answer) => answer.json<{ trigger_status: { dropped: number } }>()),
+    ({ trigger_status: status }) => status.dropped === 1,
+  )
+  expect(shown).toMatchObject({ trigger_status: { dropped_reason: expect.stringContaining('no number') as string } })
+  expect(await runsOf(task)).toEqual([])
+})
+
+test('rate_limit bounds the runs, debounce takes the last message', async () => {
+  const from = await newChannel()
+  const limited = await newTask({ inputs: [0], trigger: { channel_id: from, rate_limit: '2/1h' } })
+  const debounced = await newTask({ inputs: [0], trigger: { channel_id: from, debounce: '300ms' } })
+  for (const v of [1, 2, 3, 4, 5]) await publish(from, [{ n: 'a', v }])
+  expect((await allEnded(debounced, 1)).map(({ results }) => results)).toEqual([[5]])
+  await allEnded(limited, 2)
+  const shown = await until(
+    'the drops',
+    () =>
+      owner.call('GET', `/tasks/${limited}`).then((answer) => answer.json<{ trigger_status: { dropped: number } }>()),
+    ({ trigger_status: status }) => status.dropped === 3,
+  )
+  expect(shown).toMatchObject({ trigger_status: { matched: 5, dropped_reason: 'rate_limit' } })
+  expect(await runsOf(limited)).toHaveLength(2)
+  expect(await runsOf(debounced)).toHaveLength(1)
+})
+
+test('a task does not start itself by its own results', async () => {
+  const channel = await newChannel()
+  const task = await newTask({
+    inputs: [1],
+    trigger: { channel_id: channel },
+    publish_result: { channel_id: channel },
+  })
+  await publish(channel, [{ n: 'a', v: 1 }])
+  await until(
+    'the result',
+    () => stored(channel),
+    (messages) => messages.length === 2,
+  )
+  await publish(channel, [{ n: 'a', v: 2 }])
+  await allEnded(task, 2)
+  expect(await runsOf(task)).toHaveLength(2)
+})
+
+test('a replay runs the task over every stored record once, the oldest first', async () => {
+  const channel = await newChannel()
+  const values = Array.from({ length: 450 }, (_, index) => ({ n: 'a', v: index, t: 1_700_000_000 + index }))
+  await publish(channel, values)
+  const task = await newTask({ inputs: [0] })
+  const body = { channel_id: channel, from: 1_700_000_000, to: 1_700_000_400 }
+  const started = await owner.call('POST', `/tasks/${task}/replay`, body)
+  expect(started.status, started.text).toBe(202)
+  const total = async () => (await owner.call('GET', `/tasks/${task}/runs?limit=1`)).json<{ total: number }>().total
+  await until('all runs', total, (count) => count >= 400, 40_000)
+  await until(
+    'the end of the replay',
+    () => api.database.pool.query('SELECT 1 FROM task_replays').then(({ rowCount }) => rowCount),
+    (open) => open === 0,
+  )
+  expect(await total()).toBe(400)
+  const { rows } = await api.database.pool.query(
+    `SELECT sum((r.spec -> 'inputs' ->> 0)::int) AS sum FROM runs r JOIN tasks t ON t.key = r.task_key WHERE t.id = $1`,
+    [task],
+  )
+  expect(Number(rows[0]?.sum)).toBe((399 * 400) / 2)
+})
+
+const CHANNEL_FIELDS: [string, (channel: string) => Record<string, unknown>][] = [
+  ['trigger', (channel) => ({ trigger: { channel_id: channel } })],
+  ['publish_result', (channel) => ({ publish_result: { channel_id: channel } })],
+  ['a grant to publish', (channel) => ({ grants: [{ kind: 'publish', channel_id: channel }] })],
+  ['a grant to read', (channel) => ({ grants: [{ kind: 'read', channel_id: channel }] })],
+]
+
+test.each(CHANNEL_FIELDS)('%s needs the right on the channel when it is written', async (_name, field) => {
+  const stranger = await api.newUser()
+  const theirs = await newDomain(stranger.call)
+  const foreign = await newChannel(stranger.call, theirs)
+  for (const channel of [foreign, randomUUID()]) {
+    const created = await owner.call('POST', '/tasks', { name: 'x', domain_id: domain, ...field(channel) })
+    expect(created.status, created.text).toBe(403)
+  }
+  const task = await newTask({})
+  expect((await owner.call('PUT', `/tasks/${task}`, field(foreign))).status).toBe(403)
+  const anonymous = await api.anonymous('POST', '/tasks', { name: 'x', ...field(foreign) })
+  expect(anonymous.status).toBe(401)
+  expect(anonymous.text).toContain('needs a token')
+})
+
+test('a right that was taken away stops triggers and publications at once', async () => {
+  const member = await api.newUser()
+  const theirs = await newDomain(member.call)
+  const [from, to] = [await newChannel(member.call, theirs), await newChannel(member.call, theirs)]
+  const made = await member.call('POST', '/tasks', {
+    name: 'add',
+    domain_id: theirs,
+    inputs: [1],
+    trigger: { channel_id: from },
+    publish_result: { channel_id: to },
+  })
+  const task = made.json<{ id: string }>().id
+  await clientOf(api.app).upload(task, exampleModule('add'))
+  // The only administrator of a domain is not disabled over HTTP.
+  await api.database.pool.query(`UPDATE users SET status = 'disabled' WHERE id = $1`, [member.id])
+  const type = { 'content-type': 'application/senml+json' }
+  expect((await api.admin('POST', `/m/${theirs}/c/${from}`, [{ n: 'a', v: 1 }], type)).status).toBe(202)
+  const shown = await until(
+    'the drop',
+    () => api.admin('GET', `/tasks/${task}`).then((answer) => answer.json<{ trigger_status: { dropped: number } }>()),
+    ({ trigger_status: status }) => status?.dropped === 1,
+  )
+  expect(shown).toMatchObject({ trigger_status: { dropped_reason: expect.stringContaining('disabled') as string } })
+})
+
+test('secrets are kept sealed, shown redacted, and stay when they are written back redacted', async () => {
+  const task = await newTask({ secrets: { TOKEN: 'very-secret-value', OTHER: 'o' } }, 'hello')
+  const shown = await owner.call('GET', `/tasks/${task}`)
+  expect(shown.json()).toMatchObject({ secrets: { OTHER: '[redacted]', TOKEN: '[redacted]' } })
+  await owner.call('PUT', `/tasks/${task}`, { secrets: { TOKEN: '[redacted]', OTHER: 'changed' } })
+  await owner.call('POST', `/tasks/${task}/start`)
+  await allEnded(task, 1)
+  const { rows } = await api.database.pool.query(
+    `SELECT row_to_json(t)::text || r.spec::text AS text FROM tasks t
+    JOIN runs r ON r.task_key = t.key WHERE t.id = $1`,
+    [task],
+  )
+  expect(String(rows[0]?.text)).not.toContain('very-secret-value')
+  expect(String(rows[0]?.text)).not.toContain('changed')
+  expect((await owner.call('GET', '/tasks?limit=100')).text).not.toContain('very-secret-value')
+  await owner.call('PUT', `/tasks/${task}`, { secrets: null })
+  expect((await owner.call('GET', `/tasks/${task}`)).json()).toMatchObject({ secrets: {} })
+  expect((await api.anonymous('POST', '/tasks', { name: 'x', secrets: { A: 'b' } })).status).toBe(401)
+})
+
+test.each([
+  [{ trigger: { channel_id: 'nonsense' } }, '/trigger/channel_id'],
+  [{ trigger: { channel_id: randomUUID(), when: { comparator: 'near', value: 1 } } }, 'comparator'],
+  [{ trigger: { channel_id: randomUUID(), debounce: '2h' } }, '/trigger/debounce'],
+  [{ trigger: { channel_id: randomUUID(), rate_limit: '10' } }, '/trigger/rate_limit'],
+  [{ trigger: { channel_id: randomUUID(), rate_limit: '0/1m' } }, '/trigger/rate_limit'],
+  [{ trigger: { channel_id: randomUUID(), subtopic: 'a/#' } }, '/trigger/subtopic'],
+  [{ publish_result: { channel_id: randomUUID(), subtopic: 'a//b' } }, '/publish_result/subtopic'],
+  [{ grants: [{ kind: 'write', channel_id: randomUUID() }] }, 'kind'],
+  [{ secrets: { A: 1 } }, 'secrets'],
+])('%j is 400 and names the field', async (fields, path) => {
+  const refused = await owner.call('POST', '/tasks', { name: 'x', domain_id: domain, ...fields })
+  expect(refused.status, refused.text).toBe(400)
+  expect(refused.text).toContain(path)
+})
