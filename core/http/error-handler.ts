@@ -22,13 +22,21 @@ const FRAMEWORK_KINDS: Readonly<Record<string, ErrorKind>> = {
   FST_NO_FORM_DATA: 'malformed',
 }
 
+/** In place of sentences that repeat the address, in which a secret may stand. */
+const FRAMEWORK_MESSAGES: Readonly<Record<string, string>> = {
+  FST_ERR_BAD_URL: 'the path is not valid: a percent sign begins two hexadecimal digits, and what they encode is UTF-8',
+  FST_ERR_MAX_PARAM_LENGTH: 'a part of the path is too long',
+}
+
 /** Any thrown value as a ServiceError; unknown ones are `internal` and keep their cause for the log. */
 export function toServiceError(error: unknown): ServiceError {
   if (error instanceof ServiceError) return error
   const { code, message, statusCode } = (error ?? {}) as Partial<FastifyError>
   const kind = code === undefined ? undefined : FRAMEWORK_KINDS[code]
   if (kind !== undefined)
-    return new ServiceError(kind, lowerFirst(message ?? 'the request is not valid'), { cause: error })
+    return new ServiceError(kind, FRAMEWORK_MESSAGES[code ?? ''] ?? lowerFirst(message ?? 'the request is not valid'), {
+      cause: error,
+    })
   // Parsers of the platform (URL decoding, an aborted body) say 4xx without a code of their own.
   if (statusCode !== undefined && statusCode >= 400 && statusCode < 500) {
     const known = (Object.keys(PROTOCOL_STATUS) as ErrorKind[]).find(
