@@ -27,10 +27,10 @@ async function callOf(runId: string) {
 
 async function publishedBy(runId: string): Promise<unknown> {
   const call = await callOf(runId)
-  const { payload } = call?.value as { payload: Uint8Array }
+  if (call?.case !== 'publish') throw new Error('it did not publish')
   const reply = { run: runRef(runId), callId: 1, outcome: { case: 'published', value: {} } } as const
   joined.manager.tell({ case: 'guestReply', value: reply })
-  return JSON.parse(Buffer.from(payload).toString())
+  return JSON.parse(Buffer.from(call.value.payload).toString())
 }
 
 test.each([

@@ -81,11 +81,12 @@ describe('a runner that dies', () => {
       for (const outcome of await Promise.all(runs)) expect(outcome.state).toBe('requeue')
     }
     for (let death = 0; death < 3; death++) {
-      const run = host.run('endless')
+      const started = Promise.withResolvers<void>()
+      const run = host.run('endless', { onStarted: started.resolve })
       const neighbour = host.run('add', { inputs: [1, 2] })
-      // It runs alone: the neighbour was before it, or waits until it is gone.
+      // It runs alone: the neighbour was before it, or waits until it is gone. Whoever runs first, this one is killed.
+      await started.promise
       const pid = await runnerWith(host, 1)
-      await until(() => host.pool.stats().waiting <= 1)
       process.kill(pid, 'SIGKILL')
       const outcome = await run
       expect(outcome).toMatchObject(death < 2 ? { state: 'requeue' } : { state: 'failed', reason: 'trap' })

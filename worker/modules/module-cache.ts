@@ -9,6 +9,7 @@ import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ServiceError, isRetryable } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { countPassing } from '#core/passing-buffers.ts'
 import { sleep } from '#core/time.ts'
 import type { WantedModule } from './wanted.ts'
 
@@ -154,6 +155,7 @@ export class ModuleCache {
         if (received > wanted.sizeBytes) break
         hash.update(chunk)
         await file.appendFile(chunk)
+        countPassing(chunk.length)
       }
       await file.sync()
     } finally {

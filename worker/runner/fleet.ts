@@ -4,6 +4,8 @@
  */
 import { monotonicMs } from '#core/time.ts'
 import { refuseCall } from '../runtime/guest-host.ts'
+import { DEFAULT_OVERHEAD_BYTES, allowedBytes, findModulesToDrop } from './allowance.ts'
+import { endRunsUnderWay } from './burial.ts'
 import type { CallTimes } from './call-times.ts'
 import type { FromRunner } from './messages.ts'
 import type { RunnerPoolOptions } from './pool.ts'
@@ -11,10 +13,9 @@ import type { PendingRun, RunOutcome } from './run-request.ts'
 import { SHORT_CALL_MS, heldRuns, isHoldingRuns, runsUnderWay } from './runner.ts'
 import type { Lane, Runner } from './runner.ts'
 import { RunnerProcess } from './runner-process.ts'
+import { StartFailures } from './start-failures.ts'
 import type { Suspects } from './suspects.ts'
 
-/** What a runner may use beside its guests' memory limits: the engine, code, threads. */
-export const DEFAULT_OVERHEAD_BYTES = 128 * 1024 * 1024
 const DEFAULT_IDLE_MS = 60_000
 /** How often deadlines are looked at while something runs. */
 const DEADLINE_INTERVAL_MS = 10
@@ -24,16 +25,6 @@ const MEMORY_INTERVAL_MS = 100
 const KILL_LANE_DEADLINE_MS = 250
 const START_DEADLINE_MS = 10_000
 const LOAD_DEADLINE_MS = 30_000
-/** Starts that fail in a row before everybody who waits is sent away. */
-const MAX_START_FAILURES = 3
-const START_BACKOFF_MS = 500
-/** The engine keeps a module's bytes, and its code takes up to three times their size. */
-const MEMORY_PER_MODULE_BYTE = 4
-/** A thread of the engine with its heap, measured at 7 to 12 MB. */
-const LANE_BYTES = 16 * 1024 * 1024
-/** Compiled modules that a runner keeps. */
-const MAX_LOADED_MODULES = 64
-const MAX_LOADED_BYTES = 64 * 1024 * 1024
 const NO_CHANNELS = 'no channel is granted to this task'
 
 export type FleetHooks = {
@@ -54,9 +45,8 @@ export class Fleet {
   readonly #deps: FleetDeps
   readonly #overheadBytes: number
   readonly #idleMs: number
+  readonly #startFailures = new StartFailures()
   #sequence = 0
-  #startFailures = 0
-  #nextStartMs = 0
   #deadlineTimer: NodeJS.Timeout | undefined
   #memoryTimer: NodeJS.Timeout | undefined
   #retryTimer: NodeJS.Timeout | undefined
@@ -71,7 +61,7 @@ export class Fleet {
   /** Starts one more runner; it takes nothing until it is ready. Does nothing while earlier starts fail. */
   start(): void {
     const nowMs = monotonicMs()
-    if (this.#isClosed || nowMs < this.#nextStartMs) return
+    if (this.#isClosed || !this.#startFailures.mayStart(nowMs)) return
     const taken = new Set(this.runners.map((runner) => runner.index))
     let index = 0
     while (taken.has(index)) index++
@@ -110,7 +100,10 @@ export class Fleet {
   loadModule(runner: Runner, run: PendingRun): void {
     const { modulePath: path, moduleBytes: bytes, memoryLimitBytes, componentFolder } = run.request
     const nowMs = monotonicMs()
-    this.#makeRoom(runner, bytes)
+    for (const moduleKey of findModulesToDrop(runner, bytes)) {
+      runner.modules.delete(moduleKey)
+      runner.process.send({ type: 'drop_module', moduleKey })
+    }
     runner.modules.set(run.moduleKey, {
       bytes,
       digest: run.request.digest,
@@ -132,7 +125,7 @@ export class Fleet {
     run.sequence = ++this.#sequence
     runner.domain = request.domain
     runner.hasServed = true
-    this.#startFailures = 0
+    this.#startFailures.succeeded()
     runner.reservedFor = undefined
     const module = runner.modules.get(run.moduleKey)
     if (module !== undefined) module.lastUsedMs = monotonicMs()
@@ -315,19 +308,6 @@ export class Fleet {
     runner.idleSinceMs = monotonicMs()
   }
 
-  #makeRoom(runner: Runner, bytes: number): void {
-    const held = new Set(heldRuns(runner).map((run) => run.moduleKey))
-    const byAge = [...runner.modules].sort(([, a], [, b]) => a.lastUsedMs - b.lastUsedMs)
-    let total = byAge.reduce((sum, [, module]) => sum + module.bytes, bytes)
-    for (const [moduleKey, module] of byAge) {
-      if (runner.modules.size < MAX_LOADED_MODULES && total <= MAX_LOADED_BYTES) return
-      if (module.state === 'loading' || held.has(moduleKey)) continue
-      runner.modules.delete(moduleKey)
-      runner.process.send({ type: 'drop_module', moduleKey })
-      total -= module.bytes
-    }
-  }
-
   #watchDeadlines(): void {
     const nowMs = monotonicMs()
     let isAnythingHeld = false
@@ -356,9 +336,10 @@ export class Fleet {
     const nowMs = monotonicMs()
     for (const runner of this.runners) {
       const residentBytes = runner.process.residentBytes()
-      if (residentBytes > this.#allowedBytes(runner)) {
+      const allowed = allowedBytes(runner, this.#overheadBytes)
+      if (residentBytes > allowed) {
         runner.isOverMemory = true
-        this.#kill(runner, `its resident memory of ${residentBytes} bytes exceeded ${this.#allowedBytes(runner)} bytes`)
+        this.#kill(runner, `its resident memory of ${residentBytes} bytes exceeded ${allowed} bytes`)
       }
       if (runner.state === 'starting' && nowMs > runner.startDeadlineMs) this.#kill(runner, 'it did not start in time')
       for (const module of runner.modules.values()) {
@@ -371,14 +352,6 @@ export class Fleet {
         void runner.process.close()
       }
     }
-  }
-
-  /** The limits of what is under way, the modules that are loaded, the threads, and the engine's own share. */
-  #allowedBytes(runner: Runner): number {
-    let allowed = this.#overheadBytes + LANE_BYTES * runner.lanes.length
-    for (const run of runsUnderWay(runner)) allowed += run.request.memoryLimitBytes
-    for (const module of runner.modules.values()) allowed += MEMORY_PER_MODULE_BYTE * module.bytes
-    return allowed
   }
 
   #kill(runner: Runner, cause: string): void {
@@ -401,7 +374,8 @@ export class Fleet {
     const waiting = runner.lanes.flatMap((lane) => lane.runs.slice(1))
     const culprits = runner.lanes.flatMap((lane) => (lane.killing === undefined ? [] : [lane.killing.run]))
     for (const lane of runner.lanes) this.#endKilledLane(lane)
-    this.#endUnderWay(runner, culprits, cause)
+    const { suspects, hooks } = this.#deps
+    endRunsUnderWay(runner, culprits, cause, { suspects, onModuleRefused: hooks.onModuleRefused })
     this.#deps.hooks.onReturned(waiting)
     if (this.runners.length === 0) {
       clearInterval(this.#memoryTimer)
@@ -410,51 +384,13 @@ export class Fleet {
     this.#deps.hooks.onCapacity()
   }
 
-  #endUnderWay(runner: Runner, culprits: PendingRun[], cause: string): void {
-    const { suspects } = this.#deps
-    const underWay = runsUnderWay(runner)
-    const requeue = () => {
-      for (const run of underWay) run.end({ state: 'requeue', cause: `the runner process died: ${cause}` })
-    }
-    if (culprits.length > 0) {
-      suspects.foundTogether(culprits.map((run) => run.request.digest))
-      return requeue()
-    }
-    const loading = [...runner.modules].filter(([, module]) => module.state === 'loading')
-    const [only] = underWay
-    if (underWay.length === 1 && loading.length === 0 && only !== undefined) {
-      const durationMs = 0
-      if (runner.isOverMemory) return only.end({ state: 'failed', reason: 'oom', error: cause, durationMs })
-      if (runner.isAlone && suspects.foundAlone(only.request.digest)) {
-        const error = `its runner process died each time it ran alone: ${cause}`
-        return only.end({ state: 'failed', reason: 'trap', error, durationMs })
-      }
-    }
-    for (const [moduleKey, module] of loading) {
-      const isAlone = underWay.length === 0 && loading.length === 1 && suspects.mustRunAlone(module.digest)
-      if (!isAlone || !suspects.foundAlone(module.digest)) continue
-      this.#deps.hooks.onModuleRefused(
-        moduleKey,
-        'module_invalid',
-        `its runner process died while it was compiled: ${cause}`,
-      )
-    }
-    suspects.foundTogether([
-      ...underWay.map((run) => run.request.digest),
-      ...loading.map(([, module]) => module.digest),
-    ])
-    requeue()
-  }
-
   #countStartFailure(cause: string): void {
-    this.#startFailures++
-    const backoffMs = START_BACKOFF_MS * 2 ** Math.min(this.#startFailures - 1, 5)
-    this.#nextStartMs = monotonicMs() + backoffMs
+    const backoffMs = this.#startFailures.failed(monotonicMs())
     // Whoever waits is looked at again when the next start is allowed.
     clearTimeout(this.#retryTimer)
     this.#retryTimer = setTimeout(() => this.#deps.hooks.onCapacity(), backoffMs + 1)
-    this.#deps.logger.error({ cause, failures: this.#startFailures }, 'a runner process did not start')
-    if (this.#startFailures >= MAX_START_FAILURES) this.#deps.hooks.onUnstartable(cause)
+    this.#deps.logger.error({ cause, failures: this.#startFailures.count }, 'a runner process did not start')
+    if (this.#startFailures.areTooMany) this.#deps.hooks.onUnstartable(cause)
   }
 }
 

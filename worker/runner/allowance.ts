@@ -1,0 +1,36 @@
+/** What a runner may use of memory, and which compiled modules it keeps. */
+import { heldRuns, runsUnderWay } from './runner.ts'
+import type { Runner } from './runner.ts'
+
+/** What a runner may use beside its guests' memory limits: the engine, code, threads. */
+export const DEFAULT_OVERHEAD_BYTES = 128 * 1024 * 1024
+/** The engine keeps a module's bytes, and its code takes up to three times their size. */
+const MEMORY_PER_MODULE_BYTE = 4
+/** A thread of the engine with its heap, measured at 7 to 12 MB. */
+const LANE_BYTES = 16 * 1024 * 1024
+/** Compiled modules that a runner keeps. */
+const MAX_LOADED_MODULES = 64
+const MAX_LOADED_BYTES = 64 * 1024 * 1024
+
+/** The limits of what is under way, the modules that are loaded, the threads, and the engine's own share. */
+export function allowedBytes(runner: Runner, overheadBytes: number): number {
+  let allowed = overheadBytes + LANE_BYTES * runner.lanes.length
+  for (const run of runsUnderWay(runner)) allowed += run.request.memoryLimitBytes
+  for (const module of runner.modules.values()) allowed += MEMORY_PER_MODULE_BYTE * module.bytes
+  return allowed
+}
+
+/** Keys of the modules that leave when one of so many bytes comes, the least recently used first. */
+export function findModulesToDrop(runner: Runner, bytes: number): string[] {
+  const held = new Set(heldRuns(runner).map((run) => run.moduleKey))
+  const byAge = [...runner.modules].sort(([, a], [, b]) => a.lastUsedMs - b.lastUsedMs)
+  let total = byAge.reduce((sum, [, module]) => sum + module.bytes, bytes)
+  const dropped: string[] = []
+  for (const [moduleKey, module] of byAge) {
+    if (byAge.length - dropped.length < MAX_LOADED_MODULES && total <= MAX_LOADED_BYTES) break
+    if (module.state === 'loading' || held.has(moduleKey)) continue
+    dropped.push(moduleKey)
+    total -= module.bytes
+  }
+  return dropped
+}
