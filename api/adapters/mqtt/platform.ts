@@ -209,7 +209,10 @@ export function createPlatformExchange(
       if (step === undefined) {
         step = { token: messages.tokenOf(deliveries.at(-1)), pending: 0 }
         steps.set(session, step)
-        held.get(session)?.cursors.get(streamKey)?.steps.push(step)
+        const cursor = held.get(session)?.cursors.get(streamKey)
+        // Nothing is under way: everything before this step went its whole way, and there the session began.
+        if (cursor?.steps.length === 0) cursor.settled = cursor.mode === 'live' ? messages.position : cursor.token
+        cursor?.steps.push(step)
       }
       return step
     }

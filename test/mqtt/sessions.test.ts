@@ -1,0 +1,344 @@
+/** Sessions (contract section 7.3; MQTT 5.0 section 4.1): kept without a connection, over restarts, on every node; wills. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { IPublishPacket } from 'mqtt-packet'
+import { startTestApi } from '../harness/api.ts'
+import type { TestApi } from '../harness/api.ts'
+import { until } from '../harness/until.ts'
+import type { Plant } from '../messages/support.ts'
+import { startPlant } from '../messages/support.ts'
+import type { Connecting, Peer } from './peer.ts'
+import type { Node } from './support.ts'
+import { aDevice, startNode } from './support.ts'
+
+let plant: Plant
+/** Two processes over one database; hints between them are missing, as while Redis is away. */
+let otherApi: TestApi
+let node: Node
+let other: Node
+
+beforeAll(async () => {
+  plant = await startPlant()
+  const { database, address } = plant.api
+  otherApi = await startTestApi({
+    database: { database, address, [Symbol.asyncDispose]: () => Promise.resolve() } as never,
+  })
+  node = await startNode(plant.api)
+  other = await startNode(otherApi)
+}, 60_000)
+afterAll(async () => {
+  await other.stop()
+  await node.stop()
+  await otherApi[Symbol.asyncDispose]()
+  await plant[Symbol.asyncDispose]()
+})
+
+const KEPT: Record<4 | 5, Connecting> = {
+  4: { protocolVersion: 4, clean: false },
+  5: { protocolVersion: 5, clean: false, properties: { sessionExpiryInterval: 1000 } },
+}
+
+async function subscribe(peer: Peer, topic: string, qos: 0 | 1 | 2 = 1) {
+  peer.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic, qos }] })
+  return (await peer.next('suback')).granted
+}
+
+async function publish(peer: Peer, topic: string, payload: string, more: Partial<IPublishPacket> = {}) {
+  peer.send({ cmd: 'publish', topic, payload, qos: 1, dup: false, retain: false, messageId: 9, ...more })
+  if ((more.qos ?? 1) === 1) return await peer.next('puback')
+  await peer.next('pubrec')
+  peer.send({ cmd: 'pubrel', messageId: 9 })
+  return await peer.next('pubcomp')
+}
+
+/** Acknowledges everything that comes, until so many messages were there. */
+async function receive(peer: Peer, count: number): Promise<string[]> {
+  const seen: string[] = []
+  while (seen.length < count) {
+    const message = await peer.next('publish')
+    seen.push(message.payload.toString())
+    if (message.qos === 1) peer.send({ cmd: 'puback', messageId: message.messageId ?? 0 })
+    if (message.qos !== 2) continue
+    peer.send({ cmd: 'pubrec', messageId: message.messageId ?? 0 })
+    await peer.next('pubrel')
+    peer.send({ cmd: 'pubcomp', messageId: message.messageId ?? 0 })
+  }
+  return seen
+}
+
+async function gone(peer: Peer) {
+  peer.send({ cmd: 'disconnect' })
+  await peer.closed()
+}
+
+describe.each([4, 5] as const)('protocol level %i', (version) => {
+  test('what comes while the client is away is delivered when it is back, in its order', async () => {
+    const device = await aDevice(plant, node.port)
+    {
+      using peer = await device.connect({ ...KEPT[version], clientId: 'away' })
+      await subscribe(peer, `${device.topic}/#`)
+      await gone(peer)
+    }
+    using sender = await device.connect({ clientId: 'sender' })
+    for (let index = 0; index < 5; index++) await publish(sender, `${device.topic}/a`, `${index}`)
+    using back = await device.connect({ ...KEPT[version], clientId: 'away' })
+    expect(back.connack.sessionPresent).toBe(true)
+    expect(await receive(back, 5)).toEqual(['0', '1', '2', '3', '4'])
+    await publish(sender, `${device.topic}/a`, 'live')
+    expect(await receive(back, 1)).toEqual(['live'])
+    expect(back.inbox).toEqual([])
+  })
+
+  test('what was not acknowledged is sent again with its identifier and the DUP flag [MQTT-4.4.0-1]', async () => {
+    const device = await aDevice(plant, node.port)
+    using sender = await device.connect({ clientId: 'sender' })
+    let first: IPublishPacket
+    {
+      using peer = await device.connect({ ...KEPT[version], clientId: 'away' })
+      await subscribe(peer, `${device.topic}/#`)
+      await publish(sender, device.topic, 'unacknowledged')
+      first = await peer.next('publish')
+      peer.socket.destroy()
+    }
+    await publish(sender, device.topic, 'later')
+    using back = await device.connect({ ...KEPT[version], clientId: 'away' })
+    const again = await back.next('publish')
+    expect({ ...again, dup: first.dup }).toEqual(first)
+    expect(again.dup).toBe(true)
+    expect((await back.next('publish')).payload.toString()).toBe('later')
+  })
+
+  test('QoS 2: after PUBREC only PUBREL comes again, before it the message', async () => {
+    const device = await aDevice(plant, node.port)
+    using sender = await device.connect({ clientId: 'sender' })
+    {
+      using peer = await device.connect({ ...KEPT[version], clientId: 'away' })
+      await subscribe(peer, `${device.topic}/#`, 2)
+      await publish(sender, device.topic, 'one', { qos: 2 })
+      await publish(sender, device.topic, 'two', { qos: 2 })
+      const one = await peer.next('publish')
+      await peer.next('publish')
+      peer.send({ cmd: 'pubrec', messageId: one.messageId ?? 0 })
+      await peer.next('pubrel')
+      peer.socket.destroy()
+    }
+    using back = await device.connect({ ...KEPT[version], clientId: 'away' })
+    const { messageId } = await back.next('pubrel')
+    const message = await back.next('publish')
+    expect(message).toMatchObject({ dup: true, qos: 2 })
+    expect(message.payload.toString()).toBe('two')
+    back.send({ cmd: 'pubcomp', messageId: messageId ?? 0 })
+    back.send({ cmd: 'pubrec', messageId: message.messageId ?? 0 })
+    await back.next('pubrel')
+    back.send({ cmd: 'pubcomp', messageId: message.messageId ?? 0 })
+    back.send({ cmd: 'pingreq' })
+    await back.next('pingresp')
+    expect(back.inbox).toEqual([])
+  })
+
+  test('another node takes the session up with everything, and the first one closes its connection', async () => {
+    const device = await aDevice(plant, node.port)
+    using peer = await device.connect({ ...KEPT[version], clientId: 'moving' })
+    await subscribe(peer, `${device.topic}/#`)
+    using sender = await device.connect({ clientId: 'sender' })
+    await publish(sender, device.topic, 'unacknowledged')
+    await peer.next('publish')
+    using moved = await device.connect({ ...KEPT[version], clientId: 'moving' }, other.port)
+    expect(moved.connack.sessionPresent).toBe(true)
+    await peer.closed()
+    expect(await receive(moved, 1)).toEqual(['unacknowledged'])
+    await publish(sender, device.topic, 'live')
+    expect(await receive(moved, 1)).toEqual(['live'])
+  })
+})
+
+test('a clean session ends with its connection, and ends what was kept before', async () => {
+  const device = await aDevice(plant, node.port)
+  {
+    using kept = await device.connect({ clean: false, clientId: 'c' })
+    await subscribe(kept, `${device.topic}/#`)
+    await gone(kept)
+  }
+  {
+    using clean = await device.connect({ clean: true, clientId: 'c' })
+    expect(clean.connack.sessionPresent).toBe(false)
+    await gone(clean)
+  }
+  using after = await device.connect({ clean: false, clientId: 'c' })
+  expect(after.connack.sessionPresent).toBe(false)
+})
+
+test('a session of 5.0 ends when its expiry is over, and DISCONNECT may shorten it', async () => {
+  const device = await aDevice(plant, node.port)
+  const sessions = async () =>
+    (await plant.owner.call('GET', `/${plant.domainId}/clients/${device.id}/sessions`)).json<{ total: number }>().total
+  using peer = await device.connect({ ...KEPT[5], clientId: 'short' })
+  expect(await sessions()).toBe(1)
+  peer.send({ cmd: 'disconnect', reasonCode: 0, properties: { sessionExpiryInterval: 1 } })
+  await peer.closed()
+  await until(async () => (await sessions()) === 0, 'the session is over')
+  using raised = await device.connect({ protocolVersion: 5, clientId: 'raised' })
+  raised.send({ cmd: 'disconnect', reasonCode: 0, properties: { sessionExpiryInterval: 10 } })
+  expect((await raised.next('disconnect')).reasonCode).toBe(0x82)
+})
+
+test('sessions are listed with their subscriptions', async () => {
+  const device = await aDevice(plant, node.port)
+  using peer = await device.connect({ ...KEPT[5], clientId: 'listed' })
+  await subscribe(peer, `${device.topic}/#`, 2)
+  const path = `/${plant.domainId}/clients/${device.id}/sessions`
+  expect((await plant.owner.call('GET', path)).json()).toMatchObject({
+    total: 1,
+    sessions: [
+      {
+        client_identifier: 'listed',
+        connected: true,
+        protocol_version: 5,
+        expiry_seconds: 1000,
+        subscriptions: [{ filter: `${device.topic}/#`, qos: 2 }],
+      },
+    ],
+  })
+  const stranger = await plant.api.newUser()
+  expect((await stranger.call('GET', path)).status).toBe(403)
+})
+
+test('a stop of the server keeps sessions, and what comes in between is delivered by the next', async () => {
+  const device = await aDevice(plant, node.port)
+  const stopping = await startNode(plant.api)
+  using peer = await device.connect({ ...KEPT[5], clientId: 'restart' }, stopping.port)
+  await subscribe(peer, `${device.topic}/#`)
+  await stopping.stop()
+  expect((await peer.next('disconnect')).reasonCode).toBe(0x8b)
+  using sender = await device.connect({ clientId: 'sender' })
+  await publish(sender, device.topic, 'between')
+  using back = await device.connect({ ...KEPT[5], clientId: 'restart' })
+  expect(back.connack.sessionPresent).toBe(true)
+  expect(await receive(back, 1)).toEqual(['between'])
+})
+
+describe('wills', () => {
+  const will = (topic: string, more = {}) => ({
+    will: { topic, payload: Buffer.from('gone'), qos: 1 as const, retain: false, ...more },
+  })
+
+  async function watcher(device: Awaited<ReturnType<typeof aDevice>>) {
+    const peer = await device.connect({ clientId: 'watcher' })
+    await subscribe(peer, `${device.topic}/#`)
+    return peer
+  }
+
+  test.each([
+    ['the connection breaks', (peer: Peer) => void peer.socket.destroy()],
+    ['the client breaks the protocol', (peer: Peer) => peer.send(Buffer.from([0xf0, 0]))],
+    ['the client asks for it in DISCONNECT', (peer: Peer) => peer.send({ cmd: 'disconnect', reasonCode: 4 })],
+  ])('is sent when %s', async (_what, end) => {
+    const device = await aDevice(plant, node.port)
+    using watching = await watcher(device)
+    using peer = await device.connect({ protocolVersion: 5, clientId: 'mortal', ...will(`${device.topic}/will`) })
+    end(peer)
+    expect((await watching.next('publish')).topic).toBe(`${device.topic}/will`)
+  })
+
+  test('is not sent after DISCONNECT', async () => {
+    const device = await aDevice(plant, node.port)
+    using watching = await watcher(device)
+    using peer = await device.connect({ clientId: 'polite', ...will(`${device.topic}/will`) })
+    await gone(peer)
+    using sender = await device.connect({ clientId: 'sender' })
+    await publish(sender, `${device.topic}/end`, 'end')
+    expect((await watching.next('publish')).topic).toBe(`${device.topic}/end`)
+  })
+
+  test('may be retained', async () => {
+    const device = await aDevice(plant, node.port)
+    using watching = await watcher(device)
+    using peer = await device.connect({ clientId: 'mortal', ...will(`${device.topic}/will`, { retain: true }) })
+    peer.socket.destroy()
+    await watching.next('publish')
+    using late = await device.connect({ clientId: 'late' })
+    await subscribe(late, `${device.topic}/will`)
+    expect(await late.next('publish')).toMatchObject({ retain: true })
+  })
+
+  test('with a delay is not sent where the client is back in time', async () => {
+    const device = await aDevice(plant, node.port)
+    using watching = await watcher(device)
+    const delayed = will(`${device.topic}/will`, { properties: { willDelayInterval: 100 } })
+    {
+      using peer = await device.connect({ ...KEPT[5], clientId: 'back', ...delayed })
+      peer.socket.destroy()
+    }
+    using back = await device.connect({ ...KEPT[5], clientId: 'back' })
+    expect(back.connack.sessionPresent).toBe(true)
+    using sender = await device.connect({ clientId: 'sender' })
+    await publish(sender, `${device.topic}/end`, 'end')
+    expect((await watching.next('publish')).topic).toBe(`${device.topic}/end`)
+  })
+
+  test('with a delay is sent when the session ends before', async () => {
+    const device = await aDevice(plant, node.port)
+    using watching = await watcher(device)
+    const delayed = will(`${device.topic}/will`, { properties: { willDelayInterval: 100 } })
+    {
+      using peer = await device.connect({ ...KEPT[5], clientId: 'ends', ...delayed })
+      peer.socket.destroy()
+    }
+    using clean = await device.connect({ clientId: 'ends', protocolVersion: 5 })
+    expect(clean.connack.sessionPresent).toBe(false)
+    expect((await watching.next('publish')).topic).toBe(`${device.topic}/will`)
+  })
+
+  test('is authorised like a publish at CONNECT', async () => {
+    const device = await aDevice(plant, node.port)
+    using peer = await device.connect({ protocolVersion: 5, ...will(`channels/${await plant.newChannel()}/messages`) })
+    expect(peer.connack.reasonCode).toBe(0x87)
+    await peer.closed()
+  })
+
+  test('and again when it is sent', async () => {
+    const device = await aDevice(plant, node.port)
+    const watchingDevice = await plant.newDevice()
+    await plant.connect(watchingDevice, device.channelId)
+    using watching = await device.connect({
+      clientId: 'watcher',
+      username: watchingDevice.id,
+      password: Buffer.from(watchingDevice.secret),
+    })
+    await subscribe(watching, `${device.topic}/#`)
+    using peer = await device.connect({ clientId: 'revoked', ...will(`${device.topic}/will`) })
+    const body = { client_ids: [device.id], channel_ids: [device.channelId], types: ['publish'] }
+    await plant.owner.call('POST', `/${plant.domainId}/channels/disconnect`, body)
+    peer.socket.destroy()
+    await until(
+      async () =>
+        (await plant.owner.call('GET', `/${plant.domainId}/clients/${device.id}/sessions`)).json<{ total: number }>()
+          .total === 0,
+      'the session is over, and its will with it',
+    )
+    const response = await plant.api.as(`Client ${watchingDevice.secret}`)(
+      'POST',
+      `/${device.topic}/end`,
+      '[{"n":"a","v":1}]',
+    )
+    expect(response.status).toBe(202)
+    expect((await watching.next('publish')).topic).toBe(`${device.topic}/end`)
+  })
+})
+
+test('a subscriber that does not read is no burden: it falls behind, and reads everything later', async () => {
+  const device = await aDevice(plant, node.port)
+  using slow = await device.connect({ clientId: 'slow', clean: false })
+  await subscribe(slow, `${device.topic}/#`)
+  slow.socket.pause()
+  using sender = await device.connect({ clientId: 'sender' })
+  const count = 3000
+  const filler = 'x'.repeat(2000)
+  for (let messageId = 1; messageId <= count; messageId++) {
+    const payload = `${messageId} ${filler}`
+    sender.send({ cmd: 'publish', topic: device.topic, payload, qos: 1, dup: false, retain: false, messageId })
+  }
+  await until(() => sender.inbox.length === count, 'all are stored', 30_000)
+  slow.socket.resume()
+  const seen = await receive(slow, count)
+  expect(seen.map((text) => Number(text.split(' ')[0]))).toEqual(Array.from({ length: count }, (_, index) => index + 1))
+})
