@@ -40,6 +40,11 @@ export const MANAGER_SETTINGS = {
     '20s',
     'Shortest lease of a worker; what it held is given to others when it ends',
   ),
+  keptRunsMs: durationMs(
+    'SKEIN_TASK_RUN_RETENTION',
+    '720h',
+    'How long runs are kept after their end; the newest start of a task stays',
+  ),
   tlsCert: optionalText(
     'SKEIN_GRPC_TLS_CERT',
     'PEM file with the certificate of the gRPC listeners; off loopback one is made where none is given',

@@ -131,7 +131,7 @@ export async function startManager({
   })
   const output = createRunOutput({ database, logger })
   const leases = startLeaseKeeper({ database, cluster, writer, timing, managerId, logger })
-  const sweeper = startSweeper({ database, writer, timing, logger })
+  const sweeper = startSweeper({ database, writer, timing, keptRunsMs: config.keptRunsMs, logger })
   const { proxyAddress } = config
   const certificate = tls?.cert
   const modules = createModules({ database, access, cluster, tickets, proxyAddress, proxyToken, certificate, logger })

@@ -9,6 +9,7 @@ import { forgetUploads } from '../modules/index.ts'
 import { forgetCertificates } from '../workers/certificates.ts'
 import { forgetTokens } from '../workers/repository.ts'
 import { MAX_DUE_PER_SWEEP } from './limits.ts'
+import { forgetRuns } from './retention.ts'
 import type { RunWriter } from './writer.ts'
 
 /** Idempotency keys are kept for 24 h (contract decision 54); parts of results that nothing names, as long. */
@@ -16,9 +17,16 @@ const KEPT = '24 hours'
 const CLEANING_INTERVAL_MS = 600_000
 const MAX_ROWS_PER_CLEANING = 10_000
 
-export type SweeperDeps = { database: Database; writer: RunWriter; timing: ManagerTiming; logger: Logger }
+export type SweeperDeps = {
+  database: Database
+  writer: RunWriter
+  timing: ManagerTiming
+  /** How long runs are kept that ended. */
+  keptRunsMs: number
+  logger: Logger
+}
 
-export function startSweeper({ database, writer, timing, logger }: SweeperDeps): { stop(): Promise<void> } {
+export function startSweeper({ database, writer, timing, keptRunsMs, logger }: SweeperDeps): { stop(): Promise<void> } {
   const stopping = new AbortController()
   const { signal } = stopping
 
@@ -32,6 +40,7 @@ export function startSweeper({ database, writer, timing, logger }: SweeperDeps):
         if (monotonicMs() - cleanedMs < CLEANING_INTERVAL_MS) continue
         cleanedMs = monotonicMs()
         await clean(database)
+        await forgetRuns(database, keptRunsMs)
       } catch (error) {
         if (!signal.aborted) logger.warn({ err: error }, 'passed deadlines of runs could not be looked at')
       }
