@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto'
 import { mkdir, open, readdir, rm, stat, utimes } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
+import { countPassing } from '#core/passing-buffers.ts'
 import { hexOf, isDigest, moduleInvalid } from '../oci/index.ts'
 import { abandon, asDiskError, createTemporary, isMissing, publish, removeAbandoned } from './files.ts'
 
@@ -126,6 +127,7 @@ export async function openBlobCache({ folder, maxBytes }: BlobCacheOptions): Pro
           hash.update(piece)
           await file.handle.writeFile(piece)
           sizeBytes += piece.length
+          countPassing(piece.length)
         }
         const digest = `sha256:${hash.digest('hex')}`
         if (expected !== undefined && digest !== expected) {
@@ -144,7 +146,10 @@ export async function openBlobCache({ folder, maxBytes }: BlobCacheOptions): Pro
     async scratch(bytes) {
       const file = await createTemporary(temporaryFolder)
       try {
-        for await (const piece of bytes) await file.handle.writeFile(piece)
+        for await (const piece of bytes) {
+          await file.handle.writeFile(piece)
+          countPassing(piece.length)
+        }
         await file.handle.close()
       } catch (error) {
         await abandon(file)

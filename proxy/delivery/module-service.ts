@@ -6,6 +6,7 @@ import type { sendUnaryData } from '@grpc/grpc-js'
 import { createLru } from '#core/lru.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { countPassing } from '#core/passing-buffers.ts'
 import { withDeadline } from '#core/time.ts'
 import { FetchResponseSchema, ResolveResponseSchema, SignaturePolicy } from '#proto/index.ts'
 import type {
@@ -124,6 +125,7 @@ export function moduleServiceHandlers({
         ? 'cancelled'
         : await withDeadline(Promise.race([taken, cancelled]), limits.chunkDeadlineMs, 'sending a chunk')
       if (outcome === 'cancelled') return
+      countPassing(data.length)
     }
     if (hash !== undefined) await verify(blob, `sha256:${hash.digest('hex')}`)
     call.end()

@@ -11,6 +11,7 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { isIP } from 'node:net'
 import type { LookupFunction } from 'node:net'
 import { ServiceError } from '#core/errors/index.ts'
+import { countPassing } from '#core/passing-buffers.ts'
 import { formatDurationMs } from '#core/time.ts'
 import { bareHost, isPublicAddress, mayBePlainHttp, mayBePrivate } from './address.ts'
 import type { AddressPolicy } from './address.ts'
@@ -137,6 +138,7 @@ async function sendBody(request: ClientRequest, body: RequestBody, onSent: () =>
   for await (const piece of body.read()) {
     if (request.destroyed) return
     onSent()
+    countPassing(piece.length)
     // A registry that takes nothing is given up by the deadline of the headers, which destroys the request.
     if (!request.write(piece)) {
       await Promise.race([new Promise<void>((resolve) => request.once('drain', resolve)), closed])

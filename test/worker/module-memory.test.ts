@@ -41,7 +41,6 @@ test.runIf(process.platform === 'linux')(
       await fetch(small)
       const before = peakBytes(child.pid)
       await fetch(large)
-      console.log((peakBytes(child.pid) - before) / MIB)
       expect(peakBytes(child.pid) - before).toBeLessThan(MAX_GROWTH_BYTES)
     } finally {
       child.kill()
