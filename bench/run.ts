@@ -4,6 +4,7 @@ import { benchCoap } from './coap.ts'
 import { benchIngest } from './ingest.ts'
 import { benchJournal } from './journal.ts'
 import { benchListing } from './listing.ts'
+import { benchModules } from './modules.ts'
 import { benchReader } from './reader.ts'
 import { benchStart } from './start.ts'
 import { benchTasks } from './tasks.ts'
@@ -17,6 +18,7 @@ const BENCHES = {
   listing: benchListing,
   journal: benchJournal,
   tasks: benchTasks,
+  modules: benchModules,
 }
 
 const wanted = process.argv.slice(2)

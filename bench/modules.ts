@@ -1,0 +1,200 @@
+/**
+ * Modules: a hundred workers ask a proxy for the same one at once, all on this machine and its disk; and what a cached image
+ * adds to the start of a task.
+ */
+import { spawn } from 'node:child_process'
+import { createHash, randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { Metadata, credentials } from '@grpc/grpc-js'
+import { createLogger } from '#core/logging/index.ts'
+import { ModuleService, createServiceClient, createTicketSigner } from '#proto/index.ts'
+import { ModuleCache, createGrpcModuleSource } from '../worker/modules/index.ts'
+import { load, prepareRequest } from './http-load.ts'
+import { newDataDir, removeDataDir, startPlatform } from './platform.ts'
+import { median, milliseconds, printTable } from './statistics.ts'
+import type { Row } from './statistics.ts'
+
+const WORKERS = 100
+const MODULE_BYTES = 20_000_000
+const TARGET_LAST_MS = 5_000
+const TARGET_CACHED_MS = 5
+const PROXY_TOKEN = randomBytes(24).toString('base64url')
+const DEADLINE_MS = 120_000
+const START_LOAD_MS = 3_000
+
+export async function benchModules(): Promise<void> {
+  const rows = [...(await fanOut()), ...(await cachedStart())]
+  printTable(`Modules: ${WORKERS} workers x ${MODULE_BYTES / 1e6} MB from one proxy, and starts with a cached image`, rows)
+}
+
+const digestOf = (bytes: Uint8Array) => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
+
+/** A registry with one artifact `m:latest`, which counts what it is asked. */
+async function startRegistry(module: Buffer) {
+  const config = Buffer.from('{}')
+  const manifest = Buffer.from(
+    JSON.stringify({
+      schemaVersion: 2,
+      mediaType: 'application/vnd.oci.image.manifest.v1+json',
+      config: { mediaType: 'application/vnd.wasm.config.v0+json', digest: digestOf(config), size: config.length },
+      layers: [{ mediaType: 'application/wasm', digest: digestOf(module), size: module.length }],
+    }),
+  )
+  const counts = { manifests: 0, blobs: 0 }
+  const server = createServer((request, response) => {
+    const isManifest = request.url?.includes('/manifests/') === true
+    if (request.url === '/v2/') return void response.end('{}')
+    counts[isManifest ? 'manifests' : 'blobs'] += 1
+    const type = isManifest ? 'application/vnd.oci.image.manifest.v1+json' : 'application/octet-stream'
+    const body = isManifest ? manifest : module
+    response.writeHead(200, { 'content-type': type, 'content-length': body.length }).end(body)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    host: `127.0.0.1:${(server.address() as AddressInfo).port}`,
+    counts,
+    [Symbol.asyncDispose]: () =>
+      new Promise<void>((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+}
+
+async function startProxy(dataDir: string, registry: string) {
+  const child = spawn(process.execPath, ['programs/proxy.ts'], {
+    cwd: join(import.meta.dirname, '..'),
+    env: { SKEIN_DATA_DIR: dataDir, SKEIN_PROXY_PORT: '0', SKEIN_PROXY_TOKEN: PROXY_TOKEN, PROXY_REGISTRY_URL: registry },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  const address = await new Promise<string>((resolve, reject) => {
+    void exited.then(() => reject(new Error('the proxy ended before it was ready')))
+    createInterface({ input: child.stdout }).on('line', (line) => {
+      const said = JSON.parse(line) as { msg: string; address?: string }
+      if (said.msg === 'module proxy is ready' && said.address !== undefined) resolve(said.address)
+    })
+  })
+  return {
+    address,
+    async [Symbol.asyncDispose]() {
+      child.kill()
+      await exited
+    },
+  }
+}
+
+/** The workers' own code for downloads, each with a connection and a folder of its own. */
+async function fanOut(): Promise<Row[]> {
+  const dataDir = newDataDir()
+  try {
+    const module = Buffer.concat([Buffer.from('\0asm\x01\0\0\0', 'latin1'), randomBytes(MODULE_BYTES - 8)])
+    await using registry = await startRegistry(module)
+    await using proxy = await startProxy(dataDir, registry.host)
+    const metadata = new Metadata()
+    metadata.set('authorization', `Bearer ${PROXY_TOKEN}`)
+    const manager = createServiceClient(ModuleService, proxy.address, credentials.createInsecure())
+    const found = await manager.resolve({ reference: 'm' }, { deadlineMs: DEADLINE_MS, metadata })
+    const resolveMs: number[] = []
+    for (let index = 0; index < 200; index++) {
+      const beganMs = performance.now()
+      await manager.resolve({ reference: 'm' }, { deadlineMs: DEADLINE_MS, metadata })
+      resolveMs.push(performance.now() - beganMs)
+    }
+    manager.close()
+
+    const signer = createTicketSigner(PROXY_TOKEN)
+    const expires = Math.floor(Date.now() / 1000) + 3600
+    const logger = createLogger({ name: 'bench', level: 'silent' })
+    const caches = await Promise.all(
+      Array.from({ length: WORKERS }, async (_, index) => {
+        const workerId = `0197a1a2-0000-7000-8000-${String(index).padStart(12, '0')}`
+        const { source, close } = createGrpcModuleSource({
+          credentials: {
+            joinSecret: '',
+            fingerprint: undefined,
+            channel: async () => ({
+              credentials: credentials.createInsecure(),
+              // Otherwise all of this process share one connection.
+              options: { 'grpc.use_local_subchannel_pool': 1 },
+            }),
+            isTls: () => false,
+          },
+          managerAddress: proxy.address,
+          bearer: () => undefined,
+        })
+        const folder = join(dataDir, 'workers', String(index))
+        const options = { folder, maxBytes: 2 * MODULE_BYTES, maxModuleBytes: 2 * MODULE_BYTES, source, logger }
+        const grant = { workerId, digest: found.digest, reference: found.reference }
+        return { cache: await ModuleCache.open(options), close, ticket: signer.sign(grant, expires) }
+      }),
+    )
+    const beganMs = performance.now()
+    const tookMs = await Promise.all(
+      caches.map(async ({ cache, ticket }) => {
+        const { digest, reference } = found
+        const wanted = { digest, reference, ticket, sizeBytes: MODULE_BYTES, sourceAddress: proxy.address }
+        await cache.get(wanted, AbortSignal.timeout(DEADLINE_MS))
+        return performance.now() - beganMs
+      }),
+    )
+    const lastMs = Math.max(...tookMs)
+    for (const { cache, close } of caches) {
+      await cache.close()
+      close()
+    }
+    const { manifests, blobs } = registry.counts
+    return [
+      {
+        name: 'last worker has it',
+        figure: `${milliseconds(lastMs)} (median ${milliseconds(median(tookMs))})`,
+        target: milliseconds(TARGET_LAST_MS),
+        isReached: lastMs < TARGET_LAST_MS,
+      },
+      {
+        name: 'requests at the registry',
+        figure: `${manifests} manifest, ${blobs} blob`,
+        target: '1 and 1',
+        isReached: manifests === 1 && blobs === 1,
+      },
+      { name: 'a cached tag is resolved in', figure: milliseconds(median(resolveMs)) },
+    ]
+  } finally {
+    removeDataDir(dataDir)
+  }
+}
+
+/** The same module, uploaded and as an image, started one after the other. */
+async function cachedStart(): Promise<Row[]> {
+  const dataDir = newDataDir()
+  try {
+    await using registry = await startRegistry(readFileSync(join(import.meta.dirname, '../examples/add/add.wasm')))
+    await using platform = await startPlatform(dataDir, { PROXY_REGISTRY_URL: `http://${registry.host}` })
+    const uploaded = await platform.call<{ id: string }>('POST', '/tasks', { name: 'add', inputs: [1, 2] })
+    await platform.upload(uploaded.id, 'examples/add/add.wasm')
+    const image = await platform.call<{ id: string }>('POST', '/tasks', { name: 'add', inputs: [1, 2], image_url: 'm' })
+    const medians: number[] = []
+    for (const { id } of [uploaded, image]) {
+      const headers = { 'Content-Type': 'application/json' }
+      const request = prepareRequest('POST', `/tasks/${id}/invoke`, headers, JSON.stringify({ inputs: [20, 22] }))
+      const options = { port: platform.port, requests: [request], connections: 1, status: 200 }
+      await load({ ...options, durationMs: START_LOAD_MS / 3 })
+      medians.push(median((await load({ ...options, durationMs: START_LOAD_MS })).latenciesMs))
+    }
+    const [uploadMs = NaN, imageMs = NaN] = medians
+    return [
+      {
+        name: 'a cached image adds to a start',
+        figure: `${milliseconds(imageMs - uploadMs)} (${milliseconds(imageMs)} instead of ${milliseconds(uploadMs)})`,
+        target: milliseconds(TARGET_CACHED_MS),
+        isReached: imageMs - uploadMs < TARGET_CACHED_MS,
+      },
+    ]
+  } finally {
+    removeDataDir(dataDir)
+  }
+}
