@@ -5,6 +5,7 @@ import { benchIngest } from './ingest.ts'
 import { benchJournal } from './journal.ts'
 import { benchListing } from './listing.ts'
 import { benchModules } from './modules.ts'
+import { benchMqtt } from './mqtt.ts'
 import { benchReader } from './reader.ts'
 import { benchStart } from './start.ts'
 import { benchTasks } from './tasks.ts'
@@ -13,6 +14,7 @@ const BENCHES = {
   start: benchStart,
   ingest: benchIngest,
   coap: benchCoap,
+  mqtt: benchMqtt,
   reader: benchReader,
   access: benchAccess,
   listing: benchListing,
