@@ -189,7 +189,7 @@ export async function startApi(
       const { clientOf } = provisioning.certificates
       const adapter = { messages, gate: devices.gate, tokens: identity.tokens, clientOf }
       await httpMessageRoutes(adapter)(app)
-      await deletionRoutes(deletion)(app)
+      await deletionRoutes(deletion, devices.gate)(app)
       await usageRoutes(createUsageService({ database, access }))(app)
       await sessionRoutes(createSessionsService({ database, access, journal }))(app)
       await provisioning.routes(app)

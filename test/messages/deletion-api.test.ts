@@ -1,7 +1,7 @@
 /** DELETE /{domain}/channels/{channel}/messages (contract decision 54): who may, what is refused, what is told. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Plant } from './support.ts'
-import { startPlant } from './support.ts'
+import { DOMAIN_ROUTE, startPlant } from './support.ts'
 
 let plant: Plant
 
@@ -31,6 +31,17 @@ test('whoever may delete the channel deletes its messages, all of them or a rang
   expect(await total()).toBe(0)
   // Repeating it is harmless.
   expect((await plant.owner.call('DELETE', `${url}?from=0`)).status).toBe(204)
+})
+
+test('the domain may be named by its route, as wherever messages are', async () => {
+  const { device, total } = await aChannel()
+  const url = `/${DOMAIN_ROUTE}/channels/${device.channelId}/messages?from=0`
+  const stranger = await plant.api.newUser()
+  expect((await stranger.call('DELETE', url)).status).toBe(403)
+  expect((await plant.owner.call('DELETE', url.replace(DOMAIN_ROUTE, 'no-such-route'))).status).toBe(403)
+  expect((await plant.owner.call('DELETE', url.replace(device.channelId, 'no-such-channel'))).status).toBe(404)
+  expect((await plant.owner.call('DELETE', url)).status).toBe(204)
+  expect(await total()).toBe(0)
 })
 
 test('only the messages of a publisher are deleted when one is named', async () => {

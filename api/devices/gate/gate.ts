@@ -68,6 +68,8 @@ export type MessageGate = {
   authorize(credentials: MessageCredentials, path: ChannelPath, type: ConnectionType): Promise<MessageAccess>
   /** The same from memory, without waiting; undefined: call `authorize`. */
   authorizeNow(credentials: MessageCredentials, path: ChannelPath, type: ConnectionType): MessageAccess | undefined
+  /** The ids of a path that may name its domain and its channel by routes; what names nothing stays as it is. Decides nothing. */
+  idsOf(path: { domain: string; channel: string }): Promise<{ domainId: string; channelId: string }>
   forget(entityKeys: readonly number[]): void
   clear(): void
 }
@@ -272,6 +274,11 @@ export function createMessageGate(deps: {
       if (credentials.kind === 'user') return undefined
       const decision = decisions.peek(keyOf(credentials, path, type))
       return decision !== undefined && 'access' in decision ? decision.access : undefined
+    },
+    async idsOf(path) {
+      const [found] = await findChannels(database.db, asPath(path))
+      if (found !== undefined) return { domainId: found.domainId, channelId: found.id }
+      return { domainId: (await domainIdOf(path.domain)) ?? path.domain, channelId: path.channel }
     },
     forget(entityKeys) {
       decisions.forget(entityKeys)
