@@ -41,6 +41,11 @@ const DECIDED_DEFAULTS: Readonly<Record<string, unknown>> = {
   SKEIN_SMTP_URL: undefined,
   SKEIN_MAIL_FROM: undefined,
   SKEIN_PUBLIC_URL: 'http://127.0.0.1:8080',
+  SKEIN_PROVISION_USER: undefined,
+  SKEIN_PROVISION_PASSWORD: undefined,
+  SKEIN_PROVISION_API_KEY: undefined,
+  SKEIN_PROVISION_LAYOUT: undefined,
+  SKEIN_BOOTSTRAP_ENCRYPT_KEY: undefined,
   SKEIN_WORKER_MANAGER: '127.0.0.1:7071',
   // The host name and the number of cores are found where they are used.
   SKEIN_WORKER_NAME: undefined,
@@ -70,11 +75,6 @@ const NOT_SERVED_YET = [
   'SKEIN_MQTTS_PORT',
   'SKEIN_MQTT_PROFILE',
   'SKEIN_SECRET_KEY_PREVIOUS',
-  'SKEIN_PROVISION_USER',
-  'SKEIN_PROVISION_PASSWORD',
-  'SKEIN_PROVISION_API_KEY',
-  'SKEIN_PROVISION_LAYOUT',
-  'SKEIN_BOOTSTRAP_ENCRYPT_KEY',
   'SKEIN_MANAGER_URL',
 ]
 
