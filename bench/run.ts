@@ -6,6 +6,7 @@ import { benchJournal } from './journal.ts'
 import { benchListing } from './listing.ts'
 import { benchModules } from './modules.ts'
 import { benchMqtt } from './mqtt.ts'
+import { benchProvision } from './provision.ts'
 import { benchReader } from './reader.ts'
 import { benchStart } from './start.ts'
 import { benchTasks } from './tasks.ts'
@@ -21,6 +22,7 @@ const BENCHES = {
   journal: benchJournal,
   tasks: benchTasks,
   modules: benchModules,
+  provision: benchProvision,
 }
 
 const wanted = process.argv.slice(2)
