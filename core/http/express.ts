@@ -12,14 +12,14 @@ import type { HttpApp } from './edge.ts'
 import type { Metrics } from './metrics.ts'
 
 /** What is done with the whole body; its end is the answer 202. */
-export type ExpressTask = (body: Buffer) => Promise<void>
+export type ExpressWork = (body: Buffer) => Promise<void>
 
 export type ExpressRoute = {
   /**
    * Takes a request by its head, whose caller it has recognised and found authorised, all from memory; undefined leaves it
    * to the route. `name` is what the metrics call it.
    */
-  take(request: IncomingMessage): { name: string; task: ExpressTask } | undefined
+  take(request: IncomingMessage): { name: string; work: ExpressWork } | undefined
 }
 
 type Lane = {
@@ -77,7 +77,7 @@ function serve(
   { logger, metrics, headers }: Lane,
   request: IncomingMessage,
   response: ServerResponse,
-  { name, task }: { name: string; task: ExpressTask },
+  { name, work }: { name: string; work: ExpressWork },
 ): void {
   const beganMs = monotonicMs()
   const id = randomUUID()
@@ -108,7 +108,7 @@ function serve(
   request.on('end', () => {
     let done: Promise<void>
     try {
-      done = task(rest === undefined ? (first ?? Buffer.alloc(0)) : Buffer.concat(rest))
+      done = work(rest === undefined ? (first ?? Buffer.alloc(0)) : Buffer.concat(rest))
     } catch (error) {
       refuse(error)
       return

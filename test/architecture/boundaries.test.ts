@@ -69,6 +69,7 @@ describe('boundaries', () => {
     ['the edge in a service', 'api/devices/clients/service.ts', `import { responses } from '#core/http/index.ts'`],
     ['a clock in a pure file', 'manager/scheduler/planted.ts', `export const now = () => Date.now()`],
     ['a database in a pure file', 'manager/lifecycle.ts', `import { createDatabase } from '#core/database/index.ts'`],
+    ['what is required', 'manager/planted.ts', `const load = createRequire(import.meta.url)\nload('pg')`],
     ['a computed import', 'core/planted.ts', 'await import(`./${name}.ts`)'],
     ['a file that is not there', 'core/planted.ts', `import { x } from './gone.ts'`],
   ])('finds %s', (_what, path, text) => {

@@ -154,7 +154,11 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   },
   { package: 'pino', owner: /^core\/logging\//, rule: 'everybody else gets a Logger passed in' },
   { package: 'pino-pretty', owner: /^core\/logging\//, rule: 'everybody else gets a Logger passed in' },
-  { package: 'fast-json-stringify', owner: /^core\/http\/serialize\.ts$/, rule: 'responses leave through core/http' },
+  {
+    package: 'fast-json-stringify',
+    owner: /^core\/http\/(late|serialize)\.ts$/,
+    rule: 'responses leave through core/http',
+  },
   { package: 'prom-client', owner: /^core\/http\/metrics\.ts$/, rule: 'metrics are made by core/http' },
   {
     package: 'ws',

@@ -1,5 +1,6 @@
 /** Reads every import of a source file: static, type-only, re-exported and dynamic. */
 import { Visitor, parseSync } from 'oxc-parser'
+import type { CallExpression, Program } from 'oxc-parser'
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, posix } from 'node:path'
 
@@ -66,8 +67,32 @@ export function importsOf({ path, text }: SourceFile): { imports: Import[]; comp
   if (text.includes('import(')) {
     new Visitor({ TSImportType: ({ source }) => add(source.value, true) }).visit(program)
   }
+  if (text.includes('createRequire')) addRequired(program, add, computed)
   return { imports: [...imports.values()], computed }
 }
+
+/** What is loaded by a function that `createRequire` made. */
+function addRequired(program: Program, add: (specifier: string, isType: boolean) => void, computed: string[]): void {
+  const loaders = new Set<string>()
+  const isCallOf = (call: CallExpression, names: ReadonlySet<string>) =>
+    call.callee.type === 'Identifier' && names.has(call.callee.name)
+  new Visitor({
+    VariableDeclarator({ id, init }) {
+      if (init?.type === 'CallExpression' && isCallOf(init, CREATE_REQUIRE) && id.type === 'Identifier')
+        loaders.add(id.name)
+    },
+  }).visit(program)
+  new Visitor({
+    CallExpression(call) {
+      if (!isCallOf(call, loaders)) return
+      const [specifier] = call.arguments
+      if (specifier?.type === 'Literal' && typeof specifier.value === 'string') add(specifier.value, false)
+      else computed.push('require')
+    },
+  }).visit(program)
+}
+
+const CREATE_REQUIRE = new Set(['createRequire'])
 
 function resolve(from: string, specifier: string): Omit<Import, 'isType'> {
   if (specifier.startsWith('node:')) return { from, specifier, to: specifier, kind: 'node' }

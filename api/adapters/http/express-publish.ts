@@ -27,7 +27,7 @@ export function expressPublish(messages: Messages, gate: MessageGate): ExpressRo
       if (access === undefined) return undefined
       return {
         name: `POST ${prefix}/m/:domain_id/c/:channel_id${rest === undefined ? '' : '/*'}`,
-        task: (body) =>
+        work: (body) =>
           messages.publish(readMessage(contentType, body, rest === undefined ? '' : parseSubtopic(rest), () => access)),
       }
     },
