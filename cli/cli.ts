@@ -115,6 +115,7 @@ export function createCli(invocation: Invocation): Cli {
     body: string | undefined,
   ): void {
     const { 'User-Agent': _agent, ...shown } = headers
+    if (shown['Registry-Authorization'] !== undefined) shown['Registry-Authorization'] = 'Basic …'
     output.note(
       curlLine({
         method: request.method,
@@ -122,6 +123,7 @@ export function createCli(invocation: Invocation): Cli {
         headers: shown,
         body,
         file: request.file,
+        isForm: request.contentType === undefined,
         isInsecure: settings.isInsecure,
         hidden: session.hidden(),
       }),
@@ -173,12 +175,15 @@ function bodyOf(request: ApiRequest, headers: Record<string, string>): string | 
   if (request.text !== undefined) return request.text
   if (request.json !== undefined) return JSON.stringify(request.json)
   if (request.file === undefined) return undefined
+  const sizeBytes = sizeOf(request.file)
+  if (request.contentType !== undefined)
+    return { path: request.file, sizeBytes, before: Buffer.alloc(0), after: Buffer.alloc(0) }
   const boundary = `skein-${randomUUID()}`
   headers['Content-Type'] = `multipart/form-data; boundary=${boundary}`
   const name = basename(request.file).replaceAll(/["\r\n]/g, '_')
   return {
     path: request.file,
-    sizeBytes: sizeOf(request.file),
+    sizeBytes,
     before: Buffer.from(
       `--${boundary}\r\nContent-Disposition: form-data; name="file"; filename="${name}"\r\nContent-Type: application/wasm\r\n\r\n`,
     ),

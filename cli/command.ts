@@ -97,7 +97,7 @@ export type ApiRequest = {
   /** A body that is sent as it is. */
   text?: string | Buffer
   contentType?: string
-  /** Sent as the field `file` of a form. */
+  /** A file to send: as the field `file` of a form, or, with a content type, as the whole body. */
   file?: string
   /**
    * `needed`: a token of the command line, the environment, the configuration file or the saved login; `optional`: the

@@ -6,21 +6,26 @@ export type CurlParts = {
   headers: Readonly<Record<string, string>>
   body?: string | undefined
   file?: string | undefined
+  /** Whether the file is a field of a form. */
+  isForm?: boolean
   isInsecure: boolean
   /** Texts that must not be seen, and the shell expression that stands for each. */
   hidden: ReadonlyMap<string, string>
 }
 
-export function curlLine({ method, url, headers, body, file, isInsecure, hidden }: CurlParts): string {
+export function curlLine({ method, url, headers, body, file, isForm = true, isInsecure, hidden }: CurlParts): string {
   const words = ['curl', '-sS']
   if (isInsecure) words.push('-k')
   if (method !== 'GET') words.push('-X', method)
   for (const [name, value] of Object.entries(headers)) {
-    if (file !== undefined && name === 'Content-Type') continue
+    if (file !== undefined && isForm && name === 'Content-Type') continue
     words.push('-H', shellWord(`${name}: ${value}`, hidden))
   }
   if (body !== undefined) words.push('--data-binary', shellWord(body, hidden))
-  if (file !== undefined) words.push('-F', shellWord(`file=@${file}`, hidden))
+  if (file !== undefined)
+    words.push(
+      ...(isForm ? ['-F', shellWord(`file=@${file}`, hidden)] : ['--data-binary', shellWord(`@${file}`, hidden)]),
+    )
   words.push(shellWord(url, hidden))
   return words.join(' ')
 }

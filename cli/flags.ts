@@ -92,6 +92,12 @@ export const FLAGS = [
   { name: 'image', value: 'REFERENCE', summary: 'module in an OCI registry', aliases: ['image-url'] },
   { name: 'env', value: 'KEY=VALUE', summary: 'environment of the module, any number of times', isList: true },
   { name: 'wait', summary: 'wait for the result' },
+  { name: 'workers', value: 'IDS', summary: 'all, or ids with commas between them' },
+  {
+    name: 'registry-user',
+    value: 'NAME',
+    summary: 'user of the registry; its password is in SKEIN_REGISTRY_PASSWORD',
+  },
   { name: 'rm', summary: 'delete the task afterwards' },
   { name: 'timeout', value: 'DURATION', summary: 'at most this long, as 30s' },
   { name: 'run', value: 'RUN_ID', summary: 'of this run' },

@@ -11,6 +11,7 @@ const VARIABLES: readonly (readonly [string, string])[] = [
   ['SKEIN_MANAGER_URL', 'address of the task manager'],
   ['SKEIN_TOKEN', 'token to use in place of the login'],
   ['SKEIN_PASSWORD', 'password of skein login'],
+  ['SKEIN_REGISTRY_PASSWORD', 'password of skein modules push --registry-user'],
   ['SKEIN_DOMAIN', 'domain to work in'],
   ['SKEIN_CONTEXT', 'context to work with'],
   ['SKEIN_CONFIG', 'configuration file'],

@@ -10,15 +10,23 @@ export async function ask(question: string, { isSecret }: { isSecret: boolean },
       `there is no terminal to ask for the ${question.replace(': ', '')}`,
       'give it: skein login USERNAME --password-stdin, or SKEIN_PASSWORD',
     )
-  process.stderr.write(question)
-  // What is typed is echoed by readline itself, into nothing where it must stay unseen.
   const echo = new Writable({
     write(chunk: Buffer, _encoding, done) {
       if (!isSecret) process.stderr.write(chunk)
       done()
     },
   })
-  const lines = createInterface({ input: process.stdin, output: echo, terminal: true, historySize: 0 })
+  // From here on the terminal itself echoes nothing; readline does, into nothing where it must stay unseen. The question
+  // comes after that: whoever answers at once is not shown either.
+  const lines = createInterface({
+    input: process.stdin,
+    output: echo,
+    terminal: true,
+    historySize: 0,
+    prompt: question,
+  })
+  if (isSecret) process.stderr.write(question)
+  else lines.prompt()
   try {
     return await new Promise<string>((resolve, reject) => {
       const stop = () => reject(new InterruptedError('interrupted'))

@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs'
 import { extname } from 'node:path'
 import { parse } from 'csv-parse/sync'
 import { CommandError } from './failures.ts'
-import { isRecord, plainText } from './values.ts'
+import { isRecord } from './values.ts'
 
 /** Where something stands: `line 17` of CSV, `item 17` of JSON. */
 export type Placed<T> = { at: string; value: T }
@@ -24,7 +24,9 @@ const BOTH = ['publish', 'subscribe']
 
 /** Clients or channels: a column of names, or an array of records. */
 export function readEntities(path: string): Entities {
-  return isJson(path) ? entitiesOfJson(readJson(path)) : entitiesOfCsv(readText(path))
+  const { good, bad } = isJson(path) ? entitiesOfJson(readJson(path)) : entitiesOfCsv(readText(path))
+  const placeOf = ({ at }: BadLine) => Number(/\d+/.exec(at)?.[0])
+  return { good, bad: bad.toSorted((one, other) => placeOf(one) - placeOf(other)) }
 }
 
 function entitiesOfCsv(text: string): Entities {
@@ -148,7 +150,8 @@ function readJson(path: string): unknown {
 
 /** Rows without a header. A row that is no CSV is told and left out; a last empty column is no column. */
 function readCsv(text: string): { rows: Placed<string[]>[]; bad: BadLine[] } {
-  const bad: BadLine[] = []
+  // The parser may tell of one line twice.
+  const bad = new Map<number, BadLine>()
   const records = parse(text, {
     bom: true,
     info: true,
@@ -157,12 +160,15 @@ function readCsv(text: string): { rows: Placed<string[]>[]; bad: BadLine[] } {
     skip_records_with_error: true,
     trim: true,
     onSkip: (error) => {
-      if (error !== undefined)
-        bad.push({ at: `line ${plainText(error['lines'], '?')}`, reason: reasonOf(error.message) })
+      const line = Number(error?.['lines'])
+      if (error !== undefined) bad.set(line, { at: `line ${line}`, reason: reasonOf(error.message) })
       return undefined
     },
   }) as unknown as { record: string[]; info: { lines: number } }[]
-  return { rows: records.map(({ record, info }) => ({ at: `line ${info.lines}`, value: record })), bad }
+  return {
+    rows: records.map(({ record, info }) => ({ at: `line ${info.lines}`, value: record })),
+    bad: [...bad.values()],
+  }
 }
 
 const reasonOf = (message: string): string => `is not CSV: ${message.split(/: | at line/)[1] ?? message}`

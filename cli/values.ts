@@ -19,10 +19,13 @@ export function arg(given: Given, name: string): string {
   return value
 }
 
+/** Standard input can be read once; an argument may be looked at twice. */
+let standardInput: Buffer | undefined
+
 /** What an argument stands for: itself, `@file`, or `-` for standard input. */
 export function contentOf(value: string): string | Buffer {
   try {
-    if (value === '-') return readFileSync(0)
+    if (value === '-') return (standardInput ??= readFileSync(0))
     if (value.startsWith('@')) return readFileSync(value.slice(1))
   } catch (error) {
     throw new CommandError(

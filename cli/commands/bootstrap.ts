@@ -1,6 +1,6 @@
 /** `skein bootstrap`. */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
-import type { Cli, Group } from '../command.ts'
+import type { Cli, Command, Group } from '../command.ts'
 import { CommandError } from '../failures.ts'
 import { open } from '../http.ts'
 import { arg, contentOf, jsonObject, list, parseJson } from '../values.ts'
@@ -19,6 +19,17 @@ function clientOf(value: Record<string, unknown>): string {
   const id = CLIENT_ID_KEYS.map((key) => value[key]).find((one) => typeof one === 'string' && one !== '')
   if (typeof id !== 'string') throw new CommandError('the JSON needs "client_id"')
   return encodeURIComponent(id)
+}
+
+function act(words: string, summary: string): Command {
+  return {
+    words,
+    args: '<client_id>',
+    tail: 'domain',
+    summary,
+    example: '<client_id>',
+    call: { method: 'POST', service: 'bootstrap', path: `${CONFIGS}/{client_id}/${words}` },
+  }
 }
 
 export const bootstrap: Group = {
@@ -119,6 +130,8 @@ export const bootstrap: Group = {
         body: (given) => ({ state: Number(jsonObject(given, 'JSON_config')['state']) }),
       },
     },
+    act('enable', 'connect the client of a configuration to its channels'),
+    act('disable', 'disconnect it again'),
     {
       words: 'bootstrap secure',
       args: '<external_id> <external_key> <crypto_key>',

@@ -49,9 +49,22 @@ export const invitations: Group = {
       words: 'get all',
       args: '',
       tail: 'user',
-      summary: 'list invitations; those of a domain with --query domain_id=…',
+      summary: 'list the invitations that you received',
       example: '--state pending',
       call: { method: 'GET', service: 'invitations', path: '/invitations', query: ['limit', 'offset', 'state'] },
+    },
+    {
+      words: 'get domain',
+      args: '<domain_id>',
+      tail: 'user',
+      summary: 'list the invitations to a domain',
+      example: '<domain_id> --state pending',
+      call: {
+        method: 'GET',
+        service: 'invitations',
+        path: '/domains/{domain_id}/invitations',
+        query: ['limit', 'offset', 'state'],
+      },
     },
     {
       words: 'get',

@@ -46,6 +46,15 @@ export const workflows: Group = {
       call: { method: 'GET', service: SERVICE, path: '/workflows/{workflow_id}', auth: 'optional' },
     },
     {
+      words: 'delete',
+      args: '<workflow_id>',
+      tail: 'user',
+      summary: 'delete a workflow and its tasks',
+      example: '<workflow_id>',
+      answer: 'ok',
+      call: { method: 'DELETE', service: SERVICE, path: '/workflows/{workflow_id}', auth: 'optional' },
+    },
+    {
       words: 'start',
       args: '<workflow_id>',
       tail: 'user',
