@@ -22,19 +22,19 @@ function rowsBelow(heading: string): string[][] {
     )
 }
 
-/** The specification says "not shown" this often; each is a row of one of the tables, beside the rows for contradictions. */
+/** The specification says "not shown" this often; each is a row of the first table, beside the rows for contradictions. */
 const GAPS_OF_THE_SPECIFICATION = 24
 
 describe('docs/spec-gaps.md', () => {
   it('has a row for every gap', () => {
-    expect((answered?.length ?? 0) + (later?.length ?? 0)).toBeGreaterThan(GAPS_OF_THE_SPECIFICATION)
+    expect(answered?.length).toBeGreaterThan(GAPS_OF_THE_SPECIFICATION)
+    expect(later).toBeDefined()
   })
 
   it.each([
     ['answered', answered ?? []],
     ['later', later ?? []],
   ])('every row of the table "%s" has its six cells, numbered, with a section and a decision', (_name, rows) => {
-    expect(rows.length).toBeGreaterThan(5)
     for (const [index, cells] of rows.entries()) {
       expect(cells, cells.join(' | ')).toHaveLength(6)
       expect(
