@@ -12,7 +12,7 @@ import { newDataDir, prepareDevices, removeDataDir, startPlatform } from './plat
 import { median, milliseconds, perSecond, percentile, printTable } from './statistics.ts'
 
 const DURATION_MS = Number(process.env['BENCH_MQTT_MS'] ?? 4000)
-const ROUNDS = 3
+const ROUNDS = Number(process.env['BENCH_MQTT_ROUNDS'] ?? 3)
 const PAIRS = 4
 /** Messages that each publisher has under way. */
 const WINDOW = 100

@@ -28,6 +28,7 @@ export async function startBroker(name: BrokerName, port: number): Promise<Broke
       'max_inflight_messages 1000',
       'max_queued_messages 100000',
       'set_tcp_nodelay true',
+      'log_type none',
     ].join('\n'),
   )
   const [file, args] =

@@ -63,6 +63,12 @@ export async function aDevice(plant: Plant, port: number) {
     ...device,
     topic,
     connect: (more: Connecting = {}, at: number = port) => connectPeer(at, as(device, more)),
+    /** Sessions of the device that are connected and have a subscription. */
+    connections: async () => {
+      const path = `/${plant.domainId}/clients/${device.id}/sessions`
+      const { sessions } = (await plant.owner.call('GET', path)).json<{ sessions: { subscriptions: unknown[] }[] }>()
+      return sessions.filter(({ subscriptions }) => subscriptions.length > 0).length
+    },
     stored: async (format = 'messages') =>
       (
         await plant.owner.call('GET', `/m/${plant.domainId}/c/${device.channelId}?limit=1000&dir=asc&format=${format}`)
