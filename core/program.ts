@@ -19,6 +19,8 @@ export type Program<G extends SettingGroups> = {
   settings: G
   /** Flags of the command line and the setting that each stands for; `true` marks a flag without a value. */
   flags?: Readonly<Record<string, { setting: string; isSwitch?: boolean }>>
+  /** Words that may stand after the name instead: each prints a text and ends the process. */
+  commands?: Readonly<Record<string, { summary: string; run: (config: ConfigsOf<G>) => Promise<string> }>>
   /** Variables with these prefixes must be settings; others belong to programs beside this one. */
   ownPrefixes: readonly string[]
   /**
@@ -29,10 +31,11 @@ export type Program<G extends SettingGroups> = {
   run: (life: Lifecycle, config: ConfigsOf<G>, logger: Logger, environment: Environment) => Promise<void>
 }
 
-function usageOf<G extends SettingGroups>({ name, summary, settings, flags = {} }: Program<G>): string {
+function usageOf<G extends SettingGroups>({ name, summary, settings, flags = {}, commands = {} }: Program<G>): string {
   const options = Object.entries(flags).map(
     ([flag, { setting, isSwitch }]) => `  --${flag}${isSwitch === true ? '' : ' VALUE'}  stands for ${setting}`,
   )
+  const words = Object.entries(commands).map(([word, command]) => `  ${word}  ${command.summary}`)
   const variables = [
     ...new Map(
       Object.values(settings)
@@ -41,10 +44,11 @@ function usageOf<G extends SettingGroups>({ name, summary, settings, flags = {} 
     ).values(),
   ].map((one) => `  ${one.name.padEnd(28)} ${one.description} (default: ${one.defaultText})`)
   return [
-    `Usage: npm run ${name}${options.length === 0 ? '' : ' -- [flags]'}`,
+    `Usage: npm run ${name}${options.length === 0 ? '' : ` -- ${words.length === 0 ? '' : '[command] '}[flags]`}`,
     '',
     summary,
     '',
+    ...(words.length === 0 ? [] : ['Commands:', ...words, '']),
     ...(options.length === 0 ? [] : ['Flags:', ...options, '']),
     'Settings are environment variables:',
     ...variables,
@@ -52,8 +56,10 @@ function usageOf<G extends SettingGroups>({ name, summary, settings, flags = {} 
   ].join('\n')
 }
 
-/** Flags as the variables that they stand for. Throws UsageError for anything else. */
-function readFlags<G extends SettingGroups>({ flags = {} }: Program<G>): { isHelp: boolean; overrides: Environment } {
+type Given = { isHelp: boolean; overrides: Environment; command: string | undefined }
+
+/** Flags as the variables that they stand for, and the command. Throws UsageError for anything else. */
+function readFlags<G extends SettingGroups>({ flags = {}, commands = {} }: Program<G>): Given {
   try {
     const options = Object.fromEntries(
       Object.entries(flags).map(([flag, { isSwitch }]) => [
@@ -61,12 +67,19 @@ function readFlags<G extends SettingGroups>({ flags = {} }: Program<G>): { isHel
         { type: isSwitch === true ? ('boolean' as const) : ('string' as const) },
       ]),
     )
-    const { values } = parseArgs({ options: { ...options, help: { type: 'boolean', short: 'h' } } })
+    const { values, positionals } = parseArgs({
+      options: { ...options, help: { type: 'boolean', short: 'h' } },
+      allowPositionals: Object.keys(commands).length > 0,
+    })
+    const [command, ...others] = positionals
+    if (others.length > 0 || (command !== undefined && !Object.hasOwn(commands, command))) {
+      throw new UsageError(`there is no command ${positionals.join(' ')}`)
+    }
     const given = values as Record<string, string | boolean | undefined>
     const overrides = Object.entries(flags).flatMap(([flag, { setting }]) =>
       given[flag] === undefined ? [] : [[setting, String(given[flag])]],
     )
-    return { isHelp: values.help === true, overrides: Object.fromEntries(overrides) as Environment }
+    return { isHelp: values.help === true, overrides: Object.fromEntries(overrides) as Environment, command }
   } catch (error) {
     throw new UsageError(`${sentenceOf(error)}; see --help`)
   }
@@ -80,7 +93,7 @@ export async function runProgram<G extends SettingGroups>(program: Program<G>): 
   const level: LogLevel = LOG_LEVELS.find((one) => one === named) ?? 'info'
   const logger = createLogger({ name: program.name, level })
   await runUntilStopped(logger, async (life) => {
-    const { isHelp, overrides } = readFlags(program)
+    const { isHelp, overrides, command } = readFlags(program)
     if (isHelp) {
       process.stdout.write(usageOf(program))
       return await life.stop()
@@ -91,6 +104,11 @@ export async function runProgram<G extends SettingGroups>(program: Program<G>): 
     const config = readConfigs(program.settings, merged)
     for (const warning of unknownVariables(Object.values(program.settings), environment, program.ownPrefixes))
       logger.warn(warning)
+    const asked = command === undefined ? undefined : program.commands?.[command]
+    if (asked !== undefined) {
+      process.stdout.write(await asked.run(config))
+      return await life.stop()
+    }
     await program.run(life, config, logger, merged)
   })
 }

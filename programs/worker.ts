@@ -2,7 +2,7 @@
 import { readBuildInfo } from '#core/ground/index.ts'
 import { runProgram } from '#core/program.ts'
 import { LOG_LEVEL_SETTING } from '#core/logging/index.ts'
-import { WORKER_SETTINGS, startWorker } from '#worker/index.ts'
+import { WORKER_SETTINGS, readStatus, renderStatus, startWorker, workerFolder } from '#worker/index.ts'
 
 await runProgram({
   name: 'worker',
@@ -13,6 +13,12 @@ await runProgram({
     token: { setting: 'SKEIN_WORKER_TOKEN' },
     name: { setting: 'SKEIN_WORKER_NAME' },
     'allow-gc': { setting: 'SKEIN_WORKER_ALLOW_GC', isSwitch: true },
+  },
+  commands: {
+    status: {
+      summary: 'what the worker of this data folder is doing; needs no manager',
+      run: async (config) => renderStatus(await readStatus(workerFolder(config.worker))),
+    },
   },
   // Other programs read the same environment, so only the worker's own variables can be misspelt here.
   ownPrefixes: ['SKEIN_WORKER_'],

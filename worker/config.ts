@@ -1,4 +1,5 @@
 /** The settings of a worker (contract section 15). */
+import { join } from 'node:path'
 import { bytes, durationMs, flag, labels, optionalInteger, optionalText, secret, text } from '#core/config/index.ts'
 import type { ConfigOf } from '#core/config/index.ts'
 
@@ -28,3 +29,8 @@ export const WORKER_SETTINGS = {
 } as const
 
 export type WorkerConfig = ConfigOf<typeof WORKER_SETTINGS>
+
+/** Where the worker keeps what is its own. */
+export function workerFolder({ workerDir, dataDir }: WorkerConfig): string {
+  return workerDir ?? join(dataDir, 'worker')
+}

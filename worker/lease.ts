@@ -23,6 +23,7 @@ export class Lease {
   readonly #clocks: Clocks
   readonly #sentMs = new Map<bigint, number>()
   #deadlineMs = -Infinity
+  #hasBegun = false
   #offsetMs: number
 
   constructor(clocks: Clocks) {
@@ -45,6 +46,7 @@ export class Lease {
     if (sentMs === undefined || this.hasSlept()) return
     for (const older of this.#sentMs.keys()) if (older <= sequence) this.#sentMs.delete(older)
     const marginMs = ttlMs < FULL_MARGIN_FROM_MS ? ttlMs / 10 : MARGIN_MS
+    this.#hasBegun = true
     this.#deadlineMs = Math.max(this.#deadlineMs, sentMs + ttlMs - marginMs)
   }
 
@@ -56,6 +58,12 @@ export class Lease {
   /** True while the worker may go on with what it holds. */
   isValid(): boolean {
     return !this.hasSlept() && this.#clocks.now() < this.#deadlineMs
+  }
+
+  /** How long what is held may go on; 0 when the lease is over, undefined when there was none yet. */
+  remainingMs(): number | undefined {
+    if (!this.#hasBegun) return undefined
+    return this.hasSlept() ? 0 : Math.max(0, this.#deadlineMs - this.#clocks.now())
   }
 
   /** True when the wall clock ran ahead of the monotonic one: the machine was suspended and others may have our work. */

@@ -76,6 +76,10 @@ export class Membership {
     this.#deps = deps
   }
 
+  get name(): string {
+    return this.#deps.config.name ?? hostname()
+  }
+
   /** Resolves with the worker's id when the first session stands. */
   join(signal: AbortSignal | undefined): Promise<string> {
     const { promise, resolve, reject } = Promise.withResolvers<string>()
@@ -161,7 +165,7 @@ export class Membership {
       joinToken: credentials.joinSecret,
       workerId: member.identity?.workerId ?? '',
       workerSecret: member.identity?.workerSecret ?? '',
-      name: config.name ?? hostname(),
+      name: this.name,
       bootId: this.#bootId,
       version,
       labels: config.labels,

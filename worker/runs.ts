@@ -88,6 +88,18 @@ export class Runs {
     this.#outbox?.tell({ case: 'drainState', value: { draining: isDraining, running: this.count } })
   }
 
+  /** For people. */
+  list(): { run_id: string; task: string; running: boolean; held_ms: number; on_lost_wait: boolean }[] {
+    const nowMs = monotonicMs()
+    return [...this.#held.values()].map(({ assignment, isRunning, receivedMs }) => ({
+      run_id: assignment.run.runId,
+      task: assignment.taskName,
+      running: isRunning,
+      held_ms: Math.round(nowMs - receivedMs),
+      on_lost_wait: assignment.onLost === OnLost.WAIT,
+    }))
+  }
+
   /** What Hello says. */
   claims(): { running: HeldRun[]; spooled: RunRef[] } {
     const running = [...this.#held.values()].map(({ assignment, isRunning }) => {

@@ -7,6 +7,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import { DEFAULT_MODULE_BOUNDS } from '#core/wasm/index.ts'
 import { AssignmentJournal } from './assignment-journal.ts'
+import { workerFolder } from './config.ts'
 import type { WorkerConfig } from './config.ts'
 import { lockFolder } from './folder-lock.ts'
 import { readIdentity } from './identity.ts'
@@ -20,6 +21,7 @@ import { Runs } from './runs.ts'
 import { ClientCertificate } from './session/client-certificate.ts'
 import { createCredentials } from './session/credentials.ts'
 import { Spool } from './spool/index.ts'
+import { serveStatus, statusPath } from './status/index.ts'
 import { Components, stageTranspilerCode } from './transpile/index.ts'
 
 export type StartWorkerOptions = {
@@ -47,7 +49,7 @@ const LAST_RESULTS_MS = 2_000
  */
 export async function startWorker(options: StartWorkerOptions): Promise<Worker> {
   const { config, logger, signal } = options
-  const folder = config.workerDir ?? join(config.dataDir, 'worker')
+  const folder = workerFolder(config)
   const open = await reachableFolder(folder)
   // What was opened closes in reverse order, when a later part fails to open as well as when the worker stops.
   await using opening = new AsyncDisposableStack()
@@ -131,6 +133,28 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   })
 
   opening.defer(() => membership.leave())
+  const status = await serveStatus(statusPath(folder), () => ({
+    id: member.identity?.workerId ?? null,
+    name: membership.name,
+    version: options.version,
+    pid: process.pid,
+    manager: config.manager,
+    state: runs.isDraining ? 'draining' : membership.isConnected ? 'connected' : 'disconnected',
+    lease_ms: lease.remainingMs() ?? null,
+    slots,
+    runs: runs.list(),
+    finished_total: runs.finishedTotal,
+    spooled_results: spool.size,
+    cached_modules: modules.digests().length,
+    runners: pool.stats().runners.map(({ pid, residentBytes, underWay }) => ({
+      pid,
+      resident_bytes: residentBytes,
+      under_way: underWay,
+    })),
+    resident_bytes: process.memoryUsage.rss(),
+    certificate_ends_at: certificate.endsAt?.toISOString() ?? null,
+  }))
+  opening.defer(() => status.close())
 
   await runs.resume()
   const id = await membership.join(signal)

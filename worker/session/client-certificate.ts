@@ -40,6 +40,11 @@ export class ClientCertificate {
     return this.#shown
   }
 
+  /** By the wall clock; undefined while there is none. */
+  get endsAt(): Date | undefined {
+    return this.#validity && new Date(this.#validity.toMs)
+  }
+
   /** True when there is one and its time is over by the wall clock: nobody takes it any more. */
   hasEnded(nowMs: number): boolean {
     return this.#validity !== undefined && nowMs >= this.#validity.toMs

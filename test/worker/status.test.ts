@@ -1,0 +1,33 @@
+/** `npm run worker -- status`: what a worker says about itself on its own machine, with a manager and without. */
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test, vi } from 'vitest'
+import { OnLost } from '#proto/index.ts'
+import { readStatus, renderStatus } from '#worker/index.ts'
+import { statusPath } from '#worker/status/index.ts'
+import { JoinedWorker } from './joined-worker.ts'
+
+vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
+
+test('tells what runs, what is unsent and how long the lease is', async () => {
+  await using joined = await JoinedWorker.start({ SKEIN_WORKER_NAME: 'edge' })
+  const folder = join(joined.folder, 'worker')
+  joined.manager.assign('endless', 'run-1', { onLost: OnLost.WAIT, secrets: { KEY: 'hush-hush' } })
+  await joined.manager.running('run-1')
+  const status = await readStatus(folder)
+  expect(status).toMatchObject({ id: 'worker-1', name: 'edge', state: 'connected', slots: 2, spooled_results: 0 })
+  expect(status.lease_ms).toBeGreaterThan(0)
+  expect(status.runs).toMatchObject([{ run_id: 'run-1', task: 'endless', running: true, on_lost_wait: true }])
+  expect(JSON.stringify(status)).not.toMatch(/hush|secret-1|let-me-in/)
+  expect(renderStatus(status)).toMatch(/^Worker +edge {2}worker-1[^]*run-1 {2}endless {2}running for /)
+  expect(statSync(statusPath(folder)).mode & 0o777).toBe(0o600)
+})
+
+test('is answered without a manager too, and by nobody when no worker runs', async () => {
+  await using joined = await JoinedWorker.start()
+  const folder = join(joined.folder, 'worker')
+  await joined.stopManager()
+  await vi.waitFor(async () => expect((await readStatus(folder)).state).toBe('disconnected'), { timeout: 10_000 })
+  await joined.stop()
+  await expect(readStatus(folder)).rejects.toThrow('none runs there')
+})

@@ -1,0 +1,5 @@
+export { readStatus } from './read-status.ts'
+export { serveStatus } from './server.ts'
+export { statusPath } from './socket-path.ts'
+export { renderStatus } from './status.ts'
+export type { WorkerStatus } from './status.ts'

@@ -1,0 +1,45 @@
+/** Answers about the worker to whoever may enter its folder: one JSON text per connection. */
+import { chmod, rm } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import type { Server } from 'node:net'
+import type { WorkerStatus } from './status.ts'
+
+/** A reader that takes nothing for so long is left alone. */
+const WRITE_DEADLINE_MS = 2_000
+const MAX_CONNECTIONS = 8
+
+export type StatusServer = { close: () => Promise<void> }
+
+/** `path` as `statusPath` gave it; what a killed process left there is removed. */
+export async function serveStatus(path: string, read: () => WorkerStatus): Promise<StatusServer> {
+  const isFile = process.platform !== 'win32'
+  if (isFile) await rm(path, { force: true })
+  const server = createServer((socket) => {
+    socket.setTimeout(WRITE_DEADLINE_MS, () => socket.destroy())
+    socket.on('error', () => undefined)
+    socket.end(JSON.stringify(read()))
+  })
+  server.maxConnections = MAX_CONNECTIONS
+  await listen(server, path)
+  if (isFile) await chmod(path, 0o600)
+  return {
+    async close() {
+      await new Promise((resolve) => {
+        server.close(resolve)
+      })
+      if (isFile) await rm(path, { force: true })
+    },
+  }
+}
+
+function listen(server: Server, path: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(path, () => {
+      server.off('error', reject)
+      // A status that cannot be asked for ends no worker.
+      server.on('error', () => undefined)
+      resolve()
+    })
+  })
+}

@@ -1,0 +1,15 @@
+/** Where a worker answers about itself on its own machine. */
+import { createHash } from 'node:crypto'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+
+/** A longer path is none for a socket: 108 bytes with its end on Linux, 104 on macOS. */
+const MAX_PATH_BYTES = 100
+
+/** In the worker's folder, which is its owner's alone; a named pipe on Windows. */
+export function statusPath(folder: string): string {
+  const path = join(resolve(folder), 'status.sock')
+  const hash = createHash('sha256').update(path).digest('hex').slice(0, 16)
+  if (process.platform === 'win32') return `\\\\.\\pipe\\skein-worker-${hash}`
+  return Buffer.byteLength(path) <= MAX_PATH_BYTES ? path : join(tmpdir(), `skein-worker-${hash}.sock`)
+}

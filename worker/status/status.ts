@@ -1,0 +1,57 @@
+/** What a worker knows about itself, needs no manager to say, and shows to people: no secret is among it. */
+
+export type WorkerStatus = {
+  id: string | null
+  name: string
+  version: string
+  pid: number
+  manager: string
+  /** connected: a session stands. */
+  state: 'connected' | 'disconnected' | 'draining'
+  /** Milliseconds until what it holds is stopped; 0: the lease is over, null: it never had one. */
+  lease_ms: number | null
+  slots: number
+  runs: { run_id: string; task: string; running: boolean; held_ms: number; on_lost_wait: boolean }[]
+  finished_total: number
+  /** Results on disk that nobody acknowledged. */
+  spooled_results: number
+  cached_modules: number
+  runners: { pid: number; resident_bytes: number; under_way: number }[]
+  resident_bytes: number
+  /** When its certificate ends; null: it has none. */
+  certificate_ends_at: string | null
+}
+
+/** Runs that are listed; the rest is counted. */
+const MAX_LISTED_RUNS = 20
+
+export function renderStatus(status: WorkerStatus): string {
+  const mib = (bytes: number) => `${Math.round(bytes / 1024 / 1024)} MiB`
+  const seconds = (ms: number) => `${(ms / 1000).toFixed(1)} s`
+  const lease =
+    status.lease_ms === null ? 'none yet' : status.lease_ms === 0 ? 'over' : `${seconds(status.lease_ms)} left`
+  const running = status.runs.filter((run) => run.running).length
+  const rows: [string, string][] = [
+    [
+      'Worker',
+      `${status.name}  ${status.id ?? 'not registered yet'}  (process ${status.pid}, Skein ${status.version})`,
+    ],
+    ['Manager', `${status.manager}  ${status.state}, lease ${lease}`],
+    [
+      'Runs',
+      `${running} running, ${status.runs.length - running} waiting, ${status.slots} slots, ${status.finished_total} ended`,
+    ],
+    ['Unsent', `${status.spooled_results} results on disk`],
+    ['Modules', `${status.cached_modules} cached`],
+    [
+      'Memory',
+      `${mib(status.resident_bytes)}, runners ${status.runners.map(({ resident_bytes }) => mib(resident_bytes)).join(', ') || 'none'}`,
+    ],
+    ['Certificate', status.certificate_ends_at === null ? 'none' : `until ${status.certificate_ends_at}`],
+  ]
+  const listed = status.runs.slice(0, MAX_LISTED_RUNS).map((run): [string, string] => {
+    const wait = run.on_lost_wait ? ', waits for better times' : ''
+    return ['', `${run.run_id}  ${run.task}  ${run.running ? 'running' : 'waiting'} for ${seconds(run.held_ms)}${wait}`]
+  })
+  return [...rows, ...listed].map(([name, text]) => `${name.padEnd(12)} ${text}\n`).join('')
+}
