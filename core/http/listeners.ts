@@ -7,7 +7,8 @@ import type { Logger } from '../logging/index.ts'
 import { ServiceError } from '../errors/index.ts'
 import type { HttpApp } from './edge.ts'
 import { expressHandler } from './express.ts'
-import { answerUnreadable } from './unreadable.ts'
+import { letLinger, noteRequest } from './linger.ts'
+import { answerUnreadable, lacksHost, refuse } from './unreadable.ts'
 
 export type ListenerPort = {
   port: number
@@ -55,7 +56,9 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
   const handler = (request: IncomingMessage, response: ServerResponse) => {
     // A caller that keeps its connection would send the next request to a closed door.
     if (isStopping) response.setHeader('Connection', 'close')
-    if (!isExpress(request, response)) app.routing(request, response)
+    noteRequest(request)
+    if (lacksHost(request)) refuse(response, new ServiceError('malformed', 'the request must have a Host header'))
+    else if (!isExpress(request, response)) app.routing(request, response)
   }
   const servers: Server[] = []
   const bound = new Set<number>()
@@ -104,6 +107,8 @@ function createServer(
     headersTimeout: requestDeadlineMs,
     keepAliveTimeout: KEEP_ALIVE_MS,
     connectionsCheckingInterval: Math.min(DEADLINE_CHECK_MS, requestDeadlineMs),
+    // Node's own refusal has no body; ours is that of the contract.
+    requireHostHeader: false,
     // Clients offer HTTP/2 by an upgrade (`h2c`) that we do not take: RFC 9110 section 7.8 lets us go on without it.
     shouldUpgradeCallback: ({ headers }) =>
       headers.upgrade?.toLowerCase() === 'websocket' && app.server.listenerCount('upgrade') > 0,
@@ -118,6 +123,9 @@ function createServer(
   // An upgrade on any port reaches the adapters that listen on the app's own server.
   server.on('upgrade', (...upgrade) => void app.server.emit('upgrade', ...upgrade))
   server.on('clientError', answerUnreadable)
+  server.on(tls === undefined ? 'connection' : 'secureConnection', letLinger)
+  // RFC 9110 section 10.1.1 lets us go on where more is expected than we know of.
+  server.on('checkExpectation', handler)
   return server
 }
 

@@ -1,7 +1,10 @@
-/** The answer to bytes that never became a request: the error body too, written to the bare connection. */
+/** The answers to what never reaches the router: the error body too, for bytes that are no request on the bare connection. */
 import { STATUS_CODES } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { PROTOCOL_STATUS, ServiceError, presentError } from '../errors/index.ts'
+import { linger } from './linger.ts'
 
 /** Codes of Node's HTTP parser and server. */
 const REFUSALS: Readonly<Record<string, () => ServiceError>> = {
@@ -20,7 +23,7 @@ export function answerUnreadable(error: NodeJS.ErrnoException, socket: Duplex): 
   const refusal = REFUSALS[error.code ?? '']?.() ?? new ServiceError('malformed', 'the request is not valid HTTP')
   const status = PROTOCOL_STATUS[refusal.kind].http
   const body = JSON.stringify(presentError(refusal))
-  socket.end(
+  socket.write(
     [
       `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
       'Content-Type: application/json',
@@ -29,6 +32,21 @@ export function answerUnreadable(error: NodeJS.ErrnoException, socket: Duplex): 
       '',
       body,
     ].join('\r\n'),
-    () => socket.destroy(),
   )
+  linger(socket as Socket)
+}
+
+/** RFC 9112 section 3.2: a request of HTTP/1.1 without a host is refused. */
+export function lacksHost({ headers, httpVersion }: IncomingMessage): boolean {
+  return headers.host === undefined && httpVersion === '1.1'
+}
+
+export function refuse(response: ServerResponse, refusal: ServiceError): void {
+  const body = JSON.stringify(presentError(refusal))
+  response.writeHead(PROTOCOL_STATUS[refusal.kind].http, {
+    'Content-Type': 'application/json',
+    'Content-Length': Buffer.byteLength(body),
+    Connection: 'close',
+  })
+  response.end(body)
 }

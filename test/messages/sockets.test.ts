@@ -200,6 +200,7 @@ describe('WebSocket', () => {
     expect(await refusal(`/m/${plant.domainId}/c/unknown`, as(first))).toMatch(/^403 /)
     expect(await refusal(`${path}/a%20b`, as(first))).toMatch(/^400 \{"error":"malformed"/)
     expect(await refusal(`${path}/%E0%A4%A`, as(first))).toMatch(/^400 /)
+    expect(await refusal('//', as(first))).toMatch(/^404 \{"error":"not_found"/)
     expect(await refusal('/nowhere', as(first))).toMatch(/^404 /)
   })
 })

@@ -49,7 +49,7 @@ export function createUpgrades(
   const sockets = new Set<WebSocket>()
 
   async function open(request: IncomingMessage): Promise<Opening> {
-    const url = new URL(request.url ?? '', 'http://host')
+    const url = requestUrl(request)
     const named = parseMessagePath(decodeURIComponent(url.pathname.replace(PREFIX, '')))
     if (named === undefined) {
       throw new ServiceError('not_found', 'no such path: sockets are opened at /m/<domain>/c/<channel>[/<subtopic>]')
@@ -103,6 +103,14 @@ export function createUpgrades(
       for (const socket of sockets) socket.close(GOING_AWAY, 'the server is stopping')
     },
   }
+}
+
+/** `//` begins a host where a URL is relative, and is a path in a request (RFC 9112 section 3.2.1). */
+function requestUrl(request: IncomingMessage): URL {
+  const target = request.url ?? '/'
+  const url = URL.parse(target.startsWith('/') ? `http://host${target}` : target)
+  if (url === null) throw new ServiceError('malformed', 'the path is not valid')
+  return url
 }
 
 const REASONS: Readonly<Record<number, string>> = {
