@@ -156,7 +156,8 @@ test('a client that connects again with Last-Event-ID misses nothing and sees ev
   await using second = await follow(tenant.user, domainId, { after: before })
   await until(() => idsOf(second, 'client.create').length >= 10, 'a third')
   second.close()
-  const seen = second.events.slice(0, 10)
+  // A position may lie before what was committed a moment ago: the making of the domain can come first.
+  const seen = second.events.filter(({ event }) => event === 'client.create').slice(0, 10)
   const more = Promise.all(Array.from({ length: 20 }, () => tenant.newClient()))
   await using third = await follow(tenant.user, domainId, { after: seen.at(-1)?.id })
   for (const { id } of await more) made.push(id)
