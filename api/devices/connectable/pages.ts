@@ -1,7 +1,7 @@
 /** Pages of clients and channels: how many rows the caller is shown, and those of one page, found from the nearer end. */
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
-import { ENTITY_TABLES, allOf } from '#api/identity/index.ts'
+import { ENTITY_TABLES, allOf, orderOf } from '#api/identity/index.ts'
 import type { AccessPolicy, DomainAccess, ReachableRows } from '#api/identity/index.ts'
 import type { Database, Queryable } from '#core/database/index.ts'
 import type { ConnectableType } from './record.ts'
@@ -42,6 +42,18 @@ export async function findPage<R>(
   )
   const { order, dir = 'asc', offset, limit } = query
   if (query.only_total === true || total <= offset) return { total, rows: [] }
+  if (total <= MAX_SORTED) {
+    const sorted = access.keys(
+      domains,
+      sql`SELECT ${sql.ref(`${alias}.key`)} FROM ${table} ${sql.ref(alias)}
+        WHERE ${allOf([readable.count, ...filters])} ORDER BY ${orderOf(alias, order, dir)} LIMIT ${MAX_SORTED}`,
+    )
+    const keys = sorted.remembered() ?? (offset > FAR_OFFSET ? await sorted.find() : undefined)
+    if (keys !== undefined) {
+      const where = sql<SqlBool>`${sql.ref(`${alias}.key`)} = ANY (${keys.slice(offset, offset + limit)}::bigint[])`
+      return { total, rows: await find(db, { where, order, dir, offset: 0, limit }) }
+    }
+  }
   const isBackwards = isNearerToEnd(query, total)
   const distance = isBackwards ? Math.max(0, total - offset - limit) : offset
   const rows = await find(db, {
@@ -54,6 +66,8 @@ export async function findPage<R>(
   return { total, rows: isBackwards ? rows.toReversed() : rows }
 }
 
+/** A listing of at most so many rows is sorted once for its far pages. */
+const MAX_SORTED = 30_000
 /** A page so far behind the first is found among all that are reached, a nearer one by looking at row after row. */
 const FAR_OFFSET = 200
 

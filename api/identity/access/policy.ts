@@ -57,6 +57,8 @@ export type DomainAccess = {
   reachableRows(type: EntityFacts['type'], action: string, alias: string): Promise<ReachableRows>
 }
 
+export type SortedKeys = { remembered(): readonly number[] | undefined; find(): Promise<readonly number[]> }
+
 type KnownReach = { keys: string; size: number }
 
 /** Two forms of one condition. */
@@ -86,6 +88,11 @@ export type AccessPolicy = {
   ): Promise<Located>
   /** The number that the statement gives as `total`, kept until anything changes in these domains. */
   total(domains: readonly DomainAccess[], statement: RawBuilder<{ total: number }>): Promise<number>
+  /**
+   * The keys that the statement gives, in its order and as long kept: pages of a listing that is sorted once. `remembered`
+   * alone gives what is known without asking the database.
+   */
+  keys(domains: readonly DomainAccess[], statement: RawBuilder<{ key: number }>): SortedKeys
   /** Throws `forbidden` unless the caller administers the platform, and with a token that is good for all of it. */
   requirePlatformAdmin(principal: UserPrincipal): void
   /** Drops what depends on entities that changed. */
@@ -98,6 +105,10 @@ const MAX_TOTALS = 20_000
 /** Reaches that are remembered, and the bytes of their keys. */
 const MAX_REACHES = 20_000
 const MAX_REACH_BYTES = 32 * 1024 * 1024
+/** Sorted keys of listings that are remembered. */
+const MAX_SORTED_LISTINGS = 10_000
+const MAX_SORTED_BYTES = 32 * 1024 * 1024
+const KEY_BYTES = 8
 /** A reach of at most so many entities is sorted as a whole for a page; of a larger one only pages far from the ends. */
 const SMALL_REACH = 2000
 
@@ -128,6 +139,20 @@ export function createAccessPolicy({
     bytes: { max: MAX_REACH_BYTES, of: (found) => (found === 'many' ? 0 : found.keys.length) },
     isFresh,
   })
+
+  const sorted = createFactCache<readonly number[]>({
+    maxEntries: MAX_SORTED_LISTINGS,
+    bytes: { max: MAX_SORTED_BYTES, of: (keys) => keys.length * KEY_BYTES },
+    isFresh,
+  })
+
+  const nameOf = (statement: RawBuilder<unknown>) => {
+    const { sql: text, parameters } = statement.compile(db)
+    return createHash('sha256').update(text).update(JSON.stringify(parameters)).digest('base64')
+  }
+  /** What a listing of these domains by their callers depends on. */
+  const contentsOf = (domains: readonly DomainAccess[]) =>
+    domains.flatMap(({ domainKey, principal }) => [anyChangeIn(domainKey), principal.key])
 
   function findReached(reach: Reach, type: EntityFacts['type'], action: string) {
     // A request may still hold a reach that was true before a change.
@@ -246,19 +271,27 @@ export function createAccessPolicy({
         )
     },
     async total(domains, statement) {
-      const { sql: text, parameters } = statement.compile(db)
-      const name = createHash('sha256').update(text).update(JSON.stringify(parameters)).digest('base64')
-      return await totals.get(name, async () => {
+      return await totals.get(nameOf(statement), async () => {
         const { rows } = await statement.execute(db)
-        const dependsOn = domains.flatMap(({ domainKey, principal }) => [anyChangeIn(domainKey), principal.key])
-        return { value: rows[0]?.total ?? 0, dependsOn }
+        return { value: rows[0]?.total ?? 0, dependsOn: contentsOf(domains) }
       })
     },
+    keys(domains, statement) {
+      const name = nameOf(statement)
+      return {
+        remembered: () => sorted.peek(name),
+        find: () =>
+          sorted.get(name, async () => {
+            const { rows } = await statement.execute(db)
+            return { value: rows.map(({ key }) => key), dependsOn: contentsOf(domains) }
+          }),
+      }
+    },
     forget(entityKeys) {
-      for (const cache of [holdings, totals, reaches]) cache.forget(entityKeys)
+      for (const cache of [holdings, totals, reaches, sorted]) cache.forget(entityKeys)
     },
     clear() {
-      for (const cache of [holdings, totals, reaches]) cache.clear()
+      for (const cache of [holdings, totals, reaches, sorted]) cache.clear()
     },
   }
 }
