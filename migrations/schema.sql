@@ -189,7 +189,6 @@ CREATE INDEX channels_page ON channels USING btree (domain_key, status, COALESCE
 CREATE INDEX channels_page_any_status ON channels USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, status, parent_group_key);
 CREATE INDEX channels_page_created ON channels USING btree (domain_key, created_at, id) INCLUDE (key, status, parent_group_key);
 CREATE INDEX channels_page_name ON channels USING btree (domain_key, "left"(name, 256), created_at, id);
-CREATE INDEX channels_reached ON channels USING btree (key) INCLUDE (domain_key, status, parent_group_key, updated_at, created_at, id);
 CREATE UNIQUE INDEX channels_route_key ON channels USING btree (domain_key, lower(route));
 CREATE INDEX channels_tags ON channels USING gin (tags);
 
@@ -242,7 +241,6 @@ CREATE INDEX clients_page ON clients USING btree (domain_key, status, COALESCE(u
 CREATE INDEX clients_page_any_status ON clients USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, status, parent_group_key);
 CREATE INDEX clients_page_created ON clients USING btree (domain_key, created_at, id) INCLUDE (key, status, parent_group_key);
 CREATE INDEX clients_page_name ON clients USING btree (domain_key, "left"(name, 256), created_at, id);
-CREATE INDEX clients_reached ON clients USING btree (key) INCLUDE (domain_key, status, parent_group_key, updated_at, created_at, id);
 CREATE INDEX clients_secret ON clients USING btree (secret_mac);
 CREATE INDEX clients_tags ON clients USING gin (tags);
 
