@@ -78,7 +78,7 @@ describe.each(['mqttv31', 'mqttv311', 'mqttv5'])('mosquitto_pub and mosquitto_su
 test.each([4, 5])('paho for Python, protocol level %i, subscribes and publishes with QoS 2', async (version) => {
   const device = await aDevice(plant, node.port)
   const args = ['-c', PAHO, `${node.port}`, device.id, device.secret, device.topic, `${version}`]
-  const { stdout } = await run('python3', args, { timeout: 30_000 })
+  const { stdout } = await run('/usr/bin/python3', args, { timeout: 30_000 })
   expect(stdout).toBe(`${device.topic}/paho from paho 2\n`)
 })
 
@@ -96,7 +96,7 @@ describe.each([
     })
     try {
       const received = new Promise<string>((resolve) =>
-        client.once('message', (topic, body) => resolve(`${topic} ${body}`)),
+        client.once('message', (topic, body) => resolve(`${topic} ${body.toString()}`)),
       )
       await client.subscribeAsync(`${device.topic}/#`, { qos: 2 })
       // Larger than one frame of the socket.

@@ -44,7 +44,7 @@ async function two() {
   const device = await plant.newDevice()
   await plant.connect(device, sender.channelId)
   const receiver = { ...sender, ...device }
-  const connectReceiver: typeof sender.connect = async (more = {}) =>
+  const connectReceiver: typeof sender.connect = async (more) =>
     await sender.connect({ ...more, username: device.id, password: Buffer.from(device.secret) })
   return { sender, receiver, connectReceiver, topic: sender.topic }
 }
@@ -227,7 +227,8 @@ test('each message of a shared subscription goes to one of its members', async (
   await subscribe(all, `${topic}/#`)
   using peer = await sender.connect()
   for (let index = 0; index < 10; index++) await publish(peer, topic, `${index}`)
-  const of = (member: Peer) => member.inbox.flatMap((packet) => (packet.cmd === 'publish' ? [`${packet.payload}`] : []))
+  const of = (member: Peer) =>
+    member.inbox.flatMap((packet) => (packet.cmd === 'publish' ? [packet.payload.toString()] : []))
   await until(() => of(one).length + of(other).length === 10 && of(all).length === 10, 'all messages')
   expect([...of(one), ...of(other)].toSorted()).toEqual(of(all).toSorted())
   expect(of(one)).toHaveLength(5)
