@@ -28,7 +28,10 @@ const START_LOAD_MS = 3_000
 
 export async function benchModules(): Promise<void> {
   const rows = [...(await fanOut()), ...(await cachedStart())]
-  printTable(`Modules: ${WORKERS} workers x ${MODULE_BYTES / 1e6} MB from one proxy, and starts with a cached image`, rows)
+  printTable(
+    `Modules: ${WORKERS} workers x ${MODULE_BYTES / 1e6} MB from one proxy, and starts with a cached image`,
+    rows,
+  )
 }
 
 const digestOf = (bytes: Uint8Array) => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
@@ -68,7 +71,12 @@ async function startRegistry(module: Buffer) {
 async function startProxy(dataDir: string, registry: string) {
   const child = spawn(process.execPath, ['programs/proxy.ts'], {
     cwd: join(import.meta.dirname, '..'),
-    env: { SKEIN_DATA_DIR: dataDir, SKEIN_PROXY_PORT: '0', SKEIN_PROXY_TOKEN: PROXY_TOKEN, PROXY_REGISTRY_URL: registry },
+    env: {
+      SKEIN_DATA_DIR: dataDir,
+      SKEIN_PROXY_PORT: '0',
+      SKEIN_PROXY_TOKEN: PROXY_TOKEN,
+      PROXY_REGISTRY_URL: registry,
+    },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))

@@ -9,7 +9,8 @@ import { monotonicMs } from './time.ts'
 
 /** A buffer is copied two or three times on its way through HTTP or gRPC, so the growth is some three times this. */
 const COLLECT_AFTER_BYTES = 1024 * 1024
-/** Many transfers at once are many megabytes per millisecond; collecting takes a fifth of the time at most. */
+/** Many transfers at once may leave more, or collecting would take most of the time; V8 looks by itself beyond this. */
+const MAX_COLLECT_AFTER_BYTES = 16 * 1024 * 1024
 const MIN_PAUSE_MS = 5
 
 type Collect = (options: { type: 'minor'; execution: 'sync' }) => void
@@ -18,12 +19,11 @@ let collect: Collect | undefined
 let passedBytes = 0
 let nextMs = 0
 
-/** To be called with the size of every buffer that went by and is not kept. */
-export function countPassing(sizeBytes: number): void {
+/** To be called with the size of every buffer that went by and is not kept, and how many transfers there are now. */
+export function countPassing(sizeBytes: number, transfers = 1): void {
   passedBytes += sizeBytes
-  if (passedBytes < COLLECT_AFTER_BYTES) return
-  const nowMs = monotonicMs()
-  if (nowMs < nextMs) return
+  if (passedBytes < Math.min(COLLECT_AFTER_BYTES * transfers, MAX_COLLECT_AFTER_BYTES)) return
+  if (monotonicMs() < nextMs) return
   passedBytes = 0
   collect ??= findCollect()
   collect({ type: 'minor', execution: 'sync' })

@@ -1,5 +1,6 @@
 /** `ModuleService` of `proto/cluster/v1/module.proto`: resolves references and streams modules to workers. */
 import { createHash } from 'node:crypto'
+import type { Hash } from 'node:crypto'
 import { create } from '@bufbuild/protobuf'
 import { Metadata, status } from '@grpc/grpc-js'
 import type { sendUnaryData } from '@grpc/grpc-js'
@@ -58,6 +59,8 @@ export function moduleServiceHandlers({
   let streams = 0
   /** Files that were hashed on their way out, by digest: each version once. */
   const verified = createLru<string, string>(MAX_VERIFIED)
+  /** Of which one stream is hashing the bytes now; the others need not. */
+  const verifying = new Set<string>()
 
   async function resolve({ metadata, request }: ResolveCall, callback: sendUnaryData<ResolveResponse>): Promise<void> {
     try {
@@ -113,10 +116,20 @@ export function moduleServiceHandlers({
       })
       return
     }
+    const isDue = offset === 0n && verified.get(blob.digest) !== blob.version && !verifying.has(blob.version)
+    const hash = isDue ? createHash('sha256') : undefined
+    if (isDue) verifying.add(blob.version)
+    try {
+      await sendPieces(call, blob, Number(offset), hash)
+    } finally {
+      if (isDue) verifying.delete(blob.version)
+    }
+  }
+
+  async function sendPieces(call: FetchCall, blob: OpenBlob, offset: number, hash: Hash | undefined): Promise<void> {
     const cancelled = new Promise<'cancelled'>((resolve) => call.once('cancelled', () => resolve('cancelled')))
-    const hash = offset === 0n && verified.get(blob.digest) !== blob.version ? createHash('sha256') : undefined
     const buffer = Buffer.allocUnsafe(PIECE_BYTES)
-    for await (const data of readInPieces(blob.handle, Number(offset), buffer)) {
+    for await (const data of readInPieces(blob.handle, offset, buffer)) {
       hash?.update(data)
       const taken = new Promise<'taken'>((resolve) =>
         call.write(create(FetchResponseSchema, { data }), () => resolve('taken')),
@@ -125,7 +138,7 @@ export function moduleServiceHandlers({
         ? 'cancelled'
         : await withDeadline(Promise.race([taken, cancelled]), limits.chunkDeadlineMs, 'sending a chunk')
       if (outcome === 'cancelled') return
-      countPassing(data.length)
+      countPassing(data.length, streams)
     }
     if (hash !== undefined) await verify(blob, `sha256:${hash.digest('hex')}`)
     call.end()

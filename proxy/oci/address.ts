@@ -11,48 +11,11 @@ export type AddressPolicy = {
   configuredAuthorities: readonly string[]
 }
 
-// RFC 6890 and the IANA special-purpose registries: everything that is not globally reachable unicast.
-const NOT_PUBLIC_V4 = [
-  ['0.0.0.0', 8],
-  ['10.0.0.0', 8],
-  ['100.64.0.0', 10],
-  ['127.0.0.0', 8],
-  ['169.254.0.0', 16],
-  ['172.16.0.0', 12],
-  ['192.0.0.0', 24],
-  ['192.0.2.0', 24],
-  ['192.88.99.0', 24],
-  ['192.168.0.0', 16],
-  ['198.18.0.0', 15],
-  ['198.51.100.0', 24],
-  ['203.0.113.0', 24],
-  ['224.0.0.0', 4],
-  ['240.0.0.0', 4],
-] as const
-// Of IPv6 only 2000::/3 is global unicast; these parts of it are not, or carry an IPv4 address that would have to be
-// judged in its place (6to4, Teredo).
-const NOT_PUBLIC_V6 = [
-  ['2001::', 23],
-  ['2001:db8::', 32],
-  ['2002::', 16],
-  ['3fff::', 20],
-] as const
-
-const notPublic = new BlockList()
-for (const [network, prefix] of NOT_PUBLIC_V4) notPublic.addSubnet(network, prefix, 'ipv4')
-for (const [network, prefix] of NOT_PUBLIC_V6) notPublic.addSubnet(network, prefix, 'ipv6')
-const globalV6 = new BlockList()
-globalV6.addSubnet('2000::', 3, 'ipv6')
 const loopback = new BlockList()
 loopback.addSubnet('127.0.0.0', 8, 'ipv4')
 loopback.addAddress('::1', 'ipv6')
 
-/** True for an address that everybody on the internet may reach; false for every special-purpose range. */
-export function isPublicAddress(address: string): boolean {
-  const family = isIP(address)
-  if (family === 4) return !notPublic.check(address, 'ipv4')
-  return family === 6 && globalV6.check(address, 'ipv6') && !notPublic.check(address, 'ipv6')
-}
+export { isPublicAddress } from '#core/public-address.ts'
 
 /** True for a loopback literal and for the name `localhost`. */
 export function isLoopbackHost(hostname: string): boolean {
