@@ -30,7 +30,10 @@ export function createProgress(output: Output, what: string, format: (amount: nu
       show(`${what} [${bar}] ${format(done)} of ${format(total)}`)
     },
     say(text) {
-      if (output.isErrorTerminal) show(`${what} ${text}`)
+      const now = performance.now()
+      if (!output.isErrorTerminal || now - shownAt < MIN_BETWEEN_MS) return
+      shownAt = now
+      show(`${what} ${text}`)
     },
     end() {
       if (isShown) process.stderr.write('\r\u001B[K')

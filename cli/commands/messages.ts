@@ -5,6 +5,7 @@ import { follow } from '../event-stream.ts'
 import { oneLine } from '../plain-text.ts'
 import { arg, contentOf, isRecord, plainText, splitTopic } from '../values.ts'
 import type { Given } from '../values.ts'
+import { exportMessages } from './message-export.ts'
 
 const FILTERS = [
   'limit',
@@ -32,6 +33,9 @@ const COLUMNS = [
   'publisher',
   'protocol',
 ]
+/** An export has neither pages nor buckets, and is in the order of time. */
+const EXPORT_FLAGS = ['from', 'to', 'publisher', 'format'] as const
+const EXPORT_FILTERS = [...EXPORT_FLAGS, 'name', 'dir'] as const
 const READ_FLAGS = ['from', 'to', 'publisher', 'format', 'aggregation', 'interval'] as const
 
 export const messages: Group = {
@@ -56,6 +60,21 @@ export const messages: Group = {
       example: '<channel_id> --limit 5',
       flags: READ_FLAGS,
       run: read,
+    },
+    {
+      words: 'export',
+      args: '<channel_id.subtopic> <file>',
+      tail: 'domain',
+      summary: 'write everything that matches into a file: .csv or .jsonl',
+      example: '<channel_id> readings.csv',
+      flags: EXPORT_FLAGS,
+      async run(cli, given) {
+        const { channel, subtopic } = topicOf(given)
+        const query = defined(queryOf(cli, given, EXPORT_FILTERS, subtopic))
+        const path = pathOf(given, channel)
+        const request: ApiRequest = { method: 'GET', service: 'reader', path, query, ...credentialOf(given) }
+        await exportMessages(cli, request, arg(given, 'file'))
+      },
     },
     {
       words: 'latest',

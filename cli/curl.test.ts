@@ -1,0 +1,52 @@
+import { execFileSync } from 'node:child_process'
+import { describe, expect, it } from 'vitest'
+import { curlLine } from './curl.ts'
+
+const base = { method: 'GET', url: 'http://host/a', headers: {}, isInsecure: false, hidden: new Map<string, string>() }
+
+/** What a shell makes of the line: its words. */
+function wordsOf(line: string, environment: Record<string, string> = {}): string[] {
+  const text = execFileSync('bash', ['-c', `printf '%s\\n' ${line}`], { encoding: 'utf8', env: environment })
+  return text.replace(/\n$/, '').split('\n')
+}
+
+describe('a request as a line for the shell', () => {
+  it('says method, headers, body and address', () => {
+    const line = curlLine({ ...base, method: 'POST', headers: { Accept: 'x/y' }, body: '{"a": 1}', isInsecure: true })
+    expect(wordsOf(line)).toEqual([
+      'curl',
+      '-sS',
+      '-k',
+      '-X',
+      'POST',
+      '-H',
+      'Accept: x/y',
+      '--data-binary',
+      '{"a": 1}',
+      'http://host/a',
+    ])
+  })
+
+  it('keeps what a shell would touch', () => {
+    const body = `it's $HOME and \`id\` "quoted" \\ !`
+    expect(wordsOf(curlLine({ ...base, body })).at(-2)).toBe(body)
+    const hidden = new Map([['s3cret', '$PASSWORD']])
+    const line = curlLine({ ...base, body: `${body} s3cret`, hidden })
+    expect(line).not.toContain('s3cret')
+    expect(wordsOf(line, { PASSWORD: 'other' }).at(-2)).toBe(`${body} other`)
+  })
+
+  it('sends a file as a form or as the whole body', () => {
+    const headers = { 'Content-Type': 'multipart/form-data; boundary=x' }
+    expect(wordsOf(curlLine({ ...base, headers, file: 'a b.wasm' }))).toEqual([
+      'curl',
+      '-sS',
+      '-F',
+      'file=@a b.wasm',
+      'http://host/a',
+    ])
+    const whole = curlLine({ ...base, headers: { 'Content-Type': 'application/wasm' }, file: 'a.wasm', isForm: false })
+    expect(wordsOf(whole)).toContain('@a.wasm')
+    expect(wordsOf(whole)).toContain('Content-Type: application/wasm')
+  })
+})
