@@ -6,6 +6,7 @@ import { benchJournal } from './journal.ts'
 import { benchListing } from './listing.ts'
 import { benchModules } from './modules.ts'
 import { benchMqtt } from './mqtt.ts'
+import { benchNodes } from './nodes.ts'
 import { benchProvision } from './provision.ts'
 import { benchReader } from './reader.ts'
 import { benchStart } from './start.ts'
@@ -16,6 +17,7 @@ const BENCHES = {
   ingest: benchIngest,
   coap: benchCoap,
   mqtt: benchMqtt,
+  nodes: benchNodes,
   reader: benchReader,
   access: benchAccess,
   listing: benchListing,
