@@ -6,7 +6,11 @@ const base = { method: 'GET', url: 'http://host/a', headers: {}, isInsecure: fal
 
 /** What a shell makes of the line: its words. */
 function wordsOf(line: string, environment: Record<string, string> = {}): string[] {
-  const text = execFileSync('bash', ['-c', `printf '%s\\n' ${line}`], { encoding: 'utf8', env: environment })
+  const text = execFileSync('bash', ['--norc', '-c', `printf '%s\\n' ${line}`], {
+    encoding: 'utf8',
+    env: environment,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
   return text.replace(/\n$/, '').split('\n')
 }
 

@@ -94,7 +94,7 @@ function isStale(path: string): boolean {
 }
 
 /** The claims of a JWT, unchecked: the server checks them. Undefined for anything else. */
-export function claimsOf(token: string): { exp?: number; sub?: string; domain?: string } | undefined {
+export function claimsOf(token: string): { exp?: number; iat?: number; sub?: string; domain?: string } | undefined {
   const payload = token.split('.')[1]
   if (payload === undefined) return undefined
   try {

@@ -10,15 +10,22 @@ import { SERVICES } from './services.ts'
 import type { Settings } from './settings.ts'
 import { isRecord } from './values.ts'
 
-/** A token that ends this soon is renewed first: a request may take a while. */
+/** A token that ends this soon is renewed first, one of a short life in the second half of it. */
 const RENEW_BEFORE_S = 20
 /** A refresh happens while the login file is locked. */
 const REFRESH_DEADLINE_MS = 10_000
 
+/** Whether a token has little of its life left: a request may take a while. */
+function isEnding(token: string): boolean {
+  const { exp, iat } = claimsOf(token) ?? {}
+  if (exp === undefined) return false
+  const lifetime = iat === undefined ? Infinity : exp - iat
+  return exp - Date.now() / 1000 < Math.min(RENEW_BEFORE_S, lifetime / 2)
+}
+
 export function createSession(settings: Settings, send: (request: ApiRequest) => Promise<Incoming>): Session {
   const { contextName, contextsPath } = settings
   let login = readContexts(contextsPath).contexts[contextName]?.login
-  let hasRenewed = false
 
   async function refresh(): Promise<boolean> {
     const before = login
@@ -78,18 +85,12 @@ export function createSession(settings: Settings, send: (request: ApiRequest) =>
           'log in there: skein login --url URL --context NAME; or give a token as the last argument',
         )
       }
-      const expiresAt = claimsOf(login.access_token)?.exp
-      if (!hasRenewed && expiresAt !== undefined && expiresAt - Date.now() / 1000 < RENEW_BEFORE_S) {
-        hasRenewed = true
-        if (!(await refresh()) && authorization === 'needed')
-          throw new CommandError(`the login of ${login.username} has expired`, 'log in again: skein login')
-      }
+      if (isEnding(login.access_token) && !(await refresh()) && authorization === 'needed')
+        throw new CommandError(`the login of ${login.username} has expired`, 'log in again: skein login')
       return `Bearer ${login.access_token}`
     },
     async renew(request) {
-      if (!isSaved(request) || login === undefined || hasRenewed) return false
-      hasRenewed = true
-      return await refresh()
+      return isSaved(request) && login !== undefined && (await refresh())
     },
     hintWhenRefused(request) {
       if (typeof request.authorization === 'object') return 'check the secret, key or password'

@@ -191,7 +191,12 @@ describe('completion', () => {
     const complete = (...words: string[]) => {
       const quoted = words.map((word) => `'${word}'`).join(' ')
       const line = `source ${script}; COMP_WORDS=(${quoted}); COMP_CWORD=${words.length - 1}; _skein; echo "\${COMPREPLY[@]}"`
-      const ended = spawnSync('bash', ['-c', line], { encoding: 'utf8', cwd: home.folder, timeout: 10_000 })
+      const ended = spawnSync('bash', ['--norc', '-c', line], {
+        stdio: ['ignore', 'pipe', 'pipe'],
+        encoding: 'utf8',
+        cwd: home.folder,
+        timeout: 10_000,
+      })
       expect(ended.stderr).toBe('')
       return ended.stdout.trim().split(' ')
     }
