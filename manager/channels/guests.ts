@@ -23,8 +23,8 @@ export type GuestRead = {
   channelId: string
   subtopic: string
   name: string
-  fromSeconds?: number
-  toSeconds?: number
+  fromSeconds?: number | undefined
+  toSeconds?: number | undefined
   limit: number
 }
 

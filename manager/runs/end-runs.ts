@@ -24,21 +24,28 @@ export function heldRun(session: WorkerSession, { id, fence }: RunIdentity): Hel
 const MARK_RUNNING = `
   WITH changed AS (UPDATE runs r SET state = ${TASK_STATE.running}, running_at = coalesce(r.running_at, now())
   FROM unnest($1::bigint[], $2::bigint[]) AS c (key, fence)
-  WHERE r.key = c.key AND r.fence = c.fence AND r.state IN (${TASK_STATE.scheduled}, ${TASK_STATE.unknown})
-  RETURNING r.id, r.task_key, r.state, r.worker_key, r.reason)
-  ${noteRuns('changed')}`
+  WHERE r.key = c.key AND r.fence IS NOT DISTINCT FROM c.fence AND r.state IN (${TASK_STATE.scheduled}, ${TASK_STATE.unknown})
+  RETURNING r.key, r.id, r.task_key, r.state, r.worker_key, r.reason),
+  noted AS (${noteRuns('changed')})
+  SELECT key FROM changed`
 
 /** Runs that began. Those that end in the same batch are left out by the caller: the end writes both. */
 export async function markRunning(batch: RunBatch, runs: readonly HeldRun[]): Promise<void> {
   if (runs.length === 0) return
   const sorted = runs.toSorted((left, right) => left.key - right.key)
-  await batch.rows('mark-running', MARK_RUNNING, [sorted.map((run) => run.key), sorted.map((run) => run.fence)])
+  const rows = await batch.rows<{ key: number }>('mark-running', MARK_RUNNING, [
+    sorted.map((run) => run.key),
+    sorted.map((run) => run.fence),
+  ])
+  // Another manager may have ended a run meanwhile, and its task with it.
+  const marked = new Set(rows.map((row) => row.key))
   for (const run of sorted) {
+    if (!marked.has(run.key)) continue
     if (run.drivesTask) batch.changeTask(run.taskKey, { runKey: run.key, state: TASK_STATE.running, durationMs: null })
     if (run.parentId !== null) batch.touchGroup(run.parentId)
   }
   batch.afterCommit(() => {
-    for (const run of sorted) run.state = TASK_STATE.running
+    for (const run of sorted) if (marked.has(run.key)) run.state = TASK_STATE.running
   })
 }
 
