@@ -46,7 +46,10 @@ afterAll(async () => {
 })
 
 async function newDomain(call: Caller): Promise<string> {
-  const made = await call('POST', '/domains', { name: `domain ${randomUUID()}`, route: `d-${randomUUID().slice(0, 8)}` })
+  const made = await call('POST', '/domains', {
+    name: `domain ${randomUUID()}`,
+    route: `d-${randomUUID().slice(0, 8)}`,
+  })
   expect(made.status).toBe(201)
   return made.json<{ id: string }>().id
 }

@@ -257,7 +257,9 @@ test('the worker is listed alive with its slots and its signs of life', async ()
     total: 1,
     offset: 0,
     limit: 100,
-    workers: [{ id: worker.id, alive: true, slots: 2, state: 'alive', runtimes: ['core', 'wasi-preview1', 'component'] }],
+    workers: [
+      { id: worker.id, alive: true, slots: 2, state: 'alive', runtimes: ['core', 'wasi-preview1', 'component'] },
+    ],
   })
   const beats = await until(
     'ten beats',
