@@ -13,7 +13,24 @@ export type ChannelQuery = {
   limit: number
 }
 
-export type ChannelReader = (channel: ReadChannel, query: ChannelQuery) => Promise<StoredMessage[]>
+/** A resolved record by the names of SenML (RFC 8428 section 4), as triggers give them too, and where it came from. */
+export type ChannelRecord = {
+  channel: string
+  subtopic?: string
+  publisher: string
+  protocol: string
+  n?: string
+  u?: string
+  t?: number
+  ut?: number
+  v?: number
+  vs?: string
+  vb?: boolean
+  vd?: string
+  s?: number
+}
+
+export type ChannelReader = (channel: ReadChannel, query: ChannelQuery) => Promise<ChannelRecord[]>
 
 /** The newest records first. */
 export function createChannelReader(database: Database): ChannelReader {
@@ -21,6 +38,33 @@ export function createChannelReader(database: Database): ChannelReader {
   return async (channel, query) => {
     const access = { ...channel, publisherKey: null, publisherId: null, retentionDays: null }
     const page = await reader.read(access, { offset: 0, format: 'messages', ...query })
-    return page.messages
+    return page.messages.map(toRecord)
+  }
+}
+
+const SENML_NAMES = {
+  name: 'n',
+  unit: 'u',
+  time: 't',
+  update_time: 'ut',
+  value: 'v',
+  string_value: 'vs',
+  bool_value: 'vb',
+  data_value: 'vd',
+  sum: 's',
+} as const satisfies Partial<Record<keyof StoredMessage, keyof ChannelRecord>>
+
+export function toRecord(message: StoredMessage): ChannelRecord {
+  const { channel, subtopic, publisher, protocol } = message
+  const fields = Object.entries(SENML_NAMES).flatMap(([stored, name]) => {
+    const value = message[stored as keyof typeof SENML_NAMES]
+    return value === undefined ? [] : [[name, value]]
+  })
+  return {
+    channel,
+    ...(subtopic === undefined ? {} : { subtopic }),
+    publisher,
+    protocol,
+    ...(Object.fromEntries(fields) as Partial<ChannelRecord>),
   }
 }
