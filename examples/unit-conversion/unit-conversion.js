@@ -14,8 +14,8 @@ const CONVERSIONS = {
   gal: { unit: 'l', convert: (value) => value * 3.785411784 },
 }
 
-export function convert(records) {
-  const converted = JSON.parse(records).flatMap(({ n, t, u, v }) => {
+export function convert(message) {
+  const converted = JSON.parse(message).records.flatMap(({ n, t, u, v }) => {
     const conversion = CONVERSIONS[u]
     if (conversion === undefined || typeof v !== 'number') return []
     return [{ n, t, u: conversion.unit, v: conversion.convert(v) }]

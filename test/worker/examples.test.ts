@@ -77,7 +77,7 @@ test('the unit conversion publishes what it could convert', async () => {
   ]
   joined.manager.assign(example('unit-conversion'), 'units', {
     taskName: 'convert',
-    inputsJson: JSON.stringify([JSON.stringify(records)]),
+    inputsJson: JSON.stringify([JSON.stringify({ channel_id: 'raw', records })]),
     grants: [grantNamed(GrantKind.PUBLISH, 'converted')],
   })
   expect(await publishedBy('units')).toEqual([
@@ -87,7 +87,7 @@ test('the unit conversion publishes what it could convert', async () => {
   expect(await joined.manager.result('units')).toMatchObject({ resultsJson: '2' })
   joined.manager.assign(example('unit-conversion'), 'refused', {
     taskName: 'convert',
-    inputsJson: JSON.stringify([JSON.stringify(records)]),
+    inputsJson: JSON.stringify([JSON.stringify({ channel_id: 'raw', records })]),
   })
   expect(await joined.manager.result('refused')).toMatchObject({
     error: 'convert returned an error: this task may not publish to "converted"',
