@@ -434,6 +434,7 @@ export function createPlatformExchange(
       const subscription = { ...found, ...shared, ...optionsOf(stored), filter: stored.filter, session }
       session.subscriptions.set(stored.filter, subscription)
       subscriptionCount++
+      messages.presence.subscribed(one.clientKey, 'mqtt')
       if (one.cursors.has(found.streamKey)) {
         if (one.cursors.get(found.streamKey)?.mode === 'live') streams.add(subscription)
         continue
@@ -551,8 +552,18 @@ export function createPlatformExchange(
       const one = restore(request, opened)
       held.set(one.session, one)
       messages.presence.online(ownerKey, 'mqtt')
-      await takeUp(one, opened)
-      messages.presence.subscribed(ownerKey, 'mqtt', one.session.subscriptions.size)
+      try {
+        await takeUp(one, opened)
+      } catch (error) {
+        // It stays as it was for the next connection.
+        const { key, epoch } = opened
+        const positions = opened.subscriptions.flatMap(({ filter: name, position }) =>
+          position === undefined ? [] : [{ filter: name, position }],
+        )
+        letGo(one)
+        await store.close({ key, epoch, expirySeconds, will: undefined, positions, outbound: opened.outbound })
+        throw error
+      }
       return { session: one.session, isPresent: opened.isPresent }
     },
     async close(session, isWillDropped) {

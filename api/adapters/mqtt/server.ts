@@ -26,6 +26,10 @@ const SWEEP_MS = 1000
 const CONNECT_DEADLINE_MS = 15_000
 /** A peer that does not read the end of its connection is cut off. */
 const CLOSE_DEADLINE_MS = 5000
+/** Changes are looked at together; a revocation is in force within a second all the same. */
+const RECHECK_AFTER_MS = 50
+/** Connections that are looked at again at once. */
+const RECHECKED_AT_ONCE = 50
 /** Open sockets of one process. */
 const MAX_CONNECTIONS = 100_000
 const TAKEN_OVER = 'another connection took the session over'
@@ -79,6 +83,9 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
   let dirty: Connection[] = []
   let nowMs = monotonicMs()
   let isStopping = false
+  /** Keys of entities that changed since the last look. */
+  let changed: Set<number> | 'all' = new Set()
+  let rechecking: NodeJS.Timeout | undefined
 
   const sessionHost: ExchangeHost = {
     remember: (session, outbound) => exchange.remember(session, outbound),
@@ -279,6 +286,21 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
     sum(({ publishing }) => publishing?.pending ?? 0),
   )
 
+  const hasChanges = () => changed === 'all' || changed.size > 0
+
+  /** What changed since the last look, together: a change may concern a few connections, or all. */
+  async function recheckChanged(): Promise<void> {
+    const keys = changed
+    changed = new Set()
+    const concerned = [...connections].filter(({ session }) => session !== undefined && isConcerned(session, keys))
+    for (let first = 0; first < concerned.length; first += RECHECKED_AT_ONCE) {
+      const some = concerned.slice(first, first + RECHECKED_AT_ONCE)
+      await Promise.all(some.map((connection) => recheckOne(connection, connection.session as Session)))
+    }
+    rechecking = undefined
+    if (!isStopping && hasChanges()) rechecking = setTimeout(() => void recheckChanged(), RECHECK_AFTER_MS)
+  }
+
   async function recheckOne(connection: Connection, session: Session): Promise<void> {
     try {
       await exchange.recheck(session)
@@ -300,22 +322,13 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
     },
     accept: (stream, address) => accept(stream, { address }),
     recheck(entityKeys) {
-      const keys = entityKeys === undefined ? undefined : new Set(entityKeys)
-      for (const connection of connections) {
-        const { session } = connection
-        if (session === undefined) continue
-        const { ownerKey, domainKey } = session.identity
-        const isConcerned =
-          keys === undefined ||
-          ownerKey === undefined ||
-          keys.has(ownerKey) ||
-          (domainKey !== undefined && keys.has(domainKey)) ||
-          [...session.subscriptions.values()].some(({ streamKey }) => keys.has(streamKey))
-        if (isConcerned) void recheckOne(connection, session)
-      }
+      if (entityKeys === undefined) changed = 'all'
+      else if (changed !== 'all') for (const key of entityKeys) changed.add(key)
+      rechecking ??= setTimeout(() => void recheckChanged(), RECHECK_AFTER_MS)
     },
     async stop() {
       isStopping = true
+      clearTimeout(rechecking)
       stopTimers()
       const closed = servers.map(closeServer)
       for (const connection of connections) {
@@ -330,6 +343,14 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
       await Promise.all(closed)
     },
   }
+}
+
+function isConcerned({ identity, subscriptions }: Session, keys: ReadonlySet<number> | 'all'): boolean {
+  const { ownerKey, domainKey } = identity
+  if (keys === 'all' || ownerKey === undefined || keys.has(ownerKey)) return true
+  if (domainKey !== undefined && keys.has(domainKey)) return true
+  for (const { streamKey } of subscriptions.values()) if (keys.has(streamKey)) return true
+  return false
 }
 
 function nameOf({ scope }: Identity, clientIdentifier: string): string {
