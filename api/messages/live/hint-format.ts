@@ -13,6 +13,9 @@ export type CommittedHint = {
   others: readonly number[]
 }
 
+/** A hint that says nothing but that something was committed. */
+export const NO_CONTENT: Uint8Array = new Uint8Array()
+
 const VERSION = 1
 const HEAD_LENGTH_BYTES = 4
 const HEAD_AT = 1 + HEAD_LENGTH_BYTES
@@ -56,7 +59,7 @@ export function formatHint({ mark, seq, messages, others }: CommittedHint): Uint
   begin.writeUInt8(VERSION)
   begin.writeUInt32BE(headBytes.length, 1)
   const hint = Buffer.concat([begin, headBytes, ...messages.map(({ payload }) => payload)])
-  return hint.length > MAX_HINT_BYTES ? Buffer.alloc(0) : hint
+  return hint.length > MAX_HINT_BYTES ? NO_CONTENT : hint
 }
 
 /** Undefined for a hint without content and for what is none of this version. `channels`: ids of those that are wanted. */

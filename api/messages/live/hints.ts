@@ -7,7 +7,7 @@ import { MAX_HINT_BYTES } from '#core/bus/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { IncomingMessage } from '../message.ts'
-import { formatHint, parseHint } from './hint-format.ts'
+import { NO_CONTENT, formatHint, parseHint } from './hint-format.ts'
 import { fromIncoming } from './live-message.ts'
 import type { LiveMessage } from './live-message.ts'
 
@@ -25,6 +25,8 @@ const MAX_NAMED = 1000
 /** Nodes that are remembered; there are not so many. */
 const MAX_NODES = 1000
 const MARK_BYTES = 6
+/** What a message says of itself in a hint, at the least: many small ones are not made into a hint that is too large. */
+const HEAD_BYTES = 100
 
 export type LiveHints = {
   /** Somebody new follows here. */
@@ -108,12 +110,16 @@ export function startLiveHints({ bus, channels, onCommitted }: LiveHintsOptions)
         if (!isFollowedElsewhere(channelKey)) others.add(channelKey)
         else if (bytes <= MAX_HINT_BYTES) {
           const live = fromIncoming(message, batchSeq, index)
-          bytes += live.payload.length
+          bytes += HEAD_BYTES + live.payload.length
           told.push(live)
         }
       })
-      if (told.length > 0)
-        bus.publish(COMMITTED_TOPIC, formatHint({ mark, seq: batchSeq, messages: told, others: [...others] }))
+      if (told.length === 0) return
+      const isSmall = bytes <= MAX_HINT_BYTES
+      bus.publish(
+        COMMITTED_TOPIC,
+        isSmall ? formatHint({ mark, seq: batchSeq, messages: told, others: [...others] }) : NO_CONTENT,
+      )
     },
     close() {
       for (const end of ends) end()
