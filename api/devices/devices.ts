@@ -1,5 +1,5 @@
 /** Composition of the room: clients, channels, what connects them, and the gate that messages pass. */
-import type { Identity, Journal } from '#api/identity/index.ts'
+import type { AccessPolicy, Identity, Journal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
@@ -21,8 +21,8 @@ export type DeviceServices = {
 export type Devices = DeviceServices & {
   readonly gate: MessageGate
   readonly routes: RoutePlugin
-  /** The same rules over another database and journal, such as those of a transaction that does more. */
-  over(database: Database, journal: Journal): DeviceServices
+  /** The same rules over another database, journal and policy, such as those of a transaction that does more. */
+  over(others: { database: Database; journal: Journal; access: AccessPolicy }): DeviceServices
 }
 
 export function createDevices({
@@ -35,12 +35,12 @@ export function createDevices({
   identity: Identity
 }): Devices {
   const { access, journal } = identity
-  const over = (database: Database, journal: Journal): DeviceServices => ({
+  const over: Devices['over'] = ({ database, journal, access }) => ({
     clients: createClientsService({ database, journal, access, keyring }),
     channels: createChannelsService({ database, journal, access }),
     connections: createConnectionsService({ journal, access }),
   })
-  const services = over(database, journal)
+  const services = over({ database, journal, access })
   const { clients, channels, connections } = services
   const gate = createMessageGate({ database, access, journal, keyring })
   journal.listen(gate)

@@ -12,3 +12,4 @@ export type {
 export { MAX_BULK_BODY_BYTES } from './bulk.ts'
 export { NewChannel } from './channels/schema.ts'
 export { NewClient } from './clients/schema.ts'
+export { enterForCreation } from './connectable/index.ts'

@@ -23,8 +23,8 @@ import {
 
 export type Provisioning = {
   readonly certificates: Certificates
-  /** Whether calls without Authorization are served (decision 56). */
-  readonly servesAnonymous: boolean
+  /** What a start on this address must warn of: calls without Authorization from elsewhere (decision 56). */
+  warningFor(host: string): string | undefined
   readonly routes: RoutePlugin
   stop(): Promise<void>
 }
@@ -40,6 +40,8 @@ export type ProvisioningDeps = {
   /** Tests shorten them. */
   notificationTimes?: NotificationTimes | undefined
 }
+
+const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|::1|localhost)$/
 
 /** Throws `malformed` for settings, a layout and files that cannot be used. */
 export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisioning> {
@@ -66,7 +68,10 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
     logger.info('a secure bootstrap was refused: SKEIN_BOOTSTRAP_ENCRYPT_KEY is not set, so that path is off')
   return {
     certificates,
-    servesAnonymous: login.isOn,
+    warningFor: (host) =>
+      login.isOn && !LOOPBACK.test(host)
+        ? 'whoever reaches this address may make clients and channels by /mapping, in the name of the user of SKEIN_PROVISION_…'
+        : undefined,
     routes: async (app) => {
       await certificates.routes(app)
       await bootstrapRoutes(bootstrap)(app)

@@ -118,6 +118,16 @@ describe('the built-in layout', () => {
     expect(statusesOf(answers)).toEqual([200, 409, 409, 409, 409, 409])
   })
 
+  it('of more callers at once than there are connections to the database is answered to all of them', async () => {
+    const others = await Promise.all(Array.from({ length: 3 }, () => newTenant(api)))
+    const calls = others.flatMap((one) => Array.from({ length: 10 }, () => one.call('POST', '/mapping', external())))
+    const refused = others.flatMap((one) =>
+      Array.from({ length: 10 }, () => one.call('POST', `/${tenant.domainId}/mapping`, external())),
+    )
+    expect(new Set(statusesOf(await Promise.all(calls)))).toEqual(new Set([200]))
+    expect(new Set(statusesOf(await Promise.all(refused)))).toEqual(new Set([403]))
+  })
+
   it.each([
     ['no external id', { external_key: 'k' }, 400],
     ['no external key', { external_id: 'i' }, 400],

@@ -136,12 +136,12 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
     return await journal.change(caller, async (tx, record) => {
       const config = await lockConfig(tx, client.key)
       if (config === undefined) throw notFound()
-      const joined = joinedTo({ database, journal }, tx, record)
+      const joined = joinedTo({ database, journal, access }, tx, record, domain)
       return await work({
         tx,
         config,
         domain,
-        devices: devices.over(joined.database, joined.journal),
+        devices: devices.over(joined),
         record: (operation, attributes) =>
           record({
             operation: `bootstrap.${operation}`,
@@ -224,9 +224,8 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
         return id
 
         async function makeClient() {
-          const joined = joinedTo({ database, journal }, tx, record)
-          const { clients } = devices.over(joined.database, joined.journal)
-          const [made] = await clients.create(caller, domainId, [{ name: input.name ?? '' }])
+          const { clients } = devices.over(joinedTo({ database, journal, access }, tx, record, domain))
+          const [made] = await clients.create(caller, domain.domainId, [{ name: input.name ?? '' }])
           if (made === undefined) throw new Error('no client was made')
           return made.client
         }

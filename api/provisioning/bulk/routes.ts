@@ -80,7 +80,7 @@ function importRoutes(scope: HttpApp, bulk: BulkService): void {
   scope.post(
     '/:domain_id/connections/import',
     {
-      config: { action: 'connect_to_client' },
+      config: { action: 'channel_connect_to_client' },
       bodyLimit: MAX_BULK_BODY_BYTES,
       schema: {
         ...shared,

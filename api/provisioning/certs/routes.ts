@@ -46,7 +46,7 @@ export function certificateRoutes(certificates: CertificatesService, authority: 
     app.post(
       '/:domain_id/certs',
       {
-        config: { action: 'update' },
+        config: { action: 'client_update' },
         schema: {
           tags,
           summary: 'Issue a certificate for a client',
@@ -139,7 +139,7 @@ export function certificateRoutes(certificates: CertificatesService, authority: 
     app.get(
       '/:domain_id/certs/:serial',
       {
-        config: { action: 'read' },
+        config: { action: 'client_read' },
         schema: {
           tags,
           summary: 'View a certificate',
@@ -153,7 +153,7 @@ export function certificateRoutes(certificates: CertificatesService, authority: 
     app.patch(
       '/:domain_id/certs/:serial/renew',
       {
-        config: { action: 'update' },
+        config: { action: 'client_update' },
         schema: {
           tags,
           summary: 'Renew a certificate for the same key',
@@ -169,7 +169,7 @@ export function certificateRoutes(certificates: CertificatesService, authority: 
     app.delete(
       '/:domain_id/certs/:serial',
       {
-        config: { action: 'update' },
+        config: { action: 'client_update' },
         schema: {
           tags,
           summary: 'Revoke a certificate, or all of a client',
@@ -187,7 +187,7 @@ export function certificateRoutes(certificates: CertificatesService, authority: 
     app.post(
       '/:domain_id/certs/:serial/revoke',
       {
-        config: { action: 'update' },
+        config: { action: 'client_update' },
         schema: {
           tags,
           summary: 'Revoke a certificate',
@@ -203,7 +203,7 @@ export function certificateRoutes(certificates: CertificatesService, authority: 
     app.patch(
       '/:domain_id/certs/:serial/revoke',
       {
-        config: { action: 'update' },
+        config: { action: 'client_update' },
         schema: {
           tags,
           summary: 'Revoke a certificate',

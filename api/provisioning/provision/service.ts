@@ -2,6 +2,7 @@
  * Provisioning (specification section 4 Provision service, contract 9.2): everything that a device needs, in one call and one
  * transaction. Whatever fails, at whatever step, nothing is left behind.
  */
+import { enterForCreation } from '#api/devices/index.ts'
 import type { Devices } from '#api/devices/index.ts'
 import type { AccessPolicy, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
@@ -52,11 +53,13 @@ export function createProvisionService(deps: ProvisionDeps): ProvisionService {
     },
     async provision(caller, domainId, order, isAnonymous) {
       const { clients, channels } = planOf(layout, order)
+      const domain = await enterForCreation(access, caller, domainId ?? layout.domainId, 'client')
+      domain.require('client_create')
+      domain.require('channel_create')
+      const { domainId: here, domainKey } = domain
       return await journal.change(caller, async (tx: Transaction, record) => {
-        const joined = joinedTo({ database, journal }, tx, record)
-        const inside = devices.over(joined.database, joined.journal)
-        const madeClients = await inside.clients.create(caller, domainId ?? layout.domainId, clients)
-        const { domainId: here, domainKey } = (madeClients[0] as (typeof madeClients)[number]).client
+        const inside = devices.over(joinedTo({ database, journal, access }, tx, record, domain))
+        const madeClients = await inside.clients.create(caller, here, clients)
         const madeChannels = await inside.channels.create(caller, here, channels)
         const channelIds = channels.map(({ id }) => id)
         const channelKeys = madeChannels.map(({ channel }) => channel.key)
