@@ -91,10 +91,27 @@ function secondNeed(name: string): Need[] {
     case 'DELETE /groups/:group_id/children':
     case 'DELETE /groups/:group_id/children/all':
       return [{ on: 'child', action: 'set_parent' }]
+    // The first action says `update` on any client of the domain; what the call makes needs more.
+    case 'POST /clients/configs':
+      return [{ on: 'channel', action: 'read' }]
+    case 'POST /mapping':
+      return [{ on: 'domain', action: 'channel_create' }]
+    case 'POST /connections/import':
+      return [
+        { on: 'domain', action: 'client_connect_to_channel' },
+        { on: 'domain', action: 'client_read' },
+        { on: 'domain', action: 'channel_read' },
+      ]
+    case 'POST /certs':
+      return [{ on: 'domain', action: 'client_read' }]
     default:
       return []
   }
 }
+
+/** Of a key that nobody has any more. */
+const SIGNING_REQUEST =
+  '-----BEGIN CERTIFICATE REQUEST-----\nMIHMMHMCAQAwETEPMA0GA1UEAwwGbWF0cml4MFkwEwYHKoZIzj0CAQYIKoZIzj0D\nAQcDQgAEDkp46K+f5vyKZhCQl6wcx3eK85g0RguRh756wQ9ZCGlZWeyP4aqvFMMT\nZD89T01DuQW7MYaDNwJO65vyfzaQBaAAMAoGCCqGSM49BAMCA0kAMEYCIQDdQy+t\n4jQobh6+SUkpXTaKGkNxoNDoAgfLqJ0TKELobwIhAP1DKlg0946dYqEUvf5LdKuB\nry6TEZ4sdOZYbJDHqiG6\n-----END CERTIFICATE REQUEST-----'
 
 /** A body that only a refusal can keep from working. */
 function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: People): unknown {
@@ -115,7 +132,29 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
   if (/(users\/assign|share)$/.test(url) && !url.endsWith('/unshare'))
     return { relation: 'member', user_ids: [bystander] }
   if (/(users\/unassign|unshare)$/.test(url)) return { user_ids: [leaver] }
+  const external = { external_id: newId(), external_key: 'key' }
   switch (name) {
+    case 'POST /certs':
+      return { client_id: at.client.id }
+    case 'POST /certs/issue/:client_id':
+      return { ttl: '1h' }
+    case 'POST /certs/csrs/:client_id':
+      return { csr: SIGNING_REQUEST }
+    case 'POST /clients/configs':
+      return { ...external, channels: [at.channel.id] }
+    case 'PATCH /clients/configs/certs/:client_id':
+      return { ca_cert: 'authority' }
+    case 'PUT /clients/configs/connections/:client_id':
+      return { channels: [at.channel.id] }
+    case 'PUT /clients/state/:client_id':
+      return { state: 0 }
+    case 'POST /mapping':
+      return external
+    case 'POST /clients/import':
+    case 'POST /channels/import':
+      return [{ name: 'new' }]
+    case 'POST /connections/import':
+      return { ...pair, channel_ids: [at.channel.id] }
     case 'POST /groups/:group_id/parent':
       return { parent_id: at.other.id }
     case 'POST /groups/:group_id/children':
