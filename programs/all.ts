@@ -14,6 +14,7 @@ import { WORKER_SETTINGS } from '#worker/config.ts'
 import { renderBanner } from './start/banner.ts'
 import { launchLocalWorker } from './start/local-worker.ts'
 import { createProgress } from './start/progress.ts'
+import { SEALED_COLUMNS } from './sealed.ts'
 
 /** Connections of the pool; ingest, journal tail and run writer have their own. */
 const MAX_CONNECTIONS = 16
@@ -60,6 +61,7 @@ await runProgram({
       kind: 'all',
       maxConnections: MAX_CONNECTIONS,
       onStep: progress.step,
+      sealed: SEALED_COLUMNS,
     })
     // A failing start is reported below; until then nobody waits for it.
     starting.catch(() => undefined)
@@ -90,6 +92,8 @@ await runProgram({
       mqtt: { config: config.mqtt, host, maxBodyBytes, files: await readTlsFiles(config.http) },
       metrics,
     })
+    const warning = api.provisioning.warningFor(host)
+    if (warning !== undefined) logger.warn(warning)
 
     progress.step('starting the module proxy')
     const tls = await prepareGrpcTls(config.manager, database, keyring)

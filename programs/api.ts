@@ -10,6 +10,7 @@ import {
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS, createMetrics, readTlsFiles, startHttpServer } from '#core/http/index.ts'
 import { runProgram } from '#core/program.ts'
+import { SEALED_COLUMNS } from './sealed.ts'
 
 /** Connections of the pool; ingest and the journal's tail have their own. */
 const MAX_CONNECTIONS = 16
@@ -32,6 +33,7 @@ await runProgram({
       logger,
       kind: 'api',
       maxConnections: MAX_CONNECTIONS,
+      sealed: SEALED_COLUMNS,
     })
     const metrics = createMetrics()
     const { host, maxBodyBytes } = config.http
@@ -45,6 +47,8 @@ await runProgram({
       mqtt: { config: config.mqtt, host, maxBodyBytes, files: await readTlsFiles(config.http) },
       metrics,
     })
+    const warning = api.provisioning.warningFor(host)
+    if (warning !== undefined) logger.warn(warning)
     const servicePorts = config.http.servicePorts ? [...SERVICE_PORTS.keys()] : []
     const { listeners, scheme } = await startHttpServer(life, {
       config: config.http,
