@@ -13,8 +13,8 @@ import { checkServerSafety, createDiskGuard, superviseEmbeddedPostgres } from '.
 import { ServiceError } from '../errors/index.ts'
 import type { BuildInfo } from '../http/index.ts'
 import { newId } from '../ids.ts'
-import { createKeyring, loadMasterKey, requireSameKey } from '../keyring/index.ts'
-import type { Keyring } from '../keyring/index.ts'
+import { createKeyring, loadMasterKey, parsePreviousKey, requireSameKey, rotateSecretKey } from '../keyring/index.ts'
+import type { Keyring, SealedColumn } from '../keyring/index.ts'
 import { sentenceOf } from '../lifecycle.ts'
 import { connectSharedLimits } from '../limits/index.ts'
 import type { SharedLimits } from '../limits/index.ts'
@@ -52,6 +52,8 @@ export type GroundOptions = {
   maxConnections: number
   /** Told what is being done, for whoever watches the start. */
   onStep?: (step: string) => void
+  /** What is sealed anew when the secret key changes. */
+  sealed?: readonly SealedColumn[]
   /** Tests run many databases on one server and skip the embedded one. */
   address?: DatabaseAddress
 }
@@ -97,6 +99,11 @@ export async function startGround(life: Lifecycle, options: GroundOptions): Prom
   const keyring = createKeyring(
     masterKey ?? (await loadMasterKey({ configured: config.secretKey, dataDir, isEmbedded: true })),
   )
+  if (config.secretKeyPrevious !== undefined) {
+    onStep('looking whether the secret key has changed')
+    const previous = createKeyring(parsePreviousKey(config.secretKeyPrevious))
+    await rotateSecretKey({ database, current: keyring, previous, columns: options.sealed ?? [], logger })
+  }
   await requireSameKey(database.db, keyring.fingerprint)
   const bus = await life.start('hints', async () => {
     const value = await connectBus(config.redisUrl?.reveal(), logger)

@@ -23,6 +23,10 @@ export const GROUND_SETTINGS = {
     'SKEIN_SECRET_KEY',
     '32 bytes in base64 that every stored secret depends on; required with SKEIN_DATABASE_URL, else made in the data folder',
   ),
+  secretKeyPrevious: secret(
+    'SKEIN_SECRET_KEY_PREVIOUS',
+    'the secret key until now, at the first start with another one: everything is sealed anew before anything is served',
+  ),
   ...LOG_LEVEL_SETTING,
 } as const
 

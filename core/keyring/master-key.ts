@@ -50,6 +50,11 @@ export async function loadMasterKey(options: {
   return decode((await readKeyFile(path)) ?? '', path)
 }
 
+/** The key that the database was sealed with before, where it is to change. Throws `malformed`. */
+export function parsePreviousKey(configured: Secret): Buffer {
+  return decode(configured.reveal(), 'SKEIN_SECRET_KEY_PREVIOUS')
+}
+
 /** Undefined when there is none. Throws `invalid_state` when others may read it. */
 async function readKeyFile(path: string): Promise<string | undefined> {
   try {
@@ -90,12 +95,20 @@ export async function requireSameKey(db: Queryable, fingerprint: string): Promis
     db,
   )
   const { rows } = await sql<{
+    name: string
     value: string
-  }>`SELECT value FROM installation WHERE name = 'secret_key_fingerprint'`.execute(db)
-  if (rows[0]?.value !== fingerprint) {
+  }>`SELECT name, value FROM installation WHERE name IN ('secret_key_fingerprint', 'secret_key_rotation')`.execute(db)
+  const known = new Map(rows.map(({ name, value }) => [name, value]))
+  if (known.has('secret_key_rotation')) {
     throw new ServiceError(
       'invalid_state',
-      'the database was made with another secret key: start with the SKEIN_SECRET_KEY (or the data folder) that belongs to it',
+      'a change of the secret key was not finished: start with the current key in SKEIN_SECRET_KEY and the one before in SKEIN_SECRET_KEY_PREVIOUS',
+    )
+  }
+  if (known.get('secret_key_fingerprint') !== fingerprint) {
+    throw new ServiceError(
+      'invalid_state',
+      'the database was made with another secret key: start with the SKEIN_SECRET_KEY (or the data folder) that belongs to it, or give that one as SKEIN_SECRET_KEY_PREVIOUS to change it',
     )
   }
 }

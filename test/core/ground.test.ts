@@ -65,7 +65,7 @@ test('a process is in the list of nodes while it runs', async () => {
 test('another secret key than the one that the database was made with is refused in one sentence', async () => {
   expect(await start({})).toBeUndefined()
   expect(await start({ SKEIN_SECRET_KEY: randomBytes(32).toString('base64') })).toBe(
-    'the database was made with another secret key: start with the SKEIN_SECRET_KEY (or the data folder) that belongs to it',
+    'the database was made with another secret key: start with the SKEIN_SECRET_KEY (or the data folder) that belongs to it, or give that one as SKEIN_SECRET_KEY_PREVIOUS to change it',
   )
   expect(await start({})).toBeUndefined()
 })

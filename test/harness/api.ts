@@ -15,6 +15,7 @@ import { newId } from '#core/ids.ts'
 import { createLifecycle } from '#core/lifecycle.ts'
 import type { Lifecycle } from '#core/lifecycle.ts'
 import { createTestDatabase, silentLogger } from './database.ts'
+import { SEALED_COLUMNS } from '../../programs/sealed.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
 
@@ -89,7 +90,14 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
   }
   const config = readConfig({ ...GROUND_SETTINGS, ...IDENTITY_SETTINGS }, environment)
   const life = createLifecycle(silentLogger)
-  const ground = await startGround(life, { config, logger: silentLogger, kind: 'test', maxConnections: 8, address })
+  const ground = await startGround(life, {
+    config,
+    logger: silentLogger,
+    kind: 'test',
+    maxConnections: 8,
+    address,
+    sealed: SEALED_COLUMNS,
+  })
   const api = await startApi(life, {
     ground,
     config,

@@ -1,0 +1,130 @@
+/**
+ * Another secret key for an installation: everything that the previous one sealed is opened with it and sealed with the current
+ * one, before anything is served. Whatever is interrupted is taken up by the next start with both keys; a start with one of
+ * them alone is refused meanwhile.
+ */
+import type { Client } from 'pg'
+import type { Database } from '../database/index.ts'
+import { ServiceError } from '../errors/index.ts'
+import type { Logger } from '../logging/index.ts'
+import type { Keyring } from './keyring.ts'
+
+/** A column whose values are sealed. */
+export type SealedColumn = {
+  table: string
+  column: string
+  /** The column that tells the rows apart, and its type. */
+  key: string
+  keyType: 'bigint' | 'text'
+  /** SQL of what each value is bound to. */
+  context: string
+  /** One of these was it sealed for. */
+  purposes: readonly [string, ...string[]]
+  /** The column of the digest that finds the value. */
+  mac?: string
+}
+
+const ROWS_PER_BATCH = 1000
+/** Any number that nothing else locks by. */
+const ROTATION_LOCK = 7_240_118
+/** A process that said so recently that it is alive may hold the previous key. */
+const ALIVE_SECONDS = 30
+
+export type RotationOptions = {
+  database: Database
+  current: Keyring
+  previous: Keyring
+  columns: readonly SealedColumn[]
+  logger: Logger
+}
+
+/**
+ * Seals everything with the current key where the database still is of the previous one. Several processes may call it at
+ * once: one works, the others wait. Throws `invalid_state` while another process of the installation runs, and for a value that
+ * neither key opens.
+ */
+export async function rotateSecretKey(options: RotationOptions): Promise<void> {
+  const { database, current, previous, logger } = options
+  const client = await database.dedicated('skein secret key')
+  try {
+    await client.query('SET statement_timeout = 0')
+    await client.query('SELECT pg_advisory_lock($1)', [ROTATION_LOCK])
+    const { rows } = await client.query<{ name: string; value: string }>(
+      `SELECT name, value #>> '{}' AS value FROM installation WHERE name IN ('secret_key_fingerprint', 'secret_key_rotation')`,
+    )
+    const known = new Map(rows.map(({ name, value }) => [name, value]))
+    const fingerprint = known.get('secret_key_fingerprint')
+    if (fingerprint === previous.fingerprint) await begin(client, options)
+    else if (fingerprint !== current.fingerprint || known.get('secret_key_rotation') !== previous.fingerprint) return
+    let count = 0
+    for (const column of options.columns) count += await resealColumn(client, options, column)
+    await client.query(`DELETE FROM installation WHERE name = 'secret_key_rotation'`)
+    logger.info({ values: count }, 'everything is sealed with the current secret key; the previous one is not needed')
+  } finally {
+    await client.end()
+  }
+}
+
+async function begin(client: Client, { current, previous }: RotationOptions): Promise<void> {
+  const alive = await client.query<{ id: string }>(
+    'SELECT id FROM nodes WHERE seen_at > now() - make_interval(secs => $1) ORDER BY id',
+    [ALIVE_SECONDS],
+  )
+  if (alive.rows.length > 0) {
+    throw new ServiceError(
+      'invalid_state',
+      `the secret key cannot change while other processes work with the previous one: stop ${alive.rows.map(({ id }) => id).join(', ')} (one that was killed is forgotten after ${ALIVE_SECONDS} s)`,
+    )
+  }
+  // In one statement: there is no moment in which the previous key alone is believed to open everything.
+  await client.query(
+    `INSERT INTO installation (name, value) VALUES ('secret_key_rotation', to_jsonb($1::text)), ('secret_key_fingerprint', to_jsonb($2::text))
+       ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value`,
+    [previous.fingerprint, current.fingerprint],
+  )
+}
+
+type SealedRow = { key: string; context: string; sealed: Buffer }
+type Resealed = { key: string; sealed: Buffer; mac: Buffer }
+
+async function resealColumn(client: Client, options: RotationOptions, column: SealedColumn): Promise<number> {
+  const { table, key, keyType, context, mac } = column
+  let count = 0
+  let last: string | null = null
+  for (;;) {
+    const found: { rows: SealedRow[] } = await client.query<SealedRow>(
+      `SELECT ${key}::text AS key, (${context})::text AS context, ${column.column} AS sealed FROM ${table}
+        WHERE ${column.column} IS NOT NULL AND ($1::${keyType} IS NULL OR ${key} > $1::${keyType}) ORDER BY ${key} LIMIT ${ROWS_PER_BATCH}`,
+      [last],
+    )
+    const resealed = found.rows.map((row) => reseal(row, options, column)).filter((row) => row !== undefined)
+    await client.query(
+      `UPDATE ${table} t SET ${column.column} = list.sealed${mac === undefined ? '' : `, ${mac} = list.mac`}
+         FROM unnest($1::${keyType}[], $2::bytea[], $3::bytea[]) AS list (key, sealed, mac) WHERE t.${key} = list.key`,
+      [resealed.map((row) => row.key), resealed.map((row) => row.sealed), resealed.map((row) => row.mac)],
+    )
+    count += resealed.length
+    last = found.rows.at(-1)?.key ?? null
+    if (found.rows.length < ROWS_PER_BATCH) return count
+  }
+}
+
+/** Undefined for a value that is sealed with the current key already. */
+function reseal(row: SealedRow, { current, previous }: RotationOptions, column: SealedColumn): Resealed | undefined {
+  const { table, purposes } = column
+  if (purposes.some((purpose) => opened(current, purpose, row) !== undefined)) return undefined
+  for (const purpose of purposes) {
+    const text = opened(previous, purpose, row)
+    if (text !== undefined)
+      return { key: row.key, sealed: current.seal(purpose, row.context, text), mac: current.mac(purpose, text) }
+  }
+  throw new ServiceError('invalid_state', `a secret of ${table} ${row.key} opens with neither secret key`)
+}
+
+function opened(keyring: Keyring, purpose: string, { context, sealed }: SealedRow): string | undefined {
+  try {
+    return keyring.open(purpose, context, sealed)
+  } catch {
+    return undefined
+  }
+}
