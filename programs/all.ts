@@ -15,7 +15,6 @@ import { renderBanner } from './start/banner.ts'
 import { launchLocalWorker } from './start/local-worker.ts'
 import { createProgress } from './start/progress.ts'
 import { SEALED_COLUMNS } from './sealed.ts'
-import { SEALED_COLUMNS } from './sealed.ts'
 
 /** Connections of the pool; ingest, journal tail and run writer have their own. */
 const MAX_CONNECTIONS = 16
@@ -62,7 +61,6 @@ await runProgram({
       kind: 'all',
       maxConnections: MAX_CONNECTIONS,
       onStep: progress.step,
-      sealed: SEALED_COLUMNS,
       sealed: SEALED_COLUMNS,
     })
     // A failing start is reported below; until then nobody waits for it.

@@ -11,7 +11,6 @@ import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS, createMetrics, readTlsFiles, startHttpServer } from '#core/http/index.ts'
 import { runProgram } from '#core/program.ts'
 import { SEALED_COLUMNS } from './sealed.ts'
-import { SEALED_COLUMNS } from './sealed.ts'
 
 /** Connections of the pool; ingest and the journal's tail have their own. */
 const MAX_CONNECTIONS = 16
@@ -34,7 +33,6 @@ await runProgram({
       logger,
       kind: 'api',
       maxConnections: MAX_CONNECTIONS,
-      sealed: SEALED_COLUMNS,
       sealed: SEALED_COLUMNS,
     })
     const metrics = createMetrics()
