@@ -7,7 +7,7 @@ import { JoinedWorker } from './joined-worker.ts'
 import { until } from './pool.ts'
 import { runRef } from './scripted-manager.ts'
 
-vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 30_000 })
 
 let joined: JoinedWorker
 beforeAll(async () => {
@@ -21,7 +21,8 @@ const grantNamed = (kind: GrantKind, name: string) => create(GrantSchema, { kind
 /** What the run asked of its channel. */
 async function callOf(runId: string) {
   const find = () => joined.manager.heard('guestCall').find(({ run }) => run?.runId === runId)
-  await until(() => find() !== undefined)
+  // A component of 12 MB is transpiled first.
+  await until(() => find() !== undefined, 25_000)
   return find()?.call
 }
 
