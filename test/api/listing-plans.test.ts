@@ -206,3 +206,22 @@ test('a total of one domain is kept while another changes', async () => {
   expect((await list(owner, 'name=later&only_total=true')).total).toBe(0)
   expect((await list(owner, 'status=all&only_total=true')).total).toBe(total + 1)
 })
+
+test('names are ordered by their first 256 characters, and then by creation', async () => {
+  const created = await owner.call('POST', '/domains', { name: 'long names', alias: 'long-names' })
+  const longId = created.json<{ id: string }>().id
+  const name = 'n'.repeat(256)
+  for (const rest of ['b', 'a', ''])
+    expect((await owner.call('POST', `/${longId}/clients`, { name: name + rest })).status).toBe(201)
+  expect((await owner.call('POST', `/${longId}/clients`, { name: 'm'.repeat(300) })).status).toBe(201)
+  const page = (await owner.call('GET', `/${longId}/clients?order=name`)).json<ListPage>()
+  expect(page.clients.map((client) => client.name.slice(255))).toEqual(['m'.repeat(45), 'nb', 'na', 'n'])
+})
+
+test('what is reached is found from the grants, by an index on the group', async () => {
+  const { rows } = await api.database.pool.query<{ 'QUERY PLAN': string }>(
+    `EXPLAIN SELECT e.key FROM (SELECT unnest('{1,2}'::bigint[]) AS key OFFSET 0) above CROSS JOIN LATERAL (
+       SELECT e.key FROM clients e WHERE e.parent_group_key = above.key OFFSET 0) e`,
+  )
+  expect(rows.map((row) => row['QUERY PLAN']).join('\n')).toContain('clients_in_group')
+})
