@@ -1,6 +1,6 @@
 /**
- * What guests may ask of channels: imports of core modules (module `skein`) and interfaces of components. Whether a guest
- * may use a channel is decided by the grants of its task at each call, not here.
+ * What guests may ask of messages: imports of core modules (module `skein`) and interfaces of components. Whether a guest
+ * may is decided at each call by whoever serves it, not here.
  */
 import type { ValueType } from './value-types.ts'
 
