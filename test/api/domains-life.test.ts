@@ -184,6 +184,7 @@ test('the platform administrator restores a deleted domain too; a token of anoth
   const elsewhere = api.as(`Bearer ${bound.json<{ access_token: string }>().access_token}`)
   await tenant.call('DELETE', `/domains/${tenant.domainId}`)
   expect((await elsewhere('POST', `/domains/${tenant.domainId}/enable`)).status).toBe(403)
+  expect((await elsewhere('POST', '/domains', { name: 'third' })).status).toBe(403)
   expect((await api.admin('POST', `/domains/${tenant.domainId}/enable`)).status).toBe(200)
   expect((await domainOf(tenant)).status).toBe('enabled')
 })

@@ -52,7 +52,14 @@ export function domainRoutes(domains: DomainsService, statuses: DomainStatusServ
           tags: ['domains'],
           summary: 'Create a domain',
           body: NewDomain,
-          response: responses({ 201: Domain }, 'unauthenticated', 'conflict', 'unsupported_media_type', 'too_large'),
+          response: responses(
+            { 201: Domain },
+            'unauthenticated',
+            'forbidden',
+            'conflict',
+            'unsupported_media_type',
+            'too_large',
+          ),
         },
       },
       async (request, reply) => {

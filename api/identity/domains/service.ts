@@ -30,7 +30,7 @@ import type { DomainQuery, DomainUpdate, NewDomain } from './schema.ts'
 export type ListedDomain = { domain: DomainRecord; role: HeldRole | undefined }
 
 export type DomainsService = {
-  /** The creator becomes the member of the built-in role. Throws `malformed` or `conflict`. */
+  /** The creator becomes the member of the built-in role. Throws `malformed`, `conflict`, and `forbidden` for a token that is bound to a domain (decision 40). */
   create(caller: UserPrincipal, input: NewDomain): Promise<DomainRecord>
   /** Throws `forbidden`, alike for an unknown domain and a foreign one. */
   get(caller: UserPrincipal, id: string): Promise<DomainRecord>
@@ -128,6 +128,12 @@ export function createDomainsService({ database, journal, access, reservedRoutes
         given === undefined || given === ''
           ? routeFromName(input.name)
           : requireDomainRoute(given, input.id, reservedRoutes)
+      if (caller.boundDomainKey !== undefined) {
+        throw new ServiceError(
+          'forbidden',
+          'failed to perform authorization: a token that is bound to a domain creates no other',
+        )
+      }
       return await journal.change(caller, async (tx, record) => {
         const domain = await insertDomain(tx, {
           id: input.id ?? newId(),
