@@ -20,6 +20,9 @@ import { ADMIN_SECRET, createWorld } from './world.ts'
 import type { World } from './world.ts'
 
 let registry: Registry
+/** The whole platform starts, on a machine that others use too. */
+const START_DEADLINE_MS = 180_000
+
 let installation: Installation
 let whole: Whole
 let world: World
@@ -56,7 +59,7 @@ beforeAll(async () => {
       Object.keys(methods).map((method) => `${method.toUpperCase()} ${path.replaceAll(/\{[^}]+\}/g, '{}')}`),
     ),
   )
-})
+}, START_DEADLINE_MS)
 
 afterAll(async () => {
   home?.[Symbol.dispose]()

@@ -19,6 +19,9 @@ import { ADMIN_SECRET } from './world.ts'
 const ENDLESS = join(import.meta.dirname, '..', '..', 'examples', 'endless', 'endless.wasm')
 const ADD = join(import.meta.dirname, '..', '..', 'examples', 'add', 'add.wasm')
 
+/** The whole platform starts, on a machine that others use too. */
+const START_DEADLINE_MS = 180_000
+
 let installation: Installation
 let whole: Whole
 let managerUrl: string
@@ -45,7 +48,7 @@ beforeAll(async () => {
   expect(await logIn(home)).toMatchObject({ code: 0, stdout: 'ok\n', stderr: '' })
   domain = String(json(await home.run(['domains', 'create', 'Plant', 'plant']))['id'])
   expect(await home.run(['context', 'domain', 'plant'])).toMatchObject({ code: 0 })
-})
+}, START_DEADLINE_MS)
 
 afterAll(async () => {
   home?.[Symbol.dispose]()
