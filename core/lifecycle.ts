@@ -103,6 +103,16 @@ export function sentenceOf(error: unknown): string {
 export class UsageError extends Error {}
 
 /**
+ * Whoever read the output is gone (`npm start | head`): the lines are lost, the work is not. Told as a failure it would be
+ * logged, and the line fail again.
+ */
+function onOutputError(life: Lifecycle) {
+  return (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') life.fail(error)
+  }
+}
+
+/**
  * Runs a program until it is told to stop, and ends the process with the right exit code. What the body throws before
  * the program is up is printed as one line on stderr.
  */
@@ -115,6 +125,7 @@ export async function runUntilStopped(logger: Logger, body: (life: Lifecycle) =>
     logger.info({ signal: name }, 'stopping; the same signal again ends the process at once')
     void life.stop()
   }
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', onOutputError(life))
   process.on('SIGTERM', onSignal)
   process.on('SIGINT', onSignal)
   process.on('unhandledRejection', (error) => life.fail(error))

@@ -7,7 +7,7 @@ await runProgram({
   summary: 'Does what its settings say.',
   settings: {
     example: {
-      mode: text('SKEIN_EXAMPLE_MODE', 'wait', 'What to do: wait, fail, die, hang'),
+      mode: text('SKEIN_EXAMPLE_MODE', 'wait', 'What to do: wait, fail, die, hang, talk'),
       port: port('SKEIN_EXAMPLE_PORT', 1, 'A port'),
       count: integer('SKEIN_EXAMPLE_COUNT', 1, { min: 1, max: 9 }, 'A number'),
       open: flag('SKEIN_EXAMPLE_OPEN', false, 'A flag'),
@@ -26,7 +26,11 @@ await runProgram({
         },
       }),
     )
-    const alive = setInterval(() => undefined, 1000)
+    const alive = setInterval(() => {
+      if (config.mode !== 'talk') return
+      logger.info('said')
+      process.stderr.write('.')
+    }, 20)
     life.signal.addEventListener('abort', () => clearInterval(alive))
     logger.info({ config }, 'up')
     if (config.mode === 'fail') throw new Error('nothing works')

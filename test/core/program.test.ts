@@ -82,6 +82,22 @@ test.each(['SIGTERM', 'SIGINT'] as const)('%s stops the parts and exits with 0',
   expect(stdout).toContain('part stopped')
 })
 
+test('a reader of the output that goes away costs the lines alone', async () => {
+  const program = run(['--mode', 'talk'])
+  await program.up()
+  let dots = 0
+  program.child.stderr.on('data', (chunk: Buffer) => {
+    dots += chunk.length
+  })
+  program.child.stdout.destroy()
+  const before = dots
+  await until(() => dots > before + 20, 'the program goes on')
+  program.child.kill('SIGTERM')
+  const { code, stderr } = await program.ended
+  expect(code).toBe(0)
+  expect(stderr).toMatch(/^\.+$/)
+})
+
 test('a second signal ends the process at once, whatever still hangs', async () => {
   const program = run(['--mode', 'hang'])
   await program.up()
