@@ -3,14 +3,8 @@ export type { IdentityConfig } from './config.ts'
 export { startIdentity } from './identity.ts'
 export type { Identity, IdentityDeps } from './identity.ts'
 export * from './access/index.ts'
-export {
-  GroupPage,
-  GroupQuery,
-  lockGroupFor,
-  presentPage as presentGroupPage,
-  requireParentGroup,
-} from './groups/index.ts'
-export type { GroupsService, ParentGroup } from './groups/index.ts'
+export { GroupPage, GroupQuery, presentPage as presentGroupPage } from './groups/index.ts'
+export type { GroupsService } from './groups/index.ts'
 export { startEvents } from './events/index.ts'
 export { journalOfDomain, startJournalRetention } from './journal/index.ts'
 export type { Actor, ChangeListener, Journal, JournalEntry, Recorder } from './journal/index.ts'

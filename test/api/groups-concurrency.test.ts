@@ -1,7 +1,6 @@
 // contract section 3 (cycles, nesting, 409 of a parent) when everything comes at once, on two nodes; mechanisms section 4
 import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { lockGroupFor } from '#api/identity/index.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestDatabase } from '../harness/database.ts'
@@ -10,6 +9,7 @@ import { chain, faultsOf, groupsOf, journalOf } from './groups-support.ts'
 import type { Group, GroupPage, Groups } from './groups-support.ts'
 import type { Tenant } from './support.ts'
 import { newTenant, statusesOf } from './support.ts'
+import { lockGroupFor } from '../../api/identity/groups/parent-group.ts'
 
 /** Two nodes over one database: a lock in the memory of one would not help. */
 let database: TestDatabase
