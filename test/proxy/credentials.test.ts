@@ -94,6 +94,45 @@ describe('Basic', () => {
   })
 })
 
+describe('an identity token', () => {
+  test('is exchanged at the realm, in the body, and neither the registry nor a query sees it', async () => {
+    await using registry = await startRegistry()
+    const forms: string[] = []
+    registry.intercept(async (request, response, path) => {
+      if (path !== '/token') return false
+      const pieces: Buffer[] = []
+      for await (const piece of request) pieces.push(piece as Buffer)
+      forms.push(`${request.method} ${request.url} ${Buffer.concat(pieces).toString()}`)
+      response.writeHead(200).end(JSON.stringify({ access_token: 'exchanged', expires_in: 300 }))
+      return true
+    })
+    const realm = `http://${registry.host}/token`
+    protect(registry, () => 'Bearer exchanged', `Bearer realm="${realm}",service="r",scope="repository:m:pull"`)
+    registry.module('m', 'latest', WASM)
+    await using proxy = await runProxy({
+      environment: login(registry, { PROXY_REGISTRY_USERNAME: '<token>', PROXY_REGISTRY_PASSWORD: 'identity&token' }),
+    })
+    expect(await proxy.bring('m')).toEqual(WASM)
+    expect(forms).toEqual([
+      'POST /token service=r&scope=repository%3Am%3Apull&grant_type=refresh_token&client_id=skein-proxy&refresh_token=identity%26token',
+    ])
+    expect(registry.seen.map(({ authorization }) => authorization)).toEqual([
+      undefined,
+      undefined,
+      'Bearer exchanged',
+      'Bearer exchanged',
+    ])
+  })
+
+  test('is no password: a registry that asks for Basic does not get it', async () => {
+    await using registry = await startRegistry()
+    protect(registry, () => 'Basic other', 'Basic realm="r"')
+    await using proxy = await runProxy({ environment: login(registry, { PROXY_REGISTRY_USERNAME: '<token>' }) })
+    await expect(proxy.resolve('m')).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    expect(registry.seen.map(({ authorization }) => authorization)).toEqual([undefined])
+  })
+})
+
 describe('Bearer', () => {
   test('gets a token from the realm with service and scope, and uses it until it expires', async () => {
     await using registry = await startRegistry()

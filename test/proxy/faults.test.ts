@@ -94,6 +94,28 @@ describe('a blob', () => {
     expect((await proxy.bring('m')).equals(wasm)).toBe(true)
   })
 
+  test('that is slow and never silent for long arrives', async () => {
+    await using registry = await startRegistry()
+    await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
+    const wasm = wasmOf(100_000)
+    registry.module('m', 'latest', wasm)
+    onBlob(registry, 1, (_request, response) => {
+      response.writeHead(200, { 'content-length': wasm.length })
+      let sent = 0
+      // Twelve pieces take longer together than one silence may last.
+      const trickle = setInterval(() => {
+        response.write(wasm.subarray(sent, (sent += 9_000)))
+        if (sent >= wasm.length) {
+          clearInterval(trickle)
+          response.end()
+        }
+      }, 50)
+      return true
+    })
+    expect((await proxy.bring('m')).equals(wasm)).toBe(true)
+    expect(registry.count('/blobs/')).toBe(1)
+  })
+
   test('that stalls for ever fails within the deadline of the pull, and leaves nothing', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({
