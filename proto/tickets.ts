@@ -1,6 +1,6 @@
 /**
- * Tickets of modules: what a manager gives a worker with an assignment, and what proxy, manager and peers of a site ask
- * for before they send a module. Signed with Ed25519 (RFC 8032), so that a worker can check what it cannot make.
+ * Tickets of modules: what a manager gives a worker with an assignment, and what proxy and manager ask for before they
+ * send a module. Signed with Ed25519 (RFC 8032): who checks tickets need not be able to make them.
  */
 import { createPrivateKey, createPublicKey, hkdfSync, sign, timingSafeEqual, verify } from 'node:crypto'
 
