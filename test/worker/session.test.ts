@@ -255,7 +255,8 @@ describe('a broken stream', () => {
     manager.welcome = ({ running }) => ({ stop: running.flatMap(({ run }) => run ?? []) })
     manager.heartbeatIntervalMs = 20
     manager.breakStream()
-    await until(() => manager.heard('heartbeat').at(-1)?.running === 0 && manager.heard('hello').length === 2)
+    // Such short beats may end the session once more on a busy machine.
+    await until(() => manager.heard('heartbeat').at(-1)?.running === 0 && manager.heard('hello').length >= 2)
     expect(manager.results()).toEqual([])
   })
 
