@@ -112,14 +112,16 @@ export function createMessageGate(deps: {
 }): MessageGate {
   const { database, access, journal, keyring } = deps
   const decisions = createFactCache<Decision>({ maxEntries: MAX_DECISIONS, isFresh: journal.isFresh })
+  const identities = createFactCache<readonly IdentifiedDevice[]>({
+    maxEntries: MAX_DECISIONS,
+    isFresh: journal.isFresh,
+  })
   const channels = createFactCache<readonly ChannelFacts[]>({ maxEntries: MAX_DECISIONS, isFresh: journal.isFresh })
 
   const reported = createLru<string, true>(MAX_REPORTED, { ttlMs: AMBIGUITY_REPORT_MS })
 
   const keyOf = (credentials: DeviceCredentials, path: ChannelPath, type: ConnectionType) => {
-    const target = `${type}\n${path.domain ?? ''}\n${path.channel}\n`
-    if (credentials.kind === 'device') return `${target}${credentials.clientKey} ${credentials.certificate ?? ''}`
-    return `${target}${credentials.clientId ?? ''}\n${credentials.secret}`
+    return `${type}\n${path.domain ?? ''}\n${path.channel}\n${credentialsKey(credentials)}`
   }
 
   /** The clients that the credentials fit; none where the secret is too short to count alone. */
@@ -254,15 +256,20 @@ export function createMessageGate(deps: {
       return { domainId: only.domainId, clientId: only.clientId }
     },
     async identifyAll(credentials) {
-      const query = { ...domainQuery(undefined), ...NO_CHANNEL, isInDomain: false }
-      const enabled = (await candidatesFor(credentials, query)).filter(isEnabled)
-      if (enabled.length === 0) throw REFUSALS.unauthenticated()
-      return enabled.map(({ domainKey, domainId, clientKey, clientId }) => ({
-        domainKey,
-        domainId,
-        clientKey,
-        clientId,
-      }))
+      const found = await identities.get(credentialsKey(credentials), async () => {
+        const query = { ...domainQuery(undefined), ...NO_CHANNEL, isInDomain: false }
+        const enabled = (await candidatesFor(credentials, query)).filter(isEnabled)
+        const value = enabled.map(({ domainKey, domainId, clientKey, clientId }) => ({
+          domainKey,
+          domainId,
+          clientKey,
+          clientId,
+        }))
+        // Another client may come to fit whose key is not known now.
+        return { value, dependsOn: [ANY_CHANGE] }
+      })
+      if (found.length === 0) throw REFUSALS.unauthenticated()
+      return found
     },
     async authorize(credentials, path, type) {
       if (credentials.kind === 'user') return await authorizeUser(credentials.principal, path, type)
@@ -282,10 +289,12 @@ export function createMessageGate(deps: {
     },
     forget(entityKeys) {
       decisions.forget(entityKeys)
+      identities.forget(entityKeys)
       channels.forget(entityKeys)
     },
     clear() {
       decisions.clear()
+      identities.clear()
       channels.clear()
     },
   }
@@ -297,6 +306,11 @@ export function createMessageGate(deps: {
  */
 function dependenciesOf({ domain }: ChannelPath, keys: readonly number[]): readonly number[] {
   return domain === undefined ? [...keys, ANY_CHANGE] : keys
+}
+
+function credentialsKey(credentials: DeviceCredentials): string {
+  if (credentials.kind === 'device') return `${credentials.clientKey} ${credentials.certificate ?? ''}`
+  return `${credentials.clientId ?? ''}\n${credentials.secret}`
 }
 
 function isEnabled({ clientStatus, domainStatus }: Candidate): boolean {
