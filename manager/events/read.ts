@@ -3,6 +3,7 @@ import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import { LOG_START, comparePositions, readSettled } from '#core/log/index.ts'
 import type { Position } from '#core/log/index.ts'
+import { formatTime } from '#core/time.ts'
 import type { Note } from './note.ts'
 
 export type TaskEvent = {
@@ -30,7 +31,7 @@ export async function readEvents(db: Queryable, after: Position): Promise<Read> 
     (notes[at] ?? []).flatMap((note, index): TaskEvent[] => {
       const event = present(note, tasks, workers)
       if (event === undefined) return []
-      const data = { ...event.data, occurred_at: row['occurred_at'] }
+      const data = { ...event.data, occurred_at: formatTime(row['occurred_at'] as string) }
       return [{ position: row.position, index, kind: note[0], domainKey: event.domainKey, data }]
     }),
   )

@@ -129,6 +129,7 @@ test('every state of a task and of its run comes over /events, and nothing is mi
   const last = await stream.find('the completion', ({ data }) => data['task_id'] === id && data['state'] === 3)
   const ofTask = stream.events.filter(({ event, data }) => event === 'task' && data['task_id'] === id)
   expect(ofTask.map(({ data }) => data['state'])[0]).toBe(0)
+  expect(ofTask[0]?.data['occurred_at']).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/)
   expect(ofTask.map(({ data }) => data['state'])).toContain(1)
   await stream.find('the run', ({ event, data }) => event === 'run' && data['task_id'] === id && data['state'] === 3)
   stream.close()
