@@ -1,71 +1,136 @@
-// task-manager.md section 3: a worker joins over TLS with a token, gets a certificate, and is known by it from then on
-import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+// task-manager.md section 3: a worker over TLS is given a certificate, and its secret alone is not enough afterwards
+import { execFileSync } from 'node:child_process'
+import { webcrypto, X509Certificate } from 'node:crypto'
+import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
+import { createSecureContext } from 'node:tls'
+import { credentials, status } from '@grpc/grpc-js'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { readConfig } from '#core/config/index.ts'
-import { WORKER_SETTINGS, readStatus, startWorker } from '#worker/index.ts'
-import { clientOf, logger, startDatabase, startTestManager, temporaryFolder } from './support.ts'
+import { loadX509 } from '#manager/authority.ts'
+import { WorkerService, createServiceClient, fingerprintOf, serverName } from '#proto/index.ts'
+import type { RegisterResponse } from '#proto/index.ts'
+import { clientOf, startDatabase, startTestManager, temporaryFolder } from './support.ts'
 import type { TestDatabase, TestManager } from './support.ts'
+
+const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
+const DEADLINE = { deadlineMs: 10_000 }
 
 let db: TestDatabase
 let manager: TestManager
-let folder: string
+const folder = temporaryFolder('skein-certificates-')
 
 beforeAll(async () => {
   db = await startDatabase()
-  manager = await startTestManager(db.database, { environment: { SKEIN_HOST: '0.0.0.0' } })
-  folder = temporaryFolder('skein-worker-')
+  const [key, cert] = [join(folder, 'key.pem'), join(folder, 'cert.pem')]
+  const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2', '-subj', '/CN=manager']
+  execFileSync('openssl', ['req', '-x509', ...kind, '-keyout', key, '-out', cert], { stdio: 'ignore' })
+  const environment = { SKEIN_GRPC_TLS_CERT: cert, SKEIN_GRPC_TLS_KEY: key }
+  manager = await startTestManager(db.database, { environment })
 }, 60_000)
 
 afterAll(async () => {
   await manager.close()
   await db.close()
-  rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+  rmSync(folder, { recursive: true, force: true })
 })
 
-/** A worker of the folder; without a token it has what an earlier start left there. */
-function joinAs(token: string) {
-  const port = manager.grpcAddress.split(':').at(-1)
-  return startWorker({
-    config: readConfig(WORKER_SETTINGS, {
-      SKEIN_DATA_DIR: folder,
-      SKEIN_WORKER_MANAGER: `127.0.0.1:${port}`,
-      SKEIN_WORKER_TOKEN: token,
-      SKEIN_WORKER_SLOTS: '1',
-      SKEIN_WORKER_DRAIN: '0s',
-    }),
-    logger,
-    version: '0.0.0',
-    timing: { reconnectMinMs: 20, reconnectMaxMs: 200 },
+/** A client on a connection that shows this certificate, or none. */
+function dial(shown?: { cert: string; key: string }) {
+  const pinned = readFileSync(join(folder, 'cert.pem'), 'utf8')
+  const expected = fingerprintOf(new X509Certificate(pinned))
+  const context = createSecureContext({ ca: pinned, allowPartialTrustChain: true, ...shown })
+  const channel = credentials.createFromSecureContext(context, {
+    checkServerIdentity: (_name, seen) => (fingerprintOf(seen) === expected ? undefined : new Error('another one')),
   })
+  return createServiceClient(WorkerService, manager.grpcAddress, channel, serverName(manager.grpcAddress))
 }
 
-test('joins with a token that names the server, works, and comes back with its certificate alone', async () => {
-  const client = clientOf(manager.app)
-  const worker = await joinAs(manager.workerToken)
-  const { certificate_ends_at: end } = await readStatus(join(folder, 'worker'))
-  expect(Date.parse(end ?? '')).toBeGreaterThan(Date.now())
-  const id = await client.task('add', { inputs: [1, 2] })
-  await client.post(`/tasks/${id}/start`)
-  expect(await client.ended(id)).toMatchObject({ state: 3, results: [3] })
-  await worker.stop()
-  const again = await joinAs('')
-  expect(again.id).toBe(worker.id)
-  await again.stop()
-}, 60_000)
+/** A key, and a request for a certificate of it. */
+async function newKey(): Promise<{ request: Uint8Array; key: string }> {
+  const { Pkcs10CertificateRequestGenerator } = await loadX509()
+  const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])
+  const made = await Pkcs10CertificateRequestGenerator.create({
+    name: 'CN=somebody else',
+    keys: keys as never,
+    signingAlgorithm: ALGORITHM,
+  })
+  const pkcs8 = Buffer.from(await webcrypto.subtle.exportKey('pkcs8', keys.privateKey)).toString('base64')
+  const key = `-----BEGIN PRIVATE KEY-----\n${pkcs8}\n-----END PRIVATE KEY-----\n`
+  return { request: new Uint8Array(made.rawData), key }
+}
 
-test('a secret without the certificate that belongs to it is not enough', async () => {
-  const path = join(folder, 'worker', 'certificate')
-  const certificate = readFileSync(path)
-  rmSync(path)
-  await expect(joinAs('')).rejects.toMatchObject({ kind: 'unauthenticated' })
-  writeFileSync(path, certificate, { mode: 0o600 })
-  await (await joinAs('')).stop()
-}, 60_000)
+const FACTS = { name: 'w', bootId: 'b', version: '0', os: 'linux', arch: 'x64', slots: 1, runtimes: ['core'] }
 
-test('a worker that was revoked is not let in again', async () => {
-  const worker = await joinAs('')
-  expect((await clientOf(manager.app).post(`/workers/${worker.id}/revoke`)).status).toBeLessThan(300)
-  await worker.stop()
-  await expect(joinAs('')).rejects.toMatchObject({ kind: 'unauthenticated' })
-}, 60_000)
+async function joinWith(request: Uint8Array): Promise<RegisterResponse> {
+  const client = dial()
+  try {
+    return await client.register({ ...FACTS, joinToken: manager.workerToken, certificateRequest: request }, DEADLINE)
+  } finally {
+    client.close()
+  }
+}
+
+async function comeBack(worker: RegisterResponse, shown?: { cert: string; key: string }): Promise<RegisterResponse> {
+  const client = dial(shown)
+  try {
+    return await client.register({ ...FACTS, workerId: worker.workerId, workerSecret: worker.workerSecret }, DEADLINE)
+  } finally {
+    client.close()
+  }
+}
+
+test('the certificate names the worker, whatever the request named, and is valid for 90 days', async () => {
+  const { request } = await newKey()
+  const worker = await joinWith(request)
+  const certificate = new X509Certificate(worker.certificate?.certificatePem ?? '')
+  expect(certificate.subject).toBe(`CN=${worker.workerId}`)
+  expect(worker.certificate?.validForMs).toBe(BigInt(90 * 86_400_000))
+  const authority = new X509Certificate(worker.certificate?.authorityPem ?? '')
+  expect(certificate.verify(authority.publicKey)).toBe(true)
+})
+
+test('a worker that has a certificate must show it; one without goes on with its secret', async () => {
+  const { request, key } = await newKey()
+  const worker = await joinWith(request)
+  const cert = worker.certificate?.certificatePem ?? ''
+  await expect(comeBack(worker)).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+  expect((await comeBack(worker, { cert, key })).sessionEpoch).toBe(2n)
+  const plain = await joinWith(new Uint8Array())
+  expect((await comeBack(plain)).workerId).toBe(plain.workerId)
+})
+
+test('the certificate of another worker does not count', async () => {
+  const [mine, theirs] = [await newKey(), await newKey()]
+  const worker = await joinWith(mine.request)
+  const other = await joinWith(theirs.request)
+  const shown = { cert: other.certificate?.certificatePem ?? '', key: theirs.key }
+  await expect(comeBack(worker, shown)).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+})
+
+test('a certificate is renewed with the old one, and both count until the old one ends', async () => {
+  const [old, fresh] = [await newKey(), await newKey()]
+  const worker = await joinWith(old.request)
+  const before = { cert: worker.certificate?.certificatePem ?? '', key: old.key }
+  const asked = { workerId: worker.workerId, workerSecret: worker.workerSecret, certificateRequest: fresh.request }
+  const bare = dial()
+  await expect(bare.renew(asked, DEADLINE)).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+  bare.close()
+  const client = dial(before)
+  const { certificate } = await client.renew(asked, DEADLINE)
+  client.close()
+  await comeBack(worker, before)
+  await comeBack(worker, { cert: certificate?.certificatePem ?? '', key: fresh.key })
+})
+
+test('a revoked worker is refused with its certificate and without', async () => {
+  const { request, key } = await newKey()
+  const worker = await joinWith(request)
+  expect((await clientOf(manager.app).post(`/workers/${worker.workerId}/revoke`)).status).toBe(204)
+  const shown = { cert: worker.certificate?.certificatePem ?? '', key }
+  await expect(comeBack(worker, shown)).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+  await expect(comeBack(worker)).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+})
+
+test('what is no request is refused', async () => {
+  await expect(joinWith(new Uint8Array([1, 2, 3]))).rejects.toMatchObject({ code: status.INVALID_ARGUMENT })
+})
