@@ -49,6 +49,8 @@ export type DispatchDeps = Omit<SessionDeps, 'findWorker'> & {
 
 type AsyncHandler = (...call: Parameters<ServiceHandlers<typeof WorkerService>['register']>) => Promise<void>
 
+type RenewHandler = (...call: Parameters<ServiceHandlers<typeof WorkerService>['renew']>) => Promise<void>
+
 export type DispatchServer = { address: string; port: number; stop(): Promise<void> }
 
 /** A dead connection of a worker is noticed by pings, because TCP alone may take minutes. */
@@ -94,14 +96,16 @@ export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer>
     cachedDigests.set(response.workerId, call.request.cachedDigests)
     callback(null, response)
   }
+  const answerRenew: RenewHandler = async (call, callback) => {
+    try {
+      callback(null, await renew(deps, call.request, shownBy(deps, call)))
+    } catch (error) {
+      callback(grpcFailure(error))
+    }
+  }
   const workerHandlers: ServiceHandlers<typeof WorkerService> = {
     register: (call, callback) => void answerRegister(call, callback),
-    renew: (call, callback) => {
-      renew(deps, call.request, shownBy(deps, call)).then(
-        (response) => callback(null, response),
-        (error: unknown) => callback(grpcFailure(error)),
-      )
-    },
+    renew: (call, callback) => void answerRenew(call, callback),
     session: (call) => void serveSession(sessionDeps, call),
   }
   server.addService(serviceDefinition(WorkerService), workerHandlers)

@@ -26,7 +26,7 @@ export type RegistrationDeps = {
   managerId: string
   leaseMs: () => number
   /** SHA-256 of the certificate that the connection showed; 'plain': without TLS nobody can show one. */
-  shown: string | undefined | 'plain'
+  shown: string | undefined
 }
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
