@@ -56,7 +56,7 @@ export type {
 export type { Idempotency, IncomingMessage, MessageContent, Protocol } from './message.ts'
 export type { Presence } from './presence/index.ts'
 export { createReader } from './reader/reader.ts'
-export { LatestQuery, MessagesPage, MessagesQuery, StoredMessage } from './reader/schema.ts'
+export { LatestQuery, MessagesAnswer, MessagesPage, MessagesQuery, StoredMessage } from './reader/schema.ts'
 export { ClientTelemetry, DomainUsage, createUsageService } from './usage/index.ts'
 export type { UsageService } from './usage/index.ts'
 export { removalsOf } from './retention/domain-removal.ts'

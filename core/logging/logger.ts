@@ -23,8 +23,11 @@ const SECRET_FIELDS = [
   'client_key',
 ]
 
-/** What PostgreSQL adds to an error quotes rows and statements, and rows hold hashes and sealed secrets. */
-const QUOTING_FIELDS = new Set(['detail', 'where', 'internalQuery'])
+/**
+ * What PostgreSQL adds to an error quotes rows and statements, and rows hold hashes and sealed secrets; its client adds
+ * itself, which is pages of sockets and buffers.
+ */
+const QUOTING_FIELDS = new Set(['detail', 'where', 'internalQuery', 'client'])
 
 function describeError(error: Error): Record<string, unknown> {
   const described = Object.entries(pino.stdSerializers.err(error))

@@ -282,3 +282,16 @@ test('an acknowledged message is in the next read, always', async () => {
     expect([page.total, page.messages[0]?.value]).toEqual([index, index])
   }
 })
+
+test('only_total answers the total alone, of pages, aggregates and the newest records', async () => {
+  const channelId = await plant.newChannel()
+  await plant.connect(device, channelId)
+  const records = [1, 2, 3].map((value) => ({ n: `n${value}`, v: value, t: START + value }))
+  await publish(device, '', records, channelId)
+  const path = `/m/${plant.domainId}/c/${channelId}`
+  for (const query of ['', '/latest', `?aggregation=max&interval=1h&from=${START}&to=${START + 60}`]) {
+    const url = `${path}${query}${query.includes('?') ? '&' : '?'}only_total=true`
+    const response = await plant.api.as(`Client ${device.secret}`)('GET', url)
+    expect([query, response.status, response.json()]).toEqual([query, 200, { total: 3 }])
+  }
+})

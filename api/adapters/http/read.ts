@@ -1,8 +1,9 @@
 /** Reading over HTTP (contract section 8, decision 18). */
 import { Readable } from 'node:stream'
 import { Type } from 'typebox'
-import { LatestQuery, MessagesPage, MessagesQuery } from '#api/messages/index.ts'
-import type { ExportFormat, Messages } from '#api/messages/index.ts'
+import type { Static } from 'typebox'
+import { LatestQuery, MessagesAnswer, MessagesQuery } from '#api/messages/index.ts'
+import type { ExportFormat, Messages, MessagesPage } from '#api/messages/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import type { MessageAccessDeps } from './access.ts'
@@ -37,7 +38,7 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
               params,
               querystring: MessagesQuery,
               response: responses(
-                { 200: MessagesPage },
+                { 200: MessagesAnswer },
                 'unauthenticated',
                 'forbidden',
                 'not_found',
@@ -48,7 +49,8 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
           },
           async (request, reply) => {
             const format = request.method === 'HEAD' ? undefined : exportFormatOf(request.headers.accept)
-            if (format === undefined) return await messages.read(accessOf(request), request.query)
+            if (format === undefined)
+              return answerOf(await messages.read(accessOf(request), request.query), request.query)
             const { contentType, chunks } = await messages.export(accessOf(request), request.query, format)
             return await reply.type(contentType).send(Readable.from(chunks, { objectMode: false }) as never)
           },
@@ -65,7 +67,7 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
               params,
               querystring: LatestQuery,
               response: responses(
-                { 200: MessagesPage },
+                { 200: MessagesAnswer },
                 'unauthenticated',
                 'forbidden',
                 'not_found',
@@ -74,12 +76,16 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
               ),
             },
           },
-          async (request) => await messages.readLatest(accessOf(request), request.query),
+          async (request) => answerOf(await messages.readLatest(accessOf(request), request.query), request.query),
         )
       }
       done()
     })
   }
+}
+
+function answerOf(page: MessagesPage, { only_total: isTotalOnly }: LatestQuery): Static<typeof MessagesAnswer> {
+  return isTotalOnly === true ? { total: page.total } : page
 }
 
 /** The first type of the header that is served decides; undefined: a page of JSON. */

@@ -37,7 +37,7 @@ export function createReader(database: Database): Reader {
       const filter = parseFilter(query)
       const aggregation = parseAggregation(query)
       const { offset, limit, format, order, dir = 'desc' } = query
-      const window: Window = { offset, limit, order, dir }
+      const window: Window = { offset, limit: wantedOf(query), order, dir }
       const { messages, total } = await database.transaction(async (tx) => {
         await begin.execute(tx)
         if (format !== RECORDS_FORMAT) {
@@ -56,13 +56,18 @@ export function createReader(database: Database): Reader {
       const filter = parseFilter({ ...query, format: RECORDS_FORMAT })
       const found = await database.transaction(async (tx) => {
         await begin.execute(tx)
-        return await readLatest(tx, access.channelKey, filter, query)
+        return await readLatest(tx, access.channelKey, filter, { ...query, limit: wantedOf(query) })
       })
       const messages = found.rows.map((row) => presentRecord(access.channelId, row))
       const { offset, limit } = query
       return { ...echoOf(query), offset, limit, format: RECORDS_FORMAT, total: found.total, messages }
     },
   }
+}
+
+/** Messages that the page is to hold. */
+function wantedOf({ limit, only_total: isTotalOnly }: LatestQuery): number {
+  return isTotalOnly === true ? 0 : limit
 }
 
 /** The filters that were given, as they were given. Only those: a query may also hold the caller's secret. */

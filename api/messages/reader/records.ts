@@ -62,7 +62,7 @@ export async function readRecords(
   const scope = await scopeOf(tx, channelKey, filter)
   const parts = await partsOf(tx, scope, filter)
   const total = await countRecords(tx, parts)
-  if (total <= window.offset) return { rows: [], total }
+  if (total <= window.offset || window.limit === 0) return { rows: [], total }
   const column = window.order === undefined ? undefined : ORDER_COLUMNS[window.order]
   if (column !== undefined) return { rows: await pageByColumn(tx, conditionsIn(scope, filter), window, column), total }
   const wanted = Math.min(window.limit, total - window.offset)

@@ -45,12 +45,13 @@ export const MessagesQuery = Type.Object({
     Type.String({ description: 'time (default), name, unit, publisher, subtopic, protocol or value' }),
   ),
   dir: Type.Optional(Type.Union([Type.Literal('asc'), Type.Literal('desc')])),
+  only_total: Type.Optional(Type.Boolean({ description: 'Answer the total alone' })),
 })
 export type MessagesQuery = Static<typeof MessagesQuery>
 
 /** The newest record of each series of a channel that the filters let pass. */
 export const LatestQuery = Type.Object({
-  ...Type.Pick(MessagesQuery, ['offset', 'limit', 'subtopic', 'publisher', 'name']).properties,
+  ...Type.Pick(MessagesQuery, ['offset', 'limit', 'subtopic', 'publisher', 'name', 'only_total']).properties,
   protocol: Type.Optional(Type.String({ description: 'By which the newest record came: http, mqtt, coap or ws' })),
 })
 export type LatestQuery = Static<typeof LatestQuery>
@@ -100,3 +101,6 @@ export const MessagesPage = Type.Object({
   dir: Type.Optional(Type.String()),
 })
 export type MessagesPage = Static<typeof MessagesPage>
+
+/** On the wire: with `only_total` everything else is left out (contract section 0). */
+export const MessagesAnswer = Type.Object({ ...Type.Partial(MessagesPage).properties, total: Type.Integer() })
