@@ -414,7 +414,7 @@ export class World {
     this.#after(this.#isHealed ? 5_000 : 1_000, () => this.#sweep())
     for (const manager of this.#managers) {
       if (!manager.isUp) continue
-      for (const row of [...this.#store.tables.workers.values()]) {
+      for (const row of this.#store.tables.workers.values()) {
         if (row.manager_id === null || row.lease_until >= this.#store.now) continue
         this.#seen.lost += 1
         await this.#write(manager, [{ kind: 'lose', workerKey: row.key, epoch: row.session_epoch }])
