@@ -97,7 +97,7 @@ async function runOnTerminal(
   terminal.onData((chunk) => {
     stdout += chunk
     const answer = answers[answered]
-    if (answer !== undefined && stdout.split(/: (?:\u001B\[\d*[A-Z])*/).length - 1 > answered) {
+    if (answer !== undefined && stdout.split(': ').length - 1 > answered) {
       answered += 1
       terminal.write(`${answer}\r`)
     }
