@@ -5,3 +5,4 @@ export type { CoapConfig, IdentityConfig, MqttConfig, ProvisioningConfig } from 
 export { SERVICE_PORTS } from './service-ports.ts'
 export type { NotificationTimes } from './provisioning/index.ts'
 export { createChannelReader } from './automation/index.ts'
+export { SEALED_COLUMNS } from './sealed.ts'

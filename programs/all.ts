@@ -14,7 +14,7 @@ import { WORKER_SETTINGS } from '#worker/config.ts'
 import { renderBanner } from './start/banner.ts'
 import { launchLocalWorker } from './start/local-worker.ts'
 import { createProgress } from './start/progress.ts'
-import { SEALED_COLUMNS } from './sealed.ts'
+import { SEALED_COLUMNS } from '#api/index.ts'
 
 /** Connections of the pool; ingest, journal tail and run writer have their own. */
 const MAX_CONNECTIONS = 16

@@ -3,7 +3,6 @@
  * one, before anything is served. Whatever is interrupted is taken up by the next start with both keys; a start with one of
  * them alone is refused meanwhile.
  */
-import type { Client } from 'pg'
 import type { Database } from '../database/index.ts'
 import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
@@ -23,6 +22,8 @@ export type SealedColumn = {
   /** The column of the digest that finds the value. */
   mac?: string
 }
+
+type Client = Awaited<ReturnType<Database['dedicated']>>
 
 const ROWS_PER_BATCH = 1000
 /** Any number that nothing else locks by. */

@@ -65,6 +65,7 @@ const DECIDED_DEFAULTS: Readonly<Record<string, unknown>> = {
   SKEIN_MANAGER_AUTH: 'auto',
   PROXY_REGISTRY_URL: undefined,
   PROXY_AUTHENTICATE: false,
+  SKEIN_SECRET_KEY_PREVIOUS: undefined,
   PROXY_REGISTRY_USERNAME: undefined,
   PROXY_REGISTRY_PASSWORD: undefined,
 }
@@ -74,7 +75,6 @@ const NOT_SERVED_YET = [
   'SKEIN_MQTT_PORT',
   'SKEIN_MQTTS_PORT',
   'SKEIN_MQTT_PROFILE',
-  'SKEIN_SECRET_KEY_PREVIOUS',
   'SKEIN_MANAGER_URL',
 ]
 
