@@ -94,8 +94,8 @@ async function resealColumn(client: Client, options: RotationOptions, column: Se
   let last: string | null = null
   for (;;) {
     const found: { rows: SealedRow[] } = await client.query<SealedRow>(
-      `SELECT ${key}::text AS key, (${context})::text AS context, ${column.column} AS sealed FROM ${table}
-        WHERE ${column.column} IS NOT NULL AND ($1::${keyType} IS NULL OR ${key} > $1::${keyType}) ORDER BY ${key} LIMIT ${ROWS_PER_BATCH}`,
+      `SELECT ${key}::text AS key, (${context})::text AS context, ${column.column} AS sealed FROM ${table} t
+        WHERE ${column.column} IS NOT NULL AND ($1::${keyType} IS NULL OR t.${key} > $1::${keyType}) ORDER BY t.${key} LIMIT ${ROWS_PER_BATCH}`,
       [last],
     )
     const resealed = found.rows.map((row) => reseal(row, options, column)).filter((row) => row !== undefined)
