@@ -39,6 +39,8 @@ export const API_DOCUMENT: DocumentTexts = {
     tokens: 'Logging in, going on and logging out',
     users: 'Accounts',
     workers: 'Nodes that run tasks',
+    workflows: 'Tasks that depend on each other, started together',
+    modules: 'WebAssembly modules of registries and uploads: what is kept where, pulling ahead, pushing, signatures',
   },
   examples: {
     IssueToken: { identity: 'jane@example.com', secret: 'correct horse battery' },

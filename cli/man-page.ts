@@ -6,7 +6,8 @@ import { GROUPS } from './groups.ts'
 import { exampleLine } from './help.ts'
 import { usageOf } from './resolve.ts'
 
-const VARIABLES: readonly (readonly [string, string])[] = [
+/** What the command line reads from its environment. */
+export const VARIABLES: readonly (readonly [string, string])[] = [
   ['SKEIN_URL', 'address of every service'],
   ['SKEIN_MANAGER_URL', 'address of the task manager'],
   ['SKEIN_TOKEN', 'token to use in place of the login'],

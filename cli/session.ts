@@ -103,7 +103,7 @@ export function createSession(settings: Settings, send: (request: ApiRequest) =>
       const hidden = new Map<string, string>()
       if (login !== undefined) {
         hidden.set(login.access_token, '$(skein token)')
-        hidden.set(login.refresh_token, '$SKEIN_REFRESH_TOKEN')
+        hidden.set(login.refresh_token, '$REFRESH_TOKEN')
       }
       if (settings.token !== undefined) hidden.set(settings.token.value, '$SKEIN_TOKEN')
       const password = settings.environment['SKEIN_PASSWORD']

@@ -26,7 +26,15 @@ await runProgram({
     coap: COAP_SETTINGS,
     mqtt: MQTT_SETTINGS,
   },
-  ownPrefixes: ['SKEIN_ADMIN_', 'SKEIN_HTTP_', 'SKEIN_DATABASE_', 'SKEIN_TLS_', 'SKEIN_COAP_', 'SKEIN_MQTT'],
+  ownPrefixes: [
+    'SKEIN_ADMIN_',
+    'SKEIN_HTTP_',
+    'SKEIN_DATABASE_',
+    'SKEIN_TLS_',
+    'SKEIN_COAP_',
+    'SKEIN_MQTT_',
+    'SKEIN_MQTTS_',
+  ],
   async run(life, config, logger) {
     const ground = await startGround(life, {
       config: config.ground,

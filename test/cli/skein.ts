@@ -97,6 +97,7 @@ async function runOnTerminal(
   terminal.onData((chunk) => {
     stdout += chunk
     const answer = answers[answered]
+    // oxlint-disable-next-line no-control-regex -- what a terminal is sent
     if (answer !== undefined && stdout.split(': ').length - 1 > answered) {
       answered += 1
       terminal.write(`${answer}\r`)
