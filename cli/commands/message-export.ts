@@ -42,7 +42,8 @@ export async function exportMessages(cli: Cli, request: ApiRequest, file: string
     await pipeline(response, process.stdout, { end: false })
     return
   }
-  const part = `${file}.part`
+  // Of this process alone: another one may be writing the same file.
+  const part = `${file}.${process.pid}.part`
   const progress = createProgress(cli.output, 'exporting')
   let bytes = 0
   const count = new Transform({

@@ -49,8 +49,8 @@ declare module 'fastify' {
     isPublic?: boolean
     /** Credentials that are not a bearer token are read by the route itself, with the same refusals. */
     ownCredentials?: boolean
-    /** Media type of the success when it is no JSON, for the document. */
-    mediaType?: string
+    /** Media types of the success when it is not JSON alone, for the document. */
+    mediaType?: string | readonly string[]
   }
 }
 

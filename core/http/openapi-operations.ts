@@ -161,14 +161,26 @@ function completeResponse(status: string, response: Response): Response {
   return { ...response, description: SUCCESSES[status] ?? 'Done' }
 }
 
-/** The successes of an operation in their own media type; its refusals stay JSON. */
-export function withMediaType(responses: Record<string, Response>, mediaType: string): Record<string, Response> {
+/** The successes of an operation in their own media types; its refusals stay JSON. The schema is that of JSON where it is one of them. */
+export function withMediaTypes(
+  responses: Record<string, Response>,
+  types: readonly string[],
+): Record<string, Response> {
+  const isMixed = types.includes('application/json')
   return Object.fromEntries(
     Object.entries(responses).map(([status, response]) => {
       if ('$ref' in response) return [status, response]
       const [content] = Object.values(response.content ?? {})
       return status.startsWith('2') && content !== undefined
-        ? [status, { ...response, content: { [mediaType]: content } }]
+        ? [
+            status,
+            {
+              ...response,
+              content: Object.fromEntries(
+                types.map((type) => [type, isMixed && type !== 'application/json' ? {} : content]),
+              ),
+            },
+          ]
         : [status, response]
     }),
   )

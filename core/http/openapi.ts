@@ -9,7 +9,7 @@ import type { FastifySwaggerUiOptions } from '@fastify/swagger-ui'
 import type { FastifyInstance } from 'fastify'
 import type { HttpApp } from './edge.ts'
 import { createSchemaNames } from './openapi-components.ts'
-import { completeOperations, operationIdOf, refusalResponses, withMediaType } from './openapi-operations.ts'
+import { completeOperations, operationIdOf, refusalResponses, withMediaTypes } from './openapi-operations.ts'
 import type { Paths } from './openapi-operations.ts'
 
 /** The page is public: it shows what the product is, never what it holds. */
@@ -77,16 +77,16 @@ export function registerOpenApi(app: HttpApp, { version }: { version: string }):
   const texts: Texts = { tags: new Map(), examples: new Map(), introductions: [] }
   textsOf.set(app, texts)
   /** By operation id as the path gives it. */
-  const mediaTypes = new Map<string, string>()
+  const mediaTypes = new Map<string, readonly string[]>()
 
   function complete(made: object): object {
     const document = names.refer(made, texts.examples) as Document
     const paths = completeOperations(document.paths ?? {})
     for (const operations of Object.values(paths)) {
       for (const operation of Object.values(operations)) {
-        const mediaType = mediaTypes.get(operation.operationId ?? '')
-        if (mediaType !== undefined && operation.responses !== undefined)
-          operation.responses = withMediaType(operation.responses, mediaType)
+        const types = mediaTypes.get(operation.operationId ?? '')
+        if (types !== undefined && operation.responses !== undefined)
+          operation.responses = withMediaTypes(operation.responses, types)
       }
     }
     const used = new Set(
@@ -121,7 +121,8 @@ export function registerOpenApi(app: HttpApp, { version }: { version: string }):
       const { config } = route
       if (config?.mediaType !== undefined) {
         for (const method of [route.method].flat()) {
-          mediaTypes.set(operationIdOf(method, url.replaceAll(/:([a-z_]+)/g, '{$1}')), config.mediaType)
+          const path = url.replaceAll(/:([a-z_]+)/g, '{$1}').replace('*', '{*}')
+          mediaTypes.set(operationIdOf(method, path), [config.mediaType].flat())
         }
       }
       const action = config?.action === undefined ? undefined : `Needs the action \`${config.action}\`.`

@@ -168,6 +168,14 @@ function refusalOf(error: GrpcError, subject: string): ServiceError {
     case status.DEADLINE_EXCEEDED:
       return new ServiceError('timeout', `${subject}: the registry did not answer in time`, options)
     default:
-      return new ServiceError('unavailable', `${subject}: ${error.details}`, { ...options, retryAfterSeconds: 5 })
+      // What gRPC says of a connection is for the log: it names addresses of ours.
+      return new ServiceError('unavailable', `${subject}: ${awayReason(error)}`, { ...options, retryAfterSeconds: 5 })
   }
+}
+
+/** The proxy's own words where it said some. */
+function awayReason({ code, details }: GrpcError): string {
+  return code === status.UNAVAILABLE && /connect|resolution/i.test(details)
+    ? 'the module proxy cannot be reached'
+    : details
 }

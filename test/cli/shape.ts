@@ -1,17 +1,24 @@
-/** Output without what differs between two runs: ids, times, secrets, tokens. Widths stay, so that tables keep their form. */
+/** Output without what differs between two runs: ids, times, secrets, numbers, and how many rows there happen to be. */
 
 const RULES: readonly (readonly [RegExp, string])[] = [
   [/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, 'uuid'],
   [/eyJ[\w-]+\.[\w-]+\.[\w-]+/g, 'token'],
-  [/-----BEGIN[\s\S]*?-----END [A-Z ]+-----/g, 'pem'],
+  [/-----BEGIN[\s\S]*?-----END [A-Z0-9 ]+-----/g, 'pem'],
   [/\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00)?/g, 'time'],
-  [/(domain|client|channel|group)_[A-Za-z0-9]{22}/g, 'role'],
+  [/(domain|client|channel|group)_[\w-]{22}/g, 'role'],
   [/\bpat_[\w-]+/g, 'pat'],
-  [/\b[0-9a-f]{32,64}\b/g, 'hex'],
+  [/[\w.-]+@example\.com/g, 'email'],
   // Names that the tests make unique.
   [/\b(d|u|ada|plant|secret-|pat |role )[0-9a-f]{8,12}\b/g, 'name'],
+  [/\b(?=[0-9a-f]*\d)[0-9a-f]{8,64}\b/g, 'hex'],
   [/\b\d+-\d+ of \d+(; go on with --offset \d+)?/g, 'page'],
+  // Not the numbers of a style, which follow an escape.
+  [/(?<![\w<[;.])\d+(\.\d+)?\b/g, 'number'],
 ]
+
+/** The heading of a table: bold capitals. */
+// oxlint-disable-next-line no-control-regex -- what a terminal is sent
+const HEADING = /^\u{1B}\[1m[A-Z][A-Z ]*\u{1B}\[22m$/u
 
 /** JSON becomes its keys and the types of its values, the first item of each list. Text keeps its words. */
 export function shapeOf(stdout: string): string {
@@ -22,20 +29,25 @@ export function shapeOf(stdout: string): string {
     if (first.startsWith('{"') && more.length > 0) return JSON.stringify(shape(JSON.parse(first)), undefined, 1)
     return JSON.stringify(shape(JSON.parse(plain)), undefined, 1)
   } catch {
-    return (
-      RULES.reduce(
-        (text, [pattern, name]) =>
-          text.replaceAll(pattern, (found: string) =>
-            found.includes('\n') ? `<${name}>` : `<${name}>`.padEnd(Math.min(found.length, 40), '.'),
-          ),
-        plain,
-      )
-        .split('\n')
-        // As many rows as there happen to be look alike.
-        .filter((line, index, lines) => line !== lines[index - 1])
-        .join('\n')
-    )
+    return shownShape(plain)
   }
+}
+
+/** Tables become their heading; of anything else the words stay, without widths that follow the values. */
+function shownShape(text: string): string {
+  const masked = RULES.reduce((whole, [pattern, name]) => whole.replaceAll(pattern, `<${name}>`), text)
+  const lines: string[] = []
+  let isInTable = false
+  for (const line of masked.split('\n')) {
+    const isRow = isInTable && line !== '' && !line.includes('<page>')
+    if (isRow) {
+      if (lines.at(-1) !== '<rows>') lines.push('<rows>')
+      continue
+    }
+    isInTable = HEADING.test(line)
+    lines.push(line.replaceAll(/ {2,}/g, '  ').trimEnd())
+  }
+  return lines.join('\n')
 }
 
 function shape(value: unknown): unknown {

@@ -11,6 +11,7 @@ import { zipOf } from './zip.ts'
 
 const tags = ['certificates']
 const OCSP_REQUEST = 'application/ocsp-request'
+const PEM_FILE = 'application/x-pem-file'
 const OCSP_RESPONSE = 'application/ocsp-response'
 const MAX_OCSP_BYTES = 16_384
 const Bytes = Type.Unsafe<Buffer>({ type: 'string', format: 'binary' })
@@ -37,7 +38,7 @@ export function publicCertificateRoutes(status: CertificateStatus, authority: Au
     app.get(
       '/certs/download-ca',
       {
-        config: { isPublic: true, mediaType: 'application/zip' },
+        config: { isPublic: true, mediaType: ['application/zip', PEM_FILE] },
         schema: {
           tags,
           summary: 'Download the authority',
@@ -49,7 +50,7 @@ export function publicCertificateRoutes(status: CertificateStatus, authority: Au
       },
       async (request, reply) => {
         const isPem = request.query.format === 'pem'
-        void reply.type(isPem ? 'application/x-pem-file' : 'application/zip')
+        void reply.type(isPem ? PEM_FILE : 'application/zip')
         void reply.header('Content-Disposition', `attachment; filename="ca.${isPem ? 'crt' : 'zip'}"`)
         return await reply.send(isPem ? Buffer.from(authority.chain) : zipOf({ 'ca.crt': authority.chain }))
       },
@@ -57,7 +58,7 @@ export function publicCertificateRoutes(status: CertificateStatus, authority: Au
     app.get(
       '/certs/crl',
       {
-        config: { isPublic: true, mediaType: 'application/pkix-crl' },
+        config: { isPublic: true, mediaType: ['application/pkix-crl', PEM_FILE] },
         schema: {
           tags,
           summary: 'The list of revoked certificates',
@@ -69,7 +70,7 @@ export function publicCertificateRoutes(status: CertificateStatus, authority: Au
       async (request, reply) => {
         const list = await status.revocationList()
         return request.query.format === 'pem'
-          ? reply.type('application/x-pem-file').send(Buffer.from(list.pem))
+          ? reply.type(PEM_FILE).send(Buffer.from(list.pem))
           : reply.type('application/pkix-crl').send(list.der)
       },
     )
@@ -101,7 +102,7 @@ function ocspRoute(scope: HttpApp, status: CertificateStatus): void {
   scope.post(
     '/certs/ocsp',
     {
-      config: { isPublic: true },
+      config: { isPublic: true, mediaType: ['application/json', OCSP_RESPONSE] },
       bodyLimit: MAX_OCSP_BYTES,
       schema: {
         tags,
