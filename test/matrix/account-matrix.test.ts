@@ -177,5 +177,5 @@ const labelOf = ({ method, url, action }: { method: string; url: string; action:
   `${method.padEnd(6)} ${url.replaceAll(/:([a-z_]+)/g, '{$1}')}  ${action}`
 
 function isAboutAccounts(route: { method: string; url: string; action: string | undefined }): boolean {
-  return !isInside(route) && !/^\/(tasks|workers)/.test(route.url)
+  return !isInside(route) && !/^\/(tasks|workers|workflows|modules|events)/.test(route.url)
 }
