@@ -14,8 +14,10 @@ import type { SenmlRecord, TriggerRow } from './match.ts'
 
 const CONSUMER = 'task triggers'
 const TABLE = { name: 'ingest_batches', columns: ['arrived_at'] } as const
-/** Batches of one transaction. */
+/** Batches that one transaction opens. */
 const MAX_BATCHES = 50
+/** Batches that one transaction passes over while there is no trigger: some seconds of a busy system. */
+const MAX_PASSED = 5_000
 /** Messages of one task that wait for its runs; what is beyond is dropped and counted. */
 export const MAX_WAITING_MESSAGES = 1_000
 
@@ -48,14 +50,15 @@ export async function startTriggers({
     consumer: CONSUMER,
     logger,
     intervalMs,
-    maxRows: MAX_BATCHES,
+    maxRows: MAX_PASSED,
     apply: applyTriggers,
   })
 }
 
-async function applyTriggers(tx: Transaction, rows: readonly LogRow[]): Promise<void> {
+async function applyTriggers(tx: Transaction, following: readonly LogRow[]): Promise<number> {
   const rules = await readRules(tx)
-  if (rules.length === 0) return
+  if (rules.length === 0) return following.length
+  const rows = following.slice(0, MAX_BATCHES)
   const channels = new Map(rules.map((rule) => [rule.channel_key, rule.channel_id]))
   const batches = rows.map((row) => ({ seq: row.position.seq, arrivedAt: row['arrived_at'] as string }))
   const found = await loadBatches(tx, batches, channels)
@@ -63,6 +66,7 @@ async function applyTriggers(tx: Transaction, rows: readonly LogRow[]): Promise<
   const messages = batches.flatMap(({ seq }) => found.get(seq) ?? [])
   const matches = messages.flatMap((message) => match(message, byChannel.get(message.channelKey) ?? []))
   for (const [rule, ofRule] of Map.groupBy(matches, ({ rule: one }) => one)) await hand(tx, rule, ofRule)
+  return rows.length
 }
 
 /** Every trigger with the room that is left in its queue and its window. */

@@ -12,8 +12,10 @@ import type { Interest, NewDelivery } from './repository.ts'
 const BATCHES: LogTable = { name: 'ingest_batches', columns: ['arrived_at'] }
 const CONSUMER = 'messages.notifications'
 const INTERVAL_MS = 500
-/** Batches of one step. */
+/** Batches that one step opens. */
 const MAX_BATCHES = 200
+/** Batches that one step passes over while nobody is subscribed. */
+const MAX_PASSED = 5_000
 /** Deliveries that may wait for one subscription; more are left out, and counted at it. */
 const MAX_PENDING = 1000
 
@@ -29,20 +31,22 @@ export async function startNotificationConsumer(
     consumer: CONSUMER,
     logger,
     intervalMs,
-    maxRows: MAX_BATCHES,
+    maxRows: MAX_PASSED,
     apply: putDown,
   })
 }
 
-async function putDown(tx: Transaction, rows: readonly LogRow[]): Promise<void> {
+async function putDown(tx: Transaction, following: readonly LogRow[]): Promise<number> {
   const interests = await listInterests(tx)
-  if (interests.length === 0) return
+  if (interests.length === 0) return following.length
+  const rows = following.slice(0, MAX_BATCHES)
   const channels = new Map(interests.map(({ channelKey, channelId }) => [channelKey, channelId]))
   const batches = rows.map((row) => ({ seq: row.position.seq, arrivedAt: row['arrived_at'] as string }))
   const loaded = await loadBatches(tx, batches, channels)
   const messages = batches.flatMap(({ seq }) => loaded.get(seq) ?? [])
   const deliveries = deliveriesOf(messages, interests)
   if (deliveries.length > 0) await insertDeliveries(tx, deliveries, MAX_PENDING)
+  return rows.length
 }
 
 /** Sorted by subscription, and for each in the order of the messages. */
