@@ -15,7 +15,7 @@ import type { Row } from './statistics.ts'
 
 const RECORDS = 10
 const DEVICES = 100
-const CONNECTIONS = 64
+const CONNECTIONS = 128
 const DURATION_MS = 5000
 const REPEATS = 3
 const INSERT_CONNECTIONS = 10

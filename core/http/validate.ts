@@ -3,12 +3,11 @@
  * a body is taken as it is: `"1"` is no number in JSON. Unknown fields stay (and are ignored by the rules).
  */
 import type { TSchema } from 'typebox'
-import type { Validator } from 'typebox/compile'
 import { ServiceError } from '../errors/index.ts'
 import type { ErrorDetail } from '../errors/index.ts'
 import { faultsOf } from './faults.ts'
 import type { Fault } from './faults.ts'
-import { checks } from './late.ts'
+import { lateCheck } from './late.ts'
 
 /** More faults than this help nobody. */
 const MAX_DETAILS = 20
@@ -18,14 +17,13 @@ type Part = 'body' | 'querystring' | 'params' | 'headers'
 /** Fastify's validator compiler. The returned function gives `{ value }` or `{ error }`; the check is compiled when first used. */
 export function compileValidator({ schema, httpPart }: { schema: unknown; httpPart?: string | undefined }) {
   const type = schema as TSchema
-  let validator: Validator | undefined
+  const validator = lateCheck(type)
   const part = (httpPart ?? 'body') as Part
   const isText = part !== 'body'
   return (input: unknown): { value: unknown } | { error: Error } => {
     const converted = isText ? convertText(type, input) : input
     const value = part === 'headers' ? converted : applyDefaults(type, converted)
-    validator ??= checks().Compile(type)
-    if (validator.Check(value)) return { value }
+    if (validator().Check(value)) return { value }
     if (value === undefined || value === null) {
       return {
         error: new ServiceError('malformed', `the request needs a JSON ${part}`, {

@@ -1,9 +1,9 @@
 /** Files of clients, channels and connections (contract section 13, bulk files), and how one item of them is checked. */
 import { Type } from 'typebox'
-import { Compile } from 'typebox/compile'
 import type { Static } from 'typebox'
 import { NewChannel, NewClient } from '#api/devices/index.ts'
 import { Id } from '#api/identity/index.ts'
+import { lateCheck } from '#core/http/index.ts'
 
 export const ImportedItem = Type.Object({ id: Id, name: Type.String() })
 export const ImportedClients = Type.Object({
@@ -29,14 +29,14 @@ const ConnectionItem = Type.Object({
 export type ConnectionItem = Static<typeof ConnectionItem>
 
 const CHECKS = {
-  clients: Compile(NewClient),
-  channels: Compile(NewChannel),
-  connections: Compile(ConnectionItem),
+  clients: lateCheck(NewClient),
+  channels: lateCheck(NewChannel),
+  connections: lateCheck(ConnectionItem),
 }
 
 /** What is wrong with an item; undefined: nothing. */
 export function faultOf(kind: keyof typeof CHECKS, item: unknown): string | undefined {
-  const check = CHECKS[kind]
+  const check = CHECKS[kind]()
   if (check.Check(item)) return undefined
   const [first] = check.Errors(item)
   const field = first?.instancePath.slice(1).replaceAll('/', '.') ?? ''
