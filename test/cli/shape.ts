@@ -8,9 +8,15 @@ const RULES: readonly (readonly [RegExp, string])[] = [
   [/(domain|client|channel|group)_[\w-]{22}/g, 'role'],
   [/\bpat_[\w-]+/g, 'pat'],
   [/[\w.-]+@example\.com/g, 'email'],
+  // How often a line is drawn anew depends on the time that the work takes.
+  // oxlint-disable-next-line no-control-regex -- what a terminal is sent
+  [/(\u{1B}\[Ktask \S+ is (?:scheduled|running), [\d.]+ s)+/gu, 'progress'],
+  // 32 random bytes.
+  [/(?<![\w-])[\w-]{43}(?![\w-])/g, 'secret'],
+  [/(?<![\w<[;.])\d+\.\d+\b(?!\.)/g, 'number'],
   // Names that the tests make unique.
   [/\b(d|u|ada|plant|secret-|pat |role )[0-9a-f]{8,12}\b/g, 'name'],
-  [/\b(?=[0-9a-f]*\d)[0-9a-f]{8,64}\b/g, 'hex'],
+  [/\b(?=[0-9a-f]*\d)[0-9a-f]{8,64}\b/g, 'name'],
   [/\b\d+-\d+ of \d+(; go on with --offset \d+)?/g, 'page'],
   // Not the numbers of a style, which follow an escape.
   [/(?<![\w<[;.])\d+(\.\d+)?\b/g, 'number'],

@@ -116,16 +116,18 @@ describe('docker-compose.yml', () => {
       )
   })
 
-  it('only the reverse proxy is reached from outside, and CoAP, which it cannot carry', () => {
+  it('only the reverse proxy is reached from outside, and what it cannot carry: CoAP, and MQTT over TLS', () => {
     const opened = services.flatMap(([name, { ports = [] }]) => ports.map((port) => `${name} ${port}`))
-    const datagrams = opened.filter((port) => port.endsWith('/udp'))
-    expect(opened.filter((port) => !datagrams.includes(port)).every((port) => port.startsWith('edge '))).toBe(true)
+    const direct = opened.filter((port) => !port.startsWith('edge '))
     const settings = (PROGRAM_SETTINGS['api'] ?? []).flatMap((group) => Object.values(group))
-    const inside = settings.find(({ name }) => name === 'SKEIN_COAP_PORT')?.defaultText ?? ''
-    expect(datagrams).toContain(`api-1 5683:${inside}/udp`)
-    for (const port of datagrams) expect(port).toMatch(new RegExp(`^api-\\d \\d+:${inside}/udp$`))
-    // Each node has one of its own.
-    expect(new Set(datagrams.map((port) => port.split(' ')[1])).size).toBe(2)
+    const inside = (setting: string) => settings.find(({ name }) => name === setting)?.defaultText ?? ''
+    const datagrams = direct.filter((port) => port.endsWith(`:${inside('SKEIN_COAP_PORT')}/udp`))
+    const streams = direct.filter((port) => port.endsWith(`:${inside('SKEIN_MQTTS_PORT')}`))
+    expect(datagrams).toContain('api-1 5683:5683/udp')
+    expect(streams).toContain('api-1 8883:8883')
+    expect(datagrams.length + streams.length).toBe(direct.length)
+    // Each node has ports of its own.
+    expect(new Set(direct.map((port) => port.split(' ')[1])).size).toBe(4)
   })
 
   it('guests reach neither the database nor the network', () => {

@@ -6,7 +6,7 @@
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import type { Database, Transaction } from '#core/database/index.ts'
-import { foldRound } from '../projections/fold.ts'
+import { foldPending } from '../projections/fold.ts'
 import { replaceLatest } from '../projections/latest.ts'
 import { lockRollups } from '../projections/lock.ts'
 import { recomputeRollups } from '../projections/recompute.ts'
@@ -36,6 +36,7 @@ function wasVisible(snapshot: string): RawBuilder<SqlBool> {
 
 /** Deletes everything of the target that the snapshot saw. Repeating it is harmless. */
 export async function deleteMessages(database: Database, target: Target, snapshot: string): Promise<void> {
+  // From here on rollups know every record that the snapshot saw.
   await foldPending(database)
   const scope = await scopeOf(database, target)
   for (const buckets of await stepsOf(database, scope, target)) {
@@ -47,17 +48,6 @@ export async function deleteMessages(database: Database, target: Target, snapsho
     })
   }
   await deletePayloads(database, target, snapshot)
-}
-
-/** From here on rollups know every record that the snapshot saw. */
-async function foldPending(database: Database): Promise<void> {
-  for (;;) {
-    const { hasMore } = await database.transaction(async (tx) => {
-      await lockRollups(tx)
-      return await foldRound(tx)
-    })
-    if (!hasMore) return
-  }
 }
 
 async function scopeOf({ db }: Database, { channelKey, publisherId }: Target): Promise<Scope> {

@@ -6,7 +6,7 @@ import { sql } from 'kysely'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { addTally } from './add-tally.ts'
 import { addLatest } from './latest.ts'
-import { tryLockRollups } from './lock.ts'
+import { lockRollups, tryLockRollups } from './lock.ts'
 import { mergeRollups, rollupsOf } from './rollups.ts'
 import type { Tally } from './tally.ts'
 import { addUsage } from './usage.ts'
@@ -30,6 +30,17 @@ export async function foldNext(database: Database, own?: OwnBatches): Promise<Ro
   return await database.transaction(async (tx) => {
     return (await tryLockRollups(tx)) ? await foldRound(tx, own) : undefined
   })
+}
+
+/** Folds all that is committed, waiting for whoever is at it: afterwards the projections know it. */
+export async function foldPending(database: Database): Promise<void> {
+  for (;;) {
+    const { hasMore } = await database.transaction(async (tx) => {
+      await lockRollups(tx)
+      return await foldRound(tx)
+    })
+    if (!hasMore) return
+  }
 }
 
 type Batch = { seq: number; records: number; arrived_at: string; day: string; is_foreign: boolean }

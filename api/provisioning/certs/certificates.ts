@@ -51,7 +51,7 @@ export async function startCertificates(deps: {
     createCertificatesService({ database: over, journal: journalOver, access, authority, urls })
   const ensureTls = (files: TlsFiles | undefined) =>
     files === undefined
-      ? makeServerTls(authority, urls, config.tlsNames.length === 0 ? ownNames() : config.tlsNames)
+      ? makeServerTls(authority, urls, config.tlsNames.length === 0 ? ownNames(config.publicUrl) : config.tlsNames)
       : trusting(files, authority)
   const service = serviceOver(database, journal)
   const purging = startRounds(async () => {

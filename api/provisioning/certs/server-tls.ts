@@ -17,9 +17,10 @@ const VALID_DAYS = 825
 const DAY_MS = 86_400_000
 const MAX_COMMON_NAME_CHARS = 64
 
-/** What this machine is called where nobody said it. */
-export function ownNames(): string[] {
-  return ['localhost', hostname(), '127.0.0.1', '::1']
+/** What this machine is called where nobody said it, and what people call it. */
+export function ownNames(publicUrl: string): string[] {
+  const known = new URL(publicUrl).hostname.replaceAll(/[[\]]/g, '')
+  return [...new Set(['localhost', hostname(), '127.0.0.1', '::1', known])]
 }
 
 /** The files with the authority among those whose clients are believed. */
