@@ -67,6 +67,8 @@ export async function openClient(
     end: () => void socket.destroy(),
   }
   socket.on('data', (chunk: Buffer) => {
+    // What a chunk brings about leaves in one write: the loader must not be what is measured.
+    socket.cork()
     frames.push(chunk, (first, bytes, start, end) => {
       const type = first >> 4
       if (type === 3) {
@@ -80,9 +82,11 @@ export async function openClient(
       else if (type === 2) onConnack?.()
       else if (type === 9) onSuback?.()
     })
-    if (acknowledgements.length === 0) return
-    socket.write(acknowledgements.length === 1 ? (acknowledgements[0] as Buffer) : Buffer.concat(acknowledgements))
-    acknowledgements = []
+    if (acknowledgements.length > 0) {
+      socket.write(acknowledgements.length === 1 ? (acknowledgements[0] as Buffer) : Buffer.concat(acknowledgements))
+      acknowledgements = []
+    }
+    socket.uncork()
   })
   await new Promise<void>((resolve, reject) => {
     socket.once('error', reject)
