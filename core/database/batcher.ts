@@ -86,7 +86,9 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
     if (answerDeadlineMs === undefined || deadline !== undefined) return
     const oldest = [...inFlight, ...queue.slice(head)].find(({ sinceMs }) => sinceMs > toldUpToMs)
     if (oldest === undefined) return
-    deadline = setTimeout(refuseLate, oldest.sinceMs + answerDeadlineMs - monotonicMs(), answerDeadlineMs).unref()
+    // The moment may be over: the process did not run for a while.
+    const leftMs = Math.max(0, oldest.sinceMs + answerDeadlineMs - monotonicMs())
+    deadline = setTimeout(refuseLate, leftMs, answerDeadlineMs).unref()
   }
 
   function refuseLate(deadlineMs: number): void {
