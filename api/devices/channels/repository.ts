@@ -48,8 +48,8 @@ export type NewChannelRow = Pick<
 >
 
 /**
- * Inserts any number of channels in one statement, all or none. Returns them in the order given. Bulks of one domain follow
- * each other, as with clients: ids and routes may be wanted crosswise.
+ * Inserts any number of channels in one statement, all or none. Returns them in the order given. They are inserted in the
+ * order of their ids; bulks with routes follow each other in a domain, as those of clients with given secrets.
  */
 export async function insertChannels(
   db: Transaction,
@@ -58,7 +58,7 @@ export async function insertChannels(
   createdBy: string,
 ): Promise<ChannelRecord[]> {
   const { domainKey, domainId } = domain
-  if (channels.length > 1)
+  if (channels.length > 1 && channels.some(({ route }) => route !== null))
     await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`channels of ${domainKey}`}, 0))`.execute(db)
   const { rows } = await refusing(
     CONFLICTS,

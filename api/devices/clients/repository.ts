@@ -42,9 +42,15 @@ export type NewClientRow = {
 }
 
 /**
- * Inserts any number of clients in one statement, all or none. Returns them in the order given. Bulks of one
- * domain follow each other: two that want the same ids and secrets crosswise would wait for each other, and no order of
- * the rows is right for both constraints.
+ * Bulks of one domain follow each other from here on: two that want the same ids and secrets crosswise would wait for each
+ * other, and no order of the rows is right for both constraints.
+ */
+export async function awaitOtherBulks(tx: Transaction, domainKey: number): Promise<void> {
+  await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`clients of ${domainKey}`}, 0))`.execute(tx)
+}
+
+/**
+ * Inserts any number of clients in one statement, all or none, in the order of their ids. Returns them in the order given.
  */
 export async function insertClients(
   db: Transaction,
@@ -53,8 +59,6 @@ export async function insertClients(
   createdBy: string,
 ): Promise<ClientRecord[]> {
   const { domainKey, domainId } = domain
-  if (clients.length > 1)
-    await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`clients of ${domainKey}`}, 0))`.execute(db)
   const items = clients.map((client) => ({
     ...client,
     secretMac: client.secretMac.toString('base64'),

@@ -22,7 +22,7 @@ import {
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
 import { connectedTo, deviceConditions } from '../listing.ts'
 import type { ClientChange, ClientRecord, NewClientRow } from './repository.ts'
-import { clientTable, findUpdatable, insertClients, listClients } from './repository.ts'
+import { awaitOtherBulks, clientTable, findUpdatable, insertClients, listClients } from './repository.ts'
 import type { ClientQuery, ClientUpdate, NewClient } from './schema.ts'
 
 /** A client, the secret that the caller may see with it (empty: none), and where he asked by which roles he has access to it. */
@@ -133,9 +133,12 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
           parentGroupId: parentIdOf(input),
         })
       }
-      const clients = await rules.create(caller, domain, rows, (tx, placed) =>
-        insertClients(tx, domain, placed, caller.id),
-      )
+      const isAnySecretGiven = inputs.some((input) => input.credentials?.secret !== undefined)
+      const clients = await rules.create(caller, domain, rows, async (tx, placed) => {
+        // Secrets that are made here meet no others.
+        if (placed.length > 1 && isAnySecretGiven) await awaitOtherBulks(tx, domain.domainKey)
+        return await insertClients(tx, domain, placed, caller.id)
+      })
       return clients.map((client, index) => ({ client, secret: secrets[index] ?? '' }))
     },
     async get(caller, at, withRoles) {
