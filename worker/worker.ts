@@ -38,7 +38,7 @@ export type Worker = { id: string; stop: () => Promise<void> }
 export const DEFAULT_TIMING: WorkerTiming = { reconnectMinMs: 250, reconnectMaxMs: 10_000, leaseCheckMs: 250 }
 
 /** Per slot: enough that a slot which comes free never waits for a round trip (proto, RegisterRequest.backlog). */
-const BACKLOG_PER_SLOT = 64
+const BACKLOG_PER_SLOT = 512
 /** How long a stopping worker waits for the acknowledgement of its last results; they are on disk anyway. */
 const LAST_RESULTS_MS = 2_000
 
