@@ -381,9 +381,11 @@ CREATE TABLE ingest_batches (
   max_time timestamp with time zone,
   folded boolean NOT NULL DEFAULT false,
   envelopes text,
+  cleared_channels bigint[],
   CONSTRAINT ingest_batches_pkey PRIMARY KEY (seq),
   CONSTRAINT ingest_batches_batch_key UNIQUE (batch)
 );
+CREATE INDEX ingest_batches_cleared_idx ON ingest_batches USING btree (xid, seq) WHERE (cleared_channels IS NOT NULL);
 CREATE INDEX ingest_batches_position_idx ON ingest_batches USING btree (xid, seq);
 CREATE INDEX ingest_batches_unfolded_idx ON ingest_batches USING btree (seq) WHERE (NOT folded);
 

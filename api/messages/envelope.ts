@@ -2,6 +2,9 @@
  * What a publisher says of a message beside its content, for receivers that understand it: the words are those of MQTT
  * (5.0 section 3.3). It is stored with the batch, as JSON, and handed on unaltered by every node.
  */
+import type { IncomingMessage } from './message.ts'
+import { isClearing } from './message.ts'
+
 export type Envelope = {
   /** Undefined: 1, as of a message that came by another protocol and was acknowledged. */
   qos?: 0 | 2
@@ -18,15 +21,23 @@ export type Envelope = {
   correlationData?: string
   /** Pairs in the order in which they were sent. */
   userProperties?: readonly (readonly [string, string])[]
+  /** Of an empty message that cleared what was kept of its subtopic: it lies nowhere else. */
+  clears?: { channelKey: number; subtopic: string; publisherKey: number | null; publisherId: string }
 }
 
 /** The envelopes of a batch as JSON text, by the number of the message; undefined where there is none. */
-export function formatEnvelopes(messages: readonly { envelope?: Envelope }[]): string | undefined {
+export function formatEnvelopes(messages: readonly IncomingMessage[]): string | undefined {
   let found: Record<number, Envelope> | undefined
-  messages.forEach(({ envelope }, index) => {
+  messages.forEach((message, index) => {
+    const envelope = isClearing(message) ? clearingEnvelope(message) : message.envelope
     if (envelope !== undefined) (found ??= {})[index] = envelope
   })
   return found === undefined ? undefined : JSON.stringify(found)
+}
+
+function clearingEnvelope({ access, subtopic, envelope }: IncomingMessage): Envelope {
+  const { channelKey, publisherKey, publisherId } = access
+  return { ...envelope, clears: { channelKey, subtopic, publisherKey, publisherId: publisherId ?? '' } }
 }
 
 /** JSON text; null for none. */

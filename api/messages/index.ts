@@ -18,7 +18,7 @@ import { startPresence } from './presence/index.ts'
 import type { Presence } from './presence/index.ts'
 import { startFolder } from './projections/folder.ts'
 import type { RetainedMessage } from './retained/retained.ts'
-import { clearRetained, findRetained } from './retained/retained.ts'
+import { findRetained } from './retained/retained.ts'
 import { startKeeper } from './retention/keeper.ts'
 import type { StorableMessage } from './store/message-rows.ts'
 
@@ -94,8 +94,6 @@ export type Messages = {
   tokenOf(delivery: Delivery | undefined): string
   /** What is kept of the subtopics that a filter of `parseSubtopicFilter` covers. */
   retained(access: MessageAccess, filter: string): Promise<RetainedMessage[]>
-  /** Nothing is kept of this subtopic any more. */
-  clearRetained(access: MessageAccess, subtopic: string): Promise<void>
   /** Adapters tell it of the sessions of clients. */
   readonly presence: Presence
   /** Messages that wait for their commit. */
@@ -137,7 +135,6 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
     latest: (access, filter) => findLatest(database, access, filter),
     tokenOf: (delivery) => (delivery === undefined ? '' : formatToken(delivery.token)),
     retained: (access, filter) => findRetained(database.db, access.channelKey, filter),
-    clearRetained: (access, subtopic) => clearRetained(database.db, access.channelKey, subtopic),
     presence,
     get pending() {
       return ingest.pending

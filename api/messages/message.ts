@@ -46,6 +46,11 @@ export type IncomingMessage = {
   sender?: object
 }
 
+/** An empty message that was to be retained: nothing is kept of its subtopic any more, and it is stored nowhere. */
+export function isClearing({ isRetained, original }: IncomingMessage): boolean {
+  return isRetained === true && original?.body.length === 0
+}
+
 /** Names a message among those of its session that are not released; of an older connection of the session it is refused. */
 export type Receipt = { sessionKey: number; epoch: number; packetId: number }
 

@@ -278,6 +278,26 @@ describe('retained messages', () => {
     expect(listed.json()).toMatchObject({ total: 0, messages: [] })
   })
 
+  test('an empty one is sent to those who are subscribed, by whatever protocol, and stored nowhere [MQTT-3.3.1-10]', async () => {
+    const device = await aDevice(plant, node.port)
+    using subscriber = await device.connect()
+    subscriber.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic: `${device.topic}/#`, qos: 1 }] })
+    await subscriber.next('suback')
+    const topic = `${device.topic}/state`
+    subscriber.send({ cmd: 'publish', topic, payload: 'on', qos: 1, messageId: 7, dup: false, retain: true })
+    subscriber.send({ cmd: 'publish', topic, payload: '', qos: 2, messageId: 8, dup: false, retain: true })
+    await subscriber.next('pubrec')
+    expect((await subscriber.next('publish')).payload.toString()).toBe('on')
+    const cleared = await subscriber.next('publish')
+    expect([cleared.topic, cleared.payload.length, cleared.retain]).toEqual([topic, 0, false])
+    expect(await device.stored('raw')).toHaveLength(1)
+    using late = await device.connect()
+    late.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic, qos: 1 }] })
+    await late.next('suback')
+    late.send({ cmd: 'publish', topic, payload: 'end', qos: 1, messageId: 1, dup: false, retain: false })
+    expect((await late.next('publish')).payload.toString()).toBe('end')
+  })
+
   test('retain handling and retain as published are kept', async () => {
     const { sender, connectReceiver, topic } = await two()
     using peer = await sender.connect({ protocolVersion: 5 })

@@ -5,7 +5,7 @@ import { reasonName } from './packets/reason-codes.ts'
 export type Counts = {
   readonly packets: Map<string, number>
   refusal(reasonCode: number): void
-  dropped(reason: string): void
+  dropped(reason: string, messages?: number): void
   stored(durationMs: number): void
   sent(): void
 }
@@ -25,7 +25,7 @@ export function createCounts(metrics: Metrics | undefined): Counts {
   return {
     packets,
     refusal: (reasonCode) => refusals?.inc({ reason: reasonName(reasonCode) }),
-    dropped: (reason) => drops?.inc({ reason }),
+    dropped: (reason, messages = 1) => drops?.inc({ reason }, messages),
     stored: (durationMs) => metrics?.countRequest('mqtt', 'PUBLISH', 'stored', durationMs / 1000),
     sent: () => void sent++,
   }

@@ -1,6 +1,7 @@
 /**
  * Where a session stands in the log of messages, for each channel that it follows. While it keeps pace it shares one follower
- * with all others of this process; one that fell behind, or was away, reads the log for itself from where it stands.
+ * with all others of this process; one that fell behind, or was away, reads for itself from where it stands until it has
+ * caught up with them.
  */
 import type { MessageAccess } from '#api/devices/index.ts'
 import type { Session, Step } from './session.ts'
@@ -21,6 +22,8 @@ export type Cursor = {
   stored: string | undefined
   /** Ends its own follower. */
   end: (() => void) | undefined
+  /** Its own follower waits until nothing that it was handed waits any more. */
+  onDrained: (() => void) | undefined
 }
 
 export function newCursor(
@@ -39,6 +42,7 @@ export function newCursor(
     settled: token,
     stored: token,
     end: undefined,
+    onDrained: undefined,
   }
 }
 

@@ -4,6 +4,7 @@ import type {
   Delivery,
   EndReason,
   IncomingMessage,
+  MessageContent,
   Messages,
   OpenedSession,
   SessionStore,
@@ -53,6 +54,8 @@ export type PlatformExchangeDeps = {
 
 /** Clients that changed are looked up together. */
 const REMOVE_AFTER_MS = 100
+/** Newest messages of a channel that a session is handed of those that it missed; older ones are skipped and counted. */
+const MAX_MISSED_MESSAGES = 100_000
 /** A subscriber that is sent many retained messages takes them at its pace. */
 const RETAINED_PAUSE_MS = 20
 
@@ -66,12 +69,14 @@ type Held = {
   finished: Outbound[]
   /** Messages of the log that were on their way when the session was taken up: they are not taken again. */
   known: Set<string>
-  /** The last message that was to be retained, or that ended this, while it is being written. */
-  retaining: { done: Promise<void>; isClearing: boolean } | undefined
+  /** Messages that were too many while it was away, since this was written down. */
+  skipped: number
 }
 
 type Feed = { opened: Promise<void>; close: (() => void) | undefined; cursors: Set<Cursor> }
 
+/** Of no record. */
+const NOTHING: MessageContent = { kind: 'records', records: [] }
 /** Of sessions that are not kept nobody counts. */
 const UNCOUNTED: Step = { token: '', pending: 0 }
 
@@ -139,11 +144,6 @@ export function createPlatformExchange(
   function publish(publication: Publication): Promise<void> {
     const { target: to, payload, qos, retain, properties, session, packetId } = publication
     const access = to.access as MessageAccess
-    const one = session === undefined ? undefined : held.get(session)
-    if (retain && payload.length === 0) {
-      // An earlier one for this topic may still await its commit, and must not come after this.
-      return keepOrder(one, true, () => messages.clearRetained(access, to.subtopic))
-    }
     const sender = session?.outlet?.version === 5 && session.key !== 0 ? session.key : undefined
     const envelope = envelopeOf({ qos, retain, properties }, sender, Date.now())
     const message = incoming(access, to.subtopic, payload, {
@@ -153,23 +153,7 @@ export function createPlatformExchange(
         ? { receipt: { sessionKey: session.key, epoch: session.epoch, packetId } }
         : {}),
     })
-    return retain ? keepOrder(one, false, () => messages.publish(message)) : messages.publish(message)
-  }
-
-  /** What is retained and what clears it go different ways, and are in the order of their packets all the same. */
-  function keepOrder(one: Held | undefined, isClearing: boolean, work: () => Promise<void>): Promise<void> {
-    const before = one?.retaining
-    const isFree = one === undefined || before === undefined || (!isClearing && !before.isClearing)
-    const done = isFree ? work() : before.done.then(work, work)
-    if (one !== undefined) {
-      const mine = { done, isClearing }
-      one.retaining = mine
-      const forget = () => {
-        if (one.retaining === mine) one.retaining = undefined
-      }
-      done.then(forget, forget)
-    }
-    return done
+    return messages.publish(message)
   }
 
   /** It is authorised like a publish once more (contract section 7.3); a will that is not allowed any more is dropped. */
@@ -177,16 +161,13 @@ export function createPlatformExchange(
     try {
       const { path, subtopic } = parseTopicName(will.topic)
       const access = await gate.authorize({ kind: 'device', clientKey }, path, 'publish')
-      if (will.isRetained && will.payload.length === 0) await messages.clearRetained(access, subtopic)
-      else {
-        const { envelope, isRetained } = will
-        await messages.publish(
-          incoming(access, subtopic, will.payload, {
-            ...(envelope === undefined ? {} : { envelope }),
-            ...(isRetained ? { isRetained: true } : {}),
-          }),
-        )
-      }
+      const { envelope, isRetained } = will
+      await messages.publish(
+        incoming(access, subtopic, will.payload, {
+          ...(envelope === undefined ? {} : { envelope }),
+          ...(isRetained ? { isRetained: true } : {}),
+        }),
+      )
     } catch (error) {
       const kind = kindOf(error)
       if (kind === 'unavailable' || kind === 'timeout') throw error
@@ -231,12 +212,8 @@ export function createPlatformExchange(
 
   function pause(cursor: Cursor): void {
     const { session, streamKey } = cursor
-    if (cursor.mode === 'live') {
-      for (const subscription of subscriptionsOn(session, streamKey)) streams.delete(subscription)
-      leaveFeed(cursor)
-    }
-    cursor.end?.()
-    cursor.end = undefined
+    for (const subscription of subscriptionsOn(session, streamKey)) streams.delete(subscription)
+    leaveFeed(cursor)
     cursor.mode = 'paused'
     session.isBehind = true
   }
@@ -279,8 +256,7 @@ export function createPlatformExchange(
 
   function leaveFeed(cursor: Cursor): void {
     const feed = feeds.get(cursor.streamKey)
-    feed?.cursors.delete(cursor)
-    if (feed?.cursors.size !== 0) return
+    if (feed?.cursors.delete(cursor) !== true || feed.cursors.size > 0) return
     feeds.delete(cursor.streamKey)
     feed.close?.()
   }
@@ -297,11 +273,16 @@ export function createPlatformExchange(
     for (const { session } of feed.cursors) host.failed(session, new ServiceError('unavailable', 'fallen behind'))
   }
 
-  /** Reads the log from where the cursor stands, and goes on with what comes. */
+  const isHeld = (cursor: Cursor) => held.get(cursor.session)?.cursors.get(cursor.streamKey) === cursor
+
+  /** Reads what was missed from where the cursor stands, and goes on with what everybody is handed. */
   async function readOn(cursor: Cursor): Promise<void> {
     const { session, streamKey, access, token } = cursor
     if (token === undefined) return
     cursor.mode = 'own'
+    // Where its own follower has caught up, this one stands at the same place.
+    await joinFeed(cursor)
+    if (!isHeld(cursor)) return leaveFeed(cursor)
     const audience = new Audience('.')
     let isEnded = false
     const { close } = await messages.follow(
@@ -316,8 +297,17 @@ export function createPlatformExchange(
           for (const delivery of deliveries) deliverOwn(audience, cursor, delivery, stepOf)
           cursor.token = messages.tokenOf(deliveries.at(-1))
           filled.delete(session)
-          if (session.isFull) pause(cursor)
         },
+        // More is read when nothing of this waits any more.
+        drained: () => untilDrained(cursor),
+        onLive() {
+          if (isEnded) return
+          cursor.mode = 'live'
+          for (const subscription of subscriptionsOn(session, streamKey)) streams.add(subscription)
+          endOwn(cursor)
+          isEnded = true
+        },
+        backlog: { maxMessages: MAX_MISSED_MESSAGES, onSkipped: (count) => skip(session, count) },
         onEnd(reason) {
           if (reason === 'stopping') frozen ??= messages.position
           else if (reason !== 'closed' && !isStopped)
@@ -330,8 +320,29 @@ export function createPlatformExchange(
       isEnded = true
       close()
     }
-    if (cursor.mode === 'own' && held.get(session)?.cursors.get(streamKey) === cursor) cursor.end = end
+    if (cursor.mode === 'own' && isHeld(cursor)) cursor.end = end
     else end()
+  }
+
+  function endOwn(cursor: Cursor): void {
+    cursor.end?.()
+    cursor.end = undefined
+    cursor.onDrained?.()
+    cursor.onDrained = undefined
+  }
+
+  function untilDrained(cursor: Cursor): Promise<void> {
+    const { session } = cursor
+    if (session.queued === 0 || cursor.mode !== 'own' || !isHeld(cursor)) return Promise.resolve()
+    session.isBehind = true
+    return new Promise((resolve) => (cursor.onDrained = resolve))
+  }
+
+  /** It was away for too long: the oldest of what it missed are left out (section 4.1 leaves the bound to the server). */
+  function skip(session: Session, count: number): void {
+    host.dropped(session, 'skipped', count)
+    const one = held.get(session)
+    if (one !== undefined) one.skipped += count
   }
 
   function deliverOwn(
@@ -359,8 +370,10 @@ export function createPlatformExchange(
   function goOn(session: Session): void {
     session.isBehind = false
     for (const cursor of held.get(session)?.cursors.values() ?? []) {
-      if (cursor.mode !== 'paused') continue
-      readOn(cursor).catch((error: unknown) => host.failed(session, error))
+      const { onDrained } = cursor
+      cursor.onDrained = undefined
+      if (cursor.mode === 'paused') readOn(cursor).catch((error: unknown) => host.failed(session, error))
+      else onDrained?.()
     }
   }
 
@@ -368,8 +381,12 @@ export function createPlatformExchange(
   function takePositions() {
     const moved: { sessionKey: number; filter: string; position: string | undefined }[] = []
     const done: { sessionKey: number; ordinal: number }[] = []
-    for (const { session, cursors, finished } of held.values()) {
+    const skipped: { sessionKey: number; messages: number }[] = []
+    for (const one of held.values()) {
+      const { session, cursors, finished } = one
       if (!session.isPersistent) continue
+      if (one.skipped > 0) skipped.push({ sessionKey: session.key, messages: one.skipped })
+      one.skipped = 0
       for (const cursor of cursors.values()) {
         const position = settle(cursor)
         if (position === cursor.stored) continue
@@ -387,7 +404,7 @@ export function createPlatformExchange(
       }
       finished.splice(0, finished.length, ...keep)
     }
-    return { node: herePosition(), moved, done }
+    return { node: herePosition(), moved, done, skipped }
   }
 
   function restore(request: OpenRequest, opened: OpenedSession): Held {
@@ -409,7 +426,7 @@ export function createPlatformExchange(
       will,
       finished: [],
       known,
-      retaining: undefined,
+      skipped: 0,
     }
   }
 
@@ -450,12 +467,13 @@ export function createPlatformExchange(
     for (const cursor of behind) readOn(cursor).catch((error: unknown) => host.failed(session, error))
   }
 
+  function letGoOf(cursor: Cursor): void {
+    leaveFeed(cursor)
+    endOwn(cursor)
+  }
+
   function letGo(one: Held): void {
-    for (const cursor of one.cursors.values()) {
-      if (cursor.mode === 'live') leaveFeed(cursor)
-      cursor.end?.()
-      cursor.end = undefined
-    }
+    for (const cursor of one.cursors.values()) letGoOf(cursor)
     for (const subscription of one.session.subscriptions.values()) streams.delete(subscription)
     subscriptionCount -= one.session.subscriptions.size
     held.delete(one.session)
@@ -623,8 +641,7 @@ export function createPlatformExchange(
         const cursor = one.cursors.get(streamKey)
         if (cursor === undefined || subscriptionsOn(session, streamKey).length > 0) continue
         one.cursors.delete(streamKey)
-        if (cursor.mode === 'live') leaveFeed(cursor)
-        cursor.end?.()
+        letGoOf(cursor)
       }
       if (session.key !== 0)
         await store.unsubscribe(
@@ -666,7 +683,9 @@ function incoming(
   const receivedAtSeconds = Date.now() / 1000
   // The bytes of a chunk are not kept for the sake of one message.
   const body = Buffer.from(payload)
-  const content = judgeByBytes(body, { subtopic, receivedAtSeconds })
+  // What only clears what is retained is stored nowhere.
+  const content =
+    more.isRetained === true && body.length === 0 ? NOTHING : judgeByBytes(body, { subtopic, receivedAtSeconds })
   const contentType =
     content.kind === 'records' ? SENML_JSON : content.kind === 'documents' ? JSON_TYPE : content.contentType
   return {

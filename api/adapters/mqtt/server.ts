@@ -89,7 +89,7 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
 
   const sessionHost: ExchangeHost = {
     remember: (session, outbound) => exchange.remember(session, outbound),
-    dropped: (_session, reason) => counts.dropped(reason),
+    dropped: (_session, reason, messages) => counts.dropped(reason, messages),
     sent: () => counts.sent(),
     failed(session, error) {
       logger.error({ err: error }, 'a session of MQTT could not be written')

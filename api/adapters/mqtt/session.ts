@@ -61,7 +61,11 @@ export type SessionHost = {
   /** See `Exchange.remember`. */
   remember(session: Session, outbound: readonly Outbound[]): Promise<void> | undefined
   /** A message was not delivered, and why. */
-  dropped(session: Session | undefined, reason: 'slow' | 'expired' | 'too_large' | 'will'): void
+  dropped(
+    session: Session | undefined,
+    reason: 'slow' | 'expired' | 'too_large' | 'will' | 'skipped',
+    messages?: number,
+  ): void
   /** So many messages were sent. */
   sent(session: Session): void
   /** Something could not be written; the session must not go on. */

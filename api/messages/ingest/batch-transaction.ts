@@ -7,6 +7,7 @@ import { violatedConstraint } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { formatEnvelopes } from '../envelope.ts'
 import type { IncomingMessage } from '../message.ts'
+import { isClearing } from '../message.ts'
 import { runWithCopies } from '../store/copy-in.ts'
 import type { StorableMessage } from '../store/message-rows.ts'
 import { toCopies } from '../store/message-rows.ts'
@@ -51,10 +52,15 @@ export async function commitBatch(
   await keepRetained(client, stored)
   // Numbered as they are stored.
   const envelopes = formatEnvelopes(stored)
+  const cleared = [...new Set(stored.filter(isClearing).map(({ access }) => access.channelKey))]
   const before =
     envelopes === undefined
       ? []
-      : [`UPDATE ingest_batches SET envelopes = ${quote(envelopes)} WHERE seq = ${names.seq}`]
+      : [
+          `UPDATE ingest_batches SET envelopes = ${quote(envelopes)}, cleared_channels = ${
+            cleared.length === 0 ? 'NULL' : `ARRAY[${cleared.join()}]::bigint[]`
+          } WHERE seq = ${names.seq}`,
+        ]
   return await runWithCopies(client, before, toCopies(fresh, names.seq), ['COMMIT'])
 }
 

@@ -1,7 +1,8 @@
-/** The last message of a topic that was published to be kept: replaced in the transaction of the message. */
+/** The last message of a topic that was published to be kept: replaced, or cleared, in the transaction of the message. */
 import type pg from 'pg'
 import { formatEnvelope } from '../envelope.ts'
 import type { IncomingMessage } from '../message.ts'
+import { isClearing } from '../message.ts'
 
 /** Of two for one topic the later counts. */
 export async function keepRetained(client: pg.ClientBase, messages: readonly IncomingMessage[]): Promise<void> {
@@ -11,9 +12,21 @@ export async function keepRetained(client: pg.ClientBase, messages: readonly Inc
   }
   if (last.size === 0) return
   // Sorted, as every statement over many rows is.
-  const rows = [...last.values()].toSorted(
+  const sorted = [...last.values()].toSorted(
     (one, other) => one.access.channelKey - other.access.channelKey || (one.subtopic < other.subtopic ? -1 : 1),
   )
+  const cleared = sorted.filter(isClearing)
+  if (cleared.length > 0) {
+    await client.query(
+      `DELETE FROM mqtt_retained WHERE (channel_key, subtopic) IN (
+         SELECT channel_key, subtopic FROM mqtt_retained
+           JOIN unnest($1::bigint[], $2::text[]) AS cleared (channel_key, subtopic) USING (channel_key, subtopic)
+          ORDER BY channel_key, subtopic FOR UPDATE OF mqtt_retained)`,
+      [cleared.map(({ access }) => access.channelKey), cleared.map(({ subtopic }) => subtopic)],
+    )
+  }
+  const rows = sorted.filter((message) => !isClearing(message))
+  if (rows.length === 0) return
   await client.query(
     `INSERT INTO mqtt_retained (channel_key, subtopic, publisher_id, qos, envelope, payload, expires_at)
      SELECT channel_key, subtopic, publisher_id, qos, envelope, payload, to_timestamp(expires_ms / 1000)

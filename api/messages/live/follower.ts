@@ -22,6 +22,10 @@ export type FollowerOptions = {
   onEnd: (reason: EndReason) => void
   /** Resolves when what was delivered has gone out; a follower that catches up is not handed more before. */
   drained?: () => Promise<void>
+  /** It caught up, and is handed from now on what everybody is handed. */
+  onLive?: () => void
+  /** What it is handed at the most of what it missed; what is left out is counted. Undefined: everything. */
+  backlog?: { maxMessages: number; onSkipped: (messages: number) => void }
 }
 
 export class Follower {
@@ -48,6 +52,14 @@ export class Follower {
 
   deliver(deliveries: readonly Delivery[]): void {
     if (!this.#isEnded) this.#options.deliver(deliveries)
+  }
+
+  get backlog(): FollowerOptions['backlog'] {
+    return this.#options.backlog
+  }
+
+  live(): void {
+    if (!this.#isEnded) this.#options.onLive?.()
   }
 
   async drained(): Promise<void> {

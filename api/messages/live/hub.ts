@@ -10,11 +10,21 @@ import type { SqlBool } from 'kysely'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
-import { LOG_START, comparePositions, currentSnapshot, readNew, readSettled, startRounds } from '#core/log/index.ts'
+import {
+  LOG_START,
+  comparePositions,
+  currentSnapshot,
+  readNew,
+  readSettled,
+  settledEnd,
+  startRounds,
+} from '#core/log/index.ts'
 import type { LogRow, LogSnapshot, LogTable, Pause } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { withDeadline } from '#core/time.ts'
 import type { IncomingMessage } from '../message.ts'
+import { behind, findBacklog, loadLogRows } from './backlog.ts'
+import type { Missed } from './backlog.ts'
 import { Followers } from './followers.ts'
 import type { Delivery, Follower } from './follower.ts'
 import { startLiveHints } from './hints.ts'
@@ -39,6 +49,8 @@ const JOIN_DEADLINE_MS = 10_000
 const MAX_BATCHES = 5000
 /** Batches of one step of a follower that catches up. */
 const CATCH_UP_BATCHES = 200
+/** Messages of such a step, where they were counted before; a batch is never cut. */
+const CATCH_UP_MESSAGES = 1000
 /** How often the rights of every follower are looked at; a revocation is in force within a second. */
 const SWEEP_MS = 300
 
@@ -111,8 +123,10 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
         const { follower, after, done } = next
         const rows = after === undefined ? [] : await readSince(after, snapshot)
         if (rows !== undefined) {
-          if (after !== undefined) deliverTo(follower, await loadFor(follower, rows), after, tokenOf(snapshot))
+          if (after !== undefined)
+            deliverTo(follower, await loadFor(follower, rows.map(batchOf)), after, tokenOf(snapshot))
           followers.attach(follower)
+          if (after !== undefined) follower.live()
         }
         waiting.shift()
         done(rows !== undefined)
@@ -134,29 +148,52 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
     return rows?.filter(({ position }) => comparePositions(position, after.position) > 0 && saw(until, position.xid))
   }
 
-  async function loadFor(follower: Follower, rows: readonly LogRow[]): Promise<LiveMessage[]> {
+  async function loadFor(follower: Follower, batches: readonly StoredBatch[]): Promise<LiveMessage[]> {
     const { channelKey, channelId } = follower.access
-    const loaded = await loadBatches(database.db, rows.map(batchOf), new Map([[channelKey, channelId]]))
-    return rows.flatMap(({ position }) => loaded.get(position.seq) ?? []).filter((message) => follower.wants(message))
+    const loaded = await loadBatches(database.db, batches, new Map([[channelKey, channelId]]))
+    return batches.flatMap(({ seq }) => loaded.get(seq) ?? []).filter((message) => follower.wants(message))
   }
 
   /** Delivers in steps until little is left, at the pace of the follower; then hands over. */
   async function catchUp(follower: Follower, start: LiveToken): Promise<void> {
-    let after = start
+    let after = await catchUpBounded(follower, start)
     while (!follower.isEnded && !isStopped) {
+      // Before the read: what was settled then is in it, or was delivered before.
+      const settled = await settledEnd(database.db)
       const { xmax, running } = after.snapshot
       const where = sql<SqlBool>`(xid >= ${xmax}::xid8 OR xid = ANY (${[...running]}::xid8[]))`
       const rows = await readSettled(database.db, BATCH_LOG, after.position, CATCH_UP_BATCHES, { where })
       const last = rows.at(-1)
       if (last !== undefined) {
         const next = { snapshot: after.snapshot, position: last.position }
-        deliverTo(follower, await loadFor(follower, rows), after, next)
+        deliverTo(follower, await loadFor(follower, rows.map(batchOf)), after, next)
         await follower.drained()
         after = next
       }
       if (rows.length === CATCH_UP_BATCHES) continue
+      // Nothing up to there is missing any more, and need not be read again by those who hand over.
+      after = { snapshot: behind(after, settled.xid), position: after.position }
       if (await join(follower, after)) return
     }
+  }
+
+  /** What a follower with a bound missed of its channel, without the batches of all the others. Returns where it stands then. */
+  async function catchUpBounded(follower: Follower, start: LiveToken): Promise<LiveToken> {
+    if (follower.backlog === undefined) return start
+    const { maxMessages, onSkipped } = follower.backlog
+    const backlog = await findBacklog(database, follower.access.channelKey, start, maxMessages)
+    if (backlog === undefined) return start
+    if (backlog.skipped > 0 && !follower.isEnded) onSkipped(backlog.skipped)
+    let after = start
+    for (const step of stepsOf(backlog.batches)) {
+      if (follower.isEnded || isStopped) return after
+      const { xid, seq } = step.at(-1) as Missed
+      const next = { snapshot: start.snapshot, position: { xid, seq } }
+      deliverTo(follower, await loadFor(follower, await loadLogRows(database, step)), after, next)
+      await follower.drained()
+      after = next
+    }
+    return backlog.end
   }
 
   /** False when it has to catch up first. */
@@ -287,6 +324,21 @@ function batchOf(row: LogRow): StoredBatch {
 
 function tokenOf(snapshot: LogSnapshot): LiveToken {
   return { snapshot, position: LOG_START }
+}
+
+/** Batches that are loaded and handed out together. */
+function* stepsOf(batches: readonly Missed[]): Generator<Missed[]> {
+  let step: Missed[] = []
+  let messages = 0
+  for (const batch of batches) {
+    step.push(batch)
+    messages += batch.messages
+    if (step.length < CATCH_UP_BATCHES && messages < CATCH_UP_MESSAGES) continue
+    yield step
+    step = []
+    messages = 0
+  }
+  if (step.length > 0) yield step
 }
 
 /** Whether the snapshot saw what the transaction wrote. */

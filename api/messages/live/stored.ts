@@ -1,8 +1,9 @@
 /** Messages out of the store again, for followers who were not there when they came. */
 import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
-import { SENML_JSON } from '../ingest/content.ts'
+import { OCTET_STREAM, SENML_JSON } from '../ingest/content.ts'
 import { parseEnvelopes } from '../envelope.ts'
+import type { Envelope } from '../envelope.ts'
 import type { ResolvedRecord } from '../senml/index.ts'
 import type { LiveMessage } from './live-message.ts'
 import { encodeDocuments, encodeRecords, protocolOf } from './live-message.ts'
@@ -79,15 +80,46 @@ export async function loadBatches(
     if (batch === undefined) found.set(message.batchSeq, [message])
     else batch.push(message)
   }
-  for (const { seq, envelopes } of batches) {
+  for (const { seq, arrivedAt, envelopes } of batches) {
     if (envelopes === null || envelopes === undefined) continue
     const ofBatch = parseEnvelopes(envelopes)
     for (const message of found.get(seq) ?? []) {
       const envelope = ofBatch[message.index]
       if (envelope !== undefined) message.envelope = envelope
     }
+    const cleared = ofClearing(seq, arrivedAt, ofBatch, channels)
+    if (cleared.length > 0)
+      found.set(
+        seq,
+        [...(found.get(seq) ?? []), ...cleared].toSorted((left, right) => left.index - right.index),
+      )
   }
   return found
+}
+
+/** Messages that lie in their envelopes alone. */
+function ofClearing(
+  batchSeq: number,
+  arrivedAt: string,
+  envelopes: Readonly<Record<number, Envelope>>,
+  channels: ReadonlyMap<number, string>,
+): LiveMessage[] {
+  return Object.entries(envelopes).flatMap(([index, envelope]) => {
+    const { clears } = envelope
+    const channelId = clears === undefined ? undefined : channels.get(clears.channelKey)
+    if (clears === undefined || channelId === undefined) return []
+    return {
+      ...clears,
+      batchSeq,
+      index: Number(index),
+      channelId,
+      protocol: 'mqtt' as const,
+      receivedAtSeconds: Date.parse(arrivedAt) / 1000,
+      contentType: OCTET_STREAM,
+      payload: Buffer.alloc(0),
+      envelope,
+    }
+  })
 }
 
 /** Neighbours that belong to one message. */

@@ -37,6 +37,8 @@ export type KeeperOptions = {
     moved: readonly { sessionKey: number; filter: string; position: string | undefined }[]
     /** Messages that were sent exactly once and are behind the positions now. */
     done: readonly { sessionKey: number; ordinal: number }[]
+    /** Messages that sessions missed and were too many. */
+    skipped: readonly { sessionKey: number; messages: number }[]
   }
   roundMs?: number
   deadAfterSeconds?: number
@@ -55,7 +57,7 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
   let backoffMs = roundMs
 
   async function sayAlive(): Promise<void> {
-    const { node: position, moved, done } = options.positions()
+    const { node: position, moved, done, skipped } = options.positions()
     await database.transaction(async (tx) => {
       await sql`
         INSERT INTO mqtt_nodes (node, position) VALUES (${node}, ${position ?? null})
@@ -63,6 +65,12 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
         tx,
       )
       await writePositions(tx, moved)
+      if (skipped.length > 0) {
+        await sql`
+          UPDATE mqtt_sessions s SET skipped_messages = s.skipped_messages + missed.messages
+            FROM (SELECT * FROM unnest(${skipped.map(({ sessionKey }) => sessionKey)}::bigint[], ${skipped.map(({ messages }) => messages)}::bigint[])
+                    AS missed (key, messages) ORDER BY 1) missed WHERE s.key = missed.key`.execute(tx)
+      }
       if (done.length > 0) {
         await sql`
           DELETE FROM mqtt_outbound WHERE (session_key, ordinal) IN (

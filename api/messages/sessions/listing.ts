@@ -12,6 +12,7 @@ export type SessionRow = {
   disconnected_at: string | null
   ends_at: string | null
   has_will: boolean
+  skipped_messages: number
   subscriptions: { filter: string; qos: number }[]
   queued: number
   unreleased: number
@@ -25,7 +26,7 @@ export async function listSessions(db: Queryable, clientKey: number): Promise<{ 
     SELECT count(*) AS total FROM mqtt_sessions WHERE client_key = ${clientKey}`.execute(db)
   const { rows } = await sql<SessionRow>`
     SELECT s.client_identifier, s.is_connected, s.version, s.address, s.expiry_seconds, s.connected_at, s.disconnected_at, s.ends_at,
-           s.will IS NOT NULL AS has_will,
+           s.will IS NOT NULL AS has_will, s.skipped_messages,
            coalesce((SELECT json_agg(json_build_object('filter', u.filter, 'qos', u.options & 3) ORDER BY u.filter)
                        FROM mqtt_subscriptions u WHERE u.session_key = s.key), '[]') AS subscriptions,
            (SELECT count(*) FROM mqtt_outbound o WHERE o.session_key = s.key) AS queued,

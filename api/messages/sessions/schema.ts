@@ -21,6 +21,10 @@ export const MqttSession = Type.Object({
   subscriptions: Type.Array(Type.Object({ filter: Type.String(), qos: Type.Integer() })),
   queued_messages: Type.Integer({ description: 'On their way to the client, as far as they are written down' }),
   unreleased_messages: Type.Integer({ description: 'Received with QoS 2 and not released by the client' }),
+  skipped_messages: Type.Integer({
+    description:
+      'Missed while it was away and never sent: older than 7 days, or beyond the newest 100,000 of a channel',
+  }),
 })
 
 export const MqttSessions = Type.Object({ total: Type.Integer(), sessions: Type.Array(MqttSession) })
@@ -56,6 +60,7 @@ export function presentSession(row: SessionRow): Static<typeof MqttSession> {
     subscriptions: row.subscriptions,
     queued_messages: row.queued,
     unreleased_messages: row.unreleased,
+    skipped_messages: row.skipped_messages,
   }
 }
 
