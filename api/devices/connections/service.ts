@@ -7,7 +7,7 @@ import type { ConnectableType } from '../connectable/record.ts'
 import type { Connecting as KeyPairs, ConnectionRecord, Endpoint } from './repository.ts'
 import { findEndpoints, getConnection, insertConnections, removeConnections } from './repository.ts'
 import type { Connecting } from './schema.ts'
-import { factsOf, parseWanted } from './wanted.ts'
+import { BOTH, factsOf, parseWanted } from './wanted.ts'
 import type { Wanted } from './wanted.ts'
 
 /** Ids of a path without a domain are looked for wherever the caller reaches (decision 31b). */
@@ -22,9 +22,17 @@ export type ConnectionsService = {
   connect(caller: UserPrincipal, path: ConnectionPath, connections: readonly Connecting[]): Promise<void>
   /** Pairs that are not connected are no error. */
   disconnect(caller: UserPrincipal, path: ConnectionPath, connections: readonly Connecting[]): Promise<void>
+  /**
+   * Connects what the running transaction made, all with all in both directions. Only a caller who may not connect in the
+   * whole domain is asked about each of them again.
+   */
+  connectMade(caller: UserPrincipal, domain: DomainAccess, made: Made): Promise<void>
   /** Connects one pair in both directions and gives its connection (decision 52). */
   connectPair(caller: UserPrincipal, path: Required<ConnectionPath>): Promise<ConnectionRecord>
 }
+
+/** Clients and channels that nobody else knows yet. */
+export type Made = Record<'clients' | 'channels', readonly { key: number; id: string }[]>
 
 type Ends = { clients: ReadonlyMap<string, Endpoint>; channels: ReadonlyMap<string, Endpoint> }
 /** Writes the pairs; gives how many changed. */
@@ -94,11 +102,27 @@ export function createConnectionsService({
     })
   }
 
+  async function connect(caller: UserPrincipal, path: ConnectionPath, connections: readonly Connecting[]) {
+    await forAll(caller, path, connections, 'channel.connect', async (tx, domain, ends, pairs) => {
+      requireEnabled(ends)
+      return await insertConnections(tx, domain.domainKey, pairs, caller.id)
+    })
+  }
+
   return {
-    async connect(caller, path, connections) {
-      await forAll(caller, path, connections, 'channel.connect', async (tx, domain, ends, pairs) => {
-        requireEnabled(ends)
-        return await insertConnections(tx, domain.domainKey, pairs, caller.id)
+    connect,
+    async connectMade(caller, domain, { clients, channels }) {
+      const wanted = { clientIds: clients.map(({ id }) => id), channelIds: channels.map(({ id }) => id), bits: BOTH }
+      if (!domain.can('client_connect_to_channel') || !domain.can('channel_connect_to_client')) {
+        const pairs = { client_ids: wanted.clientIds, channel_ids: wanted.channelIds }
+        return await connect(caller, { domainId: domain.domainId }, [pairs])
+      }
+      const { domainKey } = domain
+      const [clientKeys, channelKeys] = [clients.map(({ key }) => key), channels.map(({ key }) => key)]
+      await journal.change(caller, async (tx, record) => {
+        await insertConnections(tx, domainKey, [{ clientKeys, channelKeys, bits: BOTH }], caller.id)
+        const entityKeys = [...clientKeys, ...channelKeys]
+        record({ operation: 'channel.connect', domainKey, entityKeys, attributes: factsOf(wanted) })
       })
     },
     async disconnect(caller, path, connections) {

@@ -8,7 +8,7 @@ import type { Connecting } from './schema.ts'
 /** Pairs that one call may name (contract 7.1). */
 export const MAX_PAIRS = 100_000
 
-const BOTH = CONNECTION_BITS.publish | CONNECTION_BITS.subscribe
+export const BOTH = CONNECTION_BITS.publish | CONNECTION_BITS.subscribe
 
 /** Every client of the one list with every channel of the other. */
 export type Wanted = { clientIds: string[]; channelIds: string[]; bits: number }

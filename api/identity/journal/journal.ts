@@ -3,6 +3,7 @@
  * follow (mechanisms: positions). Here is the only way to change something: the change and its record commit together,
  * and caches of this process forget before the caller gets its answer.
  */
+import { randomBytes } from 'node:crypto'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { startLogTail } from '#core/log/index.ts'
@@ -45,7 +46,8 @@ export type Journal = {
 
 /** Bus topic of the hint "the journal grew". */
 const JOURNAL_TOPIC = 'skein.journal'
-const NO_PAYLOAD = new Uint8Array()
+/** Each hint names its sender, whose listeners know already. */
+const MARK_BYTES = 16
 
 export async function startJournal(options: {
   database: Database
@@ -81,7 +83,10 @@ export async function startJournal(options: {
     ...(tailIntervalMs === undefined ? {} : { intervalMs: tailIntervalMs }),
   })
   const totals = startJournalTotals({ database, logger })
-  const unsubscribe = bus.subscribe(JOURNAL_TOPIC, () => tail.poke())
+  const mark = randomBytes(MARK_BYTES)
+  const unsubscribe = bus.subscribe(JOURNAL_TOPIC, (sender) => {
+    if (!mark.equals(sender)) tail.poke()
+  })
 
   return {
     async change(actor, work) {
@@ -94,7 +99,7 @@ export async function startJournal(options: {
       })
       if (entries.length > 0) {
         announce(entries)
-        bus.publish(JOURNAL_TOPIC, NO_PAYLOAD)
+        bus.publish(JOURNAL_TOPIC, mark)
       }
       return result
     },

@@ -104,13 +104,16 @@ export type NewConfigRow = {
   createdBy: string
 }
 
-export async function insertConfig(tx: Transaction, row: NewConfigRow): Promise<void> {
+/** With its channels, in this order. */
+export async function insertConfig(tx: Transaction, row: NewConfigRow, channelKeys: readonly number[]): Promise<void> {
   await refusing(
     CONFLICTS,
-    sql`INSERT INTO bootstrap_configs (client_key, domain_key, external_id, external_key_mac, external_key_sealed, name, content,
+    sql`WITH made AS (INSERT INTO bootstrap_configs (client_key, domain_key, external_id, external_key_mac, external_key_sealed, name, content,
                                        client_cert, client_private_key_sealed, ca_cert, is_enabled, created_by)
       VALUES (${row.clientKey}, ${row.domainKey}, ${row.externalId}, ${row.externalKeyMac}, ${row.externalKeySealed}, ${row.name},
-              ${row.content}, ${row.clientCert}, ${row.privateKeySealed}, ${row.caCert}, ${row.isEnabled}, ${row.createdBy})`.execute(
+              ${row.content}, ${row.clientCert}, ${row.privateKeySealed}, ${row.caCert}, ${row.isEnabled}, ${row.createdBy}) RETURNING client_key)
+      INSERT INTO bootstrap_channels (client_key, channel_key, place)
+      SELECT client_key, key, place FROM made, unnest(${channelKeys}::bigint[]) WITH ORDINALITY AS list (key, place) ORDER BY key`.execute(
       tx,
     ),
   )

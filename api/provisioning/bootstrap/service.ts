@@ -162,21 +162,24 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
     isEnabled: boolean,
   ): Promise<void> {
     const { domainKey, clientKey } = client
-    await insertConfig(tx, {
-      domainKey,
-      clientKey,
-      externalId: input.external_id,
-      externalKeyMac: keyring.mac(KEY_PURPOSE, input.external_key),
-      externalKeySealed: keyring.seal(KEY_PURPOSE, contextOf(client), input.external_key),
-      name: input.name ?? '',
-      content: input.content ?? '',
-      clientCert: input.client_cert ?? '',
-      privateKeySealed: sealedPrivateKey(client, input.client_key),
-      caCert: input.ca_cert ?? '',
-      isEnabled,
-      createdBy: caller.id,
-    })
-    await setChannels(tx, clientKey, client.channelKeys)
+    await insertConfig(
+      tx,
+      {
+        domainKey,
+        clientKey,
+        externalId: input.external_id,
+        externalKeyMac: keyring.mac(KEY_PURPOSE, input.external_key),
+        externalKeySealed: keyring.seal(KEY_PURPOSE, contextOf(client), input.external_key),
+        name: input.name ?? '',
+        content: input.content ?? '',
+        clientCert: input.client_cert ?? '',
+        privateKeySealed: sealedPrivateKey(client, input.client_key),
+        caCert: input.ca_cert ?? '',
+        isEnabled,
+        createdBy: caller.id,
+      },
+      client.channelKeys,
+    )
     record({
       operation: 'bootstrap.config.create',
       domainKey,

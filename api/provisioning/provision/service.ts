@@ -98,10 +98,12 @@ export function createProvisionService(deps: ProvisionDeps): ProvisionService {
             throw new ServiceError('conflict', 'a client of this external id exists in the domain')
           }
         }
-        const connected = clients.filter((plan) => !plan.isGateway || !layout.hasBootstrap || layout.isWhitelisted)
+        const connected = madeClients
+          .filter((_client, index) => !clients[index]?.isGateway || !layout.hasBootstrap || layout.isWhitelisted)
+          .map(({ client }) => client)
         if (connected.length > 0) {
-          const pairs = { client_ids: connected.map(({ id }) => id), channel_ids: channelIds }
-          await inside.connections.connect(caller, { domainId: here }, [pairs])
+          const made = { clients: connected, channels: madeChannels.map(({ channel }) => channel) }
+          await inside.connections.connectMade(caller, domain, made)
         }
         record({
           operation: 'provision.mapping',
