@@ -127,6 +127,12 @@ await runProgram({
       return { value, stop: () => value.stop() }
     })
 
+    // It joins while the ports are opened, and stops when they are closed: what was asked for over HTTP is done by then.
+    await life.start('local worker', () => {
+      worker.join(reachableFrom(manager.grpcAddress, HERE), manager.workerToken)
+      return Promise.resolve({ value: worker, stop: () => worker.stop() })
+    })
+
     progress.step('opening the ports')
     const servicePorts = config.http.servicePorts ? [...SERVICE_PORTS.keys()] : []
     const { listeners, scheme } = await start.startHttpServer(life, {
@@ -152,10 +158,6 @@ await runProgram({
     })
 
     progress.step('joining the worker')
-    await life.start('local worker', () => {
-      worker.join(reachableFrom(manager.grpcAddress, HERE), manager.workerToken)
-      return Promise.resolve({ value: worker, stop: () => worker.stop() })
-    })
     const hasWorker = await manager.untilWorker(JOIN_DEADLINE_MS, life.signal)
     if (life.signal.aborted) return
     if (!hasWorker) logger.warn('the local worker has not joined yet; tasks wait for it')

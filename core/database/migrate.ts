@@ -78,9 +78,11 @@ export async function migrate(
         )
       }
     }
-    for (const migration of migrations.slice(rows.length)) {
+    const missing = migrations.slice(rows.length)
+    for (const migration of missing) {
       if (migration.kind === 'contract') await refuseBesideOlderNodes(client, migration)
-      await applyOne(client, migration)
+      // The commit of the last one brings all of them to disk; what a crash takes away before is made again.
+      await applyOne(client, migration, migration === missing.at(-1))
       logger.info({ migration: `${migration.number} ${migration.name}` }, 'migrated')
     }
   } finally {
@@ -107,9 +109,9 @@ async function takeLock(client: Client, logger: Logger, deadlineMs: number): Pro
 }
 
 /** One migration and its entry, both or neither. */
-async function applyOne(client: Client, { number, name, sql, digest }: Migration): Promise<void> {
+async function applyOne(client: Client, { number, name, sql, digest }: Migration, isDurable: boolean): Promise<void> {
   try {
-    await client.query('BEGIN')
+    await client.query(isDurable ? 'BEGIN' : 'BEGIN; SET LOCAL synchronous_commit = off')
     await client.query(sql)
     await client.query('INSERT INTO migrations (number, name, digest) VALUES ($1, $2, $3)', [number, name, digest])
     await client.query('COMMIT')

@@ -5,21 +5,25 @@ import { sleep } from '#core/time.ts'
 import { forgetExpiredKeys } from '../ingest/idempotency.ts'
 import { replaceExpiredLatest } from '../projections/latest.ts'
 import { forgetOldBatches } from './batches.ts'
-import { createPartitions, maintainPartitions } from './partitions.ts'
+import { PRESENT_DAYS, createPartitions, maintainPartitions } from './partitions.ts'
 
 const INTERVAL_MS = 60 * 60 * 1000
+/** The first round makes the partitions ahead of need, and gives way to the start. */
+const FIRST_PAUSE_MS = 10_000
 
 export type Keeper = { stop(): Promise<void> }
 
-/** Resolves when the partitions of the present exist; from then on a round each hour. */
+/** Resolves when the partitions of the present exist; soon after, and then each hour, a round. */
 export async function startKeeper(database: Database, logger: Logger): Promise<Keeper> {
-  await createPartitions(database)
+  await createPartitions(database, PRESENT_DAYS)
   const stopping = new AbortController()
 
   async function loop(): Promise<void> {
+    let pauseMs = FIRST_PAUSE_MS
     while (!stopping.signal.aborted) {
       try {
-        await sleep(INTERVAL_MS, stopping.signal)
+        await sleep(pauseMs, stopping.signal)
+        pauseMs = INTERVAL_MS
         await replaceExpiredLatest(database)
         await maintainPartitions(database, logger)
         await forgetExpiredKeys(database)

@@ -8,6 +8,8 @@ import type { Logger } from '#core/logging/index.ts'
 
 /** Partitions exist for arrivals so far ahead; the longest unit is a month. */
 const AHEAD_DAYS = 45
+/** What a start waits for: far fewer, and enough until the first round of maintenance. */
+export const PRESENT_DAYS = 1
 /** Maintenance gives way to messages: it waits so long for a lock and tries again with the next round. */
 const LOCK_TIMEOUT_MS = 2_000
 const CONNECTION_NAME = 'skein message partitions'
@@ -23,21 +25,21 @@ export function isMissingPartition(error: unknown): boolean {
   return error.code === CHECK_VIOLATION && error.routine === ROUTING_FUNCTION
 }
 
-/** Makes the partitions that are missing from now on; returns how many. Several callers wait for each other. */
-export async function createPartitions(database: Database): Promise<number> {
+/** Makes the partitions that are missing from now on, so many days ahead; returns how many. Several callers wait for each other. */
+export async function createPartitions(database: Database, aheadDays: number = AHEAD_DAYS): Promise<number> {
   const client = await database.dedicated(CONNECTION_NAME)
   try {
     await client.query('SELECT pg_advisory_lock($1)', [MAINTENANCE_LOCK])
-    return await create(client)
+    return await create(client, aheadDays)
   } finally {
     await client.end()
   }
 }
 
-async function create(client: pg.Client): Promise<number> {
+async function create(client: pg.Client, aheadDays: number): Promise<number> {
   const { rows } = await client.query<{ made: number }>(
     'SELECT create_message_partitions(now(), now() + make_interval(days => $1)) AS made',
-    [AHEAD_DAYS],
+    [aheadDays],
   )
   return rows[0]?.made ?? 0
 }
@@ -70,7 +72,7 @@ export async function maintainPartitions(database: Database, logger: Logger): Pr
       MAINTENANCE_LOCK,
     ])
     if (rows[0]?.locked !== true) return
-    await create(client)
+    await create(client, AHEAD_DAYS)
     await dropExpired(client, logger)
   } finally {
     await client.end()
