@@ -145,7 +145,7 @@ async function fanOut(): Promise<Row[]> {
     const tookMs = await Promise.all(
       caches.map(async ({ cache, ticket }) => {
         const { digest, reference } = found
-        const wanted = { digest, reference, ticket, sizeBytes: MODULE_BYTES, sourceAddress: proxy.address }
+        const wanted = { digest, reference, ticket, sizeBytes: MODULE_BYTES, sourceAddress: proxy.address, peers: [] }
         await cache.get(wanted, AbortSignal.timeout(DEADLINE_MS))
         return performance.now() - beganMs
       }),

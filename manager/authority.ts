@@ -62,7 +62,8 @@ export async function ensureAuthority(database: Database, keyring: Keyring): Pro
         publicKey: asked.publicKey,
         signingKey: signingKey as never,
         signingAlgorithm: KEY_ALGORITHM,
-        extensions: [new ExtendedKeyUsageExtension([ExtendedKeyUsage.clientAuth], true)],
+        // Of a server too: workers of one site give modules to each other.
+        extensions: [new ExtendedKeyUsageExtension([ExtendedKeyUsage.clientAuth, ExtendedKeyUsage.serverAuth], true)],
       })
       const fingerprint = createHash('sha256').update(Buffer.from(certificate.rawData)).digest('hex')
       return { pem: certificate.toString('pem'), fingerprint }

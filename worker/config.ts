@@ -1,7 +1,10 @@
 /** The settings of a worker (contract section 15). */
+import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { bytes, durationMs, flag, labels, optionalInteger, optionalText, secret, text } from '#core/config/index.ts'
 import type { ConfigOf } from '#core/config/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { isLoopback } from '#proto/index.ts'
 
 export const WORKER_SETTINGS = {
   dataDir: text('SKEIN_DATA_DIR', './data', 'Folder of all data; a worker keeps its own in worker/ below it'),
@@ -21,6 +24,18 @@ export const WORKER_SETTINGS = {
   spoolBytes: bytes('SKEIN_WORKER_SPOOL_BYTES', '256MiB', 'Unacknowledged results beyond which no new work is taken'),
   drainMs: durationMs('SKEIN_WORKER_DRAIN', '10s', 'Time that runs get to end when the worker is stopped'),
   allowGc: flag('SKEIN_WORKER_ALLOW_GC', false, 'Accept modules with garbage-collected types, which no limit bounds'),
+  host: text('SKEIN_HOST', '127.0.0.1', 'Address that every listener binds to'),
+  peerPort: optionalInteger(
+    'SKEIN_WORKER_PEER_PORT',
+    { min: 0, max: 65_535 },
+    'Port where this worker gives modules to workers with the same label site; 0 asks the system for a free one',
+    { defaultText: 'none, every worker asks manager and proxy' },
+  ),
+  peerAddress: optionalText(
+    'SKEIN_WORKER_PEER_ADDRESS',
+    'host:port under which workers of the site reach SKEIN_WORKER_PEER_PORT',
+    { defaultText: 'SKEIN_HOST, or the host name where that is every address, and the port' },
+  ),
   tlsAuthority: optionalText(
     'SKEIN_GRPC_TLS_CA',
     'PEM file of the authority that signed the certificate of the manager',
@@ -29,6 +44,39 @@ export const WORKER_SETTINGS = {
 } as const
 
 export type WorkerConfig = ConfigOf<typeof WORKER_SETTINGS>
+
+/**
+ * Where the worker listens for others of its site; undefined: it takes no part. Throws `malformed` with what to change.
+ * Without TLS only loopback is listened on, unless SKEIN_GRPC_INSECURE allows more.
+ */
+export function checkPeerListener(config: WorkerConfig, isTls: boolean): { host: string; port: number } | undefined {
+  const { host, peerPort: port, peerAddress, labels: known, insecure } = config
+  if (port === undefined) return undefined
+  if ((known['site'] ?? '') === '') {
+    refuse('SKEIN_WORKER_PEER_PORT is for workers of one site: add site=<name> to SKEIN_WORKER_LABELS')
+  }
+  if (peerAddress !== undefined && !/^[^\s]+:\d{1,5}$/.test(peerAddress)) {
+    refuse(`SKEIN_WORKER_PEER_ADDRESS must be host:port, not "${peerAddress}"`)
+  }
+  if (!isTls && !insecure && !isLoopback(`${host}:${port}`)) {
+    refuse(
+      `SKEIN_HOST ${host} is not loopback and the manager is reached without TLS: workers of the site would not know each other`,
+    )
+  }
+  return { host, port }
+}
+
+/** What others of the site are told. */
+export function peerAddressOf({ host, peerAddress }: WorkerConfig, boundPort: number): string {
+  if (peerAddress !== undefined) return peerAddress
+  const isEverywhere = host === '0.0.0.0' || host === '::'
+  const shown = isEverywhere ? hostname() : host
+  return `${shown.includes(':') ? `[${shown}]` : shown}:${boundPort}`
+}
+
+function refuse(message: string): never {
+  throw new ServiceError('malformed', message)
+}
 
 /** Where the worker keeps what is its own. */
 export function workerFolder({ workerDir, dataDir }: WorkerConfig): string {

@@ -49,6 +49,10 @@ export type MembershipDeps = {
   certificate: ClientCertificate
   /** Connections that were made before are no longer right: the worker shows another certificate. */
   onNewCertificate: () => void
+  /** Before the session begins. */
+  onRegistered: (registered: RegisterResponse) => void
+  /** Where others of the site get modules; empty: nowhere. */
+  modulePeerAddress: string
   identityPath: string
   member: Member
   slots: number
@@ -175,6 +179,7 @@ export class Membership {
       runtimes: RUNTIMES,
       cachedDigests: modules.digests().slice(-MAX_CACHED_DIGESTS),
       certificateRequest: wantsCertificate ? await certificate.request() : new Uint8Array(),
+      modulePeerAddress: this.#deps.modulePeerAddress,
     }
     return await client.register(request, { deadlineMs: REGISTER_DEADLINE_MS, signal: this.#abort.signal })
   }
@@ -191,6 +196,7 @@ export class Membership {
       this.#showNewCertificate()
     }
     if (member.identity === undefined) throw new ServiceError('unavailable', 'the manager gave no secret')
+    this.#deps.onRegistered(registered)
     return member.identity
   }
 

@@ -7,7 +7,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import { DEFAULT_MODULE_BOUNDS } from '#core/wasm/index.ts'
 import { AssignmentJournal } from './assignment-journal.ts'
-import { workerFolder } from './config.ts'
+import { checkPeerListener, peerAddressOf, workerFolder } from './config.ts'
 import type { WorkerConfig } from './config.ts'
 import { lockFolder } from './folder-lock.ts'
 import { readIdentity } from './identity.ts'
@@ -15,7 +15,7 @@ import { reachableFolder } from './isolation/index.ts'
 import { Lease } from './lease.ts'
 import { Membership } from './membership.ts'
 import type { Member, WorkerTiming } from './membership.ts'
-import { ModuleCache, createGrpcModuleSource } from './modules/index.ts'
+import { ModuleCache, SiteTrust, createGrpcModuleSource, createPeerSource, startPeerServer } from './modules/index.ts'
 import { createRunnerPool, stageRunnerCode } from './runner/index.ts'
 import { Runs } from './runs.ts'
 import { ClientCertificate } from './session/client-certificate.ts'
@@ -87,17 +87,22 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     bearer: () => member.identity && `${member.identity.workerId}.${member.identity.workerSecret}`,
   })
   opening.defer(() => source.close())
+  const isTls = credentials.isTls(config.manager)
+  const peerListener = checkPeerListener(config, isTls)
+  const trust = new SiteTrust({ isTls, shown: () => certificate.shown })
   const { maxModuleBytes } = DEFAULT_MODULE_BOUNDS
   const modulesFolder = join(open, 'modules')
   const modules = await ModuleCache.open({
     folder: modulesFolder,
     maxBytes: config.cacheBytes,
     maxModuleBytes,
-    source: source.source,
+    source: peerListener === undefined ? source.source : createPeerSource({ trust, source: source.source, logger }),
     logger,
     onRemoved: (digest) => components.forget(digest),
   })
   opening.defer(() => modules.close())
+  const peers = peerListener && (await startPeerServer({ ...peerListener, trust, modules, logger }))
+  opening.defer(() => peers?.close())
   const components = await Components.open(
     { folder: join(modulesFolder, 'components'), codeFolder: await stageTranspilerCode(join(open, 'transpiler')) },
     modules.digests(),
@@ -122,7 +127,12 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     timing: { ...DEFAULT_TIMING, ...options.timing },
     credentials,
     certificate,
-    onNewCertificate: () => source.redial(),
+    onNewCertificate: () => {
+      source.redial()
+      trust.showAnew()
+    },
+    onRegistered: (registered) => trust.learn(registered),
+    modulePeerAddress: peers === undefined ? '' : peerAddressOf(config, peers.port),
     identityPath,
     member,
     slots,

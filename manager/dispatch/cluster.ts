@@ -3,9 +3,11 @@
  * from the database and from what the workers say in their Hello.
  */
 import { createLru } from '#core/lru.ts'
+import type { ModulePeer } from '../modules/module-refs.ts'
 import type { HeldRun } from '../runs/spec.ts'
 import { BACKLOG_TARGET_MS, capacityFor, choose, hashNeeds, refusalOf } from '../scheduler/index.ts'
 import type { RunNeeds } from '../scheduler/index.ts'
+import { Sites } from './sites.ts'
 import type { Delivery, WorkerSession } from './worker-session.ts'
 
 /** What is remembered about the runs of one task. */
@@ -21,6 +23,7 @@ const REMEMBERED_NEEDS = 5_000
 export class Cluster {
   readonly #sessions = new Map<number, WorkerSession>()
   readonly #delivery: Delivery
+  readonly #sites = new Sites()
   readonly #touched = new Set<WorkerSession>()
   readonly #tasks = createLru<number, TaskMemory>(REMEMBERED_TASKS)
   readonly #needs = createLru<string, KnownNeeds>(REMEMBERED_NEEDS)
@@ -46,12 +49,14 @@ export class Cluster {
 
   add(session: WorkerSession): void {
     this.#sessions.set(session.key, session)
+    this.#sites.add(session)
     this.changed()
   }
 
   /** Removes this very session; a newer one of the same worker stays. */
   remove(session: WorkerSession): void {
     session.isAlive = false
+    this.#sites.remove(session)
     if (this.#sessions.get(session.key) === session) this.#sessions.delete(session.key)
     this.changed()
   }
@@ -115,8 +120,15 @@ export class Cluster {
 
   /** Sends what the last batch gathered, one message per worker and kind. */
   flush(): void {
-    for (const session of this.#touched) session.flush(this.#delivery)
+    for (const session of this.#touched) {
+      session.flush(this.#delivery, (digest) => this.peersOf(session, digest))
+    }
     this.#touched.clear()
+  }
+
+  /** Whom the worker may ask for a module before it asks the source. */
+  peersOf(session: WorkerSession, digest: string): ModulePeer[] {
+    return this.#sites.peersOf(session, digest)
   }
 
   /** Runs of these needs that could be placed now. */

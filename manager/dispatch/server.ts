@@ -58,7 +58,8 @@ const KEEPALIVE_MS = 10_000
 const KEEPALIVE_ANSWER_MS = 5_000
 /** Sessions get this long to end by themselves. */
 const GOAWAY_MS = 1_000
-/** Digests of workers between their Register and their Hello. */
+/** What a worker said at Register and its session begins with; forgotten, it costs a fetch at most. */
+type AtRegistration = Pick<WorkerFacts, 'cachedDigests' | 'peerAddress'>
 const MAX_REGISTERED = 10_000
 
 export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer> {
@@ -69,11 +70,11 @@ export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer>
     'grpc.keepalive_timeout_ms': KEEPALIVE_ANSWER_MS,
     'grpc.keepalive_permit_without_calls': 1,
   })
-  const cachedDigests = createLru<string, string[]>(MAX_REGISTERED)
+  const registered = createLru<string, AtRegistration>(MAX_REGISTERED)
   const sessionDeps: SessionDeps = {
     ...deps,
     findWorker: async (hello, call) => {
-      const facts = await findWorker(database, hello, cachedDigests.get(hello.workerId) ?? [])
+      const facts = await findWorker(database, hello, registered.get(hello.workerId))
       const shown = shownBy(deps, call)
       if (facts !== undefined && shown !== 'plain') await requireCertificate(database.db, facts.key, shown)
       return facts
@@ -93,7 +94,8 @@ export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer>
       callback(failure)
       return
     }
-    cachedDigests.set(response.workerId, call.request.cachedDigests)
+    const { cachedDigests, modulePeerAddress: peerAddress } = call.request
+    registered.set(response.workerId, { cachedDigests, peerAddress })
     callback(null, response)
   }
   const answerRenew: RenewHandler = async (call, callback) => {
@@ -189,7 +191,7 @@ async function register(
   request: RegisterRequest,
   shown: string | undefined,
 ): Promise<RegisterResponse> {
-  const { database, newId, managerId, leases, tls } = deps
+  const { database, newId, managerId, leases, tickets, tls } = deps
   const registered = await registerWorker({ database, newId, managerId, leaseMs: leases.leaseMs, shown }, request)
   const { certificateRequest } = request
   const certificate =
@@ -206,6 +208,8 @@ async function register(
     heartbeatIntervalMs: BigInt(deps.leases.intervalMs()),
     leaseTtlMs: BigInt(deps.leases.leaseMs()),
     ...(certificate === undefined ? {} : { certificate }),
+    ticketKey: tickets.publicKey,
+    authorityPem: tls?.authority.pem ?? '',
     limits: {
       maxInlineResultBytes: BigInt(MAX_INLINE_RESULT_BYTES),
       maxStagedResultBytes: BigInt(MAX_STAGED_RESULT_BYTES),
@@ -236,7 +240,7 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 async function findWorker(
   database: Database,
   hello: Hello,
-  cachedDigests: readonly string[],
+  { cachedDigests, peerAddress }: AtRegistration = { cachedDigests: [], peerAddress: '' },
 ): Promise<WorkerFacts | undefined> {
   const id = UUID.test(hello.workerId) ? hello.workerId : null
   const { rows } = await sql<WorkerRow>`
@@ -260,5 +264,6 @@ async function findWorker(
     isDraining: row.draining,
     epoch: row.session_epoch,
     cachedDigests,
+    peerAddress,
   }
 }

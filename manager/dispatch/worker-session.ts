@@ -6,7 +6,7 @@ import { create } from '@bufbuild/protobuf'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import { SessionResponseSchema } from '#proto/index.ts'
 import type { SessionResponse } from '#proto/index.ts'
-import type { ModuleRefs } from '../modules/module-refs.ts'
+import type { ModulePeer, ModuleRefs } from '../modules/module-refs.ts'
 import { moduleOf } from '../runs/spec.ts'
 import type { HeldRun } from '../runs/spec.ts'
 import type { WorkerView } from '../scheduler/index.ts'
@@ -25,6 +25,8 @@ export type WorkerFacts = {
   isDraining: boolean
   epoch: number
   cachedDigests: readonly string[]
+  /** Where it gives modules to others of its site; empty: it does not. */
+  peerAddress: string
 }
 
 /** What an assignment needs beside its run. */
@@ -51,6 +53,7 @@ export class WorkerSession implements WorkerView {
   readonly slots: number
   readonly backlog: number
   readonly epoch: number
+  readonly peerAddress: string
   /** Runs by id; a run is in here from the commit of its assignment to the commit of its end. */
   readonly runs = new Map<string, HeldRun>()
   readonly cachedDigests: Set<string>
@@ -67,7 +70,7 @@ export class WorkerSession implements WorkerView {
   lastBeatMs: number
   freeSlots: number
   readonly #send: (message: SessionResponse) => void
-  #assignments: HeldRun[] = []
+  #assignments: { run: HeldRun; bringsModule: boolean }[] = []
   #receipts: Receipt[] = []
 
   constructor(facts: WorkerFacts, nowMs: number, send: (message: SessionResponse) => void) {
@@ -81,6 +84,7 @@ export class WorkerSession implements WorkerView {
     this.slots = facts.slots
     this.backlog = facts.backlog
     this.epoch = facts.epoch
+    this.peerAddress = facts.peerAddress
     this.isDrainAsked = facts.isDraining
     this.freeSlots = facts.slots
     this.cachedDigests = new Set(facts.cachedDigests.slice(0, MAX_CACHED_DIGESTS))
@@ -105,8 +109,8 @@ export class WorkerSession implements WorkerView {
   /** Gathers an assignment; `flush` sends it. The fence must be committed. */
   assign(run: HeldRun): void {
     this.runs.set(run.id, run)
+    this.#assignments.push({ run, bringsModule: !this.cachedDigests.has(run.digest) })
     this.rememberDigest(run.digest)
-    this.#assignments.push(run)
   }
 
   acknowledge(receipt: Receipt): void {
@@ -118,17 +122,18 @@ export class WorkerSession implements WorkerView {
   }
 
   /** Sends what was gathered: receipts first, because they free the worker's spool. */
-  flush({ modules, openSecrets }: Delivery): void {
+  flush({ modules, openSecrets }: Delivery, peersOf: (digest: string) => readonly ModulePeer[]): void {
     if (this.#receipts.length > 0) {
       const receipts = this.#receipts.map(({ run, recorded }) => ({ run: toRef(run), recorded }))
       this.#receipts = []
       this.tell({ case: 'resultAck', value: { receipts } })
     }
     if (this.#assignments.length > 0) {
-      const assignments = this.#assignments.map((run) => {
+      const assignments = this.#assignments.map(({ run, bringsModule }) => {
         const { task_id: taskId, secrets } = run.spec
         const opened = secrets === undefined ? {} : openSecrets(taskId, secrets)
-        return toAssignment(run, modules.of(this.id, moduleOf(run)), opened)
+        const peers = bringsModule ? peersOf(run.digest) : []
+        return toAssignment(run, modules.of(this.id, moduleOf(run), peers), opened)
       })
       this.#assignments = []
       this.tell({ case: 'assign', value: { assignments } })

@@ -136,7 +136,10 @@ export function createModulesService({
     try {
       await proxy.pull(found.digest, found.reference)
       for (const session of sessions) {
-        if (session.isAlive) session.tell({ case: 'prefetch', value: { modules: [refs.of(session.id, found)] } })
+        if (!session.isAlive) continue
+        const modules = [refs.of(session.id, found, cluster.peersOf(session, found.digest))]
+        session.tell({ case: 'prefetch', value: { modules } })
+        session.rememberDigest(found.digest)
       }
     } catch (error) {
       logger.warn({ reference: found.reference, err: error }, 'a module could not be pulled ahead')

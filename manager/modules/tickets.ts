@@ -9,6 +9,8 @@ import { createTicketSigner, createTicketVerifier } from '#proto/index.ts'
 import type { TicketGrant, TicketVerifier } from '#proto/index.ts'
 
 export type TicketOffice = {
+  /** DER: what workers check the tickets of others with. */
+  readonly publicKey: Buffer
   readonly verify: TicketVerifier
   /** A ticket that is good for at least half of its life. */
   ticketFor(grant: TicketGrant): string
@@ -28,6 +30,7 @@ export function createTicketOffice(proxyToken: Secret, nowMs: () => number = Dat
   const signer = createTicketSigner(proxyToken.reveal())
   const made = createLru<string, { ticket: string; renewSeconds: number }>(REMEMBERED_TICKETS)
   return {
+    publicKey: signer.publicKey,
     verify: createTicketVerifier(signer.publicKey),
     ticketFor(grant) {
       const key = `${grant.workerId} ${grant.digest} ${grant.reference}`

@@ -67,6 +67,7 @@ function requireFacts(request: RegisterRequest): void {
     request.version,
     request.os,
     request.arch,
+    request.modulePeerAddress,
     ...request.runtimes,
     ...labels.flat(),
   ]

@@ -1,5 +1,5 @@
 /** Modules by digest on disk: one download for many, resumed, verified, bounded. */
-import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -25,6 +25,7 @@ const wanted = (bytes: Uint8Array) => ({
   sourceAddress: '',
   ticket: '',
   reference: '',
+  peers: [],
 })
 
 function open(source: ModuleSource, maxBytes = 10_000): Promise<ModuleCache> {
@@ -131,6 +132,32 @@ describe('a download', () => {
     await expect(impatient).rejects.toThrow('enough')
     gate.resolve()
     expect(await patient).toMatchObject({ path: expect.stringContaining('.wasm') as string })
+    await cache.close()
+  })
+})
+
+describe('what an earlier process left', () => {
+  const nameOf = (bytes: Uint8Array, ending: string) => join(folder, digestOf(bytes).replace('sha256:', '') + ending)
+
+  test('and a power cut damaged is fetched anew, for all who want it at once', async () => {
+    const bytes = module(1_000, 8)
+    writeFileSync(nameOf(bytes, '.wasm'), new Uint8Array(1_000))
+    const { source, offsets } = serve(bytes)
+    const cache = await open(source)
+    const held = await Promise.all([cache.get(wanted(bytes), never), cache.get(wanted(bytes), never)])
+    expect(held.map(({ path }) => readFileSync(path))).toEqual([Buffer.from(bytes), Buffer.from(bytes)])
+    expect(offsets).toEqual([0])
+    await cache.close()
+  })
+
+  test('of a download and is damaged costs another try, not the run', async () => {
+    const bytes = module(1_000, 9)
+    writeFileSync(nameOf(bytes, '.part'), new Uint8Array(500))
+    const { source, offsets } = serve(bytes)
+    const cache = await open(source)
+    const { path } = await cache.get(wanted(bytes), never)
+    expect(readFileSync(path)).toEqual(Buffer.from(bytes))
+    expect(offsets).toEqual([500, 0])
     await cache.close()
   })
 })

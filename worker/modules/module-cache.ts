@@ -1,11 +1,14 @@
 /**
- * Modules on disk by digest. A file in the folder is whole and was hashed while it was written; several runs that want
- * the same module wait for one download; what nobody uses leaves when the folder is full, least recently used first.
+ * Modules on disk by digest. A file in the folder was hashed while it was written; several runs that want the same module
+ * wait for one download; what nobody uses leaves when the folder is full, least recently used first. Nothing is forced to
+ * disk: a machine that lost power may have files that are not what they were, so what an earlier process left is hashed
+ * once more before its first use, and is fetched anew when it is damaged.
  */
 import { createHash } from 'node:crypto'
 import type { Hash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ServiceError, isRetryable } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
@@ -19,6 +22,15 @@ export type ModuleSource = (wanted: WantedModule, offset: number, signal: AbortS
 /** Keeps the file where it is until it is released. */
 export type HeldModule = { path: string; release: () => void }
 
+/** A module that others may read, as far as it is here. */
+export type SharedModule = {
+  handle: FileHandle
+  sizeBytes: number
+  /** Grows while the module is being downloaded. Throws `unavailable` when the download failed. */
+  readableBytes: () => number
+  close: () => Promise<void>
+}
+
 export type ModuleCacheOptions = {
   folder: string
   /** What all files together may take; modules in use stay even beyond it. */
@@ -30,7 +42,10 @@ export type ModuleCacheOptions = {
   onRemoved?: (digest: string) => Promise<void>
 }
 
-type Entry = { bytes: number; users: number }
+type Entry = { bytes: number; users: number; isVerified: boolean }
+
+/** One try of a download. Nobody follows it before its source has answered. */
+type Download = { sizeBytes: number; receivedBytes: number; state: 'asking' | 'flowing' | 'whole' | 'failed' }
 
 const DIGEST = /^sha256:([0-9a-f]{64})$/
 const MAX_TRIES = 4
@@ -42,7 +57,9 @@ export class ModuleCache {
   readonly #options: ModuleCacheOptions
   /** In order of use, the least recently used first. */
   readonly #entries = new Map<string, Entry>()
-  readonly #downloads = new Map<string, Promise<void>>()
+  readonly #coming = new Map<string, Promise<void>>()
+  readonly #downloads = new Map<string, Download>()
+  #news = Promise.withResolvers<void>()
   readonly #abort = new AbortController()
   #bytes = 0
   #added = new Set<string>()
@@ -63,7 +80,7 @@ export class ModuleCache {
       const { size, mtimeMs } = await stat(join(options.folder, name))
       found.push({ digest: `sha256:${hex}`, bytes: size, usedMs: mtimeMs })
     }
-    for (const { digest, bytes } of found.sort((a, b) => a.usedMs - b.usedMs)) cache.#add(digest, bytes)
+    for (const { digest, bytes } of found.sort((a, b) => a.usedMs - b.usedMs)) cache.#add(digest, bytes, false)
     cache.#added.clear()
     return cache
   }
@@ -88,14 +105,49 @@ export class ModuleCache {
   async get(wanted: WantedModule, signal: AbortSignal): Promise<HeldModule> {
     const hex = DIGEST.exec(wanted.digest)?.[1]
     if (hex === undefined) throw new ServiceError('malformed', `${wanted.digest} is not a sha256 digest`)
-    if (!this.#entries.has(wanted.digest)) await this.#download(wanted, hex, signal)
+    if (this.#entries.get(wanted.digest)?.isVerified !== true) await this.#bring(wanted, hex, signal)
     return this.#hold(wanted.digest, hex)
   }
 
   /** Downloads under way end; their parts stay. */
   async close(): Promise<void> {
     this.#abort.abort(new ServiceError('unavailable', 'the worker is stopping'))
-    await Promise.allSettled(this.#downloads.values())
+    await Promise.allSettled(this.#coming.values())
+  }
+
+  /** Resolves when a module came, or more of one. */
+  get news(): Promise<void> {
+    return this.#news.promise
+  }
+
+  /** For another worker, which checks the bytes itself; undefined: not here, nor on its way from somebody who answered. */
+  async share(digest: string): Promise<SharedModule | undefined> {
+    const hex = DIGEST.exec(digest)?.[1] ?? ''
+    const entry = this.#entries.get(digest)
+    const download = this.#downloads.get(digest)
+    if (entry === undefined && download?.state !== 'flowing') return undefined
+    const path = join(this.#options.folder, entry === undefined ? `${hex}.part` : `${hex}.wasm`)
+    // It may have been renamed or have left since.
+    const handle = await open(path, 'r').catch(() => undefined)
+    if (handle === undefined) return undefined
+    return {
+      handle,
+      sizeBytes: entry?.bytes ?? download?.sizeBytes ?? 0,
+      readableBytes: () => {
+        if (entry !== undefined) return entry.bytes
+        if (download === undefined || download.state === 'failed') {
+          throw new ServiceError('unavailable', `the download of module ${digest} broke`)
+        }
+        return download.receivedBytes
+      },
+      close: () => handle.close(),
+    }
+  }
+
+  #tellNews(): void {
+    const told = this.#news
+    this.#news = Promise.withResolvers<void>()
+    told.resolve()
   }
 
   #hold(digest: string, hex: string): HeldModule {
@@ -115,19 +167,34 @@ export class ModuleCache {
     }
   }
 
-  async #download(wanted: WantedModule, hex: string, signal: AbortSignal): Promise<void> {
-    let download = this.#downloads.get(wanted.digest)
-    if (download === undefined) {
-      download = this.#downloadWithRetries(wanted, hex).finally(() => this.#downloads.delete(wanted.digest))
-      this.#downloads.set(wanted.digest, download)
+  async #bring(wanted: WantedModule, hex: string, signal: AbortSignal): Promise<void> {
+    let coming = this.#coming.get(wanted.digest)
+    if (coming === undefined) {
+      coming = this.#bringOnce(wanted, hex).finally(() => this.#coming.delete(wanted.digest))
+      this.#coming.set(wanted.digest, coming)
     }
-    await untilAborted(download, signal)
+    await untilAborted(coming, signal)
+  }
+
+  async #bringOnce(wanted: WantedModule, hex: string): Promise<void> {
+    const entry = this.#entries.get(wanted.digest)
+    if (entry !== undefined) {
+      entry.users++
+      const isWhole = await isFileOf(join(this.#options.folder, `${hex}.wasm`), hex)
+      entry.users--
+      entry.isVerified = isWhole
+      if (isWhole) return
+      this.#options.logger.warn({ digest: wanted.digest }, 'a module was damaged on disk and is fetched anew')
+      await this.#remove(wanted.digest, entry)
+    }
+    await this.#downloadWithRetries(wanted, hex)
   }
 
   async #downloadWithRetries(wanted: WantedModule, hex: string): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       try {
-        await this.#downloadOnce(wanted, hex)
+        // Whoever of the site was asked at first, the source has the last word.
+        await this.#downloadOnce(attempt === 1 ? wanted : { ...wanted, peers: [] }, hex)
         return
       } catch (error) {
         if (attempt >= MAX_TRIES || !isRetryable(error) || this.#abort.signal.aborted) throw error
@@ -138,43 +205,61 @@ export class ModuleCache {
   }
 
   async #downloadOnce(wanted: WantedModule, hex: string): Promise<void> {
-    const { folder, maxModuleBytes, source } = this.#options
-    if (wanted.sizeBytes > maxModuleBytes) {
-      throw new ServiceError(
-        'malformed',
-        `the module has ${wanted.sizeBytes} bytes, at most ${maxModuleBytes} are accepted`,
-      )
+    const { digest, sizeBytes } = wanted
+    const { folder, maxModuleBytes } = this.#options
+    if (sizeBytes > maxModuleBytes) {
+      throw new ServiceError('malformed', `the module has ${sizeBytes} bytes, at most ${maxModuleBytes} are accepted`)
     }
     const partPath = join(folder, `${hex}.part`)
-    const { hash, offset } = await hashPart(partPath, wanted.sizeBytes)
+    const { hash, offset } = await hashPart(partPath, sizeBytes)
+    const download: Download = { sizeBytes, receivedBytes: offset, state: 'asking' }
+    this.#downloads.set(digest, download)
+    try {
+      const received = await this.#receive(wanted, partPath, hash, download)
+      if (received < sizeBytes) {
+        throw new ServiceError('unavailable', `the download ended after ${received} of ${sizeBytes} bytes`)
+      }
+      if (received > sizeBytes || hash.digest('hex') !== hex) {
+        await rm(partPath)
+        // What was left by an earlier try, or given by a worker of the site, may be what is wrong: once more, from the start.
+        const kind = offset > 0 || wanted.peers.length > 0 ? 'unavailable' : 'malformed'
+        throw new ServiceError(kind, `the bytes of the module are not those of its digest ${digest}`)
+      }
+      await rename(partPath, join(folder, `${hex}.wasm`))
+      download.state = 'whole'
+    } finally {
+      if (download.state !== 'whole') download.state = 'failed'
+      this.#downloads.delete(digest)
+      this.#tellNews()
+    }
+    this.#add(digest, sizeBytes, true)
+    await this.#makeRoom(digest)
+  }
+
+  /** How many bytes there are then, what was there before included; at most one chunk more than the module has. */
+  async #receive(wanted: WantedModule, partPath: string, hash: Hash, download: Download): Promise<number> {
+    const offset = download.receivedBytes
     const file = await open(partPath, offset === 0 ? 'w' : 'a', 0o644)
     let received = offset
     try {
-      for await (const chunk of source(wanted, offset, this.#abort.signal)) {
+      for await (const chunk of this.#options.source(wanted, offset, this.#abort.signal)) {
         received += chunk.length
         if (received > wanted.sizeBytes) break
         hash.update(chunk)
         await file.appendFile(chunk)
-        countPassing(chunk.length)
+        download.state = 'flowing'
+        download.receivedBytes = received
+        this.#tellNews()
+        countPassing(chunk.length, this.#downloads.size)
       }
-      await file.sync()
     } finally {
       await file.close()
     }
-    if (received < wanted.sizeBytes) {
-      throw new ServiceError('unavailable', `the download ended after ${received} of ${wanted.sizeBytes} bytes`)
-    }
-    if (received > wanted.sizeBytes || hash.digest('hex') !== hex) {
-      await rm(partPath)
-      throw new ServiceError('malformed', `the bytes of the module are not those of its digest ${wanted.digest}`)
-    }
-    await rename(partPath, join(folder, `${hex}.wasm`))
-    this.#add(wanted.digest, wanted.sizeBytes)
-    await this.#makeRoom(wanted.digest)
+    return received
   }
 
-  #add(digest: string, bytes: number): void {
-    this.#entries.set(digest, { bytes, users: 0 })
+  #add(digest: string, bytes: number, isVerified: boolean): void {
+    this.#entries.set(digest, { bytes, users: 0, isVerified })
     this.#bytes += bytes
     this.#removed.delete(digest)
     if (this.#added.size < MAX_CHANGES) this.#added.add(digest)
@@ -184,14 +269,28 @@ export class ModuleCache {
     for (const [digest, entry] of this.#entries) {
       if (this.#bytes <= this.#options.maxBytes) return
       if (entry.users > 0 || digest === newest) continue
-      this.#entries.delete(digest)
-      this.#bytes -= entry.bytes
-      this.#added.delete(digest)
-      if (this.#removed.size < MAX_CHANGES) this.#removed.add(digest)
-      await rm(join(this.#options.folder, `${digest.slice('sha256:'.length)}.wasm`), { force: true })
-      await this.#options.onRemoved?.(digest)
+      await this.#remove(digest, entry)
     }
   }
+
+  async #remove(digest: string, entry: Entry): Promise<void> {
+    this.#entries.delete(digest)
+    this.#bytes -= entry.bytes
+    this.#added.delete(digest)
+    if (this.#removed.size < MAX_CHANGES) this.#removed.add(digest)
+    await rm(join(this.#options.folder, `${digest.slice('sha256:'.length)}.wasm`), { force: true })
+    await this.#options.onRemoved?.(digest)
+  }
+}
+
+async function isFileOf(path: string, hex: string): Promise<boolean> {
+  const hash = createHash('sha256')
+  try {
+    for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer)
+  } catch {
+    return false
+  }
+  return hash.digest('hex') === hex
 }
 
 /** What an interrupted download left, already hashed. A part that is too long begins anew. */

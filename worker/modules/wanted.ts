@@ -10,8 +10,12 @@ export type WantedModule = {
   reference: string
   /** What lets this worker in there. */
   ticket: string
+  /** Workers of the site to ask before the source. */
+  peers: readonly Peer[]
 }
 
-export function toWanted({ digest, sizeBytes, sourceAddress, reference, ticket }: ModuleRef): WantedModule {
-  return { digest, sizeBytes: Number(sizeBytes), sourceAddress, reference, ticket }
+export type Peer = { address: string; workerId: string }
+
+export function toWanted({ digest, sizeBytes, sourceAddress, reference, ticket, peers }: ModuleRef): WantedModule {
+  return { digest, sizeBytes: Number(sizeBytes), sourceAddress, reference, ticket, peers }
 }

@@ -276,6 +276,7 @@ export class World {
       isDraining: false,
       epoch: row.session_epoch,
       cachedDigests: [],
+      peerAddress: '',
     }
     const link: { manager: Manager; session: WorkerSession } = {
       manager,

@@ -12,7 +12,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file cluster/v1/run.proto.
  */
 export const file_cluster_v1_run: GenFile = /*@__PURE__*/
-  fileDesc("ChRjbHVzdGVyL3YxL3J1bi5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSI4CgZSdW5SZWYSDgoGcnVuX2lkGAEgASgJEg8KB2F0dGVtcHQYAiABKA0SDQoFZmVuY2UYAyABKAQiagoJTW9kdWxlUmVmEg4KBmRpZ2VzdBgBIAEoCRISCgpzaXplX2J5dGVzGAIgASgEEhYKDnNvdXJjZV9hZGRyZXNzGAMgASgJEhEKCXJlZmVyZW5jZRgEIAEoCRIOCgZ0aWNrZXQYBSABKAkibwoJUnVuTGltaXRzEhIKCnRpbWVvdXRfbXMYASABKAQSGgoSbWVtb3J5X2xpbWl0X2J5dGVzGAIgASgEEhgKEG1heF9vdXRwdXRfYnl0ZXMYAyABKAQSGAoQbWF4X3Jlc3VsdF9ieXRlcxgEIAEoBCLDBAoKQXNzaWdubWVudBIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIPCgd0YXNrX2lkGAIgASgJEhEKCWRvbWFpbl9pZBgDIAEoCRIRCgl0YXNrX25hbWUYBCABKAkSKwoGbW9kdWxlGAUgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVSZWYSEAoIZnVuY3Rpb24YBiABKAkSEwoLaW5wdXRzX2pzb24YByABKAkSEAoIY2xpX2FyZ3MYCCADKAkSMgoDZW52GAkgAygLMiUuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50LkVudkVudHJ5EisKBmxpbWl0cxgKIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuUnVuTGltaXRzEikKB29uX2xvc3QYCyABKA4yGC5za2Vpbi5jbHVzdGVyLnYxLk9uTG9zdBIOCgZkYWVtb24YDCABKAgSJwoGZ3JhbnRzGA0gAygLMhcuc2tlaW4uY2x1c3Rlci52MS5HcmFudBI6CgdzZWNyZXRzGA4gAygLMikuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50LlNlY3JldHNFbnRyeRIUCgx0cmlnZ2VyX2pzb24YDyABKAkaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxTZWNyZXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJmCgVHcmFudBIpCgRraW5kGAEgASgOMhsuc2tlaW4uY2x1c3Rlci52MS5HcmFudEtpbmQSEgoKY2hhbm5lbF9pZBgCIAEoCRIQCghzdWJ0b3BpYxgDIAEoCRIMCgRuYW1lGAQgASgJIqcCCglSdW5SZXN1bHQSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSKgoFc3RhdGUYAiABKA4yGy5za2Vpbi5jbHVzdGVyLnYxLlRhc2tTdGF0ZRIvCgZyZWFzb24YAyABKA4yHy5za2Vpbi5jbHVzdGVyLnYxLkZhaWx1cmVSZWFzb24SDQoFZXJyb3IYBCABKAkSFAoMcmVzdWx0c19qc29uGAUgASgJEi4KBnN0YWdlZBgGIAEoCzIeLnNrZWluLmNsdXN0ZXIudjEuU3RhZ2VkUmVzdWx0EhMKC2R1cmF0aW9uX21zGAcgASgBEhgKEG91dHB1dF90cnVuY2F0ZWQYCCABKAgSEgoKcHJlcGFyZV9tcxgJIAEoASIyCgxTdGFnZWRSZXN1bHQSDgoGZGlnZXN0GAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAQq6gEKCVRhc2tTdGF0ZRIaChZUQVNLX1NUQVRFX1VOU1BFQ0lGSUVEEAASFgoSVEFTS19TVEFURV9QRU5ESU5HEAESGAoUVEFTS19TVEFURV9TQ0hFRFVMRUQQAhIWChJUQVNLX1NUQVRFX1JVTk5JTkcQAxIYChRUQVNLX1NUQVRFX0NPTVBMRVRFRBAEEhUKEVRBU0tfU1RBVEVfRkFJTEVEEAUSFgoSVEFTS19TVEFURV9TS0lQUEVEEAYSFgoSVEFTS19TVEFURV9TVE9QUEVEEAcSFgoSVEFTS19TVEFURV9VTktOT1dOEAgqpQIKDUZhaWx1cmVSZWFzb24SHgoaRkFJTFVSRV9SRUFTT05fVU5TUEVDSUZJRUQQABIaChZGQUlMVVJFX1JFQVNPTl9USU1FT1VUEAESFgoSRkFJTFVSRV9SRUFTT05fT09NEAISFwoTRkFJTFVSRV9SRUFTT05fVFJBUBADEh4KGkZBSUxVUkVfUkVBU09OX0dVRVNUX0VSUk9SEAQSHgoaRkFJTFVSRV9SRUFTT05fV09SS0VSX0xPU1QQBRIhCh1GQUlMVVJFX1JFQVNPTl9NT0RVTEVfSU5WQUxJRBAGEh8KG0ZBSUxVUkVfUkVBU09OX0ZFVENIX0ZBSUxFRBAHEiMKH0ZBSUxVUkVfUkVBU09OX05PX1NVQ0hfRlVOQ1RJT04QCCpaCgZPbkxvc3QSFwoTT05fTE9TVF9VTlNQRUNJRklFRBAAEhMKD09OX0xPU1RfUkVRVUVVRRABEhAKDE9OX0xPU1RfRkFJTBACEhAKDE9OX0xPU1RfV0FJVBADKlQKCUdyYW50S2luZBIaChZHUkFOVF9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSR1JBTlRfS0lORF9QVUJMSVNIEAESEwoPR1JBTlRfS0lORF9SRUFEEAJiBnByb3RvMw");
+  fileDesc("ChRjbHVzdGVyL3YxL3J1bi5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSI4CgZSdW5SZWYSDgoGcnVuX2lkGAEgASgJEg8KB2F0dGVtcHQYAiABKA0SDQoFZmVuY2UYAyABKAQilwEKCU1vZHVsZVJlZhIOCgZkaWdlc3QYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoBBIWCg5zb3VyY2VfYWRkcmVzcxgDIAEoCRIRCglyZWZlcmVuY2UYBCABKAkSDgoGdGlja2V0GAUgASgJEisKBXBlZXJzGAYgAygLMhwuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVQZWVyIjAKCk1vZHVsZVBlZXISDwoHYWRkcmVzcxgBIAEoCRIRCgl3b3JrZXJfaWQYAiABKAkibwoJUnVuTGltaXRzEhIKCnRpbWVvdXRfbXMYASABKAQSGgoSbWVtb3J5X2xpbWl0X2J5dGVzGAIgASgEEhgKEG1heF9vdXRwdXRfYnl0ZXMYAyABKAQSGAoQbWF4X3Jlc3VsdF9ieXRlcxgEIAEoBCLDBAoKQXNzaWdubWVudBIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIPCgd0YXNrX2lkGAIgASgJEhEKCWRvbWFpbl9pZBgDIAEoCRIRCgl0YXNrX25hbWUYBCABKAkSKwoGbW9kdWxlGAUgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVSZWYSEAoIZnVuY3Rpb24YBiABKAkSEwoLaW5wdXRzX2pzb24YByABKAkSEAoIY2xpX2FyZ3MYCCADKAkSMgoDZW52GAkgAygLMiUuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50LkVudkVudHJ5EisKBmxpbWl0cxgKIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuUnVuTGltaXRzEikKB29uX2xvc3QYCyABKA4yGC5za2Vpbi5jbHVzdGVyLnYxLk9uTG9zdBIOCgZkYWVtb24YDCABKAgSJwoGZ3JhbnRzGA0gAygLMhcuc2tlaW4uY2x1c3Rlci52MS5HcmFudBI6CgdzZWNyZXRzGA4gAygLMikuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50LlNlY3JldHNFbnRyeRIUCgx0cmlnZ2VyX2pzb24YDyABKAkaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxTZWNyZXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJmCgVHcmFudBIpCgRraW5kGAEgASgOMhsuc2tlaW4uY2x1c3Rlci52MS5HcmFudEtpbmQSEgoKY2hhbm5lbF9pZBgCIAEoCRIQCghzdWJ0b3BpYxgDIAEoCRIMCgRuYW1lGAQgASgJIqcCCglSdW5SZXN1bHQSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSKgoFc3RhdGUYAiABKA4yGy5za2Vpbi5jbHVzdGVyLnYxLlRhc2tTdGF0ZRIvCgZyZWFzb24YAyABKA4yHy5za2Vpbi5jbHVzdGVyLnYxLkZhaWx1cmVSZWFzb24SDQoFZXJyb3IYBCABKAkSFAoMcmVzdWx0c19qc29uGAUgASgJEi4KBnN0YWdlZBgGIAEoCzIeLnNrZWluLmNsdXN0ZXIudjEuU3RhZ2VkUmVzdWx0EhMKC2R1cmF0aW9uX21zGAcgASgBEhgKEG91dHB1dF90cnVuY2F0ZWQYCCABKAgSEgoKcHJlcGFyZV9tcxgJIAEoASIyCgxTdGFnZWRSZXN1bHQSDgoGZGlnZXN0GAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAQq6gEKCVRhc2tTdGF0ZRIaChZUQVNLX1NUQVRFX1VOU1BFQ0lGSUVEEAASFgoSVEFTS19TVEFURV9QRU5ESU5HEAESGAoUVEFTS19TVEFURV9TQ0hFRFVMRUQQAhIWChJUQVNLX1NUQVRFX1JVTk5JTkcQAxIYChRUQVNLX1NUQVRFX0NPTVBMRVRFRBAEEhUKEVRBU0tfU1RBVEVfRkFJTEVEEAUSFgoSVEFTS19TVEFURV9TS0lQUEVEEAYSFgoSVEFTS19TVEFURV9TVE9QUEVEEAcSFgoSVEFTS19TVEFURV9VTktOT1dOEAgqpQIKDUZhaWx1cmVSZWFzb24SHgoaRkFJTFVSRV9SRUFTT05fVU5TUEVDSUZJRUQQABIaChZGQUlMVVJFX1JFQVNPTl9USU1FT1VUEAESFgoSRkFJTFVSRV9SRUFTT05fT09NEAISFwoTRkFJTFVSRV9SRUFTT05fVFJBUBADEh4KGkZBSUxVUkVfUkVBU09OX0dVRVNUX0VSUk9SEAQSHgoaRkFJTFVSRV9SRUFTT05fV09SS0VSX0xPU1QQBRIhCh1GQUlMVVJFX1JFQVNPTl9NT0RVTEVfSU5WQUxJRBAGEh8KG0ZBSUxVUkVfUkVBU09OX0ZFVENIX0ZBSUxFRBAHEiMKH0ZBSUxVUkVfUkVBU09OX05PX1NVQ0hfRlVOQ1RJT04QCCpaCgZPbkxvc3QSFwoTT05fTE9TVF9VTlNQRUNJRklFRBAAEhMKD09OX0xPU1RfUkVRVUVVRRABEhAKDE9OX0xPU1RfRkFJTBACEhAKDE9OX0xPU1RfV0FJVBADKlQKCUdyYW50S2luZBIaChZHUkFOVF9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSR1JBTlRfS0lORF9QVUJMSVNIEAESEwoPR1JBTlRfS0lORF9SRUFEEAJiBnByb3RvMw");
 
 /**
  * The identity of one assignment. Everything a worker says about a run carries it, and counts only while the fence
@@ -85,11 +85,18 @@ export type ModuleRef = Message<"skein.cluster.v1.ModuleRef"> & {
   reference: string;
 
   /**
-   * Says to the source that this worker may read this module; to be sent with Fetch as it is.
+   * Says to the source and to peers that this worker may read this module; to be sent with Fetch as it is.
    *
    * @generated from field: string ticket = 5;
    */
   ticket: string;
+
+  /**
+   * Workers of the same site that have the module or are fetching it, to be asked before the source; at most 4.
+   *
+   * @generated from field: repeated skein.cluster.v1.ModulePeer peers = 6;
+   */
+  peers: ModulePeer[];
 };
 
 /**
@@ -98,6 +105,34 @@ export type ModuleRef = Message<"skein.cluster.v1.ModuleRef"> & {
  */
 export const ModuleRefSchema: GenMessage<ModuleRef> = /*@__PURE__*/
   messageDesc(file_cluster_v1_run, 1);
+
+/**
+ * A worker that gives modules of its cache to others of its site.
+ *
+ * @generated from message skein.cluster.v1.ModulePeer
+ */
+export type ModulePeer = Message<"skein.cluster.v1.ModulePeer"> & {
+  /**
+   * host:port of its ModuleService.
+   *
+   * @generated from field: string address = 1;
+   */
+  address: string;
+
+  /**
+   * Its id, which the certificate that it shows names.
+   *
+   * @generated from field: string worker_id = 2;
+   */
+  workerId: string;
+};
+
+/**
+ * Describes the message skein.cluster.v1.ModulePeer.
+ * Use `create(ModulePeerSchema)` to create a new message.
+ */
+export const ModulePeerSchema: GenMessage<ModulePeer> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_run, 2);
 
 /**
  * Bounds of one run. Zero is never "without limit": a worker refuses a zero.
@@ -139,7 +174,7 @@ export type RunLimits = Message<"skein.cluster.v1.RunLimits"> & {
  * Use `create(RunLimitsSchema)` to create a new message.
  */
 export const RunLimitsSchema: GenMessage<RunLimits> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_run, 2);
+  messageDesc(file_cluster_v1_run, 3);
 
 /**
  * One attempt of a run given to a worker. Everything it needs is in here; the worker never asks back.
@@ -262,7 +297,7 @@ export type Assignment = Message<"skein.cluster.v1.Assignment"> & {
  * Use `create(AssignmentSchema)` to create a new message.
  */
 export const AssignmentSchema: GenMessage<Assignment> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_run, 3);
+  messageDesc(file_cluster_v1_run, 4);
 
 /**
  * One channel that a guest may use in one way. The manager checks every call again; this list saves the way.
@@ -304,7 +339,7 @@ export type Grant = Message<"skein.cluster.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_run, 4);
+  messageDesc(file_cluster_v1_run, 5);
 
 /**
  * How a run ended. A worker spools it on disk before it sends it and keeps it until ResultAck.
@@ -382,7 +417,7 @@ export type RunResult = Message<"skein.cluster.v1.RunResult"> & {
  * Use `create(RunResultSchema)` to create a new message.
  */
 export const RunResultSchema: GenMessage<RunResult> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_run, 5);
+  messageDesc(file_cluster_v1_run, 6);
 
 /**
  * A result staged by digest: the manager has all chunks before RunResult names it.
@@ -410,7 +445,7 @@ export type StagedResult = Message<"skein.cluster.v1.StagedResult"> & {
  * Use `create(StagedResultSchema)` to create a new message.
  */
 export const StagedResultSchema: GenMessage<StagedResult> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_run, 6);
+  messageDesc(file_cluster_v1_run, 7);
 
 /**
  * State of a task or run. HTTP counts the same states from 0 (pending); a protocol enum must not, so the two

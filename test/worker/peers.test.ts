@@ -1,0 +1,253 @@
+/** Task manager section 6: workers of one site give modules to each other by digest, over real sockets. */
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { create } from '@bufbuild/protobuf'
+import { Server, ServerCredentials, credentials, status } from '@grpc/grpc-js'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { ServiceError } from '#core/errors/index.ts'
+import { createLogger } from '#core/logging/index.ts'
+import {
+  FetchResponseSchema,
+  ModuleService,
+  createServiceClient,
+  createTicketSigner,
+  serviceDefinition,
+} from '#proto/index.ts'
+import type { ServiceHandlers } from '#proto/index.ts'
+import { ModuleCache, SiteTrust, createPeerSource, startPeerServer } from '#worker/modules/index.ts'
+import type { ModuleSource, Peer } from '#worker/modules/index.ts'
+import { PEER_LIMITS } from '../../worker/modules/peer-server.ts'
+import { digestOf } from './pool.ts'
+
+const KIB = 1024
+const logger = createLogger({ name: 'test', level: 'silent' })
+const signer = createTicketSigner('a token of managers and proxy')
+const never = new AbortController().signal
+/** A module of several chunks. */
+const bytes = new Uint8Array(randomBytes(700 * KIB))
+const digest = digestOf(bytes)
+
+let folder: string
+let opened: AsyncDisposableStack
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'skein-site-'))
+  opened = new AsyncDisposableStack()
+})
+afterEach(async () => {
+  await opened.disposeAsync()
+  rmSync(folder, { recursive: true })
+})
+
+const idOf = (index: number) => `0197a1a2-0000-7000-8000-${String(index).padStart(12, '0')}`
+const ticketOf = (workerId: string, lifeSeconds = 3600, of = digest) =>
+  signer.sign({ workerId, digest: of, reference: '' }, Math.floor(Date.now() / 1000) + lifeSeconds)
+
+type Origin = { source: ModuleSource; offsets: number[] }
+
+/** The proxy's part: gives the module from an offset, and counts how often. */
+function originOf(given: Uint8Array = bytes): Origin {
+  const offsets: number[] = []
+  return {
+    offsets,
+    async *source(_, offset) {
+      offsets.push(offset)
+      for (let at = offset; at < given.length; at += 100 * KIB) {
+        yield given.subarray(at, at + 100 * KIB)
+        await new Promise((resolve) => setImmediate(resolve))
+      }
+    },
+  }
+}
+
+type Site = { peer: Peer; cache: ModuleCache; bring: (peers: readonly Peer[]) => Promise<Buffer> }
+
+/** The parts of a worker that share, with a port of its own. */
+async function worker(index: number, source: ModuleSource, limits = PEER_LIMITS): Promise<Site> {
+  const trust = new SiteTrust({ isTls: false, shown: () => undefined })
+  trust.learn({ ticketKey: signer.publicKey, authorityPem: '' })
+  const cache = await ModuleCache.open({
+    folder: join(folder, String(index)),
+    maxBytes: 10_000 * KIB,
+    maxModuleBytes: 10_000 * KIB,
+    source: createPeerSource({ trust, source, logger, waits: { firstMs: 10_000, chunkMs: 10_000 } }),
+    logger,
+  })
+  const server = await startPeerServer({ host: '127.0.0.1', port: 0, trust, modules: cache, logger, limits })
+  opened.defer(async () => {
+    await cache.close()
+    await server.close()
+  })
+  const workerId = idOf(index)
+  return {
+    peer: { address: `127.0.0.1:${server.port}`, workerId },
+    cache,
+    async bring(peers) {
+      const ticket = ticketOf(workerId)
+      const wanted = { digest, sizeBytes: bytes.length, sourceAddress: '', reference: '', ticket, peers }
+      return readFileSync((await cache.get(wanted, never)).path)
+    },
+  }
+}
+
+/** A worker of the site whose answer the test decides. */
+async function strangePeer(fetch: ServiceHandlers<typeof ModuleService>['fetch']): Promise<Peer> {
+  const server = new Server()
+  const resolve: ServiceHandlers<typeof ModuleService>['resolve'] = (_, callback) =>
+    callback({ code: status.UNIMPLEMENTED })
+  server.addService(serviceDefinition(ModuleService), { resolve, fetch })
+  const port = await new Promise<number>((done, failed) => {
+    server.bindAsync('127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) =>
+      error === null ? done(bound) : failed(error),
+    )
+  })
+  opened.defer(() => server.forceShutdown())
+  return { address: `127.0.0.1:${port}`, workerId: idOf(99) }
+}
+
+test('ten workers that want one module at the same time cost its source one transfer', async () => {
+  const origin = originOf()
+  const site = await Promise.all(Array.from({ length: 10 }, (_, index) => worker(index, origin.source)))
+  const brought = await Promise.all(
+    site.map(({ bring }, index) => bring(site.slice(Math.max(0, index - 4), index).map(({ peer }) => peer))),
+  )
+  for (const copy of brought) expect(copy.equals(bytes)).toBe(true)
+  expect(origin.offsets).toEqual([0])
+})
+
+test('a worker that came later is given what the others have, and the source hears nothing', async () => {
+  const origin = originOf()
+  const [first, second] = [await worker(1, origin.source), await worker(2, origin.source)]
+  await first.bring([])
+  expect((await second.bring([first.peer])).equals(bytes)).toBe(true)
+  expect(origin.offsets).toEqual([0])
+})
+
+test('bytes of a lying peer are thrown away, and the source is asked for all of them', async () => {
+  const liar = await strangePeer((call) => {
+    for (let at = 0; at < bytes.length; at += 100 * KIB) {
+      call.write(create(FetchResponseSchema, { data: new Uint8Array(Math.min(100 * KIB, bytes.length - at)) }))
+    }
+    call.end()
+  })
+  const origin = originOf()
+  const honest = await worker(1, origin.source)
+  expect((await honest.bring([liar])).equals(bytes)).toBe(true)
+  expect(origin.offsets).toEqual([0])
+})
+
+test('a peer that sends more than the module has is cut off', async () => {
+  const flood = await strangePeer((call) => {
+    const more = () => {
+      while (!call.cancelled && call.write(create(FetchResponseSchema, { data: new Uint8Array(100 * KIB) })));
+      if (!call.cancelled) call.once('drain', more)
+    }
+    more()
+  })
+  const origin = originOf()
+  expect((await (await worker(1, origin.source)).bring([flood])).equals(bytes)).toBe(true)
+})
+
+test('a peer that dies in the middle is left, and the source goes on from there', async () => {
+  const dying = await strangePeer((call) => {
+    call.write(create(FetchResponseSchema, { data: bytes.subarray(0, 100 * KIB) }), () =>
+      call.emit('error', { code: status.UNAVAILABLE, details: 'dying' }),
+    )
+  })
+  const origin = originOf()
+  expect((await (await worker(1, origin.source)).bring([dying])).equals(bytes)).toBe(true)
+  expect(origin.offsets).toEqual([100 * KIB])
+})
+
+test('peers that are gone, or never were, cost nothing but the way to the source', async () => {
+  const gone = createServer()
+  await new Promise<void>((resolve) => gone.listen(0, '127.0.0.1', resolve))
+  const { port } = gone.address() as AddressInfo
+  await new Promise((resolve) => gone.close(resolve))
+  const origin = originOf()
+  const alone = await worker(1, origin.source)
+  const peer = { address: `127.0.0.1:${port}`, workerId: idOf(7) }
+  expect((await alone.bring([peer, { ...peer, address: 'no.such.host.invalid:1' }])).equals(bytes)).toBe(true)
+  expect(origin.offsets).toEqual([0])
+})
+
+test('a peer that waits for a module which never comes says so in the end', async () => {
+  const origin = originOf()
+  const empty = await worker(1, origin.source, { ...PEER_LIMITS, graceMs: 50 })
+  expect((await (await worker(2, origin.source)).bring([empty.peer])).equals(bytes)).toBe(true)
+  expect(origin.offsets).toEqual([0])
+})
+
+test('two that are told to ask each other both get the module', async () => {
+  const origin = originOf()
+  const short = { ...PEER_LIMITS, graceMs: 50 }
+  const [one, two] = [await worker(1, origin.source, short), await worker(2, origin.source, short)]
+  const both = await Promise.all([one.bring([two.peer]), two.bring([one.peer])])
+  for (const copy of both) expect(copy.equals(bytes)).toBe(true)
+})
+
+test('who follows a download that breaks goes on at the source', async () => {
+  const gate = Promise.withResolvers<void>()
+  const breaking: ModuleSource = async function* () {
+    yield bytes.subarray(0, 100 * KIB)
+    await gate.promise
+    throw new ServiceError('not_found', 'the source has it no more')
+  }
+  const origin = originOf()
+  const [first, second] = [await worker(1, breaking), await worker(2, origin.source)]
+  const failing = first.bring([]).catch((error: unknown) => error)
+  const following = second.bring([first.peer])
+  await second.cache.news
+  gate.resolve()
+  expect(await failing).toMatchObject({ kind: 'not_found' })
+  expect((await following).equals(bytes)).toBe(true)
+})
+
+async function askAsStranger(peer: Peer, ticket: string, of = digest): Promise<unknown> {
+  const client = createServiceClient(ModuleService, peer.address, credentials.createInsecure())
+  try {
+    const call = client.fetch({ digest: of, reference: '', ticket, offset: 0n }, { deadlineMs: 20_000 })
+    let size = 0
+    for await (const { data } of call as AsyncIterable<{ data: Uint8Array }>) size += data.length
+    return size
+  } catch (error) {
+    return (error as { code: unknown }).code
+  } finally {
+    client.close()
+  }
+}
+
+test('a stranger gets nothing: no ticket, one that ended, one of another module, one of another installation', async () => {
+  const holder = await worker(1, originOf().source)
+  await holder.bring([])
+  const id = idOf(2)
+  const elsewhere = createTicketSigner('another token altogether')
+  const foreign = elsewhere.sign({ workerId: id, digest, reference: '' }, Math.floor(Date.now() / 1000) + 3600)
+  const other = digestOf(new Uint8Array(1))
+  for (const ticket of ['', 'x', ticketOf(id, -1), ticketOf(id, 3600, other), foreign]) {
+    expect(await askAsStranger(holder.peer, ticket)).toBe(status.UNAUTHENTICATED)
+  }
+  const path = 'sha256:../../../etc/passwd'
+  expect(await askAsStranger(holder.peer, ticketOf(id, 3600, path), path)).toBe(status.UNAUTHENTICATED)
+  expect(await askAsStranger(holder.peer, ticketOf(id))).toBe(bytes.length)
+})
+
+test('a worker gives a bounded number of modules at a time', async () => {
+  const limits = { ...PEER_LIMITS, maxStreams: 1, graceMs: 60_000 }
+  const busy = await worker(1, originOf().source, limits)
+  const waiting = askAsStranger(busy.peer, ticketOf(idOf(2)))
+  const refused = async () => {
+    for (;;) {
+      // Which of the two comes first is open: one of them waits, the other is refused.
+      const outcome = await Promise.race([waiting, askAsStranger(busy.peer, ticketOf(idOf(3)))])
+      if (outcome === status.RESOURCE_EXHAUSTED) return true
+    }
+  }
+  expect(await refused()).toBe(true)
+  await busy.bring([])
+  expect([bytes.length, status.RESOURCE_EXHAUSTED]).toContain(await waiting)
+})

@@ -1,0 +1,65 @@
+/**
+ * Asks workers of the same site for a module before the source of it. Whatever goes wrong with them, the source is asked
+ * at once, from where they left off; the cache checks the bytes, whoever sent them.
+ */
+import { Metadata } from '@grpc/grpc-js'
+import { ServiceError } from '#core/errors/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { ModuleService, createServiceClient } from '#proto/index.ts'
+import { CHANNEL_OPTIONS, fetchStream } from './fetch-stream.ts'
+import type { ModuleSource } from './module-cache.ts'
+import type { SiteTrust } from './site-trust.ts'
+import type { Peer, WantedModule } from './wanted.ts'
+
+export type PeerWaits = {
+  /** Until a peer says that it has the module or is getting it. */
+  firstMs: number
+  /** Between two chunks; a peer that waits for its own source says so more often. */
+  chunkMs: number
+}
+
+export const PEER_WAITS: PeerWaits = { firstMs: 5_000, chunkMs: 10_000 }
+
+const NOTHING = new Uint8Array(0)
+
+export type PeerSourceDeps = { trust: SiteTrust; source: ModuleSource; logger: Logger; waits?: PeerWaits }
+
+export function createPeerSource({ trust, source, logger, waits = PEER_WAITS }: PeerSourceDeps): ModuleSource {
+  async function* askPeer(peer: Peer, wanted: WantedModule, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+    const dialling = trust.dial(peer)
+    if (dialling === undefined) throw new ServiceError('unavailable', 'this worker has no certificate to show yet')
+    const client = createServiceClient(ModuleService, peer.address, dialling.credentials, {
+      ...dialling.options,
+      ...CHANNEL_OPTIONS,
+    })
+    try {
+      yield* fetchStream(client, { wanted, offset: 0, metadata: new Metadata(), ...waits }, signal)
+    } finally {
+      client.close()
+    }
+  }
+
+  return async function* (wanted, offset, signal) {
+    let position = offset
+    // Once something came, others may follow this download: it goes on at the source, never at another peer, which may
+    // be one of those that follow. So nobody waits for himself.
+    for (const peer of offset === 0 ? wanted.peers : []) {
+      let hasBegun = false
+      try {
+        for await (const chunk of askPeer(peer, wanted, signal)) {
+          hasBegun = true
+          position += chunk.length
+          yield chunk
+        }
+        if (position >= wanted.sizeBytes) return
+      } catch (error) {
+        signal.throwIfAborted()
+        const { digest } = wanted
+        logger.debug({ digest, peer: peer.workerId, err: error }, 'a worker of the site could not give a module')
+      }
+      if (hasBegun) break
+    }
+    yield NOTHING
+    yield* source(wanted, position, signal)
+  }
+}
