@@ -8,7 +8,7 @@ import type { WorkerSession } from './worker-session.ts'
 /** As the protocol says. */
 const MAX_PEERS = 4
 
-type Member = Pick<WorkerSession, 'id' | 'domainId' | 'labels' | 'peerAddress' | 'cachedDigests'>
+type Member = Pick<WorkerSession, 'id' | 'domainId' | 'labels' | 'peerAddress' | 'cachedDigests' | 'awaitedDigests'>
 
 export class Sites {
   readonly #members = new Map<string, Set<Member>>()
@@ -39,7 +39,8 @@ export class Sites {
     if (members === undefined) return []
     const holders: Member[] = []
     for (const member of members) {
-      if (member.id !== session.id && member.cachedDigests.has(digest)) holders.push(member)
+      if (member.id === session.id) continue
+      if (member.cachedDigests.has(digest) || member.awaitedDigests.has(digest)) holders.push(member)
     }
     return pick(holders, MAX_PEERS).map(({ id, peerAddress }) => ({ address: peerAddress, workerId: id }))
   }

@@ -5,7 +5,7 @@
 import { create } from '@bufbuild/protobuf'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import { SessionResponseSchema } from '#proto/index.ts'
-import type { SessionResponse } from '#proto/index.ts'
+import type { ModuleRefSchema, SessionResponse } from '#proto/index.ts'
 import type { ModulePeer, ModuleRefs } from '../modules/module-refs.ts'
 import { moduleOf } from '../runs/spec.ts'
 import type { HeldRun } from '../runs/spec.ts'
@@ -57,6 +57,8 @@ export class WorkerSession implements WorkerView {
   /** Runs by id; a run is in here from the commit of its assignment to the commit of its end. */
   readonly runs = new Map<string, HeldRun>()
   readonly cachedDigests: Set<string>
+  /** It was told to get them and has not said that it has. */
+  readonly awaitedDigests = new Set<string>()
   /** Its owner asked for it. */
   isDrainAsked: boolean
   /** It says so itself, as it does before it ends. */
@@ -117,7 +119,14 @@ export class WorkerSession implements WorkerView {
     this.#receipts.push(receipt)
   }
 
+  /** Asks the worker to get a module before it needs it. */
+  prefetch(module: MessageInitShape<typeof ModuleRefSchema>, digest: string): void {
+    if (!this.cachedDigests.has(digest) && this.awaitedDigests.size < MAX_CACHED_DIGESTS) this.awaitedDigests.add(digest)
+    this.tell({ case: 'prefetch', value: { modules: [module] } })
+  }
+
   rememberDigest(digest: string): void {
+    this.awaitedDigests.delete(digest)
     if (this.cachedDigests.size < MAX_CACHED_DIGESTS) this.cachedDigests.add(digest)
   }
 

@@ -137,9 +137,8 @@ export function createModulesService({
       await proxy.pull(found.digest, found.reference)
       for (const session of sessions) {
         if (!session.isAlive) continue
-        const modules = [refs.of(session.id, found, cluster.peersOf(session, found.digest))]
-        session.tell({ case: 'prefetch', value: { modules } })
-        session.rememberDigest(found.digest)
+        const { digest } = found
+        session.prefetch(refs.of(session.id, found, cluster.peersOf(session, digest)), digest)
       }
     } catch (error) {
       logger.warn({ reference: found.reference, err: error }, 'a module could not be pulled ahead')

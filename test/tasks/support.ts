@@ -123,7 +123,14 @@ export type TestWorker = Worker & { close(): Promise<void> }
 
 export async function startTestWorker(
   manager: { grpcAddress: string; workerToken: string },
-  options: { slots?: number; labels?: string; folder?: string; name?: string; leaseCheckMs?: number } = {},
+  options: {
+    slots?: number
+    labels?: string
+    folder?: string
+    name?: string
+    leaseCheckMs?: number
+    environment?: Record<string, string>
+  } = {},
 ): Promise<TestWorker> {
   const folder = options.folder ?? temporaryFolder('skein-worker-')
   const config = readConfig(WORKER_SETTINGS, {
@@ -134,6 +141,7 @@ export async function startTestWorker(
     SKEIN_WORKER_LABELS: options.labels ?? '',
     SKEIN_WORKER_NAME: options.name ?? 'test worker',
     SKEIN_WORKER_DRAIN: '500ms',
+    ...options.environment,
   })
   const worker = await startWorker({
     config,
