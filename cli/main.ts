@@ -8,7 +8,7 @@ import { CommandError, InterruptedError, UsageError } from './failures.ts'
 import { flagNamed, splitFlags } from './flags.ts'
 import type { GivenFlags } from './flags.ts'
 import { findGroup } from './groups.ts'
-import type { Invocation } from './cli.ts'
+import type { Invocation } from './invocation.ts'
 
 const stop = new AbortController()
 

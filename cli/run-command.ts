@@ -1,6 +1,6 @@
 /** Runs one row: one request and the form of its answer, or its own function. */
 import { createCli } from './cli.ts'
-import type { Invocation } from './cli.ts'
+import type { Invocation } from './invocation.ts'
 import type { Group } from './command.ts'
 import { domainIdOf } from './domain-names.ts'
 import { claimsOf } from './login-store.ts'

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs'
 import { basename } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { sizeOf } from '../cli.ts'
+import { sizeOf } from '../request.ts'
 import type { Cli, Reply } from '../command.ts'
 import { CommandError, InterruptedError } from '../failures.ts'
 import { createProgress, formatBytes } from '../progress.ts'
