@@ -1,9 +1,8 @@
 /** What the tests of MQTT share: the plant of the tests of messages, and servers on free ports over its database. */
 import { createPlatformExchange } from '#api/adapters/mqtt/platform.ts'
 import { startMqttServer } from '#api/adapters/mqtt/index.ts'
-import type { MqttServer } from '#api/adapters/mqtt/index.ts'
+import type { MqttServer, MqttServerOptions } from '#api/adapters/mqtt/index.ts'
 import { startSessionStore } from '#api/messages/index.ts'
-import type { Metrics } from '#core/http/index.ts'
 import type { TestApi } from '../harness/api.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import type { Device, Plant } from '../messages/support.ts'
@@ -15,7 +14,7 @@ export const MAX_PACKET_BYTES = 256 * 1024
 export type Node = { readonly server: MqttServer; readonly port: number; stop(): Promise<void> }
 
 /** A node of the platform: `api` is its process, the database may be another's. */
-export async function startNode(api: TestApi, options: { metrics?: Metrics } = {}): Promise<Node> {
+export async function startNode(api: TestApi, options: Pick<MqttServerOptions, 'metrics' | 'tls'> = {}): Promise<Node> {
   const { devices, messages, identity } = api.api
   let forget: ((keys: readonly number[]) => void) | undefined
   const server = await startMqttServer({
