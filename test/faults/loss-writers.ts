@@ -2,14 +2,16 @@
  * Writers of the loss test, one table row for each protocol: each sends one value and says whether it was acknowledged
  * (contract section 7.6). What is not acknowledged may be stored or not; only a writer with keys sends it again.
  */
-import { randomInt } from 'node:crypto'
+import { randomInt, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
+import { connect } from 'node:net'
+import mqtt from 'mqtt'
 import { WebSocket } from 'ws'
 import { openPeer } from '../messages/coap-peer.ts'
 
-export type Node = { readonly base: string; readonly coapPort: number }
+export type Node = { readonly base: string; readonly coapPort: number; readonly mqttPort: number }
 
-export type Target = { readonly path: string; readonly secret: string }
+export type Target = { readonly path: string; readonly clientId: string; readonly secret: string }
 
 export type Writer = Disposable & {
   /** True: acknowledged. False or rejected: nobody knows. */
@@ -27,6 +29,7 @@ export type Kind = {
 const ANSWER_DEADLINE_MS = 12_000
 const RETRANSMIT_MS = 500
 const TRANSMISSIONS = 4
+const MQTT_RECONNECT_MS = 100
 
 const packOf = (value: number) => JSON.stringify([{ n: 'v', v: value }])
 
@@ -117,4 +120,32 @@ const coap: Kind = {
   }),
 }
 
-export const KINDS: readonly Kind[] = [http(true), http(false), webSocket, coap]
+/** A session that is kept, on whichever node: with QoS 2 its packet identifiers are the keys. */
+const mqttKind = (qos: 1 | 2): Kind => ({
+  name: `MQTT with QoS ${qos}`,
+  isKeyed: qos === 2,
+  open({ path, clientId, secret }, pick) {
+    const client = new mqtt.MqttClient(() => connect(pick().mqttPort, '127.0.0.1'), {
+      clientId: randomUUID(),
+      clean: false,
+      username: clientId,
+      password: secret,
+      reconnectPeriod: MQTT_RECONNECT_MS,
+      // "Server unavailable" is said while the database is away.
+      reconnectOnConnackError: true,
+      connectTimeout: ANSWER_DEADLINE_MS,
+      keepalive: 5,
+    })
+    client.on('error', () => undefined)
+    return {
+      // mqtt.js sends it again, with the same identifier, until it is answered: there is no other end.
+      async write(value) {
+        await client.publishAsync(path.slice(1), packOf(value), { qos })
+        return true
+      },
+      [Symbol.dispose]: () => void client.end(true),
+    }
+  },
+})
+
+export const KINDS: readonly Kind[] = [http(true), http(false), webSocket, coap, mqttKind(1), mqttKind(2)]

@@ -40,6 +40,7 @@ function createRandom(seed: number): (below: number) => number {
 class ApiNode implements Node, AsyncDisposable {
   readonly base: string
   readonly coapPort: number
+  readonly mqttPort: number
   readonly #installation: Installation
   #process: Whole | undefined
   #isOver = false
@@ -48,6 +49,7 @@ class ApiNode implements Node, AsyncDisposable {
     this.#installation = installation
     this.base = installation.base
     this.coapPort = Number(installation.environment['SKEIN_COAP_PORT'])
+    this.mqttPort = Number(installation.environment['SKEIN_MQTT_PORT'])
   }
 
   /** Runs the node, and runs it again whenever it ends. */
@@ -138,7 +140,11 @@ async function setUp(node: ApiNode): Promise<Running[]> {
         channel_ids: [channel.id],
         types: ['publish', 'subscribe'],
       })
-      const target = { path: `/m/${domainId}/c/${channel.id}`, secret: client.credentials.secret }
+      const target = {
+        path: `/m/${domainId}/c/${channel.id}`,
+        clientId: client.id,
+        secret: client.credentials.secret,
+      }
       return { kind, target, acknowledged: [] }
     }),
   )
@@ -171,8 +177,12 @@ test.runIf(hasRedisServer())(
     }
     const nodes: ApiNode[] = []
     for (let count = 0; count < 2; count++) {
-      const [coapPort] = await freePorts(1)
-      const installation = await createInstallation({ ...environment, SKEIN_COAP_PORT: String(coapPort) })
+      const [coapPort, mqttPort] = await freePorts(2)
+      const installation = await createInstallation({
+        ...environment,
+        SKEIN_COAP_PORT: String(coapPort),
+        SKEIN_MQTT_PORT: String(mqttPort),
+      })
       const node = stack.use(new ApiNode(installation))
       nodes.push(node)
       await node.begin()
