@@ -73,7 +73,7 @@ await runProgram({
       prepareGrpcTls,
       proxyTokenOf,
       reachableFrom,
-      readTlsFiles,
+      startTlsFiles,
       startApi,
       ...start
     } = await import('./start/rooms.ts')
@@ -89,7 +89,7 @@ await runProgram({
       config: config.identity,
       provisioning: config.provisioning,
       coap,
-      mqtt: { config: config.mqtt, host, maxBodyBytes, files: await readTlsFiles(config.http) },
+      mqtt: { config: config.mqtt, host, maxBodyBytes, files: await startTlsFiles(life, config.http, logger) },
       metrics,
     })
     const warning = api.provisioning.warningFor(host)

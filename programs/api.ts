@@ -8,7 +8,7 @@ import {
   startApi,
 } from '#api/index.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
-import { HTTP_SETTINGS, createMetrics, readTlsFiles, startHttpServer } from '#core/http/index.ts'
+import { HTTP_SETTINGS, createMetrics, startHttpServer, startTlsFiles } from '#core/http/index.ts'
 import { runProgram } from '#core/program.ts'
 import { SEALED_COLUMNS } from '#api/index.ts'
 
@@ -52,7 +52,7 @@ await runProgram({
       config: config.identity,
       provisioning: config.provisioning,
       coap,
-      mqtt: { config: config.mqtt, host, maxBodyBytes, files: await readTlsFiles(config.http) },
+      mqtt: { config: config.mqtt, host, maxBodyBytes, files: await startTlsFiles(life, config.http, logger) },
       metrics,
     })
     const warning = api.provisioning.warningFor(host)

@@ -3,6 +3,7 @@ import { createServer as createHttpServer } from 'node:http'
 import type { IncomingMessage, Server, ServerOptions, ServerResponse } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import { Server as TlsServer } from 'node:tls'
 import type { Logger } from '../logging/index.ts'
 import { ServiceError } from '../errors/index.ts'
 import type { HttpApp } from './edge.ts'
@@ -19,7 +20,13 @@ export type ListenerPort = {
 }
 
 /** PEM. With `ca` a client may present a certificate; one that is not signed by these counts as none. */
-export type TlsFiles = { cert: Buffer; key: Buffer; ca?: Buffer }
+export type TlsFiles = {
+  cert: Buffer
+  key: Buffer
+  ca?: Buffer
+  /** Where they are renewed while listeners use them: gives each new set, and the way to end that. */
+  follow?: (listener: (files: TlsFiles) => void) => () => void
+}
 
 export type ListenOptions = {
   host: string
@@ -124,9 +131,16 @@ function createServer(
   server.on('upgrade', (...upgrade) => void app.server.emit('upgrade', ...upgrade))
   server.on('clientError', answerUnreadable)
   server.on(tls === undefined ? 'connection' : 'secureConnection', letLinger)
+  if (server instanceof TlsServer) followTls(server, tls)
   // RFC 9110 section 10.1.1 lets us go on where more is expected than we know of.
   server.on('checkExpectation', handler)
   return server
+}
+
+/** New handshakes get what is new; connections that are open keep what they began with. */
+export function followTls(server: TlsServer, tls: TlsFiles | undefined): void {
+  const unfollow = tls?.follow?.((files) => server.setSecureContext(files))
+  if (unfollow !== undefined) server.once('close', unfollow)
 }
 
 function bind(server: Server, port: number, host: string): Promise<void> {

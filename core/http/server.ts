@@ -10,7 +10,7 @@ import { listen } from './listeners.ts'
 import type { ListenerPort, Listeners, TlsFiles } from './listeners.ts'
 import type { Metrics } from './metrics.ts'
 import type { HttpConfig } from './settings.ts'
-import { readTlsFiles } from './tls.ts'
+import { startTlsFiles } from './tls.ts'
 
 export type HttpServerOptions = {
   config: HttpConfig
@@ -34,7 +34,7 @@ export async function startHttpServer(
   options: HttpServerOptions,
 ): Promise<{ app: HttpApp; listeners: Listeners; scheme: 'http' | 'https' }> {
   const { config, logger, build, metrics, ports, serviceOf, authenticate, routes } = options
-  const files = await readTlsFiles(config)
+  const files = await startTlsFiles(life, config, logger)
   const tls = options.tlsOf === undefined ? files : options.tlsOf(files)
   const app = createHttpApp({
     logger,

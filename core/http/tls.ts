@@ -1,14 +1,22 @@
-/** Reads the certificate files of the listeners; a half-configured TLS is refused, never silently plain. */
+/**
+ * The certificate files of the listeners: read at the start, where a half-configured TLS is refused, never silently plain, and
+ * again while they are used, so that whoever renews them need not restart anything.
+ */
 import { readFile } from 'node:fs/promises'
 import { createSecureContext } from 'node:tls'
 import { ServiceError } from '../errors/index.ts'
+import type { Lifecycle } from '../lifecycle.ts'
+import type { Logger } from '../logging/index.ts'
 import type { TlsFiles } from './listeners.ts'
 import type { HttpConfig } from './settings.ts'
 
+type TlsConfig = Pick<HttpConfig, 'tlsCert' | 'tlsKey' | 'tlsCa'>
+
+/** How often files are looked at again. */
+const RELOAD_MS = 30_000
+
 /** Undefined: no TLS is configured. Throws `malformed` for a missing, unreadable or unfitting file. */
-export async function readTlsFiles(
-  config: Pick<HttpConfig, 'tlsCert' | 'tlsKey' | 'tlsCa'>,
-): Promise<TlsFiles | undefined> {
+export async function readTlsFiles(config: TlsConfig): Promise<TlsFiles | undefined> {
   const { tlsCert, tlsKey, tlsCa } = config
   if (tlsCert === undefined && tlsKey === undefined) return undefined
   if (tlsCert === undefined || tlsKey === undefined)
@@ -32,4 +40,59 @@ export async function readTlsFiles(
     )
   }
   return files
+}
+
+/**
+ * The same, followed until the end of the program. Files that cannot be used, such as a certificate whose key is yet to be
+ * written, change nothing: what was read before them stays in use, and the log says so once.
+ */
+export async function startTlsFiles(
+  life: Lifecycle,
+  config: TlsConfig,
+  logger: Logger,
+  reloadMs = RELOAD_MS,
+): Promise<TlsFiles | undefined> {
+  const first = await readTlsFiles(config)
+  if (first === undefined) return undefined
+  let current = first
+  let reading: Promise<void> | undefined
+  let complaint: string | undefined
+  const listeners = new Set<(files: TlsFiles) => void>()
+
+  async function reload(): Promise<void> {
+    try {
+      const files = await readTlsFiles(config)
+      complaint = undefined
+      if (files === undefined || isSame(files, current)) return
+      current = files
+      for (const listener of listeners) listener(files)
+      logger.info({ cert: config.tlsCert }, 'the certificate files of the listeners have changed and are in use')
+    } catch (error) {
+      const { message } = error as Error
+      if (message !== complaint) logger.warn(`${message}; the certificate that was read before stays in use`)
+      complaint = message
+    } finally {
+      reading = undefined
+    }
+  }
+
+  await life.start('TLS files', () => {
+    const value = setInterval(() => {
+      reading ??= reload()
+    }, reloadMs)
+    return Promise.resolve({ value, stop: () => Promise.resolve(clearInterval(value)) })
+  })
+  return {
+    ...first,
+    follow(listener) {
+      listeners.add(listener)
+      if (current !== first) listener(current)
+      return () => void listeners.delete(listener)
+    },
+  }
+}
+
+function isSame(one: TlsFiles, other: TlsFiles): boolean {
+  const text = ({ cert, key, ca }: TlsFiles) => [cert, key, ca ?? ''].map(String).join('\n')
+  return text(one) === text(other)
 }

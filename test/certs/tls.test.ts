@@ -1,9 +1,10 @@
 /** Certificates in place of secrets over HTTPS and secure WebSockets; TLS of our own listeners (contract 9.3). */
 import { execFile } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { request } from 'node:https'
+import { Agent, request } from 'node:https'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { TLSSocket } from 'node:tls'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import WebSocket from 'ws'
@@ -185,5 +186,35 @@ describe('curl', () => {
       `https://localhost:${listeners.ports[0]}${pathOf()}`,
     ])
     expect(stdout).toBe('202')
+  })
+})
+
+describe('the certificate of the listeners', () => {
+  /** Asks on a connection of this agent; gives the serial number of the certificate that it began with. */
+  const serialOn = (agent: Agent) =>
+    new Promise<string>((resolve, reject) => {
+      // What is renewed by a clock that is ahead is not valid yet.
+      const options = { port: listeners.ports[0], path: '/health', agent, rejectUnauthorized: false }
+      const sent = request(options, (answer) => {
+        const { serialNumber } = (answer.socket as TLSSocket).getPeerCertificate()
+        answer.resume().on('end', () => resolve(serialNumber))
+      })
+      sent.once('error', reject).end()
+    })
+
+  it('is renewed before it ends, for new connections; those that are open go on, and nothing is made too early', async () => {
+    const { renewOwnTls } = api.api.provisioning.certificates
+    const inDays = (days: number) => new Date(Date.now() + days * 86_400_000)
+    const kept = new Agent({ keepAlive: true, maxSockets: 1 })
+    const first = await serialOn(kept)
+    renewOwnTls(inDays(300))
+    expect(await serialOn(new Agent())).toBe(first)
+    renewOwnTls(inDays(310))
+    const second = await serialOn(new Agent())
+    expect(second).not.toBe(first)
+    expect(await serialOn(kept)).toBe(first)
+    renewOwnTls(inDays(311))
+    expect(await serialOn(new Agent())).toBe(second)
+    kept.destroy()
   })
 })

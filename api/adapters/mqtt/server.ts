@@ -6,7 +6,7 @@ import { createServer as createTlsServer } from 'node:tls'
 import type { TLSSocket } from 'node:tls'
 import type { DeviceCredentials } from '#api/devices/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { portError } from '#core/http/index.ts'
+import { followTls, portError } from '#core/http/index.ts'
 import type { Metrics, TlsFiles } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'
@@ -254,6 +254,7 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
         })
       },
     )
+    followTls(secure, tls.files)
     secure.on('tlsClientError', () => counts.refusal(REASON.protocolError))
     return { port: plain, tlsPort: await listen(secure, tls.port, 'SKEIN_MQTTS_PORT') }
   }

@@ -15,7 +15,8 @@ import { removeExpired } from './repository.ts'
 import { certificateRoutes } from './routes.ts'
 import { createCertificatesService } from './service.ts'
 import type { CertificatesService } from './service.ts'
-import { makeServerTls, ownNames, trusting } from './server-tls.ts'
+import { createOwnTls, ownNames, trusting } from './server-tls.ts'
+import type { OwnTls } from './server-tls.ts'
 import { createCertificateStatus } from './status.ts'
 
 export type Certificates = {
@@ -26,6 +27,8 @@ export type Certificates = {
   tlsOf(files: TlsFiles | undefined): TlsFiles | undefined
   /** The same for listeners that always speak TLS. */
   ensureTls(files: TlsFiles | undefined): TlsFiles
+  /** Renews the certificate of the listeners when it is about to end. */
+  renewOwnTls(now: Date): void
   readonly service: CertificatesService
   readonly routes: RoutePlugin
   stop(): Promise<void>
@@ -33,7 +36,8 @@ export type Certificates = {
 
 /** Expired certificates stay in listings for so long. */
 const EXPIRED_KEPT_DAYS = 30
-const PURGE_INTERVAL_MS = 3_600_000
+/** How often they are removed, and the certificate of the listeners is looked at. */
+const INTERVAL_MS = 3_600_000
 
 export async function startCertificates(deps: {
   config: AuthorityConfig & { tlsNames: readonly string[]; publicUrl: string }
@@ -47,29 +51,32 @@ export async function startCertificates(deps: {
   const authority = await loadAuthority(config, database, keyring)
   const urls: StatusUrls = { ocspUrl: `${config.publicUrl}/certs/ocsp`, crlUrl: `${config.publicUrl}/certs/crl` }
   const status = createCertificateStatus({ db: database.db, authority })
-  const serviceOver = (over: Database, journalOver: Journal) =>
-    createCertificatesService({ database: over, journal: journalOver, access, authority, urls })
-  const ensureTls = (files: TlsFiles | undefined) =>
-    files === undefined
-      ? makeServerTls(authority, urls, config.tlsNames.length === 0 ? ownNames(config.publicUrl) : config.tlsNames)
-      : trusting(files, authority)
-  const service = serviceOver(database, journal)
-  const purging = startRounds(async () => {
+  let own: OwnTls | undefined
+  const ensureTls = (files: TlsFiles | undefined) => {
+    if (files !== undefined) return trusting(files, authority)
+    const names = config.tlsNames.length === 0 ? ownNames(config.publicUrl) : config.tlsNames
+    return (own ??= createOwnTls(authority, urls, names))
+  }
+  const renewOwnTls = (now: Date) => own?.renew(now)
+  const service = createCertificatesService({ database, journal, access, authority, urls })
+  const rounds = startRounds(async () => {
+    renewOwnTls(new Date())
     await removeExpired(database.db, EXPIRED_KEPT_DAYS).catch((error: unknown) => {
       logger.warn({ err: error }, 'expired certificates could not be removed')
     })
-    return { pauseMs: PURGE_INTERVAL_MS, isPokable: false }
+    return { pauseMs: INTERVAL_MS, isPokable: false }
   })
   return {
     authority,
     clientOf: createClientOfCertificate({ database, journal }),
     tlsOf: (files) => (files === undefined && config.tlsNames.length === 0 ? undefined : ensureTls(files)),
     ensureTls,
+    renewOwnTls,
     service,
     routes: async (app) => {
       await certificateRoutes(service, authority)(app)
       await publicCertificateRoutes(status, authority)(app)
     },
-    stop: () => purging.stop(),
+    stop: () => rounds.stop(),
   }
 }
