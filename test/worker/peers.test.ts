@@ -1,6 +1,7 @@
 /** Task manager section 6: workers of one site give modules to each other by digest, over real sockets. */
+import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -17,7 +18,7 @@ import {
   createTicketSigner,
   serviceDefinition,
 } from '#proto/index.ts'
-import type { ServiceHandlers } from '#proto/index.ts'
+import type { ClientPair, ServiceHandlers } from '#proto/index.ts'
 import { ModuleCache, SiteTrust, createPeerSource, startPeerServer } from '#worker/modules/index.ts'
 import type { ModuleSource, Peer } from '#worker/modules/index.ts'
 import { PEER_LIMITS } from '../../worker/modules/peer-server.ts'
@@ -66,10 +67,19 @@ function originOf(given: Uint8Array = bytes): Origin {
 
 type Site = { peer: Peer; cache: ModuleCache; bring: (peers: readonly Peer[]) => Promise<Buffer> }
 
-/** The parts of a worker that share, with a port of its own. */
-async function worker(index: number, source: ModuleSource, limits = PEER_LIMITS): Promise<Site> {
+function plainTrust(): SiteTrust {
   const trust = new SiteTrust({ isTls: false, shown: () => undefined })
   trust.learn({ ticketKey: signer.publicKey, authorityPem: '' })
+  return trust
+}
+
+/** The parts of a worker that share, with a port of its own. */
+async function worker(
+  index: number,
+  source: ModuleSource,
+  limits = PEER_LIMITS,
+  trust: SiteTrust = plainTrust(),
+): Promise<Site> {
   const cache = await ModuleCache.open({
     folder: join(folder, String(index)),
     maxBytes: 10_000 * KIB,
@@ -250,4 +260,49 @@ test('a worker gives a bounded number of modules at a time', async () => {
   expect(await refused()).toBe(true)
   await busy.bring([])
   expect([bytes.length, status.RESOURCE_EXHAUSTED]).toContain(await waiting)
+})
+
+/** An authority of workers, and what each of them shows. */
+function authorityOf(name: string) {
+  const path = (file: string) => join(folder, `${name}-${file}`)
+  const openssl = (...words: string[]) => execFileSync('openssl', words, { stdio: 'ignore' })
+  const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes']
+  openssl('req', '-x509', ...newKey, '-subj', `/CN=${name}`, '-days', '2', '-keyout', path('key'), '-out', path('cert'))
+  writeFileSync(path('usage'), 'extendedKeyUsage=clientAuth,serverAuth')
+  const pem = readFileSync(path('cert'), 'utf8')
+  return {
+    pem,
+    issue(workerId: string): ClientPair {
+      const [key, request, cert] = [path('worker.key'), path('worker.csr'), path('worker.pem')]
+      openssl('req', ...newKey, '-subj', `/CN=${workerId}`, '-keyout', key, '-out', request)
+      const signed = ['-CA', path('cert'), '-CAkey', path('key'), '-days', '2', '-extfile', path('usage')]
+      openssl('x509', '-req', '-in', request, ...signed, '-out', cert)
+      return { key: readFileSync(key, 'utf8'), cert: readFileSync(cert, 'utf8') }
+    },
+  }
+}
+
+test('over TLS a ticket counts for the worker that it names, and a worker only for the one that was named', async () => {
+  const [ours, foreign] = [authorityOf('ours'), authorityOf('foreign')]
+  const tlsTrust = (shown: ClientPair | undefined) => {
+    const trust = new SiteTrust({ isTls: true, shown: () => shown })
+    trust.learn({ ticketKey: signer.publicKey, authorityPem: ours.pem })
+    return trust
+  }
+  const shownBy = (index: number) => ours.issue(idOf(index))
+  const holder = await worker(1, originOf().source, PEER_LIMITS, tlsTrust(shownBy(1)))
+  await holder.bring([])
+  /** How often the source was asked by a worker that was told of the holder. */
+  const asked = async (index: number, shown: ClientPair | undefined, peer = holder.peer) => {
+    const origin = originOf()
+    const asker = await worker(index, origin.source, PEER_LIMITS, tlsTrust(shown))
+    expect((await asker.bring([peer])).equals(bytes)).toBe(true)
+    return origin.offsets.length
+  }
+  expect(await asked(2, shownBy(2))).toBe(0)
+  expect(await asked(3, shownBy(2)), 'the ticket of 3 shown by 2').toBe(1)
+  expect(await asked(4, foreign.issue(idOf(4))), 'a certificate of another authority').toBe(1)
+  expect(await asked(5, undefined), 'no certificate').toBe(1)
+  expect(await asked(6, shownBy(6), { ...holder.peer, workerId: idOf(7) }), 'a peer that is another one').toBe(1)
+  expect(await askAsStranger(holder.peer, ticketOf(idOf(2))), 'without TLS').toBe(status.UNAVAILABLE)
 })
