@@ -136,9 +136,12 @@ const BY_LONG = new Map<string, Flag>(
 )
 const BY_SHORT = new Map<string, Flag>(FLAGS.flatMap((flag: Flag) => (flag.short ? [[flag.short, flag] as const] : [])))
 
+/** Every 64th secret in base64url begins with a dash; no flag with its value looks like this. */
+const SECRET = /^-[A-Za-z0-9_-]{39,}$/
+
 /**
  * Tells flags from arguments; flags may stand anywhere, `--` ends them. An argument may begin with a dash where it cannot
- * be a flag: a negative number, a PEM block, `-` for standard input. Throws UsageError for a flag that nobody knows.
+ * be a flag: a negative number, a PEM block, a token, `-` for standard input. Throws UsageError for a flag that nobody knows.
  */
 export function splitFlags(argv: readonly string[]): { flags: GivenFlags; positionals: string[] } {
   const values = new Map<string, string[]>()
@@ -156,7 +159,7 @@ export function splitFlags(argv: readonly string[]): { flags: GivenFlags; positi
       positionals.push(...argv.slice(at + 1))
       break
     }
-    if (!/^(--[a-z]|-[A-Za-z])/.test(word)) positionals.push(word)
+    if (!/^(--[a-z]|-[A-Za-z])/.test(word) || SECRET.test(word)) positionals.push(word)
     else if (word.startsWith('--')) readLong(word, next, give)
     else readShort(word, next, give)
   }
