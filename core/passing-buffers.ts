@@ -12,8 +12,6 @@ const COLLECT_AFTER_BYTES = 1024 * 1024
 /** Many transfers at once may leave more, or collecting would take most of the time; V8 looks by itself beyond this. */
 const MAX_COLLECT_AFTER_BYTES = 16 * 1024 * 1024
 const MIN_PAUSE_MS = 5
-/** Pauses are so many times what the collection before took, so that carrying costs at most a tenth more. */
-const PAUSE_PER_COLLECTION = 9
 
 type Collect = (options: { type: 'minor'; execution: 'sync' }) => void
 
@@ -25,13 +23,11 @@ let nextMs = 0
 export function countPassing(sizeBytes: number, transfers = 1): void {
   passedBytes += sizeBytes
   if (passedBytes < Math.min(COLLECT_AFTER_BYTES * transfers, MAX_COLLECT_AFTER_BYTES)) return
-  const beganMs = monotonicMs()
-  if (beganMs < nextMs) return
+  if (monotonicMs() < nextMs) return
   passedBytes = 0
   collect ??= findCollect()
   collect({ type: 'minor', execution: 'sync' })
-  const endedMs = monotonicMs()
-  nextMs = endedMs + Math.max(MIN_PAUSE_MS, PAUSE_PER_COLLECTION * (endedMs - beganMs))
+  nextMs = monotonicMs() + MIN_PAUSE_MS
 }
 
 // The flag makes the function appear in contexts that are made after it; here it stays out of everybody's sight.

@@ -11,7 +11,7 @@ const MAX_MESSAGE_BYTES = 1024 * 1024
  * How much may be under way to us (RFC 9113 section 5.2). The 64 KiB that a connection begins with cost a round trip each:
  * 640 KB/s from a source 100 ms away, and many small reads from one that is near.
  */
-const WINDOW_BYTES = 1024 * 1024
+const WINDOW_BYTES = 512 * 1024
 
 export const CHANNEL_OPTIONS: Partial<ClientOptions> = {
   'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
