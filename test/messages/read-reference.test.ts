@@ -47,20 +47,41 @@ const someRecord = fc.record({
   seconds: someTime,
   value: fc.oneof(fc.integer({ min: 0, max: 5 }), fc.constantFrom('on', 'off')),
 })
-const someMessages = fc.array(
+const messageOf = (records: fc.Arbitrary<Input['records']>) =>
   fc.record({
     publisher: fc.integer({ min: 0, max: 1 }),
     subtopic: fc.constantFrom('', 'x.y'),
     isFoldedBefore: fc.boolean(),
-    records: fc.oneof(
-      { weight: 4, arbitrary: fc.array(someRecord, { minLength: 1, maxLength: 12 }) },
-      { weight: 1, arbitrary: fc.array(someRecord, { minLength: 60, maxLength: 200 }) },
+    records,
+  })
+/** What devices with one clock send: many messages that end at the same moment, more than a page looks at first. */
+const inStep = fc
+  .record({
+    name: fc.constantFrom('a', 'b', 'c'),
+    second: fc.integer({ min: 0, max: 2 }),
+    value: fc.integer({ min: 0, max: 5 }),
+  })
+  .map(({ name, second, value }) => ({ name, seconds: START_SECONDS + second * 10, value }))
+const someMessages = fc.oneof(
+  {
+    weight: 5,
+    arbitrary: fc.array(
+      messageOf(
+        fc.oneof(
+          { weight: 4, arbitrary: fc.array(someRecord, { minLength: 1, maxLength: 12 }) },
+          { weight: 1, arbitrary: fc.array(someRecord, { minLength: 60, maxLength: 200 }) },
+        ),
+      ),
+      { minLength: 1, maxLength: 12 },
     ),
-  }),
-  { minLength: 1, maxLength: 12 },
+  },
+  {
+    weight: 1,
+    arbitrary: fc.array(messageOf(fc.array(inStep, { minLength: 1, maxLength: 8 })), { minLength: 40, maxLength: 60 }),
+  },
 )
 const someQuery = fc.record({
-  offset: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 1500 })),
+  offset: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 250 }), fc.integer({ min: 0, max: 1500 })),
   limit: fc.integer({ min: 1, max: 100 }),
   dir: fc.constantFrom('asc' as const, 'desc' as const),
   filters: fc.oneof(

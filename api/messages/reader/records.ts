@@ -44,11 +44,12 @@ export const SELECTED = sql`m.arrived_at, m.batch_seq, m.message, m.run, m.proto
   r.bool_value, r.string_value, r.data_value, r.place`
 
 /** Rows of the table that a page by time looks at first, beside those that its offset skips at the least. */
-const FIRST_ROWS = 64
+const FIRST_ROWS = 16
 /** Records that a row holds at the least in what people send; a wrong guess costs another look. */
 const GUESSED_RECORDS = 4
-/** How much further each next look goes. */
+/** How much further a look goes after one that found nothing; after others it goes as far as they promise, and a bit. */
 const WIDER = 8
+const RESERVE = 1.25
 /** More rows than a look can read before its deadline. */
 const MAX_LOOKED_ROWS = 1e9
 
@@ -120,12 +121,15 @@ async function skipBuckets(
   return { range, bucket, offset: offset - found.before }
 }
 
-/** A time in the text of PostgreSQL, which is exact: the page lies before or at it (or after or at it). */
-type Edge = string | undefined
+/**
+ * Where a message stands in the order of pages: a time and what decides among equal ones, times in the text of PostgreSQL,
+ * which is exact. The page lies before or at it (or after or at it).
+ */
+type Edge = { at: string; arrived_at: string; batch_seq: number; message: number } | undefined
 
 /**
- * Records that the offset passes over inside a bucket: those beyond a time that is the end of a row, counted row by row. None
- * of them is opened but those of rows that the time cuts.
+ * Records that the offset passes over inside a bucket: those beyond the end of a row, counted row by row. None of them is
+ * opened but those of rows that this end cuts.
  */
 async function skipRows(
   tx: Transaction,
@@ -138,27 +142,35 @@ async function skipRows(
   const isNewestFirst = dir === 'desc'
   const [far, near] = isNewestFirst ? [sql`max_time`, sql`min_time`] : [sql`min_time`, sql`max_time`]
   const beyond = isNewestFirst ? sql`>` : sql`<`
-  const last = isNewestFirst ? sql`min(far)` : sql`max(far)`
-  const inCut = countInRow([...times, ...records, sql`r.time ${beyond} edge.at`])
-  const { rows } = await sql<{ at: string | null; before: number }>`
+  const [direction, opposite] = [directionOf(dir), directionOf(isNewestFirst ? 'asc' : 'desc')]
+  const isBeyond = (time: RawBuilder<unknown>) =>
+    sql<boolean>`(${time}, m.arrived_at, m.batch_seq, m.message) ${beyond} (edge.at, edge.arrived_at, edge.batch_seq, edge.message)`
+  const inCut = countInRow([...times, ...records, isBeyond(sql`r.time`)])
+  const { rows } = await sql<{ before: number } & Exclude<Edge, undefined>>`
     WITH counted AS MATERIALIZED (
-      SELECT ${far} AS far, ${near} AS near, m.series_keys, m.times, ${inRow} AS records FROM records m WHERE ${rowCondition}
+      SELECT ${far} AS far, ${near} AS near, m.arrived_at, m.batch_seq, m.message, m.series_keys, m.times, ${inRow} AS records
+        FROM records m WHERE ${rowCondition}
     ), edge AS (
-      SELECT ${last} AS at
-        FROM (SELECT far, sum(records) OVER (ORDER BY far ${directionOf(dir)}) AS upto FROM counted) c WHERE upto <= ${offset}
+      SELECT far AS at, arrived_at, batch_seq, message
+        FROM (SELECT far, arrived_at, batch_seq, message,
+                     sum(records) OVER (ORDER BY far ${direction}, arrived_at ${direction}, batch_seq ${direction}, message ${direction}) AS upto
+                FROM counted) c
+       WHERE upto <= ${offset} ORDER BY upto DESC, far ${opposite}, arrived_at ${opposite}, batch_seq ${opposite}, message ${opposite} LIMIT 1
     )
-    SELECT edge.at::text AS at, (
-             SELECT coalesce(sum(CASE WHEN m.near ${beyond} edge.at THEN m.records ELSE ${inCut} END), 0)
-               FROM counted m WHERE m.far ${beyond} edge.at)::bigint AS before
+    SELECT edge.at::text AS at, edge.arrived_at::text AS arrived_at, edge.batch_seq, edge.message, (
+             SELECT coalesce(sum(CASE WHEN ${isBeyond(sql`m.near`)} THEN m.records ELSE ${inCut} END), 0)
+               FROM counted m WHERE ${isBeyond(sql`m.far`)})::bigint AS before
       FROM edge`.execute(tx)
   const [found] = rows
-  if (found === undefined || found.at === null) return { edge: undefined, offset }
-  return { edge: found.at, offset: offset - found.before }
+  if (found === undefined) return { edge: undefined, offset }
+  const { before, ...edge } = found
+  return { edge, offset: offset - before }
 }
 
 /**
  * A page in the order of time. The rows with the newest (or oldest) ends are opened; what lies beyond the end of the last
- * of them is not known yet, so the page is complete when it does not reach so far. Otherwise more rows are opened.
+ * of them is not known yet, so the page is complete when it does not reach so far. Otherwise more rows are opened. Rows that
+ * end at the same time, as those of devices with one clock do, are looked at in the order that their records have.
  */
 async function pageByTime(
   tx: Transaction,
@@ -174,30 +186,36 @@ async function pageByTime(
   const times = [...conditions.times]
   if (from !== undefined) {
     rowConditions.push(
-      isNewestFirst ? sql`m.min_time <= ${from}::timestamptz` : sql`m.max_time >= ${from}::timestamptz`,
+      isNewestFirst ? sql`m.min_time <= ${from.at}::timestamptz` : sql`m.max_time >= ${from.at}::timestamptz`,
     )
-    times.push(isNewestFirst ? sql`r.time <= ${from}::timestamptz` : sql`r.time >= ${from}::timestamptz`)
+    times.push(
+      sql`(r.time, m.arrived_at, m.batch_seq, m.message) ${isNewestFirst ? sql`<=` : sql`>=`}
+          (${from.at}::timestamptz, ${from.arrived_at}::timestamptz, ${from.batch_seq}::bigint, ${from.message}::integer)`,
+    )
   }
-  const end = isNewestFirst ? sql`m.max_time DESC` : sql`m.min_time ASC`
-  const lastEnd = isNewestFirst ? sql`min(max_time)` : sql`max(min_time)`
-  const isKnown = isNewestFirst ? sql<boolean>`r.time > edge.at` : sql<boolean>`r.time < edge.at`
+  const direction = directionOf(dir)
+  const end = isNewestFirst ? sql`max_time` : sql`min_time`
+  const beyond = isNewestFirst ? sql`>` : sql`<`
+  const orderOfRows = sql`m.${end} ${direction}, m.arrived_at ${direction}, m.batch_seq ${direction}, m.message ${direction}`
   let look = FIRST_ROWS + Math.ceil((offset + limit) / GUESSED_RECORDS)
   for (;;) {
     const found = await show(
       tx,
       sql`
       WITH looked AS MATERIALIZED (
-        SELECT * FROM records m WHERE ${all(rowConditions)} ORDER BY ${end} LIMIT ${look}
+        SELECT * FROM records m WHERE ${all(rowConditions)} ORDER BY ${orderOfRows} LIMIT ${look}
       ), edge AS (
-        SELECT CASE WHEN count(*) = ${look} THEN ${lastEnd} END AS at FROM looked
+        SELECT m.${end} AS at, m.arrived_at, m.batch_seq, m.message FROM looked m ORDER BY ${orderOfRows} OFFSET ${look - 1}
       )
-      SELECT ${SELECTED} FROM edge, looked m CROSS JOIN LATERAL ${RECORDS_IN_ROW}
-       WHERE ${all([...times, ...records])} AND (edge.at IS NULL OR ${isKnown})`,
+      SELECT ${SELECTED} FROM looked m LEFT JOIN edge ON true CROSS JOIN LATERAL ${RECORDS_IN_ROW}
+       WHERE ${all([...times, ...records])} AND (edge.at IS NULL OR (r.time, m.arrived_at, m.batch_seq, m.message) ${beyond}
+             (edge.at, edge.arrived_at, edge.batch_seq, edge.message))`,
       byTime(dir),
       { offset, limit },
     )
     if (found.length >= wanted || look > MAX_LOOKED_ROWS) return found
-    look *= WIDER
+    const promised = ((offset + wanted) / (offset + found.length)) * RESERVE
+    look = Math.ceil(look * (found.length === 0 ? WIDER : promised)) + FIRST_ROWS
   }
 }
 
