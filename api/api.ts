@@ -156,7 +156,7 @@ export async function startApi(
             gate: devices.gate,
             messages,
             journal,
-            startStore: (options) => startSessionStore({ ...options, database, logger }),
+            startStore: (options) => startSessionStore({ ...options, database, journal, logger }),
             metrics,
             logger,
           })

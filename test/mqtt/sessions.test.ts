@@ -202,6 +202,78 @@ test('sessions are listed with their subscriptions', async () => {
   expect((await stranger.call('GET', path)).status).toBe(403)
 })
 
+test('what a session does stands in the journal of its client', async () => {
+  const device = await aDevice(plant, node.port)
+  {
+    using peer = await device.connect({ clientId: 'seen' })
+    peer.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic: `${device.topic}/#`, qos: 1 }] })
+    await peer.next('suback')
+    peer.send({ cmd: 'unsubscribe', messageId: 2, unsubscriptions: [`${device.topic}/#`] })
+    await peer.next('unsuback')
+    // Another connection takes the session over: the first one ends by that.
+    using other = await device.connect({ clientId: 'seen' })
+    await peer.closed()
+    other.send({ cmd: 'disconnect' })
+    await other.closed()
+  }
+  const path = `/${plant.domainId}/journal/client/${device.id}?with_attributes=true&dir=asc&limit=100`
+  type Entry = { operation: string; attributes: Record<string, unknown> }
+  const entries = async () =>
+    (await plant.owner.call('GET', path))
+      .json<{ journals: Entry[] }>()
+      .journals.filter(({ operation }) => operation.startsWith('mqtt.'))
+  const found = await until(async () => {
+    const all = await entries()
+    return all.length >= 6 && all
+  }, 'all of it is in the journal')
+  expect(found.map(({ operation }) => operation)).toEqual([
+    'mqtt.connect',
+    'mqtt.subscribe',
+    'mqtt.unsubscribe',
+    'mqtt.disconnect',
+    'mqtt.connect',
+    'mqtt.disconnect',
+  ])
+  expect(found[1]?.attributes).toMatchObject({
+    client_id: device.id,
+    subscriber_id: 'seen',
+    topics: [`${device.topic}/#`],
+  })
+})
+
+test('caches forget nothing for what sessions do', async () => {
+  const { journal } = plant.api.api.identity
+  const [observed, changed] = [Number.MAX_SAFE_INTEGER - 1, Number.MAX_SAFE_INTEGER - 2]
+  const forgotten: number[] = []
+  journal.listen({ forget: (keys) => void forgotten.push(...keys), clear: () => undefined })
+  for (const [operation, key] of [
+    ['mqtt.connect', observed],
+    ['client.update', changed],
+  ] as const)
+    await journal.change('system', (_tx, record) => Promise.resolve(record({ operation, entityKeys: [key] })))
+  // By the process that wrote it, and by the tail, which reads the other record in front of it.
+  await until(() => forgotten.filter((key) => key === changed).length >= 2, 'the change is heard of twice')
+  expect(forgotten).not.toContain(observed)
+})
+
+test('a client with an open session is online, and offline when it ended', async () => {
+  const device = await aDevice(plant, node.port)
+  const path = `/${plant.domainId}/journal/client/${device.id}/telemetry`
+  const telemetry = async () =>
+    (await plant.owner.call('GET', path)).json<{ online: boolean; subscriptions: number; outbound_messages: number }>()
+  {
+    using peer = await device.connect()
+    peer.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic: device.topic, qos: 1 }] })
+    await peer.next('suback')
+    peer.send({ cmd: 'publish', topic: device.topic, payload: 'x', qos: 1, messageId: 1, dup: false, retain: false })
+    await peer.next('publish')
+    await until(async () => (await telemetry()).outbound_messages === 1, 'what it was handed is counted')
+    expect(await telemetry()).toMatchObject({ online: true, subscriptions: 1 })
+  }
+  await until(async () => !(await telemetry()).online, 'it is offline')
+  expect((await telemetry()).subscriptions).toBe(0)
+})
+
 test('a stop of the server keeps sessions, and what comes in between is delivered by the next', async () => {
   const device = await aDevice(plant, node.port)
   const stopping = await startNode(plant.api)

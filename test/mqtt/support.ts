@@ -28,7 +28,14 @@ export async function startNode(api: TestApi, options: Pick<MqttServerOptions, '
           messages,
           logger,
           startStore: (store) =>
-            startSessionStore({ ...store, database: api.ground.database, logger, roundMs: 25, deadAfterSeconds: 2 }),
+            startSessionStore({
+              ...store,
+              database: api.ground.database,
+              journal: identity.journal,
+              logger,
+              roundMs: 25,
+              deadAfterSeconds: 2,
+            }),
         },
         host,
       )

@@ -44,7 +44,8 @@ beforeAll(async () => {
           gate: devices.gate,
           messages,
           logger,
-          startStore: (store) => startSessionStore({ ...store, database: api.ground.database, logger }),
+          startStore: (store) =>
+            startSessionStore({ ...store, database: api.ground.database, journal: identity.journal, logger }),
         },
         host,
       ),

@@ -44,6 +44,8 @@ export type Journal = {
   stop(): Promise<void>
 }
 
+/** What was seen to happen and changed no entity: whatever anybody remembers stays as true as it was. */
+const OBSERVED = /^mqtt\./
 /** Bus topic of the hint "the journal grew". */
 const JOURNAL_TOPIC = 'skein.journal'
 /** Each hint names its sender, whose listeners know already. */
@@ -57,7 +59,9 @@ export async function startJournal(options: {
 }): Promise<Journal> {
   const { database, bus, logger, tailIntervalMs } = options
   const listeners: ChangeListener[] = []
-  const announce = (changes: readonly Pick<JournalEntry, 'domainKey' | 'entityKeys'>[]) => {
+  const announce = (records: readonly Pick<JournalEntry, 'operation' | 'domainKey' | 'entityKeys'>[]) => {
+    const changes = records.filter(({ operation }) => !OBSERVED.test(operation))
+    if (changes.length === 0) return
     const keys = new Set([ANY_CHANGE])
     for (const { domainKey, entityKeys } of changes) {
       for (const key of entityKeys) keys.add(key)
@@ -68,10 +72,11 @@ export async function startJournal(options: {
   const tail: LogTail = await startLogTail({
     database,
     logger,
-    table: { name: 'journal', columns: ['entity_keys', 'domain_key'] },
+    table: { name: 'journal', columns: ['operation', 'entity_keys', 'domain_key'] },
     onRows: (rows) => {
       announce(
         rows.map((row) => ({
+          operation: row['operation'] as string,
           entityKeys: (row['entity_keys'] as (string | number)[]).map(Number),
           ...(row['domain_key'] === null ? {} : { domainKey: Number(row['domain_key']) }),
         })),

@@ -31,6 +31,7 @@ export function readsEverything(domain: DomainAccess): boolean {
 /** What a caller sees of the families of records that name no client, channel or group. */
 function seesFamily(domain: DomainAccess, family: string): boolean {
   if (family === 'domain') return domain.can('read')
+  if (family === 'mqtt') return domain.can('client_read')
   if (family === 'invitation') return domain.can('view_role_users')
   if (
     family === 'task' ||
@@ -43,7 +44,7 @@ function seesFamily(domain: DomainAccess, family: string): boolean {
   return false
 }
 
-const OTHER_FAMILIES = ['domain', 'invitation', 'task', 'worker', 'workflow', 'schedule', 'trigger']
+const OTHER_FAMILIES = ['domain', 'mqtt', 'invitation', 'task', 'worker', 'workflow', 'schedule', 'trigger']
 
 /**
  * The condition "a record that the caller sees wherever in the domain it happened"; `alias` is the journal in the query. Two
@@ -70,7 +71,9 @@ export function aboutType(type: DeviceType, seesRoles: boolean, alias: string): 
   const operation = sql.ref(`${alias}.operation`)
   const roles = seesRoles ? sql`` : sql` AND ${operation} NOT LIKE '%.role.%'`
   const own = sql<SqlBool>`(${operation} LIKE ${`${type}.%`}${roles})`
-  return type === 'client' ? sql<SqlBool>`(${own} OR ${operation} = ANY (${CONNECTION_OPERATIONS}::text[]))` : own
+  return type === 'client'
+    ? sql<SqlBool>`(${own} OR ${operation} = ANY (${CONNECTION_OPERATIONS}::text[]) OR ${operation} LIKE 'mqtt.%')`
+    : own
 }
 
 export type SeenEntity = { type: DeviceType; key: number; id: string }

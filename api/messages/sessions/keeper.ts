@@ -4,10 +4,13 @@
  * node left that died.
  */
 import { sql } from 'kysely'
+import type { Journal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { startRounds } from '#core/log/index.ts'
 import type { Pause } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import type { SessionFacts } from './happenings.ts'
+import { recordHappening } from './happenings.ts'
 import type { SessionName, StoredWill } from './rows.ts'
 import { writePositions } from './subscriptions.ts'
 import { parseWill } from './wills.ts'
@@ -25,6 +28,7 @@ export type WillSender = (will: StoredWill, owner: { clientKey: number }) => Pro
 
 export type KeeperOptions = {
   database: Database
+  journal: Journal
   node: string
   logger: Logger
   /** Publishes a will; resolves when it is stored or may not be sent any more. */
@@ -51,7 +55,7 @@ export type SessionKeeper = {
 }
 
 export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
-  const { database, node, logger, sendWill, onTakeover } = options
+  const { database, journal, node, logger, sendWill, onTakeover } = options
   const { roundMs = ROUND_MS, deadAfterSeconds = DEAD_AFTER_SECONDS } = options
   const { db } = database
   let backoffMs = roundMs
@@ -120,7 +124,7 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
 
   /** Its sessions lost their connections: subscriptions stand where it stood, wills and ends are counted from now on. */
   async function clearDeadNodes(): Promise<void> {
-    await database.transaction(async (tx) => {
+    await journal.change('system', async (tx, record) => {
       const { rows } = await sql<{ node: string; position: string | null }>`
         SELECT node, position FROM mqtt_nodes WHERE seen_at < now() - make_interval(secs => ${deadAfterSeconds})
          ORDER BY node FOR UPDATE SKIP LOCKED`.execute(tx)
@@ -128,11 +132,13 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
         await sql`
           UPDATE mqtt_subscriptions u SET position = ${dead.position} FROM mqtt_sessions s
            WHERE s.key = u.session_key AND s.node = ${dead.node} AND s.is_connected AND u.position IS NULL`.execute(tx)
-        await sql`
-          UPDATE mqtt_sessions SET is_connected = false, disconnected_at = now(), ends_at = now() + make_interval(secs => expiry_seconds),
+        const { rows: lost } = await sql<SessionFacts>`
+          UPDATE mqtt_sessions s SET is_connected = false, disconnected_at = now(), ends_at = now() + make_interval(secs => expiry_seconds),
                  will_due_at = CASE WHEN will IS NULL THEN NULL
                    ELSE now() + make_interval(secs => least((will->>'delaySeconds')::float8, expiry_seconds)) END
-           WHERE node = ${dead.node} AND is_connected`.execute(tx)
+            FROM clients c WHERE c.key = s.client_key AND node = ${dead.node} AND is_connected
+          RETURNING s.client_key, s.client_identifier, c.id AS client_id, c.domain_key`.execute(tx)
+        for (const session of lost) recordHappening(record, 'disconnect', session, dead.node)
         await sql`DELETE FROM mqtt_takeovers WHERE node = ${dead.node}`.execute(tx)
         await sql`DELETE FROM mqtt_nodes WHERE node = ${dead.node}`.execute(tx)
       }

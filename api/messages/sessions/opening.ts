@@ -1,15 +1,16 @@
 /** A connection takes its session up, or begins a new one (MQTT 5.0 section 3.1.2.4). */
 import { sql } from 'kysely'
+import type { Recorder } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
-import type { OpenSession, OpenedSession, SessionOwner, StoredWill } from './rows.ts'
+import type { SessionFacts } from './happenings.ts'
+import { recordHappening } from './happenings.ts'
+import type { OpenSession, OpenedSession, SessionName, SessionOwner, StoredWill } from './rows.ts'
 import { loadOutbound, loadReceived } from './outbound.ts'
 import { loadSubscriptions } from './subscriptions.ts'
 import { formatWill, parseWill } from './wills.ts'
 
-type Known = {
+type Known = SessionFacts & {
   key: number
-  client_key: number
-  client_identifier: string
   node: string
   is_connected: boolean
   epoch: number
@@ -24,6 +25,7 @@ const idOf = ({ clientKey, clientIdentifier }: SessionOwner) => `${clientKey} ${
 /** One per request, in their order; of two requests for one session the later has it. */
 export async function openSessions(
   tx: Transaction,
+  record: Recorder,
   node: string,
   requests: readonly OpenSession[],
 ): Promise<OpenedSession[]> {
@@ -39,6 +41,8 @@ export async function openSessions(
     return row === undefined || isKept(row, request) ? [] : [row]
   })
   await tellTakeovers(tx, node, [...known.values()])
+  // Whose connection lost the session may write nothing more, not even that it is gone.
+  for (const row of known.values()) if (row.is_connected) recordHappening(record, 'disconnect', row, row.node)
   if (ended.length > 0) {
     await sql`DELETE FROM mqtt_sessions WHERE key = ANY (${ended.map(({ key }) => key)}::bigint[])`.execute(tx)
   }
@@ -53,6 +57,7 @@ export async function openSessions(
   ]
   // Last: until here the row names the node that had it, and where that stood.
   const opened = await upsert(tx, node, wanted)
+  for (const row of opened.values()) recordHappening(record, 'connect', row, node)
   return requests.map((request) => {
     const row = known.get(idOf(request))
     const { key, epoch } = opened.get(idOf(request)) as { key: number; epoch: number }
@@ -81,12 +86,12 @@ function endedWill(row: Known, isKept: boolean): StoredWill | undefined {
 
 async function lockKnown(tx: Transaction, wanted: readonly OpenSession[]): Promise<Map<string, Known>> {
   const { rows } = await sql<Known>`
-    SELECT s.key, s.client_key, s.client_identifier, s.node, s.is_connected, s.epoch, s.will, s.will_payload,
+    SELECT s.key, s.client_key, s.client_identifier, c.id AS client_id, c.domain_key, s.node, s.is_connected, s.epoch, s.will, s.will_payload,
            coalesce(s.will_due_at <= now(), false) AS is_will_overdue, s.expiry_seconds > 0 AND (s.ends_at IS NULL OR s.ends_at > now()) AS is_alive
-      FROM mqtt_sessions s
+      FROM mqtt_sessions s JOIN clients c ON c.key = s.client_key
      WHERE (s.client_key, s.client_identifier) IN (SELECT * FROM unnest(
              ${wanted.map(({ clientKey }) => clientKey)}::bigint[], ${wanted.map(({ clientIdentifier }) => clientIdentifier)}::text[]))
-     ORDER BY s.key FOR UPDATE`.execute(tx)
+     ORDER BY s.key FOR UPDATE OF s`.execute(tx)
   return new Map(rows.map((row) => [idOf({ clientKey: row.client_key, clientIdentifier: row.client_identifier }), row]))
 }
 
@@ -104,10 +109,10 @@ async function upsert(
   tx: Transaction,
   node: string,
   wanted: readonly OpenSession[],
-): Promise<Map<string, { key: number; epoch: number }>> {
+): Promise<Map<string, SessionName & SessionFacts>> {
   const wills = wanted.map(({ will }) => (will === undefined ? null : JSON.stringify(formatWill(will))))
-  const { rows } = await sql<{ key: number; epoch: number; client_key: number; client_identifier: string }>`
-    INSERT INTO mqtt_sessions (client_key, client_identifier, node, version, address, expiry_seconds, will, will_payload)
+  const { rows } = await sql<SessionName & SessionFacts>`
+    WITH opened AS (INSERT INTO mqtt_sessions (client_key, client_identifier, node, version, address, expiry_seconds, will, will_payload)
     SELECT client_key, client_identifier, ${node}, version, address, expiry_seconds, will::jsonb, will_payload FROM unnest(
       ${wanted.map(({ clientKey }) => clientKey)}::bigint[], ${wanted.map(({ clientIdentifier }) => clientIdentifier)}::text[],
       ${wanted.map(({ version }) => version)}::smallint[], ${wanted.map(({ address }) => address)}::text[],
@@ -118,11 +123,7 @@ async function upsert(
        SET epoch = mqtt_sessions.epoch + 1, node = EXCLUDED.node, is_connected = true, version = EXCLUDED.version,
            address = EXCLUDED.address, expiry_seconds = EXCLUDED.expiry_seconds, connected_at = now(), disconnected_at = NULL,
            ends_at = NULL, will = EXCLUDED.will, will_payload = EXCLUDED.will_payload, will_due_at = NULL
-    RETURNING key, epoch, client_key, client_identifier`.execute(tx)
-  return new Map(
-    rows.map((row) => [
-      idOf({ clientKey: row.client_key, clientIdentifier: row.client_identifier }),
-      { key: row.key, epoch: row.epoch },
-    ]),
-  )
+    RETURNING key, epoch, client_key, client_identifier)
+    SELECT o.*, c.id AS client_id, c.domain_key FROM opened o JOIN clients c ON c.key = o.client_key`.execute(tx)
+  return new Map(rows.map((row) => [idOf({ clientKey: row.client_key, clientIdentifier: row.client_identifier }), row]))
 }

@@ -1,8 +1,8 @@
 /** Durable sessions, as the adapter sees them: every write resolves after its commit. */
 import { sql } from 'kysely'
-import type { Database } from '#core/database/index.ts'
 import { newId } from '#core/ids.ts'
-import type { Logger } from '#core/logging/index.ts'
+import type { SessionFacts } from './happenings.ts'
+import { recordHappening } from './happenings.ts'
 import { startSessionKeeper } from './keeper.ts'
 import type { KeeperOptions } from './keeper.ts'
 import type {
@@ -34,12 +34,12 @@ export type SessionStore = {
   stop(): Promise<void>
 }
 
-export type SessionStoreOptions = Omit<KeeperOptions, 'node'> & { database: Database; logger: Logger }
+export type SessionStoreOptions = Omit<KeeperOptions, 'node'>
 
 export function startSessionStore(options: SessionStoreOptions): SessionStore {
-  const { database } = options
+  const { journal } = options
   const node = newId()
-  const writer = createSessionWriter(database, node)
+  const writer = createSessionWriter(journal, node)
   const keeper = startSessionKeeper({ ...options, node })
   return {
     async open(session) {
@@ -62,11 +62,15 @@ export function startSessionStore(options: SessionStoreOptions): SessionStore {
     },
     async removeOfDisabled(clientKeys) {
       if (clientKeys.length === 0) return
-      await sql`
-        DELETE FROM mqtt_sessions s USING clients c
-         WHERE c.key = s.client_key AND s.client_key = ANY (${[...clientKeys]}::bigint[]) AND c.status <> 'enabled'`.execute(
-        database.db,
-      )
+      await journal.change('system', async (tx, record) => {
+        const { rows } = await sql<SessionFacts & { is_connected: boolean; node: string }>`
+          DELETE FROM mqtt_sessions s USING clients c
+           WHERE c.key = s.client_key AND s.client_key = ANY (${[...clientKeys]}::bigint[]) AND c.status <> 'enabled'
+          RETURNING s.client_key, s.client_identifier, c.id AS client_id, c.domain_key, s.is_connected, s.node`.execute(
+          tx,
+        )
+        for (const row of rows) if (row.is_connected) recordHappening(record, 'disconnect', row, row.node)
+      })
     },
     async stop() {
       await writer.close()

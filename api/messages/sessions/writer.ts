@@ -3,11 +3,14 @@
  * What a connection may not write any more, because another one took its session over, is refused alone.
  */
 import { sql } from 'kysely'
-import type { Database, Transaction } from '#core/database/index.ts'
+import type { Journal, Recorder } from '#api/identity/index.ts'
+import type { Transaction } from '#core/database/index.ts'
 import { createBatcher } from '#core/database/index.ts'
 import type { Batcher } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { closeSessions } from './closing.ts'
+import type { SessionFacts } from './happenings.ts'
+import { recordHappening } from './happenings.ts'
 import { openSessions } from './opening.ts'
 import { forgetReceived, writeOutbound } from './outbound.ts'
 import type {
@@ -35,18 +38,19 @@ const MAX_QUEUED = 50_000
 const ANSWER_DEADLINE_MS = 10_000
 
 /** `node`: the process that has the connections. */
-export function createSessionWriter(database: Database, node: string): SessionWriter {
+export function createSessionWriter(journal: Journal, node: string): SessionWriter {
   return createBatcher<SessionWrite, OpenedSession | undefined>({
     name: 'the writer of sessions',
     maxItems: MAX_BATCH,
     maxQueuedItems: MAX_QUEUED,
     answerDeadlineMs: ANSWER_DEADLINE_MS,
-    write: (writes) => database.transaction((tx) => writeAll(tx, node, writes)),
+    write: (writes) => journal.change('system', (tx, record) => writeAll(tx, record, node, writes)),
   })
 }
 
 async function writeAll(
   tx: Transaction,
+  record: Recorder,
   node: string,
   writes: readonly SessionWrite[],
 ): Promise<(OpenedSession | undefined | ServiceError)[]> {
@@ -54,9 +58,10 @@ async function writeAll(
   const refusal = new ServiceError('conflict', 'another connection took the session over')
   const outcomes = writes.map((write) => {
     const [name] = nameOf(write)
-    return name === undefined || owned.has(`${name.key} ${name.epoch}`) ? undefined : refusal
+    return name === undefined || owned.has(idOf(name)) ? undefined : refusal
   })
   const allowed = writes.filter((_, index) => outcomes[index] === undefined)
+  recordAll(record, node, allowed, owned)
   const only = <Kind extends SessionWrite['kind']>(kind: Kind) =>
     allowed.filter((write): write is Extract<SessionWrite, { kind: Kind }> => write.kind === kind)
 
@@ -76,6 +81,7 @@ async function writeAll(
   )
   const opened = await openSessions(
     tx,
+    record,
     node,
     only('open').map(({ session }) => session),
   )
@@ -88,12 +94,36 @@ function nameOf(write: SessionWrite): SessionName[] {
   return [write.kind === 'close' ? write.session : write.name]
 }
 
+function recordAll(
+  record: Recorder,
+  node: string,
+  writes: readonly SessionWrite[],
+  owned: ReadonlyMap<string, SessionFacts>,
+): void {
+  for (const write of writes) {
+    const [name] = nameOf(write)
+    const session = name === undefined ? undefined : owned.get(idOf(name))
+    if (session === undefined) continue
+    if (write.kind === 'close') recordHappening(record, 'disconnect', session, node)
+    else if (write.kind === 'subscribe')
+      recordHappening(record, 'subscribe', session, node, {
+        channelKeys: write.subscriptions.map(({ channelKey }) => channelKey),
+        topics: write.subscriptions.map(({ filter }) => filter),
+      })
+    else if (write.kind === 'unsubscribe')
+      recordHappening(record, 'unsubscribe', session, node, { topics: write.filters })
+  }
+}
+
+const idOf = ({ key, epoch }: SessionName) => `${key} ${epoch}`
+
 /** The sessions that are still of these connections, locked in the order of their keys. */
-async function lockOwned(tx: Transaction, names: readonly SessionName[]): Promise<Set<string>> {
-  if (names.length === 0) return new Set()
-  const { rows } = await sql<{ key: number; epoch: number }>`
-    SELECT key, epoch FROM mqtt_sessions
-     WHERE (key, epoch) IN (SELECT * FROM unnest(${names.map(({ key }) => key)}::bigint[], ${names.map(({ epoch }) => epoch)}::bigint[]))
-     ORDER BY key FOR UPDATE`.execute(tx)
-  return new Set(rows.map(({ key, epoch }) => `${key} ${epoch}`))
+async function lockOwned(tx: Transaction, names: readonly SessionName[]): Promise<Map<string, SessionFacts>> {
+  if (names.length === 0) return new Map()
+  const { rows } = await sql<SessionName & SessionFacts>`
+    SELECT s.key, s.epoch, s.client_key, s.client_identifier, c.id AS client_id, c.domain_key
+      FROM mqtt_sessions s JOIN clients c ON c.key = s.client_key
+     WHERE (s.key, s.epoch) IN (SELECT * FROM unnest(${names.map(({ key }) => key)}::bigint[], ${names.map(({ epoch }) => epoch)}::bigint[]))
+     ORDER BY s.key FOR UPDATE OF s`.execute(tx)
+  return new Map(rows.map((row) => [idOf(row), row]))
 }

@@ -1,0 +1,33 @@
+/** What sessions did, in the journal: for operators and whoever follows events (contract sections 7.3 and 10). */
+import type { Recorder } from '#api/identity/index.ts'
+
+export type Happening = 'connect' | 'disconnect' | 'subscribe' | 'unsubscribe'
+
+/** A session and whose it is, as a query gives them. */
+export type SessionFacts = {
+  client_key: number
+  client_id: string
+  domain_key: number
+  client_identifier: string
+}
+
+export function recordHappening(
+  record: Recorder,
+  what: Happening,
+  session: SessionFacts,
+  node: string,
+  more: { channelKeys?: readonly number[]; topics?: readonly string[] } = {},
+): void {
+  const { client_key: clientKey, client_id: clientId, domain_key: domainKey, client_identifier: identifier } = session
+  record({
+    operation: `mqtt.${what}`,
+    domainKey,
+    entityKeys: [clientKey, ...new Set(more.channelKeys)],
+    attributes: {
+      client_id: clientId,
+      subscriber_id: identifier,
+      instance: node,
+      ...(more.topics === undefined ? {} : { topics: more.topics }),
+    },
+  })
+}
