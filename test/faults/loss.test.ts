@@ -16,6 +16,8 @@ import type { Kind, Node, Target } from './loss-writers.ts'
 import { KINDS } from './loss-writers.ts'
 
 const BLOWS = 10
+/** Values that every kind of writer gets through between two blows, at the most. */
+const MAX_BETWEEN = 40
 const WRITERS_PER_KIND = 3
 /** Between two values of a writer: the test is about blows, not about load. */
 const PAUSE_MS = 8
@@ -227,7 +229,7 @@ test.runIf(hasRedisServer())(
       const name = names[random(names.length)] as string
       await blows[name]?.()
       // Sometimes the next blow falls while the last one is being healed.
-      await flows(1 + random(100), `the end of ${name}`)
+      await flows(1 + random(MAX_BETWEEN), `the end of ${name}`)
       if (!redis.isRunning && random(2) === 0) await redis.begin()
     }
     isOver = true
