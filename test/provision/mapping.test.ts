@@ -355,4 +355,17 @@ describe('a member who may create clients and channels', () => {
     expect((await half.call('POST', `/${tenant.domainId}/mapping`, external())).status).toBe(403)
     expect(await countRows(api)).toEqual(before)
   })
+
+  it('may read the content of the layout, and nobody who may provision nowhere, whatever token he has', async () => {
+    const domain = { type: 'domain' as const, domainId: tenant.domainId, id: tenant.domainId }
+    const [maker, reader, stranger] = [await api.newUser(), await api.newUser(), await api.newUser()]
+    await grantRole(api, maker.id, domain, ['read', 'client_create'])
+    await grantRole(api, reader.id, domain, ['read', 'client_read'])
+    const pat = (await maker.call('POST', '/pats', { name: 'robot', duration: '1h' })).json<{ secret: string }>().secret
+    for (const path of ['/mapping', `/${tenant.domainId}/mapping`]) {
+      expect((await maker.call('GET', path)).status).toBe(200)
+      for (const call of [reader.call, stranger.call, api.as(`Bearer ${pat}`)])
+        expect((await call('GET', path)).status).toBe(403)
+    }
+  })
 })

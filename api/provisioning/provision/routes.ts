@@ -68,8 +68,9 @@ export function provisionRoutes({ provision, tokens, login, throttle }: Provisio
           schema: {
             tags,
             summary: 'The content that bootstrap configurations get',
+            description: 'For whoever may create clients: in the domain of the path, else in any.',
             params,
-            response: responses({ 200: MappingContent }, 'unauthenticated', 'forbidden'),
+            response: responses({ 200: MappingContent }, 'unauthenticated', 'forbidden', 'unprocessable'),
           },
         },
         async (request) => {

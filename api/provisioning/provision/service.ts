@@ -27,7 +27,10 @@ export type ProvisionService = {
     order: MappingOrder,
     isAnonymous: boolean,
   ): Promise<Mapping>
-  /** Content of bootstrap configurations, for whoever may provision in the domain; without one for any user. */
+  /**
+   * Content of bootstrap configurations, for whoever may provision in the domain; without one in that of the settings, else in
+   * any. Throws `forbidden`, `unprocessable` where the domain must be named.
+   */
   contentFor(caller: UserPrincipal, domainId: string | undefined): Promise<Readonly<Record<string, unknown>>>
 }
 
@@ -48,7 +51,10 @@ export function createProvisionService(deps: ProvisionDeps): ProvisionService {
 
   return {
     async contentFor(caller, domainId) {
-      if (domainId !== undefined) (await access.enter(caller, domainId)).require('client_create')
+      const named = domainId ?? layout.domainId
+      const domains = named === undefined ? await access.enterAll(caller) : [await access.enter(caller, named)]
+      if (!domains.some((domain) => domain.can('client_create')))
+        throw new ServiceError('forbidden', 'failed to perform authorization: you may provision nowhere')
       return layout.content
     },
     async provision(caller, domainId, order, isAnonymous) {
