@@ -181,6 +181,7 @@ CREATE TABLE channels (
   CONSTRAINT channels_retention_check CHECK ((retention_days > 0)),
   CONSTRAINT channels_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text])))
 );
+CREATE INDEX channels_created_by ON channels USING btree (domain_key, created_by, status);
 CREATE INDEX channels_id ON channels USING btree (id);
 CREATE INDEX channels_in_group ON channels USING btree (parent_group_key) INCLUDE (key) WHERE (parent_group_key IS NOT NULL);
 CREATE INDEX channels_metadata ON channels USING gin (metadata jsonb_path_ops);
@@ -234,6 +235,7 @@ CREATE TABLE clients (
   CONSTRAINT clients_secret_key UNIQUE (domain_key, secret_mac),
   CONSTRAINT clients_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text])))
 );
+CREATE INDEX clients_created_by ON clients USING btree (domain_key, created_by, status);
 CREATE INDEX clients_in_group ON clients USING btree (parent_group_key) INCLUDE (key) WHERE (parent_group_key IS NOT NULL);
 CREATE INDEX clients_metadata ON clients USING gin (metadata jsonb_path_ops);
 CREATE INDEX clients_name_trgm ON clients USING gin (name gin_trgm_ops);
@@ -353,6 +355,7 @@ CREATE TABLE groups (
   CONSTRAINT groups_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text])))
 );
 CREATE INDEX groups_created ON groups USING btree (domain_key, created_at, id);
+CREATE INDEX groups_created_by ON groups USING btree (domain_key, created_by, status);
 CREATE INDEX groups_domain_order ON groups USING btree (domain_key, status, COALESCE(updated_at, created_at), created_at, id);
 CREATE INDEX groups_id ON groups USING btree (id);
 CREATE INDEX groups_metadata ON groups USING gin (metadata jsonb_path_ops);

@@ -9,18 +9,16 @@ export type DeviceQuery = {
   name?: string
   tag?: string
   tags?: string
-  status: 'enabled' | 'disabled' | 'all'
   metadata?: string
   id?: string
   connection_type?: ConnectionType
   group?: string
 }
 
-/** Throws `malformed` for a metadata filter that is no JSON object. An id that is no id matches nothing. */
+/** All but the status. Throws `malformed` for a metadata filter that is no JSON object. An id that is no id matches nothing. */
 export function deviceConditions(query: DeviceQuery, alias: string): RawBuilder<SqlBool>[] {
   const column = (name: string) => sql.ref(`${alias}.${name}`)
   const conditions: RawBuilder<SqlBool>[] = []
-  if (query.status !== 'all') conditions.push(sql<SqlBool>`${column('status')} = ${query.status}`)
   if (query.name !== undefined) conditions.push(contains(`${alias}.name`, query.name))
   const tags = [...(query.tags?.split(',') ?? []), ...(query.tag === undefined ? [] : [query.tag])].filter(
     (tag) => tag !== '',

@@ -1,12 +1,10 @@
 /** SQL of channels. */
 import { sql } from 'kysely'
 import type { RawBuilder } from 'kysely'
-import { orderOf } from '#api/identity/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { commonAssignments, connectableTable, recordColumns, recordFromRow } from '../connectable/repository.ts'
-import type { Listing } from '../connectable/pages.ts'
 import type { ConnectableRecord } from '../connectable/record.ts'
 import type { ConnectableChange, ConnectableRow } from '../connectable/repository.ts'
 
@@ -103,15 +101,8 @@ export const channelTable = connectableTable<ChannelRecord, Row, ChannelChange>(
   conflicts: CONFLICTS,
 })
 
-export async function listChannels(
-  db: Queryable,
-  { where, order, dir, offset, limit }: Listing,
-): Promise<ChannelRecord[]> {
-  const sorted = orderOf('h', order, dir)
-  // The page is found by what its indexes hold; the rest of a record is fetched for the rows that are shown.
-  const { rows } = await sql<Row>`
-    SELECT ${COLUMNS} FROM channels h JOIN (
-      SELECT h.key FROM channels h WHERE ${where} ORDER BY ${sorted} OFFSET ${offset} LIMIT ${limit}) page ON page.key = h.key
-     ORDER BY ${sorted}`.execute(db)
+/** Those of the keys that are still there, in any order. */
+export async function findChannels(db: Queryable, keys: readonly number[]): Promise<ChannelRecord[]> {
+  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM channels h WHERE h.key = ANY (${keys}::bigint[])`.execute(db)
   return rows.map(fromRow)
 }

@@ -19,7 +19,7 @@ import {
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
 import { connectedTo, deviceConditions } from '../listing.ts'
 import type { ChannelChange, ChannelRecord } from './repository.ts'
-import { channelTable, insertChannels, listChannels } from './repository.ts'
+import { channelTable, findChannels, insertChannels } from './repository.ts'
 import type { ChannelQuery, ChannelUpdate, NewChannel } from './schema.ts'
 
 /** A channel, and where the caller asked by which roles he has access to it. */
@@ -71,7 +71,7 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
     const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
     const connected =
       query.client === undefined ? [] : [connectedTo('h', 'channel', query.client, query.connection_type)]
-    const listed = { type: 'channel', alias: 'h', find: listChannels } as const
+    const listed = { type: 'channel', alias: 'h', find: findChannels } as const
     const filters = [...conditions, ...connected]
     const { total, rows } = await findPage(deps, listed, domains, shown, filters, query)
     const roles = await accessOfItems(domains, 'channel', rows)

@@ -1,13 +1,11 @@
 /** SQL of clients. */
 import { sql } from 'kysely'
 import type { RawBuilder } from 'kysely'
-import { orderOf } from '#api/identity/index.ts'
 import type { DomainAccess } from '#api/identity/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { commonAssignments, connectableTable, recordColumns, recordFromRow } from '../connectable/repository.ts'
-import type { Listing } from '../connectable/pages.ts'
 import type { ConnectableRecord } from '../connectable/record.ts'
 import type { ConnectableChange, ConnectableRow } from '../connectable/repository.ts'
 
@@ -114,15 +112,8 @@ export async function findUpdatable(db: Queryable, domain: DomainAccess, keys: r
   return rows.map((row) => row.key)
 }
 
-export async function listClients(
-  db: Queryable,
-  { where, order, dir, offset, limit }: Listing,
-): Promise<ClientRecord[]> {
-  const sorted = orderOf('c', order, dir)
-  // The page is found by what its indexes hold; the rest of a record is fetched for the rows that are shown.
-  const { rows } = await sql<Row>`
-    SELECT ${COLUMNS} FROM clients c JOIN (
-      SELECT c.key FROM clients c WHERE ${where} ORDER BY ${sorted} OFFSET ${offset} LIMIT ${limit}) page ON page.key = c.key
-     ORDER BY ${sorted}`.execute(db)
+/** Those of the keys that are still there, in any order. */
+export async function findClients(db: Queryable, keys: readonly number[]): Promise<ClientRecord[]> {
+  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM clients c WHERE c.key = ANY (${keys}::bigint[])`.execute(db)
   return rows.map(fromRow)
 }

@@ -22,7 +22,7 @@ import {
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
 import { connectedTo, deviceConditions } from '../listing.ts'
 import type { ClientChange, ClientRecord, NewClientRow } from './repository.ts'
-import { awaitOtherBulks, clientTable, findUpdatable, insertClients, listClients } from './repository.ts'
+import { awaitOtherBulks, clientTable, findClients, findUpdatable, insertClients } from './repository.ts'
 import type { ClientQuery, ClientUpdate, NewClient } from './schema.ts'
 
 /** A client, the secret that the caller may see with it (empty: none), and where he asked by which roles he has access to it. */
@@ -101,7 +101,7 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
     const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
     const connected =
       query.channel === undefined ? [] : [connectedTo('c', 'client', query.channel, query.connection_type)]
-    const listed = { type: 'client', alias: 'c', find: listClients } as const
+    const listed = { type: 'client', alias: 'c', find: findClients } as const
     const filters = [...conditions, ...connected]
     const { total, rows } = await findPage(deps, listed, domains, shown, filters, query)
     return { total, offset: query.offset, limit: query.limit, items: await showListed(domains, rows) }

@@ -1,8 +1,8 @@
 /** Which rows a listing shows: those that the caller may read, in the way that the query asks for (contract 2.4, 4.1). */
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
-import { accessConditions, allOf, anyOf, parseActions, requireMayListFor } from '#api/identity/index.ts'
-import type { AccessQuery, DomainAccess, ReachableRows } from '#api/identity/index.ts'
+import { accessConditions, allOf, parseActions, requireMayListFor } from '#api/identity/index.ts'
+import type { AccessQuery, DomainAccess, ShownRows } from '#api/identity/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { isId } from '#core/ids.ts'
 import type { ConnectableType } from './record.ts'
@@ -26,27 +26,29 @@ export function parseShown(
   return { query, actions: parseActions(type, query.actions) }
 }
 
-/** Rows of the table `alias`: to find a page, and to count. Throws `forbidden` for the reach of somebody else. */
+/** Rows of the table `alias`, by domain. Throws `forbidden` for the reach of somebody else. */
 export async function shownIn(
   db: Queryable,
   domains: readonly DomainAccess[],
   listed: { type: ConnectableType; alias: string },
   { query, actions }: ReturnType<typeof parseShown>,
-): Promise<ReachableRows> {
+): Promise<ShownRows[]> {
   requireMayListFor(domains, query.user)
-  const column = (name: string) => sql.ref(`${listed.alias}.${name}`)
-  const each = await Promise.all(
+  return await Promise.all(
     domains.map(async (domain) => {
-      const { page, count } = await domain.reachableRows(listed.type, 'read', listed.alias)
+      const { page, count, isWhole } = await domain.reachableRows(listed.type, 'read', listed.alias)
       const others = [
         ...(await accessConditions(db, domain, listed, actions, query)),
-        ...ownedAs(domain, column('created_by'), query),
+        ...ownedAs(domain, sql.ref(`${listed.alias}.created_by`), query),
       ]
-      const within = sql<SqlBool>`${column('domain_key')} = ${domain.domainKey}`
-      return { page: allOf([within, page, ...others]), count: allOf([within, count, ...others]) }
+      return {
+        domain,
+        page: allOf([page, ...others]),
+        count: allOf([count, ...others]),
+        isWhole: isWhole && others.length === 0,
+      }
     }),
   )
-  return { page: anyOf(each.map(({ page }) => page)), count: anyOf(each.map(({ count }) => count)) }
 }
 
 /** `mine`: created by the caller; `shared`: by somebody else (decisions 29 and 51). */

@@ -57,12 +57,17 @@ export type DomainAccess = {
   reachableRows(type: EntityFacts['type'], action: string, alias: string): Promise<ReachableRows>
 }
 
-export type SortedKeys = { remembered(): readonly number[] | undefined; find(): Promise<readonly number[]> }
+export type SortedKeys = {
+  remembered(): readonly number[] | undefined
+  find(): Promise<readonly number[]>
+  /** Whether this was asked before since anything changed in the domains. */
+  isAskedAgain(): boolean
+}
 
 type KnownReach = { keys: string; size: number }
 
-/** Two forms of one condition. */
-export type ReachableRows = { page: RawBuilder<SqlBool>; count: RawBuilder<SqlBool> }
+/** Two forms of one condition, and whether it is true of every row of the domain. */
+export type ReachableRows = { page: RawBuilder<SqlBool>; count: RawBuilder<SqlBool>; isWhole: boolean }
 
 /** An entity of a path, and its domain as the caller entered it. */
 export type Located = { domain: DomainAccess; entity: LocatedEntity }
@@ -145,6 +150,7 @@ export function createAccessPolicy({
     bytes: { max: MAX_SORTED_BYTES, of: (keys) => keys.length * KEY_BYTES },
     isFresh,
   })
+  const asked = createFactCache<true>({ maxEntries: MAX_SORTED_LISTINGS, isFresh })
 
   const nameOf = (statement: RawBuilder<unknown>) => {
     const { sql: text, parameters } = statement.compile(db)
@@ -206,9 +212,9 @@ export function createAccessPolicy({
         const rows = (plan: ReachPlan) => reachable(reach, everything, type, action, alias, plan)
         const isWhole = everything || reach.domainActions.has(`${type}_${action}`)
         const reached = isWhole ? 'many' : await findReached(reach, type, action)
-        if (reached === 'many') return { page: rows('row'), count: rows('set') }
+        if (reached === 'many') return { page: rows('row'), count: rows('set'), isWhole }
         const isAmong = sql<SqlBool>`${sql.ref(`${alias}.key`)} = ANY (${reached.keys}::bigint[])`
-        return { page: reached.size <= SMALL_REACH ? isAmong : rows('row'), count: isAmong }
+        return { page: reached.size <= SMALL_REACH ? isAmong : rows('row'), count: isAmong, isWhole }
       },
     })
   }
@@ -285,13 +291,18 @@ export function createAccessPolicy({
             const { rows } = await statement.execute(db)
             return { value: rows.map(({ key }) => key), dependsOn: contentsOf(domains) }
           }),
+        isAskedAgain() {
+          const isAgain = asked.peek(name) !== undefined
+          if (!isAgain) void asked.get(name, () => Promise.resolve({ value: true, dependsOn: contentsOf(domains) }))
+          return isAgain
+        },
       }
     },
     forget(entityKeys) {
-      for (const cache of [holdings, totals, reaches, sorted]) cache.forget(entityKeys)
+      for (const cache of [holdings, totals, reaches, sorted, asked]) cache.forget(entityKeys)
     },
     clear() {
-      for (const cache of [holdings, totals, reaches, sorted]) cache.clear()
+      for (const cache of [holdings, totals, reaches, sorted, asked]) cache.clear()
     },
   }
 }

@@ -90,12 +90,23 @@ const actionInSubgroups = (type: Listed, action: string) =>
 
 /** Groups whose members the user may do the action on, and groups for whose descendants that holds. */
 function groupsFor(reach: Reach, type: Listed, action: string) {
-  const groupsWith = (wanted: string) =>
-    [...reach.groupActions].filter(([, actions]) => actions.has(wanted)).map(([key]) => key)
   return {
-    inGroups: type === 'group' ? [] : groupsWith(actionInGroups(type, action)),
-    inSubgroups: groupsWith(actionInSubgroups(type, action)),
+    inGroups: type === 'group' ? [] : groupsWith(reach, actionInGroups(type, action)),
+    inSubgroups: groupsWith(reach, actionInSubgroups(type, action)),
   }
+}
+
+/** By reach and action: every condition of a listing asks for them, and there may be tens of thousands. */
+const foundGroups = new WeakMap<Reach, Map<string, readonly number[]>>()
+
+function groupsWith(reach: Reach, action: string): readonly number[] {
+  const found = foundGroups.get(reach) ?? new Map<string, readonly number[]>()
+  foundGroups.set(reach, found)
+  const known = found.get(action)
+  if (known !== undefined) return known
+  const groups = [...reach.groupActions].filter(([, actions]) => actions.has(action)).map(([key]) => key)
+  found.set(action, groups)
+  return groups
 }
 
 /**

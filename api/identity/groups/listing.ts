@@ -4,17 +4,14 @@ import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
-import { accessConditions, parseActions, requireMayListFor } from '../access/index.ts'
-import type { AccessPolicy, DomainAccess, ReachableRows } from '../access/index.ts'
+import { accessConditions, findPageKeys, parseActions, requireMayListFor } from '../access/index.ts'
+import type { AccessPolicy, DomainAccess, ShownRows } from '../access/index.ts'
 import { allOf, anyOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
 import { withAccess } from './find.ts'
 import type { WithAccess } from './find.ts'
 import { countGroups, listGroups } from './repository.ts'
 import type { Kinship, ListedGroup } from './repository.ts'
 import type { GroupQuery, ParentsQuery } from './schema.ts'
-
-/** A page so far behind the first is found among all that are reached, a nearer one by looking at row after row. */
-const FAR_OFFSET = 200
 
 /** A query that was understood; what is malformed in it is said before anything is looked up (decision 45). */
 export type GroupFilter = {
@@ -36,20 +33,30 @@ export async function listPage(
   filter: GroupFilter,
   kinship?: Kinship,
 ): Promise<Page<WithAccess<ListedGroup>>> {
-  const { query } = filter
+  const { query, conditions } = filter
   const { offset, limit, order, dir = 'asc' } = query
   const shown = await shownIn(db, domains, filter)
   // A tree needs parents before their children; without an order of its own a line of ancestors begins next to the group.
   const levels = query.tree === true ? 'upper first' : order === undefined ? 'lower first' : undefined
-  const matching = (condition: RawBuilder<SqlBool>) => allOf([condition, ...filter.conditions])
-  const total = await access.total(domains, countGroups({ where: matching(shown.count), kinship }))
-  const where = matching(
-    offset > FAR_OFFSET || levels !== undefined || kinship !== undefined ? shown.count : shown.page,
-  )
-  const groups =
-    query.only_total === true || total <= offset
-      ? []
-      : await listGroups(db, { where, kinship, order: order ?? '', dir, levels, offset, limit })
+  const sorting = { kinship, order: order ?? '', dir, levels } as const
+  if (kinship === undefined && levels === undefined) {
+    const listed = { type: 'group', alias: 'g', shown, filters: conditions } as const
+    const { total, keys } = await findPageKeys({ db, access }, listed, {
+      offset,
+      limit,
+      order: order ?? '',
+      dir,
+      only_total: query.only_total === true,
+    })
+    const where = sql<SqlBool>`g.key = ANY (${keys}::bigint[])`
+    const groups = keys.length === 0 ? [] : await listGroups(db, { ...sorting, where, offset: 0, limit })
+    return { total, offset, limit, items: await withAccess(domains, groups) }
+  }
+  const inDomains = shown.map(({ domain, count }) => allOf([sql<SqlBool>`g.domain_key = ${domain.domainKey}`, count]))
+  const where = allOf([anyOf(inDomains), ...conditions])
+  const total = await access.total(domains, countGroups({ where, kinship }))
+  const isShown = query.only_total !== true && total > offset
+  const groups = isShown ? await listGroups(db, { ...sorting, where, offset, limit }) : []
   return { total, offset, limit, items: await withAccess(domains, groups) }
 }
 
@@ -58,20 +65,23 @@ async function shownIn(
   db: Queryable,
   domains: readonly DomainAccess[],
   { query, actions }: GroupFilter,
-): Promise<ReachableRows> {
+): Promise<ShownRows[]> {
   requireMayListFor(domains, query.user)
-  const each = await Promise.all(
+  return await Promise.all(
     domains.map(async (domain) => {
-      const { page, count } = await domain.reachableRows('group', 'read', 'g')
+      const { page, count, isWhole } = await domain.reachableRows('group', 'read', 'g')
       const others = [
         ...(await accessConditions(db, domain, { type: 'group', alias: 'g' }, actions, query)),
         ...(query.root_group === true ? [isSeenAsRoot(domain)] : []),
       ]
-      const within = sql<SqlBool>`g.domain_key = ${domain.domainKey}`
-      return { page: allOf([within, page, ...others]), count: allOf([within, count, ...others]) }
+      return {
+        domain,
+        page: allOf([page, ...others]),
+        count: allOf([count, ...others]),
+        isWhole: isWhole && others.length === 0,
+      }
     }),
   )
-  return { page: anyOf(each.map(({ page }) => page)), count: anyOf(each.map(({ count }) => count)) }
 }
 
 /** Groups above which the caller sees none: where his view of the hierarchy begins. */

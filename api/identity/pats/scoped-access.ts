@@ -98,12 +98,13 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
     },
     async reachableRows(type, action, alias) {
       const needed = requirementOf(type, action)
-      if (needed === undefined) return { page: NONE, count: NONE }
+      if (needed === undefined) return { page: NONE, count: NONE, isWhole: false }
       const inner = await domain.reachableRows(type, action, alias)
       const within = inScope(type, needed, alias)
       return {
         page: sql<SqlBool>`(${inner.page} AND ${within})`,
         count: sql<SqlBool>`(${inner.count} AND ${within})`,
+        isWhole: inner.isWhole && within === ALL,
       }
     },
   }

@@ -13,5 +13,5 @@ export {
   Tags,
   Timestamp,
 } from './fields.ts'
-export { allOf, anyOf, contains, containsMetadata, orderOf, parseMetadataFilter } from './listing.ts'
+export { allOf, anyOf, contains, containsMetadata, orderOf, orderedBy, parseMetadataFilter } from './listing.ts'
 export { PlacedRole, ShownRolesFields } from './shown-roles.ts'

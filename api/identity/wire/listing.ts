@@ -10,23 +10,30 @@ const ORDERED_NAME_CHARS = 256
 export type OrderColumn = 'name' | 'created_at' | 'updated_at'
 
 /**
- * ORDER BY of a listing on the table `alias`. Ties break by created_at, then id (decision 58); a record that was never
+ * What a listing on the table `alias` is ordered by. Ties break by created_at, then id (decision 58); a record that was never
  * updated stands where it was created.
  */
-export function orderOf(alias: string, order: string, dir: 'asc' | 'desc'): RawBuilder<unknown> {
+export function orderedBy(alias: string, order: string): RawBuilder<unknown>[] {
   const column = (name: string) => sql.ref(`${alias}.${name}`)
-  const direction = dir === 'desc' ? sql`DESC` : sql`ASC`
-  const created = sql`${column('created_at')} ${direction}, ${column('id')} ${direction}`
+  const created = [column('created_at'), column('id')]
   // As much of the name as its index holds.
-  if (order === 'name')
-    return sql`left(${column('name')}, ${sql.raw(String(ORDERED_NAME_CHARS))}) ${direction}, ${created}`
+  if (order === 'name') return [sql`left(${column('name')}, ${sql.raw(String(ORDERED_NAME_CHARS))})`, ...created]
   if (order === 'created_at') return created
-  return sql`coalesce(${column('updated_at')}, ${column('created_at')}) ${direction}, ${created}`
+  return [sql`coalesce(${column('updated_at')}, ${column('created_at')})`, ...created]
 }
 
-/** `ILIKE %text%` with the text's own wildcards taken literally. */
+/** ORDER BY of a listing on the table `alias`. */
+export function orderOf(alias: string, order: string, dir: 'asc' | 'desc'): RawBuilder<unknown> {
+  const direction = dir === 'desc' ? sql`DESC` : sql`ASC`
+  return sql.join(orderedBy(alias, order).map((column) => sql`${column} ${direction}`))
+}
+
+/** `ILIKE %text%` with the text's own wildcards taken literally; a text without letters by `LIKE`, which takes a third of the time. */
 export function contains(reference: string, text: string): RawBuilder<SqlBool> {
-  return sql<SqlBool>`${sql.ref(reference)} ILIKE ${`%${text.replaceAll(/[\\%_]/g, (sign) => `\\${sign}`)}%`}`
+  const pattern = `%${text.replaceAll(/[\\%_]/g, (sign) => `\\${sign}`)}%`
+  return text.toLowerCase() === text.toUpperCase()
+    ? sql<SqlBool>`${sql.ref(reference)} LIKE ${pattern}`
+    : sql<SqlBool>`${sql.ref(reference)} ILIKE ${pattern}`
 }
 
 /** Parses the `metadata` filter; throws `malformed` unless it is a JSON object. */
