@@ -3,8 +3,10 @@
  *
  *     await ann('POST /domains -> 201', { sends: { name: 'plant' }, gives: { id: A_UUID, name: 'plant' } })
  *
- * Beside what a line says, every answer is held to what section 0 and section 12 say of all of them.
+ * Beside what a line says, every answer is held to what section 0 and section 12 say of all of them. `WALK_CURL=walk.sh` has
+ * every request written there as a command of curl, with what came back as a comment below it.
  */
+import { appendFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import { expect } from 'vitest'
 import { PROTOCOL_STATUS } from '#core/errors/index.ts'
@@ -55,6 +57,7 @@ export const A_STRING = expect.any(String)
 
 const LINE = /^(?<method>[A-Z]+) (?<path>\/\S*) -> (?<status>\d{3})$/
 const REQUEST_DEADLINE_MS = 20_000
+const TRANSCRIPT = process.env['WALK_CURL']
 
 /** A page of a list: limit, offset, total and the array are always sent (section 0). */
 export const page = (
@@ -83,19 +86,23 @@ export async function startWalk(options: TestApiOptions = {}): Promise<Walk> {
       const { method = '', path = '', status = '' } = LINE.exec(line)?.groups ?? {}
       if (method === '') throw new Error(`not a line of the form "GET /path -> 200": ${line}`)
       const { sends } = row
+      const headers = {
+        ...(authorization === undefined ? {} : { authorization }),
+        ...(sends === undefined ? {} : { 'content-type': 'application/json' }),
+        ...row.with,
+      }
+      const sent = sends === undefined ? undefined : typeof sends === 'string' ? sends : JSON.stringify(sends)
       const response = await fetch(base + path, {
         method,
-        headers: {
-          ...(authorization === undefined ? {} : { authorization }),
-          ...(sends === undefined ? {} : { 'content-type': 'application/json' }),
-          ...row.with,
-        },
-        ...(sends === undefined ? {} : { body: typeof sends === 'string' ? sends : JSON.stringify(sends) }),
+        headers,
+        ...(sent === undefined ? {} : { body: sent }),
         signal: AbortSignal.timeout(REQUEST_DEADLINE_MS),
         redirect: 'manual',
       })
       const text = await response.text()
-      expect(`${line}: ${response.status} ${text}`).toMatch(new RegExp(`: ${status} `))
+      const asCurl = curlOf(method, base + path, headers, sent)
+      if (TRANSCRIPT !== undefined) appendFileSync(TRANSCRIPT, `${asCurl}\n#-> ${response.status} ${oneLine(text)}\n\n`)
+      expect(`${line}: ${response.status} ${text}`, asCurl).toMatch(new RegExp(`: ${status} `))
       expectCommon(line, response, text)
       for (const [name, value] of Object.entries(row.headers ?? {}))
         expect(response.headers.get(name), `${line}: ${name}`).toEqual(value)
@@ -131,6 +138,16 @@ export async function startWalk(options: TestApiOptions = {}): Promise<Walk> {
     },
     [Symbol.asyncDispose]: () => api[Symbol.asyncDispose](),
   }
+}
+
+const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`
+const oneLine = (text: string): string => text.replaceAll(/\s*\n\s*/g, ' ')
+
+/** The request as somebody would type it. */
+function curlOf(method: string, url: string, headers: Record<string, string>, body: string | undefined): string {
+  const named = Object.entries(headers).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`)
+  const data = body === undefined ? [] : [`--data-binary ${quoted(body)}`]
+  return [`curl -i -X ${method}`, ...named, ...data, quoted(url)].join(' ')
 }
 
 const isJson = (response: Response): boolean =>
