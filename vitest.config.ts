@@ -16,7 +16,7 @@ export default defineConfig({
     // Two cores: more files at once only wait for each other.
     maxWorkers: 2,
     projects: [
-      suite('unit', ['{core,api,proto,manager,worker,proxy,cli,tools}/**/*.test.ts']),
+      suite('unit', ['{core,api,proto,manager,worker,proxy,cli,programs,tools}/**/*.test.ts']),
       suite('architecture', ['test/architecture/**/*.test.ts'], { needsPostgres: true, testTimeout: 60_000 }),
       suite('api', ['test/{api,contract,core,messages,certs,bootstrap,provision,notifications}/**/*.test.ts'], {
         needsPostgres: true,

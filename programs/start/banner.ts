@@ -22,6 +22,19 @@ export type BannerFacts = {
   notices: readonly string[]
 }
 
+/** Where the tour and the command line look by themselves. */
+const DEFAULT_BASE = 'http://127.0.0.1:8080'
+const DEFAULT_MANAGER = 'http://127.0.0.1:7070'
+
+/** The command as it is typed here: with the addresses that it would not find. */
+function tourOf({ base, manager }: BannerFacts): string {
+  const urls = [
+    ...(base === DEFAULT_BASE ? [] : [`SKEIN_URL=${base}`]),
+    ...(manager === DEFAULT_MANAGER ? [] : [`SKEIN_MANAGER_URL=${manager}`]),
+  ]
+  return [...urls, 'npm run tour'].join(' ')
+}
+
 /** The secret is shown on a terminal only, and only at the start that made it (decision 48). */
 export function renderBanner(facts: BannerFacts, isTerminal: boolean): string {
   const bold = (text: string) => (isTerminal ? `\u001B[1m${text}\u001B[22m` : text)
@@ -49,7 +62,7 @@ export function renderBanner(facts: BannerFacts, isTerminal: boolean): string {
       ? []
       : [['Ports', `${facts.takenPorts.join(', ')} taken by another program; use ${facts.base}`] as [string, string]]),
     ...facts.notices.map((notice): [string, string] => ['Note', notice]),
-    ['Next', 'npm run tour'],
+    ['Next', tourOf(facts)],
   ]
   return [
     '',

@@ -1,0 +1,33 @@
+import { expect, test } from 'vitest'
+import { renderBanner } from './banner.ts'
+import type { BannerFacts } from './banner.ts'
+
+const facts: BannerFacts = {
+  version: '1.2.3',
+  seconds: 1.234,
+  base: 'http://127.0.0.1:8080',
+  manager: 'http://127.0.0.1:7070',
+  coap: undefined,
+  mqtt: undefined,
+  managerAccess: 'needs a token',
+  grpcAddress: '127.0.0.1:7071',
+  tokenFile: '/data/worker-token',
+  proxyAddress: '127.0.0.1:7072',
+  databaseNote: 'embedded PostgreSQL in /data',
+  takenPorts: [],
+  admin: { username: 'admin', secretFile: '/data/admin-secret', madeSecret: 'a-secret' },
+  notices: [],
+}
+
+test('the next command is one that finds the platform, whatever its ports', () => {
+  expect(renderBanner(facts, false)).toMatch(/^ +Next +npm run tour$/m)
+  const moved = { ...facts, base: 'https://127.0.0.1:8443', manager: 'https://127.0.0.1:7443' }
+  expect(renderBanner(moved, false)).toMatch(
+    /^ +Next +SKEIN_URL=https:\/\/127\.0\.0\.1:8443 SKEIN_MANAGER_URL=https:\/\/127\.0\.0\.1:7443 npm run tour$/m,
+  )
+})
+
+test('the first secret is shown on a terminal only', () => {
+  expect(renderBanner(facts, true)).toContain('a-secret')
+  expect(renderBanner(facts, false)).not.toContain('a-secret')
+})
