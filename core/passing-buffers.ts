@@ -18,11 +18,22 @@ type Collect = (options: { type: 'minor'; execution: 'sync' }) => void
 let collect: Collect | undefined
 let passedBytes = 0
 let nextMs = 0
+let transfers = 0
 
-/** To be called with the size of every buffer that went by and is not kept, and how many transfers there are now. */
-export function countPassing(sizeBytes: number, transfers = 1): void {
+/** Counts one of several that may run at the same time, until it is disposed of. */
+export function beginTransfer(): Disposable {
+  transfers += 1
+  return {
+    [Symbol.dispose]() {
+      transfers -= 1
+    },
+  }
+}
+
+/** To be called with the size of every buffer that went by and is not kept. */
+export function countPassing(sizeBytes: number): void {
   passedBytes += sizeBytes
-  if (passedBytes < Math.min(COLLECT_AFTER_BYTES * transfers, MAX_COLLECT_AFTER_BYTES)) return
+  if (passedBytes < Math.min(COLLECT_AFTER_BYTES * Math.max(transfers, 1), MAX_COLLECT_AFTER_BYTES)) return
   if (monotonicMs() < nextMs) return
   passedBytes = 0
   collect ??= findCollect()

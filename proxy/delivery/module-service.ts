@@ -7,7 +7,7 @@ import type { sendUnaryData } from '@grpc/grpc-js'
 import { createLru } from '#core/lru.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { countPassing } from '#core/passing-buffers.ts'
+import { beginTransfer, countPassing } from '#core/passing-buffers.ts'
 import { withDeadline } from '#core/time.ts'
 import { FetchResponseSchema, ResolveResponseSchema, SignaturePolicy } from '#proto/index.ts'
 import type {
@@ -127,6 +127,7 @@ export function moduleServiceHandlers({
   }
 
   async function sendPieces(call: FetchCall, blob: OpenBlob, offset: number, hash: Hash | undefined): Promise<void> {
+    using _transfer = beginTransfer()
     const cancelled = new Promise<'cancelled'>((resolve) => call.once('cancelled', () => resolve('cancelled')))
     const buffer = Buffer.allocUnsafe(PIECE_BYTES)
     for await (const data of readInPieces(blob.handle, offset, buffer)) {
@@ -138,7 +139,7 @@ export function moduleServiceHandlers({
         ? 'cancelled'
         : await withDeadline(Promise.race([taken, cancelled]), limits.chunkDeadlineMs, 'sending a chunk')
       if (outcome === 'cancelled') return
-      countPassing(data.length, streams)
+      countPassing(data.length)
     }
     if (hash !== undefined) await verify(blob, `sha256:${hash.digest('hex')}`)
     call.end()

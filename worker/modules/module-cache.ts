@@ -1,19 +1,18 @@
 /**
  * Modules on disk by digest. A file in the folder was hashed while it was written; several runs that want the same module
- * wait for one download; what nobody uses leaves when the folder is full, least recently used first. Nothing is forced to
- * disk: a machine that lost power may have files that are not what they were, so what an earlier process left is hashed
- * once more before its first use, and is fetched anew when it is damaged.
+ * wait for one download; what nobody uses leaves when the folder is full, least recently used first. Nobody waits for the
+ * disk: a file is forced there after it is in use, so what an earlier process left is hashed once more before its first use,
+ * and is fetched anew when a power cut damaged it.
  */
-import { createHash } from 'node:crypto'
 import type { Hash } from 'node:crypto'
-import { createReadStream } from 'node:fs'
 import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ServiceError, isRetryable } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { countPassing } from '#core/passing-buffers.ts'
+import { beginTransfer, countPassing } from '#core/passing-buffers.ts'
 import { sleep } from '#core/time.ts'
+import { forceToDisk, hashPart, isFileOf } from './module-files.ts'
 import type { WantedModule } from './wanted.ts'
 
 /** Streams the bytes of a module from an offset. Throws ServiceErrors; `unavailable` and `timeout` are tried again. */
@@ -59,6 +58,7 @@ export class ModuleCache {
   readonly #entries = new Map<string, Entry>()
   readonly #coming = new Map<string, Promise<void>>()
   readonly #downloads = new Map<string, Download>()
+  readonly #forcing = new Set<Promise<void>>()
   #news = Promise.withResolvers<void>()
   readonly #abort = new AbortController()
   #bytes = 0
@@ -112,7 +112,7 @@ export class ModuleCache {
   /** Downloads under way end; their parts stay. */
   async close(): Promise<void> {
     this.#abort.abort(new ServiceError('unavailable', 'the worker is stopping'))
-    await Promise.allSettled(this.#coming.values())
+    await Promise.allSettled([...this.#coming.values(), ...this.#forcing])
   }
 
   /** Resolves when a module came, or more of one. */
@@ -225,7 +225,9 @@ export class ModuleCache {
         const kind = offset > 0 || wanted.peers.length > 0 ? 'unavailable' : 'malformed'
         throw new ServiceError(kind, `the bytes of the module are not those of its digest ${digest}`)
       }
-      await rename(partPath, join(folder, `${hex}.wasm`))
+      const path = join(folder, `${hex}.wasm`)
+      await rename(partPath, path)
+      this.#forceLater(path)
       download.state = 'whole'
     } finally {
       if (download.state !== 'whole') download.state = 'failed'
@@ -236,8 +238,16 @@ export class ModuleCache {
     await this.#makeRoom(digest)
   }
 
+  #forceLater(path: string): void {
+    const forcing = forceToDisk(path)
+      .catch((error: unknown) => this.#options.logger.debug({ err: error }, 'a module left before it was on disk'))
+      .finally(() => this.#forcing.delete(forcing))
+    this.#forcing.add(forcing)
+  }
+
   /** How many bytes there are then, what was there before included; at most one chunk more than the module has. */
   async #receive(wanted: WantedModule, partPath: string, hash: Hash, download: Download): Promise<number> {
+    using _transfer = beginTransfer()
     const offset = download.receivedBytes
     const file = await open(partPath, offset === 0 ? 'w' : 'a', 0o644)
     let received = offset
@@ -250,7 +260,7 @@ export class ModuleCache {
         download.state = 'flowing'
         download.receivedBytes = received
         this.#tellNews()
-        countPassing(chunk.length, this.#downloads.size)
+        countPassing(chunk.length)
       }
     } finally {
       await file.close()
@@ -281,28 +291,6 @@ export class ModuleCache {
     await rm(join(this.#options.folder, `${digest.slice('sha256:'.length)}.wasm`), { force: true })
     await this.#options.onRemoved?.(digest)
   }
-}
-
-async function isFileOf(path: string, hex: string): Promise<boolean> {
-  const hash = createHash('sha256')
-  try {
-    for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer)
-  } catch {
-    return false
-  }
-  return hash.digest('hex') === hex
-}
-
-/** What an interrupted download left, already hashed. A part that is too long begins anew. */
-async function hashPart(path: string, sizeBytes: number): Promise<{ hash: Hash; offset: number }> {
-  const size = await stat(path).then(
-    (found) => found.size,
-    () => 0,
-  )
-  const hash = createHash('sha256')
-  if (size === 0 || size > sizeBytes) return { hash, offset: 0 }
-  for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer)
-  return { hash, offset: size }
 }
 
 /** Rejects with the signal's reason when it is aborted first; the work goes on for whoever else waits for it. */

@@ -6,7 +6,7 @@ import { create } from '@bufbuild/protobuf'
 import { Server, status } from '@grpc/grpc-js'
 import { PROTOCOL_STATUS, ServiceError, kindOf, presentError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { countPassing } from '#core/passing-buffers.ts'
+import { beginTransfer, countPassing } from '#core/passing-buffers.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'
 import { FetchResponseSchema, ModuleService, serviceDefinition } from '#proto/index.ts'
 import type { FetchRequest, FetchResponse, ServerWritableStream, ServiceHandlers } from '#proto/index.ts'
@@ -88,6 +88,7 @@ export async function startPeerServer(deps: PeerServerDeps): Promise<PeerServer>
   }
 
   async function send(call: FetchCall, shared: SharedModule): Promise<void> {
+    using _transfer = beginTransfer()
     let position = Number(call.request.offset)
     if (position > shared.sizeBytes) throw new ServiceError('not_found', `the module has ${shared.sizeBytes} bytes`)
     const cancelled = new Promise<void>((resolve) => call.once('cancelled', () => resolve()))
@@ -110,7 +111,7 @@ export async function startPeerServer(deps: PeerServerDeps): Promise<PeerServer>
       if (bytesRead === 0) throw new ServiceError('unavailable', 'the file of the module ends too early')
       position += bytesRead
       await write(buffer.subarray(0, bytesRead))
-      countPassing(bytesRead, streams)
+      countPassing(bytesRead)
     }
     call.end()
   }

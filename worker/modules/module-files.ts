@@ -1,0 +1,38 @@
+/** Files of modules on disk: what they hash to, and when they are there for good. */
+import { createHash } from 'node:crypto'
+import type { Hash } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { open, stat } from 'node:fs/promises'
+
+/** Whether the file is there and has these bytes. */
+export async function isFileOf(path: string, hex: string): Promise<boolean> {
+  const hash = createHash('sha256')
+  try {
+    for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer)
+  } catch {
+    return false
+  }
+  return hash.digest('hex') === hex
+}
+
+/** What an interrupted download left, already hashed. A part that is too long begins anew. */
+export async function hashPart(path: string, sizeBytes: number): Promise<{ hash: Hash; offset: number }> {
+  const size = await stat(path).then(
+    (found) => found.size,
+    () => 0,
+  )
+  const hash = createHash('sha256')
+  if (size === 0 || size > sizeBytes) return { hash, offset: 0 }
+  for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer)
+  return { hash, offset: size }
+}
+
+/** Resolves when the file outlives a power cut. */
+export async function forceToDisk(path: string): Promise<void> {
+  const file = await open(path, 'r+')
+  try {
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}
