@@ -81,6 +81,17 @@ export function startLogFollower(options: LogFollowerOptions): LogFollower {
   const { database, table, consumer, logger, intervalMs, maxRows, apply } = options
   let backoffMs = intervalMs
 
+  /** One statement, so that a log where nothing happens costs next to nothing, however often it is looked at. */
+  async function hasNext(): Promise<boolean> {
+    const { rows } = await sql<{ has_next: boolean }>`
+      SELECT EXISTS (SELECT FROM ${sql.table(table.name)} l WHERE (l.xid, l.seq) > (stands.xid, stands.seq)) AS has_next
+        FROM (SELECT) AS always LEFT JOIN consumers c ON c.name = ${consumer}
+       CROSS JOIN LATERAL (SELECT coalesce(c.xid, ${LOG_START.xid.toString()}::xid8) AS xid, coalesce(c.seq, ${LOG_START.seq}::bigint) AS seq) stands`.execute(
+      database.db,
+    )
+    return rows[0]?.has_next === true
+  }
+
   /** One transaction: lock, read, apply, store. True when there may be more to read at once. */
   function applyNext(): Promise<boolean> {
     return database.transaction(async (tx) => {
@@ -101,7 +112,7 @@ export function startLogFollower(options: LogFollowerOptions): LogFollower {
 
   async function round(): Promise<Pause> {
     try {
-      const hasMore = await applyNext()
+      const hasMore = (await hasNext()) && (await applyNext())
       backoffMs = intervalMs
       return { pauseMs: hasMore ? 0 : intervalMs, isPokable: true }
     } catch (error) {
