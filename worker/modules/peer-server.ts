@@ -3,7 +3,7 @@
  * ticket of its own assignment, and over TLS the certificate of the worker that the ticket names.
  */
 import { create } from '@bufbuild/protobuf'
-import { Server, status } from '@grpc/grpc-js'
+import { Server, logVerbosity, setLogVerbosity, status } from '@grpc/grpc-js'
 import { PROTOCOL_STATUS, ServiceError, kindOf, presentError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { beginTransfer, countPassing } from '#core/passing-buffers.ts'
@@ -128,6 +128,8 @@ export async function startPeerServer(deps: PeerServerDeps): Promise<PeerServer>
       })
     },
   }
+  // The library would write lines of its own to stderr beside the error that it reports.
+  setLogVerbosity(logVerbosity.NONE)
   const server = new Server({ 'grpc.max_receive_message_length': MAX_REQUEST_BYTES })
   server.addService(serviceDefinition(ModuleService), handlers)
   const bound = await bind(server, { host, port, trust })
