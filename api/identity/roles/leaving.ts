@@ -89,6 +89,20 @@ async function findDomainsOf(tx: Transaction, userKey: number): Promise<number[]
   return rows.map((row) => row.domain_key)
 }
 
+/**
+ * Domains that would have no enabled administrator without this user. They stay locked until the transaction ends, so that two
+ * administrators cannot leave one domain at the same moment.
+ */
+export async function lockSoleAdminDomains(tx: Transaction, userKey: number): Promise<{ key: number; id: string }[]> {
+  const { rows } = await sql<{ key: number }>`SELECT domain_key AS key FROM grants
+    WHERE user_key = ${userKey} AND entity_type = 'domain' AND role_key = ${ADMIN_ROLE_KEY}`.execute(tx)
+  await lockDomains(
+    tx,
+    rows.map(({ key }) => key),
+  )
+  return await findSoleAdminDomains(tx, userKey)
+}
+
 /** Domains that nobody else administers who can sign in. */
 async function findSoleAdminDomains(tx: Transaction, userKey: number): Promise<{ key: number; id: string }[]> {
   const { rows } = await sql<{ key: number; id: string }>`

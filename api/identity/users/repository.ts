@@ -270,26 +270,6 @@ export async function lockUser(tx: Transaction, id: string): Promise<UserRecord 
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 
-/**
- * Domains that would have no enabled administrator without this user. They stay locked until the transaction ends, so
- * that two administrators cannot leave one domain at the same moment.
- */
-export async function lockSoleAdminDomains(tx: Transaction, userKey: number): Promise<{ key: number; id: string }[]> {
-  await sql`SELECT d.key FROM domains d
-    WHERE d.status <> 'deleted' AND d.key IN (
-      SELECT g.domain_key FROM grants g WHERE g.user_key = ${userKey} AND g.entity_type = 'domain' AND g.role_key = 0)
-    ORDER BY d.key FOR NO KEY UPDATE`.execute(tx)
-  const { rows } = await sql<{
-    key: number
-    id: string
-  }>`SELECT d.key, d.id FROM grants g JOIN domains d ON d.key = g.domain_key
-    WHERE g.user_key = ${userKey} AND g.entity_type = 'domain' AND g.role_key = 0 AND d.status <> 'deleted'
-      AND NOT EXISTS (SELECT 1 FROM grants o JOIN users u ON u.key = o.user_key AND u.status = 'enabled'
-                       WHERE o.entity_key = g.entity_key AND o.role_key = 0 AND o.user_key <> g.user_key)
-    ORDER BY d.key`.execute(tx)
-  return rows
-}
-
 /** Who gives or takes the administration of the platform does it one after the other. */
 const PLATFORM_ADMINS_LOCK = 0x5ce1_0008
 
