@@ -1,5 +1,6 @@
 /** `npm run bench [-- name…]`: prints figures, medians of repeated runs, as ratios against a floor of the same run. */
 import { benchAccess } from './access.ts'
+import { benchBulk } from './bulk.ts'
 import { benchCoap } from './coap.ts'
 import { benchIngest } from './ingest.ts'
 import { benchJournal } from './journal.ts'
@@ -21,6 +22,7 @@ const BENCHES = {
   reader: benchReader,
   access: benchAccess,
   listing: benchListing,
+  bulk: benchBulk,
   journal: benchJournal,
   tasks: benchTasks,
   modules: benchModules,
