@@ -1,6 +1,6 @@
 /** Provisioning in one call, with a bootstrap configuration and with a certificate, and a file of ten thousand clients. */
 import { load, prepareRequest } from './http-load.ts'
-import { newDataDir, prepareDevices, removeDataDir, startPlatform } from './platform.ts'
+import { cpuMs, newDataDir, prepareDevices, removeDataDir, startPlatform } from './platform.ts'
 import type { Platform } from './platform.ts'
 import { median, milliseconds, perSecond, percentile, printTable, repeat } from './statistics.ts'
 import type { Row } from './statistics.ts'
@@ -11,6 +11,8 @@ const REPEATS = 3
 const TARGET_P99_MS = 200
 const FILE_CLIENTS = 10_000
 const TARGET_FILE_MS = 2000
+/** Of the smallest machine that the targets are for. */
+const CORES = 2
 const CASES = [
   { name: 'with a bootstrap configuration', x509: 'false', target: 200 },
   { name: 'with a certificate too', x509: 'true', target: 50 },
@@ -25,7 +27,10 @@ async function provisioned(platform: Platform, name: string, target: number): Pr
     return prepareRequest('POST', `/${domainId}/mapping`, headers, body)
   }
   const options = { port: platform.port, requests, connections: CONNECTIONS, durationMs: DURATION_MS, status: 201 }
+  const before = cpuMs(platform.pid)
   const results = await repeat(1, REPEATS, () => load(options))
+  const after = cpuMs(platform.pid)
+  const [own, below] = [(after.own - before.own) / device, (after.below - before.below) / device]
   const rate = median(results.map((result) => result.perSecond))
   const latencies = results.flatMap((result) => result.latenciesMs)
   const p99 = percentile(latencies, 0.99)
@@ -38,33 +43,77 @@ async function provisioned(platform: Platform, name: string, target: number): Pr
       target: `p99 ${milliseconds(TARGET_P99_MS)}`,
       isReached: p99 < TARGET_P99_MS,
     },
+    {
+      name: '  CPU of one',
+      figure: milliseconds(own + below),
+      ratio: `Node ${milliseconds(own)}, PostgreSQL and the worker ${milliseconds(below)}`,
+      target: `${milliseconds((CORES * 1000) / target)}, what ${CORES} cores have for it`,
+      isReached: own + below < (CORES * 1000) / target,
+    },
     { name: '  refused', figure: String(refused), target: '0', isReached: refused === 0 },
   ]
 }
 
-async function imported(platform: Platform): Promise<Row> {
-  const { token, domainId } = await prepareDevices(platform, 1)
-  let file = 0
-  const times = await repeat(1, REPEATS, async () => {
-    file++
-    const body = Array.from({ length: FILE_CLIENTS }, (_, index) => `client ${file} ${index}`).join('\n')
-    const began = performance.now()
-    const answer = await fetch(`http://127.0.0.1:${platform.port}/${domainId}/clients/import`, {
-      method: 'POST',
-      headers: { authorization: token, 'content-type': 'text/csv' },
-      body,
+/** Every one of so many clients with every one of so many channels: one line for each pair. */
+const [PAIR_CLIENTS, PAIR_CHANNELS] = [300, 300]
+
+type File = {
+  kind: 'clients' | 'connections'
+  type: 'text/csv' | 'application/json'
+  items: number
+  text: () => string
+}
+
+/** Files that come whole or not at all. */
+async function imported(platform: Platform): Promise<Row[]> {
+  const { token, domainId, devices } = await prepareDevices(platform, PAIR_CLIENTS)
+  const channels = Array.from({ length: PAIR_CHANNELS }, (_, index) => ({ name: `channel ${index}` }))
+  const made = await platform.call<{ channels: { id: string }[] }>(
+    'POST',
+    `/${domainId}/channels/bulk`,
+    channels,
+    token,
+  )
+  const names = () => Array.from({ length: FILE_CLIENTS }, (_, index) => `client ${index}`)
+  const pairs = devices.flatMap((client) => made.channels.map((channel) => `${client.id},${channel.id}`))
+  const files: File[] = [
+    { kind: 'clients', type: 'text/csv', items: FILE_CLIENTS, text: () => names().join('\n') },
+    {
+      kind: 'clients',
+      type: 'application/json',
+      items: FILE_CLIENTS,
+      text: () => JSON.stringify(names().map((name) => ({ name, metadata: { site: 'north' } }))),
+    },
+    { kind: 'connections', type: 'text/csv', items: pairs.length, text: () => pairs.join('\n') },
+  ]
+  const rows: Row[] = []
+  for (const { kind, type, items, text } of files) {
+    const url = `http://127.0.0.1:${platform.port}/${domainId}/${kind}/import`
+    const headers = { authorization: token, 'content-type': type }
+    const times = await repeat(1, REPEATS, async () => {
+      if (kind === 'connections')
+        await platform.call(
+          'POST',
+          `/${domainId}/channels/disconnect`,
+          { client_ids: devices.map(({ id }) => id), channel_ids: made.channels.map(({ id }) => id) },
+          token,
+        )
+      const body = text()
+      const began = performance.now()
+      const answer = await fetch(url, { method: 'POST', headers, body })
+      if (answer.status !== 201) throw new Error(`import: ${answer.status} ${await answer.text()}`)
+      await answer.arrayBuffer()
+      return performance.now() - began
     })
-    if (answer.status !== 201) throw new Error(`import: ${answer.status} ${await answer.text()}`)
-    await answer.arrayBuffer()
-    return performance.now() - began
-  })
-  const figure = median(times)
-  return {
-    name: `a file of ${FILE_CLIENTS.toLocaleString('en')} clients`,
-    figure: milliseconds(figure),
-    target: milliseconds(TARGET_FILE_MS),
-    isReached: figure < TARGET_FILE_MS,
+    const figure = median(times)
+    const isOfClients = kind === 'clients'
+    rows.push({
+      name: `a file of ${items.toLocaleString('en')} ${kind} (${type})`,
+      figure: milliseconds(figure),
+      ...(isOfClients ? { target: milliseconds(TARGET_FILE_MS), isReached: figure < TARGET_FILE_MS } : {}),
+    })
   }
+  return rows
 }
 
 export async function benchProvision(): Promise<void> {
@@ -74,7 +123,7 @@ export async function benchProvision(): Promise<void> {
     try {
       await using platform = await startPlatform(dataDir, { SKEIN_PROVISION_X509_PROVISIONING: x509 })
       rows.push(...(await provisioned(platform, name, target)))
-      if (x509 === 'false') rows.push(await imported(platform))
+      if (x509 === 'false') rows.push(...(await imported(platform)))
     } finally {
       removeDataDir(dataDir)
     }
