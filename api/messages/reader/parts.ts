@@ -23,11 +23,10 @@ function isKnownToRollups({ protocol, values }: Scope): boolean {
 
 /** The parts of the snapshot that the transaction reads. */
 export async function partsOf(tx: Transaction, scope: Scope, range: TimeRange): Promise<Parts> {
-  const from =
-    range.fromSeconds === undefined ? undefined : Math.ceil(range.fromSeconds / BUCKET_SECONDS) * BUCKET_SECONDS
-  const to = range.toSeconds === undefined ? undefined : Math.floor(range.toSeconds / BUCKET_SECONDS) * BUCKET_SECONDS
+  if (!isKnownToRollups(scope)) return { rollups: undefined, raw: [conditionsIn(scope, range)] }
+  const { fromSeconds: from, toSeconds: to } = await wholeQuarters(tx, scope, range)
   const isWithinOne = from !== undefined && to !== undefined && from >= to
-  if (!isKnownToRollups(scope) || isWithinOne) return { rollups: undefined, raw: [conditionsIn(scope, range)] }
+  if (isWithinOne) return { rollups: undefined, raw: [conditionsIn(scope, range)] }
   const unfolded = await unfoldedBatches(tx)
   const restricted = (within: TimeRange, condition: RawBuilder<SqlBool>): RecordConditions => {
     const conditions = conditionsIn(scope, within)
@@ -36,11 +35,34 @@ export async function partsOf(tx: Transaction, scope: Scope, range: TimeRange): 
   const raw: RecordConditions[] = []
   const isFolded = unfolded === undefined ? sql<SqlBool>`true` : sql<SqlBool>`NOT (${unfolded})`
   if (unfolded !== undefined) raw.push(restricted(range, unfolded))
-  if (from !== undefined && from !== range.fromSeconds)
+  if (from !== undefined && range.fromSeconds !== undefined && from > range.fromSeconds)
     raw.push(restricted({ fromSeconds: range.fromSeconds, toSeconds: from }, isFolded))
-  if (to !== undefined && to !== range.toSeconds)
+  if (to !== undefined && range.toSeconds !== undefined && to < range.toSeconds)
     raw.push(restricted({ fromSeconds: to, toSeconds: range.toSeconds }, isFolded))
   return { rollups: rollupsCondition(scope, from, to), raw }
+}
+
+/**
+ * The quarters of an hour of which the range takes everything. One that it cuts is such a one too where nothing lies beyond the
+ * cut: a range that ends now, or begins with the first record, need not open the quarter to say what is in it.
+ */
+async function wholeQuarters(tx: Queryable, scope: Scope, range: TimeRange): Promise<TimeRange> {
+  const { fromSeconds, toSeconds } = range
+  if (fromSeconds === undefined && toSeconds === undefined) return range
+  const first = fromSeconds === undefined ? undefined : Math.floor(fromSeconds / BUCKET_SECONDS) * BUCKET_SECONDS
+  const end = toSeconds === undefined ? undefined : Math.ceil(toSeconds / BUCKET_SECONDS) * BUCKET_SECONDS
+  const isEmpty = (outside: TimeRange) =>
+    outside.fromSeconds === outside.toSeconds
+      ? sql<boolean>`true`
+      : sql<boolean>`NOT EXISTS (SELECT FROM records m WHERE ${conditionsIn(scope, outside).rows})`
+  const { rows } = await sql<{ before: boolean; after: boolean }>`
+    SELECT ${isEmpty({ fromSeconds: first, toSeconds: fromSeconds })} AS before,
+           ${isEmpty({ fromSeconds: toSeconds, toSeconds: end })} AS after`.execute(tx)
+  const [found] = rows
+  return {
+    fromSeconds: first === undefined || found?.before === true ? first : first + BUCKET_SECONDS,
+    toSeconds: end === undefined || found?.after === true ? end : end - BUCKET_SECONDS,
+  }
 }
 
 /** Rows of the series of the scope, or of the channel as a whole. */
