@@ -263,6 +263,9 @@ test('10,000 idle connections are held, and messages go on', { timeout: 60_000 }
   await peer.next('publish')
   const text = await metrics.registry.metrics()
   expect(Number(/^skein_mqtt_connections (\d+)/m.exec(text)?.[1])).toBeGreaterThanOrEqual(count)
+  const connects = async () =>
+    Number(/^skein_mqtt_packets_total\{type="connect"\} (\d+)/m.exec(await metrics.registry.metrics())?.[1])
+  await until(async () => (await connects()) >= count, 'every CONNECT is counted', 20_000)
   for (const stream of streams) stream.destroy()
   await until(() => server.connections < 100, 'they are gone', 20_000)
 })

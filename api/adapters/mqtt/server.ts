@@ -170,7 +170,7 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
       closing.delete(connection)
       endSession(connection)
     },
-    countPacket: (type) => void counts.packets.set(type, (counts.packets.get(type) ?? 0) + 1),
+    countPacket: counts.packet,
     countRefusal: counts.refusal,
     countDropped: counts.dropped,
     countStored: counts.stored,
@@ -198,6 +198,7 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
       }
     }
     for (const [name, mine] of unsettled) if (mine.size === 0 && !byName.has(name)) unsettled.delete(name)
+    counts.flush()
     exchange.tick()
   }
 
