@@ -121,7 +121,8 @@ export class WorkerSession implements WorkerView {
 
   /** Asks the worker to get a module before it needs it. */
   prefetch(module: MessageInitShape<typeof ModuleRefSchema>, digest: string): void {
-    if (!this.cachedDigests.has(digest) && this.awaitedDigests.size < MAX_CACHED_DIGESTS) this.awaitedDigests.add(digest)
+    if (!this.cachedDigests.has(digest) && this.awaitedDigests.size < MAX_CACHED_DIGESTS)
+      this.awaitedDigests.add(digest)
     this.tell({ case: 'prefetch', value: { modules: [module] } })
   }
 
