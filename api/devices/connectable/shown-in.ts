@@ -37,15 +37,13 @@ export async function shownIn(
   return await Promise.all(
     domains.map(async (domain) => {
       const { page, count, isWhole } = await domain.reachableRows(listed.type, 'read', listed.alias)
-      const others = [
-        ...(await accessConditions(db, domain, listed, actions, query)),
-        ...ownedAs(domain, sql.ref(`${listed.alias}.created_by`), query),
-      ]
+      const asked = await accessConditions(db, domain, listed, actions, query)
+      const owned = ownedAs(domain, sql.ref(`${listed.alias}.created_by`), query)
       return {
         domain,
-        page: allOf([page, ...others]),
-        count: allOf([count, ...others]),
-        isWhole: isWhole && others.length === 0,
+        page: allOf([page, ...asked.page, ...owned]),
+        count: allOf([count, ...asked.count, ...owned]),
+        isWhole: isWhole && asked.page.length + owned.length === 0,
       }
     }),
   )

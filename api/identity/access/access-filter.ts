@@ -16,7 +16,9 @@ import { INHERITED } from './inheritance.ts'
 import type { Provider } from './inheritance.ts'
 import type { DomainAccess } from './policy.ts'
 import { resolveReach } from './reach.ts'
+import type { Reach } from './reach.ts'
 import { reachable } from './reachable.ts'
+import type { ReachPlan } from './reachable.ts'
 
 type Listed = Exclude<EntityType, 'domain'>
 
@@ -54,6 +56,9 @@ export function requireMayListFor(domains: readonly DomainAccess[], userId: stri
 
 const mayListFor = (domain: DomainAccess, userId: string) => domain.isAdmin || domain.principal.id === userId
 
+/** Conditions to find a page by, and the same to count by. */
+export type AccessConditions = { page: Condition[]; count: Condition[] }
+
 /** The conditions for one domain, on the table of the type, called `alias`. */
 export async function accessConditions(
   db: Queryable,
@@ -61,22 +66,27 @@ export async function accessConditions(
   listed: { type: Listed; alias: string },
   actions: readonly string[],
   query: AccessQuery,
-): Promise<Condition[]> {
-  const conditions = actions.map((action) => mayDo(domain, listed, action))
-  if (query.role_id !== undefined) conditions.push(await holdsRole(db, domain, listed, query.role_id))
-  if (query.role_name !== undefined) conditions.push(holdsRoleNamed(domain, listed, query.role_name))
-  if (query.access_type !== undefined) conditions.push(isReachedBy(domain, listed, query.access_type))
-  if (query.user !== undefined) conditions.push(await isReachedByUser(db, domain, listed, query.user))
-  return conditions
+): Promise<AccessConditions> {
+  const alike: Condition[] = []
+  if (query.role_id !== undefined) alike.push(await holdsRole(db, domain, listed, query.role_id))
+  if (query.role_name !== undefined) alike.push(holdsRoleNamed(domain, listed, query.role_name))
+  if (query.access_type !== undefined) alike.push(isReachedBy(domain, listed, query.access_type))
+  const ofUser = query.user === undefined ? undefined : await findReachOf(db, domain, query.user)
+  const by = (plan: ReachPlan) => [
+    ...actions.map((action) => mayDo(domain, listed, action, plan)),
+    ...alike,
+    ...(query.user === undefined ? [] : [isReachedByUser(ofUser, listed, plan)]),
+  ]
+  return { page: by('row'), count: by('set') }
 }
 
 type On = { type: Listed; alias: string }
 
-function mayDo(domain: DomainAccess, { type, alias }: On, action: string): Condition {
+function mayDo(domain: DomainAccess, { type, alias }: On, action: string, plan: ReachPlan): Condition {
   const needed = INHERITED.domain[type].get(action)
   return needed !== undefined && domain.can(needed as DomainAction)
     ? sql<SqlBool>`true`
-    : domain.reachable(type, action, alias)
+    : domain.reachable(type, action, alias, plan)
 }
 
 /** Roles of the caller on the entity itself, joined to the table `r` of made roles. */
@@ -146,16 +156,14 @@ function isReachedBy(domain: DomainAccess, listed: On, type: NonNullable<AccessQ
   }
 }
 
-async function isReachedByUser(
-  db: Queryable,
-  domain: DomainAccess,
-  { type, alias }: On,
-  userId: string,
-): Promise<Condition> {
-  if (!mayListFor(domain, userId)) return NEVER
-  const { rows } = isId(userId)
-    ? await sql<{ key: number }>`SELECT key FROM users WHERE id = ${userId} AND status <> 'deleted'`.execute(db)
-    : { rows: [] }
-  const reach = rows[0] === undefined ? undefined : await resolveReach(db, rows[0].key, domain.domainKey)
-  return reach?.isMember === true ? reachable(reach, false, type, 'read', alias) : NEVER
+/** What the user reaches in the domain; undefined: nothing, or nothing that the caller may know. */
+async function findReachOf(db: Queryable, domain: DomainAccess, userId: string): Promise<Reach | undefined> {
+  if (!mayListFor(domain, userId) || !isId(userId)) return undefined
+  const { rows } = await sql<{
+    key: number
+  }>`SELECT key FROM users WHERE id = ${userId} AND status <> 'deleted'`.execute(db)
+  return rows[0] === undefined ? undefined : await resolveReach(db, rows[0].key, domain.domainKey)
 }
+
+const isReachedByUser = (reach: Reach | undefined, { type, alias }: On, plan: ReachPlan): Condition =>
+  reach?.isMember === true ? reachable(reach, false, type, 'read', alias, plan) : NEVER

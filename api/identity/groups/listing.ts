@@ -70,15 +70,13 @@ async function shownIn(
   return await Promise.all(
     domains.map(async (domain) => {
       const { page, count, isWhole } = await domain.reachableRows('group', 'read', 'g')
-      const others = [
-        ...(await accessConditions(db, domain, { type: 'group', alias: 'g' }, actions, query)),
-        ...(query.root_group === true ? [isSeenAsRoot(domain)] : []),
-      ]
+      const asked = await accessConditions(db, domain, { type: 'group', alias: 'g' }, actions, query)
+      const roots = query.root_group === true ? [isSeenAsRoot(domain)] : []
       return {
         domain,
-        page: allOf([page, ...others]),
-        count: allOf([count, ...others]),
-        isWhole: isWhole && others.length === 0,
+        page: allOf([page, ...asked.page, ...roots]),
+        count: allOf([count, ...asked.count, ...roots]),
+        isWhole: isWhole && asked.page.length + roots.length === 0,
       }
     }),
   )
