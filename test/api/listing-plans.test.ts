@@ -2,7 +2,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
-import { until } from '../harness/until.ts'
 
 /** More than is looked up by its keys. */
 const CLIENTS = 2600
@@ -196,21 +195,24 @@ test('a total of one domain is kept while another changes', async () => {
   const otherId = other.json<{ id: string }>().id
   const { pool } = api.database
   const setStatus = (status: string) => pool.query(`UPDATE clients SET status = $1 WHERE name = 'later'`, [status])
-  const enabled = async () => (await list(owner, 'name=later&only_total=true')).total
-  // A process that was held up counts anew, as it does not know what has changed: then it is asked once more.
-  await until(async () => {
+  const enabled = async (name: string) => (await list(owner, `name=${name}&only_total=true`)).total
+  let keptFor: string | undefined
+  // A process that was held up counts anew, as it does not know what has changed: then another total is looked at.
+  for (const name of ['later', 'late', 'ater', 'lat', 'ate', 'ter']) {
     await setStatus('enabled')
-    expect((await owner.call('POST', `/${domainId}/groups`, { name: 'a change' })).status).toBe(201)
-    const before = await enabled()
+    const before = await enabled(name)
     expect(before).toBeGreaterThan(0)
     // Written past the journal, so that only a total that is counted anew shows it.
     await setStatus('disabled')
     expect((await owner.call('POST', `/${otherId}/clients`, {})).status).toBe(201)
-    return (await enabled()) === before
-  }, 'a total is kept')
+    if ((await enabled(name)) !== before) continue
+    keptFor = name
+    break
+  }
+  expect(keptFor).toBeDefined()
   const { total } = await list(owner, 'status=all&only_total=true')
   expect((await owner.call('POST', `/${domainId}/clients`, {})).status).toBe(201)
-  expect(await enabled()).toBe(0)
+  expect(await enabled(keptFor ?? '')).toBe(0)
   expect((await list(owner, 'status=all&only_total=true')).total).toBe(total + 1)
 })
 
