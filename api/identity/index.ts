@@ -48,9 +48,7 @@ export {
   Tags,
   Timestamp,
   allOf,
-  anyOf,
   contains,
   containsMetadata,
-  orderOf,
   parseMetadataFilter,
 } from './wire/index.ts'
