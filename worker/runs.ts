@@ -34,6 +34,8 @@ type Run = {
   assignment: CheckedAssignment
   receivedMs: number
   isRunning: boolean
+  /** Heartbeats since it was accepted, or since it began. */
+  beats: number
   abort: AbortController
   endingFor: EndingFor | undefined
 }
@@ -53,11 +55,21 @@ export type RunsDeps = {
   logger: Logger
 }
 
+/** So many heartbeats after it was said, a report that nobody answered is repeated: one whole interval lies between them. */
+const BEATS_BEFORE_REPEAT = 2
+
+/** With twice the pause each time: a manager whose database is away hears it soon enough. */
+function isRepeatedAt(beats: number): boolean {
+  return beats >= BEATS_BEFORE_REPEAT && Math.log2(beats) % 1 === 0
+}
+
 export class Runs {
   readonly #deps: RunsDeps
   readonly #held = new Map<string, Run>()
   readonly #guestCalls = new GuestCalls()
   readonly #logs = new RunLogs()
+  /** Results that nobody acknowledged, with the heartbeats since. */
+  #unheard = new Map<string, number>()
   #outbox: Outbox | undefined
   #finishedTotal = 0
   #isDraining = false
@@ -113,6 +125,7 @@ export class Runs {
   /** A session has begun: settles what Hello claimed, and everything said from now on goes there. */
   connect(outbox: Outbox, welcome: Welcome): void {
     this.#outbox = outbox
+    this.#unheard.clear()
     for (const run of welcome.acknowledged) this.#deps.spool.acknowledge(keyOf(run))
     for (const run of welcome.stop) this.#end(keyOf(run), 'nobody')
     this.#guestCalls.connect(outbox)
@@ -139,7 +152,7 @@ export class Runs {
 
   take(assignment: Assignment): void {
     const { run } = assignment
-    if (run === undefined || this.#held.has(keyOf(run))) return
+    if (run === undefined || this.#isKnown(run)) return
     const refusal = this.#findRefusal()
     if (refusal !== undefined) return this.#outbox?.rejected(run, ...refusal)
     if (isComplete(assignment)) {
@@ -151,6 +164,36 @@ export class Runs {
     const incomplete = { ...assignment, run, limits, module: { digest: '' } } as CheckedAssignment
     const error = 'the assignment names no module, or a limit is zero'
     void this.#record(incomplete, { state: 'failed', reason: 'module_invalid', error, durationMs: 0 }, 0)
+  }
+
+  /** An assignment that comes again: the manager did not hear what was said about it, so it is said again. */
+  #isKnown(run: RunRef): boolean {
+    const held = this.#held.get(keyOf(run))
+    if (held !== undefined) {
+      if (held.isRunning) this.#outbox?.started(run)
+      else this.#outbox?.accepted(run)
+      return true
+    }
+    const result = this.#deps.spool.find(keyOf(run))
+    if (result !== undefined) this.#outbox?.ended(fromBinary(RunResultSchema, result))
+    return result !== undefined
+  }
+
+  /** At each heartbeat: what was said before the last one, and was perhaps not heard, is said once more. */
+  sayAgain(): void {
+    for (const run of this.#held.values()) {
+      run.beats++
+      if (run.beats !== BEATS_BEFORE_REPEAT) continue
+      if (run.isRunning) this.#outbox?.started(run.assignment.run)
+      else this.#outbox?.accepted(run.assignment.run)
+    }
+    const unheard = new Map<string, number>()
+    for (const { key, payload } of this.#deps.spool.results()) {
+      const beats = (this.#unheard.get(key) ?? 0) + 1
+      unheard.set(key, beats)
+      if (isRepeatedAt(beats)) this.#outbox?.ended(fromBinary(RunResultSchema, payload))
+    }
+    this.#unheard = unheard
   }
 
   cancel(run: RunRef): void {
@@ -222,6 +265,7 @@ export class Runs {
       assignment,
       receivedMs: monotonicMs(),
       isRunning: false,
+      beats: 0,
       abort: new AbortController(),
       endingFor: undefined,
     }
@@ -235,6 +279,7 @@ export class Runs {
       startedMs = monotonicMs()
       if (run.isRunning) return
       run.isRunning = true
+      run.beats = 0
       this.#outbox?.started(assignment.run)
     }
     const outcome = await this.#run(run, onStarted)

@@ -149,11 +149,6 @@ export class Cluster {
     return fitting
   }
 
-  /** How long runs of the task last; undefined: nobody knows. */
-  expectedMs(taskKey: number): number | undefined {
-    return this.#tasks.get(taskKey)?.expectedMs
-  }
-
   /** Learns from an ended run: how long runs of the task and of its needs last, and whether the worker failed it. */
   learnEnd(
     run: { taskKey: number; needs: string },

@@ -18,7 +18,7 @@ import type { RunWriter } from '../runs/writer.ts'
 import type { LeaseKeeper } from '../workers/leases.ts'
 import type { Cluster } from './cluster.ts'
 import { grpcFailure } from './failure.ts'
-import { fromRef, fromResult, toRef, type RunIdentity } from './translate.ts'
+import { fromRef, fromResult, toRef } from './translate.ts'
 import { WorkerSession, type WorkerFacts } from './worker-session.ts'
 
 export type SessionDeps = {
@@ -126,18 +126,6 @@ const REJECTIONS: Readonly<Record<RejectReason, string>> = {
   [RejectReason.RUNNER_KILLED]: 'its runner was killed because of another run',
 }
 
-/**
- * A run that will have ended before its "running" is committed needs no write of its own for it: its end writes both. It
- * is held back for this long when runs of its task are known to be that short.
- */
-const SHORT_RUN_MS = 5
-
-function isShort(cluster: Cluster, session: WorkerSession, identity: RunIdentity): boolean {
-  const run = heldRun(session, identity)
-  const expectedMs = run === undefined ? 0 : cluster.expectedMs(run.taskKey)
-  return expectedMs !== undefined && expectedMs < SHORT_RUN_MS
-}
-
 function receive(deps: SessionDeps, session: WorkerSession, request: SessionRequest): void {
   const { writer, leases, cluster, output, logger } = deps
   const failed = (error: unknown) =>
@@ -150,6 +138,9 @@ function receive(deps: SessionDeps, session: WorkerSession, request: SessionRequ
       for (const digest of beat.cachedDigestsAdded) session.rememberDigest(digest)
       for (const digest of beat.cachedDigestsRemoved) session.cachedDigests.delete(digest)
       leases.beat(session)
+      session.repeatUnconfirmed()
+      cluster.touch(session)
+      cluster.flush()
       session.tell({
         case: 'leaseRenewed',
         value: {
@@ -161,6 +152,7 @@ function receive(deps: SessionDeps, session: WorkerSession, request: SessionRequ
       return
     }
     case 'accept':
+      for (const run of message.value.runs) session.confirm(fromRef(run))
       return
     case 'reject': {
       const { run, reason, message: words } = message.value
@@ -170,14 +162,14 @@ function receive(deps: SessionDeps, session: WorkerSession, request: SessionRequ
     }
     case 'stateUpdate': {
       const begun = message.value.running.map(fromRef)
-      const write = () => void writer.running(session, begun).catch(failed)
-      if (begun.every((run) => isShort(cluster, session, run))) setTimeout(write, SHORT_RUN_MS)
-      else write()
+      for (const run of begun) session.confirm(run)
+      writer.running(session, begun).catch(failed)
       return
     }
     case 'result': {
       const ends = message.value.results.map((result) => {
         const run = fromRef(result.run)
+        session.confirm(run)
         return { run, ending: output.checkStaged(session, run, fromResult(result)) }
       })
       // Staged parts are in the database before the result that names them.

@@ -42,6 +42,9 @@ type Outgoing = NonNullable<MessageInitShape<typeof SessionResponseSchema>['mess
 /** Digests remembered per worker; what is beyond counts as not cached, which costs a fetch at most. */
 const MAX_CACHED_DIGESTS = 1_000
 
+/** Between two heartbeats lies a whole interval, in which every worker that got an assignment has said so. */
+const BEATS_BEFORE_REPEAT = 2
+
 export class WorkerSession implements WorkerView {
   readonly key: number
   readonly id: string
@@ -72,6 +75,7 @@ export class WorkerSession implements WorkerView {
   lastBeatMs: number
   freeSlots: number
   readonly #send: (message: SessionResponse) => void
+  #beats = 0
   #assignments: { run: HeldRun; bringsModule: boolean }[] = []
   #receipts: Receipt[] = []
 
@@ -111,8 +115,24 @@ export class WorkerSession implements WorkerView {
   /** Gathers an assignment; `flush` sends it. The fence must be committed. */
   assign(run: HeldRun): void {
     this.runs.set(run.id, run)
+    run.unconfirmedSince = this.#beats
     this.#assignments.push({ run, bringsModule: !this.cachedDigests.has(run.digest) })
     this.rememberDigest(run.digest)
+  }
+
+  /** The worker has it: it says so, or speaks of its course. */
+  confirm({ id, fence }: Receipt['run']): void {
+    const run = this.runs.get(id)
+    if (run?.fence === fence) run.unconfirmedSince = undefined
+  }
+
+  /** A heartbeat came: gathers again what was sent two of them ago and was not confirmed; a worker takes it once. */
+  repeatUnconfirmed(): void {
+    this.#beats += 1
+    for (const run of this.runs.values()) {
+      const since = run.unconfirmedSince
+      if (since !== undefined && this.#beats - since >= BEATS_BEFORE_REPEAT) this.assign(run)
+    }
   }
 
   acknowledge(receipt: Receipt): void {

@@ -149,7 +149,8 @@ async function applyRunning(
   const begun = running.flatMap(({ session, runs }) =>
     runs.flatMap((identity) => {
       const run = ending.has(identity.id) ? undefined : heldRun(session, identity)
-      return run === undefined ? [] : [run]
+      // A worker says it again when it cannot know that it was heard.
+      return run === undefined || run.state === TASK_STATE.running ? [] : [run]
     }),
   )
   await markRunning(batch, begun)

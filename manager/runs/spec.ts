@@ -74,6 +74,8 @@ export type HeldRun = RunHandle & {
   fence: number
   /** The worker was told to stop it. */
   isCancelSent?: true
+  /** Number of heartbeats of the session when it was sent; undefined: the worker has said that it has it. */
+  unconfirmedSince?: number | undefined
 }
 
 export function isAssigned(run: RunHandle): run is HeldRun {

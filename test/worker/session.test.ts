@@ -146,14 +146,52 @@ describe('a data folder below a closed one', () => {
 })
 
 describe('a run', () => {
-  test('is accepted, reported running and ended, with its module fetched from the manager', async () => {
+  test('is reported ended, with its module fetched from the manager', async () => {
     await joinManager()
     manager.assign('add', 'run-1', { inputsJson: '[5,3]' })
     const result = await manager.result('run-1')
     expect(result).toMatchObject({ state: WireTaskState.COMPLETED, resultsJson: '[8]', run: runRef('run-1') })
-    const order = manager.said.map(({ case: kind }) => kind).filter((kind) => kind !== 'heartbeat')
-    expect(order).toEqual(['hello', 'accept', 'stateUpdate', 'result'])
     expect(manager.bearers).toEqual(['Bearer worker-1.secret-1'])
+  })
+
+  test('that lasts is reported running, and one that waits for others accepted', async () => {
+    await joinManager({ SKEIN_WORKER_SLOTS: '1' })
+    manager.assign('endless', 'run-1')
+    await manager.running('run-1')
+    manager.assign('endless', 'run-2')
+    await until(() => manager.heard('accept').some(({ runs }) => runs.some(({ runId }) => runId === 'run-2')))
+    expect(manager.results()).toEqual([])
+  })
+
+  test('that is assigned again is not run again, and what was said about it is said again', async () => {
+    manager.acknowledges = false
+    await joinManager()
+    const told = () => manager.heard('stateUpdate').flatMap(({ running }) => running).length
+    manager.assign('endless', 'run-1')
+    await manager.running('run-1')
+    const before = told()
+    manager.assign('endless', 'run-1')
+    await until(() => told() > before)
+    manager.assign('add', 'run-2', { inputsJson: '[1,2]' })
+    await manager.result('run-2')
+    const results = manager.results().length
+    manager.assign('add', 'run-2', { inputsJson: '[1,2]' })
+    await until(() => manager.results().length > results)
+    manager.tell({ case: 'cancel', value: { runs: [runRef('run-1')] } })
+    await manager.result('run-1')
+    await until(() => manager.heard('heartbeat').at(-1)?.running === 0)
+  })
+
+  test('whose result nobody acknowledges is reported again in the same session', async () => {
+    manager.acknowledges = false
+    manager.heartbeatIntervalMs = 200
+    await joinManager()
+    manager.assign('add', 'run-1', { inputsJson: '[1,2]' })
+    // Each session begins with the results that are open; one more than there are sessions was repeated.
+    await until(() => manager.results().length > manager.sessions + 1)
+    manager.acknowledge(manager.results().slice(0, 1), true)
+    manager.breakStream()
+    await until(() => manager.heard('hello').at(-1)?.spooled.length === 0)
   })
 
   test('sees TASK_ID, RUN_ID and ATTEMPT, and its output is sent as log and as result', async () => {
@@ -208,11 +246,13 @@ describe('a run', () => {
 
   test('beyond the slots and the places behind them is given back with NO_SLOT', async () => {
     await joinManager({ SKEIN_WORKER_SLOTS: '1' })
-    const assignments = Array.from({ length: 66 }, (_, n) => manager.assignment('endless', `run-${n}`))
+    const assignments = Array.from({ length: 514 }, (_, n) => manager.assignment('endless', `run-${n}`))
     manager.tell({ case: 'assign', value: { assignments } })
     await until(() => manager.heard('reject').length === 1)
-    expect(manager.heard('reject')[0]).toMatchObject({ reason: RejectReason.NO_SLOT, run: { runId: 'run-65' } })
-    await until(() => manager.heard('accept').flatMap(({ runs }) => runs).length === 65)
+    expect(manager.heard('reject')[0]).toMatchObject({ reason: RejectReason.NO_SLOT, run: { runId: 'run-513' } })
+    const accepted = () => new Set(manager.heard('accept').flatMap(({ runs }) => runs.map(({ runId }) => runId)))
+    // The first one began and says so.
+    await until(() => accepted().size >= 512)
   })
 })
 
@@ -266,16 +306,16 @@ describe('a broken stream', () => {
     manager.assign('add', 'run-1', { inputsJson: '[1,2]' })
     await manager.result('run-1')
     manager.breakStream()
-    await until(() => manager.results().length === 2)
+    await until(() => manager.heard('hello').length === 2)
     expect(manager.heard('hello')[1]?.spooled).toMatchObject([runRef('run-1')])
     await worker.stop()
+    const before = manager.results().length
     manager.acknowledges = true
     await joinManager()
-    await until(() => manager.results().length === 3)
-    expect(manager.results().map(({ resultsJson }) => resultsJson)).toEqual(['[3]', '[3]', '[3]'])
+    await until(() => manager.results().length > before)
+    expect(new Set(manager.results().map(({ resultsJson }) => resultsJson))).toEqual(new Set(['[3]']))
     manager.breakStream()
-    await until(() => manager.heard('hello').length === 4)
-    expect(manager.heard('hello')[3]?.spooled).toEqual([])
+    await until(() => manager.heard('hello').at(-1)?.spooled.length === 0)
   })
 
   test('a stale result is dropped when the manager says so', async () => {

@@ -17,6 +17,7 @@ import type {
   SessionResponse,
   WorkerLimits,
 } from '#proto/index.ts'
+import { DelayedReports } from './delayed-reports.ts'
 
 type Message = NonNullable<MessageInitShape<typeof SessionRequestSchema>['message']>
 export type SessionStream = ClientDuplexStream<SessionRequest, SessionResponse>
@@ -27,11 +28,16 @@ const MAX_RESULTS_PER_MESSAGE = 1_000
 /** Output of runs that waits for a congested stream. */
 const MAX_LOG_BYTES = 8 * 1024 * 1024
 
+/** A run that begins or ends sooner was accepted, as the manager sees from that. */
+const ACCEPT_DELAY_MS = 50
+/** A run that ends sooner is reported by its end alone, which is one write instead of two (decision 0022). */
+const RUNNING_DELAY_MS = 4
+
 export class Outbox {
   readonly #stream: SessionStream
   readonly #limits: WorkerLimits
-  #accepted: RunRef[] = []
-  #running: RunRef[] = []
+  readonly #accepted = new DelayedReports(ACCEPT_DELAY_MS, () => this.flush())
+  readonly #running = new DelayedReports(RUNNING_DELAY_MS, () => this.flush())
   #other: Message[] = []
   #results: RunResult[] = []
   #after: Message[] = []
@@ -49,16 +55,16 @@ export class Outbox {
   }
 
   accepted(run: RunRef): void {
-    this.#accepted.push(run)
-    this.#schedule()
+    this.#accepted.add(run)
   }
 
   started(run: RunRef): void {
-    this.#running.push(run)
-    this.#schedule()
+    this.#accepted.drop(run)
+    this.#running.add(run)
   }
 
   rejected(run: RunRef, reason: RejectReason, message: string): void {
+    this.#forget(run)
     this.#other.push({ case: 'reject', value: { run, reason, message } })
     this.#schedule()
   }
@@ -77,6 +83,7 @@ export class Outbox {
   }
 
   ended(result: RunResult): void {
+    if (result.run !== undefined) this.#forget(result.run)
     this.#results.push(result)
     this.#schedule()
   }
@@ -105,16 +112,28 @@ export class Outbox {
   flush(): void {
     const { writable, writableNeedDrain } = this.#stream
     if (!writable || writableNeedDrain) return
-    if (this.#accepted.length > 0) this.#write({ case: 'accept', value: { runs: this.#accepted } })
-    this.#accepted = []
-    if (this.#running.length > 0) this.#write({ case: 'stateUpdate', value: { running: this.#running } })
-    this.#running = []
+    const accepted = this.#accepted.takeDue()
+    if (accepted.length > 0) this.#write({ case: 'accept', value: { runs: accepted } })
+    const running = this.#running.takeDue()
+    if (running.length > 0) this.#write({ case: 'stateUpdate', value: { running } })
     for (const message of this.#other) this.#write(message)
     this.#other = []
     this.#logBytes = 0
     this.#flushResults()
     for (const message of this.#after) this.#write(message)
     this.#after = []
+  }
+
+  /** Says what is left to say that the next Hello does not, and nothing more. */
+  close(): void {
+    this.flush()
+    this.#accepted.clear()
+    this.#running.clear()
+  }
+
+  #forget(run: RunRef): void {
+    this.#accepted.drop(run)
+    this.#running.drop(run)
   }
 
   #flushResults(): void {

@@ -172,6 +172,7 @@ class Session {
 
   #beat(): void {
     const { runs, modules, lease } = this.#deps
+    runs.sayAgain()
     const changes = modules.takeChanges()
     this.#sequence++
     const value = {
@@ -197,7 +198,7 @@ class Session {
     // The stream reports its own end as an error once more; nobody listens to that any more.
     this.#stream.removeAllListeners('data')
     this.#stream.on('error', () => undefined)
-    this.#outbox.flush()
+    this.#outbox.close()
     this.#stream.end()
     setTimeout(() => this.#stream.cancel(), 100).unref()
     this.#end({ cause, reconnectAfterMs })

@@ -55,6 +55,8 @@ export type Ledger = {
   ends: Map<string, number[]>
   /** Fences in the order in which they were given. */
   fences: number[]
+  /** Runs that the manager ended at their deadline. */
+  timeouts: Set<string>
 }
 
 const UNDER_WAY: ReadonlySet<TaskState> = new Set([TASK_STATE.scheduled, TASK_STATE.running, TASK_STATE.unknown])
@@ -66,7 +68,7 @@ export class DatabaseAway extends Error {
 export class Store {
   now = 0
   tables: Tables = { runs: new Map(), tasks: new Map(), workers: new Map(), needs: new Map() }
-  readonly ledger: Ledger = { ends: new Map(), fences: [] }
+  readonly ledger: Ledger = { ends: new Map(), fences: [], timeouts: new Set() }
   /** As a sequence of PostgreSQL it does not go back with a transaction. */
   #sequence = 0
   #before: Tables | undefined
@@ -222,13 +224,14 @@ const STATEMENTS: Readonly<Record<string, Statement>> = {
       return [{ key }]
     })
   },
-  'write-ends': (store, [keys, fences, states]) =>
+  'write-ends': (store, [keys, fences, states, , , reasons]) =>
     list<number>(keys).flatMap((key, at) => {
       const run = store.tables.runs.get(key)
       if (run === undefined || run.fence !== list<number | null>(fences)[at] || !UNDER_WAY.has(run.state)) return []
       run.state = list<TaskState>(states)[at] ?? run.state
       run.next_check_at = null
       run.queue_seq = null
+      if (list<string | null>(reasons)[at] === 'timeout') store.ledger.timeouts.add(run.id)
       store.ledger.ends.set(run.id, [...(store.ledger.ends.get(run.id) ?? []), run.fence ?? 0])
       return [{ key }]
     }),

@@ -59,7 +59,7 @@ class Manager {
   }
 }
 
-type Held = { run: RunIdentity; isRunning: boolean; onLost: OnLost }
+type Held = { run: RunIdentity; isRunning: boolean; onLost: OnLost; beats: number }
 
 class Node {
   readonly key: number
@@ -71,7 +71,7 @@ class Node {
   /** When it must have stopped what it holds, on its own clock. */
   leaseEndMs = 0
   readonly held = new Map<string, Held>()
-  readonly spool = new Map<string, { run: RunIdentity; ending: RunEnding }>()
+  readonly spool = new Map<string, { run: RunIdentity; ending: RunEnding; beats: number }>()
   link: { manager: Manager; session: WorkerSession } | undefined
 
   constructor(key: number) {
@@ -83,7 +83,7 @@ class Node {
 export type Outcome = {
   problems: string[]
   /** What the schedule went through, so that a test can see that faults do happen. */
-  seen: Record<'requeued' | 'lost' | 'stale' | 'in_doubt' | 'restarts' | 'unknown', number>
+  seen: Record<'requeued' | 'lost' | 'stale' | 'in_doubt' | 'restarts' | 'unknown' | 'silent', number>
 }
 
 export class World {
@@ -94,7 +94,7 @@ export class World {
   readonly #nodes: Node[]
   readonly #started = new Set<string>()
   readonly #problems: string[] = []
-  readonly #seen: Outcome['seen'] = { requeued: 0, lost: 0, stale: 0, in_doubt: 0, restarts: 0, unknown: 0 }
+  readonly #seen: Outcome['seen'] = { requeued: 0, lost: 0, stale: 0, in_doubt: 0, restarts: 0, unknown: 0, silent: 0 }
   #order = 0
   #ids = 0
 
@@ -337,20 +337,37 @@ export class World {
         }
       }
     }
+    this.#send(deliver)
+  }
+
+  /** Late, twice, or never, although the stream stands: what is not heard has to be found out and said again. */
+  #send(deliver: () => void | Promise<void>): void {
+    if (!this.#isHealed && this.#chance(0.03)) {
+      this.#seen.silent += 1
+      return
+    }
     this.#after(this.#int(0, 20), deliver)
     if (!this.#isHealed && this.#chance(0.05)) this.#after(this.#int(0, 2_000), deliver)
   }
 
   #take(node: Node, run: RunIdentity, onLost: OnLost): void {
     const known = node.held.get(run.id)
-    if (known !== undefined && known.run.fence >= run.fence) return
-    if (node.spool.has(run.id) && (node.spool.get(run.id)?.run.fence ?? 0) >= run.fence) return
-    node.held.set(run.id, { run, isRunning: false, onLost })
+    if (known !== undefined && known.run.fence >= run.fence) {
+      if (known.run.fence === run.fence) this.#sayHeld(node, known)
+      return
+    }
+    const spooled = node.spool.get(run.id)?.run.fence ?? 0
+    if (spooled === run.fence) this.#report(node, run.id)
+    if (spooled >= run.fence) return
+    const taken = { run, isRunning: false, onLost, beats: 0 }
+    node.held.set(run.id, taken)
+    this.#sayHeld(node, taken)
     this.#after(this.#int(0, 50), () => {
       const held = node.held.get(run.id)
       if (!node.isUp || node.isFrozen || held?.run.fence !== run.fence) return
       held.isRunning = true
-      this.#tell(node, (session) => [{ kind: 'running', session, runs: [run] }])
+      held.beats = 0
+      this.#sayHeld(node, held)
       this.#after(this.#int(5, this.#chance(0.7) ? 500 : 30_000), () => {
         if (!node.isUp || node.isFrozen || node.held.get(run.id)?.run.fence !== run.fence) return
         const failed = this.#chance(0.2)
@@ -364,9 +381,27 @@ export class World {
     })
   }
 
+  #sayHeld(node: Node, { run, isRunning }: Held): void {
+    if (isRunning) return this.#tell(node, (session) => [{ kind: 'running', session, runs: [run] }])
+    const { link } = node
+    if (link !== undefined) this.#send(() => link.session.confirm(run))
+  }
+
+  /** As the worker does it at each heartbeat. */
+  #sayAgain(node: Node): void {
+    for (const held of node.held.values()) {
+      held.beats += 1
+      if (held.beats === 2) this.#sayHeld(node, held)
+    }
+    for (const [id, spooled] of node.spool) {
+      spooled.beats += 1
+      if (spooled.beats >= 2 && Math.log2(spooled.beats) % 1 === 0) this.#report(node, id)
+    }
+  }
+
   #finish(node: Node, run: RunIdentity, ending: RunEnding): void {
     node.held.delete(run.id)
-    node.spool.set(run.id, { run, ending })
+    node.spool.set(run.id, { run, ending, beats: 0 })
     this.#report(node, run.id)
   }
 
@@ -376,16 +411,21 @@ export class World {
     this.#tell(node, (session) => [{ kind: 'ends', session, ends: [spooled] }])
   }
 
-  /** A message of a worker: late, twice, or never when its stream breaks first. */
+  /** A message of a worker. */
   #tell(node: Node, changes: (session: WorkerSession) => Change[]): void {
     const { link } = node
     if (link === undefined) return
     const deliver = async () => {
       // What is under way on a stream that broke may still arrive, for as long as the manager believes in the session.
-      if (link.manager.isUp && link.session.isAlive) await this.#write(link.manager, changes(link.session))
+      if (!link.manager.isUp || !link.session.isAlive) return
+      const written = changes(link.session)
+      for (const change of written) {
+        if (change.kind === 'running') for (const run of change.runs) link.session.confirm(run)
+        if (change.kind === 'ends') for (const { run } of change.ends) link.session.confirm(run)
+      }
+      await this.#write(link.manager, written)
     }
-    this.#after(this.#int(0, 20), deliver)
-    if (!this.#isHealed && this.#chance(0.05)) this.#after(this.#int(0, 2_000), deliver)
+    this.#send(deliver)
   }
 
   #beat(node: Node): void {
@@ -397,6 +437,11 @@ export class World {
     if (link !== undefined && this.#isLinked(node, link) && row?.session_epoch === link.session.epoch) {
       row.lease_until = this.#store.now + LEASE_MS
       node.leaseEndMs = this.#store.now + LEASE_MS - 2_000
+      const { cluster } = link.manager.context
+      link.session.repeatUnconfirmed()
+      cluster.touch(link.session)
+      cluster.flush()
+      this.#sayAgain(node)
     } else if (link !== undefined) {
       this.#leave(node)
       this.#after(this.#int(100, 3_000), () => this.#join(node))
@@ -503,9 +548,11 @@ export class World {
   }
 
   #judge(): void {
-    const { fences, ends } = this.#store.ledger
+    const { fences, ends, timeouts } = this.#store.ledger
     const problem = (text: string) => this.#problems.push(text)
     if (fences.some((fence, at) => at > 0 && fence <= (fences[at - 1] ?? 0))) problem('a fence did not rise')
+    // No run here lasts as long as its timeout: one that ended by it was forgotten by its worker or its manager.
+    for (const id of timeouts) problem(`run ${id} was found by its deadline alone`)
     const runs = new Map(this.#store.runs.map((run) => [run.id, run]))
     for (const id of this.#started) if (!runs.has(id)) problem(`start ${id} was lost`)
     for (const run of runs.values()) {
