@@ -7,6 +7,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { COMMAND_FUNCTION, findFunction, formatType, isCallableFromJson, parseInputs } from '#core/wasm/index.ts'
 import type { DescribedExport } from '#core/wasm/index.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
+import type { Cluster } from '../dispatch/cluster.ts'
 import type { WorkerSession } from '../dispatch/worker-session.ts'
 import type { Grant, Target } from '../channels/fields.ts'
 import { inputsOf } from '../channels/trigger-message.ts'
@@ -134,6 +135,7 @@ export async function startRuns(
   const repeated = await findStartKeys(batch, requests, tasks)
 
   const prepared: Prepared[] = []
+  const plans = new Map<TaskRow, Plan | { resolveImage: string }>()
   for (const [index, request] of requests.entries()) {
     try {
       const task = tasks.get(request.taskId)
@@ -143,20 +145,23 @@ export async function startRuns(
         outcomes[index] = { runId: earlier, runKey: undefined, taskKey: task.key }
         continue
       }
-      const run = prepare(request, task, modules)
-      if ('resolveImage' in run) {
-        outcomes[index] = run
+      requireStartable(request, task)
+      const plan = plans.get(task) ?? planOf(request, task, modules, batch.context.cluster)
+      // An image is resolved per request.
+      if (request.image === undefined) plans.set(task, plan)
+      if ('resolveImage' in plan) {
+        outcomes[index] = plan
         continue
       }
+      const run = prepare(request, task, plan)
       if (request.drivesTask) task.state = requireNextState(task.state, 'start')
       if (task.broadcast) {
         prepared.push(...(await broadcast(batch, { index, request, task, ...run })))
         repeated.remember(request, task)
         continue
       }
-      const needsHash = batch.context.cluster.learnNeeds(run.needs)
-      const session = placeNow(batch, needsHash, task.key, run.digest)
-      prepared.push({ index, request, task, ...run, needsHash, session, part: undefined })
+      const session = placeNow(batch, run.needsHash, task.key, run.digest)
+      prepared.push({ index, request, task, ...run, session, part: undefined })
       repeated.remember(request, task)
     } catch (error) {
       outcomes[index] = error as Error
@@ -179,32 +184,47 @@ function placeNow(batch: RunBatch, needsHash: string, taskKey: number, digest: s
   return session
 }
 
-function prepare(
+/** What all starts of a task in one batch have in common. */
+type Plan = {
+  digest: string
+  /** The function that is called; undefined while nobody has read the module. */
+  called: DescribedExport | undefined
+  spec: RunSpec
+  needs: RunNeeds
+  needsHash: string
+}
+
+/** Throws `unprocessable` when the task has no module, or none with its function. */
+function planOf(
   request: StartRequest,
   task: TaskRow,
   modules: ReadonlyMap<number, ModuleFacts>,
-): { spec: RunSpec; digest: string; needs: RunNeeds } | { resolveImage: string } {
-  requireStartable(request, task)
+  cluster: Cluster,
+): Plan | { resolveImage: string } {
   const module = task.module_key === null ? undefined : modules.get(task.module_key)
   if (task.image_url !== null && request.image?.imageUrl !== task.image_url) return { resolveImage: task.image_url }
   const source = task.image_url === null ? module : request.image
   if (source === undefined) {
     throw new ServiceError('unprocessable', 'the task has no module: upload one or give it an image_url')
   }
-  const given = request.overrides.inputs ?? task.inputs
-  const called = module === undefined ? undefined : requireFunction(module, task)
-  const inputs = request.trigger === undefined ? given : inputsOf(request.trigger, called?.params, given)
-  if (called !== undefined) requireCallable(called, inputs)
+  const needs: RunNeeds = {
+    domainId: task.domain_id,
+    workerId: task.worker_id,
+    labels: task.labels,
+    runtime: module?.runtime ?? null,
+    memoryBytes: memoryClassBytes(task.memory_limit_bytes),
+  }
   return {
     digest: source.digest,
+    called: module === undefined ? undefined : requireFunction(module, task),
     spec: {
       task_id: task.id,
       task_name: task.name,
       domain_id: task.domain_id,
       function: task.function,
-      inputs,
-      cli_args: request.overrides.cliArgs ?? task.cli_args ?? [],
-      env: { ...task.env, ...request.overrides.env },
+      inputs: task.inputs,
+      cli_args: task.cli_args ?? [],
+      env: task.env,
       module_bytes: source.sizeBytes,
       module_reference: 'reference' in source ? source.reference : null,
       ...('notes' in source && source.notes.length > 0 ? { module_notes: source.notes } : {}),
@@ -213,14 +233,27 @@ function prepare(
       on_lost: task.on_lost,
       max_attempts: task.max_attempts,
       backoff_ms: task.backoff_ms,
-      ...specExtras(request, task),
+      ...specExtras(task),
     },
-    needs: {
-      domainId: task.domain_id,
-      workerId: task.worker_id,
-      labels: task.labels,
-      runtime: module?.runtime ?? null,
-      memoryBytes: memoryClassBytes(task.memory_limit_bytes),
+    needs,
+    needsHash: cluster.learnNeeds(needs),
+  }
+}
+
+/** Throws `unprocessable` for inputs that the function does not take. */
+function prepare({ overrides, trigger }: StartRequest, task: TaskRow, plan: Plan): Omit<Plan, 'called'> {
+  const { called, ...rest } = plan
+  const given = overrides.inputs ?? task.inputs
+  const inputs = trigger === undefined ? given : inputsOf(trigger, called?.params, given)
+  if (called !== undefined) requireCallable(called, inputs)
+  return {
+    ...rest,
+    spec: {
+      ...plan.spec,
+      inputs,
+      ...(overrides.cliArgs === undefined ? {} : { cli_args: overrides.cliArgs }),
+      ...(overrides.env === undefined ? {} : { env: { ...task.env, ...overrides.env } }),
+      ...(trigger === undefined ? {} : { trigger }),
     },
   }
 }
@@ -233,7 +266,7 @@ function requireStartable(request: StartRequest, task: TaskRow): void {
 }
 
 /** What few tasks have, left out where it says nothing: the spec is written with every run. */
-function specExtras({ trigger }: StartRequest, task: TaskRow): Partial<RunSpec> {
+function specExtras(task: TaskRow): Partial<RunSpec> {
   const usesChannels = task.publish_result !== null || task.grants.length > 0
   return {
     ...(task.daemon ? { daemon: true } : {}),
@@ -243,7 +276,6 @@ function specExtras({ trigger }: StartRequest, task: TaskRow): Partial<RunSpec> 
     ...(task.publish_result === null ? {} : { publish_result: task.publish_result }),
     ...(task.grants.length === 0 ? {} : { grants: task.grants }),
     ...(task.secrets === null ? {} : { secrets: task.secrets.toString('base64') }),
-    ...(trigger === undefined ? {} : { trigger }),
   }
 }
 
@@ -279,15 +311,10 @@ function listFunctions(exports: readonly DescribedExport[]): string {
 }
 
 /** One run for each worker that fits, and one above them that ends with the last. Throws `unavailable` when none fits. */
-async function broadcast(batch: RunBatch, run: Omit<Prepared, 'needsHash' | 'session' | 'part'>): Promise<Prepared[]> {
+async function broadcast(batch: RunBatch, run: Omit<Prepared, 'session' | 'part'>): Promise<Prepared[]> {
   const { cluster } = batch.context
   const workers = await findBroadcastWorkers(batch, run.needs)
-  const group: Prepared = {
-    ...run,
-    needsHash: cluster.learnNeeds(run.needs),
-    session: undefined,
-    part: { kind: 'group' },
-  }
+  const group: Prepared = { ...run, session: undefined, part: { kind: 'group' } }
   const members = workers.map((workerId): Prepared => {
     const needs = { ...run.needs, workerId }
     const needsHash = cluster.learnNeeds(needs)
