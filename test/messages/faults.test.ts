@@ -298,7 +298,7 @@ test('a partition that is missing is made, and the message finds its place', asy
     const { rows } = await server.database.pool.query<{ name: string }>(
       `SELECT leaf.relname AS name FROM pg_inherits JOIN pg_class leaf ON leaf.oid = inhrelid WHERE inhparent = 'records_r7'::regclass`,
     )
-    expect(rows.length).toBeGreaterThan(1)
+    expect(rows.length).toBeGreaterThan(0)
     for (const { name } of rows) await server.database.pool.query(`DROP TABLE ${name}`)
     const access = { ...newAccess(), retentionDays: 5 }
     await messages.publish(aMessage(access, aRecord('a')))
