@@ -1,6 +1,8 @@
 // task-manager.md section 1: workers over HTTP, and the stream of every state
+import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { openSse } from './sse.ts'
+import { openEvents } from '../harness/event-stream.ts'
+import type { EventReader } from '../harness/event-stream.ts'
 import { clientOf, startDatabase, startTestManager, startTestWorker, until } from './support.ts'
 import type { TestDatabase, TestManager, TestWorker } from './support.ts'
 
@@ -21,6 +23,13 @@ afterAll(async () => {
   await manager.close()
   await db.close()
 })
+
+async function follow(path: string, headers: Record<string, string> = {}): Promise<EventReader> {
+  const { server } = manager.app
+  if (server.address() === null) await manager.app.listen({ port: 0, host: '127.0.0.1' })
+  const { port } = server.address() as AddressInfo
+  return await openEvents(`http://127.0.0.1:${port}${path}`, headers)
+}
 
 test('a drained worker is given nothing new until it is resumed', async () => {
   const drained = await client.post(`/workers/${worker.id}/drain`)
@@ -122,31 +131,32 @@ test.each([
 })
 
 test('every state of a task and of its run comes over /events, and nothing is missed after a reconnect', async () => {
-  const stream = await openSse(manager.app, '/events')
+  const stream = await follow('/events')
   expect(stream.status).toBe(200)
   const id = await client.task('add', { inputs: [20, 22] })
   await client.post(`/tasks/${id}/start`)
-  const last = await stream.find('the completion', ({ data }) => data['task_id'] === id && data['state'] === 3)
+  const last = await stream.next('task', (data) => data['task_id'] === id && data['state'] === 3)
   const ofTask = stream.events.filter(({ event, data }) => event === 'task' && data['task_id'] === id)
   expect(ofTask.map(({ data }) => data['state'])[0]).toBe(0)
   expect(ofTask[0]?.data['occurred_at']).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/)
   expect(ofTask.map(({ data }) => data['state'])).toContain(1)
-  await stream.find('the run', ({ event, data }) => event === 'run' && data['task_id'] === id && data['state'] === 3)
+  await stream.next('run', (data) => data['task_id'] === id && data['state'] === 3)
   stream.close()
 
   const [first] = stream.events.filter(({ data }) => data['task_id'] === id)
-  const again = await openSse(manager.app, '/events', { 'last-event-id': first?.id ?? '' })
-  await again.find('the same again', ({ id: eventId }) => eventId === last.id)
+  const again = await follow('/events', { 'last-event-id': first?.id ?? '' })
+  const same = await again.next('task', (data) => data['task_id'] === id && data['state'] === 3)
+  expect(same.id).toBe(last.id)
   expect(again.events.some(({ id: eventId }) => eventId === first?.id)).toBe(false)
   again.close()
 })
 
 test('joining and leaving of a worker comes over /events', async () => {
-  const stream = await openSse(manager.app, '/events')
+  const stream = await follow('/events')
   const other = await startTestWorker(manager, { name: 'announced' })
-  await stream.find('it joined', ({ event, data }) => event === 'worker' && data['worker_id'] === other.id)
+  await stream.next('worker', (data) => data['worker_id'] === other.id)
   await client.post(`/workers/${other.id}/revoke`)
-  await stream.find('it left', ({ data }) => data['worker_id'] === other.id && data['state'] === 'revoked')
+  await stream.next('worker', (data) => data['worker_id'] === other.id && data['state'] === 'revoked')
   await other.close()
   stream.close()
 })
@@ -159,8 +169,8 @@ test.each(['nonsense', '1-2', '1-2-x'])('/events refuses %s as the id of an even
 test('output is followed as it comes, until the run has ended', async () => {
   const id = await client.task('hello', { cli_args: ['there'] })
   await client.post(`/tasks/${id}/start`)
-  const stream = await openSse(manager.app, `/tasks/${id}/logs?follow=true`)
-  const end = await stream.find('the end', ({ event }) => event === 'end')
+  const stream = await follow(`/tasks/${id}/logs?follow=true`)
+  const end = await stream.next('end')
   expect(end.data).toMatchObject({ reason: 'ended', state: 3 })
   const text = stream.events
     .filter(({ event }) => event === 'stdout')

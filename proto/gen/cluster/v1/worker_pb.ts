@@ -123,7 +123,7 @@ export type RegisterRequest = Message<"skein.cluster.v1.RegisterRequest"> & {
 
   /**
    * Number of runs it takes beyond its slots, to begin them as slots come free. The manager fills it only with runs of
-   * tasks that are known to be short, so that a slot never waits for a round trip; 64 per slot is a good number.
+   * tasks that are known to be short, so that a slot never waits for a round trip; 512 per slot is a good number.
    *
    * @generated from field: uint32 backlog = 15;
    */
