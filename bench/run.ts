@@ -10,6 +10,7 @@ import { benchMqtt } from './mqtt.ts'
 import { benchNodes } from './nodes.ts'
 import { benchProvision } from './provision.ts'
 import { benchReader } from './reader.ts'
+import { benchSandbox } from './sandbox.ts'
 import { benchStart } from './start.ts'
 import { benchTasks } from './tasks.ts'
 
@@ -25,6 +26,7 @@ const BENCHES = {
   bulk: benchBulk,
   journal: benchJournal,
   tasks: benchTasks,
+  sandbox: benchSandbox,
   modules: benchModules,
   provision: benchProvision,
 }
