@@ -1,4 +1,4 @@
-/** The settings of the platform, for programs that read them before they load it. */
+/** The settings of the platform, and what is sealed in its database: for programs that need them before they load it. */
 export { COAP_SETTINGS } from './adapters/coap/config.ts'
 export type { CoapConfig } from './adapters/coap/config.ts'
 export { MQTT_SETTINGS } from './adapters/mqtt/config.ts'
@@ -7,3 +7,4 @@ export { IDENTITY_SETTINGS } from './identity/config.ts'
 export type { IdentityConfig } from './identity/config.ts'
 export { PROVISIONING_SETTINGS } from './provisioning/config.ts'
 export type { ProvisioningConfig } from './provisioning/config.ts'
+export { SEALED_COLUMNS } from './sealed.ts'

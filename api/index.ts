@@ -5,4 +5,3 @@ export type { CoapConfig, IdentityConfig, MqttConfig, ProvisioningConfig } from 
 export { SERVICE_PORTS } from './service-ports.ts'
 export type { NotificationTimes } from './provisioning/index.ts'
 export { createChannelReader } from './automation/index.ts'
-export { SEALED_COLUMNS } from './sealed.ts'

@@ -3,7 +3,7 @@
  * process of its own, joined over gRPC.
  */
 import { join } from 'node:path'
-import { COAP_SETTINGS, IDENTITY_SETTINGS, MQTT_SETTINGS, PROVISIONING_SETTINGS } from '#api/config.ts'
+import { COAP_SETTINGS, IDENTITY_SETTINGS, MQTT_SETTINGS, PROVISIONING_SETTINGS, SEALED_COLUMNS } from '#api/config.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS } from '#core/http/settings.ts'
 import { runProgram } from '#core/program.ts'
@@ -14,7 +14,6 @@ import { WORKER_SETTINGS } from '#worker/config.ts'
 import { renderBanner } from './start/banner.ts'
 import { launchLocalWorker } from './start/local-worker.ts'
 import { createProgress } from './start/progress.ts'
-import { SEALED_COLUMNS } from '#api/index.ts'
 
 /** Connections of the pool; ingest, journal tail and run writer have their own. */
 const MAX_CONNECTIONS = 16

@@ -6,7 +6,7 @@ import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS, createMetrics, startHttpServer } from '#core/http/index.ts'
 import { runProgram } from '#core/program.ts'
 import { MANAGER_SETTINGS, startManager, startTaskAccess } from '#manager/index.ts'
-import { SEALED_COLUMNS } from '#api/index.ts'
+import { SEALED_COLUMNS } from '#api/config.ts'
 
 /** Connections of the pool; the run writer and the journal's tail have their own. */
 const MAX_CONNECTIONS = 16

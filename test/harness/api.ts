@@ -15,7 +15,7 @@ import { newId } from '#core/ids.ts'
 import { createLifecycle } from '#core/lifecycle.ts'
 import type { Lifecycle } from '#core/lifecycle.ts'
 import { createTestDatabase, silentLogger } from './database.ts'
-import { SEALED_COLUMNS } from '#api/index.ts'
+import { SEALED_COLUMNS } from '#api/config.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
 
