@@ -101,7 +101,8 @@ async function addUsage(tx: Transaction, { clients, domains }: Tally, arrivedOn:
   ).execute(tx)
 }
 
-type Column = readonly [name: string, type: string, values: readonly unknown[]]
+type Value = number | string | boolean | Buffer | null
+type Column = readonly [name: string, type: string, values: readonly Value[]]
 
 /** The columns as a table of this name. */
 function unnest(columns: readonly Column[], name: string): RawBuilder<unknown> {
@@ -116,8 +117,8 @@ const PLAIN_TYPES = new Set(['smallint', 'integer', 'bigint', 'float8', 'numeric
  * The text of an array, where joining is enough: the driver escapes element by element, which for some thousand rows holds up
  * every request of the process for as long.
  */
-function arrayOf(type: string, values: readonly unknown[]): unknown {
-  return PLAIN_TYPES.has(type) ? `{${values.map((value) => value ?? 'NULL').join(',')}}` : values
+function arrayOf(type: string, values: readonly Value[]): unknown {
+  return PLAIN_TYPES.has(type) ? `{${values.map((value) => value?.toString() ?? 'NULL').join(',')}}` : values
 }
 
 /** As text a negative zero would lose its sign. */
