@@ -1,10 +1,7 @@
 /** The settings of a worker (contract section 15). */
-import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { bytes, durationMs, flag, labels, optionalInteger, optionalText, secret, text } from '#core/config/index.ts'
 import type { ConfigOf } from '#core/config/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
-import { isLoopback } from '#proto/index.ts'
 
 export const WORKER_SETTINGS = {
   dataDir: text('SKEIN_DATA_DIR', './data', 'Folder of all data; a worker keeps its own in worker/ below it'),
@@ -44,39 +41,6 @@ export const WORKER_SETTINGS = {
 } as const
 
 export type WorkerConfig = ConfigOf<typeof WORKER_SETTINGS>
-
-/**
- * Where the worker listens for others of its site; undefined: it takes no part. Throws `malformed` with what to change.
- * Without TLS only loopback is listened on, unless SKEIN_GRPC_INSECURE allows more.
- */
-export function checkPeerListener(config: WorkerConfig, isTls: boolean): { host: string; port: number } | undefined {
-  const { host, peerPort: port, peerAddress, labels: known, insecure } = config
-  if (port === undefined) return undefined
-  if ((known['site'] ?? '') === '') {
-    refuse('SKEIN_WORKER_PEER_PORT is for workers of one site: add site=<name> to SKEIN_WORKER_LABELS')
-  }
-  if (peerAddress !== undefined && !/^[^\s]+:\d{1,5}$/.test(peerAddress)) {
-    refuse(`SKEIN_WORKER_PEER_ADDRESS must be host:port, not "${peerAddress}"`)
-  }
-  if (!isTls && !insecure && !isLoopback(`${host}:${port}`)) {
-    refuse(
-      `SKEIN_HOST ${host} is not loopback and the manager is reached without TLS: workers of the site would not know each other`,
-    )
-  }
-  return { host, port }
-}
-
-/** What others of the site are told. */
-export function peerAddressOf({ host, peerAddress }: WorkerConfig, boundPort: number): string {
-  if (peerAddress !== undefined) return peerAddress
-  const isEverywhere = host === '0.0.0.0' || host === '::'
-  const shown = isEverywhere ? hostname() : host
-  return `${shown.includes(':') ? `[${shown}]` : shown}:${boundPort}`
-}
-
-function refuse(message: string): never {
-  throw new ServiceError('malformed', message)
-}
 
 /** Where the worker keeps what is its own. */
 export function workerFolder({ workerDir, dataDir }: WorkerConfig): string {

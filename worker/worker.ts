@@ -7,7 +7,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import { DEFAULT_MODULE_BOUNDS } from '#core/wasm/index.ts'
 import { AssignmentJournal } from './assignment-journal.ts'
-import { checkPeerListener, peerAddressOf, workerFolder } from './config.ts'
+import { workerFolder } from './config.ts'
 import type { WorkerConfig } from './config.ts'
 import { lockFolder } from './folder-lock.ts'
 import { readIdentity } from './identity.ts'
@@ -15,7 +15,15 @@ import { reachableFolder } from './isolation/index.ts'
 import { Lease } from './lease.ts'
 import { Membership } from './membership.ts'
 import type { Member, WorkerTiming } from './membership.ts'
-import { ModuleCache, SiteTrust, createGrpcModuleSource, createPeerSource, startPeerServer } from './modules/index.ts'
+import {
+  ModuleCache,
+  SiteTrust,
+  checkPeerListener,
+  createGrpcModuleSource,
+  createPeerSource,
+  peerAddressOf,
+  startPeerServer,
+} from './modules/index.ts'
 import { createRunnerPool, stageRunnerCode } from './runner/index.ts'
 import { Runs } from './runs.ts'
 import { ClientCertificate } from './session/client-certificate.ts'

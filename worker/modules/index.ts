@@ -1,6 +1,7 @@
 export { createGrpcModuleSource } from './grpc-source.ts'
 export { ModuleCache } from './module-cache.ts'
 export type { HeldModule, ModuleCacheOptions, ModuleSource, SharedModule } from './module-cache.ts'
+export { checkPeerListener, peerAddressOf } from './peer-listener.ts'
 export { startPeerServer } from './peer-server.ts'
 export type { PeerServer } from './peer-server.ts'
 export { createPeerSource } from './peer-source.ts'
