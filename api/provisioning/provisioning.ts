@@ -6,6 +6,7 @@ import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { SharedLimits } from '#core/limits/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { isLoopbackHost } from '#core/loopback.ts'
 import { bootstrapCipher, bootstrapRoutes, createBootstrapService, deviceBootstrapRoutes } from './bootstrap/index.ts'
 import { bulkRoutes, createBulkService } from './bulk/index.ts'
 import { startCertificates } from './certs/index.ts'
@@ -41,8 +42,6 @@ export type ProvisioningDeps = {
   notificationTimes?: NotificationTimes | undefined
 }
 
-const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|::1|localhost)$/
-
 /** Throws `malformed` for settings, a layout and files that cannot be used. */
 export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisioning> {
   const { config, database, keyring, limits, logger, identity, devices } = deps
@@ -69,7 +68,7 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
   return {
     certificates,
     warningFor: (host) =>
-      login.isOn && !LOOPBACK.test(host)
+      login.isOn && !isLoopbackHost(host)
         ? 'whoever reaches this address may make clients and channels by /mapping, in the name of the user of SKEIN_PROVISION_…'
         : undefined,
     routes: async (app) => {

@@ -5,6 +5,7 @@ import type { Messages } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Metrics, TlsFiles } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { isLoopbackHost } from '#core/loopback.ts'
 import { createBareExchange } from './bare.ts'
 import type { MqttConfig } from './config.ts'
 import { createPlatformExchange } from './platform.ts'
@@ -30,13 +31,12 @@ export type MqttOptions = {
 
 /** What stands around the payload of a message: fixed header, topic, properties. */
 const MAX_OVERHEAD_BYTES = 128 * 1024
-const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|::1|localhost)$/
 
 /** Undefined: both ports are off. Throws `malformed` for the conformance profile on an address that others reach. */
 export async function startMqtt(options: MqttOptions): Promise<MqttServer> {
   const { config, host, maxBodyBytes, tls, clientOf, journal, metrics, logger } = options
   const isBare = config.mqttProfile === 'conformance'
-  if (isBare && !LOOPBACK.test(host))
+  if (isBare && !isLoopbackHost(host))
     throw new ServiceError(
       'malformed',
       'SKEIN_MQTT_PROFILE=conformance lets anybody in: set SKEIN_HOST to 127.0.0.1, or leave the profile out',
