@@ -3,7 +3,7 @@
  * to the task managers in the transaction of the position: none is lost, none comes twice.
  */
 import { sql } from 'kysely'
-import { SENML_JSON, loadBatches } from '#api/messages/index.ts'
+import { SENML_JSON, loadMessages } from '#api/messages/index.ts'
 import type { LiveMessage } from '#api/messages/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { beginAtEnd, startLogFollower } from '#core/log/index.ts'
@@ -61,9 +61,8 @@ async function applyTriggers(tx: Transaction, following: readonly LogRow[]): Pro
   const rows = following.slice(0, MAX_BATCHES)
   const channels = new Map(rules.map((rule) => [rule.channel_key, rule.channel_id]))
   const batches = rows.map((row) => ({ seq: row.position.seq, arrivedAt: row['arrived_at'] as string }))
-  const found = await loadBatches(tx, batches, channels)
+  const messages = await loadMessages(tx, batches, channels)
   const byChannel = Map.groupBy(rules, (rule) => rule.channel_key)
-  const messages = batches.flatMap(({ seq }) => found.get(seq) ?? [])
   const matches = messages.flatMap((message) => match(message, byChannel.get(message.channelKey) ?? []))
   for (const [rule, ofRule] of Map.groupBy(matches, ({ rule: one }) => one)) await hand(tx, rule, ofRule)
   return rows.length

@@ -32,7 +32,7 @@ import { fromIncoming } from './live-message.ts'
 import type { LiveMessage } from './live-message.ts'
 import { createRecentBatches } from './recent.ts'
 import type { StoredBatch } from './stored.ts'
-import { loadBatches } from './stored.ts'
+import { loadBatches, loadMessages } from './stored.ts'
 import type { LiveToken } from './token.ts'
 
 const BATCH_LOG: LogTable = { name: 'ingest_batches', columns: ['arrived_at', 'envelopes'] }
@@ -150,8 +150,8 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
 
   async function loadFor(follower: Follower, batches: readonly StoredBatch[]): Promise<LiveMessage[]> {
     const { channelKey, channelId } = follower.access
-    const loaded = await loadBatches(database.db, batches, new Map([[channelKey, channelId]]))
-    return batches.flatMap(({ seq }) => loaded.get(seq) ?? []).filter((message) => follower.wants(message))
+    const messages = await loadMessages(database.db, batches, new Map([[channelKey, channelId]]))
+    return messages.filter((message) => follower.wants(message))
   }
 
   /** Delivers in steps until little is left, at the pace of the follower; then hands over. */

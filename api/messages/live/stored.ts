@@ -97,6 +97,16 @@ export async function loadBatches(
   return found
 }
 
+/** The same, in the order of the batches. */
+export async function loadMessages(
+  db: Queryable,
+  batches: readonly StoredBatch[],
+  channels: ReadonlyMap<number, string>,
+): Promise<LiveMessage[]> {
+  const loaded = await loadBatches(db, batches, channels)
+  return batches.flatMap(({ seq }) => loaded.get(seq) ?? [])
+}
+
 /** Messages that lie in their envelopes alone. */
 function ofClearing(
   batchSeq: number,

@@ -1,5 +1,5 @@
 /** Follows the log of messages: what a subscription covers is put down for delivery, in the transaction that moves the position. */
-import { loadBatches, matchesSubtopic } from '#api/messages/index.ts'
+import { loadMessages, matchesSubtopic } from '#api/messages/index.ts'
 import type { LiveMessage } from '#api/messages/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { beginAtEnd, startLogFollower } from '#core/log/index.ts'
@@ -42,8 +42,7 @@ async function putDown(tx: Transaction, following: readonly LogRow[]): Promise<n
   const rows = following.slice(0, MAX_BATCHES)
   const channels = new Map(interests.map(({ channelKey, channelId }) => [channelKey, channelId]))
   const batches = rows.map((row) => ({ seq: row.position.seq, arrivedAt: row['arrived_at'] as string }))
-  const loaded = await loadBatches(tx, batches, channels)
-  const messages = batches.flatMap(({ seq }) => loaded.get(seq) ?? [])
+  const messages = await loadMessages(tx, batches, channels)
   const deliveries = deliveriesOf(messages, interests)
   if (deliveries.length > 0) await insertDeliveries(tx, deliveries, MAX_PENDING)
   return rows.length
