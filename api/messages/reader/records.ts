@@ -127,6 +127,12 @@ async function skipBuckets(
  */
 type Edge = { at: string; arrived_at: string; batch_seq: number; message: number } | undefined
 
+/** The place of a record with this time in a row `m`, and that of an edge: they compare as the records follow each other. */
+const placeOf = (time: RawBuilder<unknown>) => sql`(${time}, m.arrived_at, m.batch_seq, m.message)`
+const EDGE = sql`(edge.at, edge.arrived_at, edge.batch_seq, edge.message)`
+const byPlace = (time: RawBuilder<unknown>, direction: RawBuilder<unknown>) =>
+  sql`${time} ${direction}, m.arrived_at ${direction}, m.batch_seq ${direction}, m.message ${direction}`
+
 /**
  * Records that the offset passes over inside a bucket: those beyond the end of a row, counted row by row. None of them is
  * opened but those of rows that this end cuts.
@@ -143,8 +149,7 @@ async function skipRows(
   const [far, near] = isNewestFirst ? [sql`max_time`, sql`min_time`] : [sql`min_time`, sql`max_time`]
   const beyond = isNewestFirst ? sql`>` : sql`<`
   const [direction, opposite] = [directionOf(dir), directionOf(isNewestFirst ? 'asc' : 'desc')]
-  const isBeyond = (time: RawBuilder<unknown>) =>
-    sql<boolean>`(${time}, m.arrived_at, m.batch_seq, m.message) ${beyond} (edge.at, edge.arrived_at, edge.batch_seq, edge.message)`
+  const isBeyond = (time: RawBuilder<unknown>) => sql<boolean>`${placeOf(time)} ${beyond} ${EDGE}`
   const inCut = countInRow([...times, ...records, isBeyond(sql`r.time`)])
   const { rows } = await sql<{ before: number } & Exclude<Edge, undefined>>`
     WITH counted AS MATERIALIZED (
@@ -153,9 +158,9 @@ async function skipRows(
     ), edge AS (
       SELECT far AS at, arrived_at, batch_seq, message
         FROM (SELECT far, arrived_at, batch_seq, message,
-                     sum(records) OVER (ORDER BY far ${direction}, arrived_at ${direction}, batch_seq ${direction}, message ${direction}) AS upto
-                FROM counted) c
-       WHERE upto <= ${offset} ORDER BY upto DESC, far ${opposite}, arrived_at ${opposite}, batch_seq ${opposite}, message ${opposite} LIMIT 1
+                     sum(records) OVER (ORDER BY ${byPlace(sql`far`, direction)}) AS upto
+                FROM counted m) m
+       WHERE upto <= ${offset} ORDER BY upto DESC, ${byPlace(sql`far`, opposite)} LIMIT 1
     )
     SELECT edge.at::text AS at, edge.arrived_at::text AS arrived_at, edge.batch_seq, edge.message, (
              SELECT coalesce(sum(CASE WHEN ${isBeyond(sql`m.near`)} THEN m.records ELSE ${inCut} END), 0)
@@ -189,14 +194,14 @@ async function pageByTime(
       isNewestFirst ? sql`m.min_time <= ${from.at}::timestamptz` : sql`m.max_time >= ${from.at}::timestamptz`,
     )
     times.push(
-      sql`(r.time, m.arrived_at, m.batch_seq, m.message) ${isNewestFirst ? sql`<=` : sql`>=`}
+      sql`${placeOf(sql`r.time`)} ${isNewestFirst ? sql`<=` : sql`>=`}
           (${from.at}::timestamptz, ${from.arrived_at}::timestamptz, ${from.batch_seq}::bigint, ${from.message}::integer)`,
     )
   }
   const direction = directionOf(dir)
-  const end = isNewestFirst ? sql`max_time` : sql`min_time`
+  const end = isNewestFirst ? sql`m.max_time` : sql`m.min_time`
   const beyond = isNewestFirst ? sql`>` : sql`<`
-  const orderOfRows = sql`m.${end} ${direction}, m.arrived_at ${direction}, m.batch_seq ${direction}, m.message ${direction}`
+  const orderOfRows = byPlace(end, direction)
   let look = FIRST_ROWS + Math.ceil((offset + limit) / GUESSED_RECORDS)
   for (;;) {
     const found = await show(
@@ -205,11 +210,10 @@ async function pageByTime(
       WITH looked AS MATERIALIZED (
         SELECT * FROM records m WHERE ${all(rowConditions)} ORDER BY ${orderOfRows} LIMIT ${look}
       ), edge AS (
-        SELECT m.${end} AS at, m.arrived_at, m.batch_seq, m.message FROM looked m ORDER BY ${orderOfRows} OFFSET ${look - 1}
+        SELECT ${end} AS at, m.arrived_at, m.batch_seq, m.message FROM looked m ORDER BY ${orderOfRows} OFFSET ${look - 1}
       )
       SELECT ${SELECTED} FROM looked m LEFT JOIN edge ON true CROSS JOIN LATERAL ${RECORDS_IN_ROW}
-       WHERE ${all([...times, ...records])} AND (edge.at IS NULL OR (r.time, m.arrived_at, m.batch_seq, m.message) ${beyond}
-             (edge.at, edge.arrived_at, edge.batch_seq, edge.message))`,
+       WHERE ${all([...times, ...records])} AND (edge.at IS NULL OR ${placeOf(sql`r.time`)} ${beyond} ${EDGE})`,
       byTime(dir),
       { offset, limit },
     )
