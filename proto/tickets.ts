@@ -1,6 +1,6 @@
 /**
- * Tickets of modules: what a manager gives a worker with an assignment, and what proxy and manager ask for before they
- * send a module. Signed with Ed25519 (RFC 8032): who checks tickets need not be able to make them.
+ * Tickets of modules: what a manager gives a worker with an assignment, and what proxy, manager and workers of its site
+ * ask for before they send a module. Signed with Ed25519 (RFC 8032): who checks tickets need not be able to make them.
  */
 import { createPrivateKey, createPublicKey, hkdfSync, sign, timingSafeEqual, verify } from 'node:crypto'
 

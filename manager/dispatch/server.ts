@@ -60,6 +60,7 @@ const KEEPALIVE_ANSWER_MS = 5_000
 const GOAWAY_MS = 1_000
 /** What a worker said at Register and its session begins with; forgotten, it costs a fetch at most. */
 type AtRegistration = Pick<WorkerFacts, 'cachedDigests' | 'peerAddress'>
+/** Workers between their Register and their Hello. */
 const MAX_REGISTERED = 10_000
 
 export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer> {

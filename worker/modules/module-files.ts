@@ -6,13 +6,11 @@ import { open, stat } from 'node:fs/promises'
 
 /** Whether the file is there and has these bytes. */
 export async function isFileOf(path: string, hex: string): Promise<boolean> {
-  const hash = createHash('sha256')
   try {
-    for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer)
+    return (await hashFile(path)).digest('hex') === hex
   } catch {
     return false
   }
-  return hash.digest('hex') === hex
 }
 
 /** What an interrupted download left, already hashed. A part that is too long begins anew. */
@@ -21,10 +19,14 @@ export async function hashPart(path: string, sizeBytes: number): Promise<{ hash:
     (found) => found.size,
     () => 0,
   )
+  if (size === 0 || size > sizeBytes) return { hash: createHash('sha256'), offset: 0 }
+  return { hash: await hashFile(path), offset: size }
+}
+
+async function hashFile(path: string): Promise<Hash> {
   const hash = createHash('sha256')
-  if (size === 0 || size > sizeBytes) return { hash, offset: 0 }
   for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer)
-  return { hash, offset: size }
+  return hash
 }
 
 /** Resolves when the file outlives a power cut. */
