@@ -138,7 +138,10 @@ test(
     expect([...stored].filter(twice)).toEqual([])
 
     const asTopic = (name: string) => name.replace('.', '/')
-    await until(() => names.every((name) => delivered.includes(asTopic(name))), 'everything is delivered', DEADLINE_MS)
+    const missing = () => names.filter((name) => !delivered.includes(asTopic(name)))
+    await until(() => missing().length === 0, 'everything is delivered', DEADLINE_MS).catch((error: Error) => {
+      throw new Error(`${error.message}: not delivered of ${names.length} are ${missing().join(' ')}`)
+    })
     const exactlyOnce = delivered.filter((name) => name.startsWith('q2'))
     expect(exactlyOnce.toSorted()).toEqual([...new Set(exactlyOnce)].toSorted())
   },
