@@ -283,6 +283,7 @@ export class Runs {
       this.#outbox?.started(assignment.run)
     }
     const outcome = await this.#run(run, onStarted)
+    this.#outbox?.ending(assignment.run)
     const isLeftForNextStart = run.endingFor === 'shutdown' && this.#outbox === undefined
     await this.#settle(run, outcome, startedMs === 0 ? 0 : startedMs - run.receivedMs)
     if (!isLeftForNextStart && assignment.onLost === OnLost.WAIT) await this.#deps.journal.remove(key)

@@ -50,7 +50,10 @@ export class DelayedReports {
   #arm(delayMs: number): NodeJS.Timeout {
     return setTimeout(() => {
       this.#timer = undefined
-      if (this.#waiting.size > 0) this.#onDue()
+      // Ends that have arrived meanwhile are read before this is said: a process that was held up reads them late.
+      setImmediate(() => {
+        if (this.#waiting.size > 0) this.#onDue()
+      })
     }, Math.ceil(delayMs))
   }
 }

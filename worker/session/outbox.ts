@@ -82,6 +82,11 @@ export class Outbox {
     this.#schedule()
   }
 
+  /** It is over, and its end follows as soon as it is on disk: nothing else needs to be said of it. */
+  ending(run: RunRef): void {
+    this.#forget(run)
+  }
+
   ended(result: RunResult): void {
     if (result.run !== undefined) this.#forget(result.run)
     this.#results.push(result)
