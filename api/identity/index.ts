@@ -48,6 +48,7 @@ export {
   Tags,
   Timestamp,
   allOf,
+  anyOf,
   contains,
   containsMetadata,
   parseMetadataFilter,

@@ -1,6 +1,6 @@
 // contract 2.4, decisions 31b and 45: entities found without their domain, by which role they are reached, and what is remembered
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { createAccessPolicy } from '#api/identity/index.ts'
+import { createAccessPolicy, findProvidedAccess } from '#api/identity/index.ts'
 import type { EntityFacts } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
@@ -93,7 +93,7 @@ describe('the access fields of a list item', () => {
     const member = await newMember(['client_read'])
     const shown = async () => {
       const { domain, entity } = await locate(member, 'client', id)
-      return (await domain.accessOf('client', [entity.key, 2 ** 40])).get(entity.key)
+      return (await findProvidedAccess(api.database.db, [domain], 'client', [entity.key, 2 ** 40])).get(entity.key)
     }
     expect(await shown()).toMatchObject({
       access_type: 'domain',
@@ -128,7 +128,7 @@ describe('the access fields of a list item', () => {
     await grantRole(api, member.id, on('group', top), ['read', 'subgroup_read'])
     const { domain, entity } = await locate(member, 'group', below)
     const own = (await locate(member, 'group', top)).entity
-    const access = await domain.accessOf('group', [entity.key, own.key])
+    const access = await findProvidedAccess(api.database.db, [domain], 'group', [entity.key, own.key])
     expect(access.get(own.key)).toMatchObject({ access_type: 'direct' })
     expect(access.get(entity.key)).toMatchObject({ access_type: 'indirect_group', access_provider_id: top })
   })

@@ -1,12 +1,11 @@
 /** The rules of channels (specification section 4 Channels, contract 4.2, decisions 2, 31, 45). */
-import { requireRoute } from '#api/identity/index.ts'
+import { findProvidedAccess, requireRoute } from '#api/identity/index.ts'
 import type { EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import { requireDistinct, requireFewItems } from '../bulk.ts'
 import {
-  accessOfItems,
   createConnectableRules,
   enterForCreation,
   enterWithin,
@@ -58,7 +57,7 @@ function parseRoute(route: string | null | undefined): string | null {
 }
 
 export function createChannelsService(deps: ConnectableDeps): ChannelsService {
-  const { access } = deps
+  const { access, database } = deps
   const rules: Rules = createConnectableRules(deps, channelTable, factsOf)
 
   async function list(
@@ -74,7 +73,8 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
     const listed = { type: 'channel', alias: 'h', find: findChannels } as const
     const filters = [...conditions, ...connected]
     const { total, rows } = await findPage(deps, listed, domains, shown, filters, query)
-    const roles = await accessOfItems(domains, 'channel', rows)
+    const keys = rows.map((channel) => channel.key)
+    const roles = await findProvidedAccess(database.db, domains, 'channel', keys)
     const items = rows.map((channel) => ({ channel, access: roles.get(channel.key) }))
     return { total, offset: query.offset, limit: query.limit, items }
   }

@@ -1,6 +1,7 @@
 /** SQL of clients. */
 import { sql } from 'kysely'
-import type { RawBuilder } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
+import { anyOf } from '#api/identity/index.ts'
 import type { DomainAccess } from '#api/identity/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { refusing } from '#core/database/index.ts'
@@ -104,12 +105,32 @@ export const clientTable = connectableTable<ClientRecord, Row, ClientChange>({
   conflicts: CONFLICTS,
 })
 
-/** Those of the clients of a domain that the caller may update. */
-export async function findUpdatable(db: Queryable, domain: DomainAccess, keys: readonly number[]): Promise<number[]> {
-  if (domain.can('client_update')) return [...keys]
+/** The keys of those of the clients that the caller may update, in whichever of the domains that he entered they lie. */
+export async function findUpdatable(
+  db: Queryable,
+  domains: readonly DomainAccess[],
+  clients: readonly ClientRecord[],
+): Promise<ReadonlySet<number>> {
+  const updatable = new Set<number>()
+  const asked: number[] = []
+  const conditions: RawBuilder<SqlBool>[] = []
+  for (const domain of domains) {
+    const keys = clients.filter(({ domainKey }) => domainKey === domain.domainKey).map(({ key }) => key)
+    if (keys.length === 0) continue
+    if (domain.can('client_update')) {
+      for (const key of keys) updatable.add(key)
+      continue
+    }
+    asked.push(...keys)
+    conditions.push(
+      sql<SqlBool>`c.domain_key = ${domain.domainKey} AND ${domain.reachable('client', 'update', 'c', 'row')}`,
+    )
+  }
+  if (asked.length === 0) return updatable
   const { rows } = await sql<{ key: number }>`SELECT c.key FROM clients c
-    WHERE c.key = ANY (${keys}::bigint[]) AND ${domain.reachable('client', 'update', 'c', 'row')}`.execute(db)
-  return rows.map((row) => row.key)
+    WHERE c.key = ANY (${asked}::bigint[]) AND (${anyOf(conditions)})`.execute(db)
+  for (const { key } of rows) updatable.add(key)
+  return updatable
 }
 
 /** Those of the keys that are still there, in any order. */

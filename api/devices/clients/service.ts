@@ -1,5 +1,6 @@
 /** The rules of clients (specification section 4 Clients, contract 4.1, decisions 14, 31, 45). */
 import { setImmediate } from 'node:timers/promises'
+import { findProvidedAccess } from '#api/identity/index.ts'
 import type { DomainAccess, EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
@@ -8,8 +9,6 @@ import { formatTime } from '#core/time.ts'
 import { requireDistinct, requireFewItems } from '../bulk.ts'
 import { openSecret, sealSecret, secretMac } from '../client-secrets.ts'
 import {
-  accessOfItems,
-  byDomain,
   createConnectableRules,
   enterForCreation,
   enterWithin,
@@ -71,19 +70,11 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
     domains: readonly DomainAccess[],
     clients: readonly ClientRecord[],
   ): Promise<ShownClient[]> {
-    const [access, updatable] = await Promise.all([
-      accessOfItems(domains, 'client', clients),
-      Promise.all(
-        byDomain(domains, clients).map(({ domain, items }) =>
-          findUpdatable(
-            database.db,
-            domain,
-            items.map((client) => client.key),
-          ),
-        ),
-      ),
+    const keys = clients.map((client) => client.key)
+    const [access, maySee] = await Promise.all([
+      findProvidedAccess(database.db, domains, 'client', keys),
+      findUpdatable(database.db, domains, clients),
     ])
-    const maySee = new Set(updatable.flat())
     return clients.map((client) => ({
       client,
       secret: maySee.has(client.key) ? openSecret(keyring, client) : '',

@@ -1,11 +1,11 @@
 /** Pages of clients and channels: how many rows the caller is shown, and those of one page. */
 import type { RawBuilder, SqlBool } from 'kysely'
-import { findPageKeys } from '#api/identity/index.ts'
+import { findPageKeys, shownRows } from '#api/identity/index.ts'
 import type { AccessPolicy, DomainAccess, PageQuery } from '#api/identity/index.ts'
 import type { Database, Queryable } from '#core/database/index.ts'
 import type { ConnectableRecord, ConnectableType } from './record.ts'
-import { shownIn } from './shown-in.ts'
-import type { parseShown } from './shown-in.ts'
+import { ownedAs } from './shown-query.ts'
+import type { parseShown } from './shown-query.ts'
 
 export type Listed<R> = {
   type: ConnectableType
@@ -23,7 +23,7 @@ export async function findPage<R extends ConnectableRecord>(
   filters: readonly RawBuilder<SqlBool>[],
   query: PageQuery,
 ): Promise<{ total: number; rows: R[] }> {
-  const shown = await shownIn(db, domains, { type, alias }, asked)
+  const shown = await shownRows(db, domains, { type, alias }, asked, (domain) => ownedAs(domain, alias, asked.query))
   const { total, keys } = await findPageKeys({ db, access }, { type, alias, shown, filters }, query)
   if (keys.length === 0) return { total, rows: [] }
   const found = new Map((await find(db, keys)).map((row) => [row.key, row]))

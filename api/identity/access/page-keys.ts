@@ -7,10 +7,8 @@ import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import { allOf, anyOf, orderOf, orderedBy } from '../wire/index.ts'
 import { ENTITY_TABLES } from './entities.ts'
-import type { AccessPolicy, DomainAccess, EntityFacts, ReachableRows } from './policy.ts'
-
-/** Rows of one domain that are shown: its key and the conditions on the listed table. */
-export type ShownRows = ReachableRows & { domain: DomainAccess }
+import type { AccessPolicy, EntityFacts } from './policy.ts'
+import type { ShownRows } from './shown-rows.ts'
 
 export type PageQuery = {
   order: string
@@ -112,42 +110,38 @@ function createListing({ type, alias, shown, filters }: Listed, { order, status 
   const hasStatus: Condition[] =
     status === undefined || status === 'all' ? [] : [sql<SqlBool>`${sql.ref(`${alias}.status`)} = ${status}`]
   const sortedBy = (dir: Direction) => orderOf(alias, order, dir)
-  const sortedColumns = [
-    'created_at',
-    'id',
-    ...(order === 'name' ? ['name'] : order === 'created_at' ? [] : ['updated_at']),
-  ]
+  const sortedAs = orderedBy(alias, order).map((column, index) => ({ column, name: `sorted_${index}` }))
+  /** What a row is sorted by, by name: only so PostgreSQL sees that the rows of a subquery come in order. */
+  const sortedColumns = sql.join(sortedAs.map(({ column, name }) => sql`${column} AS ${sql.ref(name)}`))
+  const inOrder = (dir: Direction) =>
+    sql.join(sortedAs.map(({ name }) => sql`${sql.ref(`${alias}.${name}`)} ${dir === 'asc' ? sql`ASC` : sql`DESC`}`))
   const [only, ...more] = shown
   const isOne = only !== undefined && more.length === 0
   const wholeKeys = isOne ? [] : shown.filter(({ isWhole }) => isWhole).map(({ domain }) => domain.domainKey)
-  const isOfWholes = sql<SqlBool>`${domainKey} = ANY (${wholeKeys}::bigint[])`
   const inDomain = ({ domain }: ShownRows) => sql<SqlBool>`${domainKey} = ${domain.domainKey}`
-  const others = isOne ? [...shown] : shown.filter(({ isWhole }) => !isWhole)
+  const others = isOne ? shown : shown.filter(({ isWhole }) => !isWhole)
+  /** What rows of a domain that is shown whole must say, and those of another one. */
+  const ofWhole = (isIn: Condition) => allOf([isIn, ...hasStatus, ...filters])
+  const ofOther = (rows: ShownRows, plan: 'page' | 'count') =>
+    allOf([inDomain(rows), ...hasStatus, rows[plan], ...filters])
   /** What each part of the listing says: every domain that is shown whole, then each of the others. */
   const conditions = (plan: 'page' | 'count') => [
-    ...(wholeKeys.length === 0 ? [] : [allOf([isOfWholes, ...hasStatus, ...filters])]),
-    ...others.map((rows) => allOf([inDomain(rows), ...hasStatus, rows[plan], ...filters])),
+    ...(wholeKeys.length === 0 ? [] : [ofWhole(sql<SqlBool>`${domainKey} = ANY (${wholeKeys}::bigint[])`)]),
+    ...others.map((rows) => ofOther(rows, plan)),
   ]
 
   /** Of several domains each gives as many as the page may need of it. */
   function merged(plan: 'page' | 'count', dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> {
-    const most = offset + limit
-    // Only what is sorted by: the index of the order has that.
-    const columns = sql.join([sql.ref(`${alias}.key`), ...sortedColumns.map((name) => sql.ref(`${alias}.${name}`))])
     const part = (condition: Condition) =>
-      sql`SELECT ${columns} FROM ${table} WHERE ${condition} ORDER BY ${sortedBy(dir)} LIMIT ${most}`
+      sql`SELECT ${key}, ${sortedColumns} FROM ${table} WHERE ${condition} ORDER BY ${sortedBy(dir)} LIMIT ${offset + limit}`
+    const whole = sql`SELECT part.* FROM unnest(${wholeKeys}::bigint[]) entered (key)
+      CROSS JOIN LATERAL (${part(ofWhole(sql<SqlBool>`${domainKey} = entered.key`))}) part`
     const parts = [
-      ...(wholeKeys.length === 0
-        ? []
-        : [
-            sql`SELECT part.* FROM unnest(${wholeKeys}::bigint[]) entered (key) CROSS JOIN LATERAL (${part(
-              allOf([sql<SqlBool>`${domainKey} = entered.key`, ...hasStatus, ...filters]),
-            )}) part`,
-          ]),
-      ...others.map((rows) => sql`(${part(allOf([inDomain(rows), ...hasStatus, rows[plan], ...filters]))})`),
+      ...(wholeKeys.length === 0 ? [] : [whole]),
+      ...others.map((rows) => sql`(${part(ofOther(rows, plan))})`),
     ]
     return sql`SELECT ${key} FROM (${sql.join(parts, sql` UNION ALL `)}) ${sql.ref(alias)}
-      ORDER BY ${sortedBy(dir)} OFFSET ${offset} LIMIT ${limit}`
+      ORDER BY ${inOrder(dir)} OFFSET ${offset} LIMIT ${limit}`
   }
 
   function page(plan: 'page' | 'count', dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> {
@@ -170,15 +164,10 @@ function createListing({ type, alias, shown, filters }: Listed, { order, status 
       // What the index of the order has in front; the rest is asked of each row.
       const isInFront = order === 'updated_at'
       const rows = only as ShownRows
-      // Named, so that PostgreSQL sees that the rows come in order and stops at the last of the page.
-      const sortedAs = orderedBy(alias, order).map((column, index) => ({ column, name: `sorted_${index}` }))
-      const names = sortedAs.map(({ column, name }) => sql`${column} AS ${sql.ref(name)}`)
-      const direction = dir === 'asc' ? sql`ASC` : sql`DESC`
-      const inOrder = sql.join(sortedAs.map(({ name }) => sql`${sql.ref(`${alias}.${name}`)} ${direction}`))
       return sql`SELECT ${key} FROM (
-          SELECT *, ${sql.join(names)} FROM ${table} WHERE ${allOf([inDomain(rows), ...(isInFront ? hasStatus : [])])}
+          SELECT *, ${sortedColumns} FROM ${table} WHERE ${allOf([inDomain(rows), ...(isInFront ? hasStatus : [])])}
            ORDER BY ${sortedBy(dir)} LIMIT ${LEAST_WALKED + WALKED_PER_ROW * (offset + limit)}) ${sql.ref(alias)}
-        WHERE ${allOf([...(isInFront ? [] : hasStatus), rows.page, ...filters])} ORDER BY ${inOrder} OFFSET ${offset} LIMIT ${limit}`
+        WHERE ${allOf([...(isInFront ? [] : hasStatus), rows.page, ...filters])} ORDER BY ${inOrder(dir)} OFFSET ${offset} LIMIT ${limit}`
     },
     /** The keys of the rows at 0, `ANCHOR_DISTANCE`, twice that and so on. */
     anchors: (dir: Direction): RawBuilder<{ key: number }> => sql`SELECT key FROM (
@@ -186,7 +175,7 @@ function createListing({ type, alias, shown, filters }: Listed, { order, status 
       WHERE place % ${ANCHOR_DISTANCE} = 0 ORDER BY place`,
     /** A page that begins `offset` rows behind the row `anchor`. */
     from(anchor: number, dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> {
-      const columns = orderedBy(alias, order)
+      const columns = sortedAs.map(({ column }) => column)
       const at = columns.map((column) => sql`(SELECT ${column} FROM ${table} WHERE ${key} = ${anchor})`)
       const isBehind = sql<SqlBool>`(${sql.join(columns)}) ${dir === 'asc' ? sql`>=` : sql`<=`} (${sql.join(at)})`
       return sql`SELECT ${key} FROM ${table} WHERE ${allOf([isBehind, anyOf(conditions('page'))])}

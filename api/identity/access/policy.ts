@@ -18,8 +18,6 @@ import { createHoldings } from './holdings.ts'
 import type { EntityFacts } from './holdings.ts'
 import { withinScope } from '../pats/scoped-access.ts'
 import type { UserPrincipal } from './principal.ts'
-import { findProvidedAccess } from './provided-access.ts'
-import type { EffectiveAccess } from './provided-access.ts'
 import type { Reach } from './reach.ts'
 import type { ReachPlan } from './reachable.ts'
 import { findKnownReach, reachable } from './reachable.ts'
@@ -43,11 +41,6 @@ export type DomainAccess = {
    * `forbidden` when he may read it but not do this.
    */
   requireOn<E extends EntityFacts>(entity: E | undefined, action: string): Promise<E>
-  /**
-   * By which role the caller has access to each of these entities of the domain, for the items of a page: one statement.
-   * The fields are spread into the item; an entity on which no role gives anything is absent.
-   */
-  accessOf(type: EntityFacts['type'], entityKeys: readonly number[]): Promise<Map<number, EffectiveAccess>>
   /**
    * The condition of a listing: rows on which the caller may do `action`. `alias` is the listed table in the query; where the
    * rows are named by their keys or ids, `row` is the better plan.
@@ -206,7 +199,6 @@ export function createAccessPolicy({
           throw new ServiceError('forbidden', `failed to perform authorization: needs ${action} on this ${entity.type}`)
         return entity
       },
-      accessOf: (type, entityKeys) => findProvidedAccess(db, principal.key, domainKey, type, entityKeys),
       reachable: (type, action, alias, plan) => reachable(reach, everything, type, action, alias, plan),
       async reachableRows(type, action, alias) {
         const rows = (plan: ReachPlan) => reachable(reach, everything, type, action, alias, plan)

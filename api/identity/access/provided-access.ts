@@ -10,6 +10,7 @@ import { ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from './admin-role.ts'
 import { ENTITY_TABLES } from './entities.ts'
 import { INHERITED } from './inheritance.ts'
 import type { Provider } from './inheritance.ts'
+import type { DomainAccess } from './policy.ts'
 
 type Listed = Exclude<EntityType, 'domain'>
 
@@ -36,36 +37,38 @@ type Row = {
 }
 
 /**
- * The strongest role of the user for each of the entities: a direct one before that of the parent group, before that of a
+ * The strongest role of the caller for each of those of the entities that lie in these domains, which he entered: a direct one before that of the parent group, before that of a
  * group above (the nearest first), before that of the domain; of several in one place the built-in one, then the oldest.
  * An entity on which no role gives anything is absent, as for a platform administrator without roles.
  */
 export async function findProvidedAccess(
   db: Queryable,
-  userKey: number,
-  domainKey: number,
+  domains: readonly DomainAccess[],
   type: Listed,
   entityKeys: readonly number[],
-): Promise<Map<number, EffectiveAccess>> {
+): Promise<ReadonlyMap<number, EffectiveAccess>> {
   const found = new Map<number, EffectiveAccess>()
-  if (entityKeys.length === 0) return found
+  const [entered] = domains
+  if (entered === undefined || entityKeys.length === 0) return found
+  const userKey = entered.principal.key
+  const domainKeys = domains.map(({ domainKey }) => domainKey)
   const parent = sql.ref(`e.${ENTITY_TABLES[type].parent}`)
   const { rows } = await sql<Row>`
     WITH e AS (
-      SELECT e.key, ${parent} AS parent_key FROM ${sql.table(ENTITY_TABLES[type].table)} e
-       WHERE e.key = ANY (${entityKeys}::bigint[]) AND e.domain_key = ${domainKey}),
+      SELECT e.key, e.domain_key, ${parent} AS parent_key FROM ${sql.table(ENTITY_TABLES[type].table)} e
+       WHERE e.key = ANY (${entityKeys}::bigint[]) AND e.domain_key = ANY (${domainKeys}::bigint[])),
     provided AS (
       SELECT e.key AS entity_key, 'direct' AS provider, 0 AS distance, ''::text AS provider_id, g.entity_key AS provider_key, g.role_key
-        FROM e JOIN grants g ON g.user_key = ${userKey} AND g.domain_key = ${domainKey} AND g.entity_type = ${type} AND g.entity_key = e.key
+        FROM e JOIN grants g ON g.user_key = ${userKey} AND g.domain_key = e.domain_key AND g.entity_type = ${type} AND g.entity_key = e.key
       UNION ALL
       SELECT e.key, CASE WHEN c.depth = 0 THEN 'parent' ELSE 'ancestor' END, c.depth + 1, p.id::text, g.entity_key, g.role_key
         FROM e JOIN group_closure c ON c.descendant_key = e.parent_key
-             JOIN grants g ON g.user_key = ${userKey} AND g.domain_key = ${domainKey} AND g.entity_type = 'group' AND g.entity_key = c.ancestor_key
+             JOIN grants g ON g.user_key = ${userKey} AND g.domain_key = e.domain_key AND g.entity_type = 'group' AND g.entity_key = c.ancestor_key
              JOIN groups p ON p.key = c.ancestor_key
       UNION ALL
       SELECT e.key, 'domain', 1000, d.id::text, g.entity_key, g.role_key
-        FROM e JOIN domains d ON d.key = ${domainKey}
-             JOIN grants g ON g.user_key = ${userKey} AND g.domain_key = ${domainKey} AND g.entity_type = 'domain')
+        FROM e JOIN domains d ON d.key = e.domain_key
+             JOIN grants g ON g.user_key = ${userKey} AND g.domain_key = e.domain_key AND g.entity_type = 'domain')
     SELECT p.entity_key, p.provider, p.provider_key, p.provider_id, p.role_key, r.id AS role_id, r.name AS role_name, r.actions AS role_actions
       FROM provided p LEFT JOIN roles r ON r.key = p.role_key
      ORDER BY p.entity_key, p.distance, p.role_key`.execute(db)

@@ -2,6 +2,7 @@
 import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
+import { findProvidedAccess } from '../access/index.ts'
 import type { AccessPolicy, DomainAccess, EffectiveAccess, UserPrincipal } from '../access/index.ts'
 import type { GroupRecord } from './repository.ts'
 import { findGroup, findGroupByKey } from './repository.ts'
@@ -30,19 +31,12 @@ export async function findReadable(
 /** A record with the role by which the caller reaches it; none for a platform administrator without one. */
 export type WithAccess<G> = G & { access: EffectiveAccess | undefined }
 
-/** One statement for each domain. */
 export async function withAccess<G extends GroupRecord>(
+  db: Queryable,
   domains: readonly DomainAccess[],
   groups: readonly G[],
 ): Promise<WithAccess<G>[]> {
-  const found = await Promise.all(
-    domains.map((domain) =>
-      domain.accessOf(
-        'group',
-        groups.filter((group) => group.domainKey === domain.domainKey).map((group) => group.key),
-      ),
-    ),
-  )
-  const byKey = new Map(found.flatMap((accesses) => [...accesses]))
-  return groups.map((group) => ({ ...group, access: byKey.get(group.key) }))
+  const keys = groups.map((group) => group.key)
+  const access = await findProvidedAccess(db, domains, 'group', keys)
+  return groups.map((group) => ({ ...group, access: access.get(group.key) }))
 }

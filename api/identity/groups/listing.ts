@@ -4,8 +4,8 @@ import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
-import { accessConditions, findPageKeys, parseActions, requireMayListFor } from '../access/index.ts'
-import type { AccessPolicy, DomainAccess, ShownRows } from '../access/index.ts'
+import { findPageKeys, parseActions, shownRows } from '../access/index.ts'
+import type { AccessPolicy, DomainAccess } from '../access/index.ts'
 import { allOf, anyOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
 import { withAccess } from './find.ts'
 import type { WithAccess } from './find.ts'
@@ -35,7 +35,9 @@ export async function listPage(
 ): Promise<Page<WithAccess<ListedGroup>>> {
   const { query, conditions } = filter
   const { offset, limit, order, dir = 'asc' } = query
-  const shown = await shownIn(db, domains, filter)
+  const shown = await shownRows(db, domains, { type: 'group', alias: 'g' }, filter, (domain) =>
+    query.root_group === true ? [isSeenAsRoot(domain)] : [],
+  )
   // A tree needs parents before their children; without an order of its own a line of ancestors begins next to the group.
   const levels = query.tree === true ? 'upper first' : order === undefined ? 'lower first' : undefined
   const sorting = { kinship, order: order ?? '', dir, levels } as const
@@ -50,36 +52,14 @@ export async function listPage(
     })
     const where = sql<SqlBool>`g.key = ANY (${keys}::bigint[])`
     const groups = keys.length === 0 ? [] : await listGroups(db, { ...sorting, where, offset: 0, limit })
-    return { total, offset, limit, items: await withAccess(domains, groups) }
+    return { total, offset, limit, items: await withAccess(db, domains, groups) }
   }
   const inDomains = shown.map(({ domain, count }) => allOf([sql<SqlBool>`g.domain_key = ${domain.domainKey}`, count]))
   const where = allOf([anyOf(inDomains), ...conditions])
   const total = await access.total(domains, countGroups({ where, kinship }))
   const isShown = query.only_total !== true && total > offset
   const groups = isShown ? await listGroups(db, { ...sorting, where, offset, limit }) : []
-  return { total, offset, limit, items: await withAccess(domains, groups) }
-}
-
-/** Groups of these domains that the caller may read, in the way that the query asks for. */
-async function shownIn(
-  db: Queryable,
-  domains: readonly DomainAccess[],
-  { query, actions }: GroupFilter,
-): Promise<ShownRows[]> {
-  requireMayListFor(domains, query.user)
-  return await Promise.all(
-    domains.map(async (domain) => {
-      const { page, count, isWhole } = await domain.reachableRows('group', 'read', 'g')
-      const asked = await accessConditions(db, domain, { type: 'group', alias: 'g' }, actions, query)
-      const roots = query.root_group === true ? [isSeenAsRoot(domain)] : []
-      return {
-        domain,
-        page: allOf([page, ...asked.page, ...roots]),
-        count: allOf([count, ...asked.count, ...roots]),
-        isWhole: isWhole && asked.page.length + roots.length === 0,
-      }
-    }),
-  )
+  return { total, offset, limit, items: await withAccess(db, domains, groups) }
 }
 
 /** Groups above which the caller sees none: where his view of the hierarchy begins. */

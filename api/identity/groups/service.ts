@@ -122,7 +122,7 @@ export function createGroupsService({ database, journal, access }: GroupsDeps): 
     async get(caller, at, withRoles) {
       const { domain, group } = await findReadable(database.db, access, caller, at)
       const [shown, roles] = await Promise.all([
-        withAccess([domain], [group]),
+        withAccess(database.db, [domain], [group]),
         withRoles ? rolesShownTo(database.db, domain, group) : undefined,
       ])
       return { group: shown[0] as WithAccess<GroupRecord>, roles }

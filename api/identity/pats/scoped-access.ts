@@ -89,7 +89,6 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
       if (!isAllowed) throw lacksScope(requirementOf(found.type, action) ?? NOTHING)
       return found
     },
-    accessOf: (type, entityKeys) => domain.accessOf(type, entityKeys),
     reachable(type, action, alias, plan) {
       const inner = domain.reachable(type, action, alias, plan)
       const needed = requirementOf(type, action)

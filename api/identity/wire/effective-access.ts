@@ -1,4 +1,4 @@
-/** By which role the caller has access to an item of a listing (contract 2.4); `domain.accessOf` gives the values. */
+/** By which role the caller has access to an item of a listing (contract 2.4); `findProvidedAccess` gives the values. */
 import { Type } from 'typebox'
 
 /** All optional: spread `EffectiveAccessFields.properties` into the schema of a record. */

@@ -1,9 +1,8 @@
-/** Which rows a listing shows: those that the caller may read, in the way that the query asks for (contract 2.4, 4.1). */
+/** What the query of a listing asks for by access and by creator (contract 2.4, 4.1). */
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
-import { accessConditions, allOf, parseActions, requireMayListFor } from '#api/identity/index.ts'
-import type { AccessQuery, DomainAccess, ShownRows } from '#api/identity/index.ts'
-import type { Queryable } from '#core/database/index.ts'
+import { parseActions } from '#api/identity/index.ts'
+import type { AccessQuery, DomainAccess } from '#api/identity/index.ts'
 import { isId } from '#core/ids.ts'
 import type { ConnectableType } from './record.ts'
 
@@ -26,35 +25,13 @@ export function parseShown(
   return { query, actions: parseActions(type, query.actions) }
 }
 
-/** Rows of the table `alias`, by domain. Throws `forbidden` for the reach of somebody else. */
-export async function shownIn(
-  db: Queryable,
-  domains: readonly DomainAccess[],
-  listed: { type: ConnectableType; alias: string },
-  { query, actions }: ReturnType<typeof parseShown>,
-): Promise<ShownRows[]> {
-  requireMayListFor(domains, query.user)
-  return await Promise.all(
-    domains.map(async (domain) => {
-      const { page, count, isWhole } = await domain.reachableRows(listed.type, 'read', listed.alias)
-      const asked = await accessConditions(db, domain, listed, actions, query)
-      const owned = ownedAs(domain, sql.ref(`${listed.alias}.created_by`), query)
-      return {
-        domain,
-        page: allOf([page, ...asked.page, ...owned]),
-        count: allOf([count, ...asked.count, ...owned]),
-        isWhole: isWhole && asked.page.length + owned.length === 0,
-      }
-    }),
-  )
-}
-
 /** `mine`: created by the caller; `shared`: by somebody else (decisions 29 and 51). */
-function ownedAs(
+export function ownedAs(
   { principal }: DomainAccess,
-  createdBy: RawBuilder<unknown>,
+  alias: string,
   { ownerID, visibility }: ShownQuery,
 ): RawBuilder<SqlBool>[] {
+  const createdBy = sql.ref(`${alias}.created_by`)
   const conditions: RawBuilder<SqlBool>[] = []
   if (ownerID !== undefined)
     conditions.push(isId(ownerID) ? sql<SqlBool>`${createdBy} = ${ownerID}` : sql<SqlBool>`false`)

@@ -1,0 +1,37 @@
+/** Which rows a listing of clients, channels or groups shows, domain by domain: those that the caller may read (contract 2.4). */
+import type { RawBuilder, SqlBool } from 'kysely'
+import type { Queryable } from '#core/database/index.ts'
+import { allOf } from '../wire/index.ts'
+import { accessConditions, requireMayListFor } from './access-filter.ts'
+import type { AccessQuery } from './access-filter.ts'
+import type { DomainAccess, EntityFacts, ReachableRows } from './policy.ts'
+
+/** Rows of one domain that are shown: its key and the conditions on the listed table. */
+export type ShownRows = ReachableRows & { domain: DomainAccess }
+
+/**
+ * Rows of the table `alias` that the caller may read, of these those that the query asks for by access, and `more` in each
+ * domain. Throws `forbidden` for the reach of somebody else.
+ */
+export async function shownRows(
+  db: Queryable,
+  domains: readonly DomainAccess[],
+  listed: { type: EntityFacts['type']; alias: string },
+  { actions, query }: { actions: readonly string[]; query: AccessQuery },
+  more: (domain: DomainAccess) => readonly RawBuilder<SqlBool>[],
+): Promise<ShownRows[]> {
+  requireMayListFor(domains, query.user)
+  return await Promise.all(
+    domains.map(async (domain) => {
+      const { page, count, isWhole } = await domain.reachableRows(listed.type, 'read', listed.alias)
+      const asked = await accessConditions(db, domain, listed, actions, query)
+      const others = more(domain)
+      return {
+        domain,
+        page: allOf([page, ...asked.page, ...others]),
+        count: allOf([count, ...asked.count, ...others]),
+        isWhole: isWhole && asked.page.length + others.length === 0,
+      }
+    }),
+  )
+}
