@@ -45,7 +45,10 @@ export type { Envelope } from './envelope.ts'
 export type { RetainedMessage } from './retained/retained.ts'
 export { MqttSessions, RetainedPage, createSessionsService, startSessionStore } from './sessions/index.ts'
 export type {
+  CloseSession,
   OpenedSession,
+  SessionName,
+  SessionPositions,
   SessionStore,
   SessionStoreOptions,
   SessionsService,

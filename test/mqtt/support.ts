@@ -3,6 +3,7 @@ import { createPlatformExchange } from '#api/adapters/mqtt/platform.ts'
 import { startMqttServer } from '#api/adapters/mqtt/index.ts'
 import type { MqttServer, MqttServerOptions } from '#api/adapters/mqtt/index.ts'
 import { startSessionStore } from '#api/messages/index.ts'
+import type { SessionStore } from '#api/messages/index.ts'
 import type { TestApi } from '../harness/api.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import type { Device, Plant } from '../messages/support.ts'
@@ -14,7 +15,19 @@ export const MAX_PACKET_BYTES = 256 * 1024
 export type Node = { readonly server: MqttServer; readonly port: number; stop(): Promise<void> }
 
 /** A node of the platform: `api` is its process, the database may be another's. */
-export async function startNode(api: TestApi, options: Pick<MqttServerOptions, 'metrics' | 'tls'> = {}): Promise<Node> {
+export async function startNode(
+  api: TestApi,
+  {
+    roundMs = 25,
+    storeOf = (store) => store,
+    ...options
+  }: Pick<MqttServerOptions, 'metrics' | 'tls'> & {
+    /** How often it says where its sessions stand. */
+    roundMs?: number
+    /** What stands before its store of sessions. */
+    storeOf?: (store: SessionStore) => SessionStore
+  } = {},
+): Promise<Node> {
   const { devices, messages, identity } = api.api
   let forget: ((keys: readonly number[]) => void) | undefined
   const server = await startMqttServer({
@@ -28,14 +41,16 @@ export async function startNode(api: TestApi, options: Pick<MqttServerOptions, '
           messages,
           logger,
           startStore: (store) =>
-            startSessionStore({
-              ...store,
-              database: api.ground.database,
-              journal: identity.journal,
-              logger,
-              roundMs: 25,
-              deadAfterSeconds: 2,
-            }),
+            storeOf(
+              startSessionStore({
+                ...store,
+                database: api.ground.database,
+                journal: identity.journal,
+                logger,
+                roundMs,
+                deadAfterSeconds: 2,
+              }),
+            ),
         },
         host,
       )

@@ -20,6 +20,8 @@ export type Cursor = {
   settled: string | undefined
   /** As it lies in the rows: undefined: with its node. */
   stored: string | undefined
+  /** False where nobody knows what lies there: it is written once more. */
+  isStored: boolean
   /** Ends its own follower. */
   end: (() => void) | undefined
   /** Its own follower waits until nothing that it was handed waits any more. */
@@ -41,6 +43,7 @@ export function newCursor(
     steps: [],
     settled: token,
     stored: token,
+    isStored: true,
     end: undefined,
     onDrained: undefined,
   }

@@ -1,8 +1,7 @@
 /** The exchange of the product: clients of the platform, messages in the log before they are acknowledged, sessions as rows. */
 import type { DeviceCredentials, MessageAccess, MessageGate } from '#api/devices/index.ts'
 import type {
-  Delivery,
-  EndReason,
+  CloseSession,
   IncomingMessage,
   MessageContent,
   Messages,
@@ -17,32 +16,26 @@ import { newId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
 import type { Cursor } from './cursors.ts'
-import { newCursor, settle } from './cursors.ts'
+import { newCursor } from './cursors.ts'
 import { envelopeOf } from './envelope.ts'
-import type {
-  Exchange,
-  ExchangeHost,
-  FilterTarget,
-  Identity,
-  OpenRequest,
-  Publication,
-  SessionWill,
-  Target,
-} from './exchange.ts'
+import type { Exchange, ExchangeHost, FilterTarget, Identity, OpenRequest, Publication, Target } from './exchange.ts'
+import { createFollowing } from './following.ts'
+import type { Held, HeldSessions } from './held.ts'
+import { nameOf, subscriptionsOn } from './held.ts'
 import type { ConnectPacket } from './packets/connect.ts'
-import type { Outbound, Step } from './session.ts'
+import type { Step } from './session.ts'
 import { Session } from './session.ts'
+import { createStanding } from './standing.ts'
 import {
   arrivalOf,
   fromStoredOutbound,
   optionsOf,
+  toSentOutbound,
   toStoredOutbound,
   toStoredSubscription,
   toStoredWill,
 } from './stored-session.ts'
-import { Streams } from './streams.ts'
-import type { Subscription } from './subscription.ts'
-import { Audience, parseShared } from './subscription.ts'
+import { parseShared } from './subscription.ts'
 import { parseTopicFilter, parseTopicName, subtopicFilterOf } from './topics.ts'
 
 export type PlatformExchangeDeps = {
@@ -54,26 +47,10 @@ export type PlatformExchangeDeps = {
 
 /** Clients that changed are looked up together. */
 const REMOVE_AFTER_MS = 100
-/** Newest messages of a channel that a session is handed of those that it missed; older ones are skipped and counted. */
-const MAX_MISSED_MESSAGES = 100_000
+/** The end of a session that could not be written is written again after this. */
+const CLOSE_AGAIN_MS = 500
 /** A subscriber that is sent many retained messages takes them at its pace. */
 const RETAINED_PAUSE_MS = 20
-
-/** What the exchange knows of a session beside the protocol. */
-type Held = {
-  session: Session
-  clientKey: number
-  cursors: Map<number, Cursor>
-  will: SessionWill | undefined
-  /** Sent exactly once and done, kept until the position has passed them. */
-  finished: Outbound[]
-  /** Messages of the log that were on their way when the session was taken up: they are not taken again. */
-  known: Set<string>
-  /** Messages that were too many while it was away, since this was written down. */
-  skipped: number
-}
-
-type Feed = { opened: Promise<void>; close: (() => void) | undefined; cursors: Set<Cursor> }
 
 /** Of no record. */
 const NOTHING: MessageContent = { kind: 'records', records: [] }
@@ -84,18 +61,13 @@ export function createPlatformExchange(
   { gate, messages, logger, startStore }: PlatformExchangeDeps,
   host: ExchangeHost,
 ): Exchange & { forget(entityKeys: readonly number[]): void } {
-  const streams = new Streams('.')
-  const feeds = new Map<number, Feed>()
-  const held = new Map<Session, Held>()
-  /** Sessions that more waits for than should, found while a step was handed out. */
-  const filled = new Set<Session>()
+  const held: HeldSessions = new Map()
+  const following = createFollowing(messages, host, held)
+  const standing = createStanding(following, held)
   let changedKeys = new Set<number>()
   let removing: NodeJS.Timeout | undefined
   let subscriptionCount = 0
   let isStopped = false
-  /** Where everybody stands who is handed nothing more, since the process is stopping. */
-  let frozen: string | undefined
-  const herePosition = () => frozen ?? messages.position
 
   const store = startStore({
     sendWill: (will, { clientKey }) => sendWill(will, clientKey),
@@ -105,7 +77,7 @@ export function createPlatformExchange(
         if ((epochs.get(session.key) ?? -1) >= session.epoch) host.takenOver(session)
       }
     },
-    positions: takePositions,
+    positions: standing.take,
   })
 
   /** Who may do what: a client that is known by its key, one of several by its secret. */
@@ -176,237 +148,6 @@ export function createPlatformExchange(
     }
   }
 
-  function arrivalFrom({ message }: Delivery) {
-    const { subtopic, payload, envelope, batchSeq, index } = message
-    return arrivalOf({ subtopic, payload, envelope, batchSeq, index })
-  }
-
-  /** The step of the log that a session is handed something of. */
-  function stepsOf(deliveries: readonly Delivery[], streamKey: number): (session: Session) => Step {
-    const steps = new Map<Session, Step>()
-    return (session) => {
-      if (!session.isPersistent) return UNCOUNTED
-      let step = steps.get(session)
-      if (step === undefined) {
-        step = { token: messages.tokenOf(deliveries.at(-1)), pending: 0 }
-        steps.set(session, step)
-        const cursor = held.get(session)?.cursors.get(streamKey)
-        // Nothing is under way: everything before this step went its whole way, and there the session began.
-        if (cursor?.steps.length === 0) cursor.settled = cursor.mode === 'live' ? messages.position : cursor.token
-        cursor?.steps.push(step)
-      }
-      return step
-    }
-  }
-
-  /** Whoever has too much waiting reads the log for himself later, from behind this step. */
-  function pauseFilled(streamKey: number, deliveries: readonly Delivery[]): void {
-    for (const session of filled) {
-      const cursor = held.get(session)?.cursors.get(streamKey)
-      if (cursor?.mode !== 'live') continue
-      cursor.token = messages.tokenOf(deliveries.at(-1))
-      pause(cursor)
-    }
-    filled.clear()
-  }
-
-  function pause(cursor: Cursor): void {
-    const { session, streamKey } = cursor
-    for (const subscription of subscriptionsOn(session, streamKey)) streams.delete(subscription)
-    leaveFeed(cursor)
-    cursor.mode = 'paused'
-    session.isBehind = true
-  }
-
-  function subscriptionsOn(session: Session, streamKey: number): Subscription[] {
-    return [...session.subscriptions.values()].filter((subscription) => subscription.streamKey === streamKey)
-  }
-
-  function joinFeed(cursor: Cursor): Promise<void> {
-    const { streamKey, access } = cursor
-    let feed = feeds.get(streamKey)
-    if (feed === undefined) {
-      const opening: Feed = { opened: Promise.resolve(), close: undefined, cursors: new Set() }
-      feed = opening
-      feeds.set(streamKey, opening)
-      opening.opened = messages
-        .follow({
-          access,
-          filter: '>',
-          authorize: () => Promise.resolve(),
-          deliver(deliveries) {
-            const stepOf = stepsOf(deliveries, streamKey)
-            for (const delivery of deliveries) streams.deliver(streamKey, arrivalFrom(delivery), stepOf)
-            if (filled.size > 0) pauseFilled(streamKey, deliveries)
-          },
-          onEnd: (reason) => endFeed(streamKey, opening, reason),
-        })
-        .then(({ close }) => {
-          opening.close = close
-          // Everybody left while it was opening.
-          if (feeds.get(streamKey) !== opening) close()
-        })
-      opening.opened.catch(() => {
-        if (feeds.get(streamKey) === opening) feeds.delete(streamKey)
-      })
-    }
-    feed.cursors.add(cursor)
-    return feed.opened
-  }
-
-  function leaveFeed(cursor: Cursor): void {
-    const feed = feeds.get(cursor.streamKey)
-    if (feed?.cursors.delete(cursor) !== true || feed.cursors.size > 0) return
-    feeds.delete(cursor.streamKey)
-    feed.close?.()
-  }
-
-  /** The follower cannot go on: its sessions are closed and come back to what they missed. */
-  function endFeed(streamKey: number, feed: Feed, reason: EndReason): void {
-    if (reason === 'closed' || isStopped) return
-    if (reason === 'stopping') {
-      // What comes from now on is delivered to nobody: sessions stand here until they are taken up again.
-      frozen ??= messages.position
-      return
-    }
-    feeds.delete(streamKey)
-    for (const { session } of feed.cursors) host.failed(session, new ServiceError('unavailable', 'fallen behind'))
-  }
-
-  const isHeld = (cursor: Cursor) => held.get(cursor.session)?.cursors.get(cursor.streamKey) === cursor
-
-  /** Reads what was missed from where the cursor stands, and goes on with what everybody is handed. */
-  async function readOn(cursor: Cursor): Promise<void> {
-    const { session, streamKey, access, token } = cursor
-    if (token === undefined) return
-    cursor.mode = 'own'
-    // Where its own follower has caught up, this one stands at the same place.
-    await joinFeed(cursor)
-    if (!isHeld(cursor)) return leaveFeed(cursor)
-    const audience = new Audience('.')
-    let isEnded = false
-    const { close } = await messages.follow(
-      {
-        access,
-        filter: '>',
-        authorize: () => Promise.resolve(),
-        deliver(deliveries) {
-          if (isEnded) return
-          for (const subscription of subscriptionsOn(session, streamKey)) audience.add(subscription)
-          const stepOf = stepsOf(deliveries, streamKey)
-          for (const delivery of deliveries) deliverOwn(audience, cursor, delivery, stepOf)
-          cursor.token = messages.tokenOf(deliveries.at(-1))
-          filled.delete(session)
-        },
-        // More is read when nothing of this waits any more.
-        drained: () => untilDrained(cursor),
-        onLive() {
-          if (isEnded) return
-          cursor.mode = 'live'
-          for (const subscription of subscriptionsOn(session, streamKey)) streams.add(subscription)
-          endOwn(cursor)
-          isEnded = true
-        },
-        backlog: { maxMessages: MAX_MISSED_MESSAGES, onSkipped: (count) => skip(session, count) },
-        onEnd(reason) {
-          if (reason === 'stopping') frozen ??= messages.position
-          else if (reason !== 'closed' && !isStopped)
-            host.failed(session, new ServiceError('unavailable', 'fallen behind'))
-        },
-      },
-      token,
-    )
-    const end = () => {
-      isEnded = true
-      close()
-    }
-    if (cursor.mode === 'own' && isHeld(cursor)) cursor.end = end
-    else end()
-  }
-
-  function endOwn(cursor: Cursor): void {
-    cursor.end?.()
-    cursor.end = undefined
-    cursor.onDrained?.()
-    cursor.onDrained = undefined
-  }
-
-  function untilDrained(cursor: Cursor): Promise<void> {
-    const { session } = cursor
-    if (session.queued === 0 || cursor.mode !== 'own' || !isHeld(cursor)) return Promise.resolve()
-    session.isBehind = true
-    return new Promise((resolve) => (cursor.onDrained = resolve))
-  }
-
-  /** It was away for too long: the oldest of what it missed are left out (section 4.1 leaves the bound to the server). */
-  function skip(session: Session, count: number): void {
-    host.dropped(session, 'skipped', count)
-    const one = held.get(session)
-    if (one !== undefined) one.skipped += count
-  }
-
-  function deliverOwn(
-    audience: Audience,
-    cursor: Cursor,
-    delivery: Delivery,
-    stepOf: (session: Session) => Step,
-  ): void {
-    const { session } = cursor
-    const { batchSeq, index, subtopic } = delivery.message
-    if (held.get(session)?.known.delete(`${batchSeq} ${index}`) === true) return
-    const matches = audience.match(subtopic)
-    const arrival = arrivalFrom(delivery)
-    for (const { subscriptions } of matches.own) {
-      // One that was replaced or ended is still found, and wants nothing.
-      const current = subscriptions.filter((one) => session.subscriptions.get(one.filter) === one)
-      session.deliver(arrival, current, stepOf(session))
-    }
-    for (const { members } of matches.shared) {
-      const current = members.filter((one) => session.subscriptions.get(one.filter) === one)
-      session.deliver(arrival, current, stepOf(session))
-    }
-  }
-
-  function goOn(session: Session): void {
-    session.isBehind = false
-    for (const cursor of held.get(session)?.cursors.values() ?? []) {
-      const { onDrained } = cursor
-      cursor.onDrained = undefined
-      if (cursor.mode === 'paused') readOn(cursor).catch((error: unknown) => host.failed(session, error))
-      else onDrained?.()
-    }
-  }
-
-  /** Where the sessions stand now, told to the keeper, which writes what has changed. */
-  function takePositions() {
-    const moved: { sessionKey: number; filter: string; position: string | undefined }[] = []
-    const done: { sessionKey: number; ordinal: number }[] = []
-    const skipped: { sessionKey: number; messages: number }[] = []
-    for (const one of held.values()) {
-      const { session, cursors, finished } = one
-      if (!session.isPersistent) continue
-      if (one.skipped > 0) skipped.push({ sessionKey: session.key, messages: one.skipped })
-      one.skipped = 0
-      for (const cursor of cursors.values()) {
-        const position = settle(cursor)
-        if (position === cursor.stored) continue
-        cursor.stored = position
-        for (const { filter: name } of subscriptionsOn(session, cursor.streamKey))
-          moved.push({ sessionKey: session.key, filter: name, position })
-      }
-      if (finished.length === 0) continue
-      const isUnderWay = (outbound: Outbound) =>
-        outbound.step !== undefined && cursors.get(outbound.streamKey)?.steps.includes(outbound.step) === true
-      const keep: Outbound[] = []
-      for (const outbound of finished) {
-        if (isUnderWay(outbound)) keep.push(outbound)
-        else done.push({ sessionKey: session.key, ordinal: outbound.ordinal })
-      }
-      finished.splice(0, finished.length, ...keep)
-    }
-    return { node: herePosition(), moved, done, skipped }
-  }
-
   function restore(request: OpenRequest, opened: OpenedSession): Held {
     const { identity, clientIdentifier, expirySeconds, will } = request
     const session = new Session(
@@ -452,29 +193,21 @@ export function createPlatformExchange(
       session.subscriptions.set(stored.filter, subscription)
       subscriptionCount++
       messages.presence.subscribed(one.clientKey, 'mqtt')
-      if (one.cursors.has(found.streamKey)) {
-        if (one.cursors.get(found.streamKey)?.mode === 'live') streams.add(subscription)
-        continue
-      }
-      const cursor = newCursor(session, found.streamKey, found.access as MessageAccess, stored.position)
+      const known = one.cursors.get(found.streamKey)
+      const cursor = known ?? newCursor(session, found.streamKey, found.access as MessageAccess, stored.position)
+      following.add(cursor, subscription)
+      if (known !== undefined) continue
       one.cursors.set(found.streamKey, cursor)
-      if (cursor.mode === 'live') {
-        streams.add(subscription)
-        await joinFeed(cursor)
-      } else behind.push(cursor)
+      if (cursor.mode === 'live') await following.begin(cursor)
+      else behind.push(cursor)
     }
     if (lost.length > 0) await store.unsubscribe(session, lost)
-    for (const cursor of behind) readOn(cursor).catch((error: unknown) => host.failed(session, error))
-  }
-
-  function letGoOf(cursor: Cursor): void {
-    leaveFeed(cursor)
-    endOwn(cursor)
+    for (const cursor of behind) following.goOn(cursor)
   }
 
   function letGo(one: Held): void {
-    for (const cursor of one.cursors.values()) letGoOf(cursor)
-    for (const subscription of one.session.subscriptions.values()) streams.delete(subscription)
+    for (const cursor of one.cursors.values()) following.leave(cursor)
+    for (const subscription of one.session.subscriptions.values()) following.delete(subscription)
     subscriptionCount -= one.session.subscriptions.size
     held.delete(one.session)
     if (one.clientKey !== 0) {
@@ -483,14 +216,19 @@ export function createPlatformExchange(
     }
   }
 
-  /** Where its subscriptions stand once everything under way lies in rows. */
-  function positionsAtEnd(one: Held): { filter: string; position: string }[] {
-    const here = herePosition()
-    return [...one.session.subscriptions.values()].flatMap(({ filter: name, streamKey }) => {
-      const cursor = one.cursors.get(streamKey)
-      const position = cursor?.mode === 'live' ? (here ?? cursor.token) : cursor?.token
-      return position === undefined ? [] : [{ filter: name, position }]
-    })
+  /** What is under way to the client is known here alone: while the database cannot be written this is tried again. */
+  async function writeEnd(end: CloseSession): Promise<void> {
+    for (;;) {
+      try {
+        return await store.close(end)
+      } catch (error) {
+        const kind = kindOf(error)
+        // Another connection has the session, and with it everything that is to be done.
+        if (kind === 'conflict') return
+        if (isStopped || (kind !== 'unavailable' && kind !== 'timeout')) throw error
+        await sleep(CLOSE_AGAIN_MS)
+      }
+    }
   }
 
   const sessionHost: ExchangeHost = {
@@ -500,8 +238,8 @@ export function createPlatformExchange(
       const { ownerKey } = session.identity
       if (ownerKey !== undefined) messages.presence.delivered(ownerKey, 1)
     },
-    filled: (session) => void filled.add(session),
-    drained: goOn,
+    filled: following.filled,
+    drained: following.drained,
     completed: (session, outbound) => {
       if (session.isPersistent) held.get(session)?.finished.push(outbound)
     },
@@ -587,18 +325,13 @@ export function createPlatformExchange(
     async close(session, isWillDropped) {
       const one = held.get(session)
       if (one === undefined) return
-      const positions = positionsAtEnd(one)
+      const positions = standing.atEnd(one)
+      using _told = standing.closing(one)
       const outbound = session.isPersistent ? [...session.outbound()].map(toStoredOutbound) : []
       letGo(one)
       if (session.key === 0) return
       const will = one.will === undefined || isWillDropped ? undefined : toStoredWill(one.will)
-      const { key, epoch, expirySeconds } = session
-      try {
-        await store.close({ key, epoch, expirySeconds, will, positions, outbound })
-      } catch (error) {
-        // Another connection has the session, and with it everything that is to be done.
-        if (kindOf(error) !== 'conflict') throw error
-      }
+      await writeEnd({ ...nameOf(session), expirySeconds: session.expirySeconds, will, positions, outbound })
     },
     async subscribe(session, subscriptions) {
       const one = held.get(session)
@@ -607,7 +340,7 @@ export function createPlatformExchange(
       for (const subscription of subscriptions) {
         const { streamKey, filter: name } = subscription
         const before = session.subscriptions.get(name)
-        if (before !== undefined) streams.delete(before)
+        if (before !== undefined) following.delete(before)
         else {
           subscriptionCount++
           if (one.clientKey !== 0) messages.presence.subscribed(one.clientKey, 'mqtt')
@@ -617,17 +350,20 @@ export function createPlatformExchange(
         if (cursor === undefined) {
           cursor = newCursor(session, streamKey, subscription.access as MessageAccess, undefined)
           one.cursors.set(streamKey, cursor)
-          joining.push(joinFeed(cursor))
+          joining.push(following.begin(cursor))
         }
-        if (cursor.mode === 'live') streams.add(subscription)
+        following.add(cursor, subscription)
       }
       await Promise.all(joining)
       if (session.key === 0) return
-      const stored = subscriptions.map((subscription) => {
-        const cursor = one.cursors.get(subscription.streamKey)
-        return toStoredSubscription(subscription, cursor?.stored)
+      const cursors = subscriptions.map(({ streamKey }) => one.cursors.get(streamKey))
+      // Where the session stands by itself: the node has perhaps not written down yet where it does.
+      const stored = subscriptions.map((subscription, index) => {
+        const cursor = cursors[index]
+        return toStoredSubscription(subscription, cursor === undefined ? undefined : standing.of(cursor))
       })
       await store.subscribe(session, one.clientKey, stored)
+      for (const cursor of cursors) if (cursor !== undefined) cursor.isStored = false
     },
     async unsubscribe(session, subscriptions) {
       const one = held.get(session)
@@ -635,13 +371,13 @@ export function createPlatformExchange(
       for (const subscription of subscriptions) {
         const { streamKey, filter: name } = subscription
         session.subscriptions.delete(name)
-        streams.delete(subscription)
+        following.delete(subscription)
         subscriptionCount--
         if (one.clientKey !== 0) messages.presence.unsubscribed(one.clientKey, 'mqtt')
         const cursor = one.cursors.get(streamKey)
         if (cursor === undefined || subscriptionsOn(session, streamKey).length > 0) continue
         one.cursors.delete(streamKey)
-        letGoOf(cursor)
+        following.leave(cursor)
       }
       if (session.key !== 0)
         await store.unsubscribe(
@@ -651,7 +387,7 @@ export function createPlatformExchange(
     },
     release: (session, packetId) => (session.isPersistent ? store.release(session, packetId) : undefined),
     remember: (session, outbound) =>
-      session.isPersistent ? store.remember(session, outbound.map(toStoredOutbound)) : undefined,
+      session.isPersistent ? store.remember(session, outbound.map(toSentOutbound)) : undefined,
     tick: () => undefined,
     counts: () => ({ sessions: held.size, subscriptions: subscriptionCount }),
     forget(entityKeys) {
@@ -668,6 +404,7 @@ export function createPlatformExchange(
     },
     async stop() {
       isStopped = true
+      following.stop()
       clearTimeout(removing)
       await store.stop()
     },

@@ -44,6 +44,12 @@ export function toStoredOutbound(outbound: Outbound): StoredOutbound {
   }
 }
 
+/** As it is from the moment on that it is written down: the client may have it, and is sent it with the same identifier [MQTT-4.4.0-1]. */
+export function toSentOutbound(outbound: Outbound): StoredOutbound {
+  const stored = toStoredOutbound(outbound)
+  return { ...stored, packetId: outbound.packetId, state: stored.state === 'waiting' ? 'sent' : stored.state }
+}
+
 export function fromStoredOutbound(stored: StoredOutbound): Outbound {
   const { ordinal, packetId, qos, state, batchSeq, message, channelKey, subtopic, facts, payload } = stored
   const arrival = arrivalOf({ subtopic, payload, envelope: facts.envelope, batchSeq, index: message, qos })

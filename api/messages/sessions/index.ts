@@ -1,9 +1,11 @@
 export { MqttSessions, RetainedPage } from './schema.ts'
 export { createSessionsService } from './service.ts'
 export type { SessionsService } from './service.ts'
+export type { SessionPositions } from './keeper.ts'
 export { startSessionStore } from './store.ts'
 export type { SessionStore, SessionStoreOptions } from './store.ts'
 export type {
+  CloseSession,
   OpenedSession,
   OutboundFacts,
   OutboundState,

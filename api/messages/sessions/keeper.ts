@@ -5,13 +5,13 @@
  */
 import { sql } from 'kysely'
 import type { Journal } from '#api/identity/index.ts'
-import type { Database } from '#core/database/index.ts'
+import type { Database, Transaction } from '#core/database/index.ts'
 import { startRounds } from '#core/log/index.ts'
 import type { Pause } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { SessionFacts } from './happenings.ts'
 import { recordHappening } from './happenings.ts'
-import type { SessionName, StoredWill } from './rows.ts'
+import type { SessionName, StoredWill, SubscriptionPosition } from './rows.ts'
 import { writePositions } from './subscriptions.ts'
 import { parseWill } from './wills.ts'
 
@@ -26,6 +26,18 @@ const WILLS_PER_STEP = 50
 
 export type WillSender = (will: StoredWill, owner: { clientKey: number }) => Promise<void>
 
+/** Where the sessions of a node stand: those to which nothing is under way with the node, the others for themselves. */
+export type SessionPositions = {
+  node: string | undefined
+  moved: readonly (SubscriptionPosition & { session: SessionName })[]
+  /** Messages that were sent exactly once and are behind the positions now. */
+  done: readonly { session: SessionName; ordinal: number }[]
+  /** Messages that sessions missed and were too many. */
+  skipped: readonly { session: SessionName; messages: number }[]
+  /** They could not be written: all of this is told again. */
+  undo(): void
+}
+
 export type KeeperOptions = {
   database: Database
   journal: Journal
@@ -35,15 +47,7 @@ export type KeeperOptions = {
   sendWill: WillSender
   /** Another node took these sessions over. */
   onTakeover: (names: readonly SessionName[]) => void
-  /** Where the sessions of this node stand: those that wait for nothing with the node, the others for themselves. */
-  positions: () => {
-    node: string | undefined
-    moved: readonly { sessionKey: number; filter: string; position: string | undefined }[]
-    /** Messages that were sent exactly once and are behind the positions now. */
-    done: readonly { sessionKey: number; ordinal: number }[]
-    /** Messages that sessions missed and were too many. */
-    skipped: readonly { sessionKey: number; messages: number }[]
-  }
+  positions: () => SessionPositions
   roundMs?: number
   deadAfterSeconds?: number
 }
@@ -61,13 +65,28 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
   let backoffMs = roundMs
 
   async function sayAlive(): Promise<void> {
-    const { node: position, moved, done, skipped } = options.positions()
+    const positions = options.positions()
+    try {
+      await writeStanding(positions)
+    } catch (error) {
+      positions.undo()
+      throw error
+    }
+  }
+
+  async function writeStanding({ node: position, ...told }: SessionPositions): Promise<void> {
     await database.transaction(async (tx) => {
       await sql`
         INSERT INTO mqtt_nodes (node, position) VALUES (${node}, ${position ?? null})
         ON CONFLICT ON CONSTRAINT mqtt_nodes_pkey DO UPDATE SET seen_at = now(), position = EXCLUDED.position`.execute(
         tx,
       )
+      // A session that was closed or taken over meanwhile stands where that was written: a word that comes late must not move it.
+      const names = new Map([...told.moved, ...told.done, ...told.skipped].map(({ session }) => [session.key, session]))
+      const owned = await lockSessions(tx, node, [...names.values()])
+      const mine = <T extends { session: SessionName }>(one: T) =>
+        owned.has(one.session.key) ? [{ ...one, sessionKey: one.session.key }] : []
+      const [moved, done, skipped] = [told.moved.flatMap(mine), told.done.flatMap(mine), told.skipped.flatMap(mine)]
       await writePositions(tx, moved)
       if (skipped.length > 0) {
         await sql`
@@ -129,6 +148,10 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
         SELECT node, position FROM mqtt_nodes WHERE seen_at < now() - make_interval(secs => ${deadAfterSeconds})
          ORDER BY node FOR UPDATE SKIP LOCKED`.execute(tx)
       for (const dead of rows) {
+        // In the order of every writer: sessions, then what belongs to them.
+        await sql`SELECT FROM mqtt_sessions WHERE node = ${dead.node} AND is_connected ORDER BY key FOR UPDATE`.execute(
+          tx,
+        )
         await sql`
           UPDATE mqtt_subscriptions u SET position = ${dead.position} FROM mqtt_sessions s
            WHERE s.key = u.session_key AND s.node = ${dead.node} AND s.is_connected AND u.position IS NULL`.execute(tx)
@@ -174,4 +197,14 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
         .catch(() => undefined)
     },
   }
+}
+
+/** Those that are still of these connections; none is closed or taken over before the end of the transaction. */
+async function lockSessions(tx: Transaction, node: string, names: readonly SessionName[]): Promise<Set<number>> {
+  if (names.length === 0) return new Set()
+  const { rows } = await sql<{ key: number }>`
+    SELECT key FROM mqtt_sessions
+     WHERE node = ${node} AND is_connected AND (key, epoch) IN (SELECT * FROM unnest(${names.map(({ key }) => key)}::bigint[], ${names.map(({ epoch }) => epoch)}::bigint[]))
+     ORDER BY key FOR SHARE`.execute(tx)
+  return new Set(rows.map(({ key }) => key))
 }

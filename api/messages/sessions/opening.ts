@@ -6,7 +6,7 @@ import type { SessionFacts } from './happenings.ts'
 import { recordHappening } from './happenings.ts'
 import type { OpenSession, OpenedSession, SessionName, SessionOwner, StoredWill } from './rows.ts'
 import { loadOutbound, loadReceived } from './outbound.ts'
-import { loadSubscriptions } from './subscriptions.ts'
+import { loadSubscriptions, partFromNode } from './subscriptions.ts'
 import { formatWill, parseWill } from './wills.ts'
 
 type Known = SessionFacts & {
@@ -50,6 +50,7 @@ export async function openSessions(
     const row = known.get(idOf(request))
     return row !== undefined && isKept(row, request) ? [row.key] : []
   })
+  await partFromNode(tx, keptKeys)
   const [subscriptions, received, outbound] = [
     await loadSubscriptions(tx, keptKeys),
     await loadReceived(tx, keptKeys),

@@ -27,6 +27,9 @@ export type StoredSubscription = {
   position: string | undefined
 }
 
+/** Where a subscription stands; undefined: with its node. */
+export type SubscriptionPosition = { filter: string; position: string | undefined }
+
 /** How far a message has come on its way to the client. */
 export const OUTBOUND_STATES = { waiting: 0, sent: 1, released: 2, done: 3 } as const
 export type OutboundState = keyof typeof OUTBOUND_STATES

@@ -1,7 +1,7 @@
 /** The rows of subscriptions. */
 import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
-import type { SessionName, StoredSubscription } from './rows.ts'
+import type { SessionName, StoredSubscription, SubscriptionPosition } from './rows.ts'
 
 type Subscribing = { name: SessionName; clientKey: number; subscriptions: readonly StoredSubscription[] }
 
@@ -45,7 +45,7 @@ export async function deleteSubscriptions(
 
 export async function writePositions(
   tx: Transaction,
-  positions: readonly { sessionKey: number; filter: string; position: string | undefined }[],
+  positions: readonly (SubscriptionPosition & { sessionKey: number })[],
 ): Promise<void> {
   if (positions.length === 0) return
   await sql`
@@ -56,7 +56,15 @@ export async function writePositions(
      WHERE s.session_key = moved.session_key AND s.filter = moved.filter`.execute(tx)
 }
 
-/** By session; where a subscription stands with its node, that node's position. */
+/** What stands with the node of its session stands where that node does from now on by itself: the node will be another one. */
+export async function partFromNode(tx: Transaction, sessionKeys: readonly number[]): Promise<void> {
+  if (sessionKeys.length === 0) return
+  await sql`
+    UPDATE mqtt_subscriptions u SET position = n.position FROM mqtt_sessions s JOIN mqtt_nodes n ON n.node = s.node
+     WHERE s.key = ANY (${[...sessionKeys]}::bigint[]) AND u.session_key = s.key AND u.position IS NULL`.execute(tx)
+}
+
+/** By session. */
 export async function loadSubscriptions(
   tx: Transaction,
   sessionKeys: readonly number[],
@@ -71,9 +79,8 @@ export async function loadSubscriptions(
     identifier: number | null
     position: string | null
   }>`
-    SELECT u.session_key, u.filter, u.channel_key, u.options, u.identifier, coalesce(u.position, n.position) AS position
-      FROM mqtt_subscriptions u JOIN mqtt_sessions s ON s.key = u.session_key LEFT JOIN mqtt_nodes n ON n.node = s.node
-     WHERE u.session_key = ANY (${[...sessionKeys]}::bigint[]) ORDER BY u.session_key, u.filter`.execute(tx)
+    SELECT session_key, filter, channel_key, options, identifier, position FROM mqtt_subscriptions
+     WHERE session_key = ANY (${[...sessionKeys]}::bigint[]) ORDER BY session_key, filter`.execute(tx)
   for (const row of rows) {
     const subscription = {
       filter: row.filter,
