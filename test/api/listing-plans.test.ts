@@ -1,5 +1,7 @@
 /** Listings of whoever reaches little, much or everything show the same rows, whatever way they are found (contract 2.4, decision 58). */
+import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { contains } from '#api/identity/index.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 
@@ -219,33 +221,47 @@ test('a total of one domain is kept while another changes', async () => {
 describe('pages of a listing that is larger than what is sorted once', () => {
   /** More than are sorted once, and than are walked before an anchor is sought. */
   const MANY = 45_000
+  const ORDERS = { created_at: 'h.created_at, h.id', name: 'left(h.name, 256), h.created_at, h.id' } as const
   let manyId: string
-  let wanted: string[]
+
+  /** Names of all lengths, every thousandth longer than what names are sorted by, and some alike up to there. */
+  async function fillMany(domain: string, channels: number): Promise<void> {
+    await api.database.pool.query(
+      `INSERT INTO channels (domain_key, id, name, created_at)
+       SELECT d.key, gen_random_uuid(), CASE WHEN n % 1000 = 7 THEN repeat('channel', 50) || n ELSE 'channel ' || n END,
+              now() - make_interval(secs => n % 1000) FROM domains d, generate_series(1, $2::int) n WHERE d.id = $1`,
+      [domain, channels],
+    )
+  }
+
+  async function idsInOrder(domains: readonly string[], order: keyof typeof ORDERS): Promise<string[]> {
+    const { rows } = await api.database.pool.query<{ id: string }>(
+      `SELECT h.id FROM channels h JOIN domains d ON d.key = h.domain_key WHERE d.id = ANY ($1::uuid[]) ORDER BY ${ORDERS[order]}`,
+      [domains],
+    )
+    return rows.map(({ id }) => id)
+  }
 
   beforeAll(async () => {
     const created = await owner.call('POST', '/domains', { name: 'many', alias: 'many' })
     manyId = created.json<{ id: string }>().id
-    await api.database.pool.query(
-      `INSERT INTO channels (domain_key, id, name, created_at)
-       SELECT d.key, gen_random_uuid(), 'channel ' || n, now() - make_interval(secs => n % 1000)
-         FROM domains d, generate_series(1, $2::int) n WHERE d.id = $1`,
-      [manyId, MANY],
-    )
-    const { rows } = await api.database.pool.query<{ id: string }>(
-      `SELECT h.id FROM channels h JOIN domains d ON d.key = h.domain_key WHERE d.id = $1 ORDER BY h.created_at, h.id`,
-      [manyId],
-    )
-    wanted = rows.map(({ id }) => id)
+    await fillMany(manyId, MANY)
   }, 60_000)
 
-  test.each(['asc', 'desc'])('are the same however often they are asked, from %s', async (dir) => {
+  test.each([
+    ['created_at', 'asc'],
+    ['created_at', 'desc'],
+    ['name', 'asc'],
+    ['name', 'desc'],
+  ] as const)('are the same however often they are asked, by %s %s', async (order, dir) => {
+    const wanted = await idsInOrder([manyId], order)
     const all = dir === 'asc' ? wanted : wanted.toReversed()
     // The second time of one far page has rows sought to begin from, which the later ones use as soon as they are found.
-    for (const offset of [22_000, 23_456, 21_999, 22_000, 0, 190, 300, 2500, MANY - 15, MANY - 5])
+    for (const offset of [22_000, 23_456, 21_999, 22_000, 0, 190, 300, 2500, MANY - 50, MANY - 15, MANY - 5])
       for (let round = 0; round < 3; round++) {
         const answer = await owner.call(
           'GET',
-          `/${manyId}/channels?order=created_at&dir=${dir}&limit=20&offset=${offset}`,
+          `/${manyId}/channels?order=${order}&dir=${dir}&limit=20&offset=${offset}`,
         )
         const page = answer.json<{ total: number; channels: { id: string }[] }>()
         expect(page.total).toBe(MANY)
@@ -253,11 +269,36 @@ describe('pages of a listing that is larger than what is sorted once', () => {
       }
   })
 
+  test('by name are found in an index that has all that is asked of a row', async () => {
+    const plan = await api.database.transaction(async (tx) => {
+      // Of a few rows PostgreSQL rather sorts.
+      await sql`SET LOCAL enable_sort = off`.execute(tx)
+      await sql`SET LOCAL enable_incremental_sort = off`.execute(tx)
+      return await sql<{ 'QUERY PLAN': string }>`
+        EXPLAIN SELECT key FROM channels h WHERE char_length(h.name) <= 256 AND h.domain_key = 1 AND h.status = 'enabled'
+         ORDER BY h.name, h.created_at, h.id LIMIT 20`.execute(tx)
+    })
+    const lines = plan.rows.map((row) => row['QUERY PLAN']).join('\n')
+    expect(lines).toContain('Index Only Scan using channels_page_short_name')
+  })
+
   test('of several domains are one listing in one order', async () => {
-    const mine = await owner.call('GET', '/channels?order=created_at&limit=100&offset=200')
-    expect(mine.json()).toMatchObject({ total: MANY })
-    const page = mine.json<{ channels: { id: string }[] }>()
-    expect(page.channels.map(({ id }) => id)).toEqual(wanted.slice(200, 300))
+    const created = await owner.call('POST', '/domains', { name: 'beside', alias: 'beside' })
+    const besideId = created.json<{ id: string }>().id
+    await fillMany(besideId, 400)
+    // What was remembered of the domain goes with any change in it.
+    const last = await owner.call('POST', `/${besideId}/channels`, { name: 'zzz' })
+    expect(last.status).toBe(201)
+    const wanted = await idsInOrder([manyId, besideId], 'name')
+    for (const offset of [200, 22_000, 22_345, 22_000, 45_300, 40_000])
+      for (let round = 0; round < 3; round++) {
+        const page = (await owner.call('GET', `/channels?order=name&limit=100&offset=${offset}`)).json<{
+          total: number
+          channels: { id: string }[]
+        }>()
+        expect(page.total).toBe(MANY + 401)
+        expect(page.channels.map(({ id }) => id)).toEqual(wanted.slice(offset, offset + 100))
+      }
     const clients = (await owner.call('GET', '/clients?order=created_at&status=all&limit=100')).json<ListPage>()
     expect(clients.total).toBe((await list(owner, 'status=all&only_total=true')).total + (await elsewhere()))
     const times = clients.clients.map((client) => client.created_at)
@@ -307,6 +348,59 @@ test('names are ordered by their first 256 characters, and then by creation', as
   expect((await owner.call('POST', `/${longId}/clients`, { name: 'm'.repeat(300) })).status).toBe(201)
   const page = (await owner.call('GET', `/${longId}/clients?order=name`)).json<ListPage>()
   expect(page.clients.map((client) => client.name.slice(255))).toEqual(['m'.repeat(45), 'nb', 'na', 'n'])
+})
+
+test('a text of one or two letters is sought like any other, in small letters and capitals', async () => {
+  const names = [
+    'K',
+    'k',
+    '\u212a',
+    'I',
+    'i',
+    '\u0130',
+    '\u0131',
+    'ab',
+    'aB',
+    'xABx',
+    'a_',
+    'a%',
+    'a\\',
+    'é',
+    'É',
+    'Kiste',
+    '7a',
+    '',
+  ]
+  const texts = [
+    'k',
+    'K',
+    'i',
+    'I',
+    'ki',
+    'KI',
+    'ab',
+    'AB',
+    '_',
+    '%',
+    '\\',
+    'a%',
+    'A_',
+    'é',
+    'É',
+    '7',
+    '7A',
+    'z',
+    '',
+    'abc',
+  ]
+  for (const text of texts) {
+    const like = `%${text.replaceAll(/[\\%_]/g, (sign) => `\\${sign}`)}%`
+    const { rows } = await sql<{ name: string; is_found: boolean; is_wanted: boolean }>`
+      SELECT n.name, ${contains('n.name', text)} AS is_found, n.name ILIKE ${like} AS is_wanted FROM unnest(${names}::text[]) n (name)`.execute(
+      api.database.db,
+    )
+    for (const { name, is_found, is_wanted } of rows) expect([text, name, is_found]).toEqual([text, name, is_wanted])
+  }
 })
 
 test('what is reached is found from the grants, by an index on the group', async () => {

@@ -5,7 +5,7 @@
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
-import { allOf, anyOf, orderOf, orderedBy } from '../wire/index.ts'
+import { allOf, anyOf, inOrder, orderedBy, partsByName } from '../wire/index.ts'
 import { ENTITY_TABLES } from './entities.ts'
 import type { AccessPolicy, EntityFacts } from './policy.ts'
 import type { ShownRows } from './shown-rows.ts'
@@ -41,10 +41,13 @@ const WALKED_PER_ROW = 10
 const HEAD = 2000
 /** Every so many rows one is remembered to begin from, where a page is farther from both ends. */
 const ANCHOR_DISTANCE = 1000
+/** Of several domains each gives as many rows as lie between two. */
+const MERGED_ANCHOR_DISTANCE = 100
 const ANCHORED_FROM = 20_000
 
 type Condition = RawBuilder<SqlBool>
 type Direction = 'asc' | 'desc'
+type Plan = 'page' | 'count'
 
 export async function findPageKeys(
   { db, access }: { db: Queryable; access: AccessPolicy },
@@ -61,7 +64,7 @@ export async function findPageKeys(
     (await statement.execute(db)).rows.map(({ key }) => key)
 
   const isSmall = total <= MAX_SORTED
-  const first = access.keys(domains, listing.sorted(isSmall ? MAX_SORTED : HEAD, dir))
+  const first = access.keys(domains, listing.first(isSmall ? MAX_SORTED : HEAD, dir))
   const isFar = offset > FAR_OFFSET
   const isAmongFirst = isSmall || offset + limit <= HEAD
   const remembered = isAmongFirst ? first.remembered() : undefined
@@ -70,7 +73,7 @@ export async function findPageKeys(
     return { total, keys: (await first.find()).slice(offset, offset + limit) }
 
   if (!isFar) {
-    if (!listing.mayLieFarApart) return { total, keys: await keysOf(listing.page('page', dir, offset, limit)) }
+    if (!listing.mayLieFarApart) return { total, keys: await keysOf(listing.near(dir, offset, limit)) }
     const found = await keysOf(listing.walk(dir, offset, limit))
     if (found.length >= wanted) return { total, keys: found }
     return { total, keys: (await first.find()).slice(offset, offset + limit) }
@@ -78,11 +81,14 @@ export async function findPageKeys(
 
   const isBackwards = isNearerToEnd(query, total)
   const distance = isBackwards ? Math.max(0, total - offset - limit) : offset
-  if (distance > (listing.mayLieFarApart ? FAR_OFFSET : ANCHORED_FROM) && domains.length === 1) {
-    const anchors = access.keys(domains, listing.anchors(dir))
-    const anchor = anchors.remembered()?.[Math.floor(offset / ANCHOR_DISTANCE)]
+  // Several domains are merged, so each row that is passed is passed in each.
+  const anchoredFrom = listing.mayLieFarApart ? FAR_OFFSET : ANCHORED_FROM / domains.length
+  if (distance > anchoredFrom) {
+    const between = domains.length === 1 ? ANCHOR_DISTANCE : MERGED_ANCHOR_DISTANCE
+    const anchors = access.keys(domains, listing.anchors(dir, between))
+    const anchor = anchors.remembered()?.[Math.floor(offset / between)]
     if (anchor !== undefined) {
-      const keys = await keysOf(listing.from(anchor, dir, offset % ANCHOR_DISTANCE, limit))
+      const keys = await keysOf(listing.from(anchor, dir, offset % between, limit))
       if (keys.length >= wanted) return { total, keys }
     } else if (anchors.isAskedAgain()) {
       // For the pages that follow; whoever asks now does not wait for them.
@@ -90,7 +96,7 @@ export async function findPageKeys(
     }
   }
   const direction = isBackwards === (dir === 'asc') ? 'desc' : 'asc'
-  const keys = await keysOf(listing.page('count', direction, distance, isBackwards ? wanted : limit))
+  const keys = await keysOf(listing.far(direction, distance, isBackwards ? wanted : limit))
   return { total, keys: isBackwards ? keys.toReversed() : keys }
 }
 
@@ -109,12 +115,16 @@ function createListing({ type, alias, shown, filters }: Listed, { order, status 
   const domainKey = sql.ref(`${alias}.domain_key`)
   const hasStatus: Condition[] =
     status === undefined || status === 'all' ? [] : [sql<SqlBool>`${sql.ref(`${alias}.status`)} = ${status}`]
-  const sortedBy = (dir: Direction) => orderOf(alias, order, dir)
-  const sortedAs = orderedBy(alias, order).map((column, index) => ({ column, name: `sorted_${index}` }))
+  const columns = orderedBy(alias, order)
   /** What a row is sorted by, by name: only so PostgreSQL sees that the rows of a subquery come in order. */
-  const sortedColumns = sql.join(sortedAs.map(({ column, name }) => sql`${column} AS ${sql.ref(name)}`))
-  const inOrder = (dir: Direction) =>
-    sql.join(sortedAs.map(({ name }) => sql`${sql.ref(`${alias}.${name}`)} ${dir === 'asc' ? sql`ASC` : sql`DESC`}`))
+  const nameOf = (index: number) => `sorted_${index}`
+  const named = (sortedBy: typeof columns) =>
+    sql.join(sortedBy.map((column, index) => sql`${column} AS ${sql.ref(nameOf(index))}`))
+  const byNames = (dir: Direction) =>
+    inOrder(
+      columns.map((_, index) => sql.ref(`${alias}.${nameOf(index)}`)),
+      dir,
+    )
   const [only, ...more] = shown
   const isOne = only !== undefined && more.length === 0
   const wholeKeys = isOne ? [] : shown.filter(({ isWhole }) => isWhole).map(({ domain }) => domain.domainKey)
@@ -122,31 +132,47 @@ function createListing({ type, alias, shown, filters }: Listed, { order, status 
   const others = isOne ? shown : shown.filter(({ isWhole }) => !isWhole)
   /** What rows of a domain that is shown whole must say, and those of another one. */
   const ofWhole = (isIn: Condition) => allOf([isIn, ...hasStatus, ...filters])
-  const ofOther = (rows: ShownRows, plan: 'page' | 'count') =>
-    allOf([inDomain(rows), ...hasStatus, rows[plan], ...filters])
+  const ofOther = (rows: ShownRows, plan: Plan) => allOf([inDomain(rows), ...hasStatus, rows[plan], ...filters])
   /** What each part of the listing says: every domain that is shown whole, then each of the others. */
-  const conditions = (plan: 'page' | 'count') => [
+  const conditions = (plan: Plan) => [
     ...(wholeKeys.length === 0 ? [] : [ofWhole(sql<SqlBool>`${domainKey} = ANY (${wholeKeys}::bigint[])`)]),
     ...others.map((rows) => ofOther(rows, plan)),
   ]
 
-  /** Of several domains each gives as many as the page may need of it. */
-  function merged(plan: 'page' | 'count', dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> {
-    const part = (condition: Condition) =>
-      sql`SELECT ${key}, ${sortedColumns} FROM ${table} WHERE ${condition} ORDER BY ${sortedBy(dir)} LIMIT ${offset + limit}`
-    const whole = sql`SELECT part.* FROM unnest(${wholeKeys}::bigint[]) entered (key)
-      CROSS JOIN LATERAL (${part(ofWhole(sql<SqlBool>`${domainKey} = entered.key`))}) part`
-    const parts = [
-      ...(wholeKeys.length === 0 ? [] : [whole]),
-      ...others.map((rows) => sql`(${part(ofOther(rows, plan))})`),
-    ]
-    return sql`SELECT ${key} FROM (${sql.join(parts, sql` UNION ALL `)}) ${sql.ref(alias)}
-      ORDER BY ${inOrder(dir)} OFFSET ${offset} LIMIT ${limit}`
+  /** The row itself and what comes after it. */
+  function isFrom(anchor: number, dir: Direction, sortedBy: typeof columns): Condition {
+    const at = columns.map((column) => sql`(SELECT ${column} FROM ${table} WHERE ${key} = ${anchor})`)
+    return sql<SqlBool>`(${sql.join(sortedBy)}) ${dir === 'asc' ? sql`>=` : sql`<=`} (${sql.join(at)})`
   }
 
-  function page(plan: 'page' | 'count', dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> {
-    if (shown.length > 1) return merged(plan, dir, offset, limit)
-    return sql`SELECT ${key} FROM ${table} WHERE ${anyOf(conditions(plan))} ORDER BY ${sortedBy(dir)} OFFSET ${offset} LIMIT ${limit}`
+  /** The rows in order, of each part at most so many: all of its domains, or the one that is listed as its index has it. */
+  function ordered(plan: Plan, dir: Direction, { most, anchor }: { most?: number; anchor?: number }) {
+    const part = (condition: Condition, sortedBy = columns) => {
+      const wanted = anchor === undefined ? [condition] : [condition, isFrom(anchor, dir, sortedBy)]
+      return sql`(SELECT ${key}, ${named(sortedBy)} FROM ${table} WHERE ${allOf(wanted)}
+        ORDER BY ${inOrder(sortedBy, dir)} ${most === undefined ? sql`` : sql`LIMIT ${most}`})`
+    }
+    const whole = sql`SELECT part.* FROM unnest(${wholeKeys}::bigint[]) entered (key)
+      CROSS JOIN LATERAL ${part(ofWhole(sql<SqlBool>`${domainKey} = entered.key`))} part`
+    const parts = [
+      ...(wholeKeys.length === 0 ? [] : [whole]),
+      ...others.flatMap((rows) => {
+        const condition = ofOther(rows, plan)
+        if (!isInParts) return [part(condition)]
+        return partsByName(alias).map(({ isIn, columns: sortedBy }) => part(allOf([isIn, condition]), sortedBy))
+      }),
+    ]
+    return sql`(${sql.join(parts, sql` UNION ALL `)}) ${sql.ref(alias)}`
+  }
+
+  /** Filters look at the row itself, which then may as well be fetched for its name. */
+  const isInParts = isOne && order === 'name' && filters.length === 0
+
+  function sorted(plan: Plan, dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> {
+    const slice = sql`OFFSET ${offset} LIMIT ${limit}`
+    if (isOne)
+      return sql`SELECT ${key} FROM ${table} WHERE ${anyOf(conditions(plan))} ORDER BY ${inOrder(columns, dir)} ${slice}`
+    return sql`SELECT ${key} FROM ${ordered(plan, dir, { most: offset + limit })} ORDER BY ${byNames(dir)} ${slice}`
   }
 
   return {
@@ -157,29 +183,30 @@ function createListing({ type, alias, shown, filters }: Listed, { order, status 
       const counts = conditions('count').map((condition) => sql`(SELECT count(*) FROM ${table} WHERE ${condition})`)
       return counts.length === 0 ? sql`SELECT 0 AS total` : sql`SELECT ${sql.join(counts, sql` + `)} AS total`
     },
-    sorted: (most: number, dir: Direction) => page('count', dir, 0, most),
-    page,
+    first: (most: number, dir: Direction) => sorted('count', dir, 0, most),
+    near: (dir: Direction, offset: number, limit: number) => sorted('page', dir, offset, limit),
+    far(dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> {
+      if (!isInParts) return sorted('count', dir, offset, limit)
+      return sql`SELECT ${key} FROM ${ordered('count', dir, { most: offset + limit })} ORDER BY ${byNames(dir)}
+        OFFSET ${offset} LIMIT ${limit}`
+    },
     /** The page if the first rows of the domain have all of it, otherwise less. */
     walk(dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> {
       // What the index of the order has in front; the rest is asked of each row.
       const isInFront = order === 'updated_at'
       const rows = only as ShownRows
       return sql`SELECT ${key} FROM (
-          SELECT *, ${sortedColumns} FROM ${table} WHERE ${allOf([inDomain(rows), ...(isInFront ? hasStatus : [])])}
-           ORDER BY ${sortedBy(dir)} LIMIT ${LEAST_WALKED + WALKED_PER_ROW * (offset + limit)}) ${sql.ref(alias)}
-        WHERE ${allOf([...(isInFront ? [] : hasStatus), rows.page, ...filters])} ORDER BY ${inOrder(dir)} OFFSET ${offset} LIMIT ${limit}`
+          SELECT *, ${named(columns)} FROM ${table} WHERE ${allOf([inDomain(rows), ...(isInFront ? hasStatus : [])])}
+           ORDER BY ${inOrder(columns, dir)} LIMIT ${LEAST_WALKED + WALKED_PER_ROW * (offset + limit)}) ${sql.ref(alias)}
+        WHERE ${allOf([...(isInFront ? [] : hasStatus), rows.page, ...filters])} ORDER BY ${byNames(dir)} OFFSET ${offset} LIMIT ${limit}`
     },
-    /** The keys of the rows at 0, `ANCHOR_DISTANCE`, twice that and so on. */
-    anchors: (dir: Direction): RawBuilder<{ key: number }> => sql`SELECT key FROM (
-        SELECT ${key}, row_number() OVER (ORDER BY ${sortedBy(dir)}) - 1 AS place FROM ${table} WHERE ${anyOf(conditions('count'))}) ranked
-      WHERE place % ${ANCHOR_DISTANCE} = 0 ORDER BY place`,
+    /** The keys of the rows at 0, `distance`, twice that and so on. */
+    anchors: (dir: Direction, distance: number): RawBuilder<{ key: number }> => sql`SELECT key FROM (
+        SELECT ${key}, row_number() OVER (ORDER BY ${byNames(dir)}) - 1 AS place FROM ${ordered('count', dir, {})}) ranked
+      WHERE place % ${distance} = 0 ORDER BY place`,
     /** A page that begins `offset` rows behind the row `anchor`. */
-    from(anchor: number, dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> {
-      const columns = sortedAs.map(({ column }) => column)
-      const at = columns.map((column) => sql`(SELECT ${column} FROM ${table} WHERE ${key} = ${anchor})`)
-      const isBehind = sql<SqlBool>`(${sql.join(columns)}) ${dir === 'asc' ? sql`>=` : sql`<=`} (${sql.join(at)})`
-      return sql`SELECT ${key} FROM ${table} WHERE ${allOf([isBehind, anyOf(conditions('page'))])}
-        ORDER BY ${sortedBy(dir)} OFFSET ${offset} LIMIT ${limit}`
-    },
+    from: (anchor: number, dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> =>
+      sql`SELECT ${key} FROM ${ordered('page', dir, { most: offset + limit, anchor })} ORDER BY ${byNames(dir)}
+        OFFSET ${offset} LIMIT ${limit}`,
   }
 }

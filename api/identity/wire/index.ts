@@ -13,5 +13,15 @@ export {
   Tags,
   Timestamp,
 } from './fields.ts'
-export { allOf, anyOf, contains, containsMetadata, orderOf, orderedBy, parseMetadataFilter } from './listing.ts'
+export {
+  allOf,
+  anyOf,
+  contains,
+  containsMetadata,
+  inOrder,
+  orderOf,
+  orderedBy,
+  parseMetadataFilter,
+  partsByName,
+} from './listing.ts'
 export { PlacedRole, ShownRolesFields } from './shown-roles.ts'

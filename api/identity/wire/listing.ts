@@ -22,18 +22,62 @@ export function orderedBy(alias: string, order: string): RawBuilder<unknown>[] {
   return [sql`coalesce(${column('updated_at')}, ${column('created_at')})`, ...created]
 }
 
-/** ORDER BY of a listing on the table `alias`. */
-export function orderOf(alias: string, order: string, dir: 'asc' | 'desc'): RawBuilder<unknown> {
-  const direction = dir === 'desc' ? sql`DESC` : sql`ASC`
-  return sql.join(orderedBy(alias, order).map((column) => sql`${column} ${direction}`))
+/**
+ * The two parts of a table that is ordered by name: names that are ordered by as a whole, whose index has all that a page is
+ * found by, and longer ones.
+ */
+export function partsByName(alias: string): { isIn: RawBuilder<SqlBool>; columns: RawBuilder<unknown>[] }[] {
+  const columns = orderedBy(alias, 'name')
+  const name = sql.ref(`${alias}.name`)
+  // The number stands in the statement, as it stands in the indexes.
+  const most = sql.raw(String(ORDERED_NAME_CHARS))
+  return [
+    { isIn: sql<SqlBool>`char_length(${name}) <= ${most}`, columns: [name, ...columns.slice(1)] },
+    { isIn: sql<SqlBool>`char_length(${name}) > ${most}`, columns },
+  ]
 }
 
-/** `ILIKE %text%` with the text's own wildcards taken literally; a text without letters by `LIKE`, which takes a third of the time. */
+/** ORDER BY of a listing on the table `alias`. */
+export function orderOf(alias: string, order: string, dir: 'asc' | 'desc'): RawBuilder<unknown> {
+  return inOrder(orderedBy(alias, order), dir)
+}
+
+export function inOrder(columns: readonly RawBuilder<unknown>[], dir: 'asc' | 'desc'): RawBuilder<unknown> {
+  const direction = dir === 'desc' ? sql`DESC` : sql`ASC`
+  return sql.join(columns.map((column) => sql`${column} ${direction}`))
+}
+
+/** Shorter texts hold no trigram, so that no index helps: every name is looked at. */
+const TRIGRAM_CHARS = 3
+/** Whatever else than its capital PostgreSQL takes for the same letter of ASCII: the dotted I and the sign of the kelvin. */
+const FURTHER_FORMS: Readonly<Record<string, readonly string[]>> = { i: ['\u0130'], k: ['\u212a'] }
+
+/**
+ * `ILIKE %text%` with the text's own wildcards taken literally. Where every name is looked at, and where the text has no
+ * letters, by `LIKE`, which takes a third of the time.
+ */
 export function contains(reference: string, text: string): RawBuilder<SqlBool> {
-  const pattern = `%${text.replaceAll(/[\\%_]/g, (sign) => `\\${sign}`)}%`
-  return text.toLowerCase() === text.toUpperCase()
-    ? sql<SqlBool>`${sql.ref(reference)} LIKE ${pattern}`
-    : sql<SqlBool>`${sql.ref(reference)} ILIKE ${pattern}`
+  const column = sql.ref(reference)
+  const forms = text.length < TRIGRAM_CHARS ? formsOf(text) : text.toLowerCase() === text.toUpperCase() ? [text] : []
+  if (forms.length === 0) return sql<SqlBool>`${column} ILIKE ${patternOf(text)}`
+  return sql<SqlBool>`(${sql.join(
+    forms.map((form) => sql`${column} LIKE ${patternOf(form)}`),
+    sql` OR `,
+  )})`
+}
+
+const patternOf = (text: string) => `%${text.replaceAll(/[\\%_]/g, (sign) => `\\${sign}`)}%`
+
+/** The text in capitals, small letters and mixed; none for what is not ASCII, whose forms PostgreSQL knows better. */
+function formsOf(text: string): string[] {
+  let forms = ['']
+  for (const char of text) {
+    if (char > '\u007f') return []
+    const small = char.toLowerCase()
+    const alike = [...new Set([small, char.toUpperCase(), ...(FURTHER_FORMS[small] ?? [])])]
+    forms = forms.flatMap((form) => alike.map((next) => form + next))
+  }
+  return forms
 }
 
 /** Parses the `metadata` filter; throws `malformed` unless it is a JSON object. */
