@@ -45,6 +45,14 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     purposes: ['bootstrap private key'],
   },
   {
+    table: 'bootstrap_configs',
+    column: 'render_context_sealed',
+    key: 'client_key',
+    keyType: 'bigint',
+    context: `domain_key || '/' || client_key`,
+    purposes: ['bootstrap render context'],
+  },
+  {
     table: 'tasks',
     column: 'secrets',
     key: 'key',

@@ -109,6 +109,19 @@ CREATE INDEX api_keys_expiry ON api_keys USING btree (expires_at);
 CREATE INDEX api_keys_kid ON api_keys USING btree (kid);
 CREATE INDEX api_keys_user ON api_keys USING btree (user_key, issued_at DESC, id);
 
+CREATE TABLE bootstrap_bindings (
+  config_key bigint NOT NULL,
+  slot text NOT NULL,
+  client_key bigint,
+  channel_key bigint,
+  updated_by uuid,
+  updated_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT bootstrap_bindings_pkey PRIMARY KEY (config_key, slot),
+  CONSTRAINT bootstrap_bindings_one_check CHECK ((num_nonnulls(client_key, channel_key) = 1))
+);
+CREATE INDEX bootstrap_bindings_channel ON bootstrap_bindings USING btree (channel_key) WHERE (channel_key IS NOT NULL);
+CREATE INDEX bootstrap_bindings_client ON bootstrap_bindings USING btree (client_key) WHERE (client_key IS NOT NULL);
+
 CREATE TABLE bootstrap_channels (
   client_key bigint NOT NULL,
   channel_key bigint NOT NULL,
@@ -133,11 +146,36 @@ CREATE TABLE bootstrap_configs (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   updated_by uuid,
   updated_at timestamp with time zone,
+  profile_key bigint,
+  render_context_sealed bytea,
   CONSTRAINT bootstrap_configs_pkey PRIMARY KEY (client_key),
   CONSTRAINT bootstrap_configs_external_id_key UNIQUE (domain_key, external_id),
   CONSTRAINT bootstrap_configs_external_key_key UNIQUE (external_id, external_key_mac)
 );
 CREATE INDEX bootstrap_configs_order ON bootstrap_configs USING btree (domain_key, created_at, client_key);
+CREATE INDEX bootstrap_configs_profile ON bootstrap_configs USING btree (profile_key) WHERE (profile_key IS NOT NULL);
+
+CREATE TABLE bootstrap_profiles (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  id uuid NOT NULL,
+  domain_key bigint NOT NULL,
+  name text NOT NULL,
+  description text NOT NULL DEFAULT ''::text,
+  content_format text NOT NULL,
+  content_type text NOT NULL,
+  content_template text NOT NULL DEFAULT ''::text,
+  defaults jsonb NOT NULL DEFAULT '{}'::jsonb,
+  binding_slots jsonb NOT NULL DEFAULT '[]'::jsonb,
+  version integer NOT NULL DEFAULT 1,
+  created_by uuid,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  updated_by uuid,
+  updated_at timestamp with time zone,
+  CONSTRAINT bootstrap_profiles_pkey PRIMARY KEY (key),
+  CONSTRAINT bootstrap_profiles_format_check CHECK ((content_format = ANY (ARRAY['go-template'::text, 'raw'::text, 'json'::text, 'yaml'::text, 'toml'::text]))),
+  CONSTRAINT bootstrap_profiles_id_key UNIQUE (id)
+);
+CREATE INDEX bootstrap_profiles_order ON bootstrap_profiles USING btree (domain_key, created_at, key);
 
 CREATE TABLE certificates (
   serial text NOT NULL,
@@ -1302,10 +1340,15 @@ CREATE TABLE rollups_r90_20261116 PARTITION OF rollups_r90 FOR VALUES FROM ('202
 
 ALTER TABLE api_keys ADD CONSTRAINT api_keys_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE api_keys ADD CONSTRAINT api_keys_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;
+ALTER TABLE bootstrap_bindings ADD CONSTRAINT bootstrap_bindings_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
+ALTER TABLE bootstrap_bindings ADD CONSTRAINT bootstrap_bindings_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
+ALTER TABLE bootstrap_bindings ADD CONSTRAINT bootstrap_bindings_config_fkey FOREIGN KEY (config_key) REFERENCES bootstrap_configs(client_key) ON DELETE CASCADE;
 ALTER TABLE bootstrap_channels ADD CONSTRAINT bootstrap_channels_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
 ALTER TABLE bootstrap_channels ADD CONSTRAINT bootstrap_channels_config_fkey FOREIGN KEY (client_key) REFERENCES bootstrap_configs(client_key) ON DELETE CASCADE;
 ALTER TABLE bootstrap_configs ADD CONSTRAINT bootstrap_configs_client_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE bootstrap_configs ADD CONSTRAINT bootstrap_configs_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE bootstrap_configs ADD CONSTRAINT bootstrap_configs_profile_fkey FOREIGN KEY (profile_key) REFERENCES bootstrap_profiles(key) ON DELETE SET NULL;
+ALTER TABLE bootstrap_profiles ADD CONSTRAINT bootstrap_profiles_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE channels ADD CONSTRAINT channels_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE channels ADD CONSTRAINT channels_parent_group_fkey FOREIGN KEY (parent_group_key) REFERENCES groups(key) ON DELETE SET NULL;
 ALTER TABLE client_presence ADD CONSTRAINT client_presence_client_key_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;

@@ -7,13 +7,20 @@ import type { Keyring } from '#core/keyring/index.ts'
 import type { SharedLimits } from '#core/limits/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { isLoopbackHost } from '#core/loopback.ts'
-import { bootstrapCipher, bootstrapRoutes, createBootstrapService, deviceBootstrapRoutes } from './bootstrap/index.ts'
+import {
+  bootstrapCipher,
+  bootstrapRoutes,
+  createBootstrapService,
+  deviceBootstrapRoutes,
+  enrolmentRoutes,
+} from './bootstrap/index.ts'
 import { bulkRoutes, createBulkService } from './bulk/index.ts'
 import { startCertificates } from './certs/index.ts'
 import type { Certificates } from './certs/index.ts'
 import type { ProvisioningConfig } from './config.ts'
 import { startNotifications } from './notifications/index.ts'
 import type { NotificationTimes } from './notifications/index.ts'
+import { createProfilesService, profileRoutes } from './profiles/index.ts'
 import {
   createAnonymousThrottle,
   createProvisionService,
@@ -74,6 +81,8 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
     routes: async (app) => {
       await certificates.routes(app)
       await bootstrapRoutes(bootstrap)(app)
+      await profileRoutes(createProfilesService({ database, journal, access }))(app)
+      await enrolmentRoutes(bootstrap)(app)
       await deviceBootstrapRoutes(bootstrap, cipher, onSecureOff)(app)
       await provisionRoutes({ provision, tokens, login, throttle })(app)
       await bulkRoutes(createBulkService({ database, access, devices }))(app)

@@ -206,8 +206,13 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   },
   {
     package: 'smol-toml',
-    owner: /^(cli\/config-file|api\/provisioning\/provision\/layout)\.ts$/,
-    rule: 'the configuration file of the command line and the layout of provisioning are TOML',
+    owner: /^(cli\/config-file|api\/provisioning\/provision\/layout|api\/provisioning\/profiles\/documents)\.ts$/,
+    rule: 'the configuration file of the command line, the layout of provisioning and documents of profiles are TOML',
+  },
+  {
+    package: 'yaml',
+    owner: /^api\/provisioning\/profiles\/documents\.ts$/,
+    rule: 'documents of profiles are YAML, read and written in one place',
   },
   {
     package: 'csv-parse',

@@ -70,6 +70,8 @@ function fill(url: string, on: EntityType, at: Furniture, people: People): strin
     .replace(':group_id', at.group.id)
     .replace(':role_id', at.roles[on])
     .replace(':user_id', url.includes('invitations') ? people.outsider : people.bystander)
+    .replace(':profile_id', newId())
+    .replace(':slot', 'client')
     .replace(':entity_type', on)
     .replace(':entity_id', at[on].id)
     .replace('*', 'room/1')
@@ -93,6 +95,7 @@ function secondNeed(name: string): Need[] {
       return [{ on: 'child', action: 'set_parent' }]
     // The first action says `update` on any client of the domain; what the call makes needs more.
     case 'POST /clients/configs':
+    case 'POST /clients/bootstrap/enrollments':
       return [{ on: 'channel', action: 'read' }]
     case 'POST /mapping':
       return [{ on: 'domain', action: 'channel_create' }]
@@ -141,7 +144,17 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
     case 'POST /certs/csrs/:client_id':
       return { csr: SIGNING_REQUEST }
     case 'POST /clients/configs':
+    case 'POST /clients/bootstrap/enrollments':
       return { ...external, channels: [at.channel.id] }
+    case 'POST /clients/bootstrap/profiles':
+    case 'POST /clients/bootstrap/profiles/upload':
+      return { name: 'new' }
+    case 'POST /clients/bootstrap/profiles/:profile_id/render-preview':
+      return {}
+    case 'PATCH /clients/bootstrap/enrollments/:client_id/profile':
+      return { profile_id: newId() }
+    case 'PUT /clients/bootstrap/enrollments/:client_id/bindings':
+      return { bindings: [{ slot: 'client', type: 'client' }] }
     case 'PATCH /clients/configs/certs/:client_id':
       return { ca_cert: 'authority' }
     case 'PUT /clients/configs/connections/:client_id':

@@ -10,7 +10,7 @@ import type { BootstrapService } from './service.ts'
 
 const tags = ['bootstrap']
 const PREFIX = 'Client '
-const KINDS = ['unauthenticated', 'forbidden', 'not_found'] as const
+const KINDS = ['unauthenticated', 'forbidden', 'not_found', 'unprocessable'] as const
 const SECURE_TYPE = 'application/octet-stream+json'
 const ExternalId = Type.String({ minLength: 1, maxLength: 1024 })
 const Bytes = Type.Unsafe<Buffer>({ type: 'string', format: 'binary' })
@@ -31,8 +31,7 @@ export function deviceBootstrapRoutes(
   onSecureOff: () => void,
 ): RoutePlugin {
   const respond = async (externalId: string, externalKey: string) => {
-    const { config, clientSecret, privateKey } = await bootstrap.retrieve(externalId, externalKey)
-    return presentForDevice(config, clientSecret, privateKey)
+    return presentForDevice(await bootstrap.retrieve(externalId, externalKey))
   }
   return (app) => {
     for (const collection of COLLECTIONS) {
@@ -43,7 +42,8 @@ export function deviceBootstrapRoutes(
           schema: {
             tags,
             summary: 'What a device needs to connect',
-            description: 'Authorization: `Client <external key>`. Answered whether the configuration is active or not.',
+            description:
+              'Authorization: `Client <external key>`. Answered whether the configuration is active or not. With a profile `content` is rendered for this device; 422 while that cannot be done.',
             params: Type.Object({ external_id: ExternalId }),
             response: responses({ 200: DeviceConfig }, ...KINDS),
           },

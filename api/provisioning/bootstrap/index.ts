@@ -1,5 +1,6 @@
 export { BOOTSTRAP_SETTINGS } from './config.ts'
 export { deviceBootstrapRoutes } from './device-routes.ts'
+export { enrolmentRoutes } from './enrolment-routes.ts'
 export { bootstrapRoutes } from './routes.ts'
 export { bootstrapCipher } from './secure.ts'
 export { createBootstrapService } from './service.ts'

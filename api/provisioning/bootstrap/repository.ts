@@ -13,6 +13,7 @@ export type BootstrapChannel = { id: string; name: string; metadata: Record<stri
 
 export type BootstrapConfig = {
   domainKey: number
+  domainId: string
   clientKey: number
   clientId: string
   parentGroupKey: number | null
@@ -28,10 +29,15 @@ export type BootstrapConfig = {
   caCert: string
   isActive: boolean
   channels: BootstrapChannel[]
+  profileKey: number | null
+  profileId: string | null
+  /** Variables of this one device, sealed JSON. */
+  renderContextSealed: Buffer | null
 }
 
 type Row = {
   domain_key: number
+  domain_id: string
   client_key: number
   client_id: string
   parent_group_key: number | null
@@ -46,6 +52,9 @@ type Row = {
   ca_cert: string
   is_active: boolean
   channels: BootstrapChannel[]
+  profile_key: number | null
+  profile_id: string | null
+  render_context_sealed: Buffer | null
 }
 
 /** Both directions (contract 9.1: active is connected with both types to all its channels). */
@@ -55,16 +64,18 @@ const IS_ACTIVE = sql<SqlBool>`(b.is_enabled AND NOT EXISTS (
   SELECT FROM bootstrap_channels w LEFT JOIN connections n ON n.client_key = w.client_key AND n.channel_key = w.channel_key
    WHERE w.client_key = b.client_key AND n.types IS DISTINCT FROM ${sql.lit(BOTH)}))`
 
-const COLUMNS = sql`b.domain_key, b.client_key, c.id AS client_id, c.parent_group_key, c.secret_sealed, b.external_id,
+const COLUMNS = sql`b.domain_key, d.id AS domain_id, b.client_key, c.id AS client_id, c.parent_group_key, c.secret_sealed, b.external_id,
   b.external_key_mac, b.external_key_sealed, b.name, b.content, b.client_cert, b.client_private_key_sealed, b.ca_cert,
-  ${IS_ACTIVE} AS is_active,
+  ${IS_ACTIVE} AS is_active, b.profile_key, p.id AS profile_id, b.render_context_sealed,
   (SELECT coalesce(jsonb_agg(jsonb_build_object('id', h.id, 'name', h.name, 'metadata', h.metadata) ORDER BY w.place), '[]')
      FROM bootstrap_channels w JOIN channels h ON h.key = w.channel_key WHERE w.client_key = b.client_key) AS channels`
 
-const FROM = sql`bootstrap_configs b JOIN clients c ON c.key = b.client_key`
+const FROM = sql`bootstrap_configs b JOIN clients c ON c.key = b.client_key JOIN domains d ON d.key = b.domain_key
+  LEFT JOIN bootstrap_profiles p ON p.key = b.profile_key`
 
 const fromRow = (row: Row): BootstrapConfig => ({
   domainKey: row.domain_key,
+  domainId: row.domain_id,
   clientKey: row.client_key,
   clientId: row.client_id,
   parentGroupKey: row.parent_group_key,
@@ -79,6 +90,9 @@ const fromRow = (row: Row): BootstrapConfig => ({
   caCert: row.ca_cert,
   isActive: row.is_active,
   channels: row.channels,
+  profileKey: row.profile_key,
+  profileId: row.profile_id,
+  renderContextSealed: row.render_context_sealed,
 })
 
 const CONFLICTS = {
@@ -101,6 +115,8 @@ export type NewConfigRow = {
   privateKeySealed: Buffer | null
   caCert: string
   isEnabled: boolean
+  profileKey: number | null
+  renderContextSealed: Buffer | null
   createdBy: string
 }
 
@@ -109,9 +125,11 @@ export async function insertConfig(tx: Transaction, row: NewConfigRow, channelKe
   await refusing(
     CONFLICTS,
     sql`WITH made AS (INSERT INTO bootstrap_configs (client_key, domain_key, external_id, external_key_mac, external_key_sealed, name, content,
-                                       client_cert, client_private_key_sealed, ca_cert, is_enabled, created_by)
+                                       client_cert, client_private_key_sealed, ca_cert, is_enabled, profile_key,
+                                       render_context_sealed, created_by)
       VALUES (${row.clientKey}, ${row.domainKey}, ${row.externalId}, ${row.externalKeyMac}, ${row.externalKeySealed}, ${row.name},
-              ${row.content}, ${row.clientCert}, ${row.privateKeySealed}, ${row.caCert}, ${row.isEnabled}, ${row.createdBy}) RETURNING client_key)
+              ${row.content}, ${row.clientCert}, ${row.privateKeySealed}, ${row.caCert}, ${row.isEnabled}, ${row.profileKey},
+              ${row.renderContextSealed}, ${row.createdBy}) RETURNING client_key)
       INSERT INTO bootstrap_channels (client_key, channel_key, place)
       SELECT client_key, key, place FROM made, unnest(${channelKeys}::bigint[]) WITH ORDINALITY AS list (key, place) ORDER BY key`.execute(
       tx,
@@ -143,8 +161,35 @@ export async function findChannelKeys(
   return new Map(rows.map((row) => [row.id, row.key]))
 }
 
+/** Clients of the domain that the caller may do this with, by id; locked against deletion until the transaction ends. */
+export async function findClientKeys(
+  tx: Queryable,
+  domainKey: number,
+  ids: readonly string[],
+  permitted: RawBuilder<SqlBool>,
+): Promise<Map<string, number>> {
+  const { rows } = await sql<{ key: number; id: string }>`SELECT c.key, c.id FROM clients c
+    WHERE c.domain_key = ${domainKey} AND c.id = ANY (${ids}::uuid[]) AND ${permitted} ORDER BY c.key FOR KEY SHARE OF c`.execute(
+    tx,
+  )
+  return new Map(rows.map((row) => [row.id, row.key]))
+}
+
+export async function setProfile(
+  tx: Transaction,
+  clientKey: number,
+  profileKey: number | null,
+  updatedBy: string,
+): Promise<void> {
+  await sql`UPDATE bootstrap_configs SET profile_key = ${profileKey}, updated_by = ${updatedBy}, updated_at = now()
+    WHERE client_key = ${clientKey}`.execute(tx)
+}
+
 export type ConfigChange = {
   name?: string
+  externalKeyMac?: Buffer
+  externalKeySealed?: Buffer
+  renderContextSealed?: Buffer | null
   content?: string
   clientCert?: string
   privateKeySealed?: Buffer
@@ -165,9 +210,15 @@ export async function updateConfig(
     ...(change.privateKeySealed === undefined ? [] : [sql`client_private_key_sealed = ${change.privateKeySealed}`]),
     ...(change.caCert === undefined ? [] : [sql`ca_cert = ${change.caCert}`]),
     ...(change.isEnabled === undefined ? [] : [sql`is_enabled = ${change.isEnabled}`]),
+    ...(change.externalKeyMac === undefined ? [] : [sql`external_key_mac = ${change.externalKeyMac}`]),
+    ...(change.externalKeySealed === undefined ? [] : [sql`external_key_sealed = ${change.externalKeySealed}`]),
+    ...(change.renderContextSealed === undefined ? [] : [sql`render_context_sealed = ${change.renderContextSealed}`]),
     sql`updated_by = ${updatedBy}, updated_at = now()`,
   ]
-  await sql`UPDATE bootstrap_configs SET ${sql.join(sets)} WHERE client_key = ${clientKey}`.execute(tx)
+  await refusing(
+    CONFLICTS,
+    sql`UPDATE bootstrap_configs SET ${sql.join(sets)} WHERE client_key = ${clientKey}`.execute(tx),
+  )
 }
 
 export async function removeConfig(tx: Transaction, clientKey: number): Promise<boolean> {
@@ -199,7 +250,7 @@ export async function findByExternalId(
 ): Promise<ExternalMatch[]> {
   const { rows } = await sql<{ client_key: number; external_key_mac: Buffer; is_enabled: boolean }>`
     SELECT b.client_key, b.external_key_mac, c.status = 'enabled' AND d.status = 'enabled' AS is_enabled
-      FROM ${FROM} JOIN domains d ON d.key = b.domain_key WHERE b.external_id = ${externalId}
+      FROM ${FROM} WHERE b.external_id = ${externalId}
      ORDER BY b.external_key_mac = ${externalKeyMac} DESC LIMIT ${MAX_MATCHES}`.execute(db)
   return rows.map((row) => ({
     clientKey: row.client_key,
@@ -214,6 +265,7 @@ export type ConfigFilter = {
   externalId?: string | undefined
   clientId?: string | undefined
   channelId?: string | undefined
+  profileId?: string | undefined
 }
 
 export async function listConfigs(
@@ -240,6 +292,7 @@ export async function listConfigs(
     ...(filter.name === undefined ? [] : [contains('b.name', filter.name)]),
     ...(filter.externalId === undefined ? [] : [sql<SqlBool>`b.external_id = ${filter.externalId}`]),
     ...(filter.clientId === undefined ? [] : [sql<SqlBool>`c.id::text = ${filter.clientId}`]),
+    ...(filter.profileId === undefined ? [] : [sql<SqlBool>`p.id::text = ${filter.profileId}`]),
     ...(filter.channelId === undefined
       ? []
       : [

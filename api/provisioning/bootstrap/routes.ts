@@ -5,6 +5,7 @@ import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import {
   BootstrapPage,
+  BootstrapPatch,
   BootstrapQuery,
   BootstrapUpdate,
   BootstrapView,
@@ -25,24 +26,26 @@ const present = ({ config, secrets }: ShownConfig) => presentConfig(config, secr
 
 export function bootstrapRoutes(bootstrap: BootstrapService): RoutePlugin {
   return (app) => {
-    app.post(
-      '/:domain_id/clients/configs',
-      {
-        config: { action: 'client_create' },
-        schema: {
-          tags,
-          summary: 'Create a bootstrap configuration',
-          description: 'For a client that exists (which takes `update` on it), or for a new one. It begins inactive.',
-          params: Type.Object({ domain_id: Id }),
-          body: NewBootstrapConfig,
-          response: responses({ 201: NoBody }, ...KINDS, 'conflict'),
+    for (const path of ['clients/configs', 'clients/bootstrap/enrollments'])
+      app.post(
+        `/:domain_id/${path}`,
+        {
+          config: { action: 'client_create' },
+          schema: {
+            tags,
+            summary: 'Create a bootstrap configuration',
+            description:
+              'For a client that exists (which takes `update` on it), or for a new one. It begins inactive, unless `status` says otherwise. With `profile_id` it is an enrolment: the device is given what its profile renders.',
+            params: Type.Object({ domain_id: Id }),
+            body: NewBootstrapConfig,
+            response: responses({ 201: NoBody }, ...KINDS, 'conflict', 'unprocessable'),
+          },
         },
-      },
-      async (request, reply) => {
-        const clientId = await bootstrap.create(request.principal, request.params.domain_id, request.body)
-        return await reply.code(201).header('Location', `/clients/configs/${clientId}`).send()
-      },
-    )
+        async (request, reply) => {
+          const clientId = await bootstrap.create(request.principal, request.params.domain_id, request.body)
+          return await reply.code(201).header('Location', `/${path}/${clientId}`).send()
+        },
+      )
     app.get(
       '/:domain_id/clients/configs',
       {
@@ -86,6 +89,25 @@ export function bootstrapRoutes(bootstrap: BootstrapService): RoutePlugin {
           params,
           body: BootstrapUpdate,
           response: responses({ 200: NoBody }, ...KINDS),
+        },
+      },
+      async (request, reply) => {
+        const { domain_id: domainId, client_id: clientId } = request.params
+        await bootstrap.update(request.principal, domainId, clientId, request.body)
+        return await reply.code(200).send()
+      },
+    )
+    app.patch(
+      '/:domain_id/clients/configs/:client_id',
+      {
+        config: { action: 'update' },
+        schema: {
+          tags,
+          summary: 'Change parts of a bootstrap configuration',
+          description: 'The newer form; it also changes the external key and the variables of a profile.',
+          params,
+          body: BootstrapPatch,
+          response: responses({ 200: NoBody }, ...KINDS, 'conflict'),
         },
       },
       async (request, reply) => {

@@ -3,16 +3,68 @@ import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Id, Metadata, Name } from '#api/identity/index.ts'
 import { MAX_OFFSET, MAX_LIMIT, pageFields } from '#core/page.ts'
+import { BINDING_TYPES, SlotName } from '../profiles/index.ts'
+import type { Rendered } from '../profiles/index.ts'
 import type { BootstrapConfig } from './repository.ts'
 
 const MAX_CONTENT_CHARS = 262_144
 const MAX_PEM_CHARS = 65_536
 const MAX_CHANNELS = 100
+const MAX_BINDINGS = 64
 
 const Content = Type.String({ maxLength: MAX_CONTENT_CHARS, description: 'Whatever the device understands' })
 const Pem = Type.String({ maxLength: MAX_PEM_CHARS })
 const ExternalText = Type.String({ minLength: 1, maxLength: 1024 })
 const ChannelIds = Type.Array(Type.String({ maxLength: 36 }), { minItems: 1, maxItems: MAX_CHANNELS })
+
+const RenderContext = Type.Record(Type.String(), Type.Unknown(), {
+  description: '.Vars of the template for this one device, over the defaults of the profile; kept encrypted',
+})
+
+export const BindingRequest = Type.Object({
+  slot: SlotName,
+  type: Type.Enum([...BINDING_TYPES]),
+  resource_id: Type.Optional(
+    Type.String({ maxLength: 36, description: 'Absent for a client: that of the configuration itself' }),
+  ),
+})
+export type BindingRequest = Static<typeof BindingRequest>
+
+const BindingRequests = Type.Array(BindingRequest, { minItems: 1, maxItems: MAX_BINDINGS })
+
+export const BindingsUpdate = Type.Object({ bindings: BindingRequests })
+
+export const ProfileAssignment = Type.Object({ profile_id: Type.String({ minLength: 1, maxLength: 36 }) })
+
+export const PreviewRequest = Type.Object(
+  {
+    config_id: Type.Optional(
+      Type.String({ maxLength: 36, description: 'A configuration to render for, as it stands' }),
+    ),
+    config: Type.Optional(
+      Type.Object({
+        id: Type.Optional(Type.String({ maxLength: 36 })),
+        external_id: Type.Optional(Type.String({ maxLength: 1024 })),
+        render_context: Type.Optional(Metadata),
+      }),
+    ),
+    render_context: Type.Optional(Metadata),
+    bindings: Type.Optional(
+      Type.Array(
+        Type.Object({
+          slot: SlotName,
+          type: Type.Enum([...BINDING_TYPES]),
+          resource_id: Type.Optional(Type.String({ maxLength: 36 })),
+          snapshot: Type.Optional(Metadata),
+          secret_snapshot: Type.Optional(Metadata),
+        }),
+        { maxItems: MAX_BINDINGS, description: 'Samples, in place of what is bound' },
+      ),
+    ),
+  },
+  { $id: 'RenderPreview' },
+)
+export type PreviewRequest = Static<typeof PreviewRequest>
 
 /** Every generation calls the client differently. */
 const clientNames = {
@@ -27,7 +79,18 @@ export const NewBootstrapConfig = Type.Object(
     ...clientNames,
     external_id: ExternalText,
     external_key: ExternalText,
-    channels: ChannelIds,
+    channels: Type.Optional(
+      Type.Array(Type.String({ maxLength: 36 }), {
+        maxItems: MAX_CHANNELS,
+        description: 'At least one; with a profile there may be none',
+      }),
+    ),
+    profile_id: Type.Optional(Type.String({ maxLength: 36, description: 'Content is rendered from this profile' })),
+    render_context: Type.Optional(RenderContext),
+    bindings: Type.Optional(BindingRequests),
+    status: Type.Optional(
+      Type.Enum(['', 'enabled', 'disabled'], { description: 'enabled: active at once; as `state`, by its newer name' }),
+    ),
     name: Type.Optional(Name),
     content: Type.Optional(Content),
     client_cert: Type.Optional(Pem),
@@ -39,7 +102,15 @@ export const NewBootstrapConfig = Type.Object(
 export type NewBootstrapConfig = Static<typeof NewBootstrapConfig>
 
 export const BootstrapUpdate = Type.Object({ name: Type.Optional(Name), content: Type.Optional(Content) })
-export type BootstrapUpdate = Static<typeof BootstrapUpdate>
+
+/** Of the newer call, which changes what is named and nothing else. */
+export const BootstrapPatch = Type.Object({
+  name: Type.Optional(Name),
+  content: Type.Optional(Content),
+  external_key: Type.Optional(Type.String({ maxLength: 1024, description: 'Empty: it stays' })),
+  render_context: Type.Optional(RenderContext),
+})
+export type BootstrapPatch = Static<typeof BootstrapPatch>
 
 export const CertificatesUpdate = Type.Object({
   client_cert: Type.Optional(Pem),
@@ -65,6 +136,10 @@ const recordFields = {
   content: Type.String(),
   name: Type.String(),
   state: Type.Integer({ description: '0: inactive, 1: active' }),
+  status: Type.Enum(['enabled', 'disabled'], { description: 'The state by its newer name' }),
+  id: Type.String({ description: 'The client_id by its newer name' }),
+  profile_id: Type.Optional(Id),
+  render_context: Type.Optional(RenderContext),
   client_cert: Type.String(),
   ca_cert: Type.String(),
 }
@@ -87,6 +162,9 @@ export const BootstrapQuery = Type.Object({
   // The smallest is not checked (contract section 0): 0 is the whole first page of older clients.
   limit: Type.Integer({ minimum: 0, maximum: MAX_LIMIT, default: 10 }),
   state: Type.Optional(Type.Integer({ minimum: 0, maximum: 1 })),
+  status: Type.Optional(Type.Enum(['enabled', 'disabled', 'all'])),
+  id: Type.Optional(Type.String({ maxLength: 36, description: 'The client_id by its newer name' })),
+  profile_id: Type.Optional(Type.String({ maxLength: 36 })),
   name: Type.Optional(Name),
   external_id: Type.Optional(ExternalText),
   client_id: Type.Optional(Type.String({ maxLength: 36 })),
@@ -107,7 +185,9 @@ export const DeviceConfig = Type.Object(
     mainflux_key: Type.String(),
     channels: Type.Array(ChannelView),
     mainflux_channels: Type.Array(ChannelView),
+    id: Id,
     content: Type.Optional(Type.String()),
+    content_type: Type.Optional(Type.String({ description: 'Of content that was rendered from a profile' })),
     client_cert: Type.Optional(Type.String()),
     client_key: Type.Optional(Type.String()),
     ca_cert: Type.Optional(Type.String()),
@@ -121,9 +201,21 @@ export function clientIdOf(body: NewBootstrapConfig): string | undefined {
   return [body.client_id, body.thing_id, body.magistrala_id, body.mainflux_id].find((one) => (one ?? '') !== '')
 }
 
-export type BootstrapSecrets = { clientSecret: string; externalKey: string }
+/** What the device gets: the secrets are its own, or were bound for it. */
+export type DeviceAnswer = {
+  config: BootstrapConfig
+  clientSecret: string
+  privateKey: string
+  /** Undefined: it has no profile. */
+  rendered: Rendered | undefined
+}
 
-export function presentConfig(config: BootstrapConfig, { clientSecret, externalKey }: BootstrapSecrets): BootstrapView {
+export type BootstrapSecrets = { clientSecret: string; externalKey: string; variables: Record<string, unknown> }
+
+export function presentConfig(
+  config: BootstrapConfig,
+  { clientSecret, externalKey, variables }: BootstrapSecrets,
+): BootstrapView {
   return {
     client_id: config.clientId,
     client_secret: clientSecret,
@@ -133,12 +225,16 @@ export function presentConfig(config: BootstrapConfig, { clientSecret, externalK
     content: config.content,
     name: config.name,
     state: config.isActive ? 1 : 0,
+    status: config.isActive ? 'enabled' : 'disabled',
+    id: config.clientId,
+    ...(config.profileId === null ? {} : { profile_id: config.profileId }),
+    ...(Object.keys(variables).length === 0 ? {} : { render_context: variables }),
     client_cert: config.clientCert,
     ca_cert: config.caCert,
   }
 }
 
-export function presentForDevice(config: BootstrapConfig, clientSecret: string, privateKey: string): DeviceConfig {
+export function presentForDevice({ config, clientSecret, privateKey, rendered }: DeviceAnswer): DeviceConfig {
   const filled = (name: 'content' | 'client_cert' | 'client_key' | 'ca_cert', text: string) =>
     text === '' ? {} : { [name]: text }
   return {
@@ -150,7 +246,9 @@ export function presentForDevice(config: BootstrapConfig, clientSecret: string, 
     mainflux_key: clientSecret,
     channels: config.channels,
     mainflux_channels: config.channels,
-    ...filled('content', config.content),
+    id: config.clientId,
+    ...filled('content', rendered?.content ?? config.content),
+    ...(rendered === undefined ? {} : { content_type: rendered.contentType }),
     ...filled('client_cert', config.clientCert),
     ...filled('client_key', privateKey),
     ...filled('ca_cert', config.caCert),

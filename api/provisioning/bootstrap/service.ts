@@ -4,7 +4,7 @@
  */
 import { timingSafeEqual } from 'node:crypto'
 import { openClientSecret } from '#api/devices/index.ts'
-import type { DeviceServices, Devices } from '#api/devices/index.ts'
+import type { Devices } from '#api/devices/index.ts'
 import type { AccessPolicy, DomainAccess, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -12,6 +12,11 @@ import { isId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Page } from '#core/page.ts'
 import { joinedTo } from '../joined.ts'
+import { requireProfile, requireSmall } from '../profiles/index.ts'
+import type { Profile } from '../profiles/index.ts'
+import { createConfigChanges, notFound } from './changes.ts'
+import { createEnrolments } from './enrolments.ts'
+import type { Enrolments } from './enrolments.ts'
 import type { BootstrapConfig, ConfigChange } from './repository.ts'
 import {
   findByExternalId,
@@ -19,7 +24,6 @@ import {
   findConfig,
   insertConfig,
   listConfigs,
-  lockConfig,
   removeConfig,
   setChannels,
   updateConfig,
@@ -27,16 +31,15 @@ import {
 import type {
   BootstrapQuery,
   BootstrapSecrets,
-  BootstrapUpdate,
+  BootstrapPatch,
   CertificatesUpdate,
+  DeviceAnswer,
   NewBootstrapConfig,
 } from './schema.ts'
 import { clientIdOf } from './schema.ts'
+import { createConfigSealing } from './sealing.ts'
 
 export type ShownConfig = { config: BootstrapConfig; secrets: BootstrapSecrets }
-
-/** What the device gets: the secrets are its own. */
-export type DeviceAnswer = { config: BootstrapConfig; clientSecret: string; privateKey: string }
 
 /** A client and its channels that the transaction has made or checked. */
 export type ConfiguredClient = {
@@ -44,6 +47,7 @@ export type ConfiguredClient = {
   clientKey: number
   clientId: string
   channelKeys: readonly number[]
+  profile?: Profile | undefined
 }
 
 export type BootstrapService = {
@@ -64,7 +68,7 @@ export type BootstrapService = {
   ): Promise<void>
   get(caller: UserPrincipal, domainId: string, clientId: string): Promise<ShownConfig>
   list(caller: UserPrincipal, domainId: string, query: BootstrapQuery): Promise<Page<ShownConfig>>
-  update(caller: UserPrincipal, domainId: string, clientId: string, input: BootstrapUpdate): Promise<void>
+  update(caller: UserPrincipal, domainId: string, clientId: string, input: BootstrapPatch): Promise<void>
   updateCertificates(
     caller: UserPrincipal,
     domainId: string,
@@ -81,7 +85,8 @@ export type BootstrapService = {
   /** Active: connected in both directions with all its channels. The state that it has changes nothing. */
   setState(caller: UserPrincipal, domainId: string, clientId: string, isActive: boolean): Promise<void>
   remove(caller: UserPrincipal, domainId: string, clientId: string): Promise<void>
-  /** Throws `not_found` for an unknown external id, `forbidden` for a wrong key and for a disabled client or domain. */
+  readonly enrolments: Enrolments
+  /** Throws `unprocessable` when its profile cannot be rendered; `not_found` for an unknown external id, `forbidden` for a wrong key and for a disabled client or domain. */
   retrieve(externalId: string, externalKey: string): Promise<DeviceAnswer>
 }
 
@@ -93,65 +98,23 @@ export type BootstrapDeps = {
   devices: Devices
 }
 
-const KEY_PURPOSE = 'bootstrap external key'
-const PRIVATE_KEY_PURPOSE = 'bootstrap private key'
-
-const notFound = () => new ServiceError('not_found', 'entity not found')
-
 export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
   const { database, journal, access, keyring, devices } = deps
-  const contextOf = (one: { domainKey: number; clientKey: number }) => `${one.domainKey}/${one.clientKey}`
+  const sealing = createConfigSealing(keyring)
+  const changes = createConfigChanges(deps)
+  const { locate, change } = changes
+  const enrolments = createEnrolments({ database, access, keyring, sealing, changes })
 
   const shown = (config: BootstrapConfig): ShownConfig => ({
     config,
     secrets: {
       clientSecret: clientSecretOf(config),
-      externalKey: keyring.open(KEY_PURPOSE, contextOf(config), config.externalKeySealed),
+      externalKey: sealing.externalKeyOf(config),
+      variables: sealing.variablesOf(config),
     },
   })
   const clientSecretOf = ({ domainKey, clientId, secretSealed }: BootstrapConfig) =>
     openClientSecret(keyring, { domainKey, id: clientId, secretSealed })
-
-  /** The client of a path; its configuration is looked for by key. */
-  async function locate(caller: UserPrincipal, domainId: string, clientId: string) {
-    const { domain, entity } = await access.locate(caller, domainId, 'client', clientId)
-    const client = await domain.requireOn(entity, 'update')
-    return { domain, client }
-  }
-
-  /** Locks the configuration of a path and lets `work` change it together with what else must change. */
-  async function change<T>(
-    caller: UserPrincipal,
-    domainId: string,
-    clientId: string,
-    work: (inside: {
-      tx: Transaction
-      config: BootstrapConfig
-      domain: DomainAccess
-      devices: DeviceServices
-      record: (operation: string, attributes: Record<string, unknown>) => void
-    }) => Promise<T>,
-  ): Promise<T> {
-    const { domain, client } = await locate(caller, domainId, clientId)
-    return await journal.change(caller, async (tx, record) => {
-      const config = await lockConfig(tx, client.key)
-      if (config === undefined) throw notFound()
-      const joined = joinedTo({ database, journal, access }, tx, record, domain)
-      return await work({
-        tx,
-        config,
-        domain,
-        devices: devices.over(joined),
-        record: (operation, attributes) =>
-          record({
-            operation: `bootstrap.${operation}`,
-            domainKey: domain.domainKey,
-            entityKeys: [client.key],
-            attributes: { client_id: clientId, ...attributes },
-          }),
-      })
-    })
-  }
 
   async function createWithin(
     tx: Transaction,
@@ -161,21 +124,23 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
     input: Omit<NewBootstrapConfig, 'channels'>,
     isEnabled: boolean,
   ): Promise<void> {
-    const { domainKey, clientKey } = client
+    const { domainKey, clientKey, profile } = client
     await insertConfig(
       tx,
       {
         domainKey,
         clientKey,
         externalId: input.external_id,
-        externalKeyMac: keyring.mac(KEY_PURPOSE, input.external_key),
-        externalKeySealed: keyring.seal(KEY_PURPOSE, contextOf(client), input.external_key),
+        externalKeyMac: sealing.externalKeyMac(input.external_key),
+        externalKeySealed: sealing.sealExternalKey(client, input.external_key),
         name: input.name ?? '',
         content: input.content ?? '',
         clientCert: input.client_cert ?? '',
-        privateKeySealed: sealedPrivateKey(client, input.client_key),
+        privateKeySealed: sealing.sealPrivateKey(client, input.client_key),
         caCert: input.ca_cert ?? '',
         isEnabled,
+        profileKey: profile?.key ?? null,
+        renderContextSealed: sealing.sealVariables(client, input.render_context),
         createdBy: caller.id,
       },
       client.channelKeys,
@@ -184,12 +149,14 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
       operation: 'bootstrap.config.create',
       domainKey,
       entityKeys: [clientKey, ...client.channelKeys],
-      attributes: { client_id: client.clientId, external_id: input.external_id, name: input.name ?? '' },
+      attributes: {
+        client_id: client.clientId,
+        external_id: input.external_id,
+        name: input.name ?? '',
+        ...(profile === undefined ? {} : { profile_id: profile.id }),
+      },
     })
   }
-
-  const sealedPrivateKey = (client: { domainKey: number; clientKey: number }, key: string | undefined) =>
-    key === undefined || key === '' ? null : keyring.seal(PRIVATE_KEY_PURPOSE, contextOf(client), key)
 
   /** The keys of channels that the caller may read, in the order given. Throws `malformed` for any other. */
   async function channelKeysOf(tx: Transaction, domain: DomainAccess, ids: readonly string[]): Promise<number[]> {
@@ -208,27 +175,37 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
   }
 
   return {
+    enrolments,
     async create(caller, domainId, input) {
+      const profileId = input.profile_id ?? ''
+      requireWhole(input)
       const clientId = clientIdOf(input)
       const located = clientId === undefined ? undefined : await locate(caller, domainId, clientId)
       const domain = located?.domain ?? (await access.enter(caller, domainId))
       return await journal.change(caller, async (tx, record) => {
-        const channelKeys = await channelKeysOf(tx, domain, input.channels)
+        const inside = devices.over(joinedTo({ database, journal, access }, tx, record, domain))
+        const channelIds = input.channels ?? []
+        const channelKeys = await channelKeysOf(tx, domain, channelIds)
+        const profile = profileId === '' ? undefined : await requireProfile(tx, domain.domainKey, profileId, 'use')
         const client = located?.client ?? (await makeClient())
         const { key: clientKey, id } = client
+        const isEnabled = input.status === 'enabled'
         await createWithin(
           tx,
           record,
           caller,
-          { domainKey: domain.domainKey, clientKey, clientId: id, channelKeys },
+          { domainKey: domain.domainKey, clientKey, clientId: id, channelKeys, profile },
           input,
-          false,
+          isEnabled,
         )
+        if (profile !== undefined && input.bindings !== undefined)
+          await enrolments.bindWithin(tx, domain, caller, { clientKey, clientId: id, profile }, input.bindings)
+        if (isEnabled && channelIds.length > 0)
+          await inside.connections.connect(caller, { domainId }, [{ client_ids: [id], channel_ids: [...channelIds] }])
         return id
 
         async function makeClient() {
-          const { clients } = devices.over(joinedTo({ database, journal, access }, tx, record, domain))
-          const [made] = await clients.create(caller, domain.domainId, [{ name: input.name ?? '' }])
+          const [made] = await inside.clients.create(caller, domain.domainId, [{ name: input.name ?? '' }])
           if (made === undefined) throw new Error('no client was made')
           return made.client
         }
@@ -244,23 +221,50 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
     async list(
       caller,
       domainId,
-      { offset, limit, state, name, external_id: externalId, client_id: clientId, channel },
+      {
+        offset,
+        limit,
+        state,
+        status,
+        name,
+        external_id: externalId,
+        client_id: clientId,
+        id,
+        channel,
+        profile_id: profileId,
+      },
     ) {
       const domain = await access.enter(caller, domainId)
       const { total, configs } = await listConfigs(database.db, {
         domainKey: domain.domainKey,
         permitted: domain.reachable('client', 'update', 'c'),
-        filter: { state, name, externalId, clientId, channelId: channel },
+        filter: {
+          state: state ?? stateOf(status),
+          name,
+          externalId,
+          clientId: clientId ?? id,
+          channelId: channel,
+          profileId,
+        },
         offset,
         limit,
       })
       return { total, offset, limit, items: configs.map(shown) }
     },
-    async update(caller, domainId, clientId, { name, content }) {
+    async update(caller, domainId, clientId, input) {
+      const { name, content, external_key: externalKey = '', render_context: variables } = input
+      if (variables !== undefined) requireSmall('render_context', variables)
       await change(caller, domainId, clientId, async ({ tx, config, record }) => {
         const wanted: ConfigChange = {
           ...(name === undefined ? {} : { name }),
           ...(content === undefined ? {} : { content }),
+          ...(externalKey === ''
+            ? {}
+            : {
+                externalKeyMac: sealing.externalKeyMac(externalKey),
+                externalKeySealed: sealing.sealExternalKey(config, externalKey),
+              }),
+          ...(variables === undefined ? {} : { renderContextSealed: sealing.sealVariables(config, variables) }),
         }
         await updateConfig(tx, config.clientKey, wanted, caller.id)
         record('config.update', { external_id: config.externalId, name: name ?? config.name })
@@ -268,7 +272,7 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
     },
     async updateCertificates(caller, domainId, clientId, input) {
       return await change(caller, domainId, clientId, async ({ tx, config, record }) => {
-        const sealed = sealedPrivateKey(config, input.client_key)
+        const sealed = sealing.sealPrivateKey(config, input.client_key)
         const wanted: ConfigChange = {
           ...(input.client_cert === undefined ? {} : { clientCert: input.client_cert }),
           ...(sealed === null ? {} : { privateKeySealed: sealed }),
@@ -312,7 +316,7 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
       })
     },
     async retrieve(externalId, externalKey) {
-      const mac = keyring.mac(KEY_PURPOSE, externalKey)
+      const mac = sealing.externalKeyMac(externalKey)
       const found = await findByExternalId(database.db, externalId, mac)
       if (found.length === 0) throw notFound()
       const match = found.find((one) => timingSafeEqual(one.externalKeyMac, mac))
@@ -321,12 +325,11 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
       if (!match.isEnabled) throw refuse('the client or its domain is disabled')
       const config = await findConfig(database.db, match.clientKey)
       if (config === undefined) throw notFound()
-      const { privateKeySealed } = config
       return {
         config,
         clientSecret: clientSecretOf(config),
-        privateKey:
-          privateKeySealed === null ? '' : keyring.open(PRIVATE_KEY_PURPOSE, contextOf(config), privateKeySealed),
+        privateKey: sealing.privateKeyOf(config),
+        rendered: await enrolments.renderFor(config),
       }
     },
   }
@@ -336,3 +339,22 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
 function both(config: BootstrapConfig, channelIds: ReadonlySet<string>) {
   return { client_ids: [config.clientId], channel_ids: [...channelIds] }
 }
+
+/** A configuration without a profile is about its channels; one with a profile may have none. Throws `malformed`. */
+function requireWhole({
+  channels = [],
+  profile_id: profileId = '',
+  render_context: variables,
+  bindings,
+}: NewBootstrapConfig): void {
+  const refuse = (path: string, message: string) =>
+    new ServiceError('malformed', `${path.slice(1)}: ${message}`, { details: [{ path, message }] })
+  if (profileId === '' && channels.length === 0) throw refuse('/channels', 'at least one channel must be named')
+  if (profileId === '' && bindings !== undefined)
+    throw refuse('/bindings', 'only a profile has slots: name a profile_id')
+  if (variables !== undefined) requireSmall('render_context', variables)
+}
+
+/** The newer name of the filter. */
+const stateOf = (status: 'enabled' | 'disabled' | 'all' | undefined) =>
+  status === undefined || status === 'all' ? undefined : Number(status === 'enabled')

@@ -1,0 +1,62 @@
+/** How a configuration is reached and changed: by whoever may update its client, one change after the other. */
+import type { DeviceServices, Devices } from '#api/devices/index.ts'
+import type { AccessPolicy, DomainAccess, Journal, UserPrincipal } from '#api/identity/index.ts'
+import type { Database, Transaction } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { joinedTo } from '../joined.ts'
+import type { BootstrapConfig } from './repository.ts'
+import { lockConfig } from './repository.ts'
+
+export type ConfigChangesDeps = { database: Database; journal: Journal; access: AccessPolicy; devices: Devices }
+
+export type ConfigInside = {
+  tx: Transaction
+  /** Locked until the transaction ends. */
+  config: BootstrapConfig
+  domain: DomainAccess
+  devices: DeviceServices
+  record(operation: string, attributes: Record<string, unknown>): void
+}
+
+export type ConfigChanges = ReturnType<typeof createConfigChanges>
+
+export const notFound = () => new ServiceError('not_found', 'entity not found')
+
+export function createConfigChanges({ database, journal, access, devices }: ConfigChangesDeps) {
+  /** The client of a path; its configuration is looked for by key. */
+  async function locate(caller: UserPrincipal, domainId: string, clientId: string) {
+    const { domain, entity } = await access.locate(caller, domainId, 'client', clientId)
+    const client = await domain.requireOn(entity, 'update')
+    return { domain, client }
+  }
+
+  /** Locks the configuration of a path and lets `work` change it together with what else must change. */
+  async function change<T>(
+    caller: UserPrincipal,
+    domainId: string,
+    clientId: string,
+    work: (inside: ConfigInside) => Promise<T>,
+  ): Promise<T> {
+    const { domain, client } = await locate(caller, domainId, clientId)
+    return await journal.change(caller, async (tx, record) => {
+      const config = await lockConfig(tx, client.key)
+      if (config === undefined) throw notFound()
+      const joined = joinedTo({ database, journal, access }, tx, record, domain)
+      return await work({
+        tx,
+        config,
+        domain,
+        devices: devices.over(joined),
+        record: (operation, attributes) =>
+          record({
+            operation: `bootstrap.${operation}`,
+            domainKey: domain.domainKey,
+            entityKeys: [client.key],
+            attributes: { client_id: clientId, ...attributes },
+          }),
+      })
+    })
+  }
+
+  return { locate, change }
+}

@@ -1,0 +1,226 @@
+/**
+ * Enrolments: configurations that are made from a profile (contract 9.1, decision 0037). What is bound to the slots is looked
+ * up each time something is rendered, so a device that fetches again has the secrets and names of that moment.
+ */
+import { openClientSecret } from '#api/devices/index.ts'
+import type { AccessPolicy, DomainAccess, UserPrincipal } from '#api/identity/index.ts'
+import type { Database, Queryable, Transaction } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
+import type { Keyring } from '#core/keyring/index.ts'
+import {
+  findBindings,
+  findProfileByKey,
+  removeBinding,
+  renderProfile,
+  requireProfile,
+  requireSmall,
+  setBindings,
+  touchBindings,
+} from '../profiles/index.ts'
+import type { Binding, BindingType, BoundSlot, Profile, RenderBinding, Rendered } from '../profiles/index.ts'
+import type { ConfigChanges } from './changes.ts'
+import { notFound } from './changes.ts'
+import type { BootstrapConfig } from './repository.ts'
+import { findChannelKeys, findClientKeys, findConfig, setProfile } from './repository.ts'
+import type { BindingRequest, PreviewRequest } from './schema.ts'
+import type { ConfigSealing } from './sealing.ts'
+
+/** Of what configuration slots are filled, and by whom. */
+export type BindingTarget = { clientKey: number; clientId: string; profile: Profile }
+
+export type Enrolments = {
+  /** Gives the configuration a profile, or none. Throws `not_found` for an unknown one. */
+  assign(caller: UserPrincipal, domainId: string, clientId: string, profileId: string | undefined): Promise<void>
+  /**
+   * These slots lead to these clients and channels from now on; others keep what they have. Takes `update` on a client, whose
+   * secret the device is given, and `read` on a channel. Throws `invalid_state` without a profile, `malformed` for a slot that
+   * it does not have, `not_found` for what does not exist or may not be bound.
+   */
+  bind(caller: UserPrincipal, domainId: string, clientId: string, requests: readonly BindingRequest[]): Promise<void>
+  /** The same within a transaction that made the configuration. */
+  bindWithin(
+    tx: Transaction,
+    domain: DomainAccess,
+    caller: UserPrincipal,
+    target: BindingTarget,
+    requests: readonly BindingRequest[],
+  ): Promise<void>
+  unbind(caller: UserPrincipal, domainId: string, clientId: string, slot: string): Promise<void>
+  /** Everything is rendered from what is there at that moment: this says that somebody has looked, and to what it led. */
+  refresh(caller: UserPrincipal, domainId: string, clientId: string): Promise<void>
+  bindings(caller: UserPrincipal, domainId: string, clientId: string): Promise<Binding[]>
+  /** What a device would be given, without a secret of the platform. Throws `unprocessable` as the rendering does. */
+  preview(caller: UserPrincipal, domainId: string, profileId: string, request: PreviewRequest): Promise<Rendered>
+  /** For the device itself; undefined: its configuration has no profile. */
+  renderFor(config: BootstrapConfig): Promise<Rendered | undefined>
+}
+
+export type EnrolmentsDeps = {
+  database: Database
+  access: AccessPolicy
+  keyring: Keyring
+  sealing: ConfigSealing
+  changes: ConfigChanges
+}
+
+/** Stands for a secret in what a person looks at. */
+const REDACTED = '[redacted]'
+
+export function createEnrolments({ database, access, keyring, sealing, changes }: EnrolmentsDeps): Enrolments {
+  const { locate, change } = changes
+
+  const bindWithin: Enrolments['bindWithin'] = async (
+    tx,
+    domain,
+    caller,
+    { clientKey, clientId, profile },
+    requests,
+  ) => {
+    requireSlots(profile, requests)
+    const wanted = requests.map((one) => ({ ...one, resource_id: resourceOf(one, clientId) }))
+    const keys = await resourceKeys(tx, domain, wanted)
+    const bound = wanted.map(({ slot, type, resource_id: id }, place): BoundSlot => {
+      const resourceKey = keys[type].get(id)
+      if (resourceKey === undefined) throw refuse('not_found', place, 'resource_id', `there is no ${type} to bind`)
+      return { slot, type, resourceKey }
+    })
+    await setBindings(tx, clientKey, bound, caller.id)
+  }
+
+  async function toRender(db: Queryable, configKey: number, withSecrets: boolean): Promise<RenderBinding[]> {
+    const bindings = await findBindings(db, configKey)
+    return bindings.map(({ slot, type, resourceId, snapshot, domainKey, secretSealed }) => ({
+      slot,
+      type,
+      resourceId,
+      snapshot,
+      secret:
+        secretSealed === null
+          ? {}
+          : {
+              secret: withSecrets ? openClientSecret(keyring, { domainKey, id: resourceId, secretSealed }) : REDACTED,
+            },
+    }))
+  }
+
+  return {
+    async assign(caller, domainId, clientId, profileId) {
+      await change(caller, domainId, clientId, async ({ tx, config, record }) => {
+        const profile =
+          profileId === undefined ? undefined : await requireProfile(tx, config.domainKey, profileId, 'use')
+        await setProfile(tx, config.clientKey, profile?.key ?? null, caller.id)
+        record('config.assign_profile', { external_id: config.externalId, profile_id: profile?.id ?? '' })
+      })
+    },
+    async bind(caller, domainId, clientId, requests) {
+      await change(caller, domainId, clientId, async ({ tx, config, domain, record }) => {
+        if (config.profileId === null)
+          throw new ServiceError('invalid_state', 'the configuration has no profile: give it one first')
+        const profile = await requireProfile(tx, config.domainKey, config.profileId)
+        await bindWithin(tx, domain, caller, { ...config, profile }, requests)
+        record('config.bind', { external_id: config.externalId, slots: requests.map(({ slot }) => slot) })
+      })
+    },
+    bindWithin,
+    async unbind(caller, domainId, clientId, slot) {
+      await change(caller, domainId, clientId, async ({ tx, config, record }) => {
+        if (!(await removeBinding(tx, config.clientKey, slot))) throw notFound()
+        record('config.unbind', { external_id: config.externalId, slots: [slot] })
+      })
+    },
+    async refresh(caller, domainId, clientId) {
+      await change(caller, domainId, clientId, async ({ tx, config, record }) => {
+        await touchBindings(tx, config.clientKey, caller.id)
+        record('config.refresh_bindings', { external_id: config.externalId })
+      })
+    },
+    async bindings(caller, domainId, clientId) {
+      const { client } = await locate(caller, domainId, clientId)
+      if ((await findConfig(database.db, client.key)) === undefined) throw notFound()
+      return await findBindings(database.db, client.key)
+    },
+    async preview(caller, domainId, profileId, request) {
+      const { config_id: configId, config: sample, render_context: variables = {}, bindings: samples = [] } = request
+      requireSmall('render_context', variables)
+      const domain = await access.enter(caller, domainId)
+      domain.require('client_create')
+      const profile = await requireProfile(database.db, domain.domainKey, profileId)
+      const located = configId === undefined ? undefined : await locate(caller, domainId, configId)
+      const config = located === undefined ? undefined : await findConfig(database.db, located.client.key)
+      if (located !== undefined && config === undefined) throw notFound()
+      const stored = config === undefined ? [] : await toRender(database.db, config.clientKey, false)
+      const given = samples.map((one): RenderBinding => ({
+        slot: one.slot,
+        type: one.type,
+        resourceId: one.resource_id ?? '',
+        snapshot: { id: one.resource_id ?? '', ...one.snapshot },
+        secret: one.type === 'client' ? { secret: REDACTED, ...one.secret_snapshot } : {},
+      }))
+      const replaced = new Set(given.map(({ slot }) => slot))
+      return await renderProfile(profile, {
+        device: {
+          id: config?.clientId ?? sample?.id ?? '',
+          externalId: config?.externalId ?? sample?.external_id ?? '',
+          domainId,
+        },
+        context: {
+          ...profile.defaults,
+          ...(config === undefined ? sample?.render_context : sealing.variablesOf(config)),
+          ...variables,
+        },
+        bindings: [...stored.filter(({ slot }) => !replaced.has(slot)), ...given],
+      })
+    },
+    async renderFor(config) {
+      const { profileKey } = config
+      const profile = profileKey === null ? undefined : await findProfileByKey(database.db, profileKey)
+      if (profile === undefined) return undefined
+      return await renderProfile(profile, {
+        device: { id: config.clientId, externalId: config.externalId, domainId: config.domainId },
+        context: { ...profile.defaults, ...sealing.variablesOf(config) },
+        bindings: await toRender(database.db, config.clientKey, true),
+      })
+    },
+  }
+}
+
+function refuse(kind: 'malformed' | 'not_found', place: number, field: string, message: string): ServiceError {
+  return new ServiceError(kind, `bindings: ${message}`, { details: [{ path: `/bindings/${place}/${field}`, message }] })
+}
+
+/** A profile without slots takes any: its template may still use them. */
+function requireSlots({ bindingSlots }: Profile, requests: readonly BindingRequest[]): void {
+  const types = new Map(bindingSlots.map(({ name, type }) => [name, type]))
+  const seen = new Set<string>()
+  for (const [place, { slot, type }] of requests.entries()) {
+    const wanted = types.get(slot)
+    if (wanted === undefined && types.size > 0)
+      throw refuse('malformed', place, 'slot', `the profile has no slot ${slot}: ${[...types.keys()].join(', ')}`)
+    if (wanted !== undefined && wanted !== type)
+      throw refuse('malformed', place, 'type', `the slot ${slot} is for a ${wanted}`)
+    if (seen.has(slot)) throw refuse('malformed', place, 'slot', `the slot ${slot} is named twice`)
+    seen.add(slot)
+  }
+}
+
+/** Without an id a slot for a client gets that of the configuration itself. */
+function resourceOf({ slot, type, resource_id: id }: BindingRequest, clientId: string): string {
+  if ((id ?? '') !== '') return id ?? ''
+  if (type === 'client') return clientId
+  throw new ServiceError('malformed', `bindings: the slot ${slot} needs a resource_id`)
+}
+
+async function resourceKeys(
+  tx: Transaction,
+  domain: DomainAccess,
+  wanted: readonly { type: BindingType; resource_id: string }[],
+): Promise<Record<BindingType, Map<string, number>>> {
+  const ids = (type: BindingType) => [
+    ...new Set(wanted.flatMap((one) => (one.type === type && isId(one.resource_id) ? [one.resource_id] : []))),
+  ]
+  return {
+    client: await findClientKeys(tx, domain.domainKey, ids('client'), domain.reachable('client', 'update', 'c')),
+    channel: await findChannelKeys(tx, domain.domainKey, ids('channel'), domain.reachable('channel', 'read', 'h')),
+  }
+}

@@ -1,0 +1,38 @@
+/** The secrets of a configuration, sealed for their place in the database. */
+import type { Keyring } from '#core/keyring/index.ts'
+import type { BootstrapConfig } from './repository.ts'
+
+const EXTERNAL_KEY = 'bootstrap external key'
+const PRIVATE_KEY = 'bootstrap private key'
+const RENDER_CONTEXT = 'bootstrap render context'
+
+/** The row that a secret stands in. */
+type Place = { domainKey: number; clientKey: number }
+
+export type ConfigSealing = ReturnType<typeof createConfigSealing>
+
+export function createConfigSealing(keyring: Keyring) {
+  const contextOf = ({ domainKey, clientKey }: Place) => `${domainKey}/${clientKey}`
+  return {
+    externalKeyMac: (key: string) => keyring.mac(EXTERNAL_KEY, key),
+    sealExternalKey: (place: Place, key: string) => keyring.seal(EXTERNAL_KEY, contextOf(place), key),
+    externalKeyOf: (config: BootstrapConfig) => keyring.open(EXTERNAL_KEY, contextOf(config), config.externalKeySealed),
+    /** Null: there is none. */
+    sealPrivateKey: (place: Place, key: string | undefined) =>
+      key === undefined || key === '' ? null : keyring.seal(PRIVATE_KEY, contextOf(place), key),
+    privateKeyOf: (config: BootstrapConfig) =>
+      config.privateKeySealed === null ? '' : keyring.open(PRIVATE_KEY, contextOf(config), config.privateKeySealed),
+    /** Null: there is none. */
+    sealVariables: (place: Place, variables: Record<string, unknown> | undefined) =>
+      variables === undefined || Object.keys(variables).length === 0
+        ? null
+        : keyring.seal(RENDER_CONTEXT, contextOf(place), JSON.stringify(variables)),
+    variablesOf: (config: BootstrapConfig): Record<string, unknown> =>
+      config.renderContextSealed === null
+        ? {}
+        : (JSON.parse(keyring.open(RENDER_CONTEXT, contextOf(config), config.renderContextSealed)) as Record<
+            string,
+            unknown
+          >),
+  }
+}

@@ -1,0 +1,113 @@
+/** What a device is given for a profile: the template filled in, and read once as what it claims to be. */
+import { ServiceError } from '#core/errors/index.ts'
+import { readDocument, writeDocument } from './documents.ts'
+import type { Notation } from './documents.ts'
+import type { Profile } from './repository.ts'
+import type { BindingType, ContentType } from './schema.ts'
+import { MAX_OUTPUT_CHARS, TemplateFault, evaluate, parseTemplate } from './template/index.ts'
+import type { Value } from './template/index.ts'
+
+export type RenderBinding = {
+  slot: string
+  type: BindingType
+  resourceId: string
+  snapshot: Record<string, unknown>
+  secret: Record<string, unknown>
+}
+
+export type RenderInput = {
+  device: { id: string; externalId: string; domainId: string }
+  context: Record<string, unknown>
+  bindings: readonly RenderBinding[]
+}
+
+export type Rendered = { content: string; contentType: ContentType }
+
+const NOTATIONS: Record<ContentType, Notation | undefined> = {
+  'application/json': 'json',
+  'application/yaml': 'yaml',
+  'application/toml': 'toml',
+  'text/plain': undefined,
+}
+
+/** Throws `unprocessable` with what is missing or wrong, and where; never with a value. */
+export async function renderProfile(profile: Profile, input: RenderInput): Promise<Rendered> {
+  const { contentFormat, contentType, contentTemplate } = profile
+  requireBound(profile, input.bindings)
+  if (contentFormat === 'raw') return { content: await checked(contentTemplate, contentType), contentType }
+  const filled = fill(contentTemplate, contentFormat === 'json', input)
+  if (contentFormat === 'go-template') return { content: await checked(filled, contentType), contentType }
+  const content = await rewritten(filled, contentFormat)
+  if (content.length > MAX_OUTPUT_CHARS) throw refuse(`the result is longer than ${MAX_OUTPUT_CHARS} characters`)
+  return { content: await checked(content, contentType), contentType }
+}
+
+const refuse = (message: string, cause?: unknown) =>
+  new ServiceError('unprocessable', `the profile cannot be rendered: ${message}`, { cause })
+
+function requireBound({ bindingSlots }: Profile, bindings: readonly RenderBinding[]): void {
+  const types = new Map(bindings.map(({ slot, type }) => [slot, type]))
+  for (const { name, type, required } of bindingSlots) {
+    const bound = types.get(name)
+    if (bound === undefined && required === true) throw refuse(`the slot ${name} is not bound`)
+    if (bound !== undefined && bound !== type)
+      throw refuse(`the slot ${name} is for a ${type}, and bound to a ${bound}`)
+  }
+}
+
+function fill(template: string, isJson: boolean, { device, context, bindings }: RenderInput): string {
+  const root = {
+    Device: {
+      ID: device.id,
+      ExternalID: device.externalId,
+      DomainID: device.domainId,
+      // What the newest generation calls a domain.
+      WorkspaceID: device.domainId,
+    },
+    Vars: context,
+    Bindings: Object.fromEntries(
+      bindings.map(({ slot, type, resourceId, snapshot, secret }) => [
+        slot,
+        { Type: type, ID: resourceId, Snapshot: snapshot, Secret: secret },
+      ]),
+    ),
+  }
+  try {
+    return evaluate(parseTemplate(template), root as Value, { isJson })
+  } catch (error) {
+    throw error instanceof TemplateFault ? refuse(error.message) : error
+  }
+}
+
+/** Messages of readers quote what they read, which may be a secret: they are not passed on. */
+async function read(notation: Notation, text: string): Promise<unknown> {
+  try {
+    return await readDocument(notation, text)
+  } catch {
+    throw refuse(`the result is no ${notation.toUpperCase()}`)
+  }
+}
+
+async function checked(text: string, contentType: ContentType): Promise<string> {
+  const notation = NOTATIONS[contentType]
+  if (notation !== undefined) await read(notation, text)
+  return text
+}
+
+/** In one form, whichever the template has: TOML may be written as JSON, and YAML is the wider of the two. */
+async function rewritten(text: string, notation: Notation): Promise<string> {
+  const value = notation === 'toml' ? await readTomlOrJson(text) : await read(notation, text)
+  try {
+    return await writeDocument(notation, value)
+  } catch {
+    throw refuse(`the result cannot be written as ${notation.toUpperCase()}`)
+  }
+}
+
+async function readTomlOrJson(text: string): Promise<unknown> {
+  try {
+    return await readDocument('json', text)
+  } catch {
+    return await read('toml', text)
+  }
+}

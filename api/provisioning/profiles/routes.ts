@@ -1,0 +1,184 @@
+/** Profiles, for whoever manages them (contract 9.1). */
+import { Type } from 'typebox'
+import { Id } from '#api/identity/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { NoBody, requireStorable, responses } from '#core/http/index.ts'
+import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { formatTime } from '#core/time.ts'
+import { readDocument } from './documents.ts'
+import type { Notation } from './documents.ts'
+import { NewProfile, ProfilePage, ProfileQuery, ProfileUpdate, ProfileView, SlotsView } from './schema.ts'
+import type { ProfilesService, ShownProfile } from './service.ts'
+
+const tags = ['bootstrap']
+const KINDS = ['unauthenticated', 'forbidden', 'not_found'] as const
+const inDomain = Type.Object({ domain_id: Id })
+const params = Type.Object({ domain_id: Id, profile_id: Id })
+
+const present = ({ profile, domainId }: ShownProfile): ProfileView => ({
+  id: profile.id,
+  domain_id: domainId,
+  name: profile.name,
+  description: profile.description,
+  content_format: profile.contentFormat,
+  template_format: profile.contentFormat,
+  content_type: profile.contentType,
+  content_template: profile.contentTemplate,
+  defaults: profile.defaults,
+  binding_slots: profile.bindingSlots,
+  version: profile.version,
+  created_at: formatTime(profile.createdAt),
+  updated_at: formatTime(profile.updatedAt),
+})
+
+const locationOf = ({ profile }: ShownProfile) => `/clients/bootstrap/profiles/${profile.id}`
+
+export function profileRoutes(profiles: ProfilesService): RoutePlugin {
+  return async (app) => {
+    await app.register((scope, _options, done) => {
+      for (const [notation, types] of Object.entries(UPLOADED))
+        scope.addContentTypeParser([...types], { parseAs: 'string' }, (_request: unknown, text: string | Buffer) =>
+          readUpload(notation as Notation, String(text)),
+        )
+      uploadRoute(scope as unknown as HttpApp, profiles)
+      done()
+    })
+    app.post(
+      '/:domain_id/clients/bootstrap/profiles',
+      {
+        config: { action: 'client_create' },
+        schema: {
+          tags,
+          summary: 'Create a profile',
+          description:
+            'A template of what devices are given; a configuration with its `profile_id` is filled in at each fetch.',
+          params: inDomain,
+          body: NewProfile,
+          response: responses({ 201: ProfileView }, 'unauthenticated', 'forbidden'),
+        },
+      },
+      async (request, reply) => {
+        const made = await profiles.create(request.principal, request.params.domain_id, request.body)
+        return await reply.code(201).header('Location', locationOf(made)).send(present(made))
+      },
+    )
+    app.get(
+      '/:domain_id/clients/bootstrap/profiles',
+      {
+        config: { action: 'client_create' },
+        schema: {
+          tags,
+          summary: 'List profiles',
+          params: inDomain,
+          querystring: ProfileQuery,
+          response: responses({ 200: ProfilePage }, 'unauthenticated', 'forbidden'),
+        },
+      },
+      async (request) => {
+        const page = await profiles.list(request.principal, request.params.domain_id, request.query)
+        return { total: page.total, offset: page.offset, limit: page.limit, profiles: page.items.map(present) }
+      },
+    )
+    app.get(
+      '/:domain_id/clients/bootstrap/profiles/:profile_id',
+      {
+        config: { action: 'client_create' },
+        schema: { tags, summary: 'View a profile', params, response: responses({ 200: ProfileView }, ...KINDS) },
+      },
+      async (request) =>
+        present(await profiles.get(request.principal, request.params.domain_id, request.params.profile_id)),
+    )
+    app.get(
+      '/:domain_id/clients/bootstrap/profiles/:profile_id/slots',
+      {
+        config: { action: 'client_create' },
+        schema: {
+          tags,
+          summary: 'The slots of a profile',
+          description: 'What has to be bound before a device of this profile is given anything.',
+          params,
+          response: responses({ 200: SlotsView }, ...KINDS),
+        },
+      },
+      async (request) => {
+        const { profile } = await profiles.get(request.principal, request.params.domain_id, request.params.profile_id)
+        return { binding_slots: profile.bindingSlots }
+      },
+    )
+    app.patch(
+      '/:domain_id/clients/bootstrap/profiles/:profile_id',
+      {
+        config: { action: 'client_create' },
+        schema: {
+          tags,
+          summary: 'Change a profile',
+          description: 'Devices are given the new one from the next fetch on.',
+          params,
+          body: ProfileUpdate,
+          response: responses({ 200: ProfileView }, ...KINDS),
+        },
+      },
+      async (request) => {
+        const { domain_id: domainId, profile_id: profileId } = request.params
+        return present(await profiles.update(request.principal, domainId, profileId, request.body))
+      },
+    )
+    app.delete(
+      '/:domain_id/clients/bootstrap/profiles/:profile_id',
+      {
+        config: { action: 'client_create' },
+        schema: {
+          tags,
+          summary: 'Delete a profile',
+          description: 'Refused while a configuration uses it.',
+          params,
+          response: responses({ 204: NoBody }, ...KINDS, 'conflict'),
+        },
+      },
+      async (request, reply) => {
+        await profiles.remove(request.principal, request.params.domain_id, request.params.profile_id)
+        return await reply.code(204).send()
+      },
+    )
+  }
+}
+
+/** Beside JSON, which the edge reads. */
+const UPLOADED: Record<Exclude<Notation, 'json'>, readonly string[]> = {
+  yaml: ['application/yaml', 'application/x-yaml', 'text/yaml'],
+  toml: ['application/toml', 'text/toml'],
+}
+
+/** As JSON would have brought it. Throws `malformed`. */
+async function readUpload(notation: Notation, text: string): Promise<unknown> {
+  let value: unknown
+  try {
+    value = JSON.parse(JSON.stringify(await readDocument(notation, text)))
+  } catch (error) {
+    throw new ServiceError('malformed', `the body is no ${notation.toUpperCase()}`, { cause: error })
+  }
+  requireStorable(value, '', 0)
+  return value
+}
+
+function uploadRoute(scope: HttpApp, profiles: ProfilesService): void {
+  scope.post(
+    '/:domain_id/clients/bootstrap/profiles/upload',
+    {
+      config: { action: 'client_create' },
+      schema: {
+        tags,
+        consumes: ['application/json', ...Object.values(UPLOADED).flat()],
+        summary: 'Create a profile from a file',
+        description: 'JSON, YAML or TOML with the fields of a profile.',
+        params: inDomain,
+        body: NewProfile,
+        response: responses({ 201: ProfileView }, 'unauthenticated', 'forbidden'),
+      },
+    },
+    async (request, reply) => {
+      const made = await profiles.create(request.principal, request.params.domain_id, request.body)
+      return await reply.code(201).header('Location', locationOf(made)).send(present(made))
+    },
+  )
+}

@@ -1,0 +1,104 @@
+/** Wire shapes of profiles: templates of what devices are given (contract 9.1, decision 0037). */
+import { Type } from 'typebox'
+import type { Static } from 'typebox'
+import { Id, Metadata, Name, RequiredName, Timestamp } from '#api/identity/index.ts'
+import { pageFields, pageQuery } from '#core/page.ts'
+import { MAX_OUTPUT_CHARS } from './template/index.ts'
+
+const MAX_SLOTS = 64
+const MAX_SLOT_CHARS = 128
+const MAX_FIELDS = 64
+
+export const FORMATS = ['go-template', 'raw', 'json', 'yaml', 'toml'] as const
+export type ContentFormat = (typeof FORMATS)[number]
+
+export const CONTENT_TYPES = ['application/json', 'application/yaml', 'application/toml', 'text/plain'] as const
+export type ContentType = (typeof CONTENT_TYPES)[number]
+
+/** What can be bound to a slot. */
+export const BINDING_TYPES = ['client', 'channel'] as const
+export type BindingType = (typeof BINDING_TYPES)[number]
+
+const Format = Type.Enum([...FORMATS], {
+  description:
+    'go-template: the filled-in template as it is; raw: the template itself, not filled in; json, yaml and toml: read as such and written anew',
+})
+const ContentTypeName = Type.Enum([...CONTENT_TYPES], { description: 'How the device is to read it; checked' })
+const Template = Type.String({
+  maxLength: MAX_OUTPUT_CHARS,
+  description: 'A part of the language of Go text/template over .Device, .Vars and .Bindings',
+})
+
+export const SlotName = Type.String({ minLength: 1, maxLength: MAX_SLOT_CHARS })
+
+export const BindingSlot = Type.Object({
+  name: SlotName,
+  type: Type.Enum([...BINDING_TYPES]),
+  required: Type.Optional(Type.Boolean({ default: false, description: 'Without it nothing is rendered' })),
+  fields: Type.Optional(
+    Type.Array(Type.String({ maxLength: MAX_SLOT_CHARS }), {
+      maxItems: MAX_FIELDS,
+      description: 'What the template uses of it, for whoever binds; not checked',
+    }),
+  ),
+})
+export type BindingSlot = Static<typeof BindingSlot>
+
+const fields = {
+  description: Type.Optional(Type.String({ maxLength: 1024 })),
+  content_format: Type.Optional(Format),
+  template_format: Type.Optional(Format),
+  content_type: Type.Optional(ContentTypeName),
+  content_template: Type.Optional(Template),
+  defaults: Type.Optional(Metadata),
+  binding_slots: Type.Optional(Type.Array(BindingSlot, { maxItems: MAX_SLOTS })),
+}
+
+export const NewProfile = Type.Object({ name: RequiredName, ...fields }, { $id: 'NewBootstrapProfile' })
+export type NewProfile = Static<typeof NewProfile>
+
+export const ProfileUpdate = Type.Object(
+  { name: Type.Optional(RequiredName), ...fields },
+  { description: 'What is absent stays' },
+)
+export type ProfileUpdate = Static<typeof ProfileUpdate>
+
+export const ProfileView = Type.Object(
+  {
+    id: Id,
+    domain_id: Id,
+    name: Type.String(),
+    description: Type.String(),
+    content_format: Format,
+    template_format: Type.Enum([...FORMATS], { description: 'The older name of content_format' }),
+    content_type: ContentTypeName,
+    content_template: Type.String(),
+    defaults: Type.Record(Type.String(), Type.Unknown(), { description: 'Variables that an enrolment does not give' }),
+    binding_slots: Type.Array(BindingSlot),
+    version: Type.Integer({ description: 'Grows by one with each change' }),
+    created_at: Timestamp,
+    updated_at: Timestamp,
+  },
+  { $id: 'BootstrapProfile', description: 'A template of what devices are given' },
+)
+export type ProfileView = Static<typeof ProfileView>
+
+export const ProfileQuery = Type.Object({ ...pageQuery(), name: Type.Optional(Name) })
+export type ProfileQuery = Static<typeof ProfileQuery>
+
+export const ProfilePage = Type.Object({ ...pageFields, profiles: Type.Array(ProfileView) })
+
+export const SlotsView = Type.Object({ binding_slots: Type.Array(BindingSlot) })
+
+/** One slot and what stands in it. */
+export const BindingView = Type.Object({
+  config_id: Id,
+  slot: Type.String(),
+  type: Type.Enum([...BINDING_TYPES]),
+  resource_id: Id,
+  snapshot: Type.Record(Type.String(), Type.Unknown(), { description: 'What the template sees of it, as it is now' }),
+  updated_at: Timestamp,
+})
+export type BindingView = Static<typeof BindingView>
+
+export const RenderedView = Type.Object({ content: Type.String(), content_type: ContentTypeName })

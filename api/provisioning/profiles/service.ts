@@ -1,0 +1,170 @@
+/**
+ * The rules of profiles: one template for many devices (contract 9.1, decision 0037). They are managed by whoever may create
+ * clients in the domain. A template holds no secret: those of clients are put in while it is rendered, for the device alone.
+ */
+import type { AccessPolicy, DomainAccess, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
+import type { Database, Queryable, Transaction } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { isId, newId } from '#core/ids.ts'
+import type { Page } from '#core/page.ts'
+import type { Profile, ProfileFields, ProfileLock } from './repository.ts'
+import { countUses, deleteProfile, findProfile, insertProfile, listProfiles, updateProfile } from './repository.ts'
+import type { BindingSlot, ContentFormat, ContentType, NewProfile, ProfileQuery, ProfileUpdate } from './schema.ts'
+import { TemplateFault, parseTemplate } from './template/index.ts'
+
+/** A profile in the domain in which it was asked for. */
+export type ShownProfile = { profile: Profile; domainId: string }
+
+export type ProfilesService = {
+  /** Throws `malformed` for a template that cannot be read, and for two slots of one name. */
+  create(caller: UserPrincipal, domainId: string, input: NewProfile): Promise<ShownProfile>
+  get(caller: UserPrincipal, domainId: string, id: string): Promise<ShownProfile>
+  list(caller: UserPrincipal, domainId: string, query: ProfileQuery): Promise<Page<ShownProfile>>
+  /** What is absent stays; the version grows. Devices are given the new one from then on. */
+  update(caller: UserPrincipal, domainId: string, id: string, input: ProfileUpdate): Promise<ShownProfile>
+  /** Throws `conflict` while a configuration uses it. */
+  remove(caller: UserPrincipal, domainId: string, id: string): Promise<void>
+}
+
+export type ProfilesDeps = { database: Database; journal: Journal; access: AccessPolicy }
+
+const MAX_DEFAULTS_CHARS = 65_536
+
+const DEFAULT_TYPE: Record<ContentFormat, ContentType> = {
+  'go-template': 'text/plain',
+  raw: 'text/plain',
+  json: 'application/json',
+  yaml: 'application/yaml',
+  toml: 'application/toml',
+}
+
+/** For whoever entered the domain. Throws `not_found` alike for an unknown profile and one of another domain. */
+export async function requireProfile(
+  db: Queryable,
+  domainKey: number,
+  id: string,
+  lock?: ProfileLock,
+): Promise<Profile> {
+  const profile = isId(id) ? await findProfile(db, domainKey, id, lock) : undefined
+  if (profile === undefined) throw new ServiceError('not_found', 'there is no such profile in this domain')
+  return profile
+}
+
+export function createProfilesService({ database, journal, access }: ProfilesDeps): ProfilesService {
+  const enter = async (caller: UserPrincipal, domainId: string): Promise<DomainAccess> => {
+    const domain = await access.enter(caller, domainId)
+    domain.require('client_create')
+    return domain
+  }
+
+  /** Locks the profile of a path and lets `work` change it. */
+  async function change<T>(
+    caller: UserPrincipal,
+    domainId: string,
+    id: string,
+    work: (inside: { tx: Transaction; profile: Profile; record: Recorder }) => Promise<T>,
+  ): Promise<T> {
+    const { domainKey } = await enter(caller, domainId)
+    return await journal.change(caller, async (tx, record) =>
+      work({ tx, profile: await requireProfile(tx, domainKey, id, 'change'), record }),
+    )
+  }
+
+  const entryOf = (operation: string, { domainKey, id, name, version }: Profile) => ({
+    operation: `bootstrap.profile.${operation}`,
+    domainKey,
+    entityKeys: [],
+    attributes: { profile_id: id, name, version },
+  })
+
+  return {
+    async create(caller, domainId, input) {
+      const fields = completed(input)
+      const { domainKey } = await enter(caller, domainId)
+      const profile = await journal.change(caller, async (tx, record) => {
+        const made = await insertProfile(tx, { ...fields, id: newId(), domainKey, createdBy: caller.id })
+        record(entryOf('create', made))
+        return made
+      })
+      return { profile, domainId }
+    },
+    async get(caller, domainId, id) {
+      const { domainKey } = await enter(caller, domainId)
+      return { profile: await requireProfile(database.db, domainKey, id), domainId }
+    },
+    async list(caller, domainId, { offset, limit, name }) {
+      const { domainKey } = await enter(caller, domainId)
+      const { total, profiles } = await listProfiles(database.db, { domainKey, name, offset, limit })
+      return { total, offset, limit, items: profiles.map((profile) => ({ profile, domainId })) }
+    },
+    async update(caller, domainId, id, input) {
+      const profile = await change(caller, domainId, id, async ({ tx, profile: before, record }) => {
+        const changed = await updateProfile(tx, before.key, completed(input, before), caller.id)
+        record(entryOf('update', changed))
+        return changed
+      })
+      return { profile, domainId }
+    },
+    async remove(caller, domainId, id) {
+      await change(caller, domainId, id, async ({ tx, profile, record }) => {
+        const uses = await countUses(tx, profile.key)
+        if (uses > 0)
+          throw new ServiceError(
+            'conflict',
+            `configurations that use this profile: ${uses}; give them another one first`,
+          )
+        await deleteProfile(tx, profile.key)
+        record(entryOf('remove', profile))
+      })
+    },
+  }
+}
+
+/** With what is absent as it was, or as it is by default. */
+function completed(input: ProfileUpdate, before?: ProfileFields): ProfileFields {
+  const given = input.content_format ?? input.template_format
+  const contentFormat = given ?? before?.contentFormat ?? 'go-template'
+  const fields: ProfileFields = {
+    name: input.name ?? before?.name ?? '',
+    description: input.description ?? before?.description ?? '',
+    contentFormat,
+    contentType:
+      input.content_type ??
+      (given === undefined || given === before?.contentFormat ? before?.contentType : undefined) ??
+      DEFAULT_TYPE[contentFormat],
+    contentTemplate: input.content_template ?? before?.contentTemplate ?? '',
+    defaults: input.defaults ?? before?.defaults ?? {},
+    bindingSlots: (input.binding_slots ?? before?.bindingSlots ?? []).map((slot) => ({ required: false, ...slot })),
+  }
+  requireReadable(fields)
+  requireDistinct(fields.bindingSlots)
+  requireSmall('defaults', fields.defaults)
+  return fields
+}
+
+/** Variables are read at every rendering, and copied. Throws `malformed`. */
+export function requireSmall(field: string, variables: Record<string, unknown>): void {
+  if (JSON.stringify(variables).length > MAX_DEFAULTS_CHARS)
+    throw refuse(`/${field}`, `must be at most ${MAX_DEFAULTS_CHARS} characters of JSON`)
+}
+
+function requireReadable({ contentFormat, contentTemplate }: ProfileFields): void {
+  if (contentFormat === 'raw') return
+  try {
+    parseTemplate(contentTemplate)
+  } catch (error) {
+    throw error instanceof TemplateFault ? refuse('/content_template', error.message) : error
+  }
+}
+
+function requireDistinct(slots: readonly BindingSlot[]): void {
+  const seen = new Set<string>()
+  for (const [place, { name }] of slots.entries()) {
+    if (seen.has(name)) throw refuse(`/binding_slots/${place}/name`, `there is another slot ${name}`)
+    seen.add(name)
+  }
+}
+
+function refuse(path: string, message: string): ServiceError {
+  return new ServiceError('malformed', `${path.slice(1)}: ${message}`, { details: [{ path, message }] })
+}

@@ -1,0 +1,167 @@
+/**
+ * The functions of a template: those of Go's text/template that make no code, and `toJSON`, `default` and `required` of this
+ * platform family. Each is pure; the work of each is paid for by the caller, by the size of what it makes or reads.
+ */
+import { Missing, isList, isRecord, isTrue, keysOf } from './values.ts'
+import type { Value } from './values.ts'
+
+/** What the evaluation lends to a function: refusals that name the line, and the price of a long text. */
+export type FunctionHelp = {
+  fail(message: string): never
+  /** Throws when the template has done too much. */
+  pay(characters: number): void
+}
+
+type TemplateFunction = {
+  least: number
+  most: number
+  call(args: readonly Value[], help: FunctionHelp): Value
+}
+
+const MANY = 32
+const MAX_WIDTH = 64
+const MAX_PRECISION = 20
+
+/** `args` holds as many as `least` says at the least: the parser has counted them. */
+function of(least: number, most: number, call: TemplateFunction['call']): TemplateFunction {
+  return { least, most, call }
+}
+
+const first = (args: readonly Value[]): Value => args[0] ?? null
+const second = (args: readonly Value[]): Value => args[1] ?? null
+
+export const FUNCTIONS = {
+  and: of(1, MANY, (args) => args.find((one) => !isTrue(one)) ?? args.at(-1) ?? null),
+  or: of(1, MANY, (args) => args.find(isTrue) ?? args.at(-1) ?? null),
+  not: of(1, 1, (args) => !isTrue(first(args))),
+  eq: of(2, MANY, (args, help) => args.slice(1).some((one) => isEqual(first(args), one, help))),
+  ne: of(2, 2, (args, help) => !isEqual(first(args), second(args), help)),
+  lt: of(2, 2, (args, help) => compare(args, help) < 0),
+  le: of(2, 2, (args, help) => compare(args, help) <= 0),
+  gt: of(2, 2, (args, help) => compare(args, help) > 0),
+  ge: of(2, 2, (args, help) => compare(args, help) >= 0),
+  len: of(1, 1, (args, help) => lengthOf(first(args), help)),
+  index: of(1, MANY, (args, help) => args.slice(1).reduce((value, key) => elementOf(value, key, help), first(args))),
+  print: of(0, MANY, printed),
+  printf: of(1, MANY, formatted),
+  urlquery: of(1, 1, (args, help) => encodeURIComponent(textOf(first(args), help)).replaceAll('%20', '+')),
+  toJSON: of(1, 1, (args, help) => jsonOf(first(args), help)),
+  default: of(2, 2, (args) => (isEmpty(second(args)) ? first(args) : second(args))),
+  required: of(2, 2, (args, help) =>
+    isEmpty(second(args)) ? help.fail(`${textOf(first(args), help)} is required and has no value`) : second(args),
+  ),
+} as const satisfies Record<string, TemplateFunction>
+
+export type FunctionName = keyof typeof FUNCTIONS
+
+export function isFunction(name: string): name is FunctionName {
+  return Object.hasOwn(FUNCTIONS, name)
+}
+
+/** Nothing, or a text without a character: false and 0 are values. */
+const isEmpty = (value: Value) => value === null || value === '' || value instanceof Missing
+
+/** The text of a plain value. Refuses what is not there, and what would need a notation. */
+export function textOf(value: Value, { fail }: FunctionHelp): string {
+  if (typeof value === 'string') return value
+  if (typeof value === 'number' || typeof value === 'boolean') return String(value)
+  if (value instanceof Missing) return fail(`${value.path} has no value`)
+  if (value === null) return fail('a value is null')
+  return fail(`${isList(value) ? 'a list' : 'an object'} has no text of its own: write it with toJSON`)
+}
+
+function jsonOf(value: Value, help: FunctionHelp): string {
+  if (value instanceof Missing) return help.fail(`${value.path} has no value`)
+  const text = JSON.stringify(value)
+  help.pay(text.length)
+  return text
+}
+
+type Plain = string | number | boolean
+
+function plain(value: Value, { fail, pay }: FunctionHelp): Plain {
+  if (value instanceof Missing) return fail(`${value.path} has no value to compare`)
+  if (typeof value === 'object') return fail('only texts, numbers and booleans are compared')
+  if (typeof value === 'string') pay(value.length)
+  return value
+}
+
+function isEqual(left: Value, right: Value, help: FunctionHelp): boolean {
+  // `eq .Vars.x nil` is how a template asks whether something is there.
+  if (left === null || right === null) return isNothing(left) && isNothing(right)
+  return plain(left, help) === plain(right, help)
+}
+
+const isNothing = (value: Value) => value === null || value instanceof Missing
+
+function compare(args: readonly Value[], help: FunctionHelp): number {
+  const [left, right] = [plain(first(args), help), plain(second(args), help)]
+  if (typeof left !== typeof right || typeof left === 'boolean')
+    return help.fail('only two numbers, or two texts, are smaller and larger')
+  return left < right ? -1 : Number(left > right)
+}
+
+function lengthOf(value: Value, help: FunctionHelp): number {
+  if (typeof value === 'string') {
+    help.pay(value.length)
+    return Buffer.byteLength(value)
+  }
+  if (isList(value)) return value.length
+  if (isRecord(value)) return keysOf(value).length
+  return help.fail(
+    value instanceof Missing ? `${value.path} has no value` : 'only texts, lists and objects have a length',
+  )
+}
+
+function elementOf(value: Value, key: Value, { fail }: FunctionHelp): Value {
+  if (value instanceof Missing) return value
+  if (isRecord(value) && typeof key === 'string')
+    return Object.hasOwn(value, key) ? (value[key] ?? null) : new Missing(`index … ${JSON.stringify(key)}`)
+  if (isList(value) && typeof key === 'number' && Number.isInteger(key))
+    return key >= 0 && key < value.length ? (value[key] ?? null) : new Missing(`index … ${key}`)
+  return fail('index takes an object and a text, or a list and a whole number')
+}
+
+/** As Go's Sprint: a blank between two operands of which neither is a text. */
+function printed(args: readonly Value[], help: FunctionHelp): string {
+  let text = ''
+  for (const [place, value] of args.entries()) {
+    const before = args[place - 1]
+    if (place > 0 && typeof before !== 'string' && typeof value !== 'string') text += ' '
+    text += textOf(value, help)
+    help.pay(text.length)
+  }
+  return text
+}
+
+const VERB = /%(0?)(\d*)(?:\.(\d+))?([a-zA-Z%])/g
+
+function formatted(args: readonly Value[], help: FunctionHelp): string {
+  const [format, ...values] = args
+  if (typeof format !== 'string') return help.fail('the first argument of printf must be a text')
+  let used = 0
+  const text = format.replaceAll(
+    VERB,
+    (_all, zero: string, width: string, precision: string | undefined, verb: string) => {
+      if (verb === '%') return '%'
+      const value = values[used++]
+      if (value === undefined) return help.fail('printf has fewer values than verbs')
+      if (Number(width) > MAX_WIDTH || Number(precision ?? 0) > MAX_PRECISION) return help.fail('printf is too wide')
+      const one = verbOf(verb, precision, value, help)
+      help.pay(one.length)
+      return one.padStart(Number(width), zero === '' ? ' ' : zero)
+    },
+  )
+  if (used < values.length) return help.fail('printf has more values than verbs')
+  help.pay(text.length)
+  return text
+}
+
+function verbOf(verb: string, precision: string | undefined, value: Value, help: FunctionHelp): string {
+  if (verb === 's' || verb === 'v' || verb === 't') return textOf(value, help)
+  if (verb === 'q') return JSON.stringify(textOf(value, help))
+  if (typeof value !== 'number') return help.fail(`%${verb} of printf takes a number`)
+  if (verb === 'f') return value.toFixed(Number(precision ?? 6))
+  if ((verb === 'd' || verb === 'x') && Number.isInteger(value)) return value.toString(verb === 'x' ? 16 : 10)
+  return help.fail(`%${verb} of printf is not served: %s %v %t %q %d %x %f are, the last three for numbers`)
+}
