@@ -3,7 +3,7 @@ import { LARGEST } from './world.ts'
 import type { Caller, World } from './world.ts'
 
 const PAGE_MS = 20
-const DEEP_MS = 50
+export const DEEP_MS = 50
 const SINGLE_MS = 10
 
 export type Case = { name: string; url: string; targetMs: number }

@@ -256,7 +256,7 @@ describe('pages of a listing that is larger than what is sorted once', () => {
   ] as const)('are the same however often they are asked, by %s %s', async (order, dir) => {
     const wanted = await idsInOrder([manyId], order)
     const all = dir === 'asc' ? wanted : wanted.toReversed()
-    // The second time of one far page has rows sought to begin from, which the later ones use as soon as they are found.
+    // A far page has rows sought to begin from, which the later ones use as soon as they are found.
     for (const offset of [22_000, 23_456, 21_999, 22_000, 0, 190, 300, 2500, MANY - 50, MANY - 15, MANY - 5])
       for (let round = 0; round < 3; round++) {
         const answer = await owner.call(

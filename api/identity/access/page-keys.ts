@@ -90,9 +90,8 @@ export async function findPageKeys(
     if (anchor !== undefined) {
       const keys = await keysOf(listing.from(anchor, dir, offset % between, limit))
       if (keys.length >= wanted) return { total, keys }
-    } else if (anchors.isAskedAgain()) {
-      // For the pages that follow; whoever asks now does not wait for them.
-      anchors.find().catch(() => undefined)
+    } else {
+      anchors.prepare()
     }
   }
   const direction = isBackwards === (dir === 'asc') ? 'desc' : 'asc'

@@ -7,6 +7,8 @@ import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { createFactCache } from '#core/fact-cache.ts'
 import { isId } from '#core/ids.ts'
+import { createLru } from '#core/lru.ts'
+import { monotonicMs } from '#core/time.ts'
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import { anyChangeIn } from './any-change.ts'
@@ -53,8 +55,11 @@ export type DomainAccess = {
 export type SortedKeys = {
   remembered(): readonly number[] | undefined
   find(): Promise<readonly number[]>
-  /** Whether this was asked before since anything changed in the domains. */
-  isAskedAgain(): boolean
+  /**
+   * Finds them for whoever asks later; nobody waits for it. Nothing happens while others are sought so, and where the domains
+   * change all the time and these were sought lately.
+   */
+  prepare(): void
 }
 
 type KnownReach = { keys: string; size: number }
@@ -107,6 +112,8 @@ const MAX_REACH_BYTES = 32 * 1024 * 1024
 const MAX_SORTED_LISTINGS = 10_000
 const MAX_SORTED_BYTES = 32 * 1024 * 1024
 const KEY_BYTES = 8
+/** Keys for later are not sought again before so many times as long as it took. */
+const PREPARED_AGAIN = 20
 /** A reach of at most so many entities is sorted as a whole for a page; of a larger one only pages far from the ends. */
 const SMALL_REACH = 2000
 
@@ -143,7 +150,9 @@ export function createAccessPolicy({
     bytes: { max: MAX_SORTED_BYTES, of: (keys) => keys.length * KEY_BYTES },
     isFresh,
   })
-  const asked = createFactCache<true>({ maxEntries: MAX_SORTED_LISTINGS, isFresh })
+  /** When keys may be sought for later again, by listing. */
+  const preparedUntilMs = createLru<string, number>(MAX_SORTED_LISTINGS)
+  let isPreparing = false
 
   const nameOf = (statement: RawBuilder<unknown>) => {
     const { sql: text, parameters } = statement.compile(db)
@@ -276,25 +285,33 @@ export function createAccessPolicy({
     },
     keys(domains, statement) {
       const name = nameOf(statement)
+      const find = () =>
+        sorted.get(name, async () => {
+          const { rows } = await statement.execute(db)
+          return { value: rows.map(({ key }) => key), dependsOn: contentsOf(domains) }
+        })
       return {
         remembered: () => sorted.peek(name),
-        find: () =>
-          sorted.get(name, async () => {
-            const { rows } = await statement.execute(db)
-            return { value: rows.map(({ key }) => key), dependsOn: contentsOf(domains) }
-          }),
-        isAskedAgain() {
-          const isAgain = asked.peek(name) !== undefined
-          if (!isAgain) void asked.get(name, () => Promise.resolve({ value: true, dependsOn: contentsOf(domains) }))
-          return isAgain
+        find,
+        prepare() {
+          const beganMs = monotonicMs()
+          if (isPreparing || beganMs < (preparedUntilMs.get(name) ?? 0)) return
+          isPreparing = true
+          const end = () => {
+            isPreparing = false
+            const endedMs = monotonicMs()
+            preparedUntilMs.set(name, endedMs + PREPARED_AGAIN * (endedMs - beganMs))
+          }
+          // Whoever asks for a page meets the same failure, and is told.
+          find().then(end, end)
         },
       }
     },
     forget(entityKeys) {
-      for (const cache of [holdings, totals, reaches, sorted, asked]) cache.forget(entityKeys)
+      for (const cache of [holdings, totals, reaches, sorted]) cache.forget(entityKeys)
     },
     clear() {
-      for (const cache of [holdings, totals, reaches, sorted, asked]) cache.clear()
+      for (const cache of [holdings, totals, reaches, sorted]) cache.clear()
     },
   }
 }
