@@ -26,7 +26,15 @@ import { ModuleCatalogue } from './modules/catalogue.ts'
 import { createModules } from './modules/index.ts'
 import { createModuleRefs } from './modules/module-refs.ts'
 import { createTicketOffice, proxyTokenOf } from './modules/tickets.ts'
-import { RunEndings, RunQueues, createRunOutput, createRunWriter, createRunsService, runRoutes } from './runs/index.ts'
+import {
+  KnownTasks,
+  RunEndings,
+  RunQueues,
+  createRunOutput,
+  createRunWriter,
+  createRunsService,
+  runRoutes,
+} from './runs/index.ts'
 import { startSweeper } from './runs/sweeper.ts'
 import { createTasksService, taskRoutes } from './tasks/index.ts'
 import { startScheduler } from './schedules/scheduler.ts'
@@ -121,6 +129,7 @@ export async function startManager({
       queues,
       endings,
       modules: new ModuleCatalogue(),
+      tasks: new KnownTasks(),
       timing,
       logger,
       random: Math.random,

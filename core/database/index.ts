@@ -9,6 +9,7 @@ export {
   translateDatabaseError,
   violatedConstraint,
 } from './errors.ts'
+export { sendTogether } from './together.ts'
 export { createBatcher } from './batcher.ts'
 export type { Batcher, BatcherOptions } from './batcher.ts'
 export { migrate, readMigrations } from './migrate.ts'

@@ -11,13 +11,15 @@ import { adoptAssigned, findStarted } from './recover-runs.ts'
 import { removeWorker, type WorkerRemoval } from './remove-worker.ts'
 import { requeueRuns } from './requeue-runs.ts'
 import { isAssigned, type HeldRun, type RunEnding } from './spec.ts'
-import { readTasks, startRuns, type StartOutcome, type StartRequest } from './start-runs.ts'
+import { readTasks } from './start-tasks.ts'
+import { startRuns, type StartOutcome, type StartRequest } from './start-runs.ts'
 import { forceStop, passOnStops, stopTask } from './stop-runs.ts'
 import { refreshQueues, sweepRuns } from './sweep-runs.ts'
 
 /** Everything that changes runs. */
 export type Change =
-  | { kind: 'start'; request: StartRequest }
+  /** `isReread`: what was known of its task was old. */
+  | { kind: 'start'; request: StartRequest; isReread: boolean }
   | { kind: 'running'; session: WorkerSession; runs: RunIdentity[] }
   | { kind: 'ends'; session: WorkerSession; ends: { run: RunIdentity; ending: RunEnding }[] }
   | { kind: 'reject'; session: WorkerSession; run: RunIdentity; reason: string }
@@ -54,8 +56,9 @@ export async function applyChanges(
   const starts = of('start').filter(({ change }) => !started.has(change.request.runId))
   const requests = starts.map(({ change }) => change.request)
   const isPlain = batch.context.queues.total === 0 && changes.every((change) => isPlainChange(change))
+  const known = isPlain && requests.length > 0 ? batch.context.tasks.find(requests) : undefined
   const firstWave = [
-    requests.length === 0 ? undefined : readTasks(batch, requests),
+    requests.length === 0 || known !== undefined ? undefined : readTasks(batch, requests),
     applyRunning(
       batch,
       of('running').map(({ change }) => change),
@@ -66,9 +69,10 @@ export async function applyChanges(
       batch,
       of('reject').map(({ change }) => change),
     ),
+    known === undefined ? undefined : startRuns(batch, requests, known, true),
   ] as const
   if (isPlain && requests.length === 0) batch.commit()
-  const [tasks] = await allOf(firstWave)
+  const [tasks, , , , begunAtOnce] = await allOf(firstWave)
   for (const { change, index } of of('hello')) {
     outcomes[index] = await reconcileHello(batch, change.session, change.claims, managerId, change.leaseMs)
   }
@@ -85,10 +89,8 @@ export async function applyChanges(
     await passOnStops(batch)
     await refreshQueues(batch)
   }
-  if (tasks !== undefined) {
-    const begun = await startRuns(batch, requests, tasks, isPlain)
-    for (const [at, { index }] of starts.entries()) outcomes[index] = begun[at]
-  }
+  const begun = tasks === undefined ? begunAtOnce : await startRuns(batch, requests, tasks, isPlain)
+  if (begun !== undefined) for (const [at, { index }] of starts.entries()) outcomes[index] = begun[at]
   await settleGroups(batch, batch.takeGroups())
   // In a plain batch nothing waits, but for starts that have just found no room.
   if (!isPlain) await claimRuns(batch)
@@ -112,7 +114,7 @@ function isPlainChange(change: Change): boolean {
         return held === undefined || isUnconnected(held)
       })
     case 'start':
-      return !change.request.drivesTask && change.request.idempotency === undefined
+      return !change.isReread && !change.request.drivesTask && change.request.idempotency === undefined
     default:
       return false
   }

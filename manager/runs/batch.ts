@@ -3,6 +3,7 @@
  * be done once it is committed. Steps write through it; none of them commits.
  */
 import type { Client } from 'pg'
+import { sendTogether } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
 import type { Cluster } from '../dispatch/cluster.ts'
@@ -12,6 +13,7 @@ import { noteTasks } from '../events/note.ts'
 import type { RunEndings } from './endings.ts'
 import type { RunQueues } from './queues.ts'
 import type { ModuleCatalogue } from '../modules/catalogue.ts'
+import type { KnownTasks } from './known-tasks.ts'
 
 export type WriterContext = {
   managerId: string
@@ -19,6 +21,7 @@ export type WriterContext = {
   queues: RunQueues
   endings: RunEndings
   modules: ModuleCatalogue
+  tasks: KnownTasks
   timing: ManagerTiming
   logger: Logger
   random: () => number
@@ -33,7 +36,11 @@ export class RunBatch {
   readonly #client: Client
   readonly #afterCommit: (() => void)[] = []
   readonly #work: Promise<unknown>[] = []
+  /** Statements of this turn of the event loop. */
+  #unsent: (() => Promise<unknown>)[] = []
+  #hasBegun = false
   #isCommitted = false
+  #isCommitSent = false
   readonly #reserved: WorkerSession[] = []
   readonly #freed: WorkerSession[] = []
   readonly #groups = new Set<string>()
@@ -44,14 +51,16 @@ export class RunBatch {
     this.context = context
   }
 
-  /** A prepared statement; the name is its identity on the connection. */
-  async rows<Row extends object>(name: string, text: string, values: readonly unknown[]): Promise<Row[]> {
-    const { rows } = await this.#client.query<Row>({ name, text, values: [...values] })
-    return rows
-  }
-
-  begin(): void {
-    this.#keep(this.#client.query('BEGIN'))
+  /** A prepared statement; the name is its identity on the connection. Those of one turn are sent together. */
+  rows<Row extends object>(name: string, text: string, values: readonly unknown[]): Promise<Row[]> {
+    const { promise, resolve, reject } = Promise.withResolvers<Row[]>()
+    if (this.#unsent.length === 0) process.nextTick(() => this.#send())
+    this.#unsent.push(() => {
+      const asked = this.#client.query<Row>({ name, text, values: [...values] })
+      asked.then(({ rows }) => resolve(rows), reject)
+      return asked
+    })
+    return promise
   }
 
   /**
@@ -59,9 +68,25 @@ export class RunBatch {
    * a rollback. Nothing may be written afterwards.
    */
   commit(): void {
-    if (this.#isCommitted) return
     this.#isCommitted = true
-    this.#keep(this.#client.query('COMMIT'))
+  }
+
+  #send(): void {
+    const statements = this.#unsent
+    this.#unsent = []
+    // One statement that is all there is makes a transaction of its own.
+    const isWhole = this.#isCommitted && !this.#hasBegun && statements.length === 1
+    sendTogether(this.#client, () => {
+      if (statements.length > 0 && !this.#hasBegun && !isWhole) {
+        this.#hasBegun = true
+        this.#keep(this.#client.query('BEGIN'))
+      }
+      for (const statement of statements) this.#keep(statement())
+      if (this.#hasBegun && this.#isCommitted && !this.#isCommitSent) {
+        this.#isCommitSent = true
+        this.#keep(this.#client.query('COMMIT'))
+      }
+    })
   }
 
   /** Awaited by `settled`, which may come after its failure. */
@@ -72,6 +97,7 @@ export class RunBatch {
 
   /** Resolves when the transaction has begun and ended. */
   async settled(): Promise<void> {
+    this.#send()
     await Promise.all(this.#work)
   }
 
@@ -97,10 +123,15 @@ export class RunBatch {
 
   /** The session turned out to be void: its worker gets nothing, here and from now on. */
   unplace(session: WorkerSession): void {
+    this.giveBack(session)
+    this.context.cluster.remove(session)
+  }
+
+  /** The run was not written; its room is somebody else's. */
+  giveBack(session: WorkerSession): void {
     const index = this.#reserved.lastIndexOf(session)
     if (index >= 0) this.#reserved.splice(index, 1)
     this.context.cluster.release(session)
-    this.context.cluster.remove(session)
   }
 
   /** A part of this broadcast began or ended. */
@@ -138,6 +169,7 @@ export class RunBatch {
   }
 
   abandoned(): void {
+    this.#unsent = []
     for (const session of this.#reserved) this.context.cluster.release(session)
     for (const session of this.#freed) session.reserved += 1
   }

@@ -6,23 +6,22 @@ import { randomUUID } from 'node:crypto'
 import { ServiceError } from '#core/errors/index.ts'
 import { COMMAND_FUNCTION, findFunction, formatType, isCallableFromJson, parseInputs } from '#core/wasm/index.ts'
 import type { DescribedExport } from '#core/wasm/index.ts'
-import { TASK_STATE, type TaskState } from '#proto/index.ts'
+import { TASK_STATE } from '#proto/index.ts'
 import type { Cluster } from '../dispatch/cluster.ts'
 import type { WorkerSession } from '../dispatch/worker-session.ts'
-import type { Grant, Target } from '../channels/fields.ts'
 import { inputsOf } from '../channels/trigger-message.ts'
 import type { TriggerMessage } from '../channels/trigger-message.ts'
 import { noteRuns } from '../events/note.ts'
 import { requireNextState } from '../lifecycle.ts'
-import { MODULE_COLUMNS } from '../modules/catalogue.ts'
-import type { ModuleFacts, ModuleRow } from '../modules/catalogue.ts'
+import type { ModuleFacts } from '../modules/catalogue.ts'
 import { memoryClassBytes } from '../scheduler/index.ts'
 import type { RunNeeds } from '../scheduler/index.ts'
 import type { RunBatch } from './batch.ts'
 import { findBroadcastWorkers, writeGroups } from './broadcasts.ts'
 import { MAX_QUEUED_RUNS } from './limits.ts'
-import type { HeldRun, OnLost, RunInput, RunSpec } from './spec.ts'
+import type { HeldRun, RunInput, RunSpec } from './spec.ts'
 import { findStartKeys } from './start-keys.ts'
+import type { StartTask, StartTasks } from './start-tasks.ts'
 
 /** What the caller may change for this run alone. */
 export type RunOverrides = { inputs?: RunInput[]; cliArgs?: string[]; env?: Record<string, string> }
@@ -50,52 +49,19 @@ export type StartRequest = {
   trigger?: TriggerMessage | undefined
 }
 
-/** `image`: the task runs an image and the request did not bring its digest; resolve it and ask again. */
-export type StartOutcome = { runId: string; runKey: number | undefined; taskKey: number } | { resolveImage: string }
+/** Its task has changed since it was remembered, or is gone: nothing was written. */
+export type StaleStart = { isStale: true }
 
-type TaskRow = {
-  key: number
-  id: string
-  domain_id: string | null
-  name: string
-  state: TaskState
-  inputs: RunInput[]
-  cli_args: string[] | null
-  env: Record<string, string>
-  image_url: string | null
-  module_key: number | null
-  function: string | null
-  labels: Record<string, string>
-  worker_id: string | null
-  priority: number
-  timeout_ms: number
-  memory_limit_bytes: number
-  max_attempts: number | null
-  backoff_ms: number
-  on_lost: OnLost
-  domain_key: number | null
-  user_key: number | null
-  broadcast: boolean
-  daemon: boolean
-  publish_result: Target | null
-  grants: Grant[]
-  secrets: Buffer | null
-}
-
-const TASK_COLUMNS = `key, id, domain_id, name, state, inputs, cli_args, env, image_url, module_key, function, labels,
-  worker_id, priority, timeout_ms, memory_limit_bytes, max_attempts, backoff_ms, on_lost, domain_key, user_key, broadcast,
-  daemon, publish_result, grants, secrets`
-
-// A start changes the task, so its row is locked first, in key order. An invocation leaves it as it is; the reference
-// from the run holds it against deletion.
-const READ_TASKS = `SELECT ${TASK_COLUMNS} FROM tasks WHERE id = ANY($1::uuid[])`
-const LOCK_TASKS = `SELECT key FROM tasks WHERE id = ANY($1::uuid[]) ORDER BY key FOR NO KEY UPDATE`
-const READ_MODULES = `SELECT ${MODULE_COLUMNS} FROM modules m WHERE m.key = ANY($1::bigint[])`
+/** `resolveImage`: the task runs an image and the request did not bring its digest; resolve it and ask again. */
+export type StartOutcome =
+  | { runId: string; runKey: number | undefined; taskKey: number }
+  | { resolveImage: string }
+  | StaleStart
 
 type Prepared = {
   index: number
   request: StartRequest
-  task: TaskRow
+  task: StartTask
   spec: RunSpec
   digest: string
   needs: RunNeeds
@@ -105,37 +71,18 @@ type Prepared = {
   part: { kind: 'group' } | { kind: 'member'; parentId: string } | undefined
 }
 
-export type StartTasks = { tasks: Map<string, TaskRow>; modules: Map<number, ModuleFacts> }
-
-/** The tasks that are to be started, and their modules. */
-export async function readTasks(batch: RunBatch, requests: readonly StartRequest[]): Promise<StartTasks> {
-  const driving = requests.filter((request) => request.drivesTask)
-  const locked =
-    driving.length === 0
-      ? undefined
-      : batch.rows('lock-tasks', LOCK_TASKS, [unique(driving.map(({ taskId }) => taskId))])
-  // Sent behind the lock, so that it sees what the lock waited for.
-  const read = batch.rows<TaskRow>('read-tasks', READ_TASKS, [unique(requests.map(({ taskId }) => taskId))])
-  const [rows] = await Promise.all([read, locked])
-  const moduleKeys = rows.flatMap((row) => row.module_key ?? [])
-  const modules = await batch.context.modules.find(moduleKeys, (missing) =>
-    batch.rows<ModuleRow>('read-modules', READ_MODULES, [missing]),
-  )
-  return { tasks: new Map(rows.map((row) => [row.id, row])), modules }
-}
-
 /** `isLast`: nothing is written after the runs, so the commit is sent with them. */
 export async function startRuns(
   batch: RunBatch,
   requests: readonly StartRequest[],
-  { tasks, modules }: StartTasks,
+  { tasks, modules, areFresh }: StartTasks,
   isLast: boolean,
 ): Promise<(StartOutcome | Error)[]> {
   const outcomes: (StartOutcome | Error)[] = []
   const repeated = await findStartKeys(batch, requests, tasks)
 
   const prepared: Prepared[] = []
-  const plans = new Map<TaskRow, Plan | { resolveImage: string }>()
+  const plans = new Map<StartTask, Plan | { resolveImage: string }>()
   for (const [index, request] of requests.entries()) {
     try {
       const task = tasks.get(request.taskId)
@@ -167,7 +114,7 @@ export async function startRuns(
       outcomes[index] = error as Error
     }
   }
-  await insert(batch, prepared, outcomes, isLast)
+  await insert(batch, prepared, outcomes, { areFresh, isLast })
   await repeated.write()
   return outcomes
 }
@@ -197,7 +144,7 @@ type Plan = {
 /** Throws `unprocessable` when the task has no module, or none with its function. */
 function planOf(
   request: StartRequest,
-  task: TaskRow,
+  task: StartTask,
   modules: ReadonlyMap<number, ModuleFacts>,
   cluster: Cluster,
 ): Plan | { resolveImage: string } {
@@ -241,7 +188,7 @@ function planOf(
 }
 
 /** Throws `unprocessable` for inputs that the function does not take. */
-function prepare({ overrides, trigger }: StartRequest, task: TaskRow, plan: Plan): Omit<Plan, 'called'> {
+function prepare({ overrides, trigger }: StartRequest, task: StartTask, plan: Plan): Omit<Plan, 'called'> {
   const { called, ...rest } = plan
   const given = overrides.inputs ?? task.inputs
   const inputs = trigger === undefined ? given : inputsOf(trigger, called?.params, given)
@@ -259,14 +206,14 @@ function prepare({ overrides, trigger }: StartRequest, task: TaskRow, plan: Plan
 }
 
 /** Throws `unprocessable` for an invocation of what does not end, or ends several times. */
-function requireStartable(request: StartRequest, task: TaskRow): void {
+function requireStartable(request: StartRequest, task: StartTask): void {
   if (request.drivesTask) return
   if (task.daemon) throw new ServiceError('unprocessable', 'a daemon has no result to wait for: start it')
   if (task.broadcast) throw new ServiceError('unprocessable', 'a broadcast has a result per worker: start it')
 }
 
 /** What few tasks have, left out where it says nothing: the spec is written with every run. */
-function specExtras(task: TaskRow): Partial<RunSpec> {
+function specExtras(task: StartTask): Partial<RunSpec> {
   const usesChannels = task.publish_result !== null || task.grants.length > 0
   return {
     ...(task.daemon ? { daemon: true } : {}),
@@ -280,7 +227,7 @@ function specExtras(task: TaskRow): Partial<RunSpec> {
 }
 
 /** Throws `unprocessable` naming what the module exports. */
-function requireFunction(module: ModuleFacts, task: TaskRow): DescribedExport {
+function requireFunction(module: ModuleFacts, task: StartTask): DescribedExport {
   const called = findFunction(module.exports, { explicit: task.function ?? undefined, fallback: task.name })
   if (called === undefined) {
     const wanted =
@@ -339,23 +286,30 @@ const LEARN_NEEDS = `
   ON CONFLICT ON CONSTRAINT run_needs_pkey DO NOTHING`
 
 // A worker whose epoch somebody has raised meanwhile has registered anew, perhaps at another manager, which has settled
-// what it holds: its run is queued instead. The lock keeps the epoch until the commit.
+// what it holds: its run is queued instead. The lock keeps the epoch until the commit. What is few beside the runs is asked
+// once (`IN` is a table of hashes), whatever the plan thinks of their number.
 const INSERT_RUNS = `
   WITH held AS MATERIALIZED (
     SELECT w.key FROM workers w
-    JOIN (SELECT DISTINCT * FROM unnest($8::bigint[], $10::bigint[])) AS s (key, epoch) ON w.key = s.key AND w.session_epoch = s.epoch
+    JOIN unnest($10::bigint[], $11::bigint[]) AS s (key, epoch) ON w.key = s.key AND w.session_epoch = s.epoch
     ORDER BY w.key FOR SHARE OF w),
+  current AS MATERIALIZED (
+    SELECT t.key FROM tasks t
+    JOIN unnest($12::bigint[], $13::text[]) AS v (key, version) ON t.key = v.key AND t.xmin::text = coalesce(v.version, t.xmin::text)),
   started AS (INSERT INTO runs (id, task_key, drives_task, state, spec, module_digest, needs, priority, worker_key, fence, queue_seq,
     assigned_at, next_check_at)
-  SELECT n.id, n.task_key, n.drives_task, ${TASK_STATE.scheduled}, n.spec, n.module_digest, n.needs, n.priority, held.key,
-    CASE WHEN held.key IS NOT NULL THEN nextval('fence') END,
-    CASE WHEN held.key IS NULL THEN nextval('fence') END,
-    CASE WHEN held.key IS NOT NULL THEN now() END,
+  SELECT n.id, n.task_key, n.drives_task, ${TASK_STATE.scheduled}, n.spec, n.module_digest, n.needs, n.priority, n.held_key,
+    CASE WHEN n.held_key IS NOT NULL THEN nextval('fence') END,
+    CASE WHEN n.held_key IS NULL THEN nextval('fence') END,
+    CASE WHEN n.held_key IS NOT NULL THEN now() END,
     now() + make_interval(secs => n.check_ms / 1000)
-  FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::json[], $5::text[], $6::text[], $7::smallint[], $8::bigint[],
-      $9::float8[])
-    AS n (id, task_key, drives_task, spec, module_digest, needs, priority, worker_key, check_ms)
-    LEFT JOIN held ON held.key = n.worker_key
+  FROM (
+    SELECT m.*, CASE WHEN m.worker_key IN (SELECT key FROM held) THEN m.worker_key END AS held_key
+    FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::json[], $5::text[], $6::text[], $7::smallint[], $8::bigint[],
+        $9::float8[])
+      AS m (id, task_key, drives_task, spec, module_digest, needs, priority, worker_key, check_ms)
+    WHERE m.task_key IN (SELECT key FROM current)
+    OFFSET 0) n
   RETURNING key, id, fence, task_key, state, worker_key, reason),
   noted AS (${noteRuns('started')})
   SELECT key, id, fence FROM started`
@@ -364,11 +318,13 @@ async function insert(
   batch: RunBatch,
   prepared: readonly Prepared[],
   outcomes: (StartOutcome | Error)[],
-  isLast: boolean,
+  { areFresh, isLast }: { areFresh: boolean; isLast: boolean },
 ): Promise<void> {
   if (prepared.length === 0) return
   const { timing, queues, cluster } = batch.context
   await writeNeeds(batch, prepared)
+  const sessions = [...new Set(prepared.flatMap(({ session }) => session ?? []))]
+  const tasks = [...new Set(prepared.map(({ task }) => task))]
   const inserting = batch.rows<{ key: number; id: string; fence: number | null }>('insert-runs', INSERT_RUNS, [
     prepared.map(({ request }) => request.runId),
     prepared.map(({ task }) => task.key),
@@ -381,7 +337,10 @@ async function insert(
     prepared.map(({ session, spec }) =>
       session === undefined ? timing.placementCheckMs : spec.timeout_ms + timing.runCheckMarginMs,
     ),
-    prepared.map(({ session }) => session?.epoch ?? null),
+    sessions.map((session) => session.key),
+    sessions.map((session) => session.epoch),
+    tasks.map((task) => task.key),
+    tasks.map((task) => (areFresh ? null : task.version)),
   ])
   if (isLast) batch.commit()
   const rows = await inserting
@@ -392,7 +351,12 @@ async function insert(
   )
   for (const { index, request, task, spec, digest, needsHash, session, part } of prepared) {
     const row = inserted.get(request.runId)
-    if (row === undefined) throw new Error(`run ${request.runId} was not inserted`)
+    if (row === undefined) {
+      batch.context.tasks.forget(task.id)
+      if (session !== undefined) batch.giveBack(session)
+      if (index >= 0) outcomes[index] = { isStale: true }
+      continue
+    }
     if (index >= 0) outcomes[index] = { runId: request.runId, runKey: row.key, taskKey: task.key }
     if (request.drivesTask) {
       batch.changeTask(task.key, { runKey: row.key, state: TASK_STATE.scheduled, durationMs: null })
@@ -432,8 +396,4 @@ async function writeNeeds(batch: RunBatch, prepared: readonly Prepared[]): Promi
   batch.afterCommit(() => {
     for (const hash of fresh.keys()) cluster.markNeedsStored(hash)
   })
-}
-
-function unique(ids: readonly string[]): string[] {
-  return [...new Set(ids)]
 }

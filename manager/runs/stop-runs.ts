@@ -8,9 +8,10 @@ import { STOPPED_BEFORE_RUNNING, isAssigned, type RunHandle } from './spec.ts'
 
 type StoppableRow = RunRow & { worker_key: number | null }
 
+// By the index of what is under way, not by that of all runs that the task ever had: hence the sum.
 const FIND = `
   SELECT ${RUN_COLUMNS}, r.worker_key FROM runs r
-  WHERE r.task_key = $1 AND r.next_check_at IS NOT NULL ORDER BY r.key FOR UPDATE`
+  WHERE r.task_key + 0 = $1 AND r.next_check_at IS NOT NULL ORDER BY r.key FOR UPDATE`
 
 // The deadline in the row lets any manager finish the stop when this one dies.
 const ASK = `

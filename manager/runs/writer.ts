@@ -20,7 +20,7 @@ import { RunBatch, type WriterContext } from './batch.ts'
 import type { RemovalOutcome, WorkerRemoval } from './remove-worker.ts'
 import type { HelloClaims, Reconciliation } from './reconcile-runs.ts'
 import type { RunEnding } from './spec.ts'
-import type { StartOutcome, StartRequest } from './start-runs.ts'
+import type { StaleStart, StartOutcome, StartRequest } from './start-runs.ts'
 
 /** Changes in one transaction; a message of a worker with many runs is one change. */
 const MAX_BATCH_CHANGES = 1_000
@@ -31,6 +31,12 @@ const DATABASE_PATIENCE_MS = 60_000
 /** A start is refused with `unavailable` when the database is away for as long as this, in milliseconds. */
 const START_PATIENCE_MS = 3_000
 const RECONNECT_MS = 100
+/**
+ * Every statement of the writer finds its rows by an index, however few there are today. So one plan is made for each, for
+ * good: planning anew took longer than a small batch, and a plan from when the table was empty would read all of it later.
+ */
+const PLANNING = `
+  SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off`
 
 export type RunWriter = ReturnType<typeof createRunWriter>
 
@@ -111,7 +117,6 @@ export function createRunWriter({ context, connect, signal }: RunWriterDeps) {
     const connection = client
     const batch = new RunBatch(connection, context)
     try {
-      batch.begin()
       const started = isInDoubt ? await recoverChanges(batch, changes) : undefined
       const outcomes = await applyChanges(batch, changes, managerId, started)
       await batch.writeTasks()
@@ -140,6 +145,7 @@ export function createRunWriter({ context, connect, signal }: RunWriterDeps) {
     // Statements of a batch that do not depend on each other are sent together: the batch waits for PostgreSQL three or
     // four times instead of once per statement.
     const opened = Object.assign(await connect(), { pipeline: true })
+    await opened.query(PLANNING)
     const leave = () => {
       if (client === opened) client = undefined
     }
@@ -149,8 +155,18 @@ export function createRunWriter({ context, connect, signal }: RunWriterDeps) {
   }
 
   const submit = <T>(change: Change) => batcher.submit(change) as Promise<T>
+
+  /** With the task as it is in the database when what was known of it turned out to be old. */
+  async function start(request: StartRequest): Promise<Exclude<StartOutcome, StaleStart>> {
+    for (let isReread = false; ; isReread = true) {
+      const outcome = await submit<StartOutcome>({ kind: 'start', request, isReread })
+      if (!('isStale' in outcome)) return outcome
+      if (isReread) throw new ServiceError('not_found', 'no such task')
+    }
+  }
+
   return {
-    start: (request: StartRequest) => submit<StartOutcome>({ kind: 'start', request }),
+    start,
     running: (session: WorkerSession, runs: RunIdentity[]) => submit<void>({ kind: 'running', session, runs }),
     /** Acknowledged to the worker after the commit, in order. */
     ends: (session: WorkerSession, ends: { run: RunIdentity; ending: RunEnding }[]) =>

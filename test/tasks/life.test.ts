@@ -233,6 +233,24 @@ test('an edit of a task that ended makes it pending again, absent fields stay', 
   expect(await client.results(id)).toMatchObject({ state: 0, results: null, run_id: null })
 })
 
+test('an invocation sees every edit of its task that was answered before it, and that the task is gone', async () => {
+  const id = await client.task('add', { inputs: [0, 1] })
+  for (const value of [1, 2, 3, 4]) {
+    // The second one finds the task remembered.
+    await client.post(`/tasks/${id}/invoke`)
+    await client.put(`/tasks/${id}`, { inputs: [value, 1] })
+    expect((await client.post(`/tasks/${id}/invoke`)).body['results']).toEqual([value + 1])
+  }
+  const both = await Promise.all([
+    client.post(`/tasks/${id}/start`),
+    ...Array.from({ length: 10 }, () => client.post(`/tasks/${id}/invoke`)),
+  ])
+  expect(both.map(({ status }) => status)).toEqual(both.map(() => 200))
+  await client.ended(id)
+  expect((await client.delete(`/tasks/${id}`)).status).toBe(204)
+  expect((await client.post(`/tasks/${id}/invoke`)).status).toBe(404)
+})
+
 test('a listing filters by state, name and metadata, and gives total and page', async () => {
   const marker = `listing-${Date.now()}`
   for (const index of [1, 2, 3])

@@ -37,6 +37,18 @@ test('a run started at one manager is claimed by the other, whose worker it is, 
   expect(answers.every(({ body }) => body['worker_id'] === worker.id)).toBe(true)
 })
 
+test('an edit at one manager counts for an invocation at the other, which has run the task before', async () => {
+  const [here, there] = [clientOf(left.app), clientOf(right.app)]
+  const id = await here.task('add', { inputs: [0, 1], labels: { side: 'right' } })
+  for (const value of [1, 2, 3]) {
+    await there.post(`/tasks/${id}/invoke`)
+    await here.put(`/tasks/${id}`, { inputs: [value, 1] })
+    expect((await there.post(`/tasks/${id}/invoke`)).body['results']).toEqual([value + 1])
+  }
+  expect((await here.delete(`/tasks/${id}`)).status).toBe(204)
+  expect((await there.post(`/tasks/${id}/invoke`)).status).toBe(404)
+})
+
 test('a stop at one manager ends a run on a worker of the other', async () => {
   const client = clientOf(left.app)
   const id = await client.task('endless', { timeout: '1m', labels: { side: 'right' } })

@@ -71,6 +71,7 @@ export class Store {
   readonly ledger: Ledger = { ends: new Map(), fences: [], timeouts: new Set() }
   /** As a sequence of PostgreSQL it does not go back with a transaction. */
   #sequence = 0
+  #isOpen = false
   #before: Tables | undefined
   #endsBefore: Map<string, number[]> | undefined
   /** What happens to the transaction that is open: it is lost, or committed and its answer is lost. */
@@ -80,7 +81,13 @@ export class Store {
   connect(fateOf: () => 'lost' | 'unanswered' | undefined): Client {
     const query = async (given: string | { name: string; values: unknown[] }): Promise<{ rows: unknown[] }> => {
       await Promise.resolve()
-      if (typeof given !== 'string') return { rows: this.#run(given.name, given.values) }
+      if (typeof given !== 'string') {
+        const isWhole = !this.#isOpen
+        if (isWhole) this.#begin(fateOf())
+        const rows = this.#run(given.name, given.values)
+        if (isWhole) this.#commit()
+        return { rows }
+      }
       if (given === 'BEGIN') this.#begin(fateOf())
       else if (given === 'COMMIT') this.#commit()
       else this.#rollback()
@@ -94,6 +101,7 @@ export class Store {
   }
 
   #begin(fate: 'lost' | 'unanswered' | undefined): void {
+    this.#isOpen = true
     this.#fate = fate
     this.#before = fate === 'lost' ? structuredClone(this.tables) : undefined
     this.#endsBefore = fate === 'lost' ? structuredClone(this.ledger.ends) : undefined
@@ -101,12 +109,14 @@ export class Store {
 
   #commit(): void {
     const fate = this.#fate
+    this.#isOpen = false
     if (fate === 'lost') this.#rollback()
     this.#fate = undefined
     if (fate !== undefined) throw new DatabaseAway(`the commit was ${fate}`)
   }
 
   #rollback(): void {
+    this.#isOpen = false
     if (this.#before !== undefined) this.tables = this.#before
     if (this.#endsBefore !== undefined) {
       this.ledger.ends.clear()
@@ -154,12 +164,17 @@ function current(store: Store, key: number | null, epoch: number | null): Stored
   return worker !== undefined && worker.session_epoch === epoch ? worker : undefined
 }
 
+/** Another one after each change. */
+function versionOf(task: { state: TaskState; run_key: number | null }): string {
+  return `${task.state}/${task.run_key}`
+}
+
 const STATEMENTS: Readonly<Record<string, Statement>> = {
   'lock-tasks': () => [],
   'read-tasks': (store, [ids]) =>
     [...store.tables.tasks.values()]
       .filter((task) => list<string>(ids).includes(task.id))
-      .map((task) => ({ ...task.row, key: task.key, id: task.id, state: task.state })),
+      .map((task) => ({ ...task.row, key: task.key, id: task.id, state: task.state, version: versionOf(task) })),
   'read-modules': () => [
     {
       key: 1,
@@ -178,13 +193,33 @@ const STATEMENTS: Readonly<Record<string, Statement>> = {
     return []
   },
   'insert-runs': (store, values, numbers) => {
-    const [ids, taskKeys, drives, specs, digests, needs, priorities, workers, checks, epochs] = values
-    return list<string>(ids).map((id, at) => {
-      const worker = current(store, list<number | null>(workers)[at] ?? null, list<number | null>(epochs)[at] ?? null)
+    const [
+      ids,
+      taskKeys,
+      drives,
+      specs,
+      digests,
+      needs,
+      priorities,
+      workers,
+      checks,
+      sessions,
+      epochs,
+      keys,
+      versions,
+    ] = values
+    return list<string>(ids).flatMap((id, at) => {
+      const taskKey = list<number>(taskKeys)[at] ?? 0
+      const task = store.tables.tasks.get(taskKey)
+      const version = list<string | null>(versions)[list<number>(keys).indexOf(taskKey)]
+      if (task === undefined || (version ?? versionOf(task)) !== versionOf(task)) return []
+      const workerKey = list<number | null>(workers)[at] ?? null
+      const epoch = list<number>(epochs)[list<number | null>(sessions).indexOf(workerKey)] ?? null
+      const worker = current(store, workerKey, epoch)
       const run: StoredRun = {
         key: numbers.next(),
         id,
-        task_key: list<number>(taskKeys)[at] ?? 0,
+        task_key: taskKey,
         drives_task: list<boolean>(drives)[at] === true,
         parent_id: null,
         state: TASK_STATE.scheduled,
@@ -202,7 +237,7 @@ const STATEMENTS: Readonly<Record<string, Statement>> = {
         is_group: false,
       }
       store.tables.runs.set(run.key, run)
-      return { key: run.key, id: run.id, fence: run.fence }
+      return [{ key: run.key, id: run.id, fence: run.fence }]
     })
   },
   'write-tasks': (store, [keys, runKeys, states]) => {

@@ -4,6 +4,7 @@
  * drawn from one seed.
  */
 import { ModuleCatalogue } from '#manager/modules/catalogue.ts'
+import { KnownTasks } from '#manager/runs/known-tasks.ts'
 import { Cluster } from '#manager/dispatch/cluster.ts'
 import { WorkerSession } from '#manager/dispatch/worker-session.ts'
 import { fromRef, type RunIdentity } from '#manager/dispatch/translate.ts'
@@ -52,6 +53,7 @@ class Manager {
       queues: new RunQueues(),
       endings: new RunEndings(),
       modules: new ModuleCatalogue(),
+      tasks: new KnownTasks(),
       timing: DEFAULT_TIMING,
       logger,
       random,
@@ -208,7 +210,6 @@ export class World {
         manager.context,
       )
       try {
-        batch.begin()
         const started = manager.isInDoubt ? await recoverChanges(batch, changes) : undefined
         const outcomes = await applyChanges(batch, changes, manager.id, started)
         await batch.writeTasks()
@@ -240,9 +241,14 @@ export class World {
       image: undefined,
       idempotency: undefined,
     }
-    const [outcome] = (await this.#write(manager, [{ kind: 'start', request }])) as (StartOutcome | Error)[]
+    const write = async (isReread: boolean) => {
+      const [outcome] = await this.#write(manager, [{ kind: 'start', request, isReread }])
+      return outcome as StartOutcome | Error
+    }
+    const first = await write(false)
+    const outcome = 'isStale' in first ? await write(true) : first
     // Told to the caller: from now on the start must not be lost.
-    if (outcome !== undefined && 'runId' in outcome) this.#started.add(outcome.runId)
+    if ('runId' in outcome) this.#started.add(outcome.runId)
   }
 
   async #stop(taskKey: number): Promise<void> {
