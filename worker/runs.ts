@@ -72,6 +72,8 @@ export class Runs {
   #unheard = new Map<string, number>()
   #outbox: Outbox | undefined
   #finishedTotal = 0
+  /** Runs that are over and whose end is not on disk yet. */
+  #settling = 0
   #isDraining = false
   #onEmpty: (() => void) | undefined
 
@@ -226,7 +228,7 @@ export class Runs {
   async drain(graceMs: number): Promise<void> {
     this.isDraining = true
     for (const [key, { isRunning }] of this.#held) if (!isRunning) this.#end(key, 'shutdown')
-    if (this.#held.size === 0) return
+    if (this.#isEmpty) return
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#onEmpty = resolve
     const timer = setTimeout(() => {
@@ -285,13 +287,21 @@ export class Runs {
     const outcome = await this.#run(run, onStarted)
     this.#outbox?.ending(assignment.run)
     const isLeftForNextStart = run.endingFor === 'shutdown' && this.#outbox === undefined
-    await this.#settle(run, outcome, startedMs === 0 ? 0 : startedMs - run.receivedMs)
-    if (!isLeftForNextStart && assignment.onLost === OnLost.WAIT) await this.#deps.journal.remove(key)
+    const settling = this.#settle(run, outcome, startedMs === 0 ? 0 : startedMs - run.receivedMs)
+    // Its end is on its way: the manager may give its place to another one before the disk is done.
     this.#guestCalls.forget(assignment.run)
     this.#logs.end(assignment.run)
     this.#held.delete(key)
     this.#finishedTotal++
-    if (this.#held.size === 0) this.#onEmpty?.()
+    this.#settling++
+    await settling
+    if (!isLeftForNextStart && assignment.onLost === OnLost.WAIT) await this.#deps.journal.remove(key)
+    this.#settling--
+    if (this.#isEmpty) this.#onEmpty?.()
+  }
+
+  get #isEmpty(): boolean {
+    return this.#held.size === 0 && this.#settling === 0
   }
 
   /** Never rejects: what goes wrong before the call is an outcome too. */
@@ -359,14 +369,16 @@ export class Runs {
     this.#logs.write(run, 'stderr', Buffer.from(stderr), isOutputTruncated)
   }
 
-  /** On disk first, then on its way. A disk that fails does not hold the result back. */
+  /**
+   * To the disk and on its way at once: it is the manager's word that counts, and what a crash takes from both is run again.
+   * Neither waits for the other, so a disk that fails does not hold the result back.
+   */
   async #record(assignment: CheckedAssignment, end: RunEnd, prepareMs: number): Promise<void> {
     const result = toRunResult(assignment, end, prepareMs)
-    try {
-      await this.#deps.spool.add(keyOf(assignment.run), encodeResult(result))
-    } catch (error) {
-      this.#deps.logger.error({ err: error }, 'a result could not be spooled and would be lost in a crash')
-    }
+    const stored = this.#deps.spool.add(keyOf(assignment.run), encodeResult(result))
     this.#outbox?.ended(result)
+    await stored.catch((error: unknown) => {
+      this.#deps.logger.error({ err: error }, 'a result could not be spooled and would be lost in a crash')
+    })
   }
 }
