@@ -96,6 +96,12 @@ export const GROUPS: readonly GroupEntry[] = [
     load: async () => (await import('./commands/bootstrap.ts')).bootstrap,
   },
   {
+    name: 'profiles',
+    summary: 'templates of what devices fetch',
+    section: 'Platform',
+    load: async () => (await import('./commands/profiles.ts')).profiles,
+  },
+  {
     name: 'certs',
     summary: 'certificates of clients',
     section: 'Platform',

@@ -175,6 +175,13 @@ const SPECIAL: Readonly<Record<string, Special>> = {
     args: async (w) => [...(await deviceOf(w)), CRYPTO_KEY],
   },
   'bootstrap bootstrap <external_id> <external_key>': { args: deviceOf },
+  'profiles get <profile_id>': { values: profiled },
+  'profiles update <profile_id> <JSON_profile>': { values: profiled },
+  'profiles remove <profile_id>': { values: async (w) => ({ profile_id: await newProfile(w) }) },
+  'profiles preview <profile_id> <JSON_sample>': { values: profiled },
+  'profiles assign <profile_id> <client_id>': { values: profiled },
+  'profiles bind <client_id> <JSON_bindings>': { values: profiled },
+  'profiles bindings <client_id>': { values: profiled },
   'modules push <file> <reference>': { args: (w) => [MODULE, w.newReference()] },
   'workers revoke <worker_id>': { values: async (w) => ({ worker_id: await w.newWorker() }) },
   'workers delete <worker_id>': { values: async (w) => ({ worker_id: await w.newWorker() }) },
@@ -226,6 +233,27 @@ async function configured(w: World): Promise<{ client_id: string }> {
   const [externalId] = await deviceOf(w)
   const found = await w.call('GET', `/${w.domain}/clients/configs?external_id=${externalId}`)
   return { client_id: String((found['configs'] as { client_id: string }[])[0]?.client_id) }
+}
+
+async function newProfile(w: World): Promise<string> {
+  const slots = [{ name: 'device', type: 'client' }]
+  const body = { name: 'gateway', content_template: 'id={{.Device.ID}}', binding_slots: slots }
+  return String((await w.call('POST', `/${w.domain}/clients/bootstrap/profiles`, body))['id'])
+}
+
+/** A configuration with a profile, and its client bound to the slot. */
+async function profiled(w: World): Promise<{ profile_id: string; client_id: string }> {
+  const profile_id = await newProfile(w)
+  const external_id = unique()
+  await w.call('POST', `/${w.domain}/clients/configs`, {
+    external_id,
+    external_key: unique(),
+    name: 'gateway',
+    profile_id,
+    bindings: [{ slot: 'device', type: 'client' }],
+  })
+  const found = await w.call('GET', `/${w.domain}/clients/configs?external_id=${external_id}`)
+  return { profile_id, client_id: String((found['configs'] as { client_id: string }[])[0]?.client_id) }
 }
 
 async function invite(w: World, values: ReadonlyMap<string, string>): Promise<unknown> {
