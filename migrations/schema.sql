@@ -589,6 +589,19 @@ CREATE TABLE modules (
   CONSTRAINT modules_kind_check CHECK ((kind = ANY (ARRAY['core'::text, 'component'::text])))
 );
 
+CREATE TABLE mqtt_groups (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  channel_key bigint NOT NULL,
+  name text NOT NULL,
+  filter text NOT NULL,
+  node text,
+  epoch bigint NOT NULL DEFAULT 1,
+  "position" text,
+  CONSTRAINT mqtt_groups_pkey PRIMARY KEY (key),
+  CONSTRAINT mqtt_groups_name_key UNIQUE (channel_key, name, filter)
+);
+CREATE INDEX mqtt_groups_node_idx ON mqtt_groups USING btree (node) WHERE (node IS NOT NULL);
+
 CREATE TABLE mqtt_nodes (
   node text NOT NULL,
   seen_at timestamp with time zone NOT NULL DEFAULT now(),
@@ -609,6 +622,13 @@ CREATE TABLE mqtt_outbound (
   facts jsonb NOT NULL,
   payload bytea NOT NULL,
   CONSTRAINT mqtt_outbound_pkey PRIMARY KEY (session_key, ordinal)
+);
+
+CREATE TABLE mqtt_passed (
+  group_key bigint NOT NULL,
+  batch_seq bigint NOT NULL,
+  message integer NOT NULL,
+  CONSTRAINT mqtt_passed_pkey PRIMARY KEY (group_key, batch_seq, message)
 );
 
 CREATE TABLE mqtt_received (
@@ -662,9 +682,11 @@ CREATE TABLE mqtt_subscriptions (
   options smallint NOT NULL,
   identifier integer,
   "position" text,
+  group_key bigint,
   CONSTRAINT mqtt_subscriptions_pkey PRIMARY KEY (session_key, filter)
 );
 CREATE INDEX mqtt_subscriptions_connection_idx ON mqtt_subscriptions USING btree (client_key, channel_key);
+CREATE INDEX mqtt_subscriptions_group_key_idx ON mqtt_subscriptions USING btree (group_key) WHERE (group_key IS NOT NULL);
 
 CREATE TABLE mqtt_takeovers (
   node text NOT NULL,
@@ -1372,11 +1394,14 @@ ALTER TABLE mailed_tokens ADD CONSTRAINT mailed_tokens_user_fkey FOREIGN KEY (us
 ALTER TABLE module_chunks ADD CONSTRAINT module_chunks_module_fkey FOREIGN KEY (module_key) REFERENCES modules(key) ON DELETE CASCADE;
 ALTER TABLE module_policies ADD CONSTRAINT module_policies_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE module_uses ADD CONSTRAINT module_uses_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
+ALTER TABLE mqtt_groups ADD CONSTRAINT mqtt_groups_channel_key_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
 ALTER TABLE mqtt_outbound ADD CONSTRAINT mqtt_outbound_session_key_fkey FOREIGN KEY (session_key) REFERENCES mqtt_sessions(key) ON DELETE CASCADE;
+ALTER TABLE mqtt_passed ADD CONSTRAINT mqtt_passed_group_key_fkey FOREIGN KEY (group_key) REFERENCES mqtt_groups(key) ON DELETE CASCADE;
 ALTER TABLE mqtt_received ADD CONSTRAINT mqtt_received_session_key_fkey FOREIGN KEY (session_key) REFERENCES mqtt_sessions(key) ON DELETE CASCADE;
 ALTER TABLE mqtt_retained ADD CONSTRAINT mqtt_retained_channel_key_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
 ALTER TABLE mqtt_sessions ADD CONSTRAINT mqtt_sessions_client_key_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
 ALTER TABLE mqtt_subscriptions ADD CONSTRAINT mqtt_subscriptions_connection_fkey FOREIGN KEY (client_key, channel_key) REFERENCES connections(client_key, channel_key) ON DELETE CASCADE;
+ALTER TABLE mqtt_subscriptions ADD CONSTRAINT mqtt_subscriptions_group_key_fkey FOREIGN KEY (group_key) REFERENCES mqtt_groups(key);
 ALTER TABLE mqtt_subscriptions ADD CONSTRAINT mqtt_subscriptions_session_key_fkey FOREIGN KEY (session_key) REFERENCES mqtt_sessions(key) ON DELETE CASCADE;
 ALTER TABLE notification_deliveries ADD CONSTRAINT notification_deliveries_subscription_fkey FOREIGN KEY (subscription_key) REFERENCES notification_subscriptions(key) ON DELETE CASCADE;
 ALTER TABLE notification_subscriptions ADD CONSTRAINT notification_subscriptions_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;

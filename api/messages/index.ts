@@ -46,7 +46,13 @@ export type { RetainedMessage } from './retained/retained.ts'
 export { MqttSessions, RetainedPage, createSessionsService, startSessionStore } from './sessions/index.ts'
 export type {
   CloseSession,
+  GroupName,
+  GroupPassed,
+  GroupPosition,
+  GroupRef,
+  HeldGroup,
   OpenedSession,
+  PassedMessage,
   SessionName,
   SessionPositions,
   SessionStore,

@@ -149,10 +149,13 @@ function speaking() {
     roundMs: 10,
     sendWill: () => Promise.resolve(),
     onTakeover: () => undefined,
+    onForgotten: () => undefined,
+    wantedGroups: () => [],
+    onGroups: () => undefined,
     positions() {
       rounds++
       const undo = () => void undone++
-      return { node: 'here', moved: [], done: [], skipped: [], ...told, undo }
+      return { node: 'here', moved: [], done: [], skipped: [], groups: [], ...told, undo }
     },
   })
   const untilSaid = async () => {

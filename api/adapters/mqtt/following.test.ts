@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import type { FollowerOptions } from '#api/messages/index.ts'
 import { createFollowing } from './following.ts'
 import { newCursor } from './cursors.ts'
+import { createGroups } from './groups.ts'
 import type { HeldSessions } from './held.ts'
 import { Session } from './session.ts'
 import { createStanding } from './standing.ts'
@@ -24,6 +25,7 @@ async function follow() {
     },
   } as never
   const held: HeldSessions = new Map()
+  const groups = createGroups({ messages, host, position: () => log.position, poke: () => undefined })
   const following = createFollowing(messages, host, held)
   const options = { key: 1, epoch: 1, identity, clientIdentifier: 'c', expirySeconds: 10 }
   const session = new Session(options, host)
@@ -32,7 +34,7 @@ async function follow() {
   held.set(session, { session, clientKey: 1, cursors, will: undefined, finished: [], known: new Set(), skipped: 0 })
   session.subscriptions.set('f', { filter: 'f', streamKey: 7, session } as never)
   await following.begin(cursor)
-  return { log, failed, session, held, standing: createStanding(following, held), end: follower?.onEnd }
+  return { log, failed, session, held, standing: createStanding(following, groups, held), end: follower?.onEnd }
 }
 
 test('a session whose follower fell behind stands where it was left, wherever the log goes', async () => {

@@ -9,13 +9,13 @@ import type { ExchangeHost } from './exchange.ts'
 import type { HeldSessions } from './held.ts'
 import { subscriptionsOn } from './held.ts'
 import type { Session, Step } from './session.ts'
-import { arrivalOf } from './stored-session.ts'
+import { arrivalFrom } from './stored-session.ts'
 import { Streams } from './streams.ts'
 import type { Subscription } from './subscription.ts'
 import { Audience } from './subscription.ts'
 
 /** Newest messages of a channel that a session is handed of those that it missed; older ones are skipped and counted. */
-const MAX_MISSED_MESSAGES = 100_000
+export const MAX_MISSED_MESSAGES = 100_000
 /** Of sessions that are not kept nobody counts. */
 const UNCOUNTED: Step = { token: '', pending: 0 }
 
@@ -48,11 +48,6 @@ export function createFollowing(messages: Messages, host: ExchangeHost, held: He
   let isStopped = false
   /** Where everybody stands who is handed nothing more, since the process is stopping. */
   let frozen: string | undefined
-
-  function arrivalFrom({ message }: Delivery) {
-    const { subtopic, payload, envelope, batchSeq, index } = message
-    return arrivalOf({ subtopic, payload, envelope, batchSeq, index })
-  }
 
   /** The step of the log that a session is handed something of. */
   function stepsOf(deliveries: readonly Delivery[], streamKey: number): (session: Session) => Step {
@@ -107,7 +102,7 @@ export function createFollowing(messages: Messages, host: ExchangeHost, held: He
           authorize: () => Promise.resolve(),
           deliver(deliveries) {
             const stepOf = stepsOf(deliveries, streamKey)
-            for (const delivery of deliveries) streams.deliver(streamKey, arrivalFrom(delivery), stepOf)
+            for (const { message } of deliveries) streams.deliver(streamKey, arrivalFrom(message), stepOf)
             if (filled.size > 0) pauseFilled(streamKey, deliveries)
           },
           onEnd: (reason) => endFeed(streamKey, opening, reason),
@@ -236,14 +231,10 @@ export function createFollowing(messages: Messages, host: ExchangeHost, held: He
     const { batchSeq, index, subtopic } = delivery.message
     if (held.get(session)?.known.delete(`${batchSeq} ${index}`) === true) return
     const matches = audience.match(subtopic)
-    const arrival = arrivalFrom(delivery)
+    const arrival = arrivalFrom(delivery.message)
     for (const { subscriptions } of matches.own) {
       // One that was replaced or ended is still found, and wants nothing.
       const current = subscriptions.filter((one) => session.subscriptions.get(one.filter) === one)
-      session.deliver(arrival, current, stepOf(session))
-    }
-    for (const { members } of matches.shared) {
-      const current = members.filter((one) => session.subscriptions.get(one.filter) === one)
       session.deliver(arrival, current, stepOf(session))
     }
   }

@@ -21,8 +21,9 @@ export type Held = {
 
 export type HeldSessions = Map<Session, Held>
 
+/** Those with which the session itself follows the channel; of a shared one its group does. */
 export function subscriptionsOn(session: Session, streamKey: number): Subscription[] {
-  return [...session.subscriptions.values()].filter((subscription) => subscription.streamKey === streamKey)
+  return [...session.subscriptions.values()].filter((one) => one.streamKey === streamKey && one.group === undefined)
 }
 
 export const nameOf = ({ key, epoch }: Session): SessionName => ({ key, epoch })

@@ -8,6 +8,7 @@ import type {
   OpenedSession,
   SessionStore,
   SessionStoreOptions,
+  StoredSubscription,
   StoredWill,
 } from '#api/messages/index.ts'
 import { JSON_TYPE, SENML_JSON, judgeByBytes } from '#api/messages/index.ts'
@@ -20,10 +21,11 @@ import { newCursor } from './cursors.ts'
 import { envelopeOf } from './envelope.ts'
 import type { Exchange, ExchangeHost, FilterTarget, Identity, OpenRequest, Publication, Target } from './exchange.ts'
 import { createFollowing } from './following.ts'
+import { createGroups } from './groups.ts'
 import type { Held, HeldSessions } from './held.ts'
 import { nameOf, subscriptionsOn } from './held.ts'
 import type { ConnectPacket } from './packets/connect.ts'
-import type { Step } from './session.ts'
+import type { Outbound, Step } from './session.ts'
 import { Session } from './session.ts'
 import { createStanding } from './standing.ts'
 import {
@@ -35,6 +37,7 @@ import {
   toStoredSubscription,
   toStoredWill,
 } from './stored-session.ts'
+import type { Subscription } from './subscription.ts'
 import { parseShared } from './subscription.ts'
 import { parseTopicFilter, parseTopicName, subtopicFilterOf } from './topics.ts'
 
@@ -42,7 +45,7 @@ export type PlatformExchangeDeps = {
   gate: MessageGate
   messages: Messages
   logger: Logger
-  startStore: (options: Pick<SessionStoreOptions, 'sendWill' | 'onTakeover' | 'positions'>) => SessionStore
+  startStore: (options: Omit<SessionStoreOptions, 'database' | 'journal' | 'logger'>) => SessionStore
 }
 
 /** Clients that changed are looked up together. */
@@ -63,7 +66,8 @@ export function createPlatformExchange(
 ): Exchange & { forget(entityKeys: readonly number[]): void } {
   const held: HeldSessions = new Map()
   const following = createFollowing(messages, host, held)
-  const standing = createStanding(following, held)
+  const groups = createGroups({ messages, host, position: () => following.position, poke: () => store.poke() })
+  const standing = createStanding(following, groups, held)
   let changedKeys = new Set<number>()
   let removing: NodeJS.Timeout | undefined
   let subscriptionCount = 0
@@ -78,6 +82,13 @@ export function createPlatformExchange(
       }
     },
     positions: standing.take,
+    onForgotten() {
+      // Whoever it was that looked after them meanwhile: they begin again from what lies in their rows.
+      const error = new ServiceError('unavailable', 'this node was taken for dead')
+      for (const session of held.keys()) host.failed(session, error)
+    },
+    wantedGroups: groups.wanted,
+    onGroups: groups.apply,
   })
 
   /** Who may do what: a client that is known by its key, one of several by its secret. */
@@ -156,7 +167,8 @@ export function createPlatformExchange(
     )
     const known = new Set<string>()
     for (const stored of opened.outbound) {
-      if (stored.batchSeq !== undefined) known.add(`${stored.batchSeq} ${stored.message}`)
+      if (stored.batchSeq !== undefined && stored.facts.isShared !== true)
+        known.add(`${stored.batchSeq} ${stored.message}`)
       session.restore(fromStoredOutbound(stored))
     }
     for (const packetId of opened.received) session.received.add(packetId)
@@ -176,23 +188,31 @@ export function createPlatformExchange(
     const { session } = one
     const lost: string[] = []
     const behind: Cursor[] = []
+    const shared: Subscription[] = []
+    const ungrouped: StoredSubscription[] = []
     for (const stored of opened.subscriptions) {
-      const shared = parseShared(stored.filter)
+      const parts = parseShared(stored.filter)
       const found =
-        shared === undefined
+        parts === undefined
           ? undefined
-          : await filter(session.identity, shared.topicFilter).catch((error: unknown) => {
+          : await filter(session.identity, parts.topicFilter).catch((error: unknown) => {
               if (kindOf(error) === 'unavailable' || kindOf(error) === 'timeout') throw error
               return undefined
             })
-      if (found === undefined || shared === undefined) {
+      if (found === undefined || parts === undefined) {
         lost.push(stored.filter)
         continue
       }
-      const subscription = { ...found, ...shared, ...optionsOf(stored), filter: stored.filter, session }
+      const subscription = { ...found, ...parts, ...optionsOf(stored), filter: stored.filter, session }
       session.subscriptions.set(stored.filter, subscription)
       subscriptionCount++
       messages.presence.subscribed(one.clientKey, 'mqtt')
+      if (subscription.group !== undefined) {
+        shared.push(subscription)
+        // Written before there were groups: its group begins where it stood.
+        if (stored.group === undefined) ungrouped.push(toStoredSubscription(subscription, stored.position))
+        continue
+      }
       const known = one.cursors.get(found.streamKey)
       const cursor = known ?? newCursor(session, found.streamKey, found.access as MessageAccess, stored.position)
       following.add(cursor, subscription)
@@ -202,18 +222,40 @@ export function createPlatformExchange(
       else behind.push(cursor)
     }
     if (lost.length > 0) await store.unsubscribe(session, lost)
+    if (ungrouped.length > 0) await store.subscribe(session, one.clientKey, ungrouped)
+    for (const subscription of shared) groups.join(subscription)
     for (const cursor of behind) following.goOn(cursor)
   }
 
-  function letGo(one: Held): void {
+  /** Writes subscriptions down. */
+  async function keep(one: Held, subscriptions: readonly Subscription[]): Promise<void> {
+    const { session } = one
+    const cursors = subscriptions.map(({ streamKey, group }) =>
+      group === undefined ? one.cursors.get(streamKey) : undefined,
+    )
+    // Where the session stands by itself: the node has perhaps not written down yet where it does.
+    const stored = subscriptions.map((subscription, index) => {
+      const cursor = cursors[index]
+      return toStoredSubscription(subscription, cursor === undefined ? undefined : standing.of(cursor))
+    })
+    await store.subscribe(session, one.clientKey, stored)
+    for (const cursor of cursors) if (cursor !== undefined) cursor.isStored = false
+  }
+
+  /** Returns what is under way to it and stays so. */
+  function letGo(one: Held): Outbound[] {
     for (const cursor of one.cursors.values()) following.leave(cursor)
-    for (const subscription of one.session.subscriptions.values()) following.delete(subscription)
+    for (const subscription of one.session.subscriptions.values()) {
+      following.delete(subscription)
+      groups.leave(subscription)
+    }
     subscriptionCount -= one.session.subscriptions.size
     held.delete(one.session)
     if (one.clientKey !== 0) {
       messages.presence.offline(one.clientKey, 'mqtt')
       messages.presence.unsubscribed(one.clientKey, 'mqtt', one.session.subscriptions.size)
     }
+    return groups.handBack(one.session)
   }
 
   /** What is under way to the client is known here alone: while the database cannot be written this is tried again. */
@@ -239,7 +281,10 @@ export function createPlatformExchange(
       if (ownerKey !== undefined) messages.presence.delivered(ownerKey, 1)
     },
     filled: following.filled,
-    drained: following.drained,
+    drained(session) {
+      following.drained(session)
+      groups.drained(session)
+    },
     completed: (session, outbound) => {
       if (session.isPersistent) held.get(session)?.finished.push(outbound)
     },
@@ -327,8 +372,10 @@ export function createPlatformExchange(
       if (one === undefined) return
       const positions = standing.atEnd(one)
       using _told = standing.closing(one)
-      const outbound = session.isPersistent ? [...session.outbound()].map(toStoredOutbound) : []
-      letGo(one)
+      const underWay = letGo(one)
+      const outbound = session.isPersistent ? underWay.map(toStoredOutbound) : []
+      // What stays with the session is done for its groups as soon as that is written.
+      using _written = { [Symbol.dispose]: () => groups.kept(underWay) }
       if (session.key === 0) return
       const will = one.will === undefined || isWillDropped ? undefined : toStoredWill(one.will)
       await writeEnd({ ...nameOf(session), expirySeconds: session.expirySeconds, will, positions, outbound })
@@ -337,15 +384,20 @@ export function createPlatformExchange(
       const one = held.get(session)
       if (one === undefined) return
       const joining: Promise<void>[] = []
+      const shared = subscriptions.filter(({ group }) => group !== undefined)
+      const replaced: Subscription[] = []
       for (const subscription of subscriptions) {
         const { streamKey, filter: name } = subscription
         const before = session.subscriptions.get(name)
-        if (before !== undefined) following.delete(before)
-        else {
+        if (before !== undefined) {
+          following.delete(before)
+          replaced.push(before)
+        } else {
           subscriptionCount++
           if (one.clientKey !== 0) messages.presence.subscribed(one.clientKey, 'mqtt')
         }
         session.subscriptions.set(name, subscription)
+        if (subscription.group !== undefined) continue
         let cursor = one.cursors.get(streamKey)
         if (cursor === undefined) {
           cursor = newCursor(session, streamKey, subscription.access as MessageAccess, undefined)
@@ -355,15 +407,11 @@ export function createPlatformExchange(
         following.add(cursor, subscription)
       }
       await Promise.all(joining)
-      if (session.key === 0) return
-      const cursors = subscriptions.map(({ streamKey }) => one.cursors.get(streamKey))
-      // Where the session stands by itself: the node has perhaps not written down yet where it does.
-      const stored = subscriptions.map((subscription, index) => {
-        const cursor = cursors[index]
-        return toStoredSubscription(subscription, cursor === undefined ? undefined : standing.of(cursor))
-      })
-      await store.subscribe(session, one.clientKey, stored)
-      for (const cursor of cursors) if (cursor !== undefined) cursor.isStored = false
+      if (session.key !== 0) await keep(one, subscriptions)
+      // Meanwhile its connection may have ended.
+      if (!held.has(session)) return
+      for (const subscription of shared) groups.join(subscription)
+      for (const subscription of replaced) groups.leave(subscription)
     },
     async unsubscribe(session, subscriptions) {
       const one = held.get(session)
@@ -372,9 +420,10 @@ export function createPlatformExchange(
         const { streamKey, filter: name } = subscription
         session.subscriptions.delete(name)
         following.delete(subscription)
+        groups.leave(subscription)
         subscriptionCount--
         if (one.clientKey !== 0) messages.presence.unsubscribed(one.clientKey, 'mqtt')
-        const cursor = one.cursors.get(streamKey)
+        const cursor = subscription.group === undefined ? one.cursors.get(streamKey) : undefined
         if (cursor === undefined || subscriptionsOn(session, streamKey).length > 0) continue
         one.cursors.delete(streamKey)
         following.leave(cursor)
@@ -386,8 +435,12 @@ export function createPlatformExchange(
         )
     },
     release: (session, packetId) => (session.isPersistent ? store.release(session, packetId) : undefined),
-    remember: (session, outbound) =>
-      session.isPersistent ? store.remember(session, outbound.map(toSentOutbound)) : undefined,
+    remember(session, outbound) {
+      if (session.key === 0) return undefined
+      const passed = groups.passedOf(outbound)
+      if (session.isPersistent) return store.remember(session, outbound.map(toSentOutbound), passed)
+      return passed.length > 0 ? store.remember(session, [], passed) : undefined
+    },
     tick: () => undefined,
     counts: () => ({ sessions: held.size, subscriptions: subscriptionCount }),
     forget(entityKeys) {
@@ -405,6 +458,7 @@ export function createPlatformExchange(
     async stop() {
       isStopped = true
       following.stop()
+      groups.stop()
       clearTimeout(removing)
       await store.stop()
     },

@@ -43,9 +43,10 @@ export type Manner = {
   prefix: string | undefined
   identifiers: readonly number[] | undefined
   streamKey: number
+  isShared?: boolean
 }
 
-export type Outbound = Manner & {
+export type Outbound = Omit<Manner, 'isShared'> & {
   arrival: Arrival
   /** Names it in its session. */
   ordinal: number
@@ -54,6 +55,8 @@ export type Outbound = Manner & {
   state: 'waiting' | 'sent' | 'released'
   /** Sent on an earlier connection. */
   isRepeated: boolean
+  /** It came of a shared subscription. */
+  isShared: boolean
   step: Step | undefined
 }
 
@@ -162,7 +165,7 @@ export class Session {
       const { qos, prefix, streamKey, identifier, retainAsPublished } = first
       const identifiers = identifier === undefined ? undefined : [identifier]
       const retain = arrival.facts.retain && retainAsPublished
-      this.push(arrival, { qos, retain, prefix, identifiers, streamKey }, step)
+      this.push(arrival, { qos, retain, prefix, identifiers, streamKey, isShared: first.group !== undefined }, step)
       return
     }
     const wanted = this.#isOwn(arrival) ? subscriptions.filter(({ noLocal }) => !noLocal) : subscriptions
@@ -212,6 +215,7 @@ export class Session {
       packetId: 0,
       state: 'waiting',
       isRepeated: false,
+      isShared: manner.isShared === true,
       step,
     })
     if (this.queued === 1) this.pump()

@@ -1,11 +1,12 @@
 /**
  * Where the sessions of this process stand in the log of messages, as it is written down: those to which nothing is under way stand with
- * the node, in one position for all of them, the others each for itself. What lies in the rows is never ahead of a session.
+ * the node, in one position for all of them, the others each for itself, and shared subscriptions each as a group. What lies in the rows is never ahead of a session.
  */
 import type { SessionName, SessionPositions } from '#api/messages/index.ts'
 import type { Cursor } from './cursors.ts'
 import { settle } from './cursors.ts'
 import type { Following } from './following.ts'
+import type { Groups } from './groups.ts'
 import type { Held, HeldSessions } from './held.ts'
 import { nameOf, subscriptionsOn } from './held.ts'
 import type { Outbound } from './session.ts'
@@ -23,7 +24,7 @@ export type Standing = {
   closing(one: Held): Disposable
 }
 
-export function createStanding(following: Following, held: HeldSessions): Standing {
+export function createStanding(following: Following, groups: Groups, held: HeldSessions): Standing {
   const closing = new Set<Moved[]>()
 
   /** Takes those of which nothing is under way any more. */
@@ -53,6 +54,7 @@ export function createStanding(following: Following, held: HeldSessions): Standi
         for (const { filter } of subscriptionsOn(cursor.session, cursor.streamKey))
           moved.push({ session, filter, position })
       }
+      const shared = groups.take()
       for (const one of held.values()) {
         if (!one.session.isPersistent) continue
         const session = nameOf(one.session)
@@ -73,14 +75,17 @@ export function createStanding(following: Following, held: HeldSessions): Standi
         moved,
         done,
         skipped,
+        groups: shared.told,
         undo() {
+          shared.undo()
           for (const undo of undoing) undo()
         },
       }
     },
     atEnd({ session, cursors }) {
       const here = following.position
-      return [...session.subscriptions.values()].flatMap(({ filter, streamKey }) => {
+      return [...session.subscriptions.values()].flatMap(({ filter, streamKey, group }) => {
+        if (group !== undefined) return []
         const cursor = cursors.get(streamKey)
         const position = cursor?.mode === 'live' ? (here ?? cursor.token) : cursor?.token
         return position === undefined ? [] : [{ filter, position }]

@@ -1,19 +1,27 @@
 /** Between a session in memory and its rows. */
-import type { Envelope, StoredOutbound, StoredSubscription, StoredWill } from '#api/messages/index.ts'
+import type { Envelope, LiveMessage, StoredOutbound, StoredSubscription, StoredWill } from '#api/messages/index.ts'
 import { Arrival } from './arrival.ts'
 import { envelopeOf, propertiesOf } from './envelope.ts'
 import type { SessionWill } from './exchange.ts'
 import type { Qos } from './packets/publish.ts'
 import type { Outbound } from './session.ts'
 import type { Subscription } from './subscription.ts'
+import { subtopicFilterOf } from './topics.ts'
 
 const OPTION = { noLocal: 0x04, retainAsPublished: 0x08 } as const
 
 export function toStoredSubscription(subscription: Subscription, position: string | undefined): StoredSubscription {
-  const { filter, streamKey, qos, noLocal, retainAsPublished, retainHandling, identifier } = subscription
+  const { filter, streamKey, qos, noLocal, retainAsPublished, retainHandling, identifier, group, levels } = subscription
   const options =
     qos | (noLocal ? OPTION.noLocal : 0) | (retainAsPublished ? OPTION.retainAsPublished : 0) | (retainHandling << 4)
-  return { filter, channelKey: streamKey, options, identifier, position }
+  return {
+    filter,
+    channelKey: streamKey,
+    options,
+    identifier,
+    position,
+    ...(group === undefined ? {} : { group: { name: group, filter: subtopicFilterOf(levels) } }),
+  }
 }
 
 export function optionsOf({ options, identifier }: StoredSubscription) {
@@ -39,7 +47,7 @@ export function toStoredOutbound(outbound: Outbound): StoredOutbound {
     message: index,
     channelKey: streamKey,
     subtopic,
-    facts: { prefix, retain, identifiers, envelope },
+    facts: { prefix, retain, identifiers, envelope, ...(outbound.isShared ? { isShared: true } : {}) },
     payload,
   }
 }
@@ -64,6 +72,7 @@ export function fromStoredOutbound(stored: StoredOutbound): Outbound {
     packetId,
     state: state === 'done' ? 'released' : state,
     isRepeated: false,
+    isShared: facts.isShared === true,
     step: undefined,
   }
 }
@@ -80,6 +89,11 @@ export function toStoredWill(will: SessionWill): StoredWill {
     delaySeconds,
     envelope: envelopeOf({ qos, retain, properties: { ...properties } }, undefined, Date.now()),
   }
+}
+
+/** A message of the log. */
+export function arrivalFrom({ subtopic, payload, envelope, batchSeq, index }: LiveMessage): Arrival {
+  return arrivalOf({ subtopic, payload, envelope, batchSeq, index })
 }
 
 /** A message that lies in the database, or came by whatever protocol. */

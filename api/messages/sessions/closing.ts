@@ -16,11 +16,15 @@ export async function closeSessions(tx: Transaction, sessions: readonly CloseSes
   if (kept.length === 0) return
   const keys = kept.map(({ key }) => key)
   const wills = kept.map(({ will }) => (will === undefined ? null : JSON.stringify(formatWill(will))))
+  // Where the node was taken for dead its end is written down already: the will is on its way, or was sent.
   await sql`
     UPDATE mqtt_sessions s
-       SET is_connected = false, disconnected_at = now(), expiry_seconds = closed.expiry_seconds,
-           ends_at = now() + make_interval(secs => closed.expiry_seconds), will = closed.will::jsonb, will_payload = closed.will_payload,
-           will_due_at = now() + make_interval(secs => closed.delay_seconds)
+       SET is_connected = false, expiry_seconds = closed.expiry_seconds,
+           disconnected_at = CASE WHEN s.is_connected THEN now() ELSE s.disconnected_at END,
+           ends_at = CASE WHEN s.is_connected THEN now() + make_interval(secs => closed.expiry_seconds) ELSE s.ends_at END,
+           will = CASE WHEN s.is_connected THEN closed.will::jsonb ELSE s.will END,
+           will_payload = CASE WHEN s.is_connected THEN closed.will_payload ELSE s.will_payload END,
+           will_due_at = CASE WHEN s.is_connected THEN now() + make_interval(secs => closed.delay_seconds) ELSE s.will_due_at END
       FROM unnest(${keys}::bigint[], ${kept.map(({ expirySeconds }) => expirySeconds)}::float8[], ${wills}::text[],
                   ${kept.map(({ will }) => will?.payload ?? null)}::bytea[], ${kept.map(({ will, expirySeconds }) => (will === undefined ? null : Math.min(will.delaySeconds, expirySeconds)))}::float8[])
            AS closed (key, expiry_seconds, will, will_payload, delay_seconds)

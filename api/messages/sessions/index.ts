@@ -6,11 +6,17 @@ export { startSessionStore } from './store.ts'
 export type { SessionStore, SessionStoreOptions } from './store.ts'
 export type {
   CloseSession,
+  GroupName,
+  GroupPosition,
+  GroupRef,
+  HeldGroup,
   OpenedSession,
   OutboundFacts,
   OutboundState,
+  PassedMessage,
   SessionName,
   StoredOutbound,
   StoredSubscription,
   StoredWill,
 } from './rows.ts'
+export type { GroupPassed } from './writer.ts'

@@ -9,16 +9,32 @@ import type { Database, Transaction } from '#core/database/index.ts'
 import { startRounds } from '#core/log/index.ts'
 import type { Pause } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { monotonicMs } from '#core/time.ts'
+import { claimGroups, heldGroups, partGroups, removeEmptyGroups, writeGroups } from './groups.ts'
 import type { SessionFacts } from './happenings.ts'
 import { recordHappening } from './happenings.ts'
-import type { SessionName, StoredWill, SubscriptionPosition } from './rows.ts'
+import type {
+  GroupName,
+  GroupPosition,
+  GroupRef,
+  HeldGroup,
+  SessionName,
+  StoredWill,
+  SubscriptionPosition,
+} from './rows.ts'
 import { writePositions } from './subscriptions.ts'
 import { parseWill } from './wills.ts'
 
 const ROUND_MS = 500
-const MAX_BACKOFF_MS = 10_000
+const MAX_BACKOFF_MS = 5000
 /** A node that was not seen for so long is dead. */
 const DEAD_AFTER_SECONDS = 15
+/** A node that could not say for so much of that time that it lives serves no group: another may be about to. */
+const LEASE_SHARE = 2 / 3
+/** A node that did nothing for so much of it has not watched the others: perhaps they could not say that they live either. */
+const BREAK_SHARE = 1 / 2
+/** Groups without subscribers are looked for so often. */
+const REMOVE_GROUPS_MS = 10_000
 /** Rows of one statement. */
 const STEP_ROWS = 1000
 /** Wills of one transaction, whose rows are locked while they are published. */
@@ -34,6 +50,7 @@ export type SessionPositions = {
   done: readonly { session: SessionName; ordinal: number }[]
   /** Messages that sessions missed and were too many. */
   skipped: readonly { session: SessionName; messages: number }[]
+  groups: readonly GroupPosition[]
   /** They could not be written: all of this is told again. */
   undo(): void
 }
@@ -48,6 +65,12 @@ export type KeeperOptions = {
   /** Another node took these sessions over. */
   onTakeover: (names: readonly SessionName[]) => void
   positions: () => SessionPositions
+  /** The node was taken for dead: others may have its sessions, have sent their wills, and serve its groups. */
+  onForgotten: () => void
+  /** Groups that have members here, and that this node does not read for. */
+  wantedGroups: () => readonly GroupName[]
+  /** The groups that this node reads for, until then in monotonic milliseconds, and those of them that are new. */
+  onGroups: (groups: { held: readonly GroupRef[]; claimed: readonly HeldGroup[]; untilMs: number }) => void
   roundMs?: number
   deadAfterSeconds?: number
 }
@@ -63,24 +86,32 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
   const { roundMs = ROUND_MS, deadAfterSeconds = DEAD_AFTER_SECONDS } = options
   const { db } = database
   let backoffMs = roundMs
+  let isKnown = false
+  /** Since when this node has looked at the others without a break: what it did not watch says nothing about them. */
+  let watchingSinceMs = monotonicMs()
+  let lastRoundMs = watchingSinceMs
+  let groupsRemovedMs = watchingSinceMs
+  let holdsGroups = false
 
   async function sayAlive(): Promise<void> {
     const positions = options.positions()
     try {
-      await writeStanding(positions)
+      const isNew = await writeStanding(positions)
+      if (isNew && isKnown) options.onForgotten()
+      isKnown = true
     } catch (error) {
       positions.undo()
       throw error
     }
   }
 
-  async function writeStanding({ node: position, ...told }: SessionPositions): Promise<void> {
-    await database.transaction(async (tx) => {
-      await sql`
+  /** True where nobody knew of the node. */
+  async function writeStanding({ node: position, ...told }: SessionPositions): Promise<boolean> {
+    return await database.transaction(async (tx) => {
+      const { rows: said } = await sql<{ is_new: boolean }>`
         INSERT INTO mqtt_nodes (node, position) VALUES (${node}, ${position ?? null})
-        ON CONFLICT ON CONSTRAINT mqtt_nodes_pkey DO UPDATE SET seen_at = now(), position = EXCLUDED.position`.execute(
-        tx,
-      )
+        ON CONFLICT ON CONSTRAINT mqtt_nodes_pkey DO UPDATE SET seen_at = now(), position = EXCLUDED.position
+        RETURNING xmax = 0 AS is_new`.execute(tx)
       // A session that was closed or taken over meanwhile stands where that was written: a word that comes late must not move it.
       const names = new Map([...told.moved, ...told.done, ...told.skipped].map(({ session }) => [session.key, session]))
       const owned = await lockSessions(tx, node, [...names.values()])
@@ -101,7 +132,18 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
           tx,
         )
       }
+      await writeGroups(tx, node, told.groups)
+      return said[0]?.is_new === true
     })
+  }
+
+  async function serveGroups(saidAtMs: number): Promise<void> {
+    const wanted = options.wantedGroups()
+    if (wanted.length === 0 && !holdsGroups) return
+    const claimed = await claimGroups(database, node, wanted)
+    const held = await heldGroups(database, node)
+    holdsGroups = held.length > 0
+    options.onGroups({ held, claimed, untilMs: saidAtMs + deadAfterSeconds * 1000 * LEASE_SHARE })
   }
 
   async function hearTakeovers(): Promise<void> {
@@ -162,19 +204,34 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
             FROM clients c WHERE c.key = s.client_key AND node = ${dead.node} AND is_connected
           RETURNING s.client_key, s.client_identifier, c.id AS client_id, c.domain_key`.execute(tx)
         for (const session of lost) recordHappening(record, 'disconnect', session, dead.node)
+        await partGroups(tx, dead.node)
         await sql`DELETE FROM mqtt_takeovers WHERE node = ${dead.node}`.execute(tx)
         await sql`DELETE FROM mqtt_nodes WHERE node = ${dead.node}`.execute(tx)
       }
     })
   }
 
+  /** Whoever did not say that it lives while this node watched without a break is dead; not, while the database or this node stood still. */
+  function mayJudge(nowMs: number): boolean {
+    const deadAfterMs = deadAfterSeconds * 1000
+    if (nowMs - lastRoundMs > deadAfterMs * BREAK_SHARE) watchingSinceMs = nowMs
+    lastRoundMs = nowMs
+    return nowMs - watchingSinceMs >= deadAfterMs
+  }
+
   async function round(): Promise<Pause> {
     try {
+      const beganMs = monotonicMs()
       await sayAlive()
       await hearTakeovers()
-      await clearDeadNodes()
+      if (mayJudge(monotonicMs())) await clearDeadNodes()
+      await serveGroups(beganMs)
       await sendWills()
       await endSessions()
+      if (beganMs - groupsRemovedMs >= REMOVE_GROUPS_MS) {
+        groupsRemovedMs = beganMs
+        await removeEmptyGroups(database)
+      }
       backoffMs = roundMs
       return { pauseMs: roundMs, isPokable: true }
     } catch (error) {
@@ -190,6 +247,9 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
     async stop() {
       await rounds.stop()
       await sayAlive().catch((error: unknown) => logger.warn({ err: error }, 'the positions of MQTT were not written'))
+      await database
+        .transaction((tx) => partGroups(tx, node))
+        .catch((error: unknown) => logger.warn({ err: error }, 'shared subscriptions were not given up'))
       // What still counts as connected here is looked after by the others, as of a node that died.
       await sql`DELETE FROM mqtt_nodes n WHERE node = ${node}
           AND NOT EXISTS (SELECT FROM mqtt_sessions s WHERE s.node = n.node AND s.is_connected)`

@@ -23,8 +23,36 @@ export type StoredSubscription = {
   /** The byte of SUBSCRIBE (MQTT 5.0 section 3.8.3.1). */
   options: number
   identifier: number | undefined
-  /** Id of an event of the message log; undefined: where its node stands. */
+  /** Id of an event of the message log; undefined: where its node stands. Of a shared one: where its group begins if it is new. */
   position: string | undefined
+  /** Of a shared one; undefined in rows that were written before there were groups. */
+  group?: { name: string; filter: string } | undefined
+}
+
+/** A group of a shared subscription: its name, and the canonical filter of subtopics. */
+export type GroupName = { channelKey: number; name: string; filter: string }
+
+/** Names a node's turn to read for a group: an older epoch may write nothing more. */
+export type GroupRef = { key: number; epoch: number }
+
+/** A message of the log. */
+export type PassedMessage = { batchSeq: number; message: number }
+
+export type HeldGroup = GroupRef & {
+  name: GroupName
+  position: string | undefined
+  /** Beyond the position, and not to be given to anybody again. */
+  passed: readonly PassedMessage[]
+}
+
+export type GroupPosition = GroupRef & {
+  /** Undefined: with the node. */
+  position: string | undefined
+  passed: readonly PassedMessage[]
+  /** Whether messages beyond earlier positions were noted. */
+  isExact: boolean
+  /** The node has no members any more. */
+  isReleased: boolean
 }
 
 /** Where a subscription stands; undefined: with its node. */
@@ -56,6 +84,8 @@ export type OutboundFacts = {
   retain: boolean
   identifiers?: readonly number[] | undefined
   envelope?: Envelope | undefined
+  /** It came of a shared subscription. */
+  isShared?: boolean | undefined
 }
 
 export type OpenSession = SessionOwner & {

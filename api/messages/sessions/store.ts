@@ -14,6 +14,7 @@ import type {
   StoredSubscription,
 } from './rows.ts'
 import { createSessionWriter } from './writer.ts'
+import type { GroupPassed } from './writer.ts'
 
 /**
  * Writes of a connection whose session another one took over reject with `conflict`; all reject with `unavailable` and
@@ -24,8 +25,10 @@ export type SessionStore = {
   open(session: OpenSession): Promise<OpenedSession>
   subscribe(name: SessionName, clientKey: number, subscriptions: readonly StoredSubscription[]): Promise<void>
   unsubscribe(name: SessionName, filters: readonly string[]): Promise<void>
-  /** Before it is sent with QoS 2, and before it is released. */
-  remember(name: SessionName, outbound: readonly StoredOutbound[]): Promise<void>
+  /** Before it is sent with QoS 2, and before it is released. `passed`: of groups, so that nobody else is given it. */
+  remember(name: SessionName, outbound: readonly StoredOutbound[], passed?: readonly GroupPassed[]): Promise<void>
+  /** Looks at the groups now, not at the next round. */
+  poke(): void
   /** Before PUBCOMP says that the identifier is free. */
   release(name: SessionName, packetId: number): Promise<void>
   close(session: CloseSession): Promise<void>
@@ -51,9 +54,10 @@ export function startSessionStore(options: SessionStoreOptions): SessionStore {
     async unsubscribe(name, filters) {
       await writer.submit({ kind: 'unsubscribe', name, filters })
     },
-    async remember(name, outbound) {
-      await writer.submit({ kind: 'remember', name, outbound })
+    async remember(name, outbound, passed = []) {
+      await writer.submit({ kind: 'remember', name, outbound, passed })
     },
+    poke: () => keeper.poke(),
     async release(name, packetId) {
       await writer.submit({ kind: 'release', name, packetId })
     },

@@ -1,6 +1,7 @@
 /** The rows of subscriptions. */
 import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { ensureGroups, groupIdOf } from './groups.ts'
 import type { SessionName, StoredSubscription, SubscriptionPosition } from './rows.ts'
 
 type Subscribing = { name: SessionName; clientKey: number; subscriptions: readonly StoredSubscription[] }
@@ -15,18 +16,26 @@ export async function writeSubscriptions(tx: Transaction, writes: readonly Subsc
   const rows = [...last.values()].toSorted(
     (one, other) => one.sessionKey - other.sessionKey || (one.filter < other.filter ? -1 : 1),
   )
+  const groups = await ensureGroups(
+    tx,
+    rows.flatMap(({ channelKey, group, position }) =>
+      group === undefined ? [] : [{ channelKey, ...group, position }],
+    ),
+  )
+  const groupKeyOf = ({ channelKey, group }: StoredSubscription) =>
+    group === undefined ? null : (groups.get(groupIdOf({ channelKey, ...group })) ?? null)
   await sql`
-    INSERT INTO mqtt_subscriptions (session_key, filter, client_key, channel_key, options, identifier, position)
+    INSERT INTO mqtt_subscriptions (session_key, filter, client_key, channel_key, options, identifier, position, group_key)
     SELECT wanted.* FROM unnest(
       ${rows.map(({ sessionKey }) => sessionKey)}::bigint[], ${rows.map(({ filter }) => filter)}::text[],
       ${rows.map(({ clientKey }) => clientKey)}::bigint[], ${rows.map(({ channelKey }) => channelKey)}::bigint[],
       ${rows.map(({ options }) => options)}::smallint[], ${rows.map(({ identifier }) => identifier ?? null)}::integer[],
-      ${rows.map(({ position }) => position ?? null)}::text[])
-      AS wanted (session_key, filter, client_key, channel_key, options, identifier, position)
+      ${rows.map(({ position, group }) => (group === undefined ? (position ?? null) : null))}::text[], ${rows.map(groupKeyOf)}::bigint[])
+      AS wanted (session_key, filter, client_key, channel_key, options, identifier, position, group_key)
       JOIN connections c ON c.client_key = wanted.client_key AND c.channel_key = wanted.channel_key
      ORDER BY wanted.session_key, wanted.filter
     ON CONFLICT ON CONSTRAINT mqtt_subscriptions_pkey DO UPDATE
-       SET channel_key = EXCLUDED.channel_key, options = EXCLUDED.options, identifier = EXCLUDED.identifier,
+       SET channel_key = EXCLUDED.channel_key, options = EXCLUDED.options, identifier = EXCLUDED.identifier, group_key = EXCLUDED.group_key,
            position = coalesce(mqtt_subscriptions.position, EXCLUDED.position)`.execute(tx)
 }
 
@@ -78,9 +87,12 @@ export async function loadSubscriptions(
     options: number
     identifier: number | null
     position: string | null
+    name: string | null
+    group_filter: string | null
   }>`
-    SELECT session_key, filter, channel_key, options, identifier, position FROM mqtt_subscriptions
-     WHERE session_key = ANY (${[...sessionKeys]}::bigint[]) ORDER BY session_key, filter`.execute(tx)
+    SELECT u.session_key, u.filter, u.channel_key, u.options, u.identifier, u.position, g.name, g.filter AS group_filter
+      FROM mqtt_subscriptions u LEFT JOIN mqtt_groups g ON g.key = u.group_key
+     WHERE u.session_key = ANY (${[...sessionKeys]}::bigint[]) ORDER BY u.session_key, u.filter`.execute(tx)
   for (const row of rows) {
     const subscription = {
       filter: row.filter,
@@ -88,6 +100,7 @@ export async function loadSubscriptions(
       options: row.options,
       identifier: row.identifier ?? undefined,
       position: row.position ?? undefined,
+      group: row.name === null || row.group_filter === null ? undefined : { name: row.name, filter: row.group_filter },
     }
     const mine = found.get(row.session_key)
     if (mine === undefined) found.set(row.session_key, [subscription])

@@ -9,14 +9,17 @@ import { createBatcher } from '#core/database/index.ts'
 import type { Batcher } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { closeSessions } from './closing.ts'
+import { lockGroups, writePassed } from './groups.ts'
 import type { SessionFacts } from './happenings.ts'
 import { recordHappening } from './happenings.ts'
 import { openSessions } from './opening.ts'
 import { forgetReceived, writeOutbound } from './outbound.ts'
 import type {
   CloseSession,
+  GroupRef,
   OpenSession,
   OpenedSession,
+  PassedMessage,
   SessionName,
   StoredOutbound,
   StoredSubscription,
@@ -27,9 +30,12 @@ export type SessionWrite =
   | { kind: 'open'; session: OpenSession }
   | { kind: 'subscribe'; name: SessionName; clientKey: number; subscriptions: readonly StoredSubscription[] }
   | { kind: 'unsubscribe'; name: SessionName; filters: readonly string[] }
-  | { kind: 'remember'; name: SessionName; outbound: readonly StoredOutbound[] }
+  | { kind: 'remember'; name: SessionName; outbound: readonly StoredOutbound[]; passed: readonly GroupPassed[] }
   | { kind: 'release'; name: SessionName; packetId: number }
   | { kind: 'close'; session: CloseSession }
+
+/** A message of a group that nobody else may be given. */
+export type GroupPassed = PassedMessage & { group: GroupRef }
 
 export type SessionWriter = Batcher<SessionWrite, OpenedSession | undefined>
 
@@ -56,9 +62,17 @@ async function writeAll(
 ): Promise<(OpenedSession | undefined | ServiceError)[]> {
   const owned = await lockOwned(tx, writes.flatMap(nameOf))
   const refusal = new ServiceError('conflict', 'another connection took the session over')
+  const remembered = writes.flatMap((write) => (write.kind === 'remember' ? write.passed : []))
+  const ownGroups = await lockGroups(
+    tx,
+    node,
+    remembered.map(({ group }) => group),
+  )
+  const lost = new ServiceError('conflict', 'another node serves the shared subscription')
   const outcomes = writes.map((write) => {
     const [name] = nameOf(write)
-    return name === undefined || owned.has(idOf(name)) ? undefined : refusal
+    if (name !== undefined && !owned.has(idOf(name))) return refusal
+    return write.kind === 'remember' && write.passed.some(({ group }) => !ownGroups.has(group.key)) ? lost : undefined
   })
   const allowed = writes.filter((_, index) => outcomes[index] === undefined)
   recordAll(record, node, allowed, owned)
@@ -70,6 +84,10 @@ async function writeAll(
   await writeOutbound(
     tx,
     only('remember').flatMap(({ name, outbound }) => outbound.map((one) => ({ ...one, sessionKey: name.key }))),
+  )
+  await writePassed(
+    tx,
+    only('remember').flatMap(({ passed }) => passed.map(({ group: { key }, ...message }) => ({ key, ...message }))),
   )
   await forgetReceived(
     tx,
@@ -98,13 +116,13 @@ function recordAll(
   record: Recorder,
   node: string,
   writes: readonly SessionWrite[],
-  owned: ReadonlyMap<string, SessionFacts>,
+  owned: ReadonlyMap<string, Owned>,
 ): void {
   for (const write of writes) {
     const [name] = nameOf(write)
     const session = name === undefined ? undefined : owned.get(idOf(name))
     if (session === undefined) continue
-    if (write.kind === 'close') recordHappening(record, 'disconnect', session, node)
+    if (write.kind === 'close' && session.is_connected) recordHappening(record, 'disconnect', session, node)
     else if (write.kind === 'subscribe')
       recordHappening(record, 'subscribe', session, node, {
         channelKeys: write.subscriptions.map(({ channelKey }) => channelKey),
@@ -115,13 +133,16 @@ function recordAll(
   }
 }
 
+/** Not connected any more where the node was taken for dead. */
+type Owned = SessionFacts & { is_connected: boolean }
+
 const idOf = ({ key, epoch }: SessionName) => `${key} ${epoch}`
 
 /** The sessions that are still of these connections, locked in the order of their keys. */
-async function lockOwned(tx: Transaction, names: readonly SessionName[]): Promise<Map<string, SessionFacts>> {
+async function lockOwned(tx: Transaction, names: readonly SessionName[]): Promise<Map<string, Owned>> {
   if (names.length === 0) return new Map()
-  const { rows } = await sql<SessionName & SessionFacts>`
-    SELECT s.key, s.epoch, s.client_key, s.client_identifier, c.id AS client_id, c.domain_key
+  const { rows } = await sql<SessionName & Owned>`
+    SELECT s.key, s.epoch, s.is_connected, s.client_key, s.client_identifier, c.id AS client_id, c.domain_key
       FROM mqtt_sessions s JOIN clients c ON c.key = s.client_key
      WHERE (s.key, s.epoch) IN (SELECT * FROM unnest(${names.map(({ key }) => key)}::bigint[], ${names.map(({ epoch }) => epoch)}::bigint[]))
      ORDER BY s.key FOR UPDATE OF s`.execute(tx)

@@ -1,0 +1,239 @@
+/**
+ * Shared subscriptions over several nodes (MQTT 5.0 section 4.8.2, contract section 7.3): whatever node its members are connected to, a
+ * group is sent each message once, and nothing is lost with a member or with the node that serves it.
+ */
+import { sql } from 'kysely'
+import type { IPublishPacket } from 'mqtt-packet'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { startTestApi } from '../harness/api.ts'
+import type { TestApi } from '../harness/api.ts'
+import { until } from '../harness/until.ts'
+import type { Plant } from '../messages/support.ts'
+import { startPlant } from '../messages/support.ts'
+import type { Connecting, Peer } from './peer.ts'
+import type { Node } from './support.ts'
+import { aDevice, startNode } from './support.ts'
+
+const NEVER_MS = 3_600_000
+const DEADLINE_MS = 30_000
+
+let plant: Plant
+let otherApi: TestApi
+let one: Node
+let other: Node
+
+beforeAll(async () => {
+  plant = await startPlant()
+  const { database, address } = plant.api
+  otherApi = await startTestApi({
+    database: { database, address, [Symbol.asyncDispose]: () => Promise.resolve() } as never,
+  })
+  one = await startNode(plant.api)
+  other = await startNode(otherApi)
+}, 60_000)
+afterAll(async () => {
+  await other.stop()
+  await one.stop()
+  await otherApi[Symbol.asyncDispose]()
+  await plant[Symbol.asyncDispose]()
+})
+
+/** A session that is kept, with one message at a time under way. */
+const kept = (clientId: string, receiveMaximum = 1): Connecting => ({
+  clientId,
+  clean: false,
+  protocolVersion: 5,
+  properties: { sessionExpiryInterval: 1000, receiveMaximum },
+})
+
+async function subscribe(peer: Peer, topic: string, qos: 1 | 2 = 1) {
+  peer.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic, qos }] })
+  expect((await peer.next('suback')).granted).toEqual([qos])
+}
+
+async function publish(peer: Peer, topic: string, payload: string, qos: 1 | 2 = 1) {
+  peer.send({ cmd: 'publish', topic, payload, qos, dup: false, retain: false, messageId: 9 })
+  if (qos === 1) return await peer.next('puback')
+  await peer.next('pubrec')
+  peer.send({ cmd: 'pubrel', messageId: 9 })
+  return await peer.next('pubcomp')
+}
+
+const textOf = ({ payload }: IPublishPacket) => payload.toString()
+
+async function receive(peer: Peer): Promise<string> {
+  const message = await peer.next('publish', DEADLINE_MS)
+  if (message.qos === 2) {
+    peer.send({ cmd: 'pubrec', messageId: message.messageId ?? 0 })
+    await peer.next('pubrel', DEADLINE_MS)
+    peer.send({ cmd: 'pubcomp', messageId: message.messageId ?? 0 })
+  } else peer.send({ cmd: 'puback', messageId: message.messageId ?? 0 })
+  return textOf(message)
+}
+
+/** Acknowledges everything that comes, and remembers it. */
+function taking(peer: Peer): string[] {
+  const taken: string[] = []
+  peer.socket.on('data', () => {
+    for (let at = 0; at < peer.inbox.length;) {
+      const packet = peer.inbox[at]
+      if (packet?.cmd === 'publish') {
+        taken.push(textOf(packet))
+        peer.send({ cmd: packet.qos === 2 ? 'pubrec' : 'puback', messageId: packet.messageId ?? 0 })
+      } else if (packet?.cmd === 'pubrel') peer.send({ cmd: 'pubcomp', messageId: packet.messageId ?? 0 })
+      else {
+        at++
+        continue
+      }
+      peer.inbox.splice(at, 1)
+    }
+  })
+  return taken
+}
+
+/** The node that serves the group of the channel; null: none. */
+async function servedBy(channelId: string): Promise<string | null | undefined> {
+  const { rows } = await sql<{ node: string | null }>`
+    SELECT g.node FROM mqtt_groups g JOIN channels c ON c.key = g.channel_key WHERE c.id = ${channelId}`.execute(
+    plant.api.database.db,
+  )
+  return rows[0]?.node
+}
+
+test.for([1, 2] as const)(
+  'a thousand messages with QoS %i reach a group with members on two nodes once each, though members come and go',
+  { timeout: 120_000 },
+  async (qos) => {
+    const device = await aDevice(plant, one.port)
+    const shared = `$share/workers/${device.topic}/#`
+    const members: Peer[] = []
+    const taken: string[][] = []
+    const join = async (clientId: string, port: number) => {
+      const member = await device.connect(kept(clientId, 20), port)
+      taken.push(taking(member))
+      members.push(member)
+      await subscribe(member, shared, qos)
+    }
+    const all = () => taken.flat()
+    await join('a', one.port)
+    await join('b', other.port)
+    await join('c', other.port)
+    const senders = await Promise.all(
+      Array.from({ length: 10 }, (_, index) => device.connect({ clientId: `s${index}` })),
+    )
+    const sending = Promise.all(
+      senders.map(async (sender, from) => {
+        for (let index = 0; index < 100; index++)
+          await publish(sender, `${device.topic}/${from}`, `${from}.${index}`, qos)
+      }),
+    )
+    await until(() => all().length > 200, 'some were taken', DEADLINE_MS)
+    // Says goodbye with everything acknowledged that it was sent, or not: the rest goes to others.
+    members[0]?.send({ cmd: 'unsubscribe', messageId: 2, unsubscriptions: [shared] })
+    await until(() => all().length > 500, 'others took over', DEADLINE_MS)
+    await join('d', one.port)
+    await sending
+    await until(() => new Set(all()).size === 1000, 'all were taken', DEADLINE_MS)
+    expect(all()).toHaveLength(1000)
+    for (const peer of [...members, ...senders]) peer[Symbol.dispose]()
+  },
+)
+
+test('what a member did not acknowledge goes to another one, on whatever node', async () => {
+  const device = await aDevice(plant, one.port)
+  const shared = `$share/g/${device.topic}`
+  using sender = await device.connect()
+  {
+    using first = await device.connect(kept('first'))
+    await subscribe(first, shared)
+    for (const text of ['one', 'two', 'three', 'four']) await publish(sender, device.topic, text)
+    expect(await receive(first)).toBe('one')
+    expect(textOf(await first.next('publish'))).toBe('two')
+  }
+  using second = await device.connect(kept('second'), other.port)
+  await subscribe(second, shared)
+  expect([await receive(second), await receive(second), await receive(second)]).toEqual(['two', 'three', 'four'])
+  await publish(sender, device.topic, 'five')
+  expect(await receive(second)).toBe('five')
+})
+
+test('a member that was away is sent nothing of what others took meanwhile', async () => {
+  const device = await aDevice(plant, one.port)
+  const shared = `$share/g/${device.topic}/#`
+  using sender = await device.connect()
+  using stays = await device.connect(kept('stays'), other.port)
+  await subscribe(stays, shared)
+  {
+    using leaves = await device.connect(kept('leaves'))
+    await subscribe(leaves, shared)
+  }
+  for (const text of ['one', 'two']) await publish(sender, device.topic, text)
+  expect([await receive(stays), await receive(stays)]).toEqual(['one', 'two'])
+  stays[Symbol.dispose]()
+  // Nobody is there: it waits for whoever comes first.
+  await until(async () => (await servedBy(device.channelId)) === null, 'nobody serves the group', DEADLINE_MS)
+  for (const text of ['three', 'four']) await publish(sender, device.topic, text)
+  using back = await device.connect(kept('leaves'))
+  expect(back.connack.sessionPresent).toBe(true)
+  expect([await receive(back), await receive(back)]).toEqual(['three', 'four'])
+})
+
+test('a group that everybody left begins anew', async () => {
+  const device = await aDevice(plant, one.port)
+  const shared = `$share/g/${device.topic}/#`
+  using sender = await device.connect()
+  {
+    using last = await device.connect({ protocolVersion: 5 })
+    await subscribe(last, shared)
+    await publish(sender, device.topic, 'unacknowledged')
+    await last.next('publish')
+  }
+  await until(async () => (await device.connections()) === 0, 'its session is gone', DEADLINE_MS)
+  await publish(sender, device.topic, "nobody's")
+  using anew = await device.connect({ protocolVersion: 5 }, other.port)
+  await subscribe(anew, shared)
+  await publish(sender, device.topic, 'mine')
+  expect(await receive(anew)).toBe('mine')
+})
+
+test('groups of one name on two forms of a topic are one group, those of two filters are two', async () => {
+  const device = await aDevice(plant, one.port)
+  using sender = await device.connect()
+  using member = await device.connect(kept('member', 10))
+  const taken = taking(member)
+  await subscribe(member, `$share/g/${device.topic}/+`)
+  await subscribe(member, `$share/g/channels/${device.channelId}/messages/+`)
+  await subscribe(member, `$share/g/${device.topic}/a`)
+  await publish(sender, `${device.topic}/a`, 'twice')
+  await publish(sender, `${device.topic}/b`, 'once')
+  await until(() => taken.includes('once') && taken.length >= 3, 'all came', DEADLINE_MS)
+  expect(taken.toSorted()).toEqual(['once', 'twice', 'twice'])
+})
+
+test('a node that stood still loses its groups and closes its sessions; with QoS 2 nobody else is sent what a member may have', async () => {
+  // It looks about when a group is to be served and never again, and so is taken for dead.
+  await using stack = new AsyncDisposableStack()
+  const still = await startNode(otherApi, { roundMs: NEVER_MS })
+  stack.defer(() => still.stop())
+  const device = await aDevice(plant, one.port)
+  const shared = `$share/g/${device.topic}/#`
+  using sender = await device.connect()
+  using lost = await device.connect(kept('lost'), still.port)
+  await subscribe(lost, shared, 2)
+  await until(async () => typeof (await servedBy(device.channelId)) === 'string', 'the group is served', DEADLINE_MS)
+  await publish(sender, device.topic, 'sent', 2)
+  const sent = await lost.next('publish')
+  await publish(sender, device.topic, 'waits', 2)
+  using next = await device.connect(kept('next'))
+  await subscribe(next, shared, 2)
+  expect(await receive(next)).toBe('waits')
+  await publish(sender, device.topic, 'later', 2)
+  expect(await receive(next)).toBe('later')
+
+  // Somebody connects, so that it looks about.
+  using visitor = await device.connect({ clientId: 'visitor', protocolVersion: 5 }, still.port)
+  await subscribe(visitor, `$share/visitors/${device.topic}/#`)
+  await lost.closed()
+  using back = await device.connect(kept('lost'), other.port)
+  expect(await back.next('publish')).toMatchObject({ messageId: sent.messageId, dup: true, qos: 2 })
+})
