@@ -13,9 +13,9 @@ import type { Value } from './values.ts'
 /** Characters of a filled-in template. */
 export const MAX_OUTPUT_CHARS = 262_144
 /** Nodes and expressions that are evaluated. */
-const MAX_STEPS = 100_000
+const MAX_STEPS = 50_000
 /** Characters that functions make or compare. */
-const MAX_WORK_CHARS = 4_000_000
+const MAX_WORK_CHARS = 1_000_000
 
 type Scope = Map<string, Value>
 
