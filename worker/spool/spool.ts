@@ -1,7 +1,8 @@
 /**
  * Results on disk until the manager acknowledged them. One file that is only appended to: a record per result and one
  * per acknowledgement, each with its length and a checksum. Results that arrive in one turn of the event loop share a
- * write and a sync. A file whose results are all acknowledged begins anew.
+ * write and a sync; acknowledgements go with the next result, or a moment later. A file whose results are all acknowledged
+ * then begins anew.
  */
 import { open, rename } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
@@ -13,6 +14,8 @@ export type SpooledResult = { key: string; payload: Uint8Array }
 
 /** Beyond this, a file with mostly acknowledged results is written anew. */
 const COMPACT_BYTES = 32 * 1024 * 1024
+/** An acknowledgement that no result takes along is written after this. */
+const ACKNOWLEDGE_DELAY_MS = 250
 /** Length of payload, length of key, kind, checksum. */
 const HEADER_BYTES = 4 + 2 + 1 + 4
 const KIND_RESULT = 1
@@ -31,6 +34,7 @@ export class Spool {
   #heldBytes = 0
   #appends: Append[] = []
   #writing: Promise<void> | undefined
+  #acknowledging: NodeJS.Timeout | undefined
 
   private constructor(path: string, file: FileHandle, maxBytes: number) {
     this.#path = path
@@ -74,17 +78,22 @@ export class Spool {
   async add(key: string, payload: Uint8Array): Promise<void> {
     if (this.#held.has(key)) return
     this.#hold(key, payload)
-    await this.#append(encodeRecord(KIND_RESULT, key, payload), true)
+    await this.#append(encodeRecord(KIND_RESULT, key, payload))
   }
 
   /** Forgets the result. Not synced: a lost acknowledgement costs one more delivery of a result that counts once. */
   acknowledge(key: string): void {
     if (!this.#release(key)) return
-    this.#append(encodeRecord(KIND_ACKNOWLEDGED, key, new Uint8Array()), false).catch(() => undefined)
+    const nobody = () => undefined
+    const bytes = encodeRecord(KIND_ACKNOWLEDGED, key, new Uint8Array())
+    this.#appends.push({ bytes, mustSync: false, resolve: nobody, reject: nobody })
+    this.#writeLater()
   }
 
   async close(): Promise<void> {
+    this.#startWriting()
     await this.#writing?.catch(() => undefined)
+    clearTimeout(this.#acknowledging)
     await this.#file.close()
   }
 
@@ -112,19 +121,29 @@ export class Spool {
     return this.#held.delete(key)
   }
 
-  #append(bytes: Uint8Array, mustSync: boolean): Promise<void> {
+  #append(bytes: Uint8Array): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#appends.push({ bytes, mustSync, resolve, reject })
-      this.#writing ??= this.#writeAll().finally(() => {
-        this.#writing = undefined
-      })
+      this.#appends.push({ bytes, mustSync: true, resolve, reject })
+      this.#startWriting()
+    })
+  }
+
+  #writeLater(): void {
+    this.#acknowledging ??= setTimeout(() => this.#startWriting(), ACKNOWLEDGE_DELAY_MS).unref()
+  }
+
+  #startWriting(): void {
+    this.#writing ??= this.#writeAll().finally(() => {
+      this.#writing = undefined
     })
   }
 
   async #writeAll(): Promise<void> {
     // What arrives in this turn of the event loop goes into the same write.
     await new Promise(setImmediate)
-    while (this.#appends.length > 0) {
+    clearTimeout(this.#acknowledging)
+    this.#acknowledging = undefined
+    for (let isFirst = true; isFirst || this.#appends.some(({ mustSync }) => mustSync); isFirst = false) {
       const batch = this.#appends
       this.#appends = []
       try {
@@ -137,6 +156,7 @@ export class Spool {
         for (const append of batch) append.reject(error)
       }
     }
+    if (this.#appends.length > 0) this.#writeLater()
   }
 
   async #write(batch: Append[]): Promise<void> {
