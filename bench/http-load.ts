@@ -61,7 +61,7 @@ export async function load({
   const begin = performance.now()
   const end = begin + durationMs
 
-  const run = (socket: Socket) =>
+  const run = (socket: Socket, place: number) =>
     new Promise<void>((resolve, reject) => {
       let pending: Buffer = Buffer.alloc(0)
       let sentAt = 0
@@ -92,7 +92,9 @@ export async function load({
       })
       socket.on('error', reject)
       socket.on('close', () => resolve())
-      send()
+      // At a given rate each has a time of its own, as devices do that know nothing of each other; in step they would be one burst.
+      if (perSecond === Infinity) send()
+      else setTimeout(send, (place / connections) * (1000 / perSecond))
     })
 
   const sockets = await Promise.all(

@@ -2,6 +2,7 @@
 import { benchAccess } from './access.ts'
 import { benchBulk } from './bulk.ts'
 import { benchCoap } from './coap.ts'
+import { benchFleet } from './fleet.ts'
 import { benchIngest } from './ingest.ts'
 import { benchJournal } from './journal.ts'
 import { benchListing } from './listing.ts'
@@ -11,6 +12,7 @@ import { benchNodes } from './nodes.ts'
 import { benchProvision } from './provision.ts'
 import { benchReader } from './reader.ts'
 import { benchSandbox } from './sandbox.ts'
+import { benchSoak } from './soak.ts'
 import { benchStart } from './start.ts'
 import { benchTasks } from './tasks.ts'
 
@@ -26,10 +28,14 @@ const BENCHES = {
   bulk: benchBulk,
   journal: benchJournal,
   tasks: benchTasks,
+  fleet: benchFleet,
   sandbox: benchSandbox,
   modules: benchModules,
   provision: benchProvision,
+  soak: benchSoak,
 }
+/** Take so long that they run only when they are named. */
+const LONG = new Set(['soak'])
 
 const wanted = process.argv.slice(2)
 const unknown = wanted.filter((name) => !(name in BENCHES))
@@ -38,5 +44,5 @@ if (unknown.length > 0) {
   process.exit(2)
 }
 for (const [name, bench] of Object.entries(BENCHES)) {
-  if (wanted.length === 0 || wanted.includes(name)) await bench()
+  if (wanted.length === 0 ? !LONG.has(name) : wanted.includes(name)) await bench()
 }
