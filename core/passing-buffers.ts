@@ -1,16 +1,17 @@
 /**
  * Buffers that pass through a process leave garbage outside the heap of V8, which begins to look at such memory only when
  * there are some 64 MiB of it. Whoever carries large things says how much went by, and the young generation, where all
- * of it is, is collected every megabyte: about a millisecond each, and the process does not grow by what it carries.
+ * of it is, is collected every three megabytes: about a millisecond each, and the process does not grow by what it carries.
  */
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { monotonicMs } from './time.ts'
 
-/** A buffer is copied two or three times on its way through HTTP or gRPC, so the growth is some three times this. */
-const COLLECT_AFTER_BYTES = 1024 * 1024
+const COLLECT_AFTER_BYTES = 3 * 1024 * 1024
+/** A buffer is copied two or three times on its way through HTTP or gRPC. */
+const COPIES = 3
 /** Many transfers at once may leave more, or collecting would take most of the time; V8 looks by itself beyond this. */
-const MAX_COLLECT_AFTER_BYTES = 16 * 1024 * 1024
+const MAX_COLLECT_AFTER_BYTES = 48 * 1024 * 1024
 const MIN_PAUSE_MS = 5
 
 type Collect = (options: { type: 'minor'; execution: 'sync' }) => void
@@ -30,9 +31,9 @@ export function beginTransfer(): Disposable {
   }
 }
 
-/** To be called with the size of every buffer that went by and is not kept. */
-export function countPassing(sizeBytes: number): void {
-  passedBytes += sizeBytes
+/** To be called with the size of every buffer that went by and is not kept, and how many of its kind that left. */
+export function countPassing(sizeBytes: number, copies = COPIES): void {
+  passedBytes += sizeBytes * copies
   if (passedBytes < Math.min(COLLECT_AFTER_BYTES * Math.max(transfers, 1), MAX_COLLECT_AFTER_BYTES)) return
   if (monotonicMs() < nextMs) return
   passedBytes = 0
