@@ -2,11 +2,52 @@
 import { isIP } from 'node:net'
 import { X509Certificate } from 'node:crypto'
 import { createSecureContext } from 'node:tls'
+import type { PeerCertificate, SecureContext } from 'node:tls'
 import { credentials } from '@grpc/grpc-js'
 import type { ChannelCredentials, ClientOptions } from '@grpc/grpc-js'
 
 /** Credentials, and the channel options that belong to them. */
-export type Dialling = { credentials: ChannelCredentials; options: Partial<ClientOptions> }
+export type Dialling = {
+  credentials: ChannelCredentials
+  options: Partial<ClientOptions>
+  /** The same for `tls.connect`; undefined: no TLS. */
+  tls: DirectTls | undefined
+}
+
+export type DirectTls = {
+  secureContext: SecureContext
+  servername: string
+  checkServerIdentity: (name: string, shown: PeerCertificate) => Error | undefined
+}
+
+/** Without TLS. */
+export const dialPlainly = (): Dialling => ({ credentials: credentials.createInsecure(), options: {}, tls: undefined })
+
+/** TLS to an address whose certificate is judged as given. */
+export function dialOverTls(
+  address: string,
+  secureContext: SecureContext,
+  checkServerIdentity: DirectTls['checkServerIdentity'],
+): Dialling {
+  return {
+    credentials: credentials.createFromSecureContext(secureContext, { checkServerIdentity }),
+    options: serverName(address),
+    tls: { secureContext, checkServerIdentity, servername: nameOf(address) },
+  }
+}
+
+/**
+ * grpc-js asks for the host as TLS server name, which may not be an IP address (RFC 6066 section 3, enforced by Node). A
+ * reserved name stands in for it; what is checked is the certificate, by `checkServerIdentity`.
+ */
+export function serverName(address: string): Partial<ClientOptions> {
+  return isIP(hostOf(address)) === 0 ? {} : { 'grpc.ssl_target_name_override': nameOf(address) }
+}
+
+function nameOf(address: string): string {
+  const host = hostOf(address)
+  return isIP(host) === 0 ? host : 'address.invalid'
+}
 
 /** `[::1]:7071` → `::1`. */
 export function hostOf(address: string): string {
@@ -36,14 +77,6 @@ export function reachableFrom(address: string, peer: string): string {
   return `${peerHost.includes(':') ? `[${peerHost}]` : peerHost}:${portOf(address)}`
 }
 
-/**
- * grpc-js asks for the host as TLS server name, which may not be an IP address (RFC 6066 section 3, enforced by Node). A
- * reserved name stands in for it; what is checked is the certificate, by `checkServerIdentity`.
- */
-export function serverName(address: string): Partial<ClientOptions> {
-  return isIP(hostOf(address)) === 0 ? {} : { 'grpc.ssl_target_name_override': 'address.invalid' }
-}
-
 /** SHA-256 of a certificate in hexadecimal digits, as join tokens carry it. */
 export function fingerprintOf(certificate: { fingerprint256: string }): string {
   return certificate.fingerprint256.replaceAll(':', '').toLowerCase()
@@ -56,11 +89,7 @@ export type ClientPair = { cert: string; key: string }
 export function dialPinned(address: string, certificatePem: string, shown?: ClientPair): Dialling {
   const fingerprint = fingerprintOf(new X509Certificate(certificatePem))
   const context = createSecureContext({ ca: certificatePem, allowPartialTrustChain: true, ...shown })
-  return {
-    credentials: credentials.createFromSecureContext(context, {
-      checkServerIdentity: (_name, shown) =>
-        fingerprintOf(shown) === fingerprint ? undefined : new Error('the certificate is another one'),
-    }),
-    options: serverName(address),
-  }
+  return dialOverTls(address, context, (_name, seen) =>
+    fingerprintOf(seen) === fingerprint ? undefined : new Error('the certificate is another one'),
+  )
 }

@@ -5,7 +5,19 @@ export * from './gen/cluster/v1/module_pb.ts'
 export { TaskState as WireTaskState } from './gen/cluster/v1/run_pb.ts'
 export { TASK_STATE, taskStateFromWire, taskStateToWire } from './task-state.ts'
 export type { TaskState, TaskStateName } from './task-state.ts'
-export { dialPinned, fingerprintOf, hostOf, isLoopback, portOf, reachableFrom, serverName } from './dial.ts'
+export { CallError, createChunkBuffer, readByteStream, sendChunk } from './byte-stream.ts'
+export {
+  dialOverTls,
+  dialPinned,
+  dialPlainly,
+  fingerprintOf,
+  hostOf,
+  isLoopback,
+  portOf,
+  reachableFrom,
+  serverName,
+} from './dial.ts'
+export type { ChunkBuffer } from './byte-stream.ts'
 export type { ClientPair, Dialling } from './dial.ts'
 export { createServiceClient, serviceDefinition } from './grpc.ts'
 export type {

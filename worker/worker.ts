@@ -94,7 +94,6 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     managerAddress: config.manager,
     bearer: () => member.identity && `${member.identity.workerId}.${member.identity.workerSecret}`,
   })
-  opening.defer(() => source.close())
   const isTls = credentials.isTls(config.manager)
   const peerListener = checkPeerListener(config, isTls)
   const trust = new SiteTrust({ isTls, shown: () => certificate.shown })

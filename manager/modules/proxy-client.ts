@@ -1,7 +1,7 @@
 /** What the manager asks of the module proxy, over gRPC. */
 import { once } from 'node:events'
 import { create } from '@bufbuild/protobuf'
-import { Metadata, credentials, status } from '@grpc/grpc-js'
+import { Metadata, status } from '@grpc/grpc-js'
 import type { ServiceError as GrpcError } from '@grpc/grpc-js'
 import type { Secret } from '#core/config/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -13,8 +13,9 @@ import {
   SignaturePolicy,
   createServiceClient,
   dialPinned,
+  dialPlainly,
 } from '#proto/index.ts'
-import type { Dialling, PushResponse } from '#proto/index.ts'
+import type { PushResponse } from '#proto/index.ts'
 import type { ModulePolicy } from './policies.ts'
 
 /** What a reference stands for now. */
@@ -67,10 +68,7 @@ const POLICIES = {
  * reference or the module, `timeout` or `unavailable` when proxy or registry are away.
  */
 export function createProxyClient(address: string, certificate: Buffer | undefined, proxyToken: Secret): ProxyClient {
-  const dialling: Dialling =
-    certificate === undefined
-      ? { credentials: credentials.createInsecure(), options: {} }
-      : dialPinned(address, certificate.toString())
+  const dialling = certificate === undefined ? dialPlainly() : dialPinned(address, certificate.toString())
   const modules = createServiceClient(ModuleService, address, dialling.credentials, dialling.options)
   const registries = createServiceClient(RegistryService, address, dialling.credentials, dialling.options)
   const metadata = new Metadata()

@@ -7,9 +7,14 @@ import type { sendUnaryData } from '@grpc/grpc-js'
 import { createLru } from '#core/lru.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { beginTransfer, countPassing } from '#core/passing-buffers.ts'
 import { withDeadline } from '#core/time.ts'
-import { FetchResponseSchema, ResolveResponseSchema, SignaturePolicy } from '#proto/index.ts'
+import {
+  FetchResponseSchema,
+  ResolveResponseSchema,
+  SignaturePolicy,
+  createChunkBuffer,
+  sendChunk,
+} from '#proto/index.ts'
 import type {
   FetchRequest,
   FetchResponse,
@@ -127,19 +132,15 @@ export function moduleServiceHandlers({
   }
 
   async function sendPieces(call: FetchCall, blob: OpenBlob, offset: number, hash: Hash | undefined): Promise<void> {
-    using _transfer = beginTransfer()
     const cancelled = new Promise<'cancelled'>((resolve) => call.once('cancelled', () => resolve('cancelled')))
-    const buffer = Buffer.allocUnsafe(PIECE_BYTES)
-    for await (const data of readInPieces(blob.handle, offset, buffer)) {
+    const buffer = createChunkBuffer(PIECE_BYTES)
+    for await (const data of readInPieces(blob.handle, offset, buffer.space)) {
       hash?.update(data)
-      const taken = new Promise<'taken'>((resolve) =>
-        call.write(create(FetchResponseSchema, { data }), () => resolve('taken')),
-      )
+      const taken = sendChunk(call, buffer, data.length, (bytes) => create(FetchResponseSchema, { data: bytes }))
       const outcome = call.cancelled
         ? 'cancelled'
         : await withDeadline(Promise.race([taken, cancelled]), limits.chunkDeadlineMs, 'sending a chunk')
       if (outcome === 'cancelled') return
-      countPassing(data.length)
     }
     if (hash !== undefined) await verify(blob, `sha256:${hash.digest('hex')}`)
     call.end()

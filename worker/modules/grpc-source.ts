@@ -1,11 +1,9 @@
 /** Downloads modules over `ModuleService`, from the manager or from a proxy, whichever the assignment names. */
-import { Metadata } from '@grpc/grpc-js'
-import { ModuleService, createServiceClient, reachableFrom } from '#proto/index.ts'
-import type { ServiceClient } from '#proto/index.ts'
+import { reachableFrom } from '#proto/index.ts'
+import type { Dialling } from '#proto/index.ts'
 import type { ManagerCredentials } from '../session/credentials.ts'
-import { CHANNEL_OPTIONS, fetchStream } from './fetch-stream.ts'
+import { fetchStream } from './fetch-stream.ts'
 import type { ModuleSource } from './module-cache.ts'
-import type { WantedModule } from './wanted.ts'
 
 /** A source that sends nothing for so long is given up; the download resumes where it stood. */
 const CHUNK_DEADLINE_MS = 30_000
@@ -20,49 +18,36 @@ export type GrpcModuleSourceDeps = {
 
 export type GrpcModuleSource = {
   source: ModuleSource
-  /** Dials anew from the next download on: the worker shows another certificate. */
+  /** Looks anew whom it dials and with what, from the next download on: the worker shows another certificate. */
   redial: () => void
-  close: () => void
 }
 
-export function createGrpcModuleSource(deps: GrpcModuleSourceDeps): GrpcModuleSource {
-  const clients = new Map<string, Promise<ServiceClient<typeof ModuleService>>>()
+export function createGrpcModuleSource({
+  credentials,
+  managerAddress,
+  bearer,
+}: GrpcModuleSourceDeps): GrpcModuleSource {
+  /** How an address is dialled takes a handshake to find out where the certificate is pinned. */
+  const known = new Map<string, Promise<Dialling>>()
 
-  const clientFor = (address: string) => {
-    let client = clients.get(address)
-    if (client === undefined) {
-      client = deps.credentials.channel(address).then(({ credentials, options }) =>
-        createServiceClient(ModuleService, address, credentials, {
-          ...options,
-          ...CHANNEL_OPTIONS,
-        }),
-      )
-      clients.set(address, client)
-      client.catch(() => clients.delete(address))
+  const diallingOf = (address: string) => {
+    let dialling = known.get(address)
+    if (dialling === undefined) {
+      dialling = credentials.channel(address)
+      known.set(address, dialling)
+      dialling.catch(() => known.delete(address))
     }
-    return client
+    return dialling
   }
 
-  async function* fetchModule(wanted: WantedModule, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
-    const client = await clientFor(
-      wanted.sourceAddress === '' ? deps.managerAddress : reachableFrom(wanted.sourceAddress, deps.managerAddress),
-    )
-    const metadata = new Metadata()
-    const bearer = deps.bearer()
-    if (bearer !== undefined) metadata.set('authorization', `Bearer ${bearer}`)
-    const deadlines = { firstMs: CHUNK_DEADLINE_MS, chunkMs: CHUNK_DEADLINE_MS }
-    yield* fetchStream(client, { wanted, offset, metadata, ...deadlines }, signal)
+  return {
+    async *source(wanted, offset, signal) {
+      const named = wanted.sourceAddress
+      const address = named === '' ? managerAddress : reachableFrom(named, managerAddress)
+      const dialling = await diallingOf(address)
+      const deadlines = { firstMs: CHUNK_DEADLINE_MS, chunkMs: CHUNK_DEADLINE_MS }
+      yield* fetchStream({ address, dialling, wanted, offset, bearer: bearer(), ...deadlines }, signal)
+    },
+    redial: () => known.clear(),
   }
-
-  /** Downloads under way on them end by themselves, or are resumed. */
-  const closeAll = () => {
-    for (const client of clients.values()) {
-      client.then(
-        (opened) => opened.close(),
-        () => undefined,
-      )
-    }
-    clients.clear()
-  }
-  return { source: fetchModule, redial: closeAll, close: closeAll }
 }

@@ -1,8 +1,7 @@
 /**
  * Modules on disk by digest. A file in the folder was hashed while it was written; several runs that want the same module
- * wait for one download; what nobody uses leaves when the folder is full, least recently used first. Nobody waits for the
- * disk: a file is forced there after it is in use, so what an earlier process left is hashed once more before its first use,
- * and is fetched anew when a power cut damaged it.
+ * wait for one download; what nobody uses leaves when the folder is full, least recently used first. No file is forced to
+ * disk: what an earlier process left is hashed once more before its first use, and is fetched anew when a power cut damaged it.
  */
 import type { Hash } from 'node:crypto'
 import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
@@ -12,7 +11,7 @@ import { ServiceError, isRetryable } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { beginTransfer, countPassing } from '#core/passing-buffers.ts'
 import { sleep } from '#core/time.ts'
-import { forceToDisk, hashPart, isFileOf } from './module-files.ts'
+import { hashPart, isFileOf } from './module-files.ts'
 import type { WantedModule } from './wanted.ts'
 
 /** Streams the bytes of a module from an offset. Throws ServiceErrors; `unavailable` and `timeout` are tried again. */
@@ -49,6 +48,8 @@ type Download = { sizeBytes: number; receivedBytes: number; state: 'asking' | 'f
 const DIGEST = /^sha256:([0-9a-f]{64})$/
 const MAX_TRIES = 4
 const RETRY_MS = 200
+/** HTTP/2 reads into a buffer, and what comes out of it is copied into one that stays. */
+const COPIES = 1
 /** Changes that nobody asked for are not remembered for ever. */
 const MAX_CHANGES = 1_000
 
@@ -58,7 +59,6 @@ export class ModuleCache {
   readonly #entries = new Map<string, Entry>()
   readonly #coming = new Map<string, Promise<void>>()
   readonly #downloads = new Map<string, Download>()
-  readonly #forcing = new Set<Promise<void>>()
   #news = Promise.withResolvers<void>()
   readonly #abort = new AbortController()
   #bytes = 0
@@ -112,7 +112,7 @@ export class ModuleCache {
   /** Downloads under way end; their parts stay. */
   async close(): Promise<void> {
     this.#abort.abort(new ServiceError('unavailable', 'the worker is stopping'))
-    await Promise.allSettled([...this.#coming.values(), ...this.#forcing])
+    await Promise.allSettled(this.#coming.values())
   }
 
   /** Resolves when a module came, or more of one. */
@@ -227,7 +227,6 @@ export class ModuleCache {
       }
       const path = join(folder, `${hex}.wasm`)
       await rename(partPath, path)
-      this.#forceLater(path)
       download.state = 'whole'
     } finally {
       if (download.state !== 'whole') download.state = 'failed'
@@ -236,13 +235,6 @@ export class ModuleCache {
     }
     this.#add(digest, sizeBytes, true)
     await this.#makeRoom(digest)
-  }
-
-  #forceLater(path: string): void {
-    const forcing = forceToDisk(path)
-      .catch((error: unknown) => this.#options.logger.debug({ err: error }, 'a module left before it was on disk'))
-      .finally(() => this.#forcing.delete(forcing))
-    this.#forcing.add(forcing)
   }
 
   /** How many bytes there are then, what was there before included; at most one chunk more than the module has. */
@@ -260,7 +252,7 @@ export class ModuleCache {
         download.state = 'flowing'
         download.receivedBytes = received
         this.#tellNews()
-        countPassing(chunk.length)
+        countPassing(chunk.length, COPIES)
       }
     } finally {
       await file.close()

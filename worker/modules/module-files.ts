@@ -1,8 +1,8 @@
-/** Files of modules on disk: what they hash to, and when they are there for good. */
+/** Files of modules on disk: what they hash to. */
 import { createHash } from 'node:crypto'
 import type { Hash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { open, stat } from 'node:fs/promises'
+import { stat } from 'node:fs/promises'
 
 /** Whether the file is there and has these bytes. */
 export async function isFileOf(path: string, hex: string): Promise<boolean> {
@@ -27,14 +27,4 @@ async function hashFile(path: string): Promise<Hash> {
   const hash = createHash('sha256')
   for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer)
   return hash
-}
-
-/** Resolves when the file outlives a power cut. */
-export async function forceToDisk(path: string): Promise<void> {
-  const file = await open(path, 'r+')
-  try {
-    await file.sync()
-  } finally {
-    await file.close()
-  }
 }

@@ -6,9 +6,8 @@ import { create } from '@bufbuild/protobuf'
 import { Server, logVerbosity, setLogVerbosity, status } from '@grpc/grpc-js'
 import { PROTOCOL_STATUS, ServiceError, kindOf, presentError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { beginTransfer, countPassing } from '#core/passing-buffers.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'
-import { FetchResponseSchema, ModuleService, serviceDefinition } from '#proto/index.ts'
+import { FetchResponseSchema, ModuleService, createChunkBuffer, sendChunk, serviceDefinition } from '#proto/index.ts'
 import type { FetchRequest, FetchResponse, ServerWritableStream, ServiceHandlers } from '#proto/index.ts'
 import type { ModuleCache, SharedModule } from './module-cache.ts'
 import type { SiteTrust } from './site-trust.ts'
@@ -88,30 +87,28 @@ export async function startPeerServer(deps: PeerServerDeps): Promise<PeerServer>
   }
 
   async function send(call: FetchCall, shared: SharedModule): Promise<void> {
-    using _transfer = beginTransfer()
     let position = Number(call.request.offset)
     if (position > shared.sizeBytes) throw new ServiceError('not_found', `the module has ${shared.sizeBytes} bytes`)
     const cancelled = new Promise<void>((resolve) => call.once('cancelled', () => resolve()))
-    const write = async (data: Uint8Array) => {
-      const taken = new Promise<void>((resolve) => call.write(create(FetchResponseSchema, { data }), () => resolve()))
+    const buffer = createChunkBuffer(CHUNK_BYTES)
+    const write = async (sizeBytes: number) => {
+      const taken = sendChunk(call, buffer, sizeBytes, (data) => create(FetchResponseSchema, { data }))
       await withDeadline(Promise.race([taken, cancelled]), limits.chunkDeadlineMs, 'giving a chunk')
     }
-    const buffer = Buffer.allocUnsafe(CHUNK_BYTES)
     // The asker hears at once that it has found somebody, and may be followed itself.
-    await write(buffer.subarray(0, 0))
+    await write(0)
     while (position < shared.sizeBytes && !call.cancelled) {
       closing.signal.throwIfAborted()
       const { news } = modules
       const readable = Math.min(shared.readableBytes() - position, CHUNK_BYTES)
       if (readable <= 0) {
-        if (!(await within(news, limits.waitingChunkMs))) await write(buffer.subarray(0, 0))
+        if (!(await within(news, limits.waitingChunkMs))) await write(0)
         continue
       }
-      const { bytesRead } = await shared.handle.read(buffer, 0, readable, position)
+      const { bytesRead } = await shared.handle.read(buffer.space, 0, readable, position)
       if (bytesRead === 0) throw new ServiceError('unavailable', 'the file of the module ends too early')
       position += bytesRead
-      await write(buffer.subarray(0, bytesRead))
-      countPassing(bytesRead)
+      await write(bytesRead)
     }
     call.end()
   }

@@ -2,11 +2,9 @@
  * Asks workers of the same site for a module before the source of it. Whatever goes wrong with them, the source is asked
  * at once, from where they left off; the cache checks the bytes, whoever sent them.
  */
-import { Metadata } from '@grpc/grpc-js'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { ModuleService, createServiceClient } from '#proto/index.ts'
-import { CHANNEL_OPTIONS, fetchStream } from './fetch-stream.ts'
+import { fetchStream } from './fetch-stream.ts'
 import type { ModuleSource } from './module-cache.ts'
 import type { SiteTrust } from './site-trust.ts'
 import type { Peer, WantedModule } from './wanted.ts'
@@ -28,15 +26,8 @@ export function createPeerSource({ trust, source, logger, waits = PEER_WAITS }: 
   async function* askPeer(peer: Peer, wanted: WantedModule, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     const dialling = trust.dial(peer)
     if (dialling === undefined) throw new ServiceError('unavailable', 'this worker has no certificate to show yet')
-    const client = createServiceClient(ModuleService, peer.address, dialling.credentials, {
-      ...dialling.options,
-      ...CHANNEL_OPTIONS,
-    })
-    try {
-      yield* fetchStream(client, { wanted, offset: 0, metadata: new Metadata(), ...waits }, signal)
-    } finally {
-      client.close()
-    }
+    const order = { address: peer.address, dialling, wanted, offset: 0, bearer: undefined, ...waits }
+    yield* fetchStream(order, signal)
   }
 
   return async function* (wanted, offset, signal) {

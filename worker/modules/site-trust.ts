@@ -4,8 +4,8 @@
  * for a ticket of the manager that names it and the asker.
  */
 import { createSecureContext } from 'node:tls'
-import { ServerCredentials, credentials, experimental } from '@grpc/grpc-js'
-import { createTicketVerifier, serverName } from '#proto/index.ts'
+import { ServerCredentials, experimental } from '@grpc/grpc-js'
+import { createTicketVerifier, dialOverTls, dialPlainly } from '#proto/index.ts'
 import type { ClientPair, Dialling, TicketVerifier } from '#proto/index.ts'
 import type { Peer } from './wanted.ts'
 
@@ -47,16 +47,13 @@ export class SiteTrust {
 
   /** Undefined: this worker has no certificate to show, or does not know the authority of others. */
   dial({ address, workerId }: Peer): Dialling | undefined {
-    if (!this.#isTls) return { credentials: credentials.createInsecure(), options: {} }
+    if (!this.#isTls) return dialPlainly()
     const shown = this.#shown()
     if (shown === undefined || this.#authority === '') return undefined
-    return {
-      credentials: credentials.createFromSecureContext(createSecureContext({ ca: this.#authority, ...shown }), {
-        checkServerIdentity: (_name, seen) =>
-          seen.subject.CN === workerId ? undefined : new Error('the certificate is that of another worker'),
-      }),
-      options: serverName(address),
-    }
+    const context = createSecureContext({ ca: this.#authority, ...shown })
+    return dialOverTls(address, context, (_name, seen) =>
+      seen.subject.CN === workerId ? undefined : new Error('the certificate is that of another worker'),
+    )
   }
 
   /** Takes connections of those alone that show a certificate of the authority. */

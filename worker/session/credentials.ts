@@ -5,9 +5,8 @@
  */
 import { checkServerIdentity, connect, createSecureContext } from 'node:tls'
 import type { PeerCertificate } from 'node:tls'
-import { credentials } from '@grpc/grpc-js'
 import { ServiceError } from '#core/errors/index.ts'
-import { dialPinned, fingerprintOf, hostOf, isLoopback, portOf, serverName } from '#proto/index.ts'
+import { dialOverTls, dialPinned, dialPlainly, fingerprintOf, hostOf, isLoopback, portOf } from '#proto/index.ts'
 import type { ClientPair, Dialling } from '#proto/index.ts'
 
 export type CredentialOptions = {
@@ -47,7 +46,7 @@ export function createCredentials(options: CredentialOptions): ManagerCredential
     fingerprint,
     isTls,
     async channel(address) {
-      if (!isTls(address)) return { credentials: credentials.createInsecure(), options: {} }
+      if (!isTls(address)) return dialPlainly()
       const shown = options.shown()
       if (fingerprint === undefined) return trusted(address, options.authority, shown)
       return pinned(address, await readCertificate(address), fingerprint, shown)
@@ -73,12 +72,7 @@ function pinned(
 function trusted(address: string, authority: string | undefined, shown: ClientPair | undefined): Dialling {
   const context = createSecureContext({ ...(authority === undefined ? {} : { ca: authority }), ...shown })
   const host = hostOf(address)
-  return {
-    credentials: credentials.createFromSecureContext(context, {
-      checkServerIdentity: (_name, shown) => checkServerIdentity(host, shown),
-    }),
-    options: serverName(address),
-  }
+  return dialOverTls(address, context, (_name, seen) => checkServerIdentity(host, seen))
 }
 
 function toPem(der: Buffer): string {

@@ -158,7 +158,7 @@ export const FetchRequestSchema: GenMessage<FetchRequest> = /*@__PURE__*/
   messageDesc(file_cluster_v1_module, 2);
 
 /**
- * One chunk.
+ * One chunk. It stays without other fields: readers take it apart while it comes.
  *
  * @generated from message skein.cluster.v1.FetchResponse
  */

@@ -1,0 +1,81 @@
+import { create, toBinary } from '@bufbuild/protobuf'
+import { expect, test } from 'vitest'
+import { FRAME_HEAD_BYTES, FrameReader, MAX_FRAMED_BYTES, frameInPlace } from './byte-frames.ts'
+import { FetchResponseSchema } from './gen/cluster/v1/module_pb.ts'
+
+const LENGTHS = [0, 1, 127, 128, 16_383, 16_384, 262_144, MAX_FRAMED_BYTES]
+const bytesOf = (length: number) => Buffer.from(Uint8Array.from({ length }, (_, index) => (index * 7) & 0xff))
+
+function framed(data: Uint8Array): Buffer {
+  const buffer = Buffer.alloc(FRAME_HEAD_BYTES + data.length)
+  buffer.set(data, FRAME_HEAD_BYTES)
+  return Buffer.from(frameInPlace(buffer, data.length))
+}
+
+/** All pieces that come out of data that arrives in slices. */
+function read(data: Buffer, sliceBytes: number, pieceBytes: number): { pieces: Buffer[]; isWithinMessage: boolean } {
+  const reader = new FrameReader(pieceBytes)
+  const pieces: Buffer[] = []
+  for (let at = 0; at < data.length; at += sliceBytes) {
+    const slice = data.subarray(at, at + sliceBytes)
+    for (let offset = 0; offset < slice.length;) {
+      const { used, piece } = reader.take(slice, offset)
+      offset += used
+      if (piece !== undefined) pieces.push(Buffer.from(piece))
+    }
+  }
+  return { pieces, isWithinMessage: reader.isWithinMessage }
+}
+
+test('a frame is the message as everybody writes it, behind its length', () => {
+  for (const length of LENGTHS) {
+    const data = bytesOf(length)
+    const message = toBinary(FetchResponseSchema, create(FetchResponseSchema, { data }))
+    const frame = framed(data)
+    expect(frame[0]).toBe(0)
+    expect(frame.readUInt32BE(1)).toBe(message.length)
+    expect(frame.subarray(5).equals(message), `${length} bytes`).toBe(true)
+  }
+})
+
+test('more bytes than a frame holds are refused', () => {
+  expect(() => frameInPlace(Buffer.alloc(16), MAX_FRAMED_BYTES + 1)).toThrow('a frame holds at most')
+})
+
+test('messages are read however they are cut', () => {
+  const messages = [0, 1, 130, 0, 20_000].map(bytesOf)
+  const data = Buffer.concat(messages.map(framed))
+  for (const sliceBytes of [1, 2, 5, 7, 8, 9, 16_384, data.length]) {
+    const { pieces, isWithinMessage } = read(data, sliceBytes, 32_768)
+    expect(
+      pieces.map((piece) => piece.length),
+      `cut every ${sliceBytes} bytes`,
+    ).toEqual([0, 1, 130, 0, 20_000])
+    expect(Buffer.concat(pieces).equals(Buffer.concat(messages))).toBe(true)
+    expect(isWithinMessage).toBe(false)
+  }
+})
+
+test('a message that is larger than a piece comes in several', () => {
+  const data = bytesOf(10_000)
+  const { pieces } = read(Buffer.concat([framed(data), framed(data)]), 3000, 4096)
+  expect(pieces.every((piece) => piece.length <= 4096)).toBe(true)
+  expect(Buffer.concat(pieces).equals(Buffer.concat([data, data]))).toBe(true)
+})
+
+test('a message that ends early is known by it', () => {
+  const frame = framed(bytesOf(1000))
+  for (const kept of [1, 4, 6, 7, 500]) {
+    expect(read(frame.subarray(0, kept), 100, 4096).isWithinMessage, `${kept} bytes`).toBe(true)
+  }
+})
+
+test.for([
+  ['is compressed', [1, 0, 0, 0, 2, 0x0a, 0]],
+  ['begins with another field', [0, 0, 0, 0, 2, 0x12, 0]],
+  ['has less in it than it says', [0, 0, 0, 0, 9, 0x0a, 1, 7]],
+  ['has more in it than it says', [0, 0, 0, 0, 3, 0x0a, 9, 7]],
+  ['is endless', [0, 0xff, 0xff, 0xff, 0xff, 0x0a, 0xff, 0xff, 0xff, 0xff]],
+] as const)('a message that %s is refused', ([, bytes]) => {
+  expect(() => read(Buffer.from(bytes), 3, 4096)).toThrow(/the message/)
+})
