@@ -1,11 +1,59 @@
-/** The floor of what brings files: `node:http` that answers every request with the bytes of the file it was given. */
-import { readFileSync } from 'node:fs'
-import { createServer } from 'node:http'
+/**
+ * The floor of what brings files: bare TCP from a process that holds the bytes, hashed and written as they come. As `serve
+ * <file>` it answers every connection with the file; as `bring <port> <folder> <count>` it fetches it that often at once.
+ */
+import { createHash } from 'node:crypto'
+import { closeSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs'
+import { connect, createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 
-const bytes = readFileSync(process.argv[2] ?? '')
-const server = createServer((_request, response) => {
-  response.writeHead(200, { 'content-length': bytes.length }).end(bytes)
-})
-server.listen(0, '127.0.0.1', () => process.send?.((server.address() as AddressInfo).port))
+/** What is read at a time. */
+const BUFFER_BYTES = 256 * 1024
+
+const [role, ...rest] = process.argv.slice(2)
 process.once('disconnect', () => process.exit(0))
+if (role === 'serve') serve(...rest)
+else bring(...rest)
+
+function serve(path = ''): void {
+  const bytes = readFileSync(path)
+  const server = createServer((socket) => void socket.end(bytes))
+  server.listen(0, '127.0.0.1', () => process.send?.((server.address() as AddressInfo).port))
+}
+
+function bring(port = '', folder = '', count = ''): void {
+  mkdirSync(folder, { recursive: true })
+  process.once('message', () => {
+    const spent = process.cpuUsage()
+    void Promise.all(
+      Array.from({ length: Number(count) }, (_, index) => bringOne(Number(port), join(folder, String(index)))),
+    ).then((digests) => {
+      const { user, system } = process.cpuUsage(spent)
+      process.send?.({ digests, cpuMs: (user + system) / 1000 })
+    })
+  })
+  process.send?.('ready')
+}
+
+function bringOne(port: number, path: string): Promise<string> {
+  const file = openSync(path, 'w')
+  const hash = createHash('sha256')
+  const onread = {
+    buffer: Buffer.allocUnsafe(BUFFER_BYTES),
+    callback(sizeBytes: number, buffer: Uint8Array) {
+      const piece = buffer.subarray(0, sizeBytes)
+      hash.update(piece)
+      writeSync(file, piece)
+      return true
+    },
+  }
+  return new Promise((resolve, reject) => {
+    const socket = connect({ port, host: '127.0.0.1', onread })
+    socket.once('error', reject)
+    socket.once('end', () => {
+      closeSync(file)
+      resolve(`sha256:${hash.digest('hex')}`)
+    })
+  })
+}

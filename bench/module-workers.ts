@@ -1,0 +1,51 @@
+/**
+ * Workers of `modules.ts`, in a process of their own as workers are: each with a cache and a connection, the worker's own
+ * code for downloads. All begin at `go`; the answer is how long each took.
+ */
+import { createLogger } from '#core/logging/index.ts'
+import { dialPlainly } from '#proto/index.ts'
+import { ModuleCache, createGrpcModuleSource } from '../worker/modules/index.ts'
+import type { WantedModule } from '../worker/modules/index.ts'
+
+export type Orders = { folder: string; wanted: WantedModule }[]
+export type Took = { tookMs: number[]; cpuMs: number }
+
+const DEADLINE_MS = 120_000
+const logger = createLogger({ name: 'bench', level: 'silent' })
+
+process.once('disconnect', () => process.exit(0))
+process.once('message', (orders: Orders) => void prepare(orders))
+
+async function prepare(orders: Orders): Promise<void> {
+  const workers = await Promise.all(orders.map(openWorker))
+  process.once('message', () => void go(workers))
+  process.send?.('ready')
+}
+
+async function openWorker({ folder, wanted }: Orders[number]) {
+  const { source } = createGrpcModuleSource({
+    credentials: {
+      joinSecret: '',
+      fingerprint: undefined,
+      channel: async () => dialPlainly(),
+      isTls: () => false,
+    },
+    managerAddress: wanted.sourceAddress,
+    bearer: () => undefined,
+  })
+  const maxBytes = 2 * wanted.sizeBytes
+  const cache = await ModuleCache.open({ folder, maxBytes, maxModuleBytes: maxBytes, source, logger })
+  return () => cache.get(wanted, AbortSignal.timeout(DEADLINE_MS))
+}
+
+async function go(workers: readonly (() => Promise<unknown>)[]): Promise<void> {
+  const [beganMs, spent] = [performance.now(), process.cpuUsage()]
+  const tookMs = await Promise.all(
+    workers.map(async (get) => {
+      await get()
+      return performance.now() - beganMs
+    }),
+  )
+  const { user, system } = process.cpuUsage(spent)
+  process.send?.({ tookMs, cpuMs: (user + system) / 1000 } satisfies Took)
+}
