@@ -415,6 +415,10 @@ describe('bindings', () => {
     await tenant.call('POST', `/domains/${tenant.domainId}/users/assign`, { relation: 'member', user_ids: [user.id] })
     const member = tenantOf(user, tenant.domainId)
     expect((await bind(id, bindingsOf(), member)).status).toBe(404)
+    for (const profile of [profileId, newId()]) {
+      const body = { external_id: newId(), external_key: newId(), profile_id: profile }
+      expect((await member.call('POST', configAt(), body)).status).toBe(403)
+    }
     for (const [method, path] of [
       ['GET', ''],
       ['GET', `/${profileId}`],

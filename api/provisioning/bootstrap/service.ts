@@ -182,6 +182,8 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
       const clientId = clientIdOf(input)
       const located = clientId === undefined ? undefined : await locate(caller, domainId, clientId)
       const domain = located?.domain ?? (await access.enter(caller, domainId))
+      // Before the profile is looked for: whether there is one is not for everybody.
+      if (located === undefined && profileId !== '') domain.require('client_create')
       return await journal.change(caller, async (tx, record) => {
         const inside = devices.over(joinedTo({ database, journal, access }, tx, record, domain))
         const channelIds = input.channels ?? []
