@@ -1,6 +1,6 @@
 /** Tasks of `add` end to end: HTTP, queue, assignment over gRPC, runner, result; every state change durable. */
 import { load, prepareRequest } from './http-load.ts'
-import { memoryMiB, newDataDir, removeDataDir, startPlatform } from './platform.ts'
+import { cpuMs, memoryMiB, newDataDir, removeDataDir, startPlatform } from './platform.ts'
 import type { Platform } from './platform.ts'
 import { median, milliseconds, perSecond, percentile, printTable, repeat } from './statistics.ts'
 import type { Row } from './statistics.ts'
@@ -61,15 +61,30 @@ export async function benchTasks(): Promise<void> {
     )
     const rows: Row[] = []
     for (const connections of [1, 64, 256]) {
-      const results = await repeat(1, REPEATS, () =>
-        load({ port: platform.port, requests: [request], connections, durationMs: DURATION_MS, status: 200 }),
-      )
+      const results = await repeat(1, REPEATS, async () => {
+        const before = cpuMs(platform.pid)
+        const result = await load({
+          port: platform.port,
+          requests: [request],
+          connections,
+          durationMs: DURATION_MS,
+          status: 200,
+        })
+        const after = cpuMs(platform.pid)
+        const usedUs = (after.own + after.below - before.own - before.below) * 1000
+        return {
+          ...result,
+          ownUs: ((after.own - before.own) * 1000) / result.answered,
+          usedUs: usedUs / result.answered,
+        }
+      })
       const rate = median(results.map((result) => result.perSecond))
       const latencies = results.flatMap((result) => result.latenciesMs)
       const alone = median(latencies)
       rows.push({
         name: `${connections} at once`,
         figure: `${perSecond(rate, 'tasks')}, p50 ${milliseconds(median(latencies))}, p99 ${milliseconds(percentile(latencies, 0.99))}`,
+        ratio: `${Math.round(median(results.map(({ usedUs }) => usedUs)))} us of CPU each, ${Math.round(median(results.map(({ ownUs }) => ownUs)))} us of it in platform and manager`,
         ...(connections === 256
           ? { target: perSecond(TARGET_TASKS_PER_SECOND, 'tasks'), isReached: rate >= TARGET_TASKS_PER_SECOND }
           : {}),

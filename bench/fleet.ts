@@ -1,0 +1,246 @@
+/**
+ * A fleet: 1,000 workers that only breathe, each on a gRPC connection of its own, beside one manager; and 1,000 runs of one
+ * worker that dies. The workers are simulated here, in the process of the bench, whose time is not counted.
+ */
+import { randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { create } from '@bufbuild/protobuf'
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import type { ClientDuplexStream } from '@grpc/grpc-js'
+import { SessionRequestSchema, WireTaskState, WorkerService, createServiceClient, dialPlainly } from '../proto/index.ts'
+import type { RunRef, ServiceClient, SessionRequest, SessionResponse } from '../proto/index.ts'
+import { cpuMs, freePort, memoryMiB, newDataDir, removeDataDir, startPlatform } from './platform.ts'
+import type { Platform } from './platform.ts'
+import { milliseconds, printTable } from './statistics.ts'
+import type { Row } from './statistics.ts'
+
+const WORKERS = 1_000
+/** Connections that are being opened at a time. */
+const JOINING = 50
+const RUNS = 1_000
+const REGISTER_DEADLINE_MS = 30_000
+/** Two of the intervals that a manager asks of so many workers. */
+const WINDOW_MS = 20_000
+const SETTLE_MS = 5_000
+const STEP_DEADLINE_MS = 60_000
+const TARGET_CORE_SHARE = 0.05
+const TARGET_REQUEUE_MS = 2_000
+
+type Message = NonNullable<MessageInitShape<typeof SessionRequestSchema>['message']>
+type Client = ServiceClient<typeof WorkerService>
+type Identity = { workerId: string; workerSecret: string }
+
+/** One worker of the fleet, or one process of it: it says what a worker says and runs nothing. */
+class SimulatedWorker {
+  readonly #client: Client
+  readonly #stream: ClientDuplexStream<SessionRequest, SessionResponse>
+  readonly identity: Identity
+  readonly #timers: NodeJS.Timeout[] = []
+  /** Of every assignment, in order. */
+  readonly assigned: RunRef[] = []
+  readonly welcome: Promise<void>
+  #onAssigned: (() => void) | undefined
+
+  private constructor(
+    client: Client,
+    registered: { workerId: string; workerSecret: string; sessionEpoch: bigint; heartbeatIntervalMs: bigint },
+    bootId: string,
+  ) {
+    this.#client = client
+    this.identity = registered
+    this.#stream = client.session()
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    this.welcome = promise
+    this.#stream.on('error', reject)
+    this.#stream.on('data', ({ message }: SessionResponse) => {
+      if (message.case === 'welcome') resolve()
+      if (message.case !== 'assign') return
+      for (const { run } of message.value.assignments) if (run !== undefined) this.assigned.push(run)
+      this.#onAssigned?.()
+    })
+    const { workerId, workerSecret, sessionEpoch } = registered
+    this.say({
+      case: 'hello',
+      value: { workerId, workerSecret, sessionEpoch, bootId, running: [], spooled: [] },
+    })
+    this.#breathe(Number(registered.heartbeatIntervalMs))
+  }
+
+  static async join(
+    address: string,
+    joinToken: string,
+    {
+      name,
+      slots,
+      labels = {},
+      before,
+    }: { name: string; slots: number; labels?: Record<string, string>; before?: Identity },
+  ): Promise<SimulatedWorker> {
+    // A pool of its own, so that each has its own connection.
+    const options = { 'grpc.use_local_subchannel_pool': 1 }
+    const client = createServiceClient(WorkerService, address, dialPlainly().credentials, options)
+    const bootId = randomUUID()
+    const facts = {
+      name,
+      bootId,
+      version: 'bench',
+      labels,
+      os: 'linux',
+      arch: 'x64',
+      cpuCores: 1,
+      slots,
+      runtimes: ['core'],
+    }
+    const registered = await client.register(
+      {
+        joinToken,
+        workerId: before?.workerId ?? '',
+        workerSecret: before?.workerSecret ?? '',
+        memoryBytes: 2n ** 33n,
+        ...facts,
+      },
+      { deadlineMs: REGISTER_DEADLINE_MS },
+    )
+    const workerSecret = registered.workerSecret === '' ? (before?.workerSecret ?? '') : registered.workerSecret
+    const worker = new SimulatedWorker(client, { ...registered, workerSecret }, bootId)
+    await worker.welcome
+    return worker
+  }
+
+  say(message: Message): void {
+    this.#stream.write(create(SessionRequestSchema, { message }))
+  }
+
+  async untilAssigned(count: number): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const timer = setTimeout(
+      () => reject(new Error(`${this.assigned.length} of ${count} were assigned`)),
+      STEP_DEADLINE_MS,
+    )
+    this.#onAssigned = () => {
+      if (this.assigned.length >= count) resolve()
+    }
+    this.#onAssigned()
+    await promise
+    clearTimeout(timer)
+  }
+
+  /** As a process that is killed. */
+  die(): void {
+    for (const timer of this.#timers) clearInterval(timer)
+    this.#stream.removeAllListeners()
+    this.#stream.on('error', () => undefined)
+    this.#stream.cancel()
+    this.#client.close()
+  }
+
+  #breathe(intervalMs: number): void {
+    let sequence = 0n
+    const beat = () => {
+      sequence += 1n
+      this.say({ case: 'heartbeat', value: { sequence, freeSlots: 1, running: this.assigned.length } })
+    }
+    // Spread over the interval, as the jitter of real ones spreads them.
+    this.#timers.push(
+      setTimeout(() => {
+        beat()
+        this.#timers.push(setInterval(beat, intervalMs))
+      }, Math.random() * intervalMs),
+    )
+  }
+}
+
+const pause = (ms: number) => new Promise<void>((resolve) => void setTimeout(resolve, ms))
+
+/** Processor time of the platform with everything below it, as a share of one core. */
+async function coreShare(platform: Platform): Promise<number> {
+  const before = cpuMs(platform.pid)
+  await pause(WINDOW_MS)
+  const after = cpuMs(platform.pid)
+  return (after.own + after.below - before.own - before.below) / WINDOW_MS
+}
+
+async function breathe(platform: Platform, address: string, token: string): Promise<Row[]> {
+  await pause(SETTLE_MS)
+  const idle = await coreShare(platform)
+  const idleMiB = memoryMiB(platform.pid)
+  const began = performance.now()
+  const fleet: SimulatedWorker[] = []
+  for (let from = 0; from < WORKERS; from += JOINING) {
+    const names = Array.from({ length: JOINING }, (_, index) => `fleet-${from + index}`)
+    fleet.push(...(await Promise.all(names.map((name) => SimulatedWorker.join(address, token, { name, slots: 1 })))))
+  }
+  const joinedMs = performance.now() - began
+  await pause(SETTLE_MS)
+  const share = (await coreShare(platform)) - idle
+  const grownMiB = memoryMiB(platform.pid) - idleMiB
+  for (const worker of fleet) worker.die()
+  return [
+    {
+      name: `${WORKERS.toLocaleString('en')} workers that breathe`,
+      figure: `${(share * 100).toFixed(1)} % of a core beyond ${(idle * 100).toFixed(1)} % without them, ${Math.round(grownMiB)} MiB`,
+      target: `${TARGET_CORE_SHARE * 100} %`,
+      isReached: share < TARGET_CORE_SHARE,
+    },
+    { name: 'until all of them had joined', figure: milliseconds(joinedMs) },
+  ]
+}
+
+async function requeue(platform: Platform, address: string, token: string): Promise<Row[]> {
+  const labels = { bench: 'fleet' }
+  const task = await platform.call<{ id: string }>('POST', '/tasks', { name: 'add', inputs: [20, 22], labels })
+  await platform.upload(task.id, 'examples/add/add.wasm')
+  const first = await SimulatedWorker.join(address, token, { name: 'dying', slots: RUNS, labels })
+  const answers = Array.from({ length: RUNS }, () =>
+    platform.call<{ results: unknown; run_id: string }>('POST', `/tasks/${task.id}/invoke`, {}),
+  )
+  await first.untilAssigned(RUNS)
+  first.say({ case: 'stateUpdate', value: { running: first.assigned } })
+  await pause(SETTLE_MS)
+  first.die()
+  const began = performance.now()
+  const second = await SimulatedWorker.join(address, token, {
+    name: 'dying',
+    slots: RUNS,
+    labels,
+    before: first.identity,
+  })
+  const requeuedMs = performance.now() - began
+  await second.untilAssigned(RUNS)
+  const againMs = performance.now() - began
+  const results = second.assigned.map((run) => ({
+    run,
+    state: WireTaskState.COMPLETED,
+    resultsJson: '[42]',
+    durationMs: 1,
+  }))
+  second.say({ case: 'result', value: { results } })
+  const ended = new Set((await Promise.all(answers)).map((answer) => answer.run_id))
+  second.die()
+  if (ended.size !== RUNS) throw new Error(`${ended.size} of ${RUNS} runs were answered`)
+  return [
+    {
+      name: `${RUNS.toLocaleString('en')} runs of a dead worker requeued`,
+      figure: `${milliseconds(requeuedMs)}; with another worker after ${milliseconds(againMs)}, the pause of a second attempt included`,
+      target: milliseconds(TARGET_REQUEUE_MS),
+      isReached: requeuedMs < TARGET_REQUEUE_MS,
+    },
+  ]
+}
+
+export async function benchFleet(): Promise<void> {
+  const dataDir = newDataDir()
+  const port = await freePort()
+  try {
+    await using platform = await startPlatform(dataDir, { SKEIN_MANAGER_GRPC_PORT: String(port) })
+    const token = readFileSync(join(dataDir, 'worker-token'), 'utf8').trim()
+    const address = `127.0.0.1:${port}`
+    printTable('A fleet of workers at one manager', [
+      ...(await requeue(platform, address, token)),
+      ...(await breathe(platform, address, token)),
+    ])
+  } finally {
+    removeDataDir(dataDir)
+  }
+}
