@@ -90,6 +90,20 @@ test('a bulk answers every client with its secret, in the order given', async ()
   expect(new Set(clients.map((client) => client.credentials.secret)).size).toBe(3)
 })
 
+test('of a bulk that is written in several steps the last item counts as much as the first', async () => {
+  // More than one step, in the opposite of the order in which they are written.
+  const items = Array.from({ length: 1200 }, () => ({ id: newId() })).toSorted((left, right) =>
+    left.id < right.id ? 1 : -1,
+  )
+  const taken = await tenant.newClient({ id: 'ffffffff-ffff-4fff-bfff-ffffffffffff' })
+  const refused = await createAll([{ id: taken.id }, ...items])
+  expect(refused.status).toBe(409)
+  expect((await tenant.call('GET', path(`/${items[0]?.id}`))).status).toBe(404)
+  const { clients } = (await createAll(items)).json<ClientPage>()
+  expect(clients.map(({ id }) => id)).toEqual(items.map(({ id }) => id))
+  expect((await tenant.call('GET', path(`/${items.at(-1)?.id}`))).status).toBe(200)
+})
+
 test('a bulk is all or nothing', async () => {
   const taken = await tenant.newClient({ credentials: { secret: `taken-${newId()}` } })
   const total = async () =>

@@ -2,6 +2,7 @@
 import { setImmediate } from 'node:timers/promises'
 import { findProvidedAccess } from '#api/identity/index.ts'
 import type { DomainAccess, EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
+import type { Transaction } from '#core/database/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Page } from '#core/page.ts'
@@ -55,8 +56,10 @@ export type ClientsService = Pick<Rules, 'setParent' | 'removeParent' | 'remove'
 
 /** Secrets are sealed so many at a time, in some 5 ms; what else the process has to do comes in between. */
 const SEALED_AT_ONCE = 250
+/** So many are inserted by one statement, while the secrets of the next ones are sealed. */
+const INSERTED_AT_ONCE = 1000
 
-type UnplacedClient = Omit<NewClientRow, 'parentGroupKey'>
+type UnsealedClient = Omit<NewClientRow, 'secretMac' | 'secretSealed'> & { secret: string }
 
 export type ClientsDeps = ConnectableDeps & { keyring: Keyring }
 
@@ -64,6 +67,40 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
   const { database, access, keyring } = deps
   const rules: Rules = createConnectableRules(deps, clientTable, factsOf)
   const hidden = (client: ClientRecord): ShownClient => ({ client, secret: '' })
+
+  async function seal(domainKey: number, clients: readonly UnsealedClient[]): Promise<NewClientRow[]> {
+    const sealed: NewClientRow[] = []
+    for (const { secret, ...client } of clients) {
+      if (sealed.length > 0 && sealed.length % SEALED_AT_ONCE === 0) await setImmediate()
+      sealed.push({
+        ...client,
+        secretMac: secretMac(keyring, secret),
+        secretSealed: sealSecret(keyring, domainKey, client.id, secret),
+      })
+    }
+    return sealed
+  }
+
+  /** In the order of their ids, so that two bulks with ids in common wait for each other only one way round. */
+  async function insertSealed(
+    tx: Transaction,
+    domain: DomainAccess,
+    clients: readonly UnsealedClient[],
+    createdBy: string,
+  ): Promise<ClientRecord[]> {
+    const inOrder = clients.toSorted((left, right) => (left.id < right.id ? -1 : 1))
+    const inserted = new Map<string, ClientRecord>()
+    let insertion: Promise<ClientRecord[]> | undefined
+    for (let first = 0; first < inOrder.length; first += INSERTED_AT_ONCE) {
+      const rows = await seal(domain.domainKey, inOrder.slice(first, first + INSERTED_AT_ONCE))
+      for (const client of (await insertion) ?? []) inserted.set(client.id, client)
+      insertion = insertClients(tx, domain, rows, createdBy)
+      // A failure is met when its result is awaited, which is after the next ones are sealed.
+      insertion.catch(() => undefined)
+    }
+    for (const client of (await insertion) ?? []) inserted.set(client.id, client)
+    return clients.map(({ id }) => inserted.get(id) as ClientRecord)
+  }
 
   /** With access fields; with the secret to callers who could change it (decision 14). */
   async function showListed(
@@ -105,32 +142,23 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
       requireCreation(domain, 'client', inputs)
       requireDistinct(inputs, 'id', (input) => input.id)
       requireDistinct(inputs, 'credentials/secret', (input) => input.credentials?.secret)
-      const secrets: string[] = []
-      const rows: UnplacedClient[] = []
-      for (const [index, input] of inputs.entries()) {
-        if (index > 0 && index % SEALED_AT_ONCE === 0) await setImmediate()
-        const id = input.id ?? newId()
-        const secret = input.credentials?.secret ?? newId()
-        secrets.push(secret)
-        rows.push({
-          id,
-          name: input.name ?? '',
-          tags: input.tags ?? [],
-          identity: input.credentials?.identity ?? '',
-          secretMac: secretMac(keyring, secret),
-          secretSealed: sealSecret(keyring, domain.domainKey, id, secret),
-          metadata: input.metadata ?? {},
-          status: input.status ?? 'enabled',
-          parentGroupId: parentIdOf(input),
-        })
-      }
+      const rows = inputs.map((input) => ({
+        id: input.id ?? newId(),
+        name: input.name ?? '',
+        tags: input.tags ?? [],
+        identity: input.credentials?.identity ?? '',
+        secret: input.credentials?.secret ?? newId(),
+        metadata: input.metadata ?? {},
+        status: input.status ?? ('enabled' as const),
+        parentGroupId: parentIdOf(input),
+      }))
       const isAnySecretGiven = inputs.some((input) => input.credentials?.secret !== undefined)
       const clients = await rules.create(caller, domain, rows, async (tx, placed) => {
         // Secrets that are made here meet no others.
         if (placed.length > 1 && isAnySecretGiven) await awaitOtherBulks(tx, domain.domainKey)
-        return await insertClients(tx, domain, placed, caller.id)
+        return await insertSealed(tx, domain, placed, caller.id)
       })
-      return clients.map((client, index) => ({ client, secret: secrets[index] ?? '' }))
+      return clients.map((client, index) => ({ client, secret: rows[index]?.secret ?? '' }))
     },
     async get(caller, at, withRoles) {
       const { entity, roles } = await rules.view(caller, at, withRoles)
