@@ -28,8 +28,9 @@ beforeAll(async () => {
   otherApi = await startTestApi({
     database: { database, address, [Symbol.asyncDispose]: () => Promise.resolve() } as never,
   })
-  one = await startNode(plant.api)
-  other = await startNode(otherApi)
+  // None is taken for dead because the machine is busy.
+  one = await startNode(plant.api, { deadAfterSeconds: 10 })
+  other = await startNode(otherApi, { deadAfterSeconds: 10 })
 }, 60_000)
 afterAll(async () => {
   await other.stop()
@@ -99,6 +100,12 @@ async function servedBy(channelId: string): Promise<string | null | undefined> {
   )
   return rows[0]?.node
 }
+
+/** Others believe that they heard of the node then. */
+const heardOf = (node: string, when: 'long ago' | 'in an hour') =>
+  sql`UPDATE mqtt_nodes SET seen_at = now() + make_interval(hours => ${when === 'long ago' ? -1 : 1}) WHERE node = ${node}`.execute(
+    plant.api.database.db,
+  )
 
 test.for([1, 2] as const)(
   'a thousand messages with QoS %i reach a group with members on two nodes once each, though members come and go',
@@ -210,20 +217,48 @@ test('groups of one name on two forms of a topic are one group, those of two fil
   expect(taken.toSorted()).toEqual(['once', 'twice', 'twice'])
 })
 
+test('a node that stood still closes its sessions: their wills were sent, once, and they are taken up again whole', async () => {
+  await using stack = new AsyncDisposableStack()
+  const still = await startNode(otherApi, { roundMs: NEVER_MS })
+  stack.defer(() => still.stop())
+  const device = await aDevice(plant, one.port)
+  using watching = await device.connect({ clientId: 'watching' })
+  await subscribe(watching, `${device.topic}/#`)
+  const will = { topic: `${device.topic}/will`, payload: Buffer.from('dead'), qos: 1 as const, retain: false }
+  using held = await device.connect({ ...kept('held'), will }, still.port)
+  await subscribe(held, `${device.topic}/#`)
+  const { rows } = await sql<{ node: string }>`
+    SELECT node FROM mqtt_sessions WHERE client_identifier = 'held'`.execute(plant.api.database.db)
+  await heardOf(rows[0]?.node ?? '', 'long ago')
+  expect(await receive(watching)).toBe('dead')
+
+  using visitor = await device.connect({ clientId: 'visitor', protocolVersion: 5 }, still.port)
+  await subscribe(visitor, `$share/visitors/${device.topic}/nothing`)
+  await held.closed()
+  using back = await device.connect(kept('held'))
+  expect(back.connack.sessionPresent).toBe(true)
+  await publish(back, device.topic, 'end')
+  // The will, and nothing else, came before.
+  expect(await receive(watching)).toBe('end')
+  expect([await receive(back), await receive(back)]).toEqual(['dead', 'end'])
+})
+
 test('a node that stood still loses its groups and closes its sessions; with QoS 2 nobody else is sent what a member may have', async () => {
   // It looks about when a group is to be served and never again, and so is taken for dead.
   await using stack = new AsyncDisposableStack()
-  const still = await startNode(otherApi, { roundMs: NEVER_MS })
+  const still = await startNode(otherApi, { roundMs: NEVER_MS, deadAfterSeconds: 600 })
   stack.defer(() => still.stop())
   const device = await aDevice(plant, one.port)
   const shared = `$share/g/${device.topic}/#`
   using sender = await device.connect()
   using lost = await device.connect(kept('lost'), still.port)
   await subscribe(lost, shared, 2)
-  await until(async () => typeof (await servedBy(device.channelId)) === 'string', 'the group is served', DEADLINE_MS)
+  const name = await until(async () => (await servedBy(device.channelId)) ?? undefined, 'it is served', DEADLINE_MS)
+  await heardOf(name, 'in an hour')
   await publish(sender, device.topic, 'sent', 2)
   const sent = await lost.next('publish')
   await publish(sender, device.topic, 'waits', 2)
+  await heardOf(name, 'long ago')
   using next = await device.connect(kept('next'))
   await subscribe(next, shared, 2)
   expect(await receive(next)).toBe('waits')

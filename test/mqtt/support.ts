@@ -19,11 +19,14 @@ export async function startNode(
   api: TestApi,
   {
     roundMs = 25,
+    deadAfterSeconds = 2,
     storeOf = (store) => store,
     ...options
   }: Pick<MqttServerOptions, 'metrics' | 'tls'> & {
     /** How often it says where its sessions stand. */
     roundMs?: number
+    /** What it takes others for dead after, and itself, as far as groups are concerned. */
+    deadAfterSeconds?: number
     /** What stands before its store of sessions. */
     storeOf?: (store: SessionStore) => SessionStore
   } = {},
@@ -48,7 +51,7 @@ export async function startNode(
                 journal: identity.journal,
                 logger,
                 roundMs,
-                deadAfterSeconds: 2,
+                deadAfterSeconds,
               }),
             ),
         },

@@ -23,6 +23,7 @@ import type {
   SubscriptionPosition,
 } from './rows.ts'
 import { writePositions } from './subscriptions.ts'
+import { startWatch } from './watch.ts'
 import { parseWill } from './wills.ts'
 
 const ROUND_MS = 500
@@ -31,8 +32,6 @@ const MAX_BACKOFF_MS = 5000
 const DEAD_AFTER_SECONDS = 15
 /** A node that could not say for so much of that time that it lives serves no group: another may be about to. */
 const LEASE_SHARE = 2 / 3
-/** A node that did nothing for so much of it has not watched the others: perhaps they could not say that they live either. */
-const BREAK_SHARE = 1 / 2
 /** Groups without subscribers are looked for so often. */
 const REMOVE_GROUPS_MS = 10_000
 /** Rows of one statement. */
@@ -87,10 +86,8 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
   const { db } = database
   let backoffMs = roundMs
   let isKnown = false
-  /** Since when this node has looked at the others without a break: what it did not watch says nothing about them. */
-  let watchingSinceMs = monotonicMs()
-  let lastRoundMs = watchingSinceMs
-  let groupsRemovedMs = watchingSinceMs
+  const mayJudge = startWatch(deadAfterSeconds * 1000, monotonicMs())
+  let groupsRemovedMs = monotonicMs()
   let holdsGroups = false
 
   async function sayAlive(): Promise<void> {
@@ -209,14 +206,6 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
         await sql`DELETE FROM mqtt_nodes WHERE node = ${dead.node}`.execute(tx)
       }
     })
-  }
-
-  /** Whoever did not say that it lives while this node watched without a break is dead; not, while the database or this node stood still. */
-  function mayJudge(nowMs: number): boolean {
-    const deadAfterMs = deadAfterSeconds * 1000
-    if (nowMs - lastRoundMs > deadAfterMs * BREAK_SHARE) watchingSinceMs = nowMs
-    lastRoundMs = nowMs
-    return nowMs - watchingSinceMs >= deadAfterMs
   }
 
   async function round(): Promise<Pause> {
