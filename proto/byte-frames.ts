@@ -39,6 +39,7 @@ export class FrameReader {
   readonly #buffer: Buffer
   readonly #head: number[] = []
   #filled = 0
+  #hasWhole = false
   /** Of the message that is being read; undefined: its head is not all here. */
   #rest: number | undefined
 
@@ -51,13 +52,15 @@ export class FrameReader {
     return this.#rest !== undefined || this.#head.length > 0
   }
 
-  /**
-   * Reads on from an offset; `piece`: a message ended, or the buffer is full. A piece is a view that the next call overwrites;
-   * without one all was used. Throws when these are not messages of bytes alone.
-   */
-  take(data: Buffer, offset: number): { used: number; piece: Buffer | undefined } {
+  /** A message ended since the last piece, so that there is something to hand on. */
+  get hasWhole(): boolean {
+    return this.#hasWhole
+  }
+
+  /** Reads on from an offset until the buffer is full; how many bytes were used. Throws when these are not messages of bytes alone. */
+  take(data: Buffer, offset: number): number {
     let position = offset
-    while (position < data.length) {
+    while (position < data.length && this.#filled < this.#buffer.length) {
       if (this.#rest === undefined) {
         this.#head.push(data[position] ?? 0)
         position += 1
@@ -69,17 +72,25 @@ export class FrameReader {
         this.#filled += size
         this.#rest -= size
       }
-      if (this.#rest === 0 || this.#filled === this.#buffer.length) {
-        const piece = this.#buffer.subarray(0, this.#filled)
-        this.#filled = 0
-        if (this.#rest === 0) {
-          this.#rest = undefined
-          this.#head.length = 0
-        }
-        return { used: position - offset, piece }
+      if (this.#rest === 0) {
+        this.#rest = undefined
+        this.#head.length = 0
+        this.#hasWhole = true
       }
     }
-    return { used: position - offset, piece: undefined }
+    return position - offset
+  }
+
+  get isFull(): boolean {
+    return this.#filled === this.#buffer.length
+  }
+
+  /** What was gathered: a view that is overwritten by what is read next. */
+  piece(): Buffer {
+    const piece = this.#buffer.subarray(0, this.#filled)
+    this.#filled = 0
+    this.#hasWhole = false
+    return piece
   }
 }
 

@@ -18,9 +18,9 @@ import type { ServerWritableStream } from './grpc.ts'
  * How much may be under way to us (RFC 9113 section 5.2). The 64 KiB that a connection begins with cost a round trip each:
  * 640 KB/s from a source 100 ms away, and many small reads from one that is near.
  */
-const WINDOW_BYTES = 512 * 1024
-/** Of what is handed on at a time. */
-const PIECE_BYTES = 256 * 1024
+const WINDOW_BYTES = 1024 * 1024
+/** What is handed on at a time, at most: whoever writes it to disk waits for another thread each time. */
+const PIECE_BYTES = 1024 * 1024
 
 /** How a call ended when it did not end well, in the words of gRPC. */
 export class CallError extends Error {
@@ -94,6 +94,8 @@ class Arriving {
   /** Came after a piece was complete, and is taken apart when that one was looked at. */
   readonly #later: Buffer[] = []
   #piece: Buffer | undefined
+  /** Hands on what is here once everything was read that is there to be read. */
+  #handingOn: NodeJS.Immediate | undefined
   #failure: Error | undefined
   #isClosed = false
   /** What the trailers say, or the headers where there is nothing else. */
@@ -118,9 +120,12 @@ class Arriving {
     stream.on('data', (data: Buffer) => {
       const rest = this.#piece === undefined ? this.#take(data) : data
       if (rest.length > 0) this.#later.push(rest)
-      if (this.#piece === undefined) return
-      stream.pause()
-      this.#wake()
+      if (this.#piece !== undefined) {
+        stream.pause()
+        this.#wake()
+      } else {
+        this.#handOnSoon()
+      }
     })
     stream.on('close', () => {
       this.#isClosed = true
@@ -132,15 +137,18 @@ class Arriving {
   async piece(stream: ClientHttp2Stream): Promise<Buffer | undefined> {
     this.#piece = undefined
     for (;;) {
-      while (this.#piece === undefined && this.#failure === undefined) {
+      while (this.#piece === undefined) {
         const data = this.#later.shift()
         if (data === undefined) break
         const rest = this.#take(data)
         if (rest.length > 0) this.#later.unshift(rest)
       }
-      if (this.#failure !== undefined) throw this.#failure
+      // What came before the end is handed on before the end is told of.
+      if (this.#isClosed || this.#failure !== undefined) this.#handOn()
       if (this.#piece !== undefined) return this.#piece
+      if (this.#failure !== undefined) throw this.#failure
       if (this.#isClosed) break
+      this.#handOnSoon()
       const woken = new Promise<void>((resolve) => (this.#wake = resolve))
       stream.resume()
       await woken
@@ -152,11 +160,25 @@ class Arriving {
     return undefined
   }
 
+  #handOnSoon(): void {
+    if (!this.#reader.hasWhole) return
+    this.#handingOn ??= setImmediate(() => {
+      this.#handingOn = undefined
+      this.#handOn()
+    })
+  }
+
+  #handOn(): void {
+    if (this.#piece !== undefined || !this.#reader.hasWhole) return
+    this.#piece = this.#reader.piece()
+    this.#wake()
+  }
+
   /** What is left of the data once there is a piece. */
   #take(data: Buffer): Buffer {
     try {
-      const { used, piece } = this.#reader.take(data, 0)
-      this.#piece = piece
+      const used = this.#reader.take(data, 0)
+      if (this.#reader.isFull) this.#piece = this.#reader.piece()
       return data.subarray(used)
     } catch (error) {
       this.fail(new CallError(status.INTERNAL, error instanceof Error ? error.message : 'it cannot be read'))
