@@ -93,7 +93,10 @@ describe('the access fields of a list item', () => {
     const member = await newMember(['client_read'])
     const shown = async () => {
       const { domain, entity } = await locate(member, 'client', id)
-      return (await findProvidedAccess(api.database.db, [domain], 'client', [entity.key, 2 ** 40])).get(entity.key)
+      const { domainKey } = domain
+      const unknown = { key: 2 ** 40, domainKey, parentGroupKey: null }
+      const entities = [{ ...entity, domainKey }, unknown]
+      return (await findProvidedAccess(api.database.db, [domain], 'client', entities)).get(entity.key)
     }
     expect(await shown()).toMatchObject({
       access_type: 'domain',
@@ -128,7 +131,8 @@ describe('the access fields of a list item', () => {
     await grantRole(api, member.id, on('group', top), ['read', 'subgroup_read'])
     const { domain, entity } = await locate(member, 'group', below)
     const own = (await locate(member, 'group', top)).entity
-    const access = await findProvidedAccess(api.database.db, [domain], 'group', [entity.key, own.key])
+    const entities = [entity, own].map((group) => ({ ...group, domainKey: domain.domainKey }))
+    const access = await findProvidedAccess(api.database.db, [domain], 'group', entities)
     expect(access.get(own.key)).toMatchObject({ access_type: 'direct' })
     expect(access.get(entity.key)).toMatchObject({ access_type: 'indirect_group', access_provider_id: top })
   })

@@ -73,8 +73,7 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
     const listed = { type: 'channel', alias: 'h', find: findChannels } as const
     const filters = [...conditions, ...connected]
     const { total, rows } = await findPage(deps, listed, domains, shown, filters, query)
-    const keys = rows.map((channel) => channel.key)
-    const roles = await findProvidedAccess(database.db, domains, 'channel', keys)
+    const roles = await findProvidedAccess(database.db, domains, 'channel', rows)
     const items = rows.map((channel) => ({ channel, access: roles.get(channel.key) }))
     return { total, offset: query.offset, limit: query.limit, items }
   }

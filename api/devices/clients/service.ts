@@ -107,9 +107,8 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
     domains: readonly DomainAccess[],
     clients: readonly ClientRecord[],
   ): Promise<ShownClient[]> {
-    const keys = clients.map((client) => client.key)
     const [access, maySee] = await Promise.all([
-      findProvidedAccess(database.db, domains, 'client', keys),
+      findProvidedAccess(database.db, domains, 'client', clients),
       findUpdatable(database.db, domains, clients),
     ])
     return clients.map((client) => ({

@@ -33,6 +33,8 @@ export type DomainAccess = {
   readonly domainId: string
   /** The caller holds the built-in role `admin` of the domain, or administers the platform. */
   readonly isAdmin: boolean
+  /** The caller has a role on a group of the domain. */
+  readonly hasGroupRoles: boolean
   can(action: DomainAction): boolean
   /** Throws `forbidden`. */
   require(action: DomainAction): void
@@ -193,6 +195,7 @@ export function createAccessPolicy({
       domainKey,
       domainId,
       isAdmin: everything || reach.isDomainAdmin,
+      hasGroupRoles: reach.groupActions.size > 0,
       can: (action) => everything || reach.domainActions.has(action),
       require(action) {
         if (everything || reach.domainActions.has(action)) return

@@ -7,7 +7,6 @@ import type { Queryable } from '#core/database/index.ts'
 import { ACTIONS } from './actions.ts'
 import type { EntityType } from './actions.ts'
 import { ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from './admin-role.ts'
-import { ENTITY_TABLES } from './entities.ts'
 import { INHERITED } from './inheritance.ts'
 import type { Provider } from './inheritance.ts'
 import type { DomainAccess } from './policy.ts'
@@ -26,8 +25,9 @@ export type EffectiveAccess =
     }
 
 type Row = {
-  entity_key: number
   provider: 'direct' | Provider
+  /** The entity itself, the group that it lies in, or its domain. */
+  place_key: number
   provider_key: number
   provider_id: string
   role_key: number
@@ -36,49 +36,59 @@ type Row = {
   role_actions: string[] | null
 }
 
+/** What must be known of an entity to say by which role it is reached. */
+export type PlacedEntity = { key: number; domainKey: number; parentGroupKey: number | null }
+
 /**
- * The strongest role of the caller for each of those of the entities that lie in these domains, which he entered: a direct one before that of the parent group, before that of a
- * group above (the nearest first), before that of the domain; of several in one place the built-in one, then the oldest.
- * An entity on which no role gives anything is absent, as for a platform administrator without roles.
+ * The strongest role of the caller for each of the entities, which lie in domains that he entered: a direct one before that of
+ * the parent group, before that of a group above (the nearest first), before that of the domain; of several in one place the
+ * built-in one, then the oldest. An entity on which no role gives anything is absent, as for a platform administrator without
+ * roles.
  */
 export async function findProvidedAccess(
   db: Queryable,
   domains: readonly DomainAccess[],
   type: Listed,
-  entityKeys: readonly number[],
+  entities: readonly PlacedEntity[],
 ): Promise<ReadonlyMap<number, EffectiveAccess>> {
   const found = new Map<number, EffectiveAccess>()
   const [entered] = domains
-  if (entered === undefined || entityKeys.length === 0) return found
-  const userKey = entered.principal.key
-  const domainKeys = domains.map(({ domainKey }) => domainKey)
-  const parent = sql.ref(`e.${ENTITY_TABLES[type].parent}`)
+  if (entered === undefined || entities.length === 0) return found
+  const domainIds = new Map(domains.map(({ domainKey, domainId }) => [domainKey, domainId]))
+  const mine = sql`g.user_key = ${entered.principal.key} AND g.domain_key = ANY (${[...domainIds.keys()]}::bigint[])`
+  const parts = [
+    sql`SELECT 'direct' AS provider, g.entity_key AS place_key, 0 AS distance, g.entity_key AS provider_key, '' AS provider_id, g.role_key
+      FROM grants g WHERE ${mine} AND g.entity_type = ${type} AND g.entity_key = ANY (${entities.map(({ key }) => key)}::bigint[])`,
+    sql`SELECT 'domain', g.domain_key, 0, g.entity_key, '', g.role_key FROM grants g WHERE ${mine} AND g.entity_type = 'domain'`,
+  ]
+  const parents = new Set(entities.flatMap(({ parentGroupKey }) => parentGroupKey ?? []))
+  // Who has no role on any group is spared the larger half of the statement.
+  if (parents.size > 0 && domains.some(({ hasGroupRoles }) => hasGroupRoles))
+    parts.push(sql`SELECT CASE WHEN c.depth = 0 THEN 'parent' ELSE 'ancestor' END, c.descendant_key, c.depth, g.entity_key, p.id::text, g.role_key
+      FROM group_closure c JOIN grants g ON ${mine} AND g.entity_type = 'group' AND g.entity_key = c.ancestor_key
+           JOIN groups p ON p.key = c.ancestor_key WHERE c.descendant_key = ANY (${[...parents]}::bigint[])`)
   const { rows } = await sql<Row>`
-    WITH e AS (
-      SELECT e.key, e.domain_key, ${parent} AS parent_key FROM ${sql.table(ENTITY_TABLES[type].table)} e
-       WHERE e.key = ANY (${entityKeys}::bigint[]) AND e.domain_key = ANY (${domainKeys}::bigint[])),
-    provided AS (
-      SELECT e.key AS entity_key, 'direct' AS provider, 0 AS distance, ''::text AS provider_id, g.entity_key AS provider_key, g.role_key
-        FROM e JOIN grants g ON g.user_key = ${userKey} AND g.domain_key = e.domain_key AND g.entity_type = ${type} AND g.entity_key = e.key
-      UNION ALL
-      SELECT e.key, CASE WHEN c.depth = 0 THEN 'parent' ELSE 'ancestor' END, c.depth + 1, p.id::text, g.entity_key, g.role_key
-        FROM e JOIN group_closure c ON c.descendant_key = e.parent_key
-             JOIN grants g ON g.user_key = ${userKey} AND g.domain_key = e.domain_key AND g.entity_type = 'group' AND g.entity_key = c.ancestor_key
-             JOIN groups p ON p.key = c.ancestor_key
-      UNION ALL
-      SELECT e.key, 'domain', 1000, d.id::text, g.entity_key, g.role_key
-        FROM e JOIN domains d ON d.key = e.domain_key
-             JOIN grants g ON g.user_key = ${userKey} AND g.domain_key = e.domain_key AND g.entity_type = 'domain')
-    SELECT p.entity_key, p.provider, p.provider_key, p.provider_id, p.role_key, r.id AS role_id, r.name AS role_name, r.actions AS role_actions
-      FROM provided p LEFT JOIN roles r ON r.key = p.role_key
-     ORDER BY p.entity_key, p.distance, p.role_key`.execute(db)
-  for (const row of rows) {
-    if (found.has(row.entity_key)) continue
-    const access = presentProvided(type, row)
-    if (access !== undefined) found.set(row.entity_key, access)
+    SELECT p.*, r.id AS role_id, r.name AS role_name, r.actions AS role_actions
+      FROM (${sql.join(parts, sql` UNION ALL `)}) p LEFT JOIN roles r ON r.key = p.role_key ORDER BY p.distance, p.role_key`.execute(
+    db,
+  )
+  const byPlace = Map.groupBy(rows, ({ provider, place_key: place }) =>
+    nameOf(provider === 'ancestor' ? 'parent' : provider, place),
+  )
+  const at = (provider: Row['provider'], place: number | null) => byPlace.get(nameOf(provider, place)) ?? []
+  for (const { key, domainKey, parentGroupKey } of entities) {
+    for (const row of [...at('direct', key), ...at('parent', parentGroupKey), ...at('domain', domainKey)]) {
+      const provider = row.provider === 'domain' ? { provider_id: domainIds.get(domainKey) ?? '' } : {}
+      const access = presentProvided(type, { ...row, ...provider })
+      if (access === undefined) continue
+      found.set(key, access)
+      break
+    }
   }
   return found
 }
+
+const nameOf = (provider: string, place: number | null) => `${provider}/${place}`
 
 /** Undefined for a role that gives nothing on the entity. */
 function presentProvided(type: Listed, row: Row): EffectiveAccess | undefined {

@@ -36,7 +36,6 @@ export async function withAccess<G extends GroupRecord>(
   domains: readonly DomainAccess[],
   groups: readonly G[],
 ): Promise<WithAccess<G>[]> {
-  const keys = groups.map((group) => group.key)
-  const access = await findProvidedAccess(db, domains, 'group', keys)
+  const access = await findProvidedAccess(db, domains, 'group', groups)
   return groups.map((group) => ({ ...group, access: access.get(group.key) }))
 }

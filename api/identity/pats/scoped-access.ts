@@ -67,6 +67,7 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
     domainId: domain.domainId,
     // What is for administrators alone is asked by no action, so no scope can say it.
     isAdmin: false,
+    hasGroupRoles: domain.hasGroupRoles,
     can: (action) => domain.can(action) && allowsInDomain(action),
     require(action) {
       domain.require(action)
