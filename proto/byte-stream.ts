@@ -94,8 +94,8 @@ class Arriving {
   /** Came after a piece was complete, and is taken apart when that one was looked at. */
   readonly #later: Buffer[] = []
   #piece: Buffer | undefined
-  /** Hands on what is here once everything was read that is there to be read. */
-  #handingOn: NodeJS.Immediate | undefined
+  /** What is here is handed on once everything was read that is there to be read. */
+  #isHandingOn = false
   #failure: Error | undefined
   #isClosed = false
   /** What the trailers say, or the headers where there is nothing else. */
@@ -161,9 +161,10 @@ class Arriving {
   }
 
   #handOnSoon(): void {
-    if (!this.#reader.hasWhole) return
-    this.#handingOn ??= setImmediate(() => {
-      this.#handingOn = undefined
+    if (this.#isHandingOn || !this.#reader.hasWhole) return
+    this.#isHandingOn = true
+    setImmediate(() => {
+      this.#isHandingOn = false
       this.#handOn()
     })
   }
