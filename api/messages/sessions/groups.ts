@@ -13,6 +13,9 @@ const STEP_ROWS = 1000
 /** One to which nobody subscribes begins anew with whoever does; what came meanwhile is nobody's. */
 const HAS_SUBSCRIBERS = sql`EXISTS (SELECT FROM mqtt_subscriptions u WHERE u.group_key = mqtt_groups.key)`
 
+/** The order in which every statement locks rows of groups; their keys are not known to those that make them. */
+const IN_ORDER = sql`channel_key, name COLLATE "C", filter COLLATE "C"`
+
 /** As the id of an event of the message log: everything that commits after this moment lies behind it. */
 const HERE = sql<string>`(SELECT split_part(seen, ':', 2) || coalesce(':' || nullif(split_part(seen, ':', 3), ''), '')
   FROM (SELECT pg_current_snapshot()::text AS seen) AS present)`
@@ -44,8 +47,8 @@ export async function ensureGroups(
     SELECT wanted.channel_key, wanted.name, wanted.filter, coalesce(wanted.position, ${HERE}) FROM unnest(
       ${rows.map(({ channelKey }) => channelKey)}::bigint[], ${rows.map(({ name }) => name)}::text[], ${rows.map(({ filter }) => filter)}::text[],
       ${rows.map(({ position }) => position ?? null)}::text[]) AS wanted (channel_key, name, filter, position)
-      JOIN channels c ON c.key = wanted.channel_key
-     ORDER BY wanted.channel_key, wanted.name COLLATE "C", wanted.filter COLLATE "C"
+     WHERE EXISTS (SELECT FROM channels c WHERE c.key = wanted.channel_key)
+     ORDER BY ${IN_ORDER}
     ON CONFLICT ON CONSTRAINT mqtt_groups_name_key DO UPDATE
        SET position = CASE WHEN ${HAS_SUBSCRIBERS} THEN mqtt_groups.position ELSE EXCLUDED.position END,
            node = CASE WHEN ${HAS_SUBSCRIBERS} THEN mqtt_groups.node END
@@ -75,10 +78,11 @@ export async function claimGroups(
       INSERT INTO mqtt_groups (channel_key, name, filter, node, position)
       SELECT wanted.channel_key, wanted.name, wanted.filter, ${node}, ${HERE} FROM unnest(
         ${names.map(({ channelKey }) => channelKey)}::bigint[], ${names.map(({ name }) => name)}::text[], ${names.map(({ filter }) => filter)}::text[])
-        AS wanted (channel_key, name, filter) JOIN channels c ON c.key = wanted.channel_key
-       WHERE NOT EXISTS (SELECT FROM mqtt_groups g WHERE g.channel_key = wanted.channel_key AND g.name = wanted.name
+        AS wanted (channel_key, name, filter)
+       WHERE EXISTS (SELECT FROM channels c WHERE c.key = wanted.channel_key)
+         AND NOT EXISTS (SELECT FROM mqtt_groups g WHERE g.channel_key = wanted.channel_key AND g.name = wanted.name
                             AND g.filter = wanted.filter AND g.node <> ${node})
-       ORDER BY wanted.channel_key, wanted.name COLLATE "C", wanted.filter COLLATE "C"
+       ORDER BY ${IN_ORDER}
       ON CONFLICT ON CONSTRAINT mqtt_groups_name_key DO UPDATE
          SET node = EXCLUDED.node, epoch = mqtt_groups.epoch + 1,
              position = CASE WHEN ${HAS_SUBSCRIBERS} THEN coalesce(mqtt_groups.position, EXCLUDED.position) ELSE EXCLUDED.position END
@@ -156,13 +160,13 @@ export async function lockGroups(tx: Transaction, node: string, groups: readonly
   const { rows } = await sql<{ key: number }>`
     SELECT key FROM mqtt_groups
      WHERE node = ${node} AND (key, epoch) IN (SELECT * FROM unnest(${groups.map(({ key }) => key)}::bigint[], ${groups.map(({ epoch }) => epoch)}::bigint[]))
-     ORDER BY key FOR NO KEY UPDATE`.execute(tx)
+     ORDER BY ${IN_ORDER} FOR NO KEY UPDATE`.execute(tx)
   return new Set(rows.map(({ key }) => key))
 }
 
 /** Nobody reads for the groups of this node any more; they stand where it stood. */
 export async function partGroups(tx: Transaction, node: string): Promise<void> {
-  await sql`SELECT FROM mqtt_groups WHERE node = ${node} ORDER BY key FOR NO KEY UPDATE`.execute(tx)
+  await sql`SELECT FROM mqtt_groups WHERE node = ${node} ORDER BY ${IN_ORDER} FOR NO KEY UPDATE`.execute(tx)
   await sql`
     UPDATE mqtt_groups SET node = NULL, position = coalesce(position, (SELECT n.position FROM mqtt_nodes n WHERE n.node = ${node}), ${HERE})
      WHERE node = ${node}`.execute(tx)
