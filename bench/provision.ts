@@ -1,4 +1,5 @@
 /** Provisioning in one call, with a bootstrap configuration and with a certificate, and a file of ten thousand clients. */
+import { bareTransactions } from './bare-transactions.ts'
 import { load, prepareRequest } from './http-load.ts'
 import { cpuMs, newDataDir, prepareDevices, removeDataDir, startPlatform } from './platform.ts'
 import type { Platform } from './platform.ts'
@@ -7,6 +8,8 @@ import type { Row } from './statistics.ts'
 
 const CONNECTIONS = 8
 const DURATION_MS = 3000
+/** Of one device, between `begin` and `commit`. */
+const STATEMENTS = 8
 const REPEATS = 3
 const TARGET_P99_MS = 200
 const FILE_CLIENTS = 10_000
@@ -18,7 +21,7 @@ const CASES = [
   { name: 'with a certificate too', x509: 'true', target: 50 },
 ] as const
 
-async function provisioned(platform: Platform, name: string, target: number): Promise<Row[]> {
+async function provisioned(platform: Platform, name: string, target: number, floor: number): Promise<Row[]> {
   const { token, domainId } = await prepareDevices(platform, 1)
   const headers = { Authorization: token, 'Content-Type': 'application/json' }
   let device = 0
@@ -36,7 +39,13 @@ async function provisioned(platform: Platform, name: string, target: number): Pr
   const p99 = percentile(latencies, 0.99)
   const refused = results.reduce((sum, result) => sum + result.refused, 0)
   return [
-    { name, figure: perSecond(rate, 'devices'), target: perSecond(target, 'devices'), isReached: rate >= target },
+    {
+      name,
+      figure: perSecond(rate, 'devices'),
+      ratio: `${Math.round((100 * rate) / floor)} % of bare transactions`,
+      target: perSecond(target, 'devices'),
+      isReached: rate >= target,
+    },
     {
       name: '  latency',
       figure: `p50 ${milliseconds(median(latencies))}, p99 ${milliseconds(p99)}`,
@@ -117,12 +126,20 @@ async function imported(platform: Platform): Promise<Row[]> {
 }
 
 export async function benchProvision(): Promise<void> {
-  const rows: Row[] = []
+  const floor = await bareTransactions({
+    connections: CONNECTIONS,
+    statements: STATEMENTS,
+    durationMs: DURATION_MS,
+    repeats: REPEATS,
+  })
+  const rows: Row[] = [
+    { name: `bare transactions of ${STATEMENTS} inserts, no index`, figure: perSecond(floor, 'transactions') },
+  ]
   for (const { name, x509, target } of CASES) {
     const dataDir = newDataDir()
     try {
       await using platform = await startPlatform(dataDir, { SKEIN_PROVISION_X509_PROVISIONING: x509 })
-      rows.push(...(await provisioned(platform, name, target)))
+      rows.push(...(await provisioned(platform, name, target, floor)))
       if (x509 === 'false') rows.push(...(await imported(platform)))
     } finally {
       removeDataDir(dataDir)
