@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { create } from '@bufbuild/protobuf'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { IssuedCertificateSchema } from '#proto/index.ts'
-import { ClientCertificate } from './client-certificate.ts'
+import { ClientCertificate } from '#worker/session/client-certificate.ts'
 
 const DAY_MS = 86_400_000
 const VALID_DAYS = 90
