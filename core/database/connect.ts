@@ -3,7 +3,7 @@
  * Values are read so that nothing is lost: int8 as a checked integer, timestamptz as UTC text with microseconds.
  */
 import type { Socket } from 'node:net'
-import { Kysely, PostgresDialect } from 'kysely'
+import { Kysely, PostgresDialect, sql } from 'kysely'
 import type { Transaction as KyselyTransaction } from 'kysely'
 import pg from 'pg'
 import { ServiceError } from '../errors/index.ts'
@@ -39,6 +39,11 @@ export type Database = {
    * effect outside the database. Inside it only `tx` may be used.
    */
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>
+  /**
+   * Reads in one snapshot, taken with the first statement of the work. Who asked is answered before the transaction has ended, since
+   * nothing can come of its end. No statement takes longer than the deadline: `timeout`.
+   */
+  snapshot<T>(work: (tx: Transaction) => Promise<T>, statementDeadlineMs: number): Promise<T>
   /** A connection of its own, outside the pool; the caller ends it. Rejects with `unavailable` within the deadline. */
   dedicated(applicationName: string, connectDeadlineMs?: number): Promise<pg.Client>
   close(): Promise<void>
@@ -147,6 +152,22 @@ export function createDatabase(options: DatabaseOptions): Database {
           throw translateDatabaseError(error)
         }
       }
+    },
+    snapshot(work, statementDeadlineMs) {
+      const begin = sql.raw(
+        `START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = ${statementDeadlineMs}`,
+      )
+      return new Promise((resolve, reject) => {
+        const refuse = (error: unknown) => reject(translateDatabaseError(error))
+        db.connection()
+          .execute(async (connection) => {
+            await begin.execute(connection)
+            // One connection for all of it, which is what makes a transaction.
+            await work(connection as unknown as Transaction).then(resolve, refuse)
+            await sql.raw('ROLLBACK').execute(connection)
+          })
+          .catch(refuse)
+      })
     },
     async dedicated(name, deadlineMs = connectDeadlineMs) {
       const client = new pg.Client(clientConfig(address, name, deadlineMs))

@@ -192,3 +192,34 @@ test('a file that is missing is not a database that is away', async () => {
   const missing = await refusalOf(readFile('/nowhere/at/all'))
   expect(kindOf(translateDatabaseError(missing))).toBe('internal')
 })
+
+test('a snapshot sees one state whatever others commit, writes nothing, and leaves its connection as it was', async () => {
+  await using stack = new AsyncDisposableStack()
+  const one = connectTo(own.address, { maxConnections: 1 })
+  stack.defer(() => one.close())
+  const count = (db: Database['db']) =>
+    sql<{ n: number }>`SELECT count(*) AS n FROM rooms WHERE id >= 900`.execute(db).then(({ rows }) => rows[0]?.n)
+  const seen = await one.snapshot(async (tx) => {
+    const before = await count(tx)
+    await sql`INSERT INTO rooms (id) VALUES (900)`.execute(database.db)
+    return [before, await count(tx)]
+  }, 5000)
+  expect(seen).toEqual([0, 0])
+  expect(
+    await refusalOf(one.snapshot((tx) => sql`INSERT INTO rooms (id) VALUES (901)`.execute(tx), 5000)),
+  ).toBeDefined()
+  expect(kindOf(await refusalOf(one.snapshot((tx) => sql`SELECT pg_sleep(5)`.execute(tx), 20)))).toBe('timeout')
+  // The same connection, outside of any transaction and with the time that requests have.
+  await sql`INSERT INTO rooms (id) VALUES (902)`.execute(one.db)
+  expect(await count(database.db)).toBe(2)
+  const { rows } = await sql<{ statement_timeout: string }>`SHOW statement_timeout`.execute(one.db)
+  expect(rows[0]?.statement_timeout).not.toBe('20ms')
+})
+
+test('a snapshot whose connection is killed is one refusal, and the next one works', async () => {
+  const one = connectTo(own.address, { maxConnections: 1 })
+  const refusal = await refusalOf(one.snapshot(async (tx) => kill(await backendOf(tx)).then(() => backendOf(tx)), 5000))
+  expect(kindOf(refusal)).toBe('unavailable')
+  expect(await one.snapshot(backendOf, 5000)).toBeGreaterThan(0)
+  await one.close()
+})

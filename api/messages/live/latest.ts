@@ -14,18 +14,13 @@ const READ_DEADLINE_MS = 5000
 /** Rows with the latest times that are looked at. */
 const LOOKED_ROWS = 256
 
-const begin = sql.raw(
-  `SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = ${READ_DEADLINE_MS}`,
-)
-
 /** `filter`: of `parseSubtopicFilter`. Throws `timeout` where it takes too long to find. */
 export async function findLatest(
   database: Database,
   { channelKey, channelId }: MessageAccess,
   filter: string,
 ): Promise<LiveMessage | undefined> {
-  return await database.transaction(async (tx) => {
-    await begin.execute(tx)
+  return await database.snapshot(async (tx) => {
     const { rows } = await sql<{ batch_seq: number; message: number; arrived_at: string }>`
       WITH RECURSIVE covered AS MATERIALIZED (
         SELECT s.key FROM series s WHERE s.channel_key = ${channelKey} AND ${covers(sql`s.subtopic`, filter)}
@@ -52,7 +47,7 @@ export async function findLatest(
     const batch = { seq: newest.batch_seq, arrivedAt: newest.arrived_at }
     const loaded = await loadBatches(tx, [batch], new Map([[channelKey, channelId]]))
     return loaded.get(newest.batch_seq)?.find(({ index }) => index === newest.message)
-  })
+  }, READ_DEADLINE_MS)
 }
 
 /** The condition of `matchesSubtopic`, about a column. */

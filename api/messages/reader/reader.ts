@@ -1,5 +1,4 @@
 /** Reading the stored messages of a channel. Who may read it was decided before: the canonical channel is given, not a caller. */
-import { sql } from 'kysely'
 import type { MessageAccess } from '#api/devices/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { RECORDS_FORMAT } from '../ingest/content.ts'
@@ -15,11 +14,6 @@ import { MessagesQuery } from './schema.ts'
 
 /** No read takes longer; filters and aggregates over many rows are refused rather than left to hold up the others. */
 const READ_DEADLINE_MS = 5_000
-
-/** Page and total are of one snapshot, taken with the first statement that reads. */
-const begin = sql.raw(
-  `SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = ${READ_DEADLINE_MS}`,
-)
 
 export type Reader = {
   /**
@@ -38,8 +32,8 @@ export function createReader(database: Database): Reader {
       const aggregation = parseAggregation(query)
       const { offset, limit, format, order, dir = 'desc' } = query
       const window: Window = { offset, limit: wantedOf(query), order, dir }
-      const { messages, total } = await database.transaction(async (tx) => {
-        await begin.execute(tx)
+      // Page and total are of one snapshot.
+      const { messages, total } = await database.snapshot(async (tx) => {
         if (format !== RECORDS_FORMAT) {
           const found = await readPayloads(tx, access.channelKey, format, filter, window)
           return { total: found.total, messages: found.rows.map((row) => presentPayload(access.channelId, row)) }
@@ -49,15 +43,15 @@ export function createReader(database: Database): Reader {
             ? await readRecords(tx, access.channelKey, filter, window)
             : await aggregateRecords(tx, access.channelKey, filter, aggregation, window)
         return { total: found.total, messages: found.rows.map((row) => presentRecord(access.channelId, row)) }
-      })
+      }, READ_DEADLINE_MS)
       return { ...echoOf(query), offset, limit, format, total, messages }
     },
     async latest(access, query) {
       const filter = parseFilter({ ...query, format: RECORDS_FORMAT })
-      const found = await database.transaction(async (tx) => {
-        await begin.execute(tx)
-        return await readLatest(tx, access.channelKey, filter, { ...query, limit: wantedOf(query) })
-      })
+      const found = await database.snapshot(
+        (tx) => readLatest(tx, access.channelKey, filter, { ...query, limit: wantedOf(query) }),
+        READ_DEADLINE_MS,
+      )
       const messages = found.rows.map((row) => presentRecord(access.channelId, row))
       const { offset, limit } = query
       return { ...echoOf(query), offset, limit, format: RECORDS_FORMAT, total: found.total, messages }

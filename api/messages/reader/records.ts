@@ -45,8 +45,10 @@ export const SELECTED = sql`m.arrived_at, m.batch_seq, m.message, m.run, m.proto
 
 /** Rows of the table that a page by time looks at first, beside those that its offset skips at the least. */
 const FIRST_ROWS = 16
-/** Records that a row holds at the least in what people send; a wrong guess costs another look. */
+/** Records that a row holds at the least in what people send, where it is not known; a wrong guess costs another look. */
 const GUESSED_RECORDS = 4
+/** Rows of devices with one clock lie beside each other: to have all records of a time, so many times the rows are needed. */
+const ROWS_BESIDE = 2
 /** How much further a look goes after one that found nothing; after others it goes as far as they promise, and a bit. */
 const WIDER = 8
 const RESERVE = 1.25
@@ -68,8 +70,9 @@ export async function readRecords(
   if (column !== undefined) return { rows: await pageByColumn(tx, conditionsIn(scope, filter), window, column), total }
   const wanted = Math.min(window.limit, total - window.offset)
   const skipped = await skipBuckets(tx, parts, filter, window)
-  const { edge, offset } = await skipRows(tx, scope, skipped.bucket, { ...window, offset: skipped.offset })
-  return { rows: await pageByTime(tx, scope, skipped.range, { ...window, offset }, { wanted, edge }), total }
+  const start = await skipRows(tx, scope, skipped.bucket, { ...window, offset: skipped.offset })
+  const rows = await pageByTime(tx, scope, skipped.range, { ...window, offset: start.offset }, { wanted, ...start })
+  return { rows, total }
 }
 
 async function countRecords(tx: Transaction, { rollups, raw }: Parts): Promise<number> {
@@ -127,6 +130,9 @@ async function skipBuckets(
  */
 type Edge = { at: string; arrived_at: string; batch_seq: number; message: number } | undefined
 
+/** Where a page by time begins to look, and how many records that match a row there holds. */
+type Start = { edge: Edge; offset: number; recordsPerRow: number }
+
 /** The place of a record with this time in a row `m`, and that of an edge: they compare as the records follow each other. */
 const placeOf = (time: RawBuilder<unknown>) => sql`(${time}, m.arrived_at, m.batch_seq, m.message)`
 const EDGE = sql`(edge.at, edge.arrived_at, edge.batch_seq, edge.message)`
@@ -142,8 +148,9 @@ async function skipRows(
   scope: Scope,
   bucket: TimeRange | undefined,
   { offset, dir }: Window,
-): Promise<{ edge: Edge; offset: number }> {
-  if (bucket === undefined || offset < SKIP_OFFSET) return { edge: undefined, offset }
+): Promise<Start> {
+  if (bucket === undefined || offset < SKIP_OFFSET)
+    return { edge: undefined, offset, recordsPerRow: GUESSED_RECORDS / ROWS_BESIDE }
   const { rows: rowCondition, inRow, times, records } = conditionsIn(scope, bucket)
   const isNewestFirst = dir === 'desc'
   const [far, near] = isNewestFirst ? [sql`max_time`, sql`min_time`] : [sql`min_time`, sql`max_time`]
@@ -151,7 +158,7 @@ async function skipRows(
   const [direction, opposite] = [directionOf(dir), directionOf(isNewestFirst ? 'asc' : 'desc')]
   const isBeyond = (time: RawBuilder<unknown>) => sql<boolean>`${placeOf(time)} ${beyond} ${EDGE}`
   const inCut = countInRow([...times, ...records, isBeyond(sql`r.time`)])
-  const { rows } = await sql<{ before: number } & Exclude<Edge, undefined>>`
+  const { rows } = await sql<{ before: number; mean: number | null } & (Exclude<Edge, undefined> | { at: null })>`
     WITH counted AS MATERIALIZED (
       SELECT ${far} AS far, ${near} AS near, m.arrived_at, m.batch_seq, m.message, m.series_keys, m.times, ${inRow} AS records
         FROM records m WHERE ${rowCondition}
@@ -164,12 +171,11 @@ async function skipRows(
     )
     SELECT edge.at::text AS at, edge.arrived_at::text AS arrived_at, edge.batch_seq, edge.message, (
              SELECT coalesce(sum(CASE WHEN ${isBeyond(sql`m.near`)} THEN m.records ELSE ${inCut} END), 0)
-               FROM counted m WHERE ${isBeyond(sql`m.far`)})::bigint AS before
-      FROM edge`.execute(tx)
-  const [found] = rows
-  if (found === undefined) return { edge: undefined, offset }
-  const { before, ...edge } = found
-  return { edge, offset: offset - before }
+               FROM counted m WHERE ${isBeyond(sql`m.far`)})::bigint AS before,
+           (SELECT avg(records)::float8 FROM counted WHERE records > 0) AS mean
+      FROM (SELECT) AS always LEFT JOIN edge ON true`.execute(tx)
+  const { before = 0, mean, ...edge } = rows[0] ?? { at: null }
+  return { edge: edge.at === null ? undefined : edge, offset: offset - before, recordsPerRow: mean ?? 1 }
 }
 
 /**
@@ -182,7 +188,7 @@ async function pageByTime(
   scope: Scope,
   range: TimeRange,
   { offset, limit, dir }: Window,
-  { wanted, edge: from }: { wanted: number; edge: Edge },
+  { wanted, edge: from, recordsPerRow }: { wanted: number; edge: Edge; recordsPerRow: number },
 ): Promise<RecordRow[]> {
   const conditions = conditionsIn(scope, range)
   const { records } = conditions
@@ -202,7 +208,7 @@ async function pageByTime(
   const end = isNewestFirst ? sql`m.max_time` : sql`m.min_time`
   const beyond = isNewestFirst ? sql`>` : sql`<`
   const orderOfRows = byPlace(end, direction)
-  let look = FIRST_ROWS + Math.ceil((offset + limit) / GUESSED_RECORDS)
+  let look = FIRST_ROWS + Math.ceil(((offset + limit) / recordsPerRow) * ROWS_BESIDE)
   for (;;) {
     const found = await show(
       tx,

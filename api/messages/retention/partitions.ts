@@ -6,9 +6,12 @@ import type pg from 'pg'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 
-/** Partitions exist for arrivals so far ahead; the longest unit is a month. */
-const AHEAD_DAYS = 45
-/** What a start waits for: far fewer, and enough until the first round of maintenance. */
+/**
+ * Partitions exist for arrivals so far ahead. Each of them costs every read of messages time to plan, maintenance runs each hour,
+ * and a writer that finds none makes it.
+ */
+const AHEAD_DAYS = 3
+/** What a start waits for, enough until the first round of maintenance. */
 export const PRESENT_DAYS = 1
 /** Maintenance gives way to messages: it waits so long for a lock and tries again with the next round. */
 const LOCK_TIMEOUT_MS = 2_000
