@@ -151,6 +151,53 @@ test('whoever comes back with the id of an event misses nothing and is given not
   second.close()
 })
 
+test('whoever caught up beyond what a read under way sees is given nothing of it twice', async () => {
+  const access = newAccess()
+  let opened = Promise.withResolvers<void>()
+  opened.resolve()
+  let held = 0
+  const { database } = server
+  const slow = Object.assign(Object.create(database) as typeof database, {
+    // Its connection for the log gives back what it read when it is let.
+    async dedicated(...args: Parameters<typeof database.dedicated>) {
+      const client = await database.dedicated(...args)
+      if (args[0] !== 'skein live messages') return client
+      const query = client.query.bind(client) as (...of: unknown[]) => Promise<unknown>
+      const later = async (...of: unknown[]) => {
+        const found = await query(...of)
+        held++
+        await opened.promise
+        held--
+        return found
+      }
+      return Object.assign(client, { query: later })
+    },
+  })
+  const node = await startMessages({
+    database: slow,
+    logger,
+    bus: createLocalBus(),
+    hasRoom: () => true,
+    foldIntervalMs: 20,
+  })
+  const first = await follow(node, access)
+  await elsewhere.publish(aMessage(access, 'first'))
+  await expect.poll(first.texts, { timeout: 5000 }).toEqual(['first'])
+  opened = Promise.withResolvers<void>()
+  await expect.poll(() => held, { timeout: 5000 }).toBe(1)
+  await elsewhere.publish(aMessage(access, 'second'))
+  const back = await follow(node, access, { after: formatToken((first.got[0] as Delivery).token) })
+  await expect.poll(back.texts, { timeout: 5000 }).toEqual(['second'])
+  opened.resolve()
+  await elsewhere.publish(aMessage(access, 'third'))
+  for (const [reader, texts] of [
+    [first, ['first', 'second', 'third']],
+    [back, ['second', 'third']],
+  ] as const)
+    await expect.poll(() => reader.texts(), { timeout: 5000 }).toEqual(texts)
+  await node.close()
+})
+
 test('the bytes are those that were sent; out of the store a pack is resolved and JSON keeps its text', async () => {
   const access = newAccess()
   const pack = '[{"bn":"urn:dev:1:","bt":1700000000,"n":"v","u":"V","v":120.1},{"n":"on","vb":true}]'

@@ -76,13 +76,15 @@ export type LiveHub = {
   stop(): Promise<void>
 }
 
+type Joining = { follower: Follower; after: LiveToken | undefined; done: (joined: boolean) => void }
+
 export function startLiveHub({ database, bus, logger }: { database: Database; bus: Bus; logger: Logger }): LiveHub {
   const followers = new Followers()
   const recent = createRecentBatches()
   let client: pg.Client | undefined
   let since: LogSnapshot | undefined
   /** Who waits to take part from the end of the next read on: at once, or with what lies behind a token before it. */
-  let joining: { follower: Follower; after: LiveToken | undefined; done: (joined: boolean) => void }[] = []
+  let joining: Joining[] = []
   let backoffMs = INTERVAL_MS
   let isStopped = false
   let sweeping: NodeJS.Timeout | undefined
@@ -102,6 +104,18 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
   async function readOnce(): Promise<void> {
     client ??= await database.dedicated('skein live messages', READ_DEADLINE_MS)
     const connection = client
+    // Whoever asks while this read is under way may have been given what it does not see: the next one takes him in.
+    const waiting = joining
+    joining = []
+    try {
+      await deliverNew(connection, waiting)
+    } finally {
+      // Who could not be handed over is tried again with the next read.
+      joining.unshift(...waiting)
+    }
+  }
+
+  async function deliverNew(connection: pg.Client, waiting: Joining[]): Promise<void> {
     const before = since ?? (await withDeadline(currentSnapshot(connection), READ_DEADLINE_MS, 'reading the log'))
     const read = readNew(connection, BATCH_LOG, before, MAX_BATCHES)
     const { rows, snapshot } = await withDeadline(read, READ_DEADLINE_MS, 'reading the log')
@@ -111,29 +125,22 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
       followers.deliver(messages, tokenOf(before), tokenOf(snapshot))
     }
     since = snapshot
-    await handOver(snapshot)
+    await handOver(waiting, snapshot)
   }
 
   /** Those who join are given what lies between their token and this snapshot, and go on with the others. */
-  async function handOver(snapshot: LogSnapshot): Promise<void> {
-    const waiting = joining
-    joining = []
-    try {
-      for (let next = waiting[0]; next !== undefined; next = waiting[0]) {
-        const { follower, after, done } = next
-        const rows = after === undefined ? [] : await readSince(after, snapshot)
-        if (rows !== undefined) {
-          if (after !== undefined)
-            deliverTo(follower, await loadFor(follower, rows.map(batchOf)), after, tokenOf(snapshot))
-          followers.attach(follower)
-          if (after !== undefined) follower.live()
-        }
-        waiting.shift()
-        done(rows !== undefined)
+  async function handOver(waiting: Joining[], snapshot: LogSnapshot): Promise<void> {
+    for (let next = waiting[0]; next !== undefined; next = waiting[0]) {
+      const { follower, after, done } = next
+      const rows = after === undefined ? [] : await readSince(after, snapshot)
+      if (rows !== undefined) {
+        if (after !== undefined)
+          deliverTo(follower, await loadFor(follower, rows.map(batchOf)), after, tokenOf(snapshot))
+        followers.attach(follower)
+        if (after !== undefined) follower.live()
       }
-    } finally {
-      // The rest is tried again with the next read.
-      joining.push(...waiting)
+      waiting.shift()
+      done(rows !== undefined)
     }
   }
 
@@ -310,8 +317,8 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
       hints.close()
       clearTimeout(sweeping)
       followers.endAll('stopping')
-      for (const { done } of joining) done(false)
       await rounds.stop()
+      for (const { done } of joining) done(false)
       await client?.end().catch(() => undefined)
     },
   }
