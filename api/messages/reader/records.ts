@@ -2,7 +2,7 @@
 import type { RawBuilder } from 'kysely'
 import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
-import { RECORDS, RECORDS_IN_ROW } from '../store/opened.ts'
+import { RECORDS, RECORDS_IN_ROW, TIMES_IN_ROW } from '../store/opened.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { RecordConditions, Scope, TimeRange } from './conditions.ts'
 import { all, conditionsIn, countInRow, scopeOf } from './conditions.ts'
@@ -45,8 +45,10 @@ export const SELECTED = sql`m.arrived_at, m.batch_seq, m.message, m.run, m.proto
 
 /** Rows of the table that a page by time looks at first, beside those that its offset skips at the least. */
 const FIRST_ROWS = 16
-/** Records that a row holds at the least in what people send, where it is not known; a wrong guess costs another look. */
+/** Records that match in a row at the least in what people send, where it is not known; a wrong guess costs another look. */
 const GUESSED_RECORDS = 4
+/** The same of one name: a message has it once. */
+const GUESSED_OF_NAME = 1
 /** Rows of devices with one clock lie beside each other: to have all records of a time, so many times the rows are needed. */
 const ROWS_BESIDE = 2
 /** How much further a look goes after one that found nothing; after others it goes as far as they promise, and a bit. */
@@ -149,8 +151,10 @@ async function skipRows(
   bucket: TimeRange | undefined,
   { offset, dir }: Window,
 ): Promise<Start> {
-  if (bucket === undefined || offset < SKIP_OFFSET)
-    return { edge: undefined, offset, recordsPerRow: GUESSED_RECORDS / ROWS_BESIDE }
+  if (bucket === undefined || offset < SKIP_OFFSET) {
+    const guessed = scope.recordKeys === undefined ? GUESSED_RECORDS : GUESSED_OF_NAME
+    return { edge: undefined, offset, recordsPerRow: guessed * ROWS_BESIDE }
+  }
   const { rows: rowCondition, inRow, times, records } = conditionsIn(scope, bucket)
   const isNewestFirst = dir === 'desc'
   const [far, near] = isNewestFirst ? [sql`max_time`, sql`min_time`] : [sql`min_time`, sql`max_time`]
@@ -208,21 +212,28 @@ async function pageByTime(
   const end = isNewestFirst ? sql`m.max_time` : sql`m.min_time`
   const beyond = isNewestFirst ? sql`>` : sql`<`
   const orderOfRows = byPlace(end, direction)
+  // Of records that are only ordered and counted nothing else is opened.
+  const opened = scope.values.length === 0 ? TIMES_IN_ROW : RECORDS_IN_ROW
   let look = FIRST_ROWS + Math.ceil(((offset + limit) / recordsPerRow) * ROWS_BESIDE)
   for (;;) {
-    const found = await show(
-      tx,
-      sql`
+    const { rows: found } = await sql<RecordRow>`
       WITH looked AS MATERIALIZED (
-        SELECT * FROM records m WHERE ${all(rowConditions)} ORDER BY ${orderOfRows} LIMIT ${look}
+        SELECT m.*, row_number() OVER () AS nth
+          FROM (SELECT * FROM records m WHERE ${all(rowConditions)} ORDER BY ${orderOfRows} LIMIT ${look}) m
       ), edge AS (
         SELECT ${end} AS at, m.arrived_at, m.batch_seq, m.message FROM looked m ORDER BY ${orderOfRows} OFFSET ${look - 1}
+      ), page AS (
+        SELECT f.* FROM (
+          SELECT m.nth, m.arrived_at, m.batch_seq, m.message, m.run, r.series_key, r.time, r.place
+            FROM looked m LEFT JOIN edge ON true CROSS JOIN LATERAL ${opened}
+           WHERE ${all([...times, ...records])} AND (edge.at IS NULL OR ${placeOf(sql`r.time`)} ${beyond} ${EDGE})) f
+         ORDER BY ${byTime(dir)} LIMIT ${limit} OFFSET ${offset}
       )
-      SELECT ${SELECTED} FROM looked m LEFT JOIN edge ON true CROSS JOIN LATERAL ${RECORDS_IN_ROW}
-       WHERE ${all([...times, ...records])} AND (edge.at IS NULL OR ${placeOf(sql`r.time`)} ${beyond} ${EDGE})`,
-      byTime(dir),
-      { offset, limit },
-    )
+      SELECT s.subtopic, s.publisher_id, s.name, s.unit, m.protocol, extract(epoch FROM f.time)::float8 AS time,
+             m."values"[f.place::integer] AS value, m.sums[f.place::integer] AS sum, m.update_times[f.place::integer] AS update_time,
+             m.bool_values[f.place::integer] AS bool_value, m.string_values[f.place::integer] AS string_value, m.data_values[f.place::integer] AS data_value
+        FROM page f JOIN looked m ON m.nth = f.nth JOIN series s ON s.key = f.series_key
+       ORDER BY ${byTime(dir)}`.execute(tx)
     if (found.length >= wanted || look > MAX_LOOKED_ROWS) return found
     const promised = ((offset + wanted) / (offset + found.length)) * RESERVE
     look = Math.ceil(look * (found.length === 0 ? WIDER : promised)) + FIRST_ROWS
