@@ -63,7 +63,7 @@ export async function* readByteStream<M extends DescMethod>(
   })
   session.once('connect', () => session.setLocalWindowSize(WINDOW_BYTES))
   const arriving = new Arriving()
-  session.once('error', (error) => arriving.fail(new CallError(status.UNAVAILABLE, error.message)))
+  session.on('error', (error) => arriving.fail(new CallError(status.UNAVAILABLE, error.message)))
   const onAbort = () => arriving.fail(signal.reason as Error)
   signal.addEventListener('abort', onAbort, { once: true })
   try {
