@@ -267,6 +267,8 @@ export async function createWorld(
       const mails = await until(() => {
         const found = existsSync(folder) ? readdirSync(folder).toSorted() : []
         const texts = found
+          // One that is being written has another name, and not for long.
+          .filter((name) => name.endsWith('.eml'))
           .map((name) => readFileSync(join(folder, name), 'utf8'))
           .filter((text) => text.includes(email))
         return texts.length > 0 ? texts : undefined
