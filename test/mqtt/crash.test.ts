@@ -4,7 +4,6 @@
  */
 import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { IPublishPacket } from 'mqtt-packet'
 import { startSessionStore } from '#api/messages/index.ts'
 import type { SessionPositions, SessionStore } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -14,7 +13,8 @@ import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
 import type { Plant } from '../messages/support.ts'
 import { startPlant } from '../messages/support.ts'
-import type { Connecting, Peer } from './peer.ts'
+import type { Connecting } from './peer.ts'
+import { publish, receive, subscribe, textOf } from './peer.ts'
 import type { Node } from './support.ts'
 import { aDevice, startNode } from './support.ts'
 
@@ -66,27 +66,6 @@ const kept: Connecting = {
   properties: { sessionExpiryInterval: 1000, receiveMaximum: 1 },
 }
 
-async function subscribe(peer: Peer, topic: string, qos: 1 | 2 = 1) {
-  peer.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic, qos }] })
-  await peer.next('suback')
-}
-
-async function publish(peer: Peer, topic: string, payload: string, qos: 1 | 2 = 1) {
-  peer.send({ cmd: 'publish', topic, payload, qos, dup: false, retain: false, messageId: 9 })
-  if (qos === 1) return await peer.next('puback')
-  await peer.next('pubrec')
-  peer.send({ cmd: 'pubrel', messageId: 9 })
-  return await peer.next('pubcomp')
-}
-
-const textOf = ({ payload }: IPublishPacket) => payload.toString()
-
-async function receive(peer: Peer): Promise<string> {
-  const message = await peer.next('publish')
-  peer.send({ cmd: 'puback', messageId: message.messageId ?? 0 })
-  return textOf(message)
-}
-
 test('a node that dies right after SUBACK has lost nothing that came since, nor has the next that dies before it caught up', async () => {
   const device = await aDevice(plant, first.port)
   using sender = await device.connect({}, alive.port)
@@ -109,7 +88,7 @@ test('what may have been sent with QoS 2 comes again with its identifier and the
   using sender = await device.connect({}, alive.port)
   using before = await device.connect(kept)
   await subscribe(before, `${device.topic}/#`, 2)
-  await publish(sender, device.topic, 'once', 2)
+  await publish(sender, device.topic, 'once', { qos: 2 })
   const sent = await before.next('publish')
   expect(sent.qos).toBe(2)
   using after = await device.connect(kept, second.port)

@@ -3,7 +3,6 @@
  * group is sent each message once, and nothing is lost with a member or with the node that serves it.
  */
 import { sql } from 'kysely'
-import type { IPublishPacket } from 'mqtt-packet'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startTestApi } from '../harness/api.ts'
 import type { TestApi } from '../harness/api.ts'
@@ -11,6 +10,7 @@ import { until } from '../harness/until.ts'
 import type { Plant } from '../messages/support.ts'
 import { startPlant } from '../messages/support.ts'
 import type { Connecting, Peer } from './peer.ts'
+import { publish, receive as receiveWithin, subscribe as askFor, textOf } from './peer.ts'
 import type { Node } from './support.ts'
 import { aDevice, startNode } from './support.ts'
 
@@ -48,29 +48,10 @@ const kept = (clientId: string, receiveMaximum = 1): Connecting => ({
 })
 
 async function subscribe(peer: Peer, topic: string, qos: 1 | 2 = 1) {
-  peer.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic, qos }] })
-  expect((await peer.next('suback')).granted).toEqual([qos])
+  expect(await askFor(peer, topic, qos)).toEqual([qos])
 }
 
-async function publish(peer: Peer, topic: string, payload: string, qos: 1 | 2 = 1) {
-  peer.send({ cmd: 'publish', topic, payload, qos, dup: false, retain: false, messageId: 9 })
-  if (qos === 1) return await peer.next('puback')
-  await peer.next('pubrec')
-  peer.send({ cmd: 'pubrel', messageId: 9 })
-  return await peer.next('pubcomp')
-}
-
-const textOf = ({ payload }: IPublishPacket) => payload.toString()
-
-async function receive(peer: Peer): Promise<string> {
-  const message = await peer.next('publish', DEADLINE_MS)
-  if (message.qos === 2) {
-    peer.send({ cmd: 'pubrec', messageId: message.messageId ?? 0 })
-    await peer.next('pubrel', DEADLINE_MS)
-    peer.send({ cmd: 'pubcomp', messageId: message.messageId ?? 0 })
-  } else peer.send({ cmd: 'puback', messageId: message.messageId ?? 0 })
-  return textOf(message)
-}
+const receive = (peer: Peer) => receiveWithin(peer, DEADLINE_MS)
 
 /** Acknowledges everything that comes, and remembers it. */
 function taking(peer: Peer): string[] {
@@ -131,7 +112,7 @@ test.for([1, 2] as const)(
     const sending = Promise.all(
       senders.map(async (sender, from) => {
         for (let index = 0; index < 100; index++)
-          await publish(sender, `${device.topic}/${from}`, `${from}.${index}`, qos)
+          await publish(sender, `${device.topic}/${from}`, `${from}.${index}`, { qos })
       }),
     )
     await until(() => all().length > 200, 'some were taken', DEADLINE_MS)
@@ -255,14 +236,14 @@ test('a node that stood still loses its groups and closes its sessions; with QoS
   await subscribe(lost, shared, 2)
   const name = await until(async () => (await servedBy(device.channelId)) ?? undefined, 'it is served', DEADLINE_MS)
   await heardOf(name, 'in an hour')
-  await publish(sender, device.topic, 'sent', 2)
+  await publish(sender, device.topic, 'sent', { qos: 2 })
   const sent = await lost.next('publish')
-  await publish(sender, device.topic, 'waits', 2)
+  await publish(sender, device.topic, 'waits', { qos: 2 })
   await heardOf(name, 'long ago')
   using next = await device.connect(kept('next'))
   await subscribe(next, shared, 2)
   expect(await receive(next)).toBe('waits')
-  await publish(sender, device.topic, 'later', 2)
+  await publish(sender, device.topic, 'later', { qos: 2 })
   expect(await receive(next)).toBe('later')
 
   // Somebody connects, so that it looks about.

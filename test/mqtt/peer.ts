@@ -2,7 +2,7 @@
 import { connect } from 'node:net'
 import type { Socket } from 'node:net'
 import { generate, parser as createParser } from 'mqtt-packet'
-import type { IConnackPacket, IConnectPacket, Packet } from 'mqtt-packet'
+import type { IConnackPacket, IConnectPacket, IPublishPacket, Packet } from 'mqtt-packet'
 import { until } from '../harness/until.ts'
 
 export type Peer = Disposable & {
@@ -70,4 +70,34 @@ export async function connectPeer(
   })
   const connack = await peer.next('connack')
   return Object.assign(peer, { connack })
+}
+
+/** What SUBACK grants. */
+export async function subscribe(peer: Peer, topic: string, qos: 0 | 1 | 2 = 1) {
+  peer.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic, qos }] })
+  return (await peer.next('suback')).granted
+}
+
+/** Through to the last acknowledgement. */
+export async function publish(peer: Peer, topic: string, payload: string, more: Partial<IPublishPacket> = {}) {
+  peer.send({ cmd: 'publish', topic, payload, qos: 1, dup: false, retain: false, messageId: 9, ...more })
+  if ((more.qos ?? 1) === 1) return await peer.next('puback')
+  await peer.next('pubrec')
+  peer.send({ cmd: 'pubrel', messageId: 9 })
+  return await peer.next('pubcomp')
+}
+
+export const textOf = ({ payload }: IPublishPacket) => payload.toString()
+
+/** The next message, acknowledged. */
+export async function receive(peer: Peer, deadlineMs?: number): Promise<string> {
+  const message = await peer.next('publish', deadlineMs)
+  const messageId = message.messageId ?? 0
+  if (message.qos === 1) peer.send({ cmd: 'puback', messageId })
+  if (message.qos === 2) {
+    peer.send({ cmd: 'pubrec', messageId })
+    await peer.next('pubrel', deadlineMs)
+    peer.send({ cmd: 'pubcomp', messageId })
+  }
+  return textOf(message)
 }

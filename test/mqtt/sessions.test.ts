@@ -7,6 +7,7 @@ import { until } from '../harness/until.ts'
 import type { Plant } from '../messages/support.ts'
 import { startPlant } from '../messages/support.ts'
 import type { Connecting, Peer } from './peer.ts'
+import { publish, receive, subscribe } from './peer.ts'
 import type { Node } from './support.ts'
 import { aDevice, startNode } from './support.ts'
 
@@ -37,31 +38,10 @@ const KEPT: Record<4 | 5, Connecting> = {
   5: { protocolVersion: 5, clean: false, properties: { sessionExpiryInterval: 1000 } },
 }
 
-async function subscribe(peer: Peer, topic: string, qos: 0 | 1 | 2 = 1) {
-  peer.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic, qos }] })
-  return (await peer.next('suback')).granted
-}
-
-async function publish(peer: Peer, topic: string, payload: string, more: Partial<IPublishPacket> = {}) {
-  peer.send({ cmd: 'publish', topic, payload, qos: 1, dup: false, retain: false, messageId: 9, ...more })
-  if ((more.qos ?? 1) === 1) return await peer.next('puback')
-  await peer.next('pubrec')
-  peer.send({ cmd: 'pubrel', messageId: 9 })
-  return await peer.next('pubcomp')
-}
-
 /** Acknowledges everything that comes, until so many messages were there. */
-async function receive(peer: Peer, count: number): Promise<string[]> {
+async function receiveAll(peer: Peer, count: number): Promise<string[]> {
   const seen: string[] = []
-  while (seen.length < count) {
-    const message = await peer.next('publish')
-    seen.push(message.payload.toString())
-    if (message.qos === 1) peer.send({ cmd: 'puback', messageId: message.messageId ?? 0 })
-    if (message.qos !== 2) continue
-    peer.send({ cmd: 'pubrec', messageId: message.messageId ?? 0 })
-    await peer.next('pubrel')
-    peer.send({ cmd: 'pubcomp', messageId: message.messageId ?? 0 })
-  }
+  while (seen.length < count) seen.push(await receive(peer))
   return seen
 }
 
@@ -82,9 +62,9 @@ describe.each([4, 5] as const)('protocol level %i', (version) => {
     for (let index = 0; index < 5; index++) await publish(sender, `${device.topic}/a`, `${index}`)
     using back = await device.connect({ ...KEPT[version], clientId: 'away' })
     expect(back.connack.sessionPresent).toBe(true)
-    expect(await receive(back, 5)).toEqual(['0', '1', '2', '3', '4'])
+    expect(await receiveAll(back, 5)).toEqual(['0', '1', '2', '3', '4'])
     await publish(sender, `${device.topic}/a`, 'live')
-    expect(await receive(back, 1)).toEqual(['live'])
+    expect(await receiveAll(back, 1)).toEqual(['live'])
     expect(back.inbox).toEqual([])
   })
 
@@ -145,9 +125,9 @@ describe.each([4, 5] as const)('protocol level %i', (version) => {
     using moved = await device.connect({ ...KEPT[version], clientId: 'moving' }, other.port)
     expect(moved.connack.sessionPresent).toBe(true)
     await peer.closed()
-    expect(await receive(moved, 1)).toEqual(['unacknowledged'])
+    expect(await receiveAll(moved, 1)).toEqual(['unacknowledged'])
     await publish(sender, device.topic, 'live')
-    expect(await receive(moved, 1)).toEqual(['live'])
+    expect(await receiveAll(moved, 1)).toEqual(['live'])
   })
 })
 
@@ -285,7 +265,7 @@ test('a stop of the server keeps sessions, and what comes in between is delivere
   await publish(sender, device.topic, 'between')
   using back = await device.connect({ ...KEPT[5], clientId: 'restart' })
   expect(back.connack.sessionPresent).toBe(true)
-  expect(await receive(back, 1)).toEqual(['between'])
+  expect(await receiveAll(back, 1)).toEqual(['between'])
 })
 
 describe('wills', () => {
@@ -411,6 +391,6 @@ test('a subscriber that does not read is no burden: it falls behind, and reads e
   }
   await until(() => sender.inbox.length === count, 'all are stored', 30_000)
   slow.socket.resume()
-  const seen = await receive(slow, count)
+  const seen = await receiveAll(slow, count)
   expect(seen.map((text) => Number(text.split(' ')[0]))).toEqual(Array.from({ length: count }, (_, index) => index + 1))
 })
