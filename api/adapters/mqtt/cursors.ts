@@ -49,14 +49,17 @@ export function newCursor(
   }
 }
 
+/** Leaves the steps behind of which nothing is under way any more, up to the first of which something is. */
+export function passSteps(stands: { steps: Step[]; settled: string | undefined }): void {
+  const underWay = stands.steps.findIndex(({ pending }) => pending > 0)
+  const passed = underWay === -1 ? stands.steps.length : underWay
+  if (passed === 0) return
+  stands.settled = stands.steps[passed - 1]?.token
+  stands.steps = stands.steps.slice(passed)
+}
+
 /** Where the session must begin again after a crash: behind everything that went its whole way. Undefined: with its node. */
 export function settle(cursor: Cursor): string | undefined {
-  let passed = 0
-  for (; passed < cursor.steps.length; passed++) {
-    const step = cursor.steps[passed] as Step
-    if (step.pending > 0) break
-    cursor.settled = step.token
-  }
-  if (passed > 0) cursor.steps = cursor.steps.slice(passed)
+  passSteps(cursor)
   return cursor.mode === 'live' && cursor.steps.length === 0 ? undefined : cursor.settled
 }

@@ -16,6 +16,7 @@ import type {
 } from '#api/messages/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { Arrival } from './arrival.ts'
+import { passSteps } from './cursors.ts'
 import type { ExchangeHost } from './exchange.ts'
 import { MAX_MISSED_MESSAGES } from './following.ts'
 import type { Outbound, Session, Step } from './session.ts'
@@ -256,17 +257,6 @@ export function createGroups({ messages, host, position, poke }: GroupsDeps): Gr
     turn.group.turn = undefined
   }
 
-  function settle(turn: Turn): string {
-    let passed = 0
-    for (; passed < turn.steps.length; passed++) {
-      const step = turn.steps[passed] as GroupStep
-      if (step.pending > 0) break
-      turn.settled = step.token
-    }
-    if (passed > 0) turn.steps = turn.steps.slice(passed)
-    return turn.settled
-  }
-
   /** With what it is left to the next node: what was not given, and everything behind the position but what was. */
   function releaseOf(turn: Turn): GroupPosition {
     const position = turn.steps.length === 0 ? turn.token : turn.settled
@@ -347,7 +337,7 @@ export function createGroups({ messages, host, position, poke }: GroupsDeps): Gr
       const undoing: (() => void)[] = []
       for (const { turn } of groups.values()) {
         if (turn === undefined) continue
-        const settled = settle(turn)
+        passSteps(turn)
         const isWaiting = turn.steps.length > 0
         if (turn.endingSinceMs !== undefined) {
           const isAnswered = turn.pending === turn.left.length
@@ -355,7 +345,7 @@ export function createGroups({ messages, host, position, poke }: GroupsDeps): Gr
           continue
         }
         const isWithNode = turn.mode === 'live' && !isWaiting && position() !== undefined
-        const stands = isWithNode ? undefined : settled
+        const stands = isWithNode ? undefined : turn.settled
         if (stands === turn.stored && turn.isStored) continue
         told.push({ ...turn.ref, position: stands, passed: [], isExact: turn.isExact, isReleased: false })
         turn.stored = stands
