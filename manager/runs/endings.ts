@@ -40,3 +40,36 @@ export class RunEndings {
     return [...this.#waiting.keys()]
   }
 }
+
+/** The ends of several runs, for whoever waits for all of them up to a deadline. */
+export class AwaitedEnds {
+  readonly #endings: RunEndings
+  readonly #ends = new Map<number, EndedRun>()
+  readonly #leaving = new Map<number, () => void>()
+  #onLast: () => void = () => undefined
+
+  constructor(endings: RunEndings) {
+    this.#endings = endings
+  }
+
+  add(runKey: number): void {
+    const leave = this.#endings.on(runKey, (ended) => {
+      this.#ends.set(runKey, ended)
+      this.#leaving.delete(runKey)
+      if (this.#leaving.size === 0) this.#onLast()
+    })
+    this.#leaving.set(runKey, leave)
+  }
+
+  /** Those that have come when all have, or at the deadline, by the key of the run. To be called once, after the last `add`. */
+  async within(waitMs: number): Promise<ReadonlyMap<number, EndedRun>> {
+    if (this.#leaving.size === 0) return this.#ends
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const timer = setTimeout(resolve, waitMs)
+    this.#onLast = resolve
+    await promise
+    clearTimeout(timer)
+    for (const leave of this.#leaving.values()) leave()
+    return this.#ends
+  }
+}

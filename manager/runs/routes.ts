@@ -7,7 +7,9 @@ import { EVENT_STREAM, EventStream } from '../events/index.ts'
 import { TaskId } from '../tasks/schema.ts'
 import {
   InvokeBody,
+  InvokeManyBody,
   Invoked,
+  InvokedMany,
   LogQuery,
   Run,
   RunPage,
@@ -16,6 +18,7 @@ import {
   Started,
   Stopped,
   TaskResults,
+  presentInvocation,
   presentRun,
 } from './schema.ts'
 import type { RunsService } from './service.ts'
@@ -102,17 +105,35 @@ export function runRoutes({ runs, callers }: { runs: RunsService; callers: Calle
           ),
         },
       },
+      async (request) =>
+        presentInvocation(await runs.invoke(callers.of(request), request.params.task_id, request.body)),
+    )
+    app.post(
+      '/tasks/:task_id/invoke-many',
+      {
+        onRequest,
+        config: config('task_start'),
+        schema: {
+          tags,
+          summary: 'Start a run for each of up to 1,000 inputs and wait for all results',
+          description:
+            'Each is a run of its own, with its own row under /runs. Those that have not ended when the time is over go on. When none can be started, the answer is the refusal of the first.',
+          params: Params,
+          body: InvokeManyBody,
+          response: responses(
+            { 200: InvokedMany },
+            'unauthenticated',
+            'forbidden',
+            'not_found',
+            'unprocessable',
+            'unsupported_media_type',
+            'too_large',
+          ),
+        },
+      },
       async (request) => {
-        const ended = await runs.invoke(callers.of(request), request.params.task_id, request.body)
-        return {
-          results: ended.results,
-          run_id: ended.runId,
-          worker_id: ended.workerId,
-          duration_ms: ended.durationMs,
-          state: ended.state,
-          reason: ended.reason,
-          error: ended.error,
-        }
+        const invocations = await runs.invokeMany(callers.of(request), request.params.task_id, request.body)
+        return { runs: invocations.map(presentInvocation) }
       },
     )
     app.get(

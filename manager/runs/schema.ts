@@ -4,6 +4,7 @@ import type { Static } from 'typebox'
 import { pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import { CliArgs, Env, Inputs, TaskId, Timestamp } from '../tasks/schema.ts'
+import type { Invocation } from './invocations.ts'
 import type { RunRecord } from './repository.ts'
 
 const PAGE_LIMIT = 100
@@ -25,6 +26,23 @@ export const InvokeBody = Type.Optional(
     }),
   ),
 )
+/** Runs that one call may start. */
+const MAX_INVOCATIONS = 1_000
+
+export const InvokeManyBody = Type.Object({
+  inputs: Type.Array(Inputs, {
+    minItems: 1,
+    maxItems: MAX_INVOCATIONS,
+    description: 'Inputs of each run; [] for a function that takes none',
+  }),
+  cli_args: Type.Optional(CliArgs),
+  env: Type.Optional(Env),
+  timeout: Type.Optional(
+    Type.String({ maxLength: 64, description: 'How long to wait for the last result, such as 30s' }),
+  ),
+})
+export type InvokeManyBody = Static<typeof InvokeManyBody>
+
 export type RunBody = { inputs?: Static<typeof Inputs>; cli_args?: string[]; env?: Record<string, string> }
 
 export const Started = Type.Object({ started: Type.Literal(true), run_id: TaskId })
@@ -45,6 +63,27 @@ export const Invoked = Type.Object({
   state: State,
   reason: Words,
   error: Words,
+})
+
+export const InvokedMany = Type.Object({
+  runs: Type.Array(
+    Type.Object({
+      run_id: nullable(TaskId),
+      state: nullable(State),
+      results: Results,
+      result_bytes: Type.Optional(
+        Type.Integer({ description: 'Size of a result that is not shown here: 256 KiB or more, or 16 MiB in all' }),
+      ),
+      worker_id: Words,
+      duration_ms: nullable(Type.Number()),
+      reason: Words,
+      error: Words,
+    }),
+    {
+      description:
+        'In the order of the inputs. State 1: not ended in time, it goes on; null, without a run_id: not started, error says why',
+    },
+  ),
 })
 
 export const TaskResults = Type.Object({
@@ -108,6 +147,23 @@ export const LogQuery = Type.Object({
   stream: Type.Optional(Type.Enum(['stdout', 'stderr'])),
   follow: Type.Optional(Type.Boolean()),
 })
+
+/** `Id` and `State` are null only of one among many. */
+export function presentInvocation<Id, State>(
+  invocation: Omit<Invocation, 'runId' | 'state'> & { runId: Id; state: State },
+) {
+  const { results, runId, workerId, durationMs, state, reason, error, resultBytes } = invocation
+  return {
+    results,
+    run_id: runId,
+    worker_id: workerId,
+    duration_ms: durationMs,
+    state,
+    reason,
+    error,
+    ...(resultBytes === undefined ? {} : { result_bytes: resultBytes }),
+  }
+}
 
 export function presentRun(run: RunRecord, results: unknown): Run {
   return {

@@ -3,14 +3,14 @@ import { createHash } from 'node:crypto'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { parseDurationMs } from '#core/time.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { TaskCaller } from '../access.ts'
 import type { TasksService } from '../tasks/service.ts'
 import type { TriggerMessage } from '../channels/trigger-message.ts'
 import type { ManagerTiming } from '../timing.ts'
-import type { EndedRun, RunEndings } from './endings.ts'
+import { AwaitedEnds, type RunEndings } from './endings.ts'
 import { createLogFollowing, type LogReader } from './follow-logs.ts'
+import { createInvocations, overridesOf } from './invocations.ts'
 import {
   findDrivingRun,
   findEnded,
@@ -23,26 +23,22 @@ import {
 } from './repository.ts'
 import type { RunBody } from './schema.ts'
 import type { FailureReason } from './spec.ts'
-import type { ResolvedImage, RunOverrides, StartRequest } from './start-runs.ts'
+import type { RunOverrides } from './start-runs.ts'
+import { submitRuns, type Submission, type SubmitDeps } from './submit-runs.ts'
 import type { RunWriter } from './writer.ts'
 
-export type RunsDeps = {
+export type RunsDeps = SubmitDeps & {
   database: Database
   tasks: TasksService
   writer: RunWriter
   endings: RunEndings
   timing: ManagerTiming
   newId: () => string
-  /** Asks the proxy for the digest behind a reference. */
-  resolveImage: (reference: string, domainId: string | null) => Promise<ResolvedImage>
   logger: Logger
 }
 
 export type RunsService = ReturnType<typeof createRunsService>
 
-/** How long invoke waits unless it is told. */
-const DEFAULT_INVOKE_WAIT_MS = 60_000
-const MAX_INVOKE_WAIT_MS = 3_600_000
 const MAX_IDEMPOTENCY_KEY_CHARS = 255
 
 export function createRunsService(deps: RunsDeps) {
@@ -76,35 +72,18 @@ export function createRunsService(deps: RunsDeps) {
     )
   }, timing.foreignRunPollMs)
 
-  async function submit(request: Omit<StartRequest, 'image'>, domainId: string | null) {
-    let image: ResolvedImage | undefined
-    // The reference may be edited between two rounds; a third one would be a coincidence.
-    for (let round = 0; round < 3; round++) {
-      const outcome = await writer.start({ ...request, image })
-      if (!('resolveImage' in outcome)) return outcome
-      image = await deps.resolveImage(outcome.resolveImage, domainId)
-    }
-    throw new ServiceError('unavailable', 'the task is being edited, try again', { retryAfterSeconds: 1 })
-  }
-
-  /** The end of the run, or undefined when it has not come by the deadline. */
-  function waitFor(runKey: number, waitMs: number): Promise<EndedRun | undefined> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(() => {
-        leave()
-        resolve(undefined)
-      }, waitMs)
-      const leave = endings.on(runKey, (ended) => {
-        clearTimeout(timer)
-        resolve(ended)
-      })
-    })
+  async function submit(submission: Submission, domainId: string | null) {
+    const [submitted] = await submitRuns(deps, [submission], domainId)
+    if (submitted === undefined || submitted instanceof Error) throw submitted ?? new Error('nothing was started')
+    return submitted
   }
 
   async function stopAll(taskKey: number): Promise<void> {
     const held = await writer.stop(taskKey)
-    const ends = await Promise.all(held.map(async (key) => ({ key, ended: await waitFor(key, timing.stopDeadlineMs) })))
-    const silent = ends.filter(({ ended }) => ended === undefined).map(({ key }) => key)
+    const awaited = new AwaitedEnds(endings)
+    for (const key of held) awaited.add(key)
+    const ends = await awaited.within(timing.stopDeadlineMs)
+    const silent = held.filter((key) => !ends.has(key))
     if (silent.length > 0) await writer.force(silent)
   }
 
@@ -163,30 +142,7 @@ export function createRunsService(deps: RunsDeps) {
       return { runId }
     },
 
-    /** One run and its result. Throws `timeout` naming the run, which goes on. */
-    async invoke(caller: TaskCaller, taskId: string, body: (RunBody & { timeout?: string }) | null | undefined) {
-      const waitMs = body?.timeout === undefined ? DEFAULT_INVOKE_WAIT_MS : requireWait(body.timeout)
-      const task = await tasks.require(caller, taskId, 'task_start')
-      const { runId, runKey } = await submit(
-        { taskId: task.id, runId: newId(), overrides: overridesOf(body), drivesTask: false, idempotency: undefined },
-        task.domainId,
-      )
-      const ended = runKey === undefined ? undefined : await waitFor(runKey, waitMs)
-      if (ended === undefined) {
-        throw new ServiceError(
-          'timeout',
-          `run ${runId} has not ended yet; its result will be at /tasks/${task.id}/runs/${runId}`,
-          {
-            details: [{ path: 'run_id', message: runId }],
-          },
-        )
-      }
-      const results =
-        ended.staged === null
-          ? parseResults(ended.results)
-          : await readResult(database.db, { results: null, resultDigest: ended.staged.digest })
-      return { ...ended, results }
-    },
+    ...createInvocations(deps),
 
     /** Resolves when every run of the task has ended: confirmed by its worker, or forced at the deadline. */
     async stop(caller: TaskCaller, taskId: string): Promise<void> {
@@ -284,24 +240,6 @@ export type SystemStart = {
 }
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
-
-function overridesOf(body: RunBody | null | undefined): RunOverrides {
-  return {
-    ...(body?.inputs === undefined ? {} : { inputs: body.inputs }),
-    ...(body?.cli_args === undefined ? {} : { cliArgs: body.cli_args }),
-    ...(body?.env === undefined ? {} : { env: body.env }),
-  }
-}
-
-function parseResults(text: string | null): unknown {
-  return text === null ? null : (JSON.parse(text) as unknown)
-}
-
-function requireWait(text: string): number {
-  const waitMs = parseDurationMs(text, 'timeout')
-  if (waitMs < 1 || waitMs > MAX_INVOKE_WAIT_MS) throw new ServiceError('malformed', 'timeout must be 1ms to 1h')
-  return waitMs
-}
 
 /** Scope: caller and task (contract decision 54). Without a principal all callers are one. */
 function idempotencyOf(caller: TaskCaller, key: string, body: RunBody | null | undefined) {
