@@ -221,7 +221,7 @@ CREATE TABLE channels (
 );
 CREATE INDEX channels_created_by ON channels USING btree (domain_key, created_by, status);
 CREATE INDEX channels_id ON channels USING btree (id);
-CREATE INDEX channels_in_group ON channels USING btree (parent_group_key) INCLUDE (key) WHERE (parent_group_key IS NOT NULL);
+CREATE INDEX channels_in_group_by_status ON channels USING btree (parent_group_key) INCLUDE (key, status) WHERE (parent_group_key IS NOT NULL);
 CREATE INDEX channels_metadata ON channels USING gin (metadata jsonb_path_ops);
 CREATE INDEX channels_name_trgm ON channels USING gin (name gin_trgm_ops);
 CREATE INDEX channels_page ON channels USING btree (domain_key, status, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, parent_group_key);
@@ -276,7 +276,7 @@ CREATE TABLE clients (
   CONSTRAINT clients_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text])))
 );
 CREATE INDEX clients_created_by ON clients USING btree (domain_key, created_by, status);
-CREATE INDEX clients_in_group ON clients USING btree (parent_group_key) INCLUDE (key) WHERE (parent_group_key IS NOT NULL);
+CREATE INDEX clients_in_group_by_status ON clients USING btree (parent_group_key) INCLUDE (key, status) WHERE (parent_group_key IS NOT NULL);
 CREATE INDEX clients_metadata ON clients USING gin (metadata jsonb_path_ops);
 CREATE INDEX clients_name_trgm ON clients USING gin (name gin_trgm_ops);
 CREATE INDEX clients_page ON clients USING btree (domain_key, status, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, parent_group_key);

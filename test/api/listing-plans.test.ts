@@ -305,6 +305,115 @@ describe('pages of a listing that is larger than what is sorted once', () => {
     expect(times).toEqual(times.toSorted())
   })
 
+  describe('a member who reaches more of them than is listed by keys', () => {
+    const GROUPS = 300
+    let member: TestUser
+    /** By the access that the member has, in the order of their creation. */
+    let reached: { id: string; status: string; access: string }[] = []
+
+    beforeAll(async () => {
+      member = await api.newUser()
+      const { pool } = api.database
+      // Three of four channels lie in groups, every tenth of those below another; every tenth group is not the member's.
+      await pool.query(
+        `WITH d AS (SELECT key FROM domains WHERE id = $1),
+              upper AS (INSERT INTO groups (domain_key, id, name) SELECT d.key, gen_random_uuid(), 'upper ' || n FROM d, generate_series(1, $2::int) n RETURNING key),
+              lower AS (INSERT INTO groups (domain_key, id, name, parent_key) SELECT d.key, gen_random_uuid(), 'lower', upper.key FROM d, upper WHERE upper.key % 10 < 2 RETURNING key, parent_key)
+         INSERT INTO group_closure (ancestor_key, descendant_key, depth)
+         SELECT key, key, 0 FROM upper UNION ALL SELECT key, key, 0 FROM lower UNION ALL SELECT parent_key, key, 1 FROM lower`,
+        [manyId, GROUPS],
+      )
+      await pool.query(
+        `WITH d AS (SELECT key FROM domains WHERE id = $1),
+              g AS (SELECT array_agg(g.key ORDER BY g.key) AS keys FROM groups g, d WHERE g.domain_key = d.key),
+              placed AS (SELECT h.key, row_number() OVER (ORDER BY h.key) AS n FROM channels h, d WHERE h.domain_key = d.key)
+         UPDATE channels h SET parent_group_key = CASE WHEN n % 4 > 0 THEN g.keys[1 + n % cardinality(g.keys)] END,
+                status = CASE WHEN n % 7 = 0 THEN 'disabled' ELSE 'enabled' END FROM placed, g WHERE h.key = placed.key`,
+        [manyId],
+      )
+      await pool.query(
+        `WITH d AS (SELECT key FROM domains WHERE id = $1), u AS (SELECT key FROM users WHERE id = $2)
+         INSERT INTO grants (user_key, entity_type, domain_key, entity_key, role_key)
+         SELECT u.key, 'domain', d.key, d.key, (SELECT r.key FROM roles r WHERE r.name = 'contributor' LIMIT 1) FROM u, d
+         UNION ALL SELECT u.key, 'group', d.key, g.key, 0 FROM u, d, groups g WHERE g.domain_key = d.key AND g.name LIKE 'upper %' AND g.name NOT LIKE '%7'
+         UNION ALL SELECT u.key, 'channel', d.key, h.key, 0 FROM u, d, channels h WHERE h.domain_key = d.key AND h.key % 500 = 0`,
+        [manyId, member.id],
+      )
+      expect((await owner.call('POST', `/${manyId}/groups`, { name: 'another' })).status).toBe(201)
+      const { rows } = await pool.query<{ id: string; status: string; access: string | null }>(
+        `SELECT h.id, h.status, CASE WHEN h.key % 500 = 0 THEN 'direct'
+                WHEN g.name LIKE 'upper %' AND g.name NOT LIKE '%7' THEN 'direct_group'
+                WHEN g.name = 'lower' AND above.name NOT LIKE '%7' THEN 'indirect_group' END AS access
+           FROM channels h JOIN domains d ON d.key = h.domain_key LEFT JOIN groups g ON g.key = h.parent_group_key
+                LEFT JOIN groups above ON above.key = g.parent_key WHERE d.id = $1 ORDER BY h.created_at, h.id`,
+        [manyId],
+      )
+      reached = rows.flatMap(({ access, ...row }) => (access === null ? [] : [{ ...row, access }]))
+      expect(reached.length).toBeGreaterThan(30_000 / 0.95)
+    }, 60_000)
+
+    const page = async (path: string) => {
+      const answer = await member.call('GET', path)
+      expect(answer.status, answer.text).toBe(200)
+      return answer.json<{ total: number; channels: { id: string }[] }>()
+    }
+
+    test('is shown how many there are, of each status and by each kind of access', async () => {
+      for (const status of ['all', 'enabled', 'disabled'])
+        for (const access of [undefined, 'direct', 'direct_group', 'indirect_group', 'domain']) {
+          const wanted = reached.filter(
+            (channel) =>
+              (status === 'all' || channel.status === status) && (access === undefined || channel.access === access),
+          )
+          const query = access === undefined ? '' : `&access_type=${access}`
+          const { total } = await page(`/${manyId}/channels?only_total=true&status=${status}${query}`)
+          expect([status, access, total]).toEqual([status, access, wanted.length])
+        }
+      const named = await page(`/${manyId}/channels?only_total=true&status=all&name=ch&actions=publish,read`)
+      expect(named.total).toBe(reached.length)
+    })
+
+    test('is shown the same pages however often they are asked', async () => {
+      const wanted = reached.filter(({ status }) => status === 'enabled').map(({ id }) => id)
+      for (const offset of [0, 10, 190, 300, 20_000])
+        for (let round = 0; round < 4; round++) {
+          const { channels } = await page(`/${manyId}/channels?order=created_at&limit=50&offset=${offset}`)
+          expect(channels.map(({ id }) => id)).toEqual(wanted.slice(offset, offset + 50))
+        }
+      const [first] = wanted
+      // What was found while nobody waited goes with any change.
+      expect((await owner.call('POST', `/${manyId}/channels/${first}/disable`)).status).toBe(200)
+      const { channels } = await page(`/${manyId}/channels?order=created_at&limit=50`)
+      expect(channels.map(({ id }) => id)).toEqual(wanted.slice(1, 51))
+      expect((await owner.call('POST', `/${manyId}/channels/${first}/enable`)).status).toBe(200)
+    })
+
+    test('is shown them beside those of domains of which he reaches few or none', async () => {
+      const few = (await member.call('POST', '/domains', { name: 'few', alias: 'few' })).json<{ id: string }>().id
+      const none = (await owner.call('POST', '/domains', { name: 'none', alias: 'none' })).json<{ id: string }>().id
+      const assigned = { relation: 'member', user_ids: [member.id] }
+      expect((await owner.call('POST', `/domains/${none}/users/assign`, assigned)).status).toBe(201)
+      await api.database.pool.query(
+        `UPDATE roles SET actions = '{read}' WHERE domain_key = (SELECT key FROM domains WHERE id = $1)`,
+        [none],
+      )
+      expect((await owner.call('POST', `/${none}/channels`, { name: 'unseen' })).status).toBe(201)
+      const made = await member.call('POST', `/${few}/channels`, { name: 'mine' })
+      expect(made.status).toBe(201)
+      const wanted = [...reached.map(({ id }) => id), made.json<{ id: string }>().id].toReversed()
+      for (const offset of [0, 20, 250])
+        for (let round = 0; round < 3; round++) {
+          const { total, channels } = await page(
+            `/channels?order=created_at&dir=desc&status=all&limit=20&offset=${offset}`,
+          )
+          expect(total).toBe(wanted.length)
+          expect(channels.map(({ id }) => id)).toEqual(wanted.slice(offset, offset + 20))
+        }
+      const mine = await page('/channels?name=mine&order=name')
+      expect(mine.total).toBe(1)
+    })
+  })
+
   /** Clients of the other domains of the owner. */
   async function elsewhere(): Promise<number> {
     const { rows } = await api.database.pool.query<{ count: number }>(

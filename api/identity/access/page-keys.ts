@@ -5,7 +5,8 @@
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
-import { allOf, anyOf, inOrder, orderedBy, partsByName } from '../wire/index.ts'
+import { MAX_LIMIT } from '#core/page.ts'
+import { allOf, inOrder, orderedBy, partsByName } from '../wire/index.ts'
 import { ENTITY_TABLES } from './entities.ts'
 import type { AccessPolicy, EntityFacts } from './policy.ts'
 import type { ShownRows } from './shown-rows.ts'
@@ -39,6 +40,10 @@ const LEAST_WALKED = 400
 const WALKED_PER_ROW = 10
 /** The first keys of a large listing whose rows lie far behind others. */
 const HEAD = 2000
+/** Of every listing whose pages take more than a look into an index the first keys are found while nobody waits. */
+const NEAREST = FAR_OFFSET + MAX_LIMIT
+/** In a listing of several domains what matches of a domain is looked up by key, if it is not more than this. */
+const FEW_OF_SEVERAL = 5000
 /** Every so many rows one is remembered to begin from, where a page is farther from both ends. */
 const ANCHOR_DISTANCE = 1000
 /** Of several domains each gives as many rows as lie between two. */
@@ -55,17 +60,22 @@ export async function findPageKeys(
   query: PageQuery,
 ): Promise<{ total: number; keys: readonly number[] }> {
   const { dir = 'asc', offset, limit } = query
+  // Everything that is asked about, which is more than what has rows to show.
   const domains = listed.shown.map(({ domain }) => domain)
-  const listing = createListing(listed, query)
-  const total = await access.total(domains, listing.count())
+  const totals = await access.totals(domains, createListing(listed, query).count())
+  const total = totals.reduce((sum, of) => sum + of, 0)
   if (query.only_total === true || total <= offset) return { total, keys: [] }
+  const listing = createListing(listed, query, totals)
   const wanted = Math.min(limit, total - offset)
   const keysOf = async (statement: RawBuilder<{ key: number }>) =>
     (await statement.execute(db)).rows.map(({ key }) => key)
 
   const isSmall = total <= MAX_SORTED
-  const first = access.keys(domains, listing.first(isSmall ? MAX_SORTED : HEAD, dir))
   const isFar = offset > FAR_OFFSET
+  const nearest = isFar || listing.isIndexed ? undefined : access.keys(domains, listing.first(NEAREST, dir))
+  const near = nearest?.remembered()
+  if (near !== undefined) return { total, keys: near.slice(offset, offset + limit) }
+  const first = access.keys(domains, listing.first(isSmall ? MAX_SORTED : HEAD, dir))
   const isAmongFirst = isSmall || offset + limit <= HEAD
   const remembered = isAmongFirst ? first.remembered() : undefined
   if (remembered !== undefined) return { total, keys: remembered.slice(offset, offset + limit) }
@@ -73,29 +83,28 @@ export async function findPageKeys(
     return { total, keys: (await first.find()).slice(offset, offset + limit) }
 
   if (!isFar) {
-    if (!listing.mayLieFarApart) return { total, keys: await keysOf(listing.near(dir, offset, limit)) }
-    const found = await keysOf(listing.walk(dir, offset, limit))
-    if (found.length >= wanted) return { total, keys: found }
+    const found = await keysOf(
+      listing.mayLieFarApart ? listing.walk(dir, offset, limit) : listing.near(dir, offset, limit),
+    )
+    nearest?.prepare()
+    if (found.length >= wanted || !listing.mayLieFarApart) return { total, keys: found }
     return { total, keys: (await first.find()).slice(offset, offset + limit) }
   }
 
   const isBackwards = isNearerToEnd(query, total)
   const distance = isBackwards ? Math.max(0, total - offset - limit) : offset
   // Several domains are merged, so each row that is passed is passed in each.
-  const anchoredFrom = listing.mayLieFarApart ? FAR_OFFSET : ANCHORED_FROM / domains.length
-  if (distance > anchoredFrom) {
-    const between = domains.length === 1 ? ANCHOR_DISTANCE : MERGED_ANCHOR_DISTANCE
-    const anchors = access.keys(domains, listing.anchors(dir, between))
-    const anchor = anchors.remembered()?.[Math.floor(offset / between)]
-    if (anchor !== undefined) {
-      const keys = await keysOf(listing.from(anchor, dir, offset % between, limit))
-      if (keys.length >= wanted) return { total, keys }
-    } else {
-      anchors.prepare()
-    }
+  const anchoredFrom = listing.mayLieFarApart ? FAR_OFFSET : ANCHORED_FROM / listing.domains
+  const between = listing.domains === 1 ? ANCHOR_DISTANCE : MERGED_ANCHOR_DISTANCE
+  const anchors = distance > anchoredFrom ? access.keys(domains, listing.anchors(dir, between)) : undefined
+  const anchor = anchors?.remembered()?.[Math.floor(offset / between)]
+  if (anchor !== undefined) {
+    const keys = await keysOf(listing.from(anchor, dir, offset % between, limit))
+    if (keys.length >= wanted) return { total, keys }
   }
   const direction = isBackwards === (dir === 'asc') ? 'desc' : 'asc'
   const keys = await keysOf(listing.far(direction, distance, isBackwards ? wanted : limit))
+  if (anchor === undefined) anchors?.prepare()
   return { total, keys: isBackwards ? keys.toReversed() : keys }
 }
 
@@ -107,8 +116,18 @@ function isNearerToEnd({ order, dir, offset }: PageQuery, total: number): boolea
   return offset > total / 2 && !(order === 'created_at' && dir !== 'desc')
 }
 
-/** The statements of a listing. */
-function createListing({ type, alias, shown, filters }: Listed, { order, status }: PageQuery) {
+/** The statements of a listing; of what there is nothing of by these totals they say nothing. */
+function createListing(listed: Listed, { order, status }: PageQuery, totals?: readonly number[]) {
+  const { type, alias, filters } = listed
+  const isSeveral = listed.shown.length > 1
+  /** What is counted: all domains that are shown whole, then each of the others. */
+  const wholes = isSeveral ? listed.shown.filter(({ isWhole }) => isWhole) : []
+  const eachOther = isSeveral ? listed.shown.filter(({ isWhole }) => !isWhole) : listed.shown
+  const [ofWholes, ...ofOthers] = wholes.length === 0 ? [undefined, ...(totals ?? [])] : (totals ?? [])
+  const counted = new Map(eachOther.map((rows, index) => [rows, ofOthers[index]]))
+  const others = eachOther.filter((rows) => counted.get(rows) !== 0)
+  const shown = [...(ofWholes === 0 ? [] : wholes), ...others]
+
   const table = sql`${sql.table(ENTITY_TABLES[type].table)} ${sql.ref(alias)}`
   const key = sql.ref(`${alias}.key`)
   const domainKey = sql.ref(`${alias}.domain_key`)
@@ -126,17 +145,14 @@ function createListing({ type, alias, shown, filters }: Listed, { order, status 
     )
   const [only, ...more] = shown
   const isOne = only !== undefined && more.length === 0
-  const wholeKeys = isOne ? [] : shown.filter(({ isWhole }) => isWhole).map(({ domain }) => domain.domainKey)
+  const wholeKeys = isOne ? [] : wholes.map(({ domain }) => domain.domainKey)
   const inDomain = ({ domain }: ShownRows) => sql<SqlBool>`${domainKey} = ${domain.domainKey}`
-  const others = isOne ? shown : shown.filter(({ isWhole }) => !isWhole)
   /** What rows of a domain that is shown whole must say, and those of another one. */
   const ofWhole = (isIn: Condition) => allOf([isIn, ...hasStatus, ...filters])
-  const ofOther = (rows: ShownRows, plan: Plan) => allOf([inDomain(rows), ...hasStatus, rows[plan], ...filters])
-  /** What each part of the listing says: every domain that is shown whole, then each of the others. */
-  const conditions = (plan: Plan) => [
-    ...(wholeKeys.length === 0 ? [] : [ofWhole(sql<SqlBool>`${domainKey} = ANY (${wholeKeys}::bigint[])`)]),
-    ...others.map((rows) => ofOther(rows, plan)),
-  ]
+  // Filters first: most rows are not asked for, and to be held against the reach takes longer.
+  const ofOther = (rows: ShownRows, plan: Plan) => allOf([inDomain(rows), ...hasStatus, ...filters, rows[plan]])
+  const planOf = (rows: ShownRows, plan: Plan) =>
+    isSeveral && (counted.get(rows) ?? Infinity) <= FEW_OF_SEVERAL ? 'count' : plan
 
   /** The row itself and what comes after it. */
   function isFrom(anchor: number, dir: Direction, sortedBy: typeof columns): Condition {
@@ -144,33 +160,38 @@ function createListing({ type, alias, shown, filters }: Listed, { order, status 
     return sql<SqlBool>`(${sql.join(sortedBy)}) ${dir === 'asc' ? sql`>=` : sql`<=`} (${sql.join(at)})`
   }
 
-  /** The rows in order, of each part at most so many: all of its domains, or the one that is listed as its index has it. */
-  function ordered(plan: Plan, dir: Direction, { most, anchor }: { most?: number; anchor?: number }) {
-    const part = (condition: Condition, sortedBy = columns) => {
-      const wanted = anchor === undefined ? [condition] : [condition, isFrom(anchor, dir, sortedBy)]
-      return sql`(SELECT ${key}, ${named(sortedBy)} FROM ${table} WHERE ${allOf(wanted)}
+  /** By name a table is two parts, each with an index that has all that a page is found by. */
+  const tableParts =
+    order === 'name'
+      ? partsByName(alias).map(({ isIn, columns }) => ({ isIn: [isIn], columns }))
+      : [{ isIn: [], columns }]
+
+  /** The rows that say so in order, of each part of the table at most so many. */
+  function partsOf(condition: Condition, dir: Direction, { most, anchor }: { most?: number; anchor?: number }) {
+    return tableParts.map(({ isIn, columns: sortedBy }) => {
+      const from = anchor === undefined ? [] : [isFrom(anchor, dir, sortedBy)]
+      return sql`(SELECT ${key}, ${named(sortedBy)} FROM ${table} WHERE ${allOf([...isIn, condition, ...from])}
         ORDER BY ${inOrder(sortedBy, dir)} ${most === undefined ? sql`` : sql`LIMIT ${most}`})`
-    }
-    const whole = sql`SELECT part.* FROM unnest(${wholeKeys}::bigint[]) entered (key)
-      CROSS JOIN LATERAL ${part(ofWhole(sql<SqlBool>`${domainKey} = entered.key`))} part`
+    })
+  }
+
+  /** The rows of all domains in order, of each at most so many. */
+  function ordered(plan: Plan, dir: Direction, slice: { most?: number; anchor?: number }) {
+    const ofEntered = partsOf(ofWhole(sql<SqlBool>`${domainKey} = entered.key`), dir, slice)
+    const whole = ofEntered.map(
+      (part) => sql`SELECT part.* FROM unnest(${wholeKeys}::bigint[]) entered (key) CROSS JOIN LATERAL ${part} part`,
+    )
     const parts = [
-      ...(wholeKeys.length === 0 ? [] : [whole]),
-      ...others.flatMap((rows) => {
-        const condition = ofOther(rows, plan)
-        if (!isInParts) return [part(condition)]
-        return partsByName(alias).map(({ isIn, columns: sortedBy }) => part(allOf([isIn, condition]), sortedBy))
-      }),
+      ...(wholeKeys.length === 0 ? [] : whole),
+      ...(isOne ? shown : others).flatMap((rows) => partsOf(ofOther(rows, planOf(rows, plan)), dir, slice)),
     ]
     return sql`(${sql.join(parts, sql` UNION ALL `)}) ${sql.ref(alias)}`
   }
 
-  /** Filters look at the row itself, which then may as well be fetched for its name. */
-  const isInParts = isOne && order === 'name' && filters.length === 0
-
   function sorted(plan: Plan, dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> {
     const slice = sql`OFFSET ${offset} LIMIT ${limit}`
-    if (isOne)
-      return sql`SELECT ${key} FROM ${table} WHERE ${anyOf(conditions(plan))} ORDER BY ${inOrder(columns, dir)} ${slice}`
+    if (isOne && order !== 'name')
+      return sql`SELECT ${key} FROM ${table} WHERE ${ofOther(only, plan)} ORDER BY ${inOrder(columns, dir)} ${slice}`
     return sql`SELECT ${key} FROM ${ordered(plan, dir, { most: offset + limit })} ORDER BY ${byNames(dir)} ${slice}`
   }
 
@@ -178,26 +199,44 @@ function createListing({ type, alias, shown, filters }: Listed, { order, status 
     /** Whether many rows may have to be looked at until a page is full. */
     mayLieFarApart:
       isOne && (only.isWhole !== true || filters.length > 0 || (hasStatus.length > 0 && order !== 'updated_at')),
-    count: (): RawBuilder<{ total: number }> => {
-      const counts = conditions('count').map((condition) => sql`(SELECT count(*) FROM ${table} WHERE ${condition})`)
-      return counts.length === 0 ? sql`SELECT 0 AS total` : sql`SELECT ${sql.join(counts, sql` + `)} AS total`
+    /** Whether the first rows are those of one index. */
+    isIndexed: isOne && only.isWhole && filters.length === 0,
+    /** Those that have rows to show. */
+    domains: shown.length,
+    count(): RawBuilder<{ totals: number[] }> {
+      const ofOthers = eachOther.map((rows) =>
+        rows.reached === undefined || filters.length > 0
+          ? sql`(SELECT count(*) FROM ${table} WHERE ${ofOther(rows, 'count')})`
+          : sql`(SELECT count(*) FROM ${rows.reached.table} ${sql.ref(alias)} WHERE ${allOf([...hasStatus, rows.reached.count])})`,
+      )
+      const isWhole = ofWhole(
+        sql<SqlBool>`${domainKey} = ANY (${wholes.map(({ domain }) => domain.domainKey)}::bigint[])`,
+      )
+      const counts = [
+        ...(wholes.length === 0 ? [] : [sql`(SELECT count(*) FROM ${table} WHERE ${isWhole})`]),
+        ...ofOthers,
+      ]
+      return counts.length === 0
+        ? sql`SELECT '{}'::int[] AS totals`
+        : sql`SELECT ARRAY[${sql.join(counts)}]::int[] AS totals`
     },
     first: (most: number, dir: Direction) => sorted('count', dir, 0, most),
     near: (dir: Direction, offset: number, limit: number) => sorted('page', dir, offset, limit),
-    far(dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> {
-      if (!isInParts) return sorted('count', dir, offset, limit)
-      return sql`SELECT ${key} FROM ${ordered('count', dir, { most: offset + limit })} ORDER BY ${byNames(dir)}
-        OFFSET ${offset} LIMIT ${limit}`
-    },
+    far: (dir: Direction, offset: number, limit: number) => sorted('count', dir, offset, limit),
     /** The page if the first rows of the domain have all of it, otherwise less. */
     walk(dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> {
       // What the index of the order has in front; the rest is asked of each row.
       const isInFront = order === 'updated_at'
       const rows = only as ShownRows
+      const most = LEAST_WALKED + WALKED_PER_ROW * (offset + limit)
+      const parts = tableParts.map(
+        ({ isIn, columns: sortedBy }) => sql`(SELECT *, ${named(sortedBy)} FROM ${table}
+          WHERE ${allOf([inDomain(rows), ...isIn, ...(isInFront ? hasStatus : [])])}
+          ORDER BY ${inOrder(sortedBy, dir)} LIMIT ${most})`,
+      )
       return sql`SELECT ${key} FROM (
-          SELECT *, ${named(columns)} FROM ${table} WHERE ${allOf([inDomain(rows), ...(isInFront ? hasStatus : [])])}
-           ORDER BY ${inOrder(columns, dir)} LIMIT ${LEAST_WALKED + WALKED_PER_ROW * (offset + limit)}) ${sql.ref(alias)}
-        WHERE ${allOf([...(isInFront ? [] : hasStatus), rows.page, ...filters])} ORDER BY ${byNames(dir)} OFFSET ${offset} LIMIT ${limit}`
+          SELECT * FROM (${sql.join(parts, sql` UNION ALL `)}) ${sql.ref(alias)} ORDER BY ${byNames(dir)} LIMIT ${most}) ${sql.ref(alias)}
+        WHERE ${allOf([...(isInFront ? [] : hasStatus), ...filters, rows.page])} ORDER BY ${byNames(dir)} OFFSET ${offset} LIMIT ${limit}`
     },
     /** The keys of the rows at 0, `distance`, twice that and so on. */
     anchors: (dir: Direction, distance: number): RawBuilder<{ key: number }> => sql`SELECT key FROM (

@@ -22,7 +22,7 @@ import { withinScope } from '../pats/scoped-access.ts'
 import type { UserPrincipal } from './principal.ts'
 import type { Reach } from './reach.ts'
 import type { ReachPlan } from './reachable.ts'
-import { findKnownReach, reachable } from './reachable.ts'
+import { findKnownReach, reachable, reachedRows } from './reachable.ts'
 
 export type { EntityFacts } from './holdings.ts'
 
@@ -67,7 +67,13 @@ export type SortedKeys = {
 type KnownReach = { keys: string; size: number }
 
 /** Two forms of one condition, and whether it is true of every row of the domain. */
-export type ReachableRows = { page: RawBuilder<SqlBool>; count: RawBuilder<SqlBool>; isWhole: boolean }
+export type ReachableRows = {
+  page: RawBuilder<SqlBool>
+  count: RawBuilder<SqlBool>
+  isWhole: boolean
+  /** Where there are many but not all: the same rows as a table of `key`, `parent_group_key`, `status` and `domain_key`. */
+  table?: RawBuilder<unknown>
+}
 
 /** An entity of a path, and its domain as the caller entered it. */
 export type Located = { domain: DomainAccess; entity: LocatedEntity }
@@ -91,8 +97,8 @@ export type AccessPolicy = {
     type: EntityFacts['type'],
     id: string,
   ): Promise<Located>
-  /** The number that the statement gives as `total`, kept until anything changes in these domains. */
-  total(domains: readonly DomainAccess[], statement: RawBuilder<{ total: number }>): Promise<number>
+  /** The numbers that the statement gives as `totals`, kept until anything changes in these domains. */
+  totals(domains: readonly DomainAccess[], statement: RawBuilder<{ totals: number[] }>): Promise<readonly number[]>
   /**
    * The keys that the statement gives, in its order and as long kept: pages of a listing that is sorted once. `remembered`
    * alone gives what is known without asking the database.
@@ -140,7 +146,7 @@ export function createAccessPolicy({
 }): AccessPolicy {
   const { db } = database
   const holdings = createHoldings({ db, isFresh })
-  const totals = createFactCache<number>({ maxEntries: MAX_TOTALS, isFresh })
+  const totals = createFactCache<readonly number[]>({ maxEntries: MAX_TOTALS, isFresh })
   const reaches = createFactCache<KnownReach | 'many'>({
     maxEntries: MAX_REACHES,
     bytes: { max: MAX_REACH_BYTES, of: (found) => (found === 'many' ? 0 : found.keys.length) },
@@ -216,7 +222,10 @@ export function createAccessPolicy({
         const rows = (plan: ReachPlan) => reachable(reach, everything, type, action, alias, plan)
         const isWhole = everything || reach.domainActions.has(`${type}_${action}`)
         const reached = isWhole ? 'many' : await findReached(reach, type, action)
-        if (reached === 'many') return { page: rows('row'), count: rows('set'), isWhole }
+        if (reached === 'many') {
+          const table = isWhole || type === 'group' ? {} : { table: reachedRows(reach, type, action) }
+          return { page: rows('row'), count: rows('set'), isWhole, ...table }
+        }
         const isAmong = sql<SqlBool>`${sql.ref(`${alias}.key`)} = ANY (${reached.keys}::bigint[])`
         return { page: reached.size <= SMALL_REACH ? isAmong : rows('row'), count: isAmong, isWhole }
       },
@@ -280,10 +289,10 @@ export function createAccessPolicy({
           'failed to perform authorization: only the platform administrator may do this',
         )
     },
-    async total(domains, statement) {
+    async totals(domains, statement) {
       return await totals.get(nameOf(statement), async () => {
         const { rows } = await statement.execute(db)
-        return { value: rows[0]?.total ?? 0, dependsOn: contentsOf(domains) }
+        return { value: rows[0]?.totals ?? [], dependsOn: contentsOf(domains) }
       })
     },
     keys(domains, statement) {

@@ -45,11 +45,12 @@ export async function resolveReach(db: Queryable, userKey: number, named: number
   const { rows } = await sql<Row>`
     SELECT d.key AS domain_key, d.status, held.*
       FROM domains d LEFT JOIN LATERAL (
-        SELECT g.entity_type, g.role_key = ${ADMIN_ROLE_KEY} AS is_admin, r.actions,
-               string_agg(g.entity_key::text, ',') AS entity_keys, string_agg(DISTINCT g.role_key::text, ',') AS role_keys
-          FROM grants g LEFT JOIN roles r ON r.key = g.role_key
-         WHERE g.user_key = ${userKey} AND g.domain_key = d.key AND g.entity_type IN ('domain', 'group')
-         GROUP BY g.entity_type, is_admin, r.actions) held ON true
+        SELECT of_role.entity_type, of_role.key = ${ADMIN_ROLE_KEY} AS is_admin, r.actions,
+               string_agg(of_role.entity_keys, ',') AS entity_keys, string_agg(of_role.key::text, ',') AS role_keys
+          FROM (SELECT g.entity_type, g.role_key AS key, string_agg(g.entity_key::text, ',') AS entity_keys
+                  FROM grants g WHERE g.user_key = ${userKey} AND g.domain_key = d.key AND g.entity_type IN ('domain', 'group')
+                 GROUP BY g.entity_type, g.role_key) of_role LEFT JOIN roles r ON r.key = of_role.key
+         GROUP BY of_role.entity_type, is_admin, r.actions) held ON true
      WHERE ${isNamed}`.execute(db)
   const domain = rows[0]
   if (domain === undefined) return undefined

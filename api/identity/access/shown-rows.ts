@@ -6,8 +6,11 @@ import { accessConditions, requireMayListFor } from './access-filter.ts'
 import type { AccessQuery } from './access-filter.ts'
 import type { DomainAccess, EntityFacts, ReachableRows } from './policy.ts'
 
-/** Rows of one domain that are shown: its key and the conditions on the listed table. */
-export type ShownRows = ReachableRows & { domain: DomainAccess }
+/** Rows of one domain that are shown: its key and the conditions on the listed table, or on the table of what is reached. */
+export type ShownRows = Omit<ReachableRows, 'table'> & {
+  domain: DomainAccess
+  reached?: { table: RawBuilder<unknown>; count: RawBuilder<SqlBool> }
+}
 
 /**
  * Rows of the table `alias` that the caller may read, of these those that the query asks for by access, and `more` in each
@@ -23,7 +26,7 @@ export async function shownRows(
   requireMayListFor(domains, query.user)
   return await Promise.all(
     domains.map(async (domain) => {
-      const { page, count, isWhole } = await domain.reachableRows(listed.type, 'read', listed.alias)
+      const { page, count, isWhole, table } = await domain.reachableRows(listed.type, 'read', listed.alias)
       const asked = await accessConditions(db, domain, listed, actions, query)
       const others = more(domain)
       return {
@@ -31,6 +34,7 @@ export async function shownRows(
         page: allOf([page, ...asked.page, ...others]),
         count: allOf([count, ...asked.count, ...others]),
         isWhole: isWhole && asked.page.length + others.length === 0,
+        ...(table === undefined || others.length > 0 ? {} : { reached: { table, count: allOf(asked.count) } }),
       }
     }),
   )

@@ -56,7 +56,10 @@ export async function listPage(
   }
   const inDomains = shown.map(({ domain, count }) => allOf([sql<SqlBool>`g.domain_key = ${domain.domainKey}`, count]))
   const where = allOf([anyOf(inDomains), ...conditions])
-  const total = await access.total(domains, countGroups({ where, kinship }))
+  const [total = 0] = await access.totals(
+    domains,
+    sql`SELECT ARRAY[(${countGroups({ where, kinship })})]::int[] AS totals`,
+  )
   const isShown = query.only_total !== true && total > offset
   const groups = isShown ? await listGroups(db, { ...sorting, where, offset, limit }) : []
   return { total, offset, limit, items: await withAccess(db, domains, groups) }
