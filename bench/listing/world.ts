@@ -36,7 +36,7 @@ export type World = {
 
 export async function call<T>(
   app: HttpApp,
-  method: 'GET' | 'POST',
+  method: 'GET' | 'POST' | 'PATCH',
   url: string,
   token?: string,
   payload?: object,
