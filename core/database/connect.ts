@@ -3,12 +3,14 @@
  * Values are read so that nothing is lost: int8 as a checked integer, timestamptz as UTC text with microseconds.
  */
 import type { Socket } from 'node:net'
-import { Kysely, PostgresDialect, sql } from 'kysely'
+import { Kysely, sql } from 'kysely'
 import type { Transaction as KyselyTransaction } from 'kysely'
 import pg from 'pg'
 import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
-import { isRepeatable, translateDatabaseError } from './errors.ts'
+import { pipelinedDialect } from './driver.ts'
+import { translateDatabaseError } from './errors.ts'
+import { runTransaction } from './transaction.ts'
 
 /** Repositories name their own tables with `withTables`; the core knows none. */
 // eslint-disable-next-line typescript/no-empty-object-type -- Kysely's own type for "no tables yet" is an empty object
@@ -58,8 +60,6 @@ const SILENCE_GRACE_MS = 5000
 /** A dead peer behind an idle connection is looked for after this. */
 const KEEP_ALIVE_DELAY_MS = 10_000
 const IDLE_CONNECTION_MS = 60_000
-/** Attempts at a transaction that PostgreSQL asks to repeat. */
-const TRANSACTION_ATTEMPTS = 4
 
 const INT8 = 20
 const TIMESTAMPTZ = 1184
@@ -122,37 +122,19 @@ export function createDatabase(options: DatabaseOptions): Database {
   const pool = new pg.Pool({
     ...clientConfig(address, applicationName, connectDeadlineMs),
     max: maxConnections,
+    pipeline: true,
     idleTimeoutMillis: IDLE_CONNECTION_MS,
     statement_timeout: statementDeadlineMs,
     // A transaction that is left open holds up every follower of a log and, with its locks, everybody else.
     idle_in_transaction_session_timeout: statementDeadlineMs,
   })
   watchConnections(pool, silenceMs, logger)
-  const db = new Kysely<NoTables>({ dialect: new PostgresDialect({ pool }) })
+  const db = new Kysely<NoTables>({ dialect: pipelinedDialect(pool) })
 
   return {
     db,
     pool,
-    async transaction(work) {
-      for (let attempt = 1; ; attempt++) {
-        // A rollback on a broken connection fails too, and its error would hide the reason.
-        let reason: { error: unknown } | undefined
-        try {
-          return await db.transaction().execute(async (tx) => {
-            try {
-              return await work(tx)
-            } catch (error) {
-              reason = { error }
-              throw error
-            }
-          })
-        } catch (last) {
-          const error = reason === undefined ? last : reason.error
-          if (attempt < TRANSACTION_ATTEMPTS && isRepeatable(error)) continue
-          throw translateDatabaseError(error)
-        }
-      }
-    },
+    transaction: (work) => runTransaction(db, work),
     snapshot(work, statementDeadlineMs) {
       const begin = sql.raw(
         `START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = ${statementDeadlineMs}`,

@@ -9,6 +9,7 @@ const SERIALIZATION_FAILURE = '40001'
 const DEADLOCK_DETECTED = '40P01'
 const QUERY_CANCELED = '57014'
 const LOCK_NOT_AVAILABLE = '55P03'
+const IN_FAILED_TRANSACTION = '25P02'
 
 /** SQLSTATE classes and codes that say that the server is away, full or going down, or has ended our session. */
 const AWAY_CLASSES = new Set(['08', '53', '58'])
@@ -51,6 +52,11 @@ export function violatedConstraint(error: unknown): string | undefined {
 export function isRepeatable(error: unknown): boolean {
   const code = codeOf(error)
   return code === SERIALIZATION_FAILURE || code === DEADLOCK_DETECTED
+}
+
+/** The statement was not tried, because one before it in the transaction failed. */
+export function isConsequence(error: unknown): boolean {
+  return codeOf(error) === IN_FAILED_TRANSACTION
 }
 
 /** The data of the statement are refused (classes 22 and 23): repeating it unchanged cannot help. */

@@ -9,7 +9,10 @@ export {
   translateDatabaseError,
   violatedConstraint,
 } from './errors.ts'
+export { prepared } from './prepared.ts'
+export type { Prepared } from './prepared.ts'
 export { sendTogether } from './together.ts'
+export { defer } from './transaction.ts'
 export { createBatcher } from './batcher.ts'
 export type { Batcher, BatcherOptions } from './batcher.ts'
 export { migrate, readMigrations } from './migrate.ts'

@@ -1,17 +1,22 @@
 /** Statements that do not wait for each other, on their way in one write. */
 import type { Writable } from 'node:stream'
-import type { Client } from 'pg'
+import type { ClientBase } from 'pg'
 
 /**
  * What `send` asks of a connection that may have several statements under way goes out in one write: each write wakes the
  * server, which costs more than a small statement.
  */
-export function sendTogether(client: Client, send: () => void): void {
-  const { connection } = client as unknown as { connection?: { stream: Writable } }
-  connection?.stream.cork()
+export function sendTogether(client: ClientBase, send: () => void): void {
+  const stream = streamOf(client)
+  stream?.cork()
   try {
     send()
   } finally {
-    connection?.stream.uncork()
+    stream?.uncork()
   }
+}
+
+/** What the connection writes to; undefined before it connects. */
+export function streamOf(client: ClientBase): Writable | undefined {
+  return (client as unknown as { connection?: { stream: Writable } }).connection?.stream
 }
