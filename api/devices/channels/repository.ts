@@ -2,7 +2,7 @@
 import { sql } from 'kysely'
 import type { RawBuilder } from 'kysely'
 import type { Queryable, Transaction } from '#core/database/index.ts'
-import { refusing } from '#core/database/index.ts'
+import { prepared, refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { commonAssignments, connectableTable, recordColumns, recordFromRow } from '../connectable/repository.ts'
 import type { ConnectableRecord } from '../connectable/record.ts'
@@ -45,6 +45,16 @@ export type NewChannelRow = Pick<
   | 'parentGroupId'
 >
 
+const INSERT = prepared<InsertedRow>(
+  'insert_channels',
+  `INSERT INTO channels (domain_key, id, name, description, route, tags, metadata, status, retention_days, parent_group_key, created_by)
+   SELECT $1, (item ->> 'id')::uuid, item ->> 'name', item ->> 'description', item ->> 'route',
+          ARRAY(SELECT jsonb_array_elements_text(item -> 'tags')), item -> 'metadata', item ->> 'status', (item ->> 'retentionDays')::integer,
+          (item ->> 'parentGroupKey')::bigint, $2
+     FROM jsonb_array_elements($3::jsonb) AS list (item) ORDER BY item ->> 'id'
+   RETURNING key, id, created_at`,
+)
+
 /**
  * Inserts any number of channels in one statement, all or none. Returns them in the order given. They are inserted in the
  * order of their ids; bulks with routes follow each other in a domain, as those of clients with given secrets.
@@ -58,15 +68,7 @@ export async function insertChannels(
   const { domainKey, domainId } = domain
   if (channels.length > 1 && channels.some(({ route }) => route !== null))
     await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`channels of ${domainKey}`}, 0))`.execute(db)
-  const { rows } = await refusing(
-    CONFLICTS,
-    sql<InsertedRow>`INSERT INTO channels (domain_key, id, name, description, route, tags, metadata, status, retention_days, parent_group_key, created_by)
-      SELECT ${domainKey}, (item ->> 'id')::uuid, item ->> 'name', item ->> 'description', item ->> 'route',
-             ARRAY(SELECT jsonb_array_elements_text(item -> 'tags')), item -> 'metadata', item ->> 'status', (item ->> 'retentionDays')::integer,
-             (item ->> 'parentGroupKey')::bigint, ${createdBy}
-        FROM jsonb_array_elements(${JSON.stringify(channels)}::jsonb) AS list (item) ORDER BY item ->> 'id'
-      RETURNING key, id, created_at`.execute(db),
-  )
+  const { rows } = await refusing(CONFLICTS, INSERT(db, [domainKey, createdBy, JSON.stringify(channels)]))
   const inserted = new Map(rows.map((row) => [row.id, row]))
   return channels.map((channel) => {
     const { key, created_at: createdAt } = inserted.get(channel.id) as InsertedRow

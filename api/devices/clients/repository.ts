@@ -4,7 +4,7 @@ import type { RawBuilder, SqlBool } from 'kysely'
 import { anyOf } from '#api/identity/index.ts'
 import type { DomainAccess } from '#api/identity/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
-import { refusing } from '#core/database/index.ts'
+import { prepared, refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { commonAssignments, connectableTable, recordColumns, recordFromRow } from '../connectable/repository.ts'
 import type { ConnectableRecord } from '../connectable/record.ts'
@@ -48,6 +48,17 @@ export async function awaitOtherBulks(tx: Transaction, domainKey: number): Promi
   await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`clients of ${domainKey}`}, 0))`.execute(tx)
 }
 
+/** In the order of their ids, so that two statements with ids in common wait for each other only one way round. */
+const INSERT = prepared<InsertedRow>(
+  'insert_clients',
+  `INSERT INTO clients (domain_key, id, name, tags, identity, secret_mac, secret_sealed, metadata, status, parent_group_key, created_by)
+   SELECT $1, (item ->> 'id')::uuid, item ->> 'name', ARRAY(SELECT jsonb_array_elements_text(item -> 'tags')), item ->> 'identity',
+          decode(item ->> 'secretMac', 'base64'), decode(item ->> 'secretSealed', 'base64'), item -> 'metadata', item ->> 'status',
+          (item ->> 'parentGroupKey')::bigint, $2
+     FROM jsonb_array_elements($3::jsonb) AS list (item) ORDER BY item ->> 'id'
+   RETURNING key, id, created_at`,
+)
+
 /**
  * Inserts any number of clients in one statement, all or none, in the order of their ids. Returns them in the order given.
  */
@@ -63,14 +74,7 @@ export async function insertClients(
     secretMac: client.secretMac.toString('base64'),
     secretSealed: client.secretSealed.toString('base64'),
   }))
-  const { rows } = await refusing(
-    CONFLICTS,
-    sql<InsertedRow>`INSERT INTO clients (domain_key, id, name, tags, identity, secret_mac, secret_sealed, metadata, status, parent_group_key, created_by)
-      SELECT ${domainKey}, (item ->> 'id')::uuid, item ->> 'name', ARRAY(SELECT jsonb_array_elements_text(item -> 'tags')), item ->> 'identity',
-             decode(item ->> 'secretMac', 'base64'), decode(item ->> 'secretSealed', 'base64'), item -> 'metadata', item ->> 'status', (item ->> 'parentGroupKey')::bigint, ${createdBy}
-        FROM jsonb_array_elements(${JSON.stringify(items)}::jsonb) AS list (item) ORDER BY item ->> 'id'
-      RETURNING key, id, created_at`.execute(db),
-  )
+  const { rows } = await refusing(CONFLICTS, INSERT(db, [domainKey, createdBy, JSON.stringify(items)]))
   // What was given is not read back: of ten thousand rows that takes longer than to write them.
   const inserted = new Map(rows.map((row) => [row.id, row]))
   return clients.map((client) => {

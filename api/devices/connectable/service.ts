@@ -5,6 +5,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { grantAdmin, removeRolesOf, rolesShownTo } from '#api/identity/index.ts'
 import type { AccessPolicy, DomainAccess, Journal, Recorder, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
+import { defer } from '#core/database/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -107,7 +108,7 @@ export function createConnectableRules<R extends ConnectableRecord, C extends Co
           })),
         )
         const keys = created.map((entity) => entity.key)
-        await grantAdmin(tx, caller.key, type, domain.domainKey, keys)
+        defer(tx, grantAdmin(tx, caller.key, type, domain.domainKey, keys))
         const [only, ...more] = created
         record({
           operation: `${type}.create`,

@@ -1,6 +1,7 @@
 /** SQL of connections. Rows of one statement are sorted by key: two unsorted ones deadlock. */
 import { sql } from 'kysely'
 import type { DomainAccess } from '#api/identity/index.ts'
+import { prepared } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import type { ConnectableType, EnabledStatus } from '../connectable/record.ts'
 
@@ -63,6 +64,15 @@ function pairsOf(items: readonly Connecting[]): { clientKey: number; channelKey:
   return [...pairs.values()]
 }
 
+const INSERT = prepared(
+  'insert_connections',
+  `INSERT INTO connections (client_key, channel_key, domain_key, types, created_by)
+   SELECT client_key, channel_key, $1, types, $2
+     FROM unnest($3::bigint[], $4::bigint[], $5::smallint[]) AS wanted (client_key, channel_key, types) ORDER BY client_key, channel_key
+   ON CONFLICT ON CONSTRAINT connections_pkey DO UPDATE SET types = connections.types | EXCLUDED.types, updated_at = now()
+    WHERE connections.types | EXCLUDED.types <> connections.types`,
+)
+
 /** Adds the types to every pair; a pair that has them already is not touched. Gives how many pairs changed. */
 export async function insertConnections(
   db: Queryable,
@@ -72,12 +82,13 @@ export async function insertConnections(
 ): Promise<number> {
   const pairs = pairsOf(items)
   const column = (name: keyof (typeof pairs)[number]) => pairs.map((pair) => pair[name])
-  const { numAffectedRows } = await sql`INSERT INTO connections (client_key, channel_key, domain_key, types, created_by)
-    SELECT client_key, channel_key, ${domainKey}, types, ${createdBy}
-      FROM unnest(${column('clientKey')}::bigint[], ${column('channelKey')}::bigint[], ${column('bits')}::smallint[])
-        AS wanted (client_key, channel_key, types) ORDER BY client_key, channel_key
-    ON CONFLICT ON CONSTRAINT connections_pkey DO UPDATE SET types = connections.types | EXCLUDED.types, updated_at = now()
-     WHERE connections.types | EXCLUDED.types <> connections.types`.execute(db)
+  const { numAffectedRows } = await INSERT(db, [
+    domainKey,
+    createdBy,
+    column('clientKey'),
+    column('channelKey'),
+    column('bits'),
+  ])
   return Number(numAffectedRows ?? 0n)
 }
 

@@ -1,5 +1,5 @@
 /** SQL that writes records of the journal, in the transaction of their change. */
-import { sql } from 'kysely'
+import { prepared } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import type { UserPrincipal } from '../access/principal.ts'
 import type { JournalEntry } from './journal.ts'
@@ -11,8 +11,18 @@ const TOKEN_TYPES = { login: 'access token', api_key: 'api key', pat: 'pat' } as
   string
 >
 
-/** Records of one statement: each has eleven parameters, and PostgreSQL takes 65,535 of them. */
+/** Records of one statement. */
 const MAX_STATEMENT_RECORDS = 1000
+
+const INSERT = prepared(
+  'insert_journal',
+  `INSERT INTO journal (actor_kind, actor_key, actor_id, address, request_id, token_type, super_admin, operation, domain_key, entity_keys,
+                        attributes)
+   SELECT $1, $2, $3, $4, $5, $6, $7, item ->> 'operation', (item ->> 'domainKey')::bigint,
+          ARRAY(SELECT key::bigint FROM jsonb_array_elements_text(item -> 'entityKeys') WITH ORDINALITY AS keys (key, place) ORDER BY place),
+          item -> 'attributes'
+     FROM jsonb_array_elements($8::jsonb) WITH ORDINALITY AS list (item, place) ORDER BY place`,
+)
 
 /** One row per record; triggers note the entities that each names (migration 0013). */
 export async function insertRecords(
@@ -21,14 +31,24 @@ export async function insertRecords(
   entries: readonly JournalEntry[],
 ): Promise<void> {
   const user = actor === 'system' ? undefined : actor
+  const who = [
+    user === undefined ? 'system' : 'user',
+    user?.key,
+    user?.id,
+    user?.origin?.address,
+    user?.origin?.requestId,
+    user === undefined ? undefined : TOKEN_TYPES[user.credential],
+    user?.isPlatformAdmin ?? false,
+  ]
+  const sent: Promise<unknown>[] = []
   for (let start = 0; start < entries.length; start += MAX_STATEMENT_RECORDS) {
-    const rows = entries.slice(start, start + MAX_STATEMENT_RECORDS).map(
-      (entry) => sql`(${entry.operation}, ${entry.domainKey ?? null}::bigint, ${user === undefined ? 'system' : 'user'},
-        ${user?.key ?? null}::bigint, ${user?.id ?? null}::uuid, ${user?.origin?.address ?? null}, ${user?.origin?.requestId ?? null},
-        ${user === undefined ? null : TOKEN_TYPES[user.credential]}, ${user?.isPlatformAdmin ?? false}::boolean,
-        ${entry.entityKeys}::bigint[], ${JSON.stringify(redact(entry.attributes ?? {}))}::jsonb)`,
-    )
-    await sql`INSERT INTO journal (operation, domain_key, actor_kind, actor_key, actor_id, address, request_id,
-        token_type, super_admin, entity_keys, attributes) VALUES ${sql.join(rows)}`.execute(tx)
+    const records = entries.slice(start, start + MAX_STATEMENT_RECORDS).map((entry) => ({
+      operation: entry.operation,
+      domainKey: entry.domainKey,
+      entityKeys: entry.entityKeys,
+      attributes: redact(entry.attributes ?? {}),
+    }))
+    sent.push(INSERT(tx, [...who, JSON.stringify(records)]))
   }
+  await Promise.all(sent)
 }

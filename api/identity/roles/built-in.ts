@@ -1,8 +1,16 @@
 /** Members of the built-in role of entities that are made, and the end of all roles of entities that go. */
 import { sql } from 'kysely'
+import { prepared } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import type { EntityType } from '../access/index.ts'
 import { ADMIN_ROLE_KEY } from '../access/index.ts'
+
+const GRANT = prepared(
+  'grant_admin',
+  `INSERT INTO grants (user_key, entity_type, domain_key, entity_key, role_key)
+   SELECT $1, $2, $3, entity_key, $4 FROM unnest($5::bigint[]) entity_key
+   ON CONFLICT ON CONSTRAINT grants_pkey DO NOTHING`,
+)
 
 /** Makes the user a member of the built-in role of each entity: one statement for any number. */
 export async function grantAdmin(
@@ -12,9 +20,7 @@ export async function grantAdmin(
   domainKey: number,
   entityKeys: readonly number[],
 ): Promise<void> {
-  await sql`INSERT INTO grants (user_key, entity_type, domain_key, entity_key, role_key)
-    SELECT ${userKey}, ${type}, ${domainKey}, entity_key, ${ADMIN_ROLE_KEY} FROM unnest(${entityKeys}::bigint[]) entity_key
-    ON CONFLICT ON CONSTRAINT grants_pkey DO NOTHING`.execute(db)
+  await GRANT(db, [userKey, type, domainKey, ADMIN_ROLE_KEY, entityKeys])
 }
 
 /** Removes every role and every grant of entities that are being deleted. */

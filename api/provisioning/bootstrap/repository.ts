@@ -5,7 +5,7 @@
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import { allOf, contains } from '#api/identity/index.ts'
-import { refusing } from '#core/database/index.ts'
+import { prepared, refusing } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 
@@ -120,20 +120,37 @@ export type NewConfigRow = {
   createdBy: string
 }
 
+const INSERT = prepared(
+  'insert_bootstrap_config',
+  `WITH made AS (
+     INSERT INTO bootstrap_configs (client_key, domain_key, external_id, external_key_mac, external_key_sealed, name, content, client_cert,
+                                    client_private_key_sealed, ca_cert, is_enabled, profile_key, render_context_sealed, created_by)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING client_key)
+   INSERT INTO bootstrap_channels (client_key, channel_key, place)
+   SELECT client_key, key, place FROM made, unnest($15::bigint[]) WITH ORDINALITY AS list (key, place) ORDER BY key`,
+)
+
 /** With its channels, in this order. */
 export async function insertConfig(tx: Transaction, row: NewConfigRow, channelKeys: readonly number[]): Promise<void> {
   await refusing(
     CONFLICTS,
-    sql`WITH made AS (INSERT INTO bootstrap_configs (client_key, domain_key, external_id, external_key_mac, external_key_sealed, name, content,
-                                       client_cert, client_private_key_sealed, ca_cert, is_enabled, profile_key,
-                                       render_context_sealed, created_by)
-      VALUES (${row.clientKey}, ${row.domainKey}, ${row.externalId}, ${row.externalKeyMac}, ${row.externalKeySealed}, ${row.name},
-              ${row.content}, ${row.clientCert}, ${row.privateKeySealed}, ${row.caCert}, ${row.isEnabled}, ${row.profileKey},
-              ${row.renderContextSealed}, ${row.createdBy}) RETURNING client_key)
-      INSERT INTO bootstrap_channels (client_key, channel_key, place)
-      SELECT client_key, key, place FROM made, unnest(${channelKeys}::bigint[]) WITH ORDINALITY AS list (key, place) ORDER BY key`.execute(
-      tx,
-    ),
+    INSERT(tx, [
+      row.clientKey,
+      row.domainKey,
+      row.externalId,
+      row.externalKeyMac,
+      row.externalKeySealed,
+      row.name,
+      row.content,
+      row.clientCert,
+      row.privateKeySealed,
+      row.caCert,
+      row.isEnabled,
+      row.profileKey,
+      row.renderContextSealed,
+      row.createdBy,
+      channelKeys,
+    ]),
   )
 }
 

@@ -6,6 +6,7 @@ import { timingSafeEqual } from 'node:crypto'
 import { openClientSecret } from '#api/devices/index.ts'
 import type { Devices } from '#api/devices/index.ts'
 import type { AccessPolicy, DomainAccess, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
+import { defer } from '#core/database/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -125,25 +126,28 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
     isEnabled: boolean,
   ): Promise<void> {
     const { domainKey, clientKey, profile } = client
-    await insertConfig(
+    defer(
       tx,
-      {
-        domainKey,
-        clientKey,
-        externalId: input.external_id,
-        externalKeyMac: sealing.externalKeyMac(input.external_key),
-        externalKeySealed: sealing.sealExternalKey(client, input.external_key),
-        name: input.name ?? '',
-        content: input.content ?? '',
-        clientCert: input.client_cert ?? '',
-        privateKeySealed: sealing.sealPrivateKey(client, input.client_key),
-        caCert: input.ca_cert ?? '',
-        isEnabled,
-        profileKey: profile?.key ?? null,
-        renderContextSealed: sealing.sealVariables(client, input.render_context),
-        createdBy: caller.id,
-      },
-      client.channelKeys,
+      insertConfig(
+        tx,
+        {
+          domainKey,
+          clientKey,
+          externalId: input.external_id,
+          externalKeyMac: sealing.externalKeyMac(input.external_key),
+          externalKeySealed: sealing.sealExternalKey(client, input.external_key),
+          name: input.name ?? '',
+          content: input.content ?? '',
+          clientCert: input.client_cert ?? '',
+          privateKeySealed: sealing.sealPrivateKey(client, input.client_key),
+          caCert: input.ca_cert ?? '',
+          isEnabled,
+          profileKey: profile?.key ?? null,
+          renderContextSealed: sealing.sealVariables(client, input.render_context),
+          createdBy: caller.id,
+        },
+        client.channelKeys,
+      ),
     )
     record({
       operation: 'bootstrap.config.create',

@@ -65,8 +65,10 @@ export function createProvisionService(deps: ProvisionDeps): ProvisionService {
       const { domainId: here, domainKey } = domain
       return await journal.change(caller, async (tx: Transaction, record) => {
         const inside = devices.over(joinedTo({ database, journal, access }, tx, record, domain))
-        const madeClients = await inside.clients.create(caller, here, clients)
-        const madeChannels = await inside.channels.create(caller, here, channels)
+        const [madeClients, madeChannels] = await Promise.all([
+          inside.clients.create(caller, here, clients),
+          inside.channels.create(caller, here, channels),
+        ])
         const channelIds = channels.map(({ id }) => id)
         const channelKeys = madeChannels.map(({ channel }) => channel.key)
 
