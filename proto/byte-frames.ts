@@ -34,9 +34,10 @@ function varint(value: number): number[] {
   return bytes
 }
 
-/** Takes messages apart as they come and gathers their bytes in one buffer, that of the piece being gathered. */
+/** Takes messages apart as they come and gathers their bytes in two buffers by turns: a piece is looked at, the next one fills. */
 export class FrameReader {
-  readonly #buffer: Buffer
+  #buffer: Buffer
+  #other: Buffer
   readonly #head: number[] = []
   #filled = 0
   #hasWhole = false
@@ -44,7 +45,8 @@ export class FrameReader {
   #rest: number | undefined
 
   constructor(pieceBytes: number) {
-    this.#buffer = Buffer.allocUnsafe(pieceBytes)
+    this.#buffer = Buffer.allocUnsafeSlow(pieceBytes)
+    this.#other = Buffer.allocUnsafeSlow(pieceBytes)
   }
 
   /** False between two messages: an end then is a whole one. */
@@ -85,9 +87,14 @@ export class FrameReader {
     return this.#filled === this.#buffer.length
   }
 
-  /** What was gathered: a view that is overwritten by what is read next. */
+  get filledBytes(): number {
+    return this.#filled
+  }
+
+  /** What was gathered: a view that is overwritten by what is read after the next piece. */
   piece(): Buffer {
     const piece = this.#buffer.subarray(0, this.#filled)
+    ;[this.#buffer, this.#other] = [this.#other, this.#buffer]
     this.#filled = 0
     this.#hasWhole = false
     return piece

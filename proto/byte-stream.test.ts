@@ -1,13 +1,17 @@
 import { createServer } from 'node:http'
 import { createServer as createTcpServer } from 'node:net'
-import type { AddressInfo, Server as TcpServer } from 'node:net'
+import type { AddressInfo, Server as TcpServer, Socket } from 'node:net'
 import { create } from '@bufbuild/protobuf'
 import { Server, ServerCredentials, status } from '@grpc/grpc-js'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createChunkBuffer, dialPlainly, readByteStream, sendChunk } from './index.ts'
-import { streamBelow } from './byte-stream.ts'
 import { FetchRequestSchema, FetchResponseSchema, ModuleService } from './gen/cluster/v1/module_pb.ts'
+import { FRAME_HEAD_BYTES, frameInPlace } from './byte-frames.ts'
+import { encodeHeaders } from './hpack.ts'
+import { ACK, END_HEADERS, END_STREAM, FRAME, Http2FrameReader, frameOf, settingsFrame } from './http2-frames.ts'
+import type { Frame } from './http2-frames.ts'
 import { serviceDefinition, type ServiceHandlers } from './grpc.ts'
+import { streamBelow } from './send-chunk.ts'
 
 const CHUNK_BYTES = 256 * 1024
 const CHUNKS = 12
@@ -131,5 +135,124 @@ test('nobody there, somebody else there and somebody who hangs up are unavailabl
   } finally {
     web.close()
     rude.close()
+  }
+})
+
+const bytesOf = (data: Buffer) => frameInPlace(Buffer.concat([Buffer.alloc(FRAME_HEAD_BYTES), data]), data.length)
+const OK = { ':status': '200', 'content-type': 'application/grpc' }
+
+type Script = { frames: readonly Buffer[]; onFrame?: (frame: Frame, socket: Socket) => void; onClose?: () => void }
+
+/** A server of frames that a test writes. It ends the connection behind them, unless it looks at what the reader sends. */
+async function scripted({ frames, onFrame, onClose }: Script): Promise<string> {
+  const other = createTcpServer((socket) => {
+    const reader = new Http2FrameReader({
+      onData: () => undefined,
+      onFrame: (frame) => onFrame?.(frame, socket),
+    })
+    let skipped = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'.length
+    socket.on('error', () => undefined)
+    socket.on('data', (data: Buffer) => {
+      const rest = data.subarray(skipped)
+      skipped -= data.length - rest.length
+      reader.take(rest)
+    })
+    socket.on('close', () => {
+      other.close()
+      onClose?.()
+    })
+    socket.write(Buffer.concat(frames))
+    if (onFrame === undefined) socket.end()
+  })
+  return await listen(other)
+}
+
+test('headers in parts, padding, pings, and frames that nobody knows are as good as any', async () => {
+  const [head, tail] = [encodeHeaders({ ...OK, a: 'b'.repeat(300) }), encodeHeaders({ 'grpc-status': '0' })]
+  const heard: Frame[] = []
+  const at = await scripted({
+    frames: [
+      settingsFrame([[3, 100]]),
+      frameOf(FRAME.headers, 0, 1, head.subarray(0, 100)),
+      frameOf(FRAME.continuation, END_HEADERS, 1, head.subarray(100)),
+      frameOf(FRAME.data, 0x8, 1, Buffer.concat([Buffer.of(3), bytesOf(Buffer.from('abc')), Buffer.alloc(3)])),
+      frameOf(0xbe, 0xff, 77, Buffer.from('whatever')),
+      frameOf(FRAME.goaway, 0, 0, Buffer.from([0, 0, 0, 1, 0, 0, 0, 0])),
+      frameOf(FRAME.ping, 0, 0, Buffer.from('12345678')),
+    ],
+    onFrame: (frame, socket) => {
+      if (frame.flags === ACK) heard.push(frame)
+      if (frame.type === FRAME.ping) socket.end(frameOf(FRAME.headers, END_HEADERS | END_STREAM, 1, tail))
+    },
+  })
+  expect(Buffer.concat(await all(read('x', undefined, at))).toString()).toBe('abc')
+  // The end of the request has the same bit.
+  expect(heard.map(({ type }) => type)).toEqual([FRAME.data, FRAME.settings, FRAME.ping])
+  expect(heard.at(-1)?.payload.toString()).toBe('12345678')
+})
+
+const whole = frameOf(FRAME.headers, END_HEADERS, 1, encodeHeaders(OK))
+const chunk = frameOf(FRAME.data, 0, 1, bytesOf(Buffer.alloc(16_000)))
+
+test.for([
+  ['ends without trailers', [whole, frameOf(FRAME.data, END_STREAM, 1, Buffer.alloc(0))], 'the call broke'],
+  ['breaks off', [whole], 'the connection broke'],
+  ['is cut', [whole, frameOf(FRAME.resetStream, 0, 1, Buffer.alloc(4))], 'the call was cut'],
+  ['was never begun', [frameOf(FRAME.goaway, 0, 0, Buffer.alloc(8))], 'the call was not begun'],
+  ['is of another stream', [whole, frameOf(FRAME.data, 0, 3, Buffer.alloc(4))], 'data of stream 3'],
+  ['has headers of another stream', [frameOf(FRAME.headers, END_HEADERS, 3, Buffer.alloc(0))], 'headers of stream 3'],
+  ['interrupts its headers', [frameOf(FRAME.headers, 0, 1, Buffer.alloc(0)), chunk], 'headers that do not end'],
+  ['goes on with headers', [frameOf(FRAME.continuation, 0, 1, Buffer.alloc(0))], 'without a beginning'],
+  ['pushes', [frameOf(FRAME.pushPromise, END_HEADERS, 1, Buffer.alloc(4))], 'a push'],
+  ['has headers without end', headersWithoutEnd(), 'headers of more than 65536 bytes'],
+  ['says that the page is gone', [frameOf(FRAME.headers, END_HEADERS, 1, encodeHeaders({ ':status': '404' }))], '404'],
+] as const)('a call that %s is unavailable', async ([, frames, reason]) => {
+  const at = await scripted({ frames })
+  const failure = expect(all(read('x', undefined, at))).rejects
+  await failure.toMatchObject({ code: status.UNAVAILABLE, message: expect.stringContaining(reason) as string })
+})
+
+function headersWithoutEnd(): Buffer[] {
+  const more = Array.from({ length: 5 }, () => frameOf(FRAME.continuation, 0, 1, Buffer.alloc(16_000)))
+  return [frameOf(FRAME.headers, 0, 1, Buffer.alloc(0)), ...more]
+}
+
+test('more than the window allows is refused, and what was allowed is handed on', async () => {
+  const closed = Promise.withResolvers<void>()
+  const frames = [whole, ...Array.from({ length: 200 }, () => chunk)]
+  const at = await scripted({ frames, onClose: () => closed.resolve() })
+  const sizes: number[] = []
+  const reading = (async () => {
+    for await (const piece of read('x', undefined, at)) {
+      sizes.push(piece.length)
+      await closed.promise
+    }
+  })()
+  await expect(reading).rejects.toMatchObject({
+    message: expect.stringContaining('more data than the window') as string,
+  })
+  expect(sizes.length).toBeGreaterThan(0)
+})
+
+test('a message larger than the window comes in several pieces', async () => {
+  const large = Buffer.alloc(2 * 1024 * 1024 - 1, 5)
+  const big = new Server()
+  big.addService(serviceDefinition(ModuleService), {
+    resolve: (_call, callback) => callback({ code: status.UNIMPLEMENTED }),
+    fetch: (call) => {
+      call.write(create(FetchResponseSchema, { data: large }))
+      call.end()
+    },
+  } satisfies ServiceHandlers<typeof ModuleService>)
+  const port = await new Promise<number>((resolve, reject) => {
+    big.bindAsync('127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) =>
+      error === null ? resolve(bound) : reject(error),
+    )
+  })
+  try {
+    const pieces = await all(read('x', undefined, `127.0.0.1:${port}`))
+    expect(Buffer.concat(pieces).equals(large)).toBe(true)
+  } finally {
+    big.forceShutdown()
   }
 })

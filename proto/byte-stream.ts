@@ -1,26 +1,47 @@
 /**
- * Streams of messages that are bytes alone: `ModuleService.Fetch`. A module crosses a process in hundreds of them, and
- * grpc-js copies each one two or three times and leaves the copies to the collector, which then takes more time than all
- * the rest. So the bytes are framed where they lie and read from HTTP/2 directly; on the wire it is the same gRPC.
+ * Reads streams of messages that are bytes alone: `ModuleService.Fetch`. A module crosses a worker in thousands of frames, and
+ * `node:http2` makes an event and several objects of each. So one connection per call is read here directly, into buffers
+ * that are used again; on the wire it is the same gRPC ("gRPC over HTTP/2").
  */
-import { connect } from 'node:http2'
-import type { ClientHttp2Stream, IncomingHttpHeaders } from 'node:http2'
+import { connect } from 'node:net'
+import type { Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { toBinary } from '@bufbuild/protobuf'
 import type { DescMethod, MessageShape } from '@bufbuild/protobuf'
-import { Metadata, status } from '@grpc/grpc-js'
-import { FrameReader, frameInPlace, FRAME_HEAD_BYTES } from './byte-frames.ts'
+import { status } from '@grpc/grpc-js'
+import { FrameReader } from './byte-frames.ts'
 import { hostOf, portOf } from './dial.ts'
 import type { Dialling } from './dial.ts'
-import type { ServerWritableStream } from './grpc.ts'
+import { decodeHeaders, encodeHeaders } from './hpack.ts'
+import {
+  ACK,
+  END_HEADERS,
+  END_STREAM,
+  FRAME,
+  Http2FrameReader,
+  frameOf,
+  settingsFrame,
+  windowUpdateFrame,
+} from './http2-frames.ts'
+import type { Frame } from './http2-frames.ts'
 
 /**
- * How much may be under way to us (RFC 9113 section 5.2). The 64 KiB that a connection begins with cost a round trip each:
- * 640 KB/s from a source 100 ms away, and many small reads from one that is near.
+ * How much may be under way to us (RFC 9113 section 5.2), and thus the most that is handed on at a time. The 64 KiB that a
+ * connection begins with cost a round trip each: 640 KB/s from a source 100 ms away.
  */
 const WINDOW_BYTES = 1024 * 1024
-/** What is handed on at a time, at most: whoever writes it to disk waits for another thread each time. */
-const PIECE_BYTES = 1024 * 1024
+const INITIAL_WINDOW_BYTES = 65_535
+/** What was looked at is allowed again in portions of this size at least. */
+const GRANT_BYTES = WINDOW_BYTES / 4
+/** What one read of the connection may bring. */
+const READ_BYTES = 256 * 1024
+const MAX_HEADER_BYTES = 64 * 1024
+/** RFC 9113 section 3.4. */
+const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1')
+/** RFC 9113 section 6.5.2. */
+const SETTINGS = { headerTableSize: 1, enablePush: 2, initialWindowSize: 4 } as const
+/** Our one call is the first stream that a client opens (RFC 9113 section 5.1.1). */
+const STREAM_ID = 1
 
 /** How a call ended when it did not end well, in the words of gRPC. */
 export class CallError extends Error {
@@ -42,65 +63,90 @@ type Reader<M extends DescMethod> = {
 }
 
 /**
- * Calls a method that streams bytes; what comes is handed on piece by piece, empty messages too, and each is a view that the
- * next one overwrites. While a piece is looked at no more than a window comes. A signal that is aborted ends it with its
- * reason. Throws `CallError`.
+ * Calls a method that streams bytes; what comes is handed on piece by piece, empty messages too, and each is a view that is
+ * overwritten once the next one was asked for. While a piece is looked at no more than a window comes. A signal that is
+ * aborted ends it with its reason. Throws `CallError`.
  */
 export async function* readByteStream<M extends DescMethod>(
   { address, dialling, method, request, authorization }: Reader<M>,
   signal: AbortSignal,
 ): AsyncGenerator<Buffer> {
   signal.throwIfAborted()
-  const { tls } = dialling
-  const session = connect(`${tls === undefined ? 'http' : 'https'}://${address}`, {
-    settings: { initialWindowSize: WINDOW_BYTES, enablePush: false },
-    ...(tls === undefined
-      ? {}
-      : {
-          createConnection: () =>
-            connectTls({ ...tls, host: hostOf(address), port: Number(portOf(address)), ALPNProtocols: ['h2'] }),
-        }),
+  const headers = encodeHeaders({
+    ':method': 'POST',
+    ':scheme': dialling.tls === undefined ? 'http' : 'https',
+    ':path': `/${method.parent.typeName}/${method.name}`,
+    ':authority': address,
+    'content-type': 'application/grpc',
+    te: 'trailers',
+    'grpc-accept-encoding': 'identity',
+    ...(authorization === undefined ? {} : { authorization }),
   })
-  session.once('connect', () => session.setLocalWindowSize(WINDOW_BYTES))
   const arriving = new Arriving()
-  session.on('error', (error) => arriving.fail(new CallError(status.UNAVAILABLE, error.message)))
+  const socket = dial(address, dialling, (bytes) => arriving.take(bytes))
   const onAbort = () => arriving.fail(signal.reason as Error)
   signal.addEventListener('abort', onAbort, { once: true })
   try {
-    const stream = session.request({
-      ':method': 'POST',
-      ':path': `/${method.parent.typeName}/${method.name}`,
-      'content-type': 'application/grpc',
-      te: 'trailers',
-      'grpc-accept-encoding': 'identity',
-      ...(authorization === undefined ? {} : { authorization }),
-    })
-    arriving.watch(stream)
-    stream.end(prefixed(toBinary(method.input, request)))
+    arriving.watch(socket)
+    socket.write(
+      Buffer.concat([
+        PREFACE,
+        settingsFrame([
+          [SETTINGS.headerTableSize, 0],
+          [SETTINGS.enablePush, 0],
+          [SETTINGS.initialWindowSize, WINDOW_BYTES],
+        ]),
+        windowUpdateFrame(0, WINDOW_BYTES - INITIAL_WINDOW_BYTES),
+        frameOf(FRAME.headers, END_HEADERS, STREAM_ID, headers),
+        frameOf(FRAME.data, END_STREAM, STREAM_ID, prefixed(toBinary(method.input, request))),
+      ]),
+    )
     for (;;) {
-      const piece = await arriving.piece(stream)
+      const piece = await arriving.piece()
       if (piece === undefined) return
       yield piece
     }
   } finally {
     signal.removeEventListener('abort', onAbort)
-    session.destroy()
+    socket.destroy()
   }
+}
+
+/** A connection whose bytes are read into one buffer and looked at before the next ones are. */
+function dial(address: string, { tls }: Dialling, take: (bytes: Buffer) => void): Socket {
+  const [host, port] = [hostOf(address), Number(portOf(address))]
+  const onread = {
+    buffer: Buffer.allocUnsafeSlow(READ_BYTES),
+    callback(sizeBytes: number, buffer: Uint8Array) {
+      take(Buffer.from(buffer.buffer, buffer.byteOffset, sizeBytes))
+      return true // reading never pauses: the window says how much may come
+    },
+  }
+  if (tls === undefined) return connect({ host, port, onread, noDelay: true })
+  const options = { ...tls, host, port, onread, ALPNProtocols: ['h2'] }
+  return connectTls(options)
 }
 
 /** What of a call has come so far, what it came to, and who waits for it. */
 class Arriving {
-  readonly #reader = new FrameReader(PIECE_BYTES)
-  /** Came after a piece was complete, and is taken apart when that one was looked at. */
-  readonly #later: Buffer[] = []
-  #piece: Buffer | undefined
-  /** What is here is handed on once everything was read that is there to be read. */
-  #isHandingOn = false
+  readonly #messages = new FrameReader(WINDOW_BYTES)
+  readonly #frames = new Http2FrameReader({
+    onData: (part, streamId) => this.#takeData(part, streamId),
+    onFrame: (frame) => this.#takeFrame(frame),
+  })
+  #socket: Socket | undefined
   #failure: Error | undefined
-  #isClosed = false
+  #isEnded = false
+  /** Of headers whose end has not come yet. */
+  #headers: { block: Buffer; isLast: boolean } | undefined
   /** What the trailers say, or the headers where there is nothing else. */
   #code: number | undefined
   #details = ''
+  /** Counted against the window since the last piece, and with the pieces before. */
+  #newBytes = 0
+  #seenBytes = 0
+  /** What is here is handed on once everything was read that is there to be read. */
+  #isHandingOn = false
   #wake: () => void = () => undefined
 
   fail(failure: Error): void {
@@ -108,89 +154,126 @@ class Arriving {
     this.#wake()
   }
 
-  watch(stream: ClientHttp2Stream): void {
-    stream.on('response', (headers) => {
-      this.#learn(headers)
-      if (headers[':status'] !== 200) {
-        this.fail(new CallError(status.UNAVAILABLE, `it answers with HTTP status ${headers[':status']}`))
-      }
-    })
-    stream.on('trailers', (headers) => this.#learn(headers))
-    stream.on('error', (error) => this.fail(new CallError(status.UNAVAILABLE, error.message)))
-    stream.on('data', (data: Buffer) => {
-      const rest = this.#piece === undefined ? this.#take(data) : data
-      if (rest.length > 0) this.#later.push(rest)
-      if (this.#piece !== undefined) {
-        stream.pause()
-        this.#wake()
-      } else {
-        this.#handOnSoon()
-      }
-    })
-    stream.on('close', () => {
-      this.#isClosed = true
+  watch(socket: Socket): void {
+    this.#socket = socket
+    socket.on('error', (error) => this.fail(new CallError(status.UNAVAILABLE, error.message)))
+    socket.on('close', () => this.fail(new CallError(status.UNAVAILABLE, 'the connection broke')))
+  }
+
+  /** The next bytes of the connection. */
+  take(bytes: Buffer): void {
+    if (this.#isOver) return
+    try {
+      this.#frames.take(bytes)
+      this.#handOnSoon()
+    } catch (error) {
+      const message = error instanceof Error ? error.message : 'it cannot be read'
+      this.fail(new CallError(status.UNAVAILABLE, `not the gRPC that was expected: ${message}`))
+    }
+  }
+
+  /** The next piece, once the one before was looked at; undefined: that was all, and it ended well. */
+  async piece(): Promise<Buffer | undefined> {
+    this.#allowMore()
+    // What came before the end is handed on before the end is told of.
+    for (let isRead = false; !this.#isOver && !(isRead && this.#isEnough); isRead = true) {
+      const woken = new Promise<void>((resolve) => (this.#wake = resolve))
+      this.#handOnSoon()
+      await woken
+    }
+    if (this.#messages.hasWhole || this.#messages.filledBytes > 0) {
+      this.#seenBytes += this.#newBytes
+      this.#newBytes = 0
+      return this.#messages.piece()
+    }
+    if (this.#failure !== undefined) throw this.#failure
+    if (this.#code !== status.OK) {
+      throw new CallError(this.#code ?? status.UNAVAILABLE, this.#details === '' ? 'the call broke' : this.#details)
+    }
+    if (this.#messages.isWithinMessage) throw new CallError(status.UNAVAILABLE, 'the stream ended within a message')
+    return undefined
+  }
+
+  get #isOver(): boolean {
+    return this.#isEnded || this.#failure !== undefined
+  }
+
+  /** A message, or of a large one so much that the window would not let the rest in. */
+  get #isEnough(): boolean {
+    return this.#messages.hasWhole || this.#messages.filledBytes >= WINDOW_BYTES / 2
+  }
+
+  #handOnSoon(): void {
+    if (this.#isHandingOn || !this.#isEnough) return
+    this.#isHandingOn = true
+    setImmediate(() => {
+      this.#isHandingOn = false
       this.#wake()
     })
   }
 
-  /** The next piece, once the one before was looked at; undefined: that was all, and it ended well. */
-  async piece(stream: ClientHttp2Stream): Promise<Buffer | undefined> {
-    this.#piece = undefined
-    for (;;) {
-      while (this.#piece === undefined) {
-        const data = this.#later.shift()
-        if (data === undefined) break
-        const rest = this.#take(data)
-        if (rest.length > 0) this.#later.unshift(rest)
-      }
-      // What came before the end is handed on before the end is told of.
-      if (this.#isClosed || this.#failure !== undefined) this.#handOn()
-      if (this.#piece !== undefined) return this.#piece
-      if (this.#failure !== undefined) throw this.#failure
-      if (this.#isClosed) break
-      this.#handOnSoon()
-      const woken = new Promise<void>((resolve) => (this.#wake = resolve))
-      stream.resume()
-      await woken
-    }
-    if (this.#code !== status.OK) {
-      throw new CallError(this.#code ?? status.UNAVAILABLE, this.#details === '' ? 'the call broke' : this.#details)
-    }
-    if (this.#reader.isWithinMessage) throw new CallError(status.UNAVAILABLE, 'the stream ended within a message')
-    return undefined
+  #allowMore(): void {
+    if (this.#seenBytes < GRANT_BYTES || this.#isOver) return
+    this.#socket?.write(
+      Buffer.concat([windowUpdateFrame(0, this.#seenBytes), windowUpdateFrame(STREAM_ID, this.#seenBytes)]),
+    )
+    this.#seenBytes = 0
   }
 
-  #handOnSoon(): void {
-    if (this.#isHandingOn || !this.#reader.hasWhole) return
-    this.#isHandingOn = true
-    setImmediate(() => {
-      this.#isHandingOn = false
-      this.#handOn()
-    })
+  #takeData(part: Buffer, streamId: number): void {
+    if (streamId !== STREAM_ID) throw new Error(`data of stream ${streamId}`)
+    if (this.#messages.take(part, 0) < part.length) throw new Error('more data than the window allows')
   }
 
-  #handOn(): void {
-    if (this.#piece !== undefined || !this.#reader.hasWhole) return
-    this.#piece = this.#reader.piece()
+  #takeFrame({ type, flags, streamId, payload, sizeBytes }: Frame): void {
+    if (this.#headers !== undefined && type !== FRAME.continuation) throw new Error('headers that do not end')
+    switch (type) {
+      case FRAME.data:
+        this.#newBytes += sizeBytes
+        if ((flags & END_STREAM) !== 0) this.#end()
+        return
+      case FRAME.headers:
+        if (streamId !== STREAM_ID) throw new Error(`headers of stream ${streamId}`)
+        return this.#takeHeaders(payload, flags, (flags & END_STREAM) !== 0)
+      case FRAME.continuation:
+        if (this.#headers === undefined) throw new Error('headers that go on without a beginning')
+        return this.#takeHeaders(Buffer.concat([this.#headers.block, payload]), flags, this.#headers.isLast)
+      case FRAME.settings:
+        if ((flags & ACK) === 0) this.#socket?.write(frameOf(FRAME.settings, ACK, 0, Buffer.alloc(0)))
+        return
+      case FRAME.ping:
+        if ((flags & ACK) === 0) this.#socket?.write(frameOf(FRAME.ping, ACK, 0, payload))
+        return
+      case FRAME.resetStream:
+        if (streamId === STREAM_ID) this.fail(new CallError(status.UNAVAILABLE, 'the call was cut'))
+        return
+      case FRAME.goaway:
+        // Of the streams that it names at least, it goes on (RFC 9113 section 6.8).
+        if (payload.readUInt32BE(0) < STREAM_ID) this.fail(new CallError(status.UNAVAILABLE, 'the call was not begun'))
+        return
+      case FRAME.pushPromise:
+        throw new Error('a push that was not allowed')
+    }
+  }
+
+  #takeHeaders(block: Buffer, flags: number, isLast: boolean): void {
+    if (block.length > MAX_HEADER_BYTES) throw new Error(`headers of more than ${MAX_HEADER_BYTES} bytes`)
+    this.#headers = (flags & END_HEADERS) === 0 ? { block, isLast } : undefined
+    if (this.#headers !== undefined) return
+    const fields = decodeHeaders(block)
+    const httpStatus = fields.get(':status') ?? '200'
+    if (httpStatus !== '200') {
+      this.fail(new CallError(status.UNAVAILABLE, `it answers with HTTP status ${httpStatus}`))
+    }
+    const code = fields.get('grpc-status')
+    if (code !== undefined) this.#code = Number(code)
+    this.#details = decoded(fields.get('grpc-message') ?? this.#details)
+    if (isLast) this.#end()
+  }
+
+  #end(): void {
+    this.#isEnded = true
     this.#wake()
-  }
-
-  /** What is left of the data once there is a piece. */
-  #take(data: Buffer): Buffer {
-    try {
-      const used = this.#reader.take(data, 0)
-      if (this.#reader.isFull) this.#piece = this.#reader.piece()
-      return data.subarray(used)
-    } catch (error) {
-      this.fail(new CallError(status.INTERNAL, error instanceof Error ? error.message : 'it cannot be read'))
-      return data.subarray(data.length)
-    }
-  }
-
-  #learn(headers: IncomingHttpHeaders): void {
-    const { 'grpc-status': code, 'grpc-message': details } = headers
-    if (typeof code === 'string') this.#code = Number(code)
-    if (typeof details === 'string') this.#details = decoded(details)
   }
 }
 
@@ -203,49 +286,9 @@ function decoded(details: string): string {
   }
 }
 
+/** "gRPC over HTTP/2", Length-Prefixed-Message: not compressed, and its length. */
 function prefixed(message: Uint8Array): Buffer {
   const head = Buffer.alloc(5)
   head.writeUInt32BE(message.length, 1)
   return Buffer.concat([head, message])
-}
-
-/** A buffer that chunks are read into before they are sent, `space` being where they belong. */
-export type ChunkBuffer = { space: Buffer; framed: Buffer }
-
-export function createChunkBuffer(maxBytes: number): ChunkBuffer {
-  const framed = Buffer.allocUnsafeSlow(FRAME_HEAD_BYTES + maxBytes)
-  return { framed, space: framed.subarray(FRAME_HEAD_BYTES) }
-}
-
-type Direct = { write: (data: Buffer, done: (error?: Error | null) => void) => boolean; destroyed: boolean }
-
-/**
- * Sends the first bytes of a chunk as a message of the call. Resolves when the connection has taken them and the buffer may
- * be used again; never when the call is cancelled first.
- */
-export function sendChunk<I, O>(
-  call: ServerWritableStream<I, O>,
-  { framed, space }: ChunkBuffer,
-  sizeBytes: number,
-  messageOf: (data: Buffer) => O,
-): Promise<void> {
-  const stream = streamBelow(call)
-  return new Promise((resolve) => {
-    if (stream === undefined) {
-      call.write(messageOf(Buffer.from(space.subarray(0, sizeBytes))), () => resolve())
-      return
-    }
-    if (stream.destroyed) return
-    call.sendMetadata(new Metadata())
-    stream.write(frameInPlace(framed, sizeBytes), (error) => error ?? resolve())
-  })
-}
-
-/**
- * The HTTP/2 stream of a call. grpc-js has no way to give it bytes that are a message already; one that keeps its stream
- * elsewhere is given messages, which is slower and nothing else.
- */
-export function streamBelow(call: object): Direct | undefined {
-  const { stream } = ((call as { call?: unknown }).call ?? {}) as { stream?: Partial<Direct> }
-  return typeof stream?.write === 'function' ? (stream as Direct) : undefined
 }

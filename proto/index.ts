@@ -5,7 +5,7 @@ export * from './gen/cluster/v1/module_pb.ts'
 export { TaskState as WireTaskState } from './gen/cluster/v1/run_pb.ts'
 export { TASK_STATE, taskStateFromWire, taskStateToWire } from './task-state.ts'
 export type { TaskState, TaskStateName } from './task-state.ts'
-export { CallError, createChunkBuffer, readByteStream, sendChunk } from './byte-stream.ts'
+export { CallError, readByteStream } from './byte-stream.ts'
 export {
   dialOverTls,
   dialPinned,
@@ -17,7 +17,6 @@ export {
   reachableFrom,
   serverName,
 } from './dial.ts'
-export type { ChunkBuffer } from './byte-stream.ts'
 export type { ClientPair, Dialling } from './dial.ts'
 export { createServiceClient, serviceDefinition } from './grpc.ts'
 export type {
@@ -30,5 +29,7 @@ export type {
   StreamCallOptions,
   UnaryCallOptions,
 } from './grpc.ts'
+export { createChunkBuffer, sendChunk } from './send-chunk.ts'
+export type { ChunkBuffer } from './send-chunk.ts'
 export { createTicketSigner, createTicketVerifier, isSameToken } from './tickets.ts'
 export type { TicketGrant, TicketSigner, TicketVerifier } from './tickets.ts'
