@@ -8,13 +8,7 @@ import { createLru } from '#core/lru.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { withDeadline } from '#core/time.ts'
-import {
-  FetchResponseSchema,
-  ResolveResponseSchema,
-  SignaturePolicy,
-  createChunkBuffer,
-  sendChunk,
-} from '#proto/index.ts'
+import { FetchResponseSchema, ResolveResponseSchema, SignaturePolicy, sendChunk } from '#proto/index.ts'
 import type {
   FetchRequest,
   FetchResponse,
@@ -25,10 +19,10 @@ import type {
   ServerWritableStream,
   ServiceHandlers,
 } from '#proto/index.ts'
-import { PIECE_BYTES, readInPieces } from '../cache/index.ts'
 import type { OpenBlob } from '../cache/index.ts'
 import type { Asker, ModuleSource } from '../module-source.ts'
 import type { Callers } from './callers.ts'
+import { createSharedPieces } from './shared-pieces.ts'
 import { statusOf } from './status.ts'
 
 export type DeliveryLimits = {
@@ -64,6 +58,7 @@ export function moduleServiceHandlers({
   let streams = 0
   /** Files that were hashed on their way out, by digest: each version once. */
   const verified = createLru<string, string>(MAX_VERIFIED)
+  const pieces = createSharedPieces()
   /** Of which one stream is hashing the bytes now; the others need not. */
   const verifying = new Set<string>()
 
@@ -133,14 +128,22 @@ export function moduleServiceHandlers({
 
   async function sendPieces(call: FetchCall, blob: OpenBlob, offset: number, hash: Hash | undefined): Promise<void> {
     const cancelled = new Promise<'cancelled'>((resolve) => call.once('cancelled', () => resolve('cancelled')))
-    const buffer = createChunkBuffer(PIECE_BYTES)
-    for await (const data of readInPieces(blob.handle, offset, buffer.space)) {
-      hash?.update(data)
-      const taken = sendChunk(call, buffer, data.length, (bytes) => create(FetchResponseSchema, { data: bytes }))
-      const outcome = call.cancelled
-        ? 'cancelled'
-        : await withDeadline(Promise.race([taken, cancelled]), limits.chunkDeadlineMs, 'sending a chunk')
-      if (outcome === 'cancelled') return
+    for (let position = offset; ;) {
+      const piece = await pieces.take(blob, position)
+      let isTaken = false
+      try {
+        if (piece.sizeBytes === 0) break
+        position += piece.sizeBytes
+        hash?.update(piece.buffer.space.subarray(0, piece.sizeBytes))
+        if (call.cancelled) return
+        const taken = sendChunk(call, piece.buffer, piece.sizeBytes, (data) => create(FetchResponseSchema, { data }))
+        const outcome = await withDeadline(Promise.race([taken, cancelled]), limits.chunkDeadlineMs, 'sending a chunk')
+        if (outcome === 'cancelled') return
+        isTaken = true
+      } finally {
+        if (isTaken || piece.sizeBytes === 0) piece.release()
+        else piece.abandon()
+      }
     }
     if (hash !== undefined) await verify(blob, `sha256:${hash.digest('hex')}`)
     call.end()
