@@ -10,8 +10,6 @@ import { monotonicMs } from './time.ts'
 const COLLECT_AFTER_BYTES = 3 * 1024 * 1024
 /** A buffer is copied two or three times on its way through HTTP or gRPC. */
 const COPIES = 3
-/** Many transfers at once may leave more, or collecting would take most of the time; V8 looks by itself beyond this. */
-const MAX_COLLECT_AFTER_BYTES = 48 * 1024 * 1024
 const MIN_PAUSE_MS = 5
 
 type Collect = (options: { type: 'minor'; execution: 'sync' }) => void
@@ -19,22 +17,11 @@ type Collect = (options: { type: 'minor'; execution: 'sync' }) => void
 let collect: Collect | undefined
 let passedBytes = 0
 let nextMs = 0
-let transfers = 0
 
-/** Counts one of several that may run at the same time, until it is disposed of. */
-export function beginTransfer(): Disposable {
-  transfers += 1
-  return {
-    [Symbol.dispose]() {
-      transfers -= 1
-    },
-  }
-}
-
-/** To be called with the size of every buffer that went by and is not kept, and how many of its kind that left. */
-export function countPassing(sizeBytes: number, copies = COPIES): void {
-  passedBytes += sizeBytes * copies
-  if (passedBytes < Math.min(COLLECT_AFTER_BYTES * Math.max(transfers, 1), MAX_COLLECT_AFTER_BYTES)) return
+/** To be called with the size of every buffer that went by and is not kept. */
+export function countPassing(sizeBytes: number): void {
+  passedBytes += sizeBytes * COPIES
+  if (passedBytes < COLLECT_AFTER_BYTES) return
   if (monotonicMs() < nextMs) return
   passedBytes = 0
   collect ??= findCollect()

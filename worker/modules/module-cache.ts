@@ -9,7 +9,6 @@ import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ServiceError, isRetryable } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { beginTransfer, countPassing } from '#core/passing-buffers.ts'
 import { sleep } from '#core/time.ts'
 import { hashPart, isFileOf } from './module-files.ts'
 import type { WantedModule } from './wanted.ts'
@@ -48,8 +47,6 @@ type Download = { sizeBytes: number; receivedBytes: number; state: 'asking' | 'f
 const DIGEST = /^sha256:([0-9a-f]{64})$/
 const MAX_TRIES = 4
 const RETRY_MS = 200
-/** HTTP/2 reads into a buffer, and what comes out of it is copied into one that stays. */
-const COPIES = 1
 /** Changes that nobody asked for are not remembered for ever. */
 const MAX_CHANGES = 1_000
 
@@ -239,7 +236,6 @@ export class ModuleCache {
 
   /** How many bytes there are then, what was there before included; at most one chunk more than the module has. */
   async #receive(wanted: WantedModule, partPath: string, hash: Hash, download: Download): Promise<number> {
-    using _transfer = beginTransfer()
     const offset = download.receivedBytes
     const file = await open(partPath, offset === 0 ? 'w' : 'a', 0o644)
     let received = offset
@@ -247,12 +243,13 @@ export class ModuleCache {
       for await (const chunk of this.#options.source(wanted, offset, this.#abort.signal)) {
         received += chunk.length
         if (received > wanted.sizeBytes) break
+        // Both at once: the disk is another thread's.
+        const written = file.appendFile(chunk)
         hash.update(chunk)
-        await file.appendFile(chunk)
+        await written
         download.state = 'flowing'
         download.receivedBytes = received
         this.#tellNews()
-        countPassing(chunk.length, COPIES)
       }
     } finally {
       await file.close()
