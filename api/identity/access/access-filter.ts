@@ -17,7 +17,7 @@ import type { Provider } from './inheritance.ts'
 import type { DomainAccess } from './policy.ts'
 import { resolveReach } from './reach.ts'
 import type { Reach } from './reach.ts'
-import { reachable } from './reachable.ts'
+import { isAmong, reachable } from './reachable.ts'
 import type { ReachPlan } from './reachable.ts'
 
 type Listed = Exclude<EntityType, 'domain'>
@@ -67,14 +67,14 @@ export async function accessConditions(
   actions: readonly string[],
   query: AccessQuery,
 ): Promise<AccessConditions> {
-  const alike: Condition[] = []
-  if (query.role_id !== undefined) alike.push(await holdsRole(db, domain, listed, query.role_id))
-  if (query.role_name !== undefined) alike.push(holdsRoleNamed(domain, listed, query.role_name))
-  if (query.access_type !== undefined) alike.push(isReachedBy(domain, listed, query.access_type))
+  const { role_id: roleId, role_name: roleName, access_type: accessType } = query
+  const ofRole = roleId === undefined ? undefined : await findRoleHeld(db, domain, listed, roleId)
   const ofUser = query.user === undefined ? undefined : await findReachOf(db, domain, query.user)
   const by = (plan: ReachPlan) => [
     ...actions.map((action) => mayDo(domain, listed, action, plan)),
-    ...alike,
+    ...(ofRole === undefined ? [] : [ofRole(plan)]),
+    ...(roleName === undefined ? [] : [holdsRoleNamed(domain, listed, roleName, plan)]),
+    ...(accessType === undefined ? [] : [isReachedBy(domain, listed, accessType, plan)]),
     ...(query.user === undefined ? [] : [isReachedByUser(ofUser, listed, plan)]),
   ]
   return { page: by('row'), count: by('set') }
@@ -90,15 +90,24 @@ function mayDo(domain: DomainAccess, { type, alias }: On, action: string, plan: 
 }
 
 /** Roles of the caller on the entity itself, joined to the table `r` of made roles. */
-function direct(domain: DomainAccess, { type, alias }: On, condition: Condition): Condition {
-  return sql<SqlBool>`EXISTS (SELECT 1 FROM grants held LEFT JOIN roles r ON r.key = held.role_key
-    WHERE held.user_key = ${domain.principal.key} AND held.domain_key = ${domain.domainKey} AND held.entity_type = ${type}
-      AND held.entity_key = ${sql.ref(`${alias}.key`)} AND ${condition})`
+function direct(domain: DomainAccess, { type, alias }: On, condition: Condition, plan: ReachPlan): Condition {
+  return isAmong(
+    sql.ref(`${alias}.key`),
+    plan,
+    sql`held.entity_key`,
+    sql`FROM grants held LEFT JOIN roles r ON r.key = held.role_key
+       WHERE held.user_key = ${domain.principal.key} AND held.domain_key = ${domain.domainKey} AND held.entity_type = ${type} AND ${condition}`,
+  )
 }
 
-async function holdsRole(db: Queryable, domain: DomainAccess, listed: On, roleId: string): Promise<Condition> {
+async function findRoleHeld(
+  db: Queryable,
+  domain: DomainAccess,
+  listed: On,
+  roleId: string,
+): Promise<(plan: ReachPlan) => Condition> {
   const { type, alias } = listed
-  if (!roleId.startsWith(`${type}_`)) return NEVER
+  if (!roleId.startsWith(`${type}_`)) return () => NEVER
   // The built-in role is no row: its id derives from the entity's key, so it is looked for among those that he administers.
   const { rows } = await sql<{
     entity_key: number
@@ -106,31 +115,37 @@ async function holdsRole(db: Queryable, domain: DomainAccess, listed: On, roleId
     AND domain_key = ${domain.domainKey} AND entity_type = ${type} AND role_key = ${ADMIN_ROLE_KEY}`.execute(db)
   const administered = rows.find((row) => adminRoleId(type, row.entity_key) === roleId)
   return administered === undefined
-    ? direct(domain, listed, sql<SqlBool>`r.id = ${roleId}`)
-    : sql<SqlBool>`${sql.ref(`${alias}.key`)} = ${administered.entity_key}`
+    ? (plan) => direct(domain, listed, sql<SqlBool>`r.id = ${roleId}`, plan)
+    : () => sql<SqlBool>`${sql.ref(`${alias}.key`)} = ${administered.entity_key}`
 }
 
-function holdsRoleNamed(domain: DomainAccess, listed: On, name: string): Condition {
-  return direct(
-    domain,
-    listed,
-    name === ADMIN_ROLE_NAME ? sql<SqlBool>`held.role_key = ${ADMIN_ROLE_KEY}` : sql<SqlBool>`r.name = ${name}`,
-  )
+function holdsRoleNamed(domain: DomainAccess, listed: On, name: string, plan: ReachPlan): Condition {
+  const isNamed =
+    name === ADMIN_ROLE_NAME ? sql<SqlBool>`held.role_key = ${ADMIN_ROLE_KEY}` : sql<SqlBool>`r.name = ${name}`
+  return direct(domain, listed, isNamed, plan)
 }
 
 const givesAny = (needed: Iterable<string>) =>
   sql<SqlBool>`(held.role_key = ${ADMIN_ROLE_KEY} OR r.actions && ${[...needed]}::text[])`
 
 /** A role of the caller on a group above the entity; to a group its parent is a group above like the others. */
-function throughGroup(domain: DomainAccess, { type, alias }: On, provider: Exclude<Provider, 'domain'>): Condition {
+function throughGroup(
+  domain: DomainAccess,
+  { type, alias }: On,
+  provider: Exclude<Provider, 'domain'>,
+  plan: ReachPlan,
+): Condition {
   if (type === 'group' && provider === 'parent') return NEVER
-  const nearest = sql.ref(`${alias}.${type === 'group' ? 'key' : ENTITY_TABLES[type].parent}`)
-  return sql<SqlBool>`EXISTS (
-    SELECT 1 FROM group_closure up JOIN grants held ON held.entity_key = up.ancestor_key AND held.entity_type = 'group'
-        LEFT JOIN roles r ON r.key = held.role_key
-     WHERE up.descendant_key = ${nearest} AND ${provider === 'parent' ? sql`up.depth = 0` : sql`up.depth > 0`}
-       AND held.user_key = ${domain.principal.key} AND held.domain_key = ${domain.domainKey}
-       AND ${givesAny(INHERITED[provider][type].values())})`
+  return isAmong(
+    sql.ref(`${alias}.${type === 'group' ? 'key' : ENTITY_TABLES[type].parent}`),
+    plan,
+    sql`up.descendant_key`,
+    sql`FROM group_closure up JOIN grants held ON held.entity_key = up.ancestor_key AND held.entity_type = 'group'
+             LEFT JOIN roles r ON r.key = held.role_key
+       WHERE ${provider === 'parent' ? sql`up.depth = 0` : sql`up.depth > 0`}
+         AND held.user_key = ${domain.principal.key} AND held.domain_key = ${domain.domainKey}
+         AND ${givesAny(INHERITED[provider][type].values())}`,
+  )
 }
 
 function throughDomain(domain: DomainAccess, { type }: On): Condition {
@@ -140,19 +155,24 @@ function throughDomain(domain: DomainAccess, { type }: On): Condition {
        AND ${givesAny(INHERITED.domain[type].values())})`
 }
 
-function isReachedBy(domain: DomainAccess, listed: On, type: NonNullable<AccessQuery['access_type']>): Condition {
-  const isDirect = direct(domain, listed, givesAny(ACTIONS[listed.type]))
-  const isDirectGroup = throughGroup(domain, listed, 'parent')
-  const isIndirectGroup = throughGroup(domain, listed, 'ancestor')
+function isReachedBy(
+  domain: DomainAccess,
+  listed: On,
+  type: NonNullable<AccessQuery['access_type']>,
+  plan: ReachPlan,
+): Condition {
+  const isDirect = direct(domain, listed, givesAny(ACTIONS[listed.type]), plan)
+  const isDirectGroup = throughGroup(domain, listed, 'parent', plan)
+  const isIndirectGroup = throughGroup(domain, listed, 'ancestor', plan)
   switch (type) {
     case 'direct':
       return isDirect
     case 'direct_group':
-      return sql<SqlBool>`NOT ${isDirect} AND ${isDirectGroup}`
+      return sql<SqlBool>`NOT (${isDirect}) AND ${isDirectGroup}`
     case 'indirect_group':
-      return sql<SqlBool>`NOT ${isDirect} AND NOT ${isDirectGroup} AND ${isIndirectGroup}`
+      return sql<SqlBool>`NOT (${isDirect}) AND NOT (${isDirectGroup}) AND ${isIndirectGroup}`
     case 'domain':
-      return sql<SqlBool>`NOT ${isDirect} AND NOT ${isDirectGroup} AND NOT ${isIndirectGroup} AND ${throughDomain(domain, listed)}`
+      return sql<SqlBool>`NOT (${isDirect}) AND NOT (${isDirectGroup}) AND NOT (${isIndirectGroup}) AND ${throughDomain(domain, listed)}`
   }
 }
 

@@ -54,7 +54,7 @@ export function reachable(
 }
 
 /** "`value` is one of the column `of` of these rows", as a set or looked up. `rows` ends in a condition. */
-function isAmong(
+export function isAmong(
   value: RawBuilder<unknown>,
   plan: ReachPlan,
   of: RawBuilder<unknown>,
