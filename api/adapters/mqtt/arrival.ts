@@ -25,8 +25,7 @@ export type ArrivalFacts = {
 
 export class Arrival {
   readonly facts: ArrivalFacts
-  #key = ''
-  #template: PublishTemplate | undefined
+  #last: { version: Version; retain: boolean; prefix: string | undefined; template: PublishTemplate } | undefined
 
   constructor(facts: ArrivalFacts) {
     this.facts = facts
@@ -55,8 +54,16 @@ export class Arrival {
     identifiers: readonly number[] | undefined,
   ): PublishTemplate {
     const isPlain = identifiers === undefined && this.facts.expiresAtMs === undefined
-    const key = isPlain ? `${version}${qos}${retain ? 1 : 0}${prefix ?? ''}` : ''
-    if (isPlain && key === this.#key && this.#template !== undefined) return this.#template
+    const last = this.#last
+    if (
+      isPlain &&
+      last !== undefined &&
+      last.version === version &&
+      last.template.qos === qos &&
+      last.retain === retain &&
+      last.prefix === prefix
+    )
+      return last.template
     const template = formatPublish(version, {
       topic: this.topicUnder(prefix),
       payload: this.facts.payload,
@@ -64,10 +71,7 @@ export class Arrival {
       retain,
       properties: version === 5 ? this.#properties(identifiers) : NO_PROPERTIES,
     })
-    if (isPlain) {
-      this.#key = key
-      this.#template = template
-    }
+    if (isPlain) this.#last = { version, retain, prefix, template }
     return template
   }
 

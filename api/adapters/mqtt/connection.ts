@@ -21,6 +21,7 @@ import type { PublishingConnection } from './publishing.ts'
 import type { Outlet, Session } from './session.ts'
 import { connect } from './connecting.ts'
 import type { Subscription } from './subscription.ts'
+import type { Writable } from './turns.ts'
 import { subscribe, unsubscribe } from './subscribing.ts'
 import type { ConnectionHost } from './host.ts'
 
@@ -39,7 +40,7 @@ export type Peer = {
   recertify?: () => Promise<DeviceCredentials | undefined>
 }
 
-export class Connection implements Outlet, PublishingConnection {
+export class Connection implements Outlet, PublishingConnection, Writable {
   readonly host: ConnectionHost
   readonly socket: Duplex
   /** Who a client certificate stands for. */
@@ -60,6 +61,7 @@ export class Connection implements Outlet, PublishingConnection {
   /** The client said goodbye, so its will is not sent [MQTT-3.14.4-3]. */
   isWillDropped = false
   isOpen = true
+  flushedIn = -1
   readonly #frames = new Frames(MAX_CONNECT_BYTES)
   /** Packets that wait until the one before them is done. */
   #backlog: Packet[] = []

@@ -16,7 +16,7 @@ export type ConnectionHost = {
   takeOver(identity: Identity, clientIdentifier: string): Promise<void>
   /** It has its session now; messages of the session that an earlier connection brought may await their commit. */
   accepted(connection: Connection, session: Session): Unsettled
-  /** Writes what the connection was given to send when this turn is over. */
+  /** Writes what the connection was given to send, at the latest when this turn is over. */
   flushLater(connection: Connection): void
   closing(connection: Connection): void
   closed(connection: Connection): void

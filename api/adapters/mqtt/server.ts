@@ -18,6 +18,7 @@ import type { ConnectionHost } from './host.ts'
 import { REASON } from './packets/reason-codes.ts'
 import type { Unsettled } from './publishing.ts'
 import type { Session } from './session.ts'
+import { createTurns } from './turns.ts'
 
 /** The clock of keep alives; deadlines of connections are that much inexact. */
 const CLOCK_MS = 250
@@ -80,7 +81,6 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
   const endings = new Map<string, Promise<void>>()
   const unsettled = new Map<string, Unsettled>()
   const ended = new WeakSet<Session>()
-  let dirty: Connection[] = []
   let nowMs = monotonicMs()
   let isStopping = false
   /** Keys of entities that changed since the last look. */
@@ -110,12 +110,6 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
 
   function connectionOf(session: Session): Connection | undefined {
     return session.outlet instanceof Connection ? session.outlet : undefined
-  }
-
-  function flushAll(): void {
-    const flushing = dirty
-    dirty = []
-    for (const connection of flushing) connection.flush()
   }
 
   function endSession(connection: Connection): void {
@@ -157,10 +151,7 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
       if (mine === undefined) unsettled.set(name, (mine = new Map()))
       return mine
     },
-    flushLater(connection) {
-      if (dirty.length === 0) setImmediate(flushAll)
-      dirty.push(connection)
-    },
+    flushLater: createTurns(setImmediate),
     closing(connection) {
       closing.set(connection, nowMs)
       endSession(connection)

@@ -6,7 +6,7 @@ import type { Arrival } from './arrival.ts'
 import type { Identity } from './exchange.ts'
 import { formatAcknowledgement } from './packets/acknowledgement.ts'
 import type { Version } from './packets/connect.ts'
-import type { Qos } from './packets/publish.ts'
+import type { PublishTemplate, Qos } from './packets/publish.ts'
 import { stamp } from './packets/publish.ts'
 import { REASON } from './packets/reason-codes.ts'
 import type { Subscription } from './subscription.ts'
@@ -204,7 +204,7 @@ export class Session {
     // Whoever reads the log again later looks at `isFull` before; who does not loses what finds no room.
     if (step === undefined && this.isFull) return this.#host.dropped(this, 'slow')
     if (step !== undefined) step.pending++
-    this.#enqueue({
+    const outbound: Outbound = {
       arrival,
       qos,
       retain,
@@ -217,9 +217,34 @@ export class Session {
       isRepeated: false,
       isShared: manner.isShared === true,
       step,
-    })
+    }
+    // Nothing is before it, as with most: it does not go through the queue.
+    if (qos === 1 && !this.isBehind && this.queued === 0 && outlet !== undefined && this.#hasPlace(outlet)) {
+      this.#next(outbound, outlet)
+      return
+    }
+    this.#enqueue(outbound)
     if (this.queued === 1) this.pump()
     if (this.isFull) this.#host.filled(this)
+  }
+
+  /** The client takes one more. */
+  #hasPlace(outlet: Outlet): boolean {
+    return !this.#isWriting && this.#inFlight.size < Math.min(outlet.receiveMaximum, MAX_IN_FLIGHT) && outlet.isWritable
+  }
+
+  /** Takes its place among what is under way; false where it must be remembered before it is sent. */
+  #next(outbound: Outbound, outlet: Outlet, isAfterRemembered = false): boolean {
+    const template = templateOf(outbound, outlet)
+    if (this.#isUnsendable(outbound.arrival, template, outlet)) {
+      this.#done(outbound)
+      return true
+    }
+    outbound.packetId = this.#nextPacketId()
+    this.#inFlight.set(outbound.packetId, outbound)
+    if (outbound.qos === 2 || isAfterRemembered) return false
+    this.#send(outbound, outlet, template)
+    return true
   }
 
   #enqueue(outbound: Outbound): void {
@@ -231,19 +256,11 @@ export class Session {
   pump(): void {
     const { outlet } = this
     if (outlet === undefined || this.#isWriting) return
-    const window = Math.min(outlet.receiveMaximum, MAX_IN_FLIGHT)
     let toRemember: Outbound[] | undefined
-    while (this.queued > 0 && this.#inFlight.size < window && outlet.isWritable) {
+    while (this.queued > 0 && this.#hasPlace(outlet)) {
       const outbound = this.#dequeue()
-      if (this.#isUnsendable(outbound, outlet)) {
-        this.#done(outbound)
-        continue
-      }
-      outbound.packetId = this.#nextPacketId()
-      this.#inFlight.set(outbound.packetId, outbound)
       // What is sent with QoS 2 is written down first, and what follows it must not overtake it.
-      if (outbound.qos === 2 || toRemember !== undefined) (toRemember ??= []).push(outbound)
-      else this.#send(outbound, outlet)
+      if (!this.#next(outbound, outlet, toRemember !== undefined)) (toRemember ??= []).push(outbound)
     }
     if (toRemember !== undefined) this.#sendRemembered(toRemember)
     if (this.isBehind && this.queued === 0) this.#host.drained(this)
@@ -284,21 +301,19 @@ export class Session {
     )
   }
 
-  #isUnsendable({ arrival, qos, retain, prefix, identifiers }: Outbound, outlet: Outlet): boolean {
+  #isUnsendable(arrival: Arrival, { bytes }: PublishTemplate, outlet: Outlet): boolean {
     if (arrival.isExpired(Date.now())) {
       this.#host.dropped(this, 'expired')
       return true
     }
-    if (arrival.template(outlet.version, qos, retain, prefix, identifiers).bytes.length <= outlet.maxPacketBytes)
-      return false
+    if (bytes.length <= outlet.maxPacketBytes) return false
     this.#host.dropped(this, 'too_large')
     return true
   }
 
-  #send(outbound: Outbound, outlet: Outlet): void {
-    const { arrival, qos, retain, prefix, identifiers, packetId, isRepeated } = outbound
+  #send(outbound: Outbound, outlet: Outlet, template = templateOf(outbound, outlet)): void {
     outbound.state = 'sent'
-    outlet.send(stamp(arrival.template(outlet.version, qos, retain, prefix, identifiers), packetId, isRepeated))
+    outlet.send(stamp(template, outbound.packetId, outbound.isRepeated))
     this.#host.sent(this)
   }
 
@@ -370,4 +385,8 @@ export class Session {
     if (this.queued > 0) this.pump()
     return true
   }
+}
+
+function templateOf({ arrival, qos, retain, prefix, identifiers }: Outbound, { version }: Outlet): PublishTemplate {
+  return arrival.template(version, qos, retain, prefix, identifiers)
 }
