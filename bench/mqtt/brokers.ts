@@ -8,10 +8,17 @@ import { join } from 'node:path'
 export const BROKERS = ['skein', 'mosquitto', 'aedes'] as const
 export type BrokerName = (typeof BROKERS)[number]
 
-export type Broker = AsyncDisposable & { readonly port: number; rssKib(): number }
+export type Broker = AsyncDisposable & {
+  readonly port: number
+  rssKib(): number
+  /** Time on processors since its start, its own and the kernel's for it. */
+  cpuMs(): number
+}
 
 const MOSQUITTO = '/usr/sbin/mosquitto'
 const READY_DEADLINE_MS = 20_000
+/** The kernel counts the time of processes in hundredths of a second. */
+const TICK_MS = 10
 
 export const hasBroker = (name: BrokerName): boolean => name !== 'mosquitto' || existsSync(MOSQUITTO)
 
@@ -45,6 +52,10 @@ export async function startBroker(name: BrokerName, port: number): Promise<Broke
   return {
     port,
     rssKib: () => Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1] ?? 0),
+    cpuMs() {
+      const fields = readFileSync(`/proc/${child.pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? []
+      return (Number(fields[11]) + Number(fields[12])) * TICK_MS
+    },
     async [Symbol.asyncDispose]() {
       child.kill('SIGTERM')
       await ended

@@ -4,8 +4,7 @@ import type { Socket } from 'node:net'
 import { Frames } from '#api/adapters/mqtt/packets/frames.ts'
 
 export type BenchClient = {
-  readonly socket: Socket
-  onPublish: ((payload: Buffer, packetId: number) => void) | undefined
+  onPublish: ((payload: Buffer) => void) | undefined
   onPuback: (() => void) | undefined
   subscribe(filter: string, qos: number): Promise<void>
   publish(packet: Buffer, packetIdAt: number, packetId: number): void
@@ -40,57 +39,80 @@ export function publishPacket(topic: string, payload: Buffer, qos: 0 | 1): { byt
   return { bytes, packetIdAt: bytes.length - payload.length - 2 }
 }
 
+/** What the kernel has for a socket is read into it, and copied out: one large buffer for each read would cost more. */
+const READ_BUFFER = Buffer.allocUnsafe(64 * 1024)
+/** Sockets that are written to before the loader looks again at what came: when a message came must not hang on answers to others. */
+const WRITTEN_AT_ONCE = 32
+const unsent: { socket: Socket; parts: Buffer[] }[] = []
+
+function flush(): void {
+  const ready = unsent.splice(0, WRITTEN_AT_ONCE)
+  for (const { socket, parts } of ready) {
+    const [only] = parts
+    socket.write(parts.length === 1 && only !== undefined ? only : Buffer.concat(parts))
+    parts.length = 0
+  }
+  if (unsent.length > 0) setImmediate(flush)
+}
+
 export async function openClient(
   port: number,
   clientId: string,
   credentials?: { id: string; secret: string },
 ): Promise<BenchClient> {
-  const socket = connect({ port, host: '127.0.0.1', noDelay: true })
   const frames = new Frames(1024 * 1024)
   let onConnack: (() => void) | undefined
   let onSuback: (() => void) | undefined
-  let acknowledgements: Buffer[] = []
+  const out: { socket: Socket; parts: Buffer[] } = { socket: undefined as unknown as Socket, parts: [] }
+  const send = (bytes: Buffer) => {
+    if (out.parts.length === 0) {
+      if (unsent.length === 0) setImmediate(flush)
+      unsent.push(out)
+    }
+    out.parts.push(bytes)
+  }
+  const take = (first: number, bytes: Buffer, start: number, end: number) => {
+    const type = first >> 4
+    if (type === 3) {
+      const at = start + 2 + bytes.readUInt16BE(start)
+      const isAcknowledged = (first & 0x06) !== 0
+      client.onPublish?.(bytes.subarray(isAcknowledged ? at + 2 : at, end))
+      if (isAcknowledged) send(Buffer.from([0x40, 2, bytes[at] as number, bytes[at + 1] as number]))
+    } else if (type === 4) client.onPuback?.()
+    else if (type === 2) onConnack?.()
+    else if (type === 9) onSuback?.()
+  }
+  const socket = connect({
+    port,
+    host: '127.0.0.1',
+    noDelay: true,
+    onread: {
+      buffer: READ_BUFFER,
+      callback(length) {
+        frames.push(Buffer.from(READ_BUFFER.subarray(0, length)), take)
+        return true
+      },
+    },
+  })
+  out.socket = socket
   const client: BenchClient = {
-    socket,
     onPublish: undefined,
     onPuback: undefined,
     async subscribe(filter, qos) {
       const answered = new Promise<void>((resolve) => (onSuback = resolve))
-      socket.write(packet(0x82, Buffer.from([0, 1]), text(filter), Buffer.from([qos])))
+      send(packet(0x82, Buffer.from([0, 1]), text(filter), Buffer.from([qos])))
       await answered
     },
     publish(bytes, packetIdAt, packetId) {
       const copy = Buffer.from(bytes)
       copy.writeUInt16BE(packetId, packetIdAt)
-      socket.write(copy)
+      send(copy)
     },
     end: () => void socket.destroy(),
   }
-  socket.on('data', (chunk: Buffer) => {
-    // What a chunk brings about leaves in one write: the loader must not be what is measured.
-    socket.cork()
-    frames.push(chunk, (first, bytes, start, end) => {
-      const type = first >> 4
-      if (type === 3) {
-        const topicLength = bytes.readUInt16BE(start)
-        const isAcknowledged = (first & 0x06) !== 0
-        const at = start + 2 + topicLength
-        const packetId = isAcknowledged ? bytes.readUInt16BE(at) : 0
-        if (isAcknowledged) acknowledgements.push(Buffer.from([0x40, 2, packetId >> 8, packetId & 0xff]))
-        client.onPublish?.(bytes.subarray(isAcknowledged ? at + 2 : at, end), packetId)
-      } else if (type === 4) client.onPuback?.()
-      else if (type === 2) onConnack?.()
-      else if (type === 9) onSuback?.()
-    })
-    if (acknowledgements.length > 0) {
-      socket.write(acknowledgements.length === 1 ? (acknowledgements[0] as Buffer) : Buffer.concat(acknowledgements))
-      acknowledgements = []
-    }
-    socket.uncork()
-  })
   await new Promise<void>((resolve, reject) => {
     socket.once('error', reject)
-    socket.once('connect', () => socket.write(connectPacket(clientId, credentials)))
+    socket.once('connect', () => send(connectPacket(clientId, credentials)))
     onConnack = resolve
   })
   socket.on('error', () => undefined)
