@@ -4,6 +4,7 @@
  */
 import { create } from '@bufbuild/protobuf'
 import type { MessageInitShape } from '@bufbuild/protobuf'
+import { monotonicMs } from '#core/time.ts'
 import { SessionResponseSchema } from '#proto/index.ts'
 import type { ModuleRefSchema, SessionResponse } from '#proto/index.ts'
 import type { ModulePeer, ModuleRefs } from '../modules/module-refs.ts'
@@ -116,6 +117,7 @@ export class WorkerSession implements WorkerView {
   assign(run: HeldRun): void {
     this.runs.set(run.id, run)
     run.unconfirmedSince = this.#beats
+    run.sentMs = monotonicMs()
     this.#assignments.push({ run, bringsModule: !this.cachedDigests.has(run.digest) })
     this.rememberDigest(run.digest)
   }
@@ -131,7 +133,9 @@ export class WorkerSession implements WorkerView {
     this.#beats += 1
     for (const run of this.runs.values()) {
       const since = run.unconfirmedSince
-      if (since !== undefined && this.#beats - since >= BEATS_BEFORE_REPEAT) this.assign(run)
+      if (since === undefined || this.#beats - since < BEATS_BEFORE_REPEAT) continue
+      this.assign(run)
+      run.sentMs = undefined
     }
   }
 

@@ -2,6 +2,7 @@
  * What workers report about runs, in order of their life: running, given back, ended. Everything counts only under the
  * current fence (task-manager.md section 3, rule 1).
  */
+import { monotonicMs } from '#core/time.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { RunIdentity } from '../dispatch/translate.ts'
 import type { WorkerSession } from '../dispatch/worker-session.ts'
@@ -13,7 +14,13 @@ import { afterEnd } from './retry.ts'
 import type { HeldRun, RunEnding, RunHandle } from './spec.ts'
 
 export type ReportedEnd = { session: WorkerSession; run: RunIdentity; ending: RunEnding }
-export type EndedRow = { run: RunHandle; ending: RunEnding; workerId: string | null }
+export type EndedRow = {
+  run: RunHandle
+  ending: RunEnding
+  workerId: string | null
+  /** How long ago its first instruction was, as far as we know: at least as long as it took. */
+  beganAgoMs?: number | undefined
+}
 
 /** The held run behind a worker's word, or undefined when its fence is stale. */
 export function heldRun(session: WorkerSession, { id, fence }: RunIdentity): HeldRun | undefined {
@@ -72,7 +79,7 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
       const { reason, error } = ending
       requeues.push({ run, reason: reason ?? 'ended', error, costsAttempt: true, delayMs: next.delayMs })
     } else {
-      ends.push({ run, ending, workerId: session.id })
+      ends.push({ run, ending, workerId: session.id, beganAgoMs: beganAgo(run, ending) })
     }
     batch.free(session, run.id)
     batch.afterCommit(() =>
@@ -85,16 +92,24 @@ export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd
   return recorded
 }
 
+/** It began so long after it was sent as its worker needed to prepare it; only durations cross the wire. */
+function beganAgo({ sentMs }: HeldRun, { prepareMs }: RunEnding): number | undefined {
+  // Nothing was prepared: it never began.
+  if (sentMs === undefined || prepareMs === null || prepareMs <= 0) return undefined
+  return monotonicMs() - sentMs - prepareMs
+}
+
 const WRITE_ENDS = `
   WITH changed AS (UPDATE runs r SET
     state = c.state, next_check_at = NULL, queue_seq = NULL, finished_at = now(),
     running_at = CASE WHEN c.duration_ms IS NULL THEN r.running_at
-      ELSE coalesce(r.running_at, now() - make_interval(secs => c.duration_ms / 1000)) END,
+      ELSE coalesce(r.running_at, now() - make_interval(secs => greatest(c.duration_ms, c.began_ago_ms) / 1000)) END,
     duration_ms = c.duration_ms, prepare_ms = c.prepare_ms, reason = c.reason, error = c.error, results = c.results::json,
     result_digest = c.result_digest, result_bytes = c.result_bytes, output_truncated = c.output_truncated
   FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::float8[], $5::float8[], $6::text[], $7::text[], $8::text[],
-      $9::text[], $10::bigint[], $11::boolean[])
-    AS c (key, fence, state, duration_ms, prepare_ms, reason, error, results, result_digest, result_bytes, output_truncated)
+      $9::text[], $10::bigint[], $11::boolean[], $12::float8[])
+    AS c (key, fence, state, duration_ms, prepare_ms, reason, error, results, result_digest, result_bytes, output_truncated,
+      began_ago_ms)
   WHERE r.key = c.key AND r.fence IS NOT DISTINCT FROM c.fence
     AND r.state IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})
   RETURNING r.key, r.id, r.task_key, r.state, r.worker_key, r.reason),
@@ -121,6 +136,7 @@ export async function writeEnds(batch: RunBatch, ends: readonly EndedRow[]): Pro
     column((end) => end.staged?.digest ?? null),
     column((end) => end.staged?.sizeBytes ?? null),
     column((end) => end.outputTruncated),
+    sorted.map(({ beganAgoMs }) => beganAgoMs ?? null),
   ])
   const written = new Set(rows.map((row) => row.key))
   await publishResults(

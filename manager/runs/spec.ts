@@ -72,6 +72,8 @@ export type RunHandle = {
 /** A run that is assigned to a worker, as the manager that holds the worker's session knows it. */
 export type HeldRun = RunHandle & {
   fence: number
+  /** When it was sent to its worker, on the monotonic clock; undefined when it was sent twice or by somebody else. */
+  sentMs?: number | undefined
   /** The worker was told to stop it. */
   isCancelSent?: true
   /** Number of heartbeats of the session when it was sent; undefined: the worker has said that it has it. */
