@@ -64,6 +64,7 @@ function serveRunner(channel: NodeJS.Process): void {
   channel.on('message', (batch: ToRunner[]) => {
     // A rejection rises and ends the process: its parent requeues what it held.
     for (const message of batch) void handle(message)
+    lanes.flush()
   })
   // The parent is gone: nobody waits for anything that runs here.
   channel.on('disconnect', () => process.exit(0))

@@ -57,8 +57,8 @@ function serveLane(port: MessagePort, { slots, replies }: LaneData): void {
       case 'drop_module':
         modules.delete(message.moduleKey)
         break
-      case 'run':
-        run(message.slot, message.order)
+      case 'runs':
+        for (const { slot, order } of message.runs) run(slot, order)
         break
     }
   })

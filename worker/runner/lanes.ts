@@ -22,6 +22,8 @@ type Lane = {
   held: (number | undefined)[]
   /** Keys of the modules that the thread has got. */
   modules: Set<string>
+  /** Runs that go to the thread with the next `flush`, in one message. */
+  unsent: { slot: number; order: RunOrder }[]
 }
 
 export class Lanes {
@@ -48,7 +50,7 @@ export class Lanes {
       },
     })
     const held = Array.from({ length: LANE_DEPTH }, () => undefined)
-    const lane: Lane = { thread, slots, replies, arrived, held, modules: new Set() }
+    const lane: Lane = { thread, slots, replies, arrived, held, modules: new Set(), unsent: [] }
     this.#lanes.set(index, lane)
     let failure = 'the thread ended'
     thread.on('online', () => this.#send({ type: 'lane_ready', lane: index }))
@@ -78,7 +80,12 @@ export class Lanes {
     if (slot === -1) return this.#send({ type: 'recalled', lane: index, sequences: [order.sequence] })
     lane.held[slot] = order.sequence
     Atomics.store(lane.slots, slot, SLOT.queued)
-    post(lane, { type: 'run', slot, order })
+    lane.unsent.push({ slot, order })
+  }
+
+  /** Hands over the runs of this turn of the event loop. */
+  flush(): void {
+    for (const lane of this.#lanes.values()) flushRuns(lane)
   }
 
   /** A run that the thread has begun stays where it is. */
@@ -125,6 +132,15 @@ export class Lanes {
   }
 }
 
+/** In order: a module that is dropped is still there for the runs before. */
 function post(lane: Lane, message: ToLane): void {
+  flushRuns(lane)
   lane.thread.postMessage(message)
+}
+
+function flushRuns(lane: Lane): void {
+  if (lane.unsent.length === 0) return
+  const runs = lane.unsent
+  lane.unsent = []
+  lane.thread.postMessage({ type: 'runs', runs } satisfies ToLane)
 }

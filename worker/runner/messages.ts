@@ -69,7 +69,8 @@ export type FromRunner =
 export type ToLane =
   | { type: 'module'; moduleKey: string; compiled: CompiledModule | CompiledComponent }
   | { type: 'drop_module'; moduleKey: string }
-  | { type: 'run'; slot: number; order: RunOrder }
+  /** To be begun in this order, each in its slot. */
+  | { type: 'runs'; runs: { slot: number; order: RunOrder }[] }
 
 export type FromLane =
   | { type: 'ended'; slot: number; sequence: number; outcome: CallOutcome; durationMs: number; isStreamed: boolean }
