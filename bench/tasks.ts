@@ -1,13 +1,23 @@
 /** Tasks of `add` end to end: HTTP, queue, assignment over gRPC, runner, result; every state change durable. */
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import pg from 'pg'
+import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
 import { load, prepareRequest } from './http-load.ts'
+import { bullTasksPerSecond, graphileTasksPerSecond } from './peer-queues.ts'
 import { cpuMs, memoryMiB, newDataDir, removeDataDir, startPlatform } from './platform.ts'
 import type { Platform } from './platform.ts'
 import { median, milliseconds, perSecond, percentile, printTable, repeat } from './statistics.ts'
 import type { Row } from './statistics.ts'
 
-const DURATION_MS = 5000
+const DURATION_MS = 4000
 const REPEATS = 3
 const TARGET_TASKS_PER_SECOND = 5000
+/** Inputs in a call of many, and callers that wait for theirs. */
+const MANY = 500
+const MANY_CALLERS = 2
+const CALLERS = [1, 64, 256] as const
 /** Of a warm module, one invocation after the other. */
 const TARGET_INVOKE_MS = 5
 /** Invocations a second while it is measured how long each waits until it runs. */
@@ -16,18 +26,56 @@ const STEADY_CONNECTIONS = 50
 const TARGET_WAIT_MS = 20
 const RUN_PAGES = 20
 const RUN_PAGE = 100
+const BARE_COMMITS = 2000
+const PEER_JOBS = 10_000
+
+const JSON_TYPE = { 'Content-Type': 'application/json' }
+const ONE = { inputs: [20, 22] }
+const SEVERAL = { inputs: Array.from({ length: MANY }, (_, index) => [index, 22]) }
+
+type Shape = { path: string; body: unknown; connections: number; tasks: number }
+type Measured = { rate: number; latenciesMs: number[] }
+
+/** Tasks a second, and how long each call took. */
+async function measure(port: number, { path, body, connections, tasks }: Shape): Promise<Measured> {
+  const requests = [prepareRequest('POST', path, JSON_TYPE, JSON.stringify(body))]
+  const result = await load({ port, requests, connections, durationMs: DURATION_MS, status: 200 })
+  return { rate: result.perSecond * tasks, latenciesMs: result.latenciesMs }
+}
+
+/** The row of one shape, with the CPU that all processes but the loader spend on a task. */
+async function measurePlatform(platform: Platform, name: string, shape: Shape): Promise<Row & { rate: number }> {
+  const results = await repeat(1, REPEATS, async () => {
+    const before = cpuMs(platform.pid)
+    const measured = await measure(platform.port, shape)
+    const after = cpuMs(platform.pid)
+    const tasks = measured.latenciesMs.length * shape.tasks
+    const ownUs = ((after.own - before.own) * 1000) / tasks
+    return { ...measured, ownUs, usedUs: ownUs + ((after.below - before.below) * 1000) / tasks }
+  })
+  const rate = median(results.map((result) => result.rate))
+  const latencies = results.flatMap((result) => result.latenciesMs)
+  const ofCall = shape.tasks === 1 ? '' : ' for all of a call'
+  return {
+    name,
+    rate,
+    figure: `${perSecond(rate, 'tasks')}, p50 ${milliseconds(median(latencies))}, p99 ${milliseconds(percentile(latencies, 0.99))}${ofCall}`,
+    ratio: `${Math.round(median(results.map(({ usedUs }) => usedUs)))} us of CPU each, ${Math.round(median(results.map(({ ownUs }) => ownUs)))} us of it in platform and manager`,
+    ...(shape.connections === 1
+      ? { target: `p50 ${milliseconds(TARGET_INVOKE_MS)}`, isReached: median(latencies) < TARGET_INVOKE_MS }
+      : {}),
+  }
+}
 
 /** From the request that a run is made for to its first instruction, by the clocks that the run shows. */
-async function measureWaits(platform: Platform, taskId: string, request: Buffer): Promise<Row> {
-  const perConnection = STEADY_RATE / STEADY_CONNECTIONS
-  const connections = STEADY_CONNECTIONS
-  await load({
+async function measureWaits(platform: Platform, taskId: string): Promise<Row[]> {
+  const steady = await load({
     port: platform.port,
-    requests: [request],
-    connections,
+    requests: [prepareRequest('POST', `/tasks/${taskId}/invoke`, JSON_TYPE, JSON.stringify(ONE))],
+    connections: STEADY_CONNECTIONS,
     durationMs: DURATION_MS,
     status: 200,
-    perSecond: perConnection,
+    perSecond: STEADY_RATE / STEADY_CONNECTIONS,
   })
   const waits: number[] = []
   for (let page = 0; page < RUN_PAGES; page++) {
@@ -39,64 +87,116 @@ async function measureWaits(platform: Platform, taskId: string, request: Buffer)
       if (running !== null) waits.push(Math.max(0, Date.parse(running) - Date.parse(created)))
   }
   const p99 = percentile(waits, 0.99)
-  return {
-    name: `until a run begins, at ${STEADY_RATE.toLocaleString('en')}/s`,
-    figure: `p50 ${milliseconds(median(waits))}, p99 ${milliseconds(p99)}`,
-    target: `p99 ${milliseconds(TARGET_WAIT_MS)}`,
-    isReached: p99 < TARGET_WAIT_MS,
+  return [
+    {
+      name: `until a run begins, at ${STEADY_RATE.toLocaleString('en')}/s`,
+      figure: percentiles(waits),
+      target: `p99 ${milliseconds(TARGET_WAIT_MS)}`,
+      isReached: p99 < TARGET_WAIT_MS,
+    },
+    { name: '  from the request to the result', figure: percentiles(steady.latenciesMs) },
+  ]
+}
+
+/** One durable row after the other, from Node, over the same socket: what no start can be faster than. */
+async function measureCommits(): Promise<Row> {
+  const dataDir = newDataDir()
+  const server = await startEmbeddedPostgres({ dataDir, log: () => undefined })
+  const client = new pg.Client(server.connection)
+  try {
+    await client.connect()
+    await client.query('CREATE TABLE bare (value int)')
+    const latencies: number[] = []
+    for (let commit = 0; commit < BARE_COMMITS; commit++) {
+      const began = performance.now()
+      await client.query({ name: 'insert', text: 'INSERT INTO bare VALUES ($1)', values: [commit] })
+      latencies.push(performance.now() - began)
+    }
+    return { name: '  one bare commit, with the machine idle', figure: percentiles(latencies) }
+  } finally {
+    await client.end()
+    await server.stop()
+    removeDataDir(dataDir)
   }
+}
+
+const percentiles = (values: readonly number[]) =>
+  `p50 ${milliseconds(median(values))}, p99 ${milliseconds(percentile(values, 0.99))}`
+
+/** The least that keeps the promise, asked in the same two ways. */
+async function measureTrial(): Promise<{ one: number; many: number }> {
+  const dataDir = newDataDir()
+  const child = fork(join(import.meta.dirname, 'trial-tasks.ts'), [dataDir])
+  try {
+    const [port] = (await once(child, 'message')) as [number]
+    const rateOf = async (shape: Omit<Shape, 'path'>) => {
+      const results = await repeat(1, REPEATS, () => measure(port, { ...shape, path: '/' }))
+      return median(results.map(({ rate }) => rate))
+    }
+    return {
+      one: await rateOf({ body: { inputs: [ONE.inputs] }, connections: CALLERS[2], tasks: 1 }),
+      many: await rateOf({ body: SEVERAL, connections: MANY_CALLERS, tasks: MANY }),
+    }
+  } finally {
+    const ended = once(child, 'exit')
+    child.disconnect()
+    await ended
+    removeDataDir(dataDir)
+  }
+}
+
+async function measurePeers(rate: number): Promise<Row[]> {
+  const graphile = await graphileTasksPerSecond(PEER_JOBS)
+  const bull = await bullTasksPerSecond(PEER_JOBS)
+  return [
+    {
+      name: 'graphile-worker, on the same PostgreSQL',
+      figure: perSecond(graphile, 'tasks'),
+      ratio: `Skein does ${(rate / graphile).toFixed(1)} times it; no isolation, no fence, no history of runs`,
+    },
+    bull === undefined
+      ? { name: 'BullMQ', figure: 'not measured: there is no redis-server here' }
+      : {
+          name: 'BullMQ, on a Redis that forces each write',
+          figure: perSecond(bull, 'tasks'),
+          ratio: `Skein does ${(rate / bull).toFixed(1)} times it; no isolation, no fence`,
+        },
+  ]
 }
 
 export async function benchTasks(): Promise<void> {
   const dataDir = newDataDir()
+  const rows: Row[] = []
+  let one = NaN
+  let many = NaN
   try {
     await using platform = await startPlatform(dataDir)
     const task = await platform.call<{ id: string }>('POST', '/tasks', { name: 'add', inputs: [1, 2] })
     await platform.upload(task.id, 'examples/add/add.wasm')
-    const request = prepareRequest(
-      'POST',
-      `/tasks/${task.id}/invoke`,
-      { 'Content-Type': 'application/json' },
-      JSON.stringify({ inputs: [20, 22] }),
-    )
-    const rows: Row[] = []
-    for (const connections of [1, 64, 256]) {
-      const results = await repeat(1, REPEATS, async () => {
-        const before = cpuMs(platform.pid)
-        const result = await load({
-          port: platform.port,
-          requests: [request],
-          connections,
-          durationMs: DURATION_MS,
-          status: 200,
-        })
-        const after = cpuMs(platform.pid)
-        const usedUs = (after.own + after.below - before.own - before.below) * 1000
-        return {
-          ...result,
-          ownUs: ((after.own - before.own) * 1000) / result.answered,
-          usedUs: usedUs / result.answered,
-        }
-      })
-      const rate = median(results.map((result) => result.perSecond))
-      const latencies = results.flatMap((result) => result.latenciesMs)
-      const alone = median(latencies)
-      rows.push({
-        name: `${connections} at once`,
-        figure: `${perSecond(rate, 'tasks')}, p50 ${milliseconds(median(latencies))}, p99 ${milliseconds(percentile(latencies, 0.99))}`,
-        ratio: `${Math.round(median(results.map(({ usedUs }) => usedUs)))} us of CPU each, ${Math.round(median(results.map(({ ownUs }) => ownUs)))} us of it in platform and manager`,
-        ...(connections === 256
-          ? { target: perSecond(TARGET_TASKS_PER_SECOND, 'tasks'), isReached: rate >= TARGET_TASKS_PER_SECOND }
-          : {}),
-        ...(connections === 1
-          ? { target: `p50 ${milliseconds(TARGET_INVOKE_MS)}`, isReached: alone < TARGET_INVOKE_MS }
-          : {}),
-      })
+    const several = `/tasks/${task.id}/invoke-many`
+    const all = { path: several, body: SEVERAL, connections: MANY_CALLERS, tasks: MANY }
+    const row = await measurePlatform(platform, `${MANY_CALLERS} callers, ${MANY} inputs in a call`, all)
+    many = row.rate
+    const target = perSecond(TARGET_TASKS_PER_SECOND, 'tasks')
+    rows.push({ ...row, target, isReached: many >= TARGET_TASKS_PER_SECOND })
+    for (const connections of CALLERS) {
+      const shape = { path: `/tasks/${task.id}/invoke`, body: ONE, connections, tasks: 1 }
+      const measured = await measurePlatform(platform, `${connections} at once, a request each`, shape)
+      one = measured.rate
+      rows.push(measured)
     }
-    rows.push(await measureWaits(platform, task.id, request))
+    rows.push(...(await measureWaits(platform, task.id)))
     rows.push({ name: 'memory afterwards, all processes', figure: `${Math.round(memoryMiB(platform.pid))} MiB` })
-    printTable('Tasks of add, invoked over HTTP, loader on the same cores', rows)
   } finally {
     removeDataDir(dataDir)
   }
+  rows.push(await measureCommits())
+  const trial = await measureTrial()
+  rows.push({
+    name: 'the least that keeps the promise: node:http, a stream, a thread, two commits',
+    figure: `${perSecond(trial.many, 'tasks')} many in a call, ${perSecond(trial.one, 'tasks')} a request each`,
+    ratio: `Skein does ${(many / trial.many).toFixed(2)} and ${(one / trial.one).toFixed(2)} of it`,
+  })
+  rows.push(...(await measurePeers(many)))
+  printTable('Tasks of add, asked for over HTTP, loader on the same cores', rows)
 }
