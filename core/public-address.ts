@@ -1,7 +1,7 @@
 /** Addresses that everybody on the internet may reach: what somebody else's URL may lead to, and nothing inside. */
 import { BlockList, isIP } from 'node:net'
 import { lookup as resolveName } from 'node:dns'
-import type { LookupAddress } from 'node:dns'
+import type { LookupAddress, LookupAllOptions } from 'node:dns'
 import type { LookupFunction } from 'node:net'
 import { ServiceError } from './errors/index.ts'
 
@@ -45,21 +45,46 @@ export function isPublicAddress(address: string): boolean {
   return family === 6 && globalV6.check(address, 'ipv6') && !notPublic.check(address, 'ipv6')
 }
 
+/** Says by an error that a name must not be reached by these addresses, of which there is at least one. */
+export type Judge = (hostname: string, addresses: readonly LookupAddress[]) => Error | undefined
+
+type ResolveName = (
+  hostname: string,
+  options: LookupAllOptions,
+  callback: (error: Error | null, addresses: LookupAddress[]) => void,
+) => void
+
 /**
- * For the `lookup` of a connection: the name is resolved once and the connection goes to an address that was judged. One
- * private address among the answers refuses all of them: a public name has no reason to have one.
+ * For the `lookup` of a connection: the name is resolved once and the connection goes to an address that was judged, so that
+ * no second answer of the name server counts.
  */
-export const lookupPublic: LookupFunction = (hostname, options, callback) => {
-  resolveName(hostname, { ...options, all: true }, (error, addresses: LookupAddress[]) => {
-    const [first] = addresses ?? []
-    if (error !== null || first === undefined) {
-      callback(error ?? new Error(`${hostname} has no address`), '', 0)
-    } else if (!addresses.every(({ address }) => isPublicAddress(address))) {
-      callback(new ServiceError('forbidden', `${hostname} is a private, loopback or link-local address`), '', 0)
-    } else if (options.all === true) {
-      callback(null, addresses)
-    } else {
-      callback(null, first.address, first.family)
-    }
-  })
+export function judgedLookup(judge: Judge, resolve: ResolveName = resolveName): LookupFunction {
+  return (hostname, options, callback) => {
+    const given = { ...options, family: familyOf(options.family), all: true } as const
+    resolve(hostname, given, (error, addresses) => {
+      const [first] = addresses ?? []
+      const refusal =
+        error ?? (first === undefined ? new Error(`${hostname} has no address`) : judge(hostname, addresses))
+      if (first === undefined || refusal !== undefined) callback(refusal ?? null, '', 0)
+      else if (options.all === true) callback(null, addresses)
+      else callback(null, first.address, first.family)
+    })
+  }
+}
+
+/** False when any of them is private: a public name has no reason to have one. */
+export function arePublic(addresses: readonly LookupAddress[]): boolean {
+  return addresses.every(({ address }) => isPublicAddress(address))
+}
+
+/** Leads to public addresses alone. */
+export const lookupPublic: LookupFunction = judgedLookup((hostname, addresses) =>
+  arePublic(addresses)
+    ? undefined
+    : new ServiceError('forbidden', `${hostname} is a private, loopback or link-local address`),
+)
+
+function familyOf(family: number | 'IPv4' | 'IPv6' | undefined): number {
+  if (family === 'IPv4') return 4
+  return family === 'IPv6' ? 6 : (family ?? 0)
 }

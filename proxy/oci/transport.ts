@@ -3,15 +3,13 @@
  * credentials; it decides only whether the address may be reached, and that the connection goes to the address that was
  * judged (task manager section 6, rule 9). `fetch` cannot promise that: it resolves names on its own.
  */
-import { lookup as resolveName } from 'node:dns'
-import type { LookupAddress } from 'node:dns'
 import { Agent as HttpAgent, request as httpRequest } from 'node:http'
 import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { isIP } from 'node:net'
-import type { LookupFunction } from 'node:net'
 import { ServiceError } from '#core/errors/index.ts'
 import { countPassing } from '#core/passing-buffers.ts'
+import { arePublic, judgedLookup } from '#core/public-address.ts'
 import { formatDurationMs } from '#core/time.ts'
 import { bareHost, isPublicAddress, mayBePlainHttp, mayBePrivate } from './address.ts'
 import type { AddressPolicy } from './address.ts'
@@ -84,7 +82,9 @@ export function createTransport(policy: AddressPolicy, limits: TransportLimits):
         agent: url.protocol === 'http:' ? agents['http:'] : agents['https:'],
         // Identity: a body compressed on the way would match neither the size nor the digest of its descriptor.
         headers: { ...headers, ...sizeHeader, 'accept-encoding': 'identity', 'user-agent': 'skein-proxy' },
-        lookup: checkedLookup(url, policy),
+        lookup: judgedLookup((_name, addresses) =>
+          mayBePrivate(url, policy) || arePublic(addresses) ? undefined : notPublic(url),
+        ),
         signal,
       })
       const timer = armHeadersDeadline(request, url, limits.headersMs)
@@ -175,32 +175,6 @@ function notPublic(url: URL): ServiceError {
     'forbidden',
     `${url.host} is a private, loopback or link-local address, which is for hosts in SKEIN_PROXY_HTTP_HOSTS`,
   )
-}
-
-/**
- * Resolves the name once and hands the connection what was judged, so that no second answer of the name server counts.
- * One private address among the answers refuses all of them: a public name has no reason to have one.
- */
-function checkedLookup(url: URL, policy: AddressPolicy): LookupFunction {
-  return (hostname, options, callback) => {
-    resolveName(hostname, { all: true, family: familyOf(options.family) }, (error, addresses: LookupAddress[]) => {
-      const [first] = addresses ?? []
-      if (error !== null || first === undefined) {
-        callback(error ?? new Error(`${hostname} has no address`), '', 0)
-      } else if (!mayBePrivate(url, policy) && !addresses.every(({ address }) => isPublicAddress(address))) {
-        callback(notPublic(url), '', 0)
-      } else if (options.all === true) {
-        callback(null, addresses)
-      } else {
-        callback(null, first.address, first.family)
-      }
-    })
-  }
-}
-
-function familyOf(family: number | 'IPv4' | 'IPv6' | undefined): number {
-  if (family === 'IPv4') return 4
-  return family === 'IPv6' ? 6 : (family ?? 0)
 }
 
 function armHeadersDeadline(request: ClientRequest, url: URL, headersMs: number): NodeJS.Timeout {
