@@ -1,8 +1,11 @@
 /** Modules by digest on disk: one download for many, resumed, verified, bounded. */
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { open as openFile } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import type { MockInstance } from 'vitest'
 import { ServiceError } from '#core/errors/index.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { ModuleCache } from '#worker/modules/index.ts'
@@ -189,6 +192,44 @@ describe('the bound in bytes', () => {
     await second.get(wanted(bytes), never)
     expect(offsets).toEqual([])
     await second.close()
+  })
+})
+
+describe('a full disk', () => {
+  const fullDisk = Object.assign(new Error('no space left on device'), { code: 'ENOSPC' })
+  /** The next writes of any file. */
+  async function writes(): Promise<MockInstance<FileHandle['appendFile']>> {
+    await using handle = await openFile('/dev/null')
+    return vi.spyOn(Object.getPrototypeOf(handle) as FileHandle, 'appendFile')
+  }
+  afterEach(() => vi.restoreAllMocks())
+
+  test('lets modules go that nobody uses, and the download goes on', async () => {
+    const [old, used, bytes] = [module(1_000, 1), module(1_000, 2), module(1_000, 3)]
+    const cache = await open(serve(old, used, bytes).source)
+    ;(await cache.get(wanted(old), never)).release()
+    const held = await cache.get(wanted(used), never)
+    ;(await writes()).mockRejectedValueOnce(fullDisk)
+    expect(readFileSync((await cache.get(wanted(bytes), never)).path)).toEqual(Buffer.from(bytes))
+    expect(readFileSync(held.path)).toEqual(Buffer.from(used))
+    expect(cache.digests()).toEqual([digestOf(used), digestOf(bytes)])
+    await cache.close()
+  })
+
+  test('without any is said after a few tries, and leaves nothing of the module behind', async () => {
+    const bytes = module(1_000, 1)
+    const { source, offsets } = serve(bytes)
+    const cache = await open(source)
+    ;(await writes()).mockRejectedValue(fullDisk)
+    await expect(cache.get(wanted(bytes), never)).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: 'the disk of the worker is full',
+    })
+    expect(offsets).toEqual([0, 0, 0, 0])
+    expect(readdirSync(folder)).toEqual([])
+    vi.restoreAllMocks()
+    expect(readFileSync((await cache.get(wanted(bytes), never)).path)).toEqual(Buffer.from(bytes))
+    await cache.close()
   })
 })
 

@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { ServiceError, isRetryable } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
-import { hashPart, isFileOf } from './module-files.ts'
+import { hashPart, isDiskFull, isFileOf } from './module-files.ts'
 import type { WantedModule } from './wanted.ts'
 
 /** Streams the bytes of a module from an offset. Throws ServiceErrors; `unavailable` and `timeout` are tried again. */
@@ -193,12 +193,21 @@ export class ModuleCache {
         // Whoever of the site was asked at first, the source has the last word.
         await this.#downloadOnce(attempt === 1 ? wanted : { ...wanted, peers: [] }, hex)
         return
-      } catch (error) {
+      } catch (thrown) {
+        const error = isDiskFull(thrown) ? await this.#onDiskFull(wanted, hex, thrown) : thrown
         if (attempt >= MAX_TRIES || !isRetryable(error) || this.#abort.signal.aborted) throw error
         this.#options.logger.info({ digest: wanted.digest, attempt, err: error }, 'a module download is resumed')
         await sleep(RETRY_MS * 2 ** (attempt - 1), this.#abort.signal)
       }
     }
+  }
+
+  /** Lets modules go that nobody uses; where there are none, what came of this one does not keep the room from others. */
+  async #onDiskFull({ digest, sizeBytes }: WantedModule, hex: string, cause: unknown): Promise<ServiceError> {
+    const before = this.#bytes
+    await this.#shrinkTo(Math.max(before - sizeBytes, 0), digest)
+    if (this.#bytes === before) await rm(join(this.#options.folder, `${hex}.part`), { force: true })
+    return new ServiceError('unavailable', 'the disk of the worker is full', { cause })
   }
 
   async #downloadOnce(wanted: WantedModule, hex: string): Promise<void> {
@@ -231,7 +240,7 @@ export class ModuleCache {
       this.#tellNews()
     }
     this.#add(digest, sizeBytes, true)
-    await this.#makeRoom(digest)
+    await this.#shrinkTo(this.#options.maxBytes, digest)
   }
 
   /** How many bytes there are then, what was there before included; at most one chunk more than the module has. */
@@ -264,10 +273,11 @@ export class ModuleCache {
     if (this.#added.size < MAX_CHANGES) this.#added.add(digest)
   }
 
-  async #makeRoom(newest: string): Promise<void> {
+  /** As far as what is in use allows. */
+  async #shrinkTo(maxBytes: number, kept: string): Promise<void> {
     for (const [digest, entry] of this.#entries) {
-      if (this.#bytes <= this.#options.maxBytes) return
-      if (entry.users > 0 || digest === newest) continue
+      if (this.#bytes <= maxBytes) return
+      if (entry.users > 0 || digest === kept) continue
       await this.#remove(digest, entry)
     }
   }
