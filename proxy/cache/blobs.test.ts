@@ -1,15 +1,20 @@
 import { createHash } from 'node:crypto'
 import { mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { open } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { openBlobCache, readInPieces } from './blobs.ts'
 import type { BlobCache } from './blobs.ts'
 import { ABANDONED_AFTER_MS } from './files.ts'
 
 let folder: string
 beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'skein-blobs-'))))
-afterEach(() => rmSync(folder, { recursive: true }))
+afterEach(() => {
+  vi.restoreAllMocks()
+  rmSync(folder, { recursive: true })
+})
 
 const bytesOf = (letter: string, sizeBytes = 100) => Buffer.alloc(sizeBytes, letter)
 const digestOf = (bytes: Buffer) => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
@@ -42,6 +47,22 @@ describe('the blob cache', () => {
     expect(await read(cache, digestOf(bytesOf('c')))).toBeUndefined()
     expect(await read(cache, 'sha256:../../etc/passwd')).toBeUndefined()
   })
+
+  it.each(['writeFile', 'sync'] as const)(
+    'says that the disk is full (%s), keeps nothing of it, and goes on',
+    async (step) => {
+      const cache = await openBlobCache({ folder, maxBytes: 1000 })
+      await using handle = await open('/dev/null')
+      const full = Object.assign(new Error('no space left on device'), { code: 'ENOSPC' })
+      vi.spyOn(Object.getPrototypeOf(handle) as FileHandle, step).mockRejectedValueOnce(full)
+      const refused = { kind: 'unavailable', message: 'the disk of the module cache is full' }
+      await expect(cache.store(piecesOf(bytesOf('a')))).rejects.toMatchObject(refused)
+      expect(readdirSync(join(folder, 'sha256'))).toEqual([])
+      expect(readdirSync(join(folder, 'tmp'))).toEqual([])
+      await store(cache, 'a')
+      expect(await read(cache, digestOf(bytesOf('a')))).toEqual(bytesOf('a'))
+    },
+  )
 
   it('stores nothing when the digest is another one, or the source fails', async () => {
     const cache = await openBlobCache({ folder, maxBytes: 1000 })
