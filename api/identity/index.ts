@@ -12,7 +12,7 @@ export {
   RELATIONS,
   addMembers,
   ensureRelationRole,
-  grantAdmin,
+  grantingAdmin,
   heldBy,
   parseRelation,
   relationOf,

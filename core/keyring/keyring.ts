@@ -8,6 +8,8 @@ import { ServiceError } from '../errors/index.ts'
 /** Length of the installation's secret key. */
 export const MASTER_KEY_BYTES = 32
 const NONCE_BYTES = 12
+/** Asking for random bytes costs as much as sealing a secret, however few they are. */
+const NONCES_AT_ONCE = 256
 const TAG_BYTES = 16
 /** A stored MAC: 128 bits find one secret among any number of others. */
 const MAC_BYTES = 16
@@ -34,6 +36,7 @@ export function createKeyring(masterKey: Uint8Array): Keyring {
     }
     return key
   }
+  const newNonce = createNonces()
   return {
     fingerprint: createHash('sha256').update(keyFor('fingerprint')).digest('hex').slice(0, 32),
     mac: (purpose, text) =>
@@ -42,7 +45,7 @@ export function createKeyring(masterKey: Uint8Array): Keyring {
         .digest()
         .subarray(0, MAC_BYTES),
     seal(purpose, context, text) {
-      const nonce = randomBytes(NONCE_BYTES)
+      const nonce = newNonce()
       const cipher = createCipheriv('aes-256-gcm', keyFor(`seal ${purpose}`), nonce, { authTagLength: TAG_BYTES })
       cipher.setAAD(Buffer.from(context))
       const body = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()])
@@ -62,5 +65,19 @@ export function createKeyring(masterKey: Uint8Array): Keyring {
         throw new ServiceError('internal', 'a stored secret cannot be opened with this secret key', { cause: error })
       }
     },
+  }
+}
+
+/** Each is given once. */
+function createNonces(): () => Buffer {
+  let bytes = Buffer.alloc(0)
+  let given = 0
+  return () => {
+    if (given === bytes.length) {
+      bytes = randomBytes(NONCE_BYTES * NONCES_AT_ONCE)
+      given = 0
+    }
+    given += NONCE_BYTES
+    return bytes.subarray(given - NONCE_BYTES, given)
   }
 }

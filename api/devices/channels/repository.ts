@@ -1,6 +1,7 @@
 /** SQL of channels. */
 import { sql } from 'kysely'
 import type { RawBuilder } from 'kysely'
+import { grantingAdmin } from '#api/identity/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { prepared, refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -47,12 +48,15 @@ export type NewChannelRow = Pick<
 
 const INSERT = prepared<InsertedRow>(
   'insert_channels',
-  `INSERT INTO channels (domain_key, id, name, description, route, tags, metadata, status, retention_days, parent_group_key, created_by)
+  `WITH made AS (
+   INSERT INTO channels (domain_key, id, name, description, route, tags, metadata, status, retention_days, parent_group_key, created_by)
    SELECT $1, (item ->> 'id')::uuid, item ->> 'name', item ->> 'description', item ->> 'route',
           ARRAY(SELECT jsonb_array_elements_text(item -> 'tags')), item -> 'metadata', item ->> 'status', (item ->> 'retentionDays')::integer,
           (item ->> 'parentGroupKey')::bigint, $2
      FROM jsonb_array_elements($3::jsonb) AS list (item) ORDER BY item ->> 'id'
-   RETURNING key, id, created_at`,
+   RETURNING key, id, created_at),
+   granted AS (${grantingAdmin('channel', { made: 'made', user: '$4', domain: '$1' })})
+   SELECT key, id, created_at FROM made`,
 )
 
 /**
@@ -63,12 +67,12 @@ export async function insertChannels(
   db: Transaction,
   domain: { domainKey: number; domainId: string },
   channels: readonly NewChannelRow[],
-  createdBy: string,
+  creator: { id: string; key: number },
 ): Promise<ChannelRecord[]> {
   const { domainKey, domainId } = domain
   if (channels.length > 1 && channels.some(({ route }) => route !== null))
     await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`channels of ${domainKey}`}, 0))`.execute(db)
-  const { rows } = await refusing(CONFLICTS, INSERT(db, [domainKey, createdBy, JSON.stringify(channels)]))
+  const { rows } = await refusing(CONFLICTS, INSERT(db, [domainKey, creator.id, JSON.stringify(channels), creator.key]))
   const inserted = new Map(rows.map((row) => [row.id, row]))
   return channels.map((channel) => {
     const { key, created_at: createdAt } = inserted.get(channel.id) as InsertedRow
@@ -78,7 +82,7 @@ export async function insertChannels(
       key,
       domainKey,
       domainId,
-      createdBy,
+      createdBy: creator.id,
       createdAt,
       updatedBy: null,
       updatedAt: null,

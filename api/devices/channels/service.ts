@@ -97,7 +97,7 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
       requireDistinct(rows, 'id', (row) => row.id)
       requireDistinct(rows, 'route', (row) => row.route?.toLowerCase())
       const channels = await rules.create(caller, domain, rows, (tx, placed) =>
-        insertChannels(tx, domain, placed, caller.id),
+        insertChannels(tx, domain, placed, caller),
       )
       return channels.map((channel) => ({ channel }))
     },

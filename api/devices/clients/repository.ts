@@ -1,7 +1,7 @@
 /** SQL of clients. */
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
-import { anyOf } from '#api/identity/index.ts'
+import { anyOf, grantingAdmin } from '#api/identity/index.ts'
 import type { DomainAccess } from '#api/identity/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { prepared, refusing } from '#core/database/index.ts'
@@ -51,12 +51,15 @@ export async function awaitOtherBulks(tx: Transaction, domainKey: number): Promi
 /** In the order of their ids, so that two statements with ids in common wait for each other only one way round. */
 const INSERT = prepared<InsertedRow>(
   'insert_clients',
-  `INSERT INTO clients (domain_key, id, name, tags, identity, secret_mac, secret_sealed, metadata, status, parent_group_key, created_by)
+  `WITH made AS (
+   INSERT INTO clients (domain_key, id, name, tags, identity, secret_mac, secret_sealed, metadata, status, parent_group_key, created_by)
    SELECT $1, (item ->> 'id')::uuid, item ->> 'name', ARRAY(SELECT jsonb_array_elements_text(item -> 'tags')), item ->> 'identity',
           decode(item ->> 'secretMac', 'base64'), decode(item ->> 'secretSealed', 'base64'), item -> 'metadata', item ->> 'status',
           (item ->> 'parentGroupKey')::bigint, $2
      FROM jsonb_array_elements($3::jsonb) AS list (item) ORDER BY item ->> 'id'
-   RETURNING key, id, created_at`,
+   RETURNING key, id, created_at),
+   granted AS (${grantingAdmin('client', { made: 'made', user: '$4', domain: '$1' })})
+   SELECT key, id, created_at FROM made`,
 )
 
 /**
@@ -66,7 +69,7 @@ export async function insertClients(
   db: Transaction,
   domain: { domainKey: number; domainId: string },
   clients: readonly NewClientRow[],
-  createdBy: string,
+  creator: { id: string; key: number },
 ): Promise<ClientRecord[]> {
   const { domainKey, domainId } = domain
   const items = clients.map((client) => ({
@@ -74,7 +77,7 @@ export async function insertClients(
     secretMac: client.secretMac.toString('base64'),
     secretSealed: client.secretSealed.toString('base64'),
   }))
-  const { rows } = await refusing(CONFLICTS, INSERT(db, [domainKey, createdBy, JSON.stringify(items)]))
+  const { rows } = await refusing(CONFLICTS, INSERT(db, [domainKey, creator.id, JSON.stringify(items), creator.key]))
   // What was given is not read back: of ten thousand rows that takes longer than to write them.
   const inserted = new Map(rows.map((row) => [row.id, row]))
   return clients.map((client) => {
@@ -85,7 +88,7 @@ export async function insertClients(
       key,
       domainKey,
       domainId,
-      createdBy,
+      createdBy: creator.id,
       createdAt,
       updatedBy: null,
       updatedAt: null,

@@ -57,7 +57,7 @@ export type ClientsService = Pick<Rules, 'setParent' | 'removeParent' | 'remove'
 /** Secrets are sealed so many at a time, in some 5 ms; what else the process has to do comes in between. */
 const SEALED_AT_ONCE = 250
 /** So many are inserted by one statement, while the secrets of the next ones are sealed. */
-const INSERTED_AT_ONCE = 1000
+const INSERTED_AT_ONCE = 500
 
 type UnsealedClient = Omit<NewClientRow, 'secretMac' | 'secretSealed'> & { secret: string }
 
@@ -86,19 +86,18 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
     tx: Transaction,
     domain: DomainAccess,
     clients: readonly UnsealedClient[],
-    createdBy: string,
+    creator: UserPrincipal,
   ): Promise<ClientRecord[]> {
     const inOrder = clients.toSorted((left, right) => (left.id < right.id ? -1 : 1))
-    const inserted = new Map<string, ClientRecord>()
-    let insertion: Promise<ClientRecord[]> | undefined
+    const insertions: Promise<ClientRecord[]>[] = []
     for (let first = 0; first < inOrder.length; first += INSERTED_AT_ONCE) {
       const rows = await seal(domain.domainKey, inOrder.slice(first, first + INSERTED_AT_ONCE))
-      for (const client of (await insertion) ?? []) inserted.set(client.id, client)
-      insertion = insertClients(tx, domain, rows, createdBy)
-      // A failure is met when its result is awaited, which is after the next ones are sealed.
+      const insertion = insertClients(tx, domain, rows, creator)
+      // A failure is met when all are awaited, which is after the last ones are sealed.
       insertion.catch(() => undefined)
+      insertions.push(insertion)
     }
-    for (const client of (await insertion) ?? []) inserted.set(client.id, client)
+    const inserted = new Map((await Promise.all(insertions)).flat().map((client) => [client.id, client]))
     return clients.map(({ id }) => inserted.get(id) as ClientRecord)
   }
 
@@ -155,7 +154,7 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
       const clients = await rules.create(caller, domain, rows, async (tx, placed) => {
         // Secrets that are made here meet no others.
         if (placed.length > 1 && isAnySecretGiven) await awaitOtherBulks(tx, domain.domainKey)
-        return await insertSealed(tx, domain, placed, caller.id)
+        return await insertSealed(tx, domain, placed, caller)
       })
       return clients.map((client, index) => ({ client, secret: rows[index]?.secret ?? '' }))
     },

@@ -3,9 +3,8 @@
  * the journal, its status, its parent group and its end (contract 2.5, 4.1, 4.2, decisions 13, 31, 31b, 45, 46).
  */
 import { isDeepStrictEqual } from 'node:util'
-import { grantAdmin, removeRolesOf, rolesShownTo } from '#api/identity/index.ts'
+import { removeRolesOf, rolesShownTo } from '#api/identity/index.ts'
 import type { AccessPolicy, DomainAccess, Journal, Recorder, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
-import { defer } from '#core/database/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -25,8 +24,8 @@ export type ConnectableRules<R extends ConnectableRecord, C extends ConnectableC
   /** The record, and on request the roles by which the caller has access to it. */
   view(caller: UserPrincipal, at: Address, withRoles: boolean): Promise<{ entity: R; roles: ShownRoles | undefined }>
   /**
-   * Creates all or none: `insert` writes the rows with the keys of their parent groups, the caller becomes their
-   * administrator. Throws `forbidden`, `unprocessable` for a parent that is none.
+   * Creates all or none: `insert` writes the rows with the keys of their parent groups, and the caller as their administrator.
+   * Throws `forbidden`, `unprocessable` for a parent that is none.
    */
   create<I extends { parentGroupId: string | null }>(
     caller: UserPrincipal,
@@ -108,7 +107,6 @@ export function createConnectableRules<R extends ConnectableRecord, C extends Co
           })),
         )
         const keys = created.map((entity) => entity.key)
-        defer(tx, grantAdmin(tx, caller.key, type, domain.domainKey, keys))
         const [only, ...more] = created
         record({
           operation: `${type}.create`,

@@ -5,6 +5,14 @@ import type { Queryable } from '#core/database/index.ts'
 import type { EntityType } from '../access/index.ts'
 import { ADMIN_ROLE_KEY } from '../access/index.ts'
 
+/**
+ * A part of a statement: makes the user a member of the built-in role of what another part, `made`, has just inserted. Nobody
+ * has a role of it yet. `user` and `domain` are the parameters that hold their keys.
+ */
+export const grantingAdmin = (type: EntityType, { made, user, domain }: Record<'made' | 'user' | 'domain', string>) =>
+  `INSERT INTO grants (user_key, entity_type, domain_key, entity_key, role_key)
+   SELECT ${user}::bigint, '${type}', ${domain}::bigint, key, ${ADMIN_ROLE_KEY} FROM ${made} ORDER BY key`
+
 const GRANT = prepared(
   'grant_admin',
   `INSERT INTO grants (user_key, entity_type, domain_key, entity_key, role_key)

@@ -1,5 +1,5 @@
 export { ADMIN_ROLE_NAME, adminRoleId } from '../access/index.ts'
-export { grantAdmin, removeRolesOf } from './built-in.ts'
+export { grantAdmin, grantingAdmin, removeRolesOf } from './built-in.ts'
 export { heldBy, requireMayGive, roleEntityOf } from './granting.ts'
 export { requireNotLastAdmin } from './last-admin.ts'
 export { lockSoleAdminDomains, removeUserEverywhere } from './leaving.ts'
