@@ -2,6 +2,7 @@
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { status } from '@grpc/grpc-js'
 import { expect, test } from 'vitest'
 import { digestOf, startRegistry, wasmOf } from './misbehaving-registry.ts'
 import { startProxyProgram } from './proxy-program.ts'
@@ -35,6 +36,35 @@ test('kill -9 in the middle of a pull leaves nothing that is served, and the nex
     const next = await startProxyProgram(dataDir, registry.host)
     expect(await next.bring('m')).toBe(digestOf(wasm))
     expect(await next.end('SIGTERM')).toBe(0)
+  } finally {
+    rmSync(dataDir, { recursive: true, force: true })
+  }
+}, 60_000)
+
+test('kill -9 in the middle of a delivery costs the reader nothing but the rest of it, and the registry nothing', async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'skein-proxy-'))
+  await using registry = await startRegistry()
+  const wasm = wasmOf(8 * MIB)
+  registry.module('m', 'latest', wasm)
+  try {
+    const killed = await startProxyProgram(dataDir, registry.host)
+    const found = await killed.resolve('m')
+    const pieces: Buffer[] = []
+    const reading = (async () => {
+      for await (const piece of killed.read(found, 0)) {
+        pieces.push(Buffer.from(piece))
+        // Far more is still to come than may be on its way.
+        if (pieces.length === 1) await killed.end('SIGKILL')
+      }
+    })()
+    await expect(reading).rejects.toMatchObject({ code: status.UNAVAILABLE })
+    const offset = Buffer.concat(pieces).length
+    expect(offset).toBeLessThan(wasm.length)
+    const next = await startProxyProgram(dataDir, registry.host)
+    for await (const piece of next.read(found, offset)) pieces.push(Buffer.from(piece))
+    expect(digestOf(Buffer.concat(pieces))).toBe(digestOf(wasm))
+    expect(registry.count('/blobs/')).toBe(1)
+    await next.end('SIGTERM')
   } finally {
     rmSync(dataDir, { recursive: true, force: true })
   }

@@ -4,8 +4,9 @@ import type { ChildProcess } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { create } from '@bufbuild/protobuf'
 import { credentials } from '@grpc/grpc-js'
-import { ModuleService, createServiceClient } from '#proto/index.ts'
+import { FetchRequestSchema, ModuleService, createServiceClient, dialPlainly, readByteStream } from '#proto/index.ts'
 import { PROXY_TOKEN, asManager } from './running-proxy.ts'
 
 const CALL_DEADLINE_MS = 20_000
@@ -34,6 +35,16 @@ export async function startProxyProgram(dataDir: string, registry: string, envir
   const client = createServiceClient(ModuleService, address, credentials.createInsecure())
   return {
     pid: child.pid,
+    address,
+    resolve: (reference: string) =>
+      client.resolve({ reference }, { deadlineMs: CALL_DEADLINE_MS, metadata: asManager() }),
+    /** As a worker reads a module. */
+    read({ digest, reference }: { digest: string; reference: string }, offset: number): AsyncGenerator<Buffer> {
+      const request = create(FetchRequestSchema, { digest, reference, offset: BigInt(offset) })
+      const [bearer] = asManager().get('authorization')
+      const order = { address, dialling: dialPlainly(), method: ModuleService.method.fetch, request }
+      return readByteStream({ ...order, authorization: String(bearer) }, AbortSignal.timeout(CALL_DEADLINE_MS))
+    },
     /** Resolves, fetches and gives the digest of what came. */
     async bring(reference: string): Promise<string> {
       const found = await client.resolve({ reference }, { deadlineMs: CALL_DEADLINE_MS, metadata: asManager() })

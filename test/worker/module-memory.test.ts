@@ -1,6 +1,6 @@
 /** Task manager section 6, rule 8: a module of 64 MiB passes through a worker that does not grow by it. */
 import { spawn } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
@@ -20,6 +20,8 @@ test.runIf(process.platform === 'linux')(
   'a module of 64 MiB lets a worker grow by less than 16 MiB while it downloads it',
   async () => {
     const folder = mkdtempSync(join(tmpdir(), 'skein-worker-'))
+    // Runner processes have users of their own: in a closed folder the modules would be kept elsewhere.
+    chmodSync(folder, 0o755)
     await using manager = await ScriptedManager.start()
     manager.heartbeatIntervalMs = 500
     // Made before the worker waits for anything of this process.
