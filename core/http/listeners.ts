@@ -2,12 +2,13 @@
 import { createServer as createHttpServer } from 'node:http'
 import type { IncomingMessage, Server, ServerOptions, ServerResponse } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { Server as TlsServer } from 'node:tls'
 import type { Logger } from '../logging/index.ts'
 import { ServiceError } from '../errors/index.ts'
 import type { HttpApp } from './edge.ts'
-import { expressHandler } from './express.ts'
+import { createExpressConnections, expressLaneOf, takeExpress } from './express/index.ts'
+import type { ExpressConnections, ExpressTimes } from './express/index.ts'
 import { letLinger, noteRequest } from './linger.ts'
 import { answerUnreadable, lacksHost, refuse } from './unreadable.ts'
 
@@ -59,13 +60,20 @@ const IDLE_CHECK_MS = 25
 export async function listen(app: HttpApp, options: ListenOptions): Promise<Listeners> {
   await app.ready()
   let isStopping = false
-  const isExpress = expressHandler(app)
+  const { requestDeadlineMs = REQUEST_DEADLINE_MS } = options
+  const times = {
+    requestDeadlineMs,
+    keepAliveMs: KEEP_ALIVE_MS,
+    checkMs: Math.min(DEADLINE_CHECK_MS, requestDeadlineMs),
+  }
+  const lane = expressLaneOf(app)
+  const express = lane && createExpressConnections(lane, times)
   const handler = (request: IncomingMessage, response: ServerResponse) => {
     // A caller that keeps its connection would send the next request to a closed door.
     if (isStopping) response.setHeader('Connection', 'close')
     noteRequest(request)
     if (lacksHost(request)) refuse(response, new ServiceError('malformed', 'the request must have a Host header'))
-    else if (!isExpress(request, response)) app.routing(request, response)
+    else if (lane === undefined || !takeExpress(lane, request, response)) app.routing(request, response)
   }
   const servers: Server[] = []
   const bound = new Set<number>()
@@ -73,7 +81,7 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
   for (const wanted of options.ports) {
     // Two settings may name the same port: it serves every route anyway.
     if (wanted.port !== 0 && bound.has(wanted.port)) continue
-    const server = createServer(app, handler, options)
+    const server = createServer(app, handler, { tls: options.tls, times, express })
     try {
       await bind(server, wanted.port, options.host)
     } catch (error) {
@@ -82,6 +90,7 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
         continue
       }
       await Promise.all(servers.map((other) => close(other, 0)))
+      express?.stop()
       throw portError(error, wanted, options.host)
     }
     // From here on: a connection that could not be accepted, such as one too many for the open files of the process.
@@ -98,7 +107,8 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
     taken,
     async stop(deadlineMs = DRAIN_MS) {
       isStopping = true
-      await Promise.all(servers.map((server) => close(server, deadlineMs)))
+      express?.stop()
+      await Promise.all(servers.map((server) => close(server, deadlineMs, express)))
       await app.close()
     },
   }
@@ -107,13 +117,13 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
 function createServer(
   app: HttpApp,
   handler: (request: IncomingMessage, response: ServerResponse) => void,
-  { tls, requestDeadlineMs = REQUEST_DEADLINE_MS }: ListenOptions,
+  { tls, times, express }: { tls: TlsFiles | undefined; times: ExpressTimes; express: ExpressConnections | undefined },
 ): Server {
   const settings: ServerOptions = {
-    requestTimeout: requestDeadlineMs,
-    headersTimeout: requestDeadlineMs,
-    keepAliveTimeout: KEEP_ALIVE_MS,
-    connectionsCheckingInterval: Math.min(DEADLINE_CHECK_MS, requestDeadlineMs),
+    requestTimeout: times.requestDeadlineMs,
+    headersTimeout: times.requestDeadlineMs,
+    keepAliveTimeout: times.keepAliveMs,
+    connectionsCheckingInterval: times.checkMs,
     // Node's own refusal has no body; ours is that of the contract.
     requireHostHeader: false,
     // Clients offer HTTP/2 by an upgrade (`h2c`) that we do not take: RFC 9110 section 7.8 lets us go on without it.
@@ -130,11 +140,21 @@ function createServer(
   // An upgrade on any port reaches the adapters that listen on the app's own server.
   server.on('upgrade', (...upgrade) => void app.server.emit('upgrade', ...upgrade))
   server.on('clientError', answerUnreadable)
-  server.on(tls === undefined ? 'connection' : 'secureConnection', letLinger)
+  const event = tls === undefined ? 'connection' : 'secureConnection'
+  if (express !== undefined) expressFirst(server, event, express)
+  server.on(event, letLinger)
   if (server instanceof TlsServer) followTls(server, tls)
   // RFC 9110 section 10.1.1 lets us go on where more is expected than we know of.
   server.on('checkExpectation', handler)
   return server
+}
+
+/** Connections are the lane's until something comes that is not for it; then they are opened for Node's server. */
+function expressFirst(server: Server, event: string, express: ExpressConnections): void {
+  const [native] = server.listeners(event) as ((socket: Socket) => void)[]
+  if (native === undefined) throw new Error('the HTTP server listens to its connections in another way than it did')
+  server.off(event, native)
+  server.on(event, (socket: Socket) => express.open(socket, () => native.call(server, socket)))
 }
 
 /** New handshakes get what is new; connections that are open keep what they began with. */
@@ -153,17 +173,24 @@ function bind(server: Server, port: number, host: string): Promise<void> {
   })
 }
 
-function close(server: Server, deadlineMs: number): Promise<void> {
+function close(server: Server, deadlineMs: number, express?: ExpressConnections): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(() => server.closeAllConnections(), deadlineMs)
+    const timer = setTimeout(() => {
+      server.closeAllConnections()
+      express?.closeAll()
+    }, deadlineMs)
+    const closeIdle = () => {
+      server.closeIdleConnections()
+      express?.closeIdle()
+    }
     // A kept-alive connection that was busy when the stop began idles once its answer is sent.
-    const idle = setInterval(() => server.closeIdleConnections(), IDLE_CHECK_MS)
+    const idle = setInterval(closeIdle, IDLE_CHECK_MS)
     server.close(() => {
       clearTimeout(timer)
       clearInterval(idle)
       resolve()
     })
-    server.closeIdleConnections()
+    closeIdle()
   })
 }
 

@@ -8,7 +8,7 @@ import { connect } from 'node:tls'
 import { promisify } from 'node:util'
 import { Writable } from 'node:stream'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createHttpApp, createMetrics, listen, startTlsFiles } from '#core/http/index.ts'
+import { addExpressRoute, createHttpApp, createMetrics, listen, startTlsFiles } from '#core/http/index.ts'
 import { createLifecycle } from '#core/lifecycle.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { until } from '../harness/until.ts'
@@ -59,6 +59,45 @@ function askOn(agent: Agent, port: number): Promise<string> {
   })
 }
 
+function newApp() {
+  const health = { build: BUILD, metrics: createMetrics(), serviceOf: () => 'test' }
+  const authenticate = () => Promise.resolve()
+  return createHttpApp({ logger, health, maxBodyBytes: 1024, corsOrigins: [], trustProxy: [], authenticate })
+}
+
+test('the express lane and the router serve one connection over TLS, one after the other', async () => {
+  const bodies: string[] = []
+  const app = newApp()
+  addExpressRoute(app, {
+    take: ({ url }) =>
+      url === '/lane' ? { name: 'lane', work: async (body) => void bodies.push(body.toString()) } : undefined,
+    learn: () => undefined,
+  })
+  const [cert, key] = await Promise.all(['old.crt', 'old.key'].map((name) => readFile(join(folder, name))))
+  const listeners = await listen(app, {
+    host: '127.0.0.1',
+    ports: [{ port: 0, isOptional: false, setting: 'SKEIN_HTTP_PORT' }],
+    tls: { cert: cert as Buffer, key: key as Buffer },
+    logger,
+  })
+  const socket = connect({ port: listeners.ports[0] as number, host: '127.0.0.1', rejectUnauthorized: false })
+  try {
+    let text = ''
+    socket.on('data', (chunk: Buffer) => (text += chunk.toString()))
+    const post = (body: string) => `POST /lane HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n${body}`
+    socket.write(post('one') + post('two').slice(0, -1))
+    await until(() => text.includes('HTTP/1.1 202'), 'the lane answers')
+    socket.write('o')
+    await until(() => text.split('HTTP/1.1 202').length === 3, 'the lane answers again')
+    socket.write('GET /health HTTP/1.1\r\nHost: x\r\n\r\n')
+    await until(() => text.includes('HTTP/1.1 200'), 'the router answers')
+    expect(bodies).toEqual(['one', 'two'])
+  } finally {
+    socket.destroy()
+    await listeners.stop()
+  }
+})
+
 test('new certificate files are in use without a restart, open connections go on, and half of a pair changes nothing', async () => {
   const [tlsCert, tlsKey] = [join(folder, 'in-use.crt'), join(folder, 'in-use.key')]
   const put = async (name: string, type: 'crt' | 'key') =>
@@ -68,9 +107,7 @@ test('new certificate files are in use without a restart, open connections go on
   const life = createLifecycle(logger)
   const tls = await startTlsFiles(life, { tlsCert, tlsKey, tlsCa: undefined }, logger, RELOAD_MS)
   expect(tls?.cert).toEqual(await readFile(tlsCert))
-  const health = { build: BUILD, metrics: createMetrics(), serviceOf: () => 'test' }
-  const authenticate = () => Promise.resolve()
-  const app = createHttpApp({ logger, health, maxBodyBytes: 1024, corsOrigins: [], trustProxy: [], authenticate })
+  const app = newApp()
   const listeners = await listen(app, {
     host: '127.0.0.1',
     ports: [{ port: 0, isOptional: false, setting: 'SKEIN_HTTP_PORT' }],
