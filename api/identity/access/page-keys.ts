@@ -62,9 +62,12 @@ export async function findPageKeys(
   const { dir = 'asc', offset, limit } = query
   // Everything that is asked about, which is more than what has rows to show.
   const domains = listed.shown.map(({ domain }) => domain)
-  const totals = await access.totals(domains, createListing(listed, query).count())
+  const counting = createListing(listed, query)
+  const [counted, ...sorted] = counting.isSortedAtOnce ? await access.keys(domains, counting.counted(dir)).find() : []
+  const totals = counted === undefined ? await access.totals(domains, counting.count()) : [counted]
   const total = totals.reduce((sum, of) => sum + of, 0)
   if (query.only_total === true || total <= offset) return { total, keys: [] }
+  if (sorted.length > 0) return { total, keys: sorted.slice(offset, offset + limit) }
   const listing = createListing(listed, query, totals)
   const wanted = Math.min(limit, total - offset)
   const keysOf = async (statement: RawBuilder<{ key: number }>) =>
@@ -175,30 +178,54 @@ function createListing(listed: Listed, { order, status }: PageQuery, totals?: re
     })
   }
 
-  /** The rows of all domains in order, of each at most so many. */
-  function ordered(plan: Plan, dir: Direction, slice: { most?: number; anchor?: number }) {
+  /**
+   * The rows of all domains in order, of each at most so many. `merged`: read from all of them in turn, as far as is wanted, which takes
+   * longer to plan than to read the first ones of each.
+   */
+  function ordered(plan: Plan, dir: Direction, slice: { most?: number; anchor?: number; isMerged?: boolean }) {
+    const inTurn = [
+      ...(slice.isMerged === true ? wholeKeys.map((at) => ofWhole(sql<SqlBool>`${domainKey} = ${at}`)) : []),
+      ...(isOne ? shown : others).map((rows) => ofOther(rows, planOf(rows, plan))),
+    ]
     const ofEntered = partsOf(ofWhole(sql<SqlBool>`${domainKey} = entered.key`), dir, slice)
     const whole = ofEntered.map(
       (part) => sql`SELECT part.* FROM unnest(${wholeKeys}::bigint[]) entered (key) CROSS JOIN LATERAL ${part} part`,
     )
     const parts = [
-      ...(wholeKeys.length === 0 ? [] : whole),
-      ...(isOne ? shown : others).flatMap((rows) => partsOf(ofOther(rows, planOf(rows, plan)), dir, slice)),
+      ...(wholeKeys.length === 0 || slice.isMerged === true ? [] : whole),
+      ...inTurn.flatMap((condition) => partsOf(condition, dir, slice)),
     ]
     return sql`(${sql.join(parts, sql` UNION ALL `)}) ${sql.ref(alias)}`
   }
 
-  function sorted(plan: Plan, dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> {
+  function sorted(
+    plan: Plan,
+    dir: Direction,
+    offset: number,
+    limit: number,
+    isMerged = false,
+  ): RawBuilder<{ key: number }> {
     const slice = sql`OFFSET ${offset} LIMIT ${limit}`
     if (isOne && order !== 'name')
       return sql`SELECT ${key} FROM ${table} WHERE ${ofOther(only, plan)} ORDER BY ${inOrder(columns, dir)} ${slice}`
-    return sql`SELECT ${key} FROM ${ordered(plan, dir, { most: offset + limit })} ORDER BY ${byNames(dir)} ${slice}`
+    return sql`SELECT ${key} FROM ${ordered(plan, dir, { most: offset + limit, isMerged })} ORDER BY ${byNames(dir)} ${slice}`
   }
 
   return {
     /** Whether many rows may have to be looked at until a page is full. */
     mayLieFarApart:
       isOne && (only.isWhole !== true || filters.length > 0 || (hasStatus.length > 0 && order !== 'updated_at')),
+    /** Whether the total and all keys are found together: both take a look at all that is reached, or at much of the domain. */
+    isSortedAtOnce: isOne && !only.isWhole && (only.reached === undefined || filters.length > 0),
+    /** The total as the first key; behind it the keys, if they are not too many to be sorted. */
+    counted: (dir: Direction): RawBuilder<{ key: number }> => sql`
+      WITH matched AS MATERIALIZED (SELECT ${key}, ${named(columns)} FROM ${table} WHERE ${ofOther(only as ShownRows, 'count')}),
+           counted AS (SELECT count(*) AS total FROM matched)
+      SELECT key FROM (
+        SELECT total AS key, 0 AS place FROM counted
+        UNION ALL
+        SELECT key, row_number() OVER (ORDER BY ${byNames(dir)}) FROM matched ${sql.ref(alias)}
+         WHERE (SELECT total FROM counted) <= ${MAX_SORTED}) listed ORDER BY place`,
     /** Whether the first rows are those of one index. */
     isIndexed: isOne && only.isWhole && filters.length === 0,
     /** Those that have rows to show. */
@@ -222,7 +249,7 @@ function createListing(listed: Listed, { order, status }: PageQuery, totals?: re
     },
     first: (most: number, dir: Direction) => sorted('count', dir, 0, most),
     near: (dir: Direction, offset: number, limit: number) => sorted('page', dir, offset, limit),
-    far: (dir: Direction, offset: number, limit: number) => sorted('count', dir, offset, limit),
+    far: (dir: Direction, offset: number, limit: number) => sorted('count', dir, offset, limit, true),
     /** The page if the first rows of the domain have all of it, otherwise less. */
     walk(dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> {
       // What the index of the order has in front; the rest is asked of each row.

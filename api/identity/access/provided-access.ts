@@ -2,7 +2,7 @@
  * By which role the caller has access to the entities of a listing (contract 2.4, "Effective access in lists"): one
  * statement for a whole page, whatever the number of groups above.
  */
-import { sql } from 'kysely'
+import { prepared } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { ACTIONS } from './actions.ts'
 import type { EntityType } from './actions.ts'
@@ -36,6 +36,26 @@ type Row = {
   role_actions: string[] | null
 }
 
+/** Roles of a user in some domains, on some entities of a type and on the domains. */
+const OWN_AND_DOMAIN = `
+  SELECT 'direct' AS provider, g.entity_key AS place_key, 0 AS distance, g.entity_key AS provider_key, '' AS provider_id, g.role_key
+    FROM grants g WHERE g.user_key = $1 AND g.domain_key = ANY ($2::bigint[]) AND g.entity_type = $3 AND g.entity_key = ANY ($4::bigint[])
+  UNION ALL
+  SELECT 'domain', g.domain_key, 0, g.entity_key, '', g.role_key
+    FROM grants g WHERE g.user_key = $1 AND g.domain_key = ANY ($2::bigint[]) AND g.entity_type = 'domain'`
+/** And on some groups and those above them. */
+const ON_GROUPS = `
+  SELECT CASE WHEN c.depth = 0 THEN 'parent' ELSE 'ancestor' END, c.descendant_key, c.depth, g.entity_key, p.id::text, g.role_key
+    FROM group_closure c JOIN groups p ON p.key = c.ancestor_key
+         JOIN grants g ON g.user_key = $1 AND g.domain_key = ANY ($2::bigint[]) AND g.entity_type = 'group' AND g.entity_key = c.ancestor_key
+   WHERE c.descendant_key = ANY ($5::bigint[])`
+const withRoles = (places: string) => `
+  SELECT p.*, r.id AS role_id, r.name AS role_name, r.actions AS role_actions
+    FROM (${places}) p LEFT JOIN roles r ON r.key = p.role_key ORDER BY p.distance, p.role_key`
+
+const FIND = prepared<Row>('provided access', withRoles(OWN_AND_DOMAIN))
+const FIND_WITH_GROUPS = prepared<Row>('provided access, groups', withRoles(`${OWN_AND_DOMAIN} UNION ALL ${ON_GROUPS}`))
+
 /** What must be known of an entity to say by which role it is reached. */
 export type PlacedEntity = { key: number; domainKey: number; parentGroupKey: number | null }
 
@@ -55,31 +75,29 @@ export async function findProvidedAccess(
   const [entered] = domains
   if (entered === undefined || entities.length === 0) return found
   const domainIds = new Map(domains.map(({ domainKey, domainId }) => [domainKey, domainId]))
-  const mine = sql`g.user_key = ${entered.principal.key} AND g.domain_key = ANY (${[...domainIds.keys()]}::bigint[])`
-  const parts = [
-    sql`SELECT 'direct' AS provider, g.entity_key AS place_key, 0 AS distance, g.entity_key AS provider_key, '' AS provider_id, g.role_key
-      FROM grants g WHERE ${mine} AND g.entity_type = ${type} AND g.entity_key = ANY (${entities.map(({ key }) => key)}::bigint[])`,
-    sql`SELECT 'domain', g.domain_key, 0, g.entity_key, '', g.role_key FROM grants g WHERE ${mine} AND g.entity_type = 'domain'`,
-  ]
-  const parents = new Set(entities.flatMap(({ parentGroupKey }) => parentGroupKey ?? []))
+  const keys = entities.map(({ key }) => key)
+  const parents = [...new Set(entities.flatMap(({ parentGroupKey }) => parentGroupKey ?? []))]
+  const places = [...new Set(entities.map(({ domainKey }) => domainKey))]
+  const values = [entered.principal.key, places, type, keys]
   // Who has no role on any group is spared the larger half of the statement.
-  if (parents.size > 0 && domains.some(({ hasGroupRoles }) => hasGroupRoles))
-    parts.push(sql`SELECT CASE WHEN c.depth = 0 THEN 'parent' ELSE 'ancestor' END, c.descendant_key, c.depth, g.entity_key, p.id::text, g.role_key
-      FROM group_closure c JOIN grants g ON ${mine} AND g.entity_type = 'group' AND g.entity_key = c.ancestor_key
-           JOIN groups p ON p.key = c.ancestor_key WHERE c.descendant_key = ANY (${[...parents]}::bigint[])`)
-  const { rows } = await sql<Row>`
-    SELECT p.*, r.id AS role_id, r.name AS role_name, r.actions AS role_actions
-      FROM (${sql.join(parts, sql` UNION ALL `)}) p LEFT JOIN roles r ON r.key = p.role_key ORDER BY p.distance, p.role_key`.execute(
-    db,
-  )
+  const isByGroups = parents.length > 0 && domains.some(({ hasGroupRoles }) => hasGroupRoles)
+  const { rows } = isByGroups ? await FIND_WITH_GROUPS(db, [...values, parents]) : await FIND(db, values)
   const byPlace = Map.groupBy(rows, ({ provider, place_key: place }) =>
     nameOf(provider === 'ancestor' ? 'parent' : provider, place),
   )
   const at = (provider: Row['provider'], place: number | null) => byPlace.get(nameOf(provider, place)) ?? []
+  /** What a role gives is the same for all that lies in its place. */
+  const presented = new Map<Row, EffectiveAccess | undefined>()
+  const present = (row: Row, domainKey: number) => {
+    if (presented.has(row)) return presented.get(row)
+    const provider = row.provider === 'domain' ? { provider_id: domainIds.get(domainKey) ?? '' } : {}
+    const access = presentProvided(type, { ...row, ...provider })
+    presented.set(row, access)
+    return access
+  }
   for (const { key, domainKey, parentGroupKey } of entities) {
     for (const row of [...at('direct', key), ...at('parent', parentGroupKey), ...at('domain', domainKey)]) {
-      const provider = row.provider === 'domain' ? { provider_id: domainIds.get(domainKey) ?? '' } : {}
-      const access = presentProvided(type, { ...row, ...provider })
+      const access = present(row, domainKey)
       if (access === undefined) continue
       found.set(key, access)
       break
