@@ -132,10 +132,13 @@ export async function bullTasksPerSecond(jobs: number): Promise<number | undefin
       if (performance.now() > deadlineMs) throw new Error('redis-server did not start')
       await new Promise((resolve) => setTimeout(resolve, 20))
     }
+    const connections: ReturnType<typeof createNodeRedisClient>[] = []
     const connection = () => {
-      const client = createClient({ socket: { path: socket, tls: false } })
-      client.on('error', () => undefined)
-      return createNodeRedisClient(client)
+      const adapter = createNodeRedisClient(createClient({ socket: { path: socket, tls: false } }))
+      // It tells of the end of its server as of an error.
+      adapter.on('error', () => undefined)
+      connections.push(adapter)
+      return adapter
     }
     const queue = new Queue<{ call: number; inputs: Inputs }, number[]>('add', { connection: connection() })
     const completion = new Completion()
@@ -157,6 +160,7 @@ export async function bullTasksPerSecond(jobs: number): Promise<number | undefin
     const rate = await throughput(jobs, addAndAwait)
     await worker.close()
     await queue.close()
+    await Promise.all(connections.map((one) => one.quit()))
     return rate
   } finally {
     server.kill('SIGKILL')
