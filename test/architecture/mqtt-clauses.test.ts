@@ -5,7 +5,7 @@ import { expect, it } from 'vitest'
 import { ROOT } from './source-imports.ts'
 
 /** Fewer would mean that the table is not read. */
-const CLAUSES_AT_LEAST = 70
+const CLAUSES_AT_LEAST = 150
 
 const rows = readFileSync(join(ROOT, 'docs/mqtt-clauses.md'), 'utf8')
   .split('\n')

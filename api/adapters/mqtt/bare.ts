@@ -110,7 +110,7 @@ export function createBareExchange(host: SessionHost): Exchange {
       const isWrong = levels.some((level, index) =>
         level.includes('#') ? level !== '#' || index !== levels.length - 1 : level.includes('+') && level !== '+',
       )
-      // [MQTT-4.7.1-2], [MQTT-4.7.1-3]
+      // [MQTT-4.7.1-1], [MQTT-4.7.1-2]
       if (isWrong)
         return Promise.reject(new ProtocolError(REASON.topicFilterInvalid, 'a wildcard must be a whole level'))
       return Promise.resolve({ streamKey: STREAM, levels, prefix: undefined, access: undefined })

@@ -78,7 +78,6 @@ async function accept(connection: Connection, packet: ConnectPacket, exchange: E
   }
   connection.keepAliveMs = packet.keepAliveSeconds * 1000 * KEEP_ALIVE_FACTOR
   connection.receiveMaximum = properties.receiveMaximum ?? connection.receiveMaximum
-  connection.maxPacketBytes = properties.maximumPacketSize ?? connection.maxPacketBytes
   return {
     session,
     isPresent,

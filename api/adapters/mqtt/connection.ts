@@ -121,6 +121,7 @@ export class Connection implements Outlet, PublishingConnection, Writable {
     if (packet.type === 'connect') {
       this.#isConnecting = true
       this.version = packet.version
+      this.maxPacketBytes = packet.properties.maximumPacketSize ?? NO_LIMIT
     }
     if (this.#isBusy || this.#backlog.length > 0 || this.publishing?.isFull === true) {
       this.#backlog.push(packet)
@@ -196,7 +197,7 @@ export class Connection implements Outlet, PublishingConnection, Writable {
         this.#disconnect(packet)
         return undefined
       case 'auth':
-        // No method was agreed on in CONNECT, so none can be gone on with [MQTT-4.12.0-1].
+        // No method was agreed on in CONNECT, so none can be gone on with [MQTT-4.12.0-7].
         throw new ProtocolError(REASON.protocolError, 'no authentication is under way')
     }
   }
@@ -205,9 +206,14 @@ export class Connection implements Outlet, PublishingConnection, Writable {
     const accepted = await connect(this, packet, this.#exchange)
     if (accepted === undefined) return
     this.session = accepted.session
+    const connack = formatConnack(this.version, REASON.success, accepted.isPresent, accepted.properties)
+    if (connack.length > this.maxPacketBytes) {
+      this.isWillDropped = true
+      return this.refuseConnect(REASON.packetTooLarge, 'the largest packet of the client is smaller than CONNACK')
+    }
     this.publishing = new Publishing(this, accepted.session, this.#exchange, this.host.accepted(this, accepted.session))
     this.#frames.maxPacketBytes = this.host.maxPacketBytes
-    this.send(formatConnack(this.version, REASON.success, accepted.isPresent, accepted.properties))
+    this.send(connack)
     accepted.session.resume(this)
   }
 
@@ -248,7 +254,7 @@ export class Connection implements Outlet, PublishingConnection, Writable {
     const session = this.session as Session
     const expirySeconds = properties.sessionExpiryInterval
     if (expirySeconds !== undefined) {
-      // [MQTT-3.14.2-2]: it cannot be raised from 0 here.
+      // It cannot be raised from 0 here (section 3.14.2.2.2).
       if (session.expirySeconds === 0 && expirySeconds > 0)
         throw new ProtocolError(REASON.protocolError, 'a session that ends with its connection cannot be kept')
       session.expirySeconds = expirySeconds
@@ -305,14 +311,21 @@ export class Connection implements Outlet, PublishingConnection, Writable {
   close(reasonCode: number, reason: string): void {
     if (!this.isOpen) return
     this.host.countRefusal(reasonCode)
-    if (this.isAccepted && this.version === 5) this.send(formatDisconnect(carriedBy('disconnect', reasonCode), reason))
+    const code = carriedBy('disconnect', reasonCode)
+    if (this.isAccepted && this.version === 5) this.#sendReason((said) => formatDisconnect(code, said), reason)
     this.#shut()
   }
 
   refuseConnect(reasonCode: number, reason: string): void {
     this.host.countRefusal(reasonCode)
-    this.send(formatConnack(this.version, reasonCode, false, { reasonString: reason }))
+    this.#sendReason((said) => formatConnack(this.version, reasonCode, false, said), { reasonString: reason })
     this.#shut()
+  }
+
+  /** Without what is said of it where the packet would be larger than the client takes [MQTT-3.2.2-19, MQTT-3.14.2-3]. */
+  #sendReason<Said>(format: (said?: Said) => Buffer, said: Said): void {
+    const bytes = format(said)
+    this.send(bytes.length <= this.maxPacketBytes ? bytes : format())
   }
 
   refused(reasonCode: number): void {

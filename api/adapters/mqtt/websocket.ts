@@ -5,7 +5,7 @@ import { WebSocketServer, createWebSocketStream } from 'ws'
 
 /** The paths of newer and older clients, and of reverse proxies. */
 const PATH = /^\/(?:api\/)?mqtt\/?(?:\?|$)/
-/** Subprotocols by preference [MQTT-6.0.0-3]; the second is that of 3.1. */
+/** Subprotocols by preference [MQTT-6.0.0-4]; the second is that of 3.1. */
 const SUBPROTOCOLS = ['mqtt', 'mqttv3.1']
 
 export type MqttUpgrades = {

@@ -61,7 +61,7 @@ export function parseConnect(reader: PacketReader, flags: number): ConnectPacket
   const willRetain = (connectFlags & FLAGS.willRetain) !== 0
   const hasUsername = (connectFlags & FLAGS.username) !== 0
   const hasPassword = (connectFlags & FLAGS.password) !== 0
-  // [MQTT-3.1.2-11], [MQTT-3.1.2-14], [MQTT-3.1.2-15]
+  // [MQTT-3.1.2-11] to [MQTT-3.1.2-13]
   if (!hasWill && (willQos !== 0 || willRetain)) throw malformed('will flags without a will')
   if (willQos > 2) throw malformed('the QoS of a will must be 0, 1 or 2')
   // [MQTT-3.1.2-22] of 3.1.1; 5.0 allows a password alone.
