@@ -1,30 +1,24 @@
 /** The exchange of the product: clients of the platform, messages in the log before they are acknowledged, sessions as rows. */
-import type { DeviceCredentials, MessageAccess, MessageGate } from '#api/devices/index.ts'
+import type { MessageAccess, MessageGate } from '#api/devices/index.ts'
 import type {
   CloseSession,
-  IncomingMessage,
-  MessageContent,
   Messages,
   OpenedSession,
   SessionStore,
   SessionStoreOptions,
   StoredSubscription,
-  StoredWill,
 } from '#api/messages/index.ts'
-import { JSON_TYPE, SENML_JSON, judgeByBytes } from '#api/messages/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
-import { newId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
+import { createAccess } from './access.ts'
 import type { Cursor } from './cursors.ts'
 import { newCursor } from './cursors.ts'
-import { envelopeOf } from './envelope.ts'
-import type { Exchange, ExchangeHost, FilterTarget, Identity, OpenRequest, Publication, Target } from './exchange.ts'
+import type { Exchange, ExchangeHost, OpenRequest } from './exchange.ts'
 import { createFollowing } from './following.ts'
 import { createGroups } from './groups.ts'
 import type { Held, HeldSessions } from './held.ts'
 import { nameOf, subscriptionsOn } from './held.ts'
-import type { ConnectPacket } from './packets/connect.ts'
 import type { Outbound, Step } from './session.ts'
 import { Session } from './session.ts'
 import { createStanding } from './standing.ts'
@@ -39,7 +33,8 @@ import {
 } from './stored-session.ts'
 import type { Subscription } from './subscription.ts'
 import { parseShared } from './subscription.ts'
-import { parseTopicFilter, parseTopicName, subtopicFilterOf } from './topics.ts'
+import { createStoring } from './storing.ts'
+import { subtopicFilterOf } from './topics.ts'
 
 export type PlatformExchangeDeps = {
   gate: MessageGate
@@ -55,8 +50,6 @@ const CLOSE_AGAIN_MS = 500
 /** A subscriber that is sent many retained messages takes them at its pace. */
 const RETAINED_PAUSE_MS = 20
 
-/** Of no record. */
-const NOTHING: MessageContent = { kind: 'records', records: [] }
 /** Of sessions that are not kept nobody counts. */
 const UNCOUNTED: Step = { token: '', pending: 0 }
 
@@ -64,6 +57,8 @@ export function createPlatformExchange(
   { gate, messages, logger, startStore }: PlatformExchangeDeps,
   host: ExchangeHost,
 ): Exchange & { forget(entityKeys: readonly number[]): void } {
+  const admission = createAccess(gate)
+  const storing = createStoring({ gate, messages, logger, host })
   const held: HeldSessions = new Map()
   const following = createFollowing(messages, host, held)
   const groups = createGroups({ messages, host, position: () => following.position, poke: () => store.poke() })
@@ -74,7 +69,7 @@ export function createPlatformExchange(
   let isStopped = false
 
   const store = startStore({
-    sendWill: (will, { clientKey }) => sendWill(will, clientKey),
+    sendWill: (will, { clientKey }) => storing.sendWill(will, clientKey),
     onTakeover(names) {
       const epochs = new Map(names.map(({ key, epoch }) => [key, epoch]))
       for (const session of held.keys()) {
@@ -90,74 +85,6 @@ export function createPlatformExchange(
     wantedGroups: groups.wanted,
     onGroups: groups.apply,
   })
-
-  /** Who may do what: a client that is known by its key, one of several by its secret. */
-  const accessOf = (credentials: DeviceCredentials, path: { domain?: string | undefined; channel: string }) => ({
-    now: (type: 'publish' | 'subscribe') => gate.authorizeNow(credentials, path, type),
-    later: (type: 'publish' | 'subscribe') => gate.authorize(credentials, path, type),
-  })
-
-  function credentialsOf(identity: Identity): DeviceCredentials {
-    if (identity.ownerKey !== undefined) return { kind: 'device', clientKey: identity.ownerKey }
-    if (identity.credentials === undefined) throw new ServiceError('unauthenticated', 'no credentials')
-    return identity.credentials
-  }
-
-  async function identify(credentials: DeviceCredentials): Promise<Identity> {
-    const [first, ...more] = await gate.identifyAll(credentials)
-    if (first === undefined || more.length > 0)
-      return { scope: newId(), ownerKey: undefined, domainKey: undefined, credentials }
-    return { scope: `${first.clientKey}`, ownerKey: first.clientKey, domainKey: first.domainKey, credentials }
-  }
-
-  function target(identity: Identity, topic: string): Target | Promise<Target> {
-    const { path, subtopic } = parseTopicName(topic)
-    const { now, later } = accessOf(credentialsOf(identity), path)
-    const access = now('publish')
-    if (access !== undefined) return { streamKey: access.channelKey, subtopic, access }
-    return later('publish').then((found) => ({ streamKey: found.channelKey, subtopic, access: found }))
-  }
-
-  async function filter(identity: Identity, topicFilter: string): Promise<FilterTarget> {
-    const { path, levels, prefix } = parseTopicFilter(topicFilter)
-    const access = await accessOf(credentialsOf(identity), path).later('subscribe')
-    return { streamKey: access.channelKey, levels, prefix, access }
-  }
-
-  function publish(publication: Publication): Promise<void> {
-    const { target: to, payload, qos, retain, properties, session, packetId } = publication
-    const access = to.access as MessageAccess
-    const sender = session?.outlet?.version === 5 && session.key !== 0 ? session.key : undefined
-    const envelope = envelopeOf({ qos, retain, properties }, sender, Date.now())
-    const message = incoming(access, to.subtopic, payload, {
-      ...(envelope === undefined ? {} : { envelope }),
-      ...(retain ? { isRetained: true } : {}),
-      ...(qos === 2 && session !== undefined && session.isPersistent
-        ? { receipt: { sessionKey: session.key, epoch: session.epoch, packetId } }
-        : {}),
-    })
-    return messages.publish(message)
-  }
-
-  /** It is authorised like a publish once more (contract section 7.3); a will that is not allowed any more is dropped. */
-  async function sendWill(will: StoredWill, clientKey: number): Promise<void> {
-    try {
-      const { path, subtopic } = parseTopicName(will.topic)
-      const access = await gate.authorize({ kind: 'device', clientKey }, path, 'publish')
-      const { envelope, isRetained } = will
-      await messages.publish(
-        incoming(access, subtopic, will.payload, {
-          ...(envelope === undefined ? {} : { envelope }),
-          ...(isRetained ? { isRetained: true } : {}),
-        }),
-      )
-    } catch (error) {
-      const kind = kindOf(error)
-      if (kind === 'unavailable' || kind === 'timeout') throw error
-      host.dropped(undefined, 'will')
-      if (kind === 'internal') logger.warn({ err: error }, 'a will was not sent')
-    }
-  }
 
   function restore(request: OpenRequest, opened: OpenedSession): Held {
     const { identity, clientIdentifier, expirySeconds, will } = request
@@ -195,7 +122,7 @@ export function createPlatformExchange(
       const found =
         parts === undefined
           ? undefined
-          : await filter(session.identity, parts.topicFilter).catch((error: unknown) => {
+          : await admission.filter(session.identity, parts.topicFilter).catch((error: unknown) => {
               if (kindOf(error) === 'unavailable' || kindOf(error) === 'timeout') throw error
               return undefined
             })
@@ -291,26 +218,8 @@ export function createPlatformExchange(
   }
 
   return {
-    async authenticate(connect: ConnectPacket, certificate) {
-      const secret = connect.password?.toString('utf8') ?? ''
-      // A certificate counts where no secret is given, as with the other protocols.
-      if (certificate !== undefined && secret === '') return await identify(certificate)
-      if (secret === '') throw new ServiceError('unauthenticated', 'the password must be the secret of a client')
-      const clientId = connect.username === undefined || connect.username === '' ? undefined : connect.username
-      return await identify({ kind: 'client', secret, clientId })
-    },
-    async recheck(session) {
-      const { identity } = session
-      if (identity.credentials === undefined) return
-      const clients = await gate.identifyAll(identity.credentials)
-      const isSame = ({ clientKey }: { clientKey: number }) => clientKey === identity.ownerKey
-      if (identity.ownerKey !== undefined && !clients.some(isSame))
-        throw new ServiceError('unauthenticated', 'the client is not what it was')
-      for (const subscription of session.subscriptions.values()) await filter(identity, subscription.topicFilter)
-    },
-    target,
-    filter,
-    publish,
+    ...admission,
+    publish: storing.publish,
     async sendRetained(subscription) {
       const { session, access, levels, prefix, qos, identifier, streamKey } = subscription
       if (access === undefined) return
@@ -346,9 +255,9 @@ export function createPlatformExchange(
         will: will === undefined ? undefined : toStoredWill(will),
       })
       if (opened.endedWill !== undefined) {
-        sendWill(opened.endedWill, ownerKey).catch((error: unknown) =>
-          logger.warn({ err: error }, 'a will was not sent'),
-        )
+        storing
+          .sendWill(opened.endedWill, ownerKey)
+          .catch((error: unknown) => logger.warn({ err: error }, 'a will was not sent'))
       }
       const one = restore(request, opened)
       held.set(one.session, one)
@@ -462,30 +371,5 @@ export function createPlatformExchange(
       clearTimeout(removing)
       await store.stop()
     },
-  }
-}
-
-function incoming(
-  access: MessageAccess,
-  subtopic: string,
-  payload: Buffer,
-  more: Partial<IncomingMessage>,
-): IncomingMessage {
-  const receivedAtSeconds = Date.now() / 1000
-  // The bytes of a chunk are not kept for the sake of one message.
-  const body = Buffer.from(payload)
-  // What only clears what is retained is stored nowhere.
-  const content =
-    more.isRetained === true && body.length === 0 ? NOTHING : judgeByBytes(body, { subtopic, receivedAtSeconds })
-  const contentType =
-    content.kind === 'records' ? SENML_JSON : content.kind === 'documents' ? JSON_TYPE : content.contentType
-  return {
-    access,
-    subtopic,
-    protocol: 'mqtt',
-    receivedAtSeconds,
-    content,
-    original: { contentType, body },
-    ...more,
   }
 }
