@@ -7,7 +7,6 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startSessionStore } from '#api/messages/index.ts'
 import type { SessionPositions, SessionStore } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { startTestApi } from '../harness/api.ts'
 import type { TestApi } from '../harness/api.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
@@ -16,7 +15,7 @@ import { startPlant } from '../messages/support.ts'
 import type { Connecting } from './peer.ts'
 import { publish, receive, subscribe, textOf } from './peer.ts'
 import type { Node } from './support.ts'
-import { aDevice, startNode } from './support.ts'
+import { aDevice, anotherProcess, startNode } from './support.ts'
 
 const NEVER_MS = 3_600_000
 
@@ -43,10 +42,7 @@ const refusing = (store: SessionStore): SessionStore => ({
 
 beforeAll(async () => {
   plant = await startPlant()
-  const { database, address } = plant.api
-  otherApi = await startTestApi({
-    database: { database, address, [Symbol.asyncDispose]: () => Promise.resolve() } as never,
-  })
+  otherApi = await anotherProcess(plant)
   first = await startNode(plant.api, { roundMs: NEVER_MS })
   second = await startNode(otherApi, { roundMs: NEVER_MS })
   alive = await startNode(plant.api, { storeOf: refusing })
@@ -83,7 +79,7 @@ test('a node that dies right after SUBACK has lost nothing that came since, nor 
   expect([await receive(atLast), await receive(atLast), await receive(atLast)]).toEqual(['one', 'two', 'three'])
 })
 
-test('what may have been sent with QoS 2 comes again with its identifier and the DUP flag [MQTT-4.3.3-4]', async () => {
+test('what may have been sent with QoS 2 comes again with its identifier and the DUP flag [MQTT-4.3.3-3]', async () => {
   const device = await aDevice(plant, first.port)
   using sender = await device.connect({}, alive.port)
   using before = await device.connect(kept)

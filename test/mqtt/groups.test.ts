@@ -4,7 +4,6 @@
  */
 import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { startTestApi } from '../harness/api.ts'
 import type { TestApi } from '../harness/api.ts'
 import { until } from '../harness/until.ts'
 import type { Plant } from '../messages/support.ts'
@@ -12,7 +11,7 @@ import { startPlant } from '../messages/support.ts'
 import type { Connecting, Peer } from './peer.ts'
 import { publish, receive as receiveWithin, subscribe as askFor, textOf } from './peer.ts'
 import type { Node } from './support.ts'
-import { aDevice, startNode } from './support.ts'
+import { aDevice, anotherProcess, startNode } from './support.ts'
 
 const NEVER_MS = 3_600_000
 const DEADLINE_MS = 30_000
@@ -24,10 +23,7 @@ let other: Node
 
 beforeAll(async () => {
   plant = await startPlant()
-  const { database, address } = plant.api
-  otherApi = await startTestApi({
-    database: { database, address, [Symbol.asyncDispose]: () => Promise.resolve() } as never,
-  })
+  otherApi = await anotherProcess(plant)
   // None is taken for dead because the machine is busy.
   one = await startNode(plant.api, { deadAfterSeconds: 10 })
   other = await startNode(otherApi, { deadAfterSeconds: 10 })

@@ -1,7 +1,6 @@
 /** Sessions (contract section 7.3; MQTT 5.0 section 4.1): kept without a connection, over restarts, on every node; wills. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { IPublishPacket } from 'mqtt-packet'
-import { startTestApi } from '../harness/api.ts'
 import type { TestApi } from '../harness/api.ts'
 import { until } from '../harness/until.ts'
 import type { Plant } from '../messages/support.ts'
@@ -9,20 +8,16 @@ import { startPlant } from '../messages/support.ts'
 import type { Connecting, Peer } from './peer.ts'
 import { publish, receive, subscribe } from './peer.ts'
 import type { Node } from './support.ts'
-import { aDevice, startNode } from './support.ts'
+import { aDevice, anotherProcess, startNode } from './support.ts'
 
 let plant: Plant
-/** Two processes over one database; hints between them are missing, as while Redis is away. */
 let otherApi: TestApi
 let node: Node
 let other: Node
 
 beforeAll(async () => {
   plant = await startPlant()
-  const { database, address } = plant.api
-  otherApi = await startTestApi({
-    database: { database, address, [Symbol.asyncDispose]: () => Promise.resolve() } as never,
-  })
+  otherApi = await anotherProcess(plant)
   node = await startNode(plant.api)
   other = await startNode(otherApi)
 }, 60_000)

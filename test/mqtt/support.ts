@@ -4,6 +4,7 @@ import { startMqttServer } from '#api/adapters/mqtt/index.ts'
 import type { MqttServer, MqttServerOptions } from '#api/adapters/mqtt/index.ts'
 import { startSessionStore } from '#api/messages/index.ts'
 import type { SessionStore } from '#api/messages/index.ts'
+import { startTestApi } from '../harness/api.ts'
 import type { TestApi } from '../harness/api.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import type { Device, Plant } from '../messages/support.ts'
@@ -13,6 +14,12 @@ import type { Connecting } from './peer.ts'
 export const MAX_PACKET_BYTES = 256 * 1024
 
 export type Node = { readonly server: MqttServer; readonly port: number; stop(): Promise<void> }
+
+/** A second process over the same database; hints between the two are missing, as while Redis is away. */
+export function anotherProcess({ api }: Plant): Promise<TestApi> {
+  const { database, address } = api
+  return startTestApi({ database: { database, address, [Symbol.asyncDispose]: () => Promise.resolve() } as never })
+}
 
 /** A node of the platform: `api` is its process, the database may be another's. */
 export async function startNode(
