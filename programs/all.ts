@@ -161,13 +161,15 @@ await runProgram({
     if (life.signal.aborted) return
     if (!hasWorker) logger.warn('the local worker has not joined yet; tasks wait for it')
     const at = (port: number | undefined) => `${scheme}://${reachableFrom(`${config.http.host}:${port}`, HERE)}`
+    const mqttAt = (protocol: string, port: number | undefined) =>
+      port === undefined ? [] : [`${protocol}://${reachableFrom(`${host}:${port}`, HERE)}`]
     const banner = renderBanner(
       {
         version: build.version,
         seconds: progress.done(),
         base: at(listeners.ports[0]),
         manager: at(listeners.ports[1]),
-        mqtt: api.mqtt?.port === undefined ? undefined : `mqtt://${reachableFrom(`${host}:${api.mqtt.port}`, HERE)}`,
+        mqtt: [...mqttAt('mqtt', api.mqtt?.port), ...mqttAt('mqtts', api.mqtt?.tlsPort)].join('  ') || undefined,
         coap: api.coapPort === undefined ? undefined : `coap://${reachableFrom(`${host}:${api.coapPort}`, HERE)}`,
         managerAccess: MANAGER_ACCESS[config.manager.auth],
         grpcAddress: manager.grpcAddress,
