@@ -98,12 +98,12 @@ class PipelinedConnection implements DatabaseConnection {
   /** Its failure is that of the statements behind it. */
   begin(): void {
     this.#failure = undefined
-    this.#send({ text: 'BEGIN' }).catch(() => undefined)
+    this.#send({ text: 'begin' }).catch(() => undefined)
   }
 
   /** Throws what the first statement that failed threw, awaited or not. */
   async commit(): Promise<void> {
-    const answer = this.#send({ text: 'COMMIT' })
+    const answer = this.#send({ text: 'commit' })
     this.#isOver = true
     const { command } = await answer
     // A transaction in which a statement failed is rolled back by its COMMIT.
@@ -111,7 +111,7 @@ class PipelinedConnection implements DatabaseConnection {
   }
 
   async rollback(): Promise<void> {
-    const answer = this.#send({ text: 'ROLLBACK' })
+    const answer = this.#send({ text: 'rollback' })
     this.#isOver = true
     try {
       await answer
