@@ -22,7 +22,7 @@ import type { Binding, BindingType, BoundSlot, Profile, RenderBinding, Rendered 
 import type { ConfigChanges } from './changes.ts'
 import { notFound } from './changes.ts'
 import type { BootstrapConfig } from './repository.ts'
-import { findChannelKeys, findClientKeys, findConfig, setProfile } from './repository.ts'
+import { findConfig, findKeys, setProfile } from './repository.ts'
 import type { BindingRequest, PreviewRequest } from './schema.ts'
 import type { ConfigSealing } from './sealing.ts'
 
@@ -220,7 +220,7 @@ async function resourceKeys(
     ...new Set(wanted.flatMap((one) => (one.type === type && isId(one.resource_id) ? [one.resource_id] : []))),
   ]
   return {
-    client: await findClientKeys(tx, domain.domainKey, ids('client'), domain.reachable('client', 'update', 'c')),
-    channel: await findChannelKeys(tx, domain.domainKey, ids('channel'), domain.reachable('channel', 'read', 'h')),
+    client: await findKeys(tx, domain, 'client', ids('client'), 'update'),
+    channel: await findKeys(tx, domain, 'channel', ids('channel'), 'read'),
   }
 }

@@ -5,9 +5,11 @@
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import { allOf, contains } from '#api/identity/index.ts'
+import type { DomainAccess } from '#api/identity/index.ts'
 import { prepared, refusing } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import type { BindingType } from '../profiles/index.ts'
 
 export type BootstrapChannel = { id: string; name: string; metadata: Record<string, unknown> }
 
@@ -164,31 +166,17 @@ export async function setChannels(tx: Transaction, clientKey: number, channelKey
     ON CONFLICT ON CONSTRAINT bootstrap_channels_pkey DO UPDATE SET place = EXCLUDED.place`.execute(tx)
 }
 
-/** Channels of the domain that the caller may read, by id; locked against deletion until the transaction ends. */
-export async function findChannelKeys(
+/** Clients or channels of the domain that the caller may do this with, by id; locked against deletion until the transaction ends. */
+export async function findKeys(
   tx: Queryable,
-  domainKey: number,
+  domain: DomainAccess,
+  type: BindingType,
   ids: readonly string[],
-  readable: RawBuilder<SqlBool>,
+  action: string,
 ): Promise<Map<string, number>> {
-  const { rows } = await sql<{ key: number; id: string }>`SELECT h.key, h.id FROM channels h
-    WHERE h.domain_key = ${domainKey} AND h.id = ANY (${ids}::uuid[]) AND ${readable} ORDER BY h.key FOR KEY SHARE OF h`.execute(
-    tx,
-  )
-  return new Map(rows.map((row) => [row.id, row.key]))
-}
-
-/** Clients of the domain that the caller may do this with, by id; locked against deletion until the transaction ends. */
-export async function findClientKeys(
-  tx: Queryable,
-  domainKey: number,
-  ids: readonly string[],
-  permitted: RawBuilder<SqlBool>,
-): Promise<Map<string, number>> {
-  const { rows } = await sql<{ key: number; id: string }>`SELECT c.key, c.id FROM clients c
-    WHERE c.domain_key = ${domainKey} AND c.id = ANY (${ids}::uuid[]) AND ${permitted} ORDER BY c.key FOR KEY SHARE OF c`.execute(
-    tx,
-  )
+  const { rows } = await sql<{ key: number; id: string }>`SELECT e.key, e.id FROM ${sql.table(`${type}s`)} e
+    WHERE e.domain_key = ${domain.domainKey} AND e.id = ANY (${ids}::uuid[]) AND ${domain.reachable(type, action, 'e')}
+    ORDER BY e.key FOR KEY SHARE OF e`.execute(tx)
   return new Map(rows.map((row) => [row.id, row.key]))
 }
 

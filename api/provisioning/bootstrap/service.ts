@@ -21,8 +21,8 @@ import type { Enrolments } from './enrolments.ts'
 import type { BootstrapConfig, ConfigChange } from './repository.ts'
 import {
   findByExternalId,
-  findChannelKeys,
   findConfig,
+  findKeys,
   insertConfig,
   listConfigs,
   removeConfig,
@@ -66,7 +66,7 @@ export type BootstrapService = {
     client: ConfiguredClient,
     input: Omit<NewBootstrapConfig, 'channels'>,
     isEnabled: boolean,
-  ): Promise<void>
+  ): void
   get(caller: UserPrincipal, domainId: string, clientId: string): Promise<ShownConfig>
   list(caller: UserPrincipal, domainId: string, query: BootstrapQuery): Promise<Page<ShownConfig>>
   update(caller: UserPrincipal, domainId: string, clientId: string, input: BootstrapPatch): Promise<void>
@@ -117,14 +117,14 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
   const clientSecretOf = ({ domainKey, clientId, secretSealed }: BootstrapConfig) =>
     openClientSecret(keyring, { domainKey, id: clientId, secretSealed })
 
-  async function createWithin(
+  function createWithin(
     tx: Transaction,
     record: Recorder,
     caller: UserPrincipal,
     client: ConfiguredClient,
     input: Omit<NewBootstrapConfig, 'channels'>,
     isEnabled: boolean,
-  ): Promise<void> {
+  ): void {
     const { domainKey, clientKey, profile } = client
     defer(
       tx,
@@ -170,7 +170,7 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
       return new ServiceError('malformed', message, { details: [{ path: '/channels', message }] })
     }
     for (const id of wanted) if (!isId(id)) throw refuse(id)
-    const keys = await findChannelKeys(tx, domain.domainKey, wanted, domain.reachable('channel', 'read', 'h'))
+    const keys = await findKeys(tx, domain, 'channel', wanted, 'read')
     return wanted.map((id) => {
       const key = keys.get(id)
       if (key === undefined) throw refuse(id)
@@ -196,7 +196,7 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
         const client = located?.client ?? (await makeClient())
         const { key: clientKey, id } = client
         const isEnabled = input.status === 'enabled'
-        await createWithin(
+        createWithin(
           tx,
           record,
           caller,
