@@ -96,6 +96,8 @@ export function verifyToken(
   const key = keyOf(header['kid'])
   if (key === undefined) return undefined
   const signature = Buffer.from(parts[2] ?? '', 'base64url')
+  // Node reads padding and unused bits that RFC 7515 does not allow: one token is one text.
+  if (signature.toString('base64url') !== parts[2]) return undefined
   if (!verify(null, Buffer.from(`${parts[0]}.${parts[1]}`), key, signature)) return undefined
   const claims = decode(parts[1])
   if (claims === undefined || !isClaims(claims)) return undefined
