@@ -2,98 +2,76 @@
  * The keys of one page of a listing of clients, channels or groups, and how many rows there are, found in the way that the
  * sizes ask for (docs/query-plans.md).
  */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
+import type { RawBuilder } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import { MAX_LIMIT } from '#core/page.ts'
-import { allOf, inOrder, orderedBy, partsByName } from '../wire/index.ts'
-import { ENTITY_TABLES } from './entities.ts'
-import type { AccessPolicy, EntityFacts } from './policy.ts'
-import type { ShownRows } from './shown-rows.ts'
+import { MAX_SORTED, createListing } from './listing-statements.ts'
+import type { Listed, Listing, PageQuery } from './listing-statements.ts'
+import type { AccessPolicy, DomainAccess } from './policy.ts'
 
-export type PageQuery = {
-  order: string
-  dir?: 'asc' | 'desc'
-  offset: number
-  limit: number
-  only_total?: boolean
-  status?: string
-}
-
-export type Listed = {
-  type: EntityFacts['type']
-  /** What the table is called in the conditions. */
-  alias: string
-  shown: readonly ShownRows[]
-  /** What the records themselves must say, beside the status. */
-  filters: readonly RawBuilder<SqlBool>[]
-}
-
-/** A listing of at most so many rows is sorted once for its far pages. */
-const MAX_SORTED = 30_000
 /** One of at most so many rows is sorted at once. */
 const FEW_ROWS = 2000
 /** A page so far behind the first is found among all that are reached, a nearer one by looking at row after row. */
 const FAR_OFFSET = 200
-/** So many rows are looked at before the page is found in another way, and so many more for each row that is wanted. */
-const LEAST_WALKED = 400
-const WALKED_PER_ROW = 10
 /** The first keys of a large listing whose rows lie far behind others. */
 const HEAD = 2000
 /** Of every listing whose pages take more than a look into an index the first keys are found while nobody waits. */
 const NEAREST = FAR_OFFSET + MAX_LIMIT
-/** In a listing of several domains what matches of a domain is looked up by key, if it is not more than this. */
-const FEW_OF_SEVERAL = 5000
 /** Every so many rows one is remembered to begin from, where a page is farther from both ends. */
 const ANCHOR_DISTANCE = 1000
 /** Of several domains each gives as many rows as lie between two. */
 const MERGED_ANCHOR_DISTANCE = 100
 const ANCHORED_FROM = 20_000
 
-type Condition = RawBuilder<SqlBool>
-type Direction = 'asc' | 'desc'
-type Plan = 'page' | 'count'
+type Deps = { db: Queryable; access: AccessPolicy }
 
 export async function findPageKeys(
-  { db, access }: { db: Queryable; access: AccessPolicy },
+  { db, access }: Deps,
   listed: Listed,
   query: PageQuery,
 ): Promise<{ total: number; keys: readonly number[] }> {
   const { dir = 'asc', offset, limit } = query
+  const end = offset + limit
   // Everything that is asked about, which is more than what has rows to show.
   const domains = listed.shown.map(({ domain }) => domain)
   const counting = createListing(listed, query)
-  const [counted, ...sorted] = counting.isSortedAtOnce ? await access.keys(domains, counting.counted(dir)).find() : []
-  const totals = counted === undefined ? await access.totals(domains, counting.count()) : [counted]
+  const counted = counting.isSortedAtOnce ? await access.keys(domains, counting.counted(dir)).find() : []
+  const totals = counted.length > 0 ? counted.slice(0, 1) : await access.totals(domains, counting.count())
   const total = totals.reduce((sum, of) => sum + of, 0)
   if (query.only_total === true || total <= offset) return { total, keys: [] }
-  if (sorted.length > 0) return { total, keys: sorted.slice(offset, offset + limit) }
-  const listing = createListing(listed, query, totals)
-  const wanted = Math.min(limit, total - offset)
-  const keysOf = async (statement: RawBuilder<{ key: number }>) =>
-    (await statement.execute(db)).rows.map(({ key }) => key)
+  if (counted.length > 1) return { total, keys: counted.slice(1 + offset, 1 + end) }
 
+  const listing = createListing(listed, query, totals)
   const isSmall = total <= MAX_SORTED
   const isFar = offset > FAR_OFFSET
   const nearest = isFar || listing.isIndexed ? undefined : access.keys(domains, listing.first(NEAREST, dir))
   const near = nearest?.remembered()
-  if (near !== undefined) return { total, keys: near.slice(offset, offset + limit) }
+  if (near !== undefined) return { total, keys: near.slice(offset, end) }
   const first = access.keys(domains, listing.first(isSmall ? MAX_SORTED : HEAD, dir))
-  const isAmongFirst = isSmall || offset + limit <= HEAD
-  const remembered = isAmongFirst ? first.remembered() : undefined
-  if (remembered !== undefined) return { total, keys: remembered.slice(offset, offset + limit) }
-  if (total <= FEW_ROWS || (isSmall && isFar))
-    return { total, keys: (await first.find()).slice(offset, offset + limit) }
+  const known = isSmall || end <= HEAD ? first.remembered() : undefined
+  if (known !== undefined) return { total, keys: known.slice(offset, end) }
+  if (total <= FEW_ROWS || (isSmall && isFar)) return { total, keys: (await first.find()).slice(offset, end) }
+  if (isFar) return { total, keys: await findFarKeys({ db, access }, listing, domains, total, query) }
 
-  if (!isFar) {
-    const found = await keysOf(
-      listing.mayLieFarApart ? listing.walk(dir, offset, limit) : listing.near(dir, offset, limit),
-    )
-    nearest?.prepare()
-    if (found.length >= wanted || !listing.mayLieFarApart) return { total, keys: found }
-    return { total, keys: (await first.find()).slice(offset, offset + limit) }
-  }
+  const found = await keysOf(
+    db,
+    listing.mayLieFarApart ? listing.walk(dir, offset, limit) : listing.near(dir, offset, limit),
+  )
+  nearest?.prepare()
+  if (found.length >= Math.min(limit, total - offset) || !listing.mayLieFarApart) return { total, keys: found }
+  return { total, keys: (await first.find()).slice(offset, end) }
+}
 
+/** Those of a page that is reached from the nearer end, or from a row that is remembered. */
+async function findFarKeys(
+  { db, access }: Deps,
+  listing: Listing,
+  domains: readonly DomainAccess[],
+  total: number,
+  query: PageQuery,
+): Promise<readonly number[]> {
+  const { dir = 'asc', offset, limit } = query
+  const wanted = Math.min(limit, total - offset)
   const isBackwards = isNearerToEnd(query, total)
   const distance = isBackwards ? Math.max(0, total - offset - limit) : offset
   // Several domains are merged, so each row that is passed is passed in each.
@@ -102,13 +80,17 @@ export async function findPageKeys(
   const anchors = distance > anchoredFrom ? access.keys(domains, listing.anchors(dir, between)) : undefined
   const anchor = anchors?.remembered()?.[Math.floor(offset / between)]
   if (anchor !== undefined) {
-    const keys = await keysOf(listing.from(anchor, dir, offset % between, limit))
-    if (keys.length >= wanted) return { total, keys }
+    const keys = await keysOf(db, listing.from(anchor, dir, offset % between, limit))
+    if (keys.length >= wanted) return keys
   }
   const direction = isBackwards === (dir === 'asc') ? 'desc' : 'asc'
-  const keys = await keysOf(listing.far(direction, distance, isBackwards ? wanted : limit))
+  const keys = await keysOf(db, listing.far(direction, distance, isBackwards ? wanted : limit))
   if (anchor === undefined) anchors?.prepare()
-  return { total, keys: isBackwards ? keys.toReversed() : keys }
+  return isBackwards ? keys.toReversed() : keys
+}
+
+async function keysOf(db: Queryable, statement: RawBuilder<{ key: number }>): Promise<number[]> {
+  return (await statement.execute(db)).rows.map(({ key }) => key)
 }
 
 /**
@@ -117,161 +99,4 @@ export async function findPageKeys(
  */
 function isNearerToEnd({ order, dir, offset }: PageQuery, total: number): boolean {
   return offset > total / 2 && !(order === 'created_at' && dir !== 'desc')
-}
-
-/** The statements of a listing; of what there is nothing of by these totals they say nothing. */
-function createListing(listed: Listed, { order, status }: PageQuery, totals?: readonly number[]) {
-  const { type, alias, filters } = listed
-  const isSeveral = listed.shown.length > 1
-  /** What is counted: all domains that are shown whole, then each of the others. */
-  const wholes = isSeveral ? listed.shown.filter(({ isWhole }) => isWhole) : []
-  const eachOther = isSeveral ? listed.shown.filter(({ isWhole }) => !isWhole) : listed.shown
-  const [ofWholes, ...ofOthers] = wholes.length === 0 ? [undefined, ...(totals ?? [])] : (totals ?? [])
-  const counted = new Map(eachOther.map((rows, index) => [rows, ofOthers[index]]))
-  const others = eachOther.filter((rows) => counted.get(rows) !== 0)
-  const shown = [...(ofWholes === 0 ? [] : wholes), ...others]
-
-  const table = sql`${sql.table(ENTITY_TABLES[type].table)} ${sql.ref(alias)}`
-  const key = sql.ref(`${alias}.key`)
-  const domainKey = sql.ref(`${alias}.domain_key`)
-  const hasStatus: Condition[] =
-    status === undefined || status === 'all' ? [] : [sql<SqlBool>`${sql.ref(`${alias}.status`)} = ${status}`]
-  const columns = orderedBy(alias, order)
-  /** What a row is sorted by, by name: only so PostgreSQL sees that the rows of a subquery come in order. */
-  const nameOf = (index: number) => `sorted_${index}`
-  const named = (sortedBy: typeof columns) =>
-    sql.join(sortedBy.map((column, index) => sql`${column} AS ${sql.ref(nameOf(index))}`))
-  const byNames = (dir: Direction) =>
-    inOrder(
-      columns.map((_, index) => sql.ref(`${alias}.${nameOf(index)}`)),
-      dir,
-    )
-  const [only, ...more] = shown
-  const isOne = only !== undefined && more.length === 0
-  const wholeKeys = isOne ? [] : wholes.map(({ domain }) => domain.domainKey)
-  const inDomain = ({ domain }: ShownRows) => sql<SqlBool>`${domainKey} = ${domain.domainKey}`
-  /** What rows of a domain that is shown whole must say, and those of another one. */
-  const ofWhole = (isIn: Condition) => allOf([isIn, ...hasStatus, ...filters])
-  // Filters first: most rows are not asked for, and to be held against the reach takes longer.
-  const ofOther = (rows: ShownRows, plan: Plan) => allOf([inDomain(rows), ...hasStatus, ...filters, rows[plan]])
-  const planOf = (rows: ShownRows, plan: Plan) =>
-    isSeveral && (counted.get(rows) ?? Infinity) <= FEW_OF_SEVERAL ? 'count' : plan
-
-  /** The row itself and what comes after it. */
-  function isFrom(anchor: number, dir: Direction, sortedBy: typeof columns): Condition {
-    const at = columns.map((column) => sql`(SELECT ${column} FROM ${table} WHERE ${key} = ${anchor})`)
-    return sql<SqlBool>`(${sql.join(sortedBy)}) ${dir === 'asc' ? sql`>=` : sql`<=`} (${sql.join(at)})`
-  }
-
-  /** By name a table is two parts, each with an index that has all that a page is found by. */
-  const tableParts =
-    order === 'name'
-      ? partsByName(alias).map(({ isIn, columns }) => ({ isIn: [isIn], columns }))
-      : [{ isIn: [], columns }]
-
-  /** The rows that say so in order, of each part of the table at most so many. */
-  function partsOf(condition: Condition, dir: Direction, { most, anchor }: { most?: number; anchor?: number }) {
-    return tableParts.map(({ isIn, columns: sortedBy }) => {
-      const from = anchor === undefined ? [] : [isFrom(anchor, dir, sortedBy)]
-      return sql`(SELECT ${key}, ${named(sortedBy)} FROM ${table} WHERE ${allOf([...isIn, condition, ...from])}
-        ORDER BY ${inOrder(sortedBy, dir)} ${most === undefined ? sql`` : sql`LIMIT ${most}`})`
-    })
-  }
-
-  /**
-   * The rows of all domains in order, of each at most so many. `merged`: read from all of them in turn, as far as is wanted, which takes
-   * longer to plan than to read the first ones of each.
-   */
-  function ordered(plan: Plan, dir: Direction, slice: { most?: number; anchor?: number; isMerged?: boolean }) {
-    const inTurn = [
-      ...(slice.isMerged === true ? wholeKeys.map((at) => ofWhole(sql<SqlBool>`${domainKey} = ${at}`)) : []),
-      ...(isOne ? shown : others).map((rows) => ofOther(rows, planOf(rows, plan))),
-    ]
-    const ofEntered = partsOf(ofWhole(sql<SqlBool>`${domainKey} = entered.key`), dir, slice)
-    const whole = ofEntered.map(
-      (part) => sql`SELECT part.* FROM unnest(${wholeKeys}::bigint[]) entered (key) CROSS JOIN LATERAL ${part} part`,
-    )
-    const parts = [
-      ...(wholeKeys.length === 0 || slice.isMerged === true ? [] : whole),
-      ...inTurn.flatMap((condition) => partsOf(condition, dir, slice)),
-    ]
-    return sql`(${sql.join(parts, sql` UNION ALL `)}) ${sql.ref(alias)}`
-  }
-
-  function sorted(
-    plan: Plan,
-    dir: Direction,
-    offset: number,
-    limit: number,
-    isMerged = false,
-  ): RawBuilder<{ key: number }> {
-    const slice = sql`OFFSET ${offset} LIMIT ${limit}`
-    if (isOne && order !== 'name')
-      return sql`SELECT ${key} FROM ${table} WHERE ${ofOther(only, plan)} ORDER BY ${inOrder(columns, dir)} ${slice}`
-    return sql`SELECT ${key} FROM ${ordered(plan, dir, { most: offset + limit, isMerged })} ORDER BY ${byNames(dir)} ${slice}`
-  }
-
-  return {
-    /** Whether many rows may have to be looked at until a page is full. */
-    mayLieFarApart:
-      isOne && (only.isWhole !== true || filters.length > 0 || (hasStatus.length > 0 && order !== 'updated_at')),
-    /** Whether the total and all keys are found together: both take a look at all that is reached, or at much of the domain. */
-    isSortedAtOnce: isOne && !only.isWhole && (only.reached === undefined || filters.length > 0),
-    /** The total as the first key; behind it the keys, if they are not too many to be sorted. */
-    counted: (dir: Direction): RawBuilder<{ key: number }> => sql`
-      WITH matched AS MATERIALIZED (SELECT ${key}, ${named(columns)} FROM ${table} WHERE ${ofOther(only as ShownRows, 'count')}),
-           counted AS (SELECT count(*) AS total FROM matched)
-      SELECT key FROM (
-        SELECT total AS key, 0 AS place FROM counted
-        UNION ALL
-        SELECT key, row_number() OVER (ORDER BY ${byNames(dir)}) FROM matched ${sql.ref(alias)}
-         WHERE (SELECT total FROM counted) <= ${MAX_SORTED}) listed ORDER BY place`,
-    /** Whether the first rows are those of one index. */
-    isIndexed: isOne && only.isWhole && filters.length === 0,
-    /** Those that have rows to show. */
-    domains: shown.length,
-    count(): RawBuilder<{ totals: number[] }> {
-      const ofOthers = eachOther.map((rows) =>
-        rows.reached === undefined || filters.length > 0
-          ? sql`(SELECT count(*) FROM ${table} WHERE ${ofOther(rows, 'count')})`
-          : sql`(SELECT count(*) FROM ${rows.reached.table} ${sql.ref(alias)} WHERE ${allOf([...hasStatus, rows.reached.count])})`,
-      )
-      const isWhole = ofWhole(
-        sql<SqlBool>`${domainKey} = ANY (${wholes.map(({ domain }) => domain.domainKey)}::bigint[])`,
-      )
-      const counts = [
-        ...(wholes.length === 0 ? [] : [sql`(SELECT count(*) FROM ${table} WHERE ${isWhole})`]),
-        ...ofOthers,
-      ]
-      return counts.length === 0
-        ? sql`SELECT '{}'::int[] AS totals`
-        : sql`SELECT ARRAY[${sql.join(counts)}]::int[] AS totals`
-    },
-    first: (most: number, dir: Direction) => sorted('count', dir, 0, most),
-    near: (dir: Direction, offset: number, limit: number) => sorted('page', dir, offset, limit),
-    far: (dir: Direction, offset: number, limit: number) => sorted('count', dir, offset, limit, true),
-    /** The page if the first rows of the domain have all of it, otherwise less. */
-    walk(dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> {
-      // What the index of the order has in front; the rest is asked of each row.
-      const isInFront = order === 'updated_at'
-      const rows = only as ShownRows
-      const most = LEAST_WALKED + WALKED_PER_ROW * (offset + limit)
-      const parts = tableParts.map(
-        ({ isIn, columns: sortedBy }) => sql`(SELECT *, ${named(sortedBy)} FROM ${table}
-          WHERE ${allOf([inDomain(rows), ...isIn, ...(isInFront ? hasStatus : [])])}
-          ORDER BY ${inOrder(sortedBy, dir)} LIMIT ${most})`,
-      )
-      return sql`SELECT ${key} FROM (
-          SELECT * FROM (${sql.join(parts, sql` UNION ALL `)}) ${sql.ref(alias)} ORDER BY ${byNames(dir)} LIMIT ${most}) ${sql.ref(alias)}
-        WHERE ${allOf([...(isInFront ? [] : hasStatus), ...filters, rows.page])} ORDER BY ${byNames(dir)} OFFSET ${offset} LIMIT ${limit}`
-    },
-    /** The keys of the rows at 0, `distance`, twice that and so on. */
-    anchors: (dir: Direction, distance: number): RawBuilder<{ key: number }> => sql`SELECT key FROM (
-        SELECT ${key}, row_number() OVER (ORDER BY ${byNames(dir)}) - 1 AS place FROM ${ordered('count', dir, {})}) ranked
-      WHERE place % ${distance} = 0 ORDER BY place`,
-    /** A page that begins `offset` rows behind the row `anchor`. */
-    from: (anchor: number, dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> =>
-      sql`SELECT ${key} FROM ${ordered('page', dir, { most: offset + limit, anchor })} ORDER BY ${byNames(dir)}
-        OFFSET ${offset} LIMIT ${limit}`,
-  }
 }
