@@ -58,6 +58,39 @@ function workerProcess(
   return started
 }
 
+/** A manager to be killed and started again, on the same ports and database. */
+async function managerProcess() {
+  const [httpPort, grpcPort] = [await freePort(), await freePort()]
+  const address = db.address as { host: string; user: string; password: string; database: string; port: number }
+  const folder = temporaryFolder('skein-manager-')
+  folders.push(folder)
+  const joins = { grpcAddress: `127.0.0.1:${grpcPort}`, workerToken: 'token-of-the-test' }
+  const environment = {
+    SKEIN_DATA_DIR: folder,
+    SKEIN_DATABASE_URL: `postgres://${address.user}:${encodeURIComponent(address.password)}@localhost:${address.port}/${address.database}?host=${encodeURIComponent(address.host)}`,
+    SKEIN_DATABASE_UNSAFE: 'true',
+    SKEIN_SECRET_KEY: masterKey.toString('base64'),
+    SKEIN_MANAGER_HTTP_PORT: String(httpPort),
+    SKEIN_MANAGER_GRPC_PORT: String(grpcPort),
+    SKEIN_WORKER_TOKEN: joins.workerToken,
+    SKEIN_WORKER_HEARTBEAT: '250ms',
+    SKEIN_WORKER_LEASE: '20s',
+    SKEIN_MANAGER_AUTH: 'off',
+    SKEIN_LOG_LEVEL: 'debug',
+  }
+  const base = `http://127.0.0.1:${httpPort}`
+  return {
+    base,
+    joins,
+    async start(): Promise<TestProcess> {
+      const program = startProgram('manager', environment)
+      closers.push(() => program.kill())
+      await untilHealthy(base, program)
+      return program
+    },
+  }
+}
+
 async function aliveWorker(client: ReturnType<typeof clientOf>, name: string): Promise<string> {
   const { body } = await until(
     `worker ${name}`,
@@ -161,37 +194,11 @@ function remote(base: string) {
 }
 
 test('kill -9 of the manager while tasks run: they go on, and each result is recorded once after its return', async () => {
-  const [httpPort, grpcPort] = [await freePort(), await freePort()]
-  const address = db.address as { host: string; user: string; password: string; database: string; port: number }
-  const folder = temporaryFolder('skein-manager-')
-  folders.push(folder)
-  const environment = {
-    SKEIN_DATA_DIR: folder,
-    SKEIN_DATABASE_URL: `postgres://${address.user}:${encodeURIComponent(address.password)}@localhost:${address.port}/${address.database}?host=${encodeURIComponent(address.host)}`,
-    SKEIN_DATABASE_UNSAFE: 'true',
-    SKEIN_SECRET_KEY: masterKey.toString('base64'),
-    SKEIN_MANAGER_HTTP_PORT: String(httpPort),
-    SKEIN_MANAGER_GRPC_PORT: String(grpcPort),
-    SKEIN_WORKER_TOKEN: 'token-of-the-test',
-    SKEIN_WORKER_HEARTBEAT: '250ms',
-    SKEIN_WORKER_LEASE: '20s',
-    SKEIN_MANAGER_AUTH: 'off',
-    SKEIN_LOG_LEVEL: 'debug',
-  }
-  const base = `http://127.0.0.1:${httpPort}`
-  const start = async () => {
-    const program = startProgram('manager', environment)
-    closers.push(() => program.kill())
-    await untilHealthy(base, program)
-    return program
-  }
+  const { base, joins, start } = await managerProcess()
   const first = await start()
   const workerFolder = temporaryFolder('skein-worker-')
   folders.push(workerFolder)
-  const worker: TestWorker = await startTestWorker(
-    { grpcAddress: `127.0.0.1:${grpcPort}`, workerToken: 'token-of-the-test' },
-    { slots: 4, folder: workerFolder },
-  )
+  const worker: TestWorker = await startTestWorker(joins, { slots: 4, folder: workerFolder })
   closers.push(() => worker.close())
   const api = remote(base)
   const ids: string[] = []
@@ -230,6 +237,50 @@ test('kill -9 of the manager while tasks run: they go on, and each result is rec
     expect(runs).toMatchObject({ total: 1, runs: [{ attempt: 1, worker_id: worker.id, earlier_attempts: [] }] })
   }
 }, 120_000)
+
+test('kill -9 of the manager while ten thousand runs wait and run: each ends and is recorded once', async () => {
+  const { base, joins, start } = await managerProcess()
+  const first = await start()
+  const api = remote(base)
+  const id = await api.task('add', { labels: { only: 'here' } })
+  for (let call = 0; call < 10; call++) {
+    const inputs = Array.from({ length: 1000 }, (_, index) => [call * 1000 + index, 1])
+    const { runs } = await api.call('POST', `/tasks/${id}/invoke-many`, { inputs, timeout: '1ms' })
+    expect((runs as { state: number }[]).every(({ state }) => state === 1)).toBe(true)
+  }
+  const count = async (where: string) => {
+    const { rows } = await db.database.pool.query<{ n: number }>(
+      `SELECT count(*)::int AS n FROM runs r JOIN tasks t ON t.key = r.task_key WHERE t.id = $1 AND ${where}`,
+      [id],
+    )
+    return rows[0]?.n ?? NaN
+  }
+  expect(await count('r.state = 1 AND r.queue_seq IS NOT NULL')).toBe(10_000)
+  const worker = await startTestWorker(joins, { slots: 4, labels: 'only=here' })
+  closers.push(() => worker.close())
+  await until(
+    'the first ends',
+    () => count('r.state = 3'),
+    (ended) => ended > 0,
+    60_000,
+  )
+  await first.kill()
+  const endedBefore = await count('r.state = 3')
+  await start()
+  await until(
+    'all ends',
+    () => count('r.next_check_at IS NULL'),
+    (ended) => ended === 10_000,
+    120_000,
+  )
+  expect(endedBefore).toBeLessThan(10_000)
+  expect(await count(`r.state = 3 AND r.results->>0 = ((r.spec->'inputs'->>0)::int + 1)::text`)).toBe(10_000)
+  const { rows } = await db.database.pool.query(
+    `SELECT note->>1 AS run FROM task_events, json_array_elements(events) AS note
+     WHERE note->>0 = 'run' AND note->>3 = '3' GROUP BY note->>1 HAVING count(*) > 1`,
+  )
+  expect(rows).toEqual([])
+}, 240_000)
 
 test('no run is lost or doubled while the connection of the run writer is cut again and again', async () => {
   const host = await manager()
