@@ -8,8 +8,8 @@ import type { Row } from './statistics.ts'
 
 const CONNECTIONS = 8
 const DURATION_MS = 3000
-/** Of one device, between `begin` and `commit`. */
-const STATEMENTS = 8
+/** Of one device, between `begin` and `commit`; here each waits for the one before it. */
+const STATEMENTS = 5
 const REPEATS = 3
 const TARGET_P99_MS = 200
 const FILE_CLIENTS = 10_000

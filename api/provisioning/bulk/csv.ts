@@ -18,13 +18,23 @@ export function parseCsv(text: string): CsvRow[] {
       trim: true,
     }) as unknown as typeof rows
   } catch (error) {
-    const line = error instanceof CsvError ? Number((error as { lines?: unknown }).lines) : 1
-    const message = 'is no CSV: a quote is not closed or stands inside a cell'
+    const { line, message } = faultOf(error, text)
     throw new ServiceError('malformed', `line ${line} ${message}`, { details: [{ path: `line ${line}`, message }] })
   }
   return rows.map(({ record, info }) => {
     // A quoted cell may span lines; the row is named by the first of them.
-    const spanned = record.reduce((sum, cell) => sum + (cell.match(/\r\n|\n|\r/g)?.length ?? 0), 0)
+    const spanned = record.reduce((sum, cell) => sum + linesIn(cell), 0)
     return { line: info.lines - spanned, cells: record.slice(0, 1 + record.findLastIndex((cell) => cell !== '')) }
   })
 }
+
+/** A quote that is never closed is met at the end of the text; it is the last one, or in the cell of the last one. */
+function faultOf(error: unknown, text: string): { line: number; message: string } {
+  if (!(error instanceof CsvError)) return { line: 1, message: 'is no CSV' }
+  if (error.code !== 'CSV_QUOTE_NOT_CLOSED')
+    return { line: Number((error as { lines?: unknown }).lines), message: 'is no CSV: a quote stands inside a cell' }
+  const before = text.slice(0, text.lastIndexOf('"'))
+  return { line: 1 + linesIn(before), message: 'is no CSV: a quote is not closed' }
+}
+
+const linesIn = (text: string) => text.match(/\r\n|\n|\r/g)?.length ?? 0

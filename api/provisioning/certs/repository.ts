@@ -1,6 +1,7 @@
 /** SQL of certificates. A row outlives its client: the list of revoked certificates must name it until it expires. */
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
+import { prepared } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 
@@ -52,10 +53,25 @@ export type NewCertificateRow = {
   createdBy: string
 }
 
+const INSERT = prepared(
+  'insert_certificate',
+  `INSERT INTO certificates (serial, fingerprint, authority, domain_key, client_key, client_id, pem, not_before, not_after, created_by)
+   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+)
+
 export async function insertCertificate(tx: Transaction, one: NewCertificateRow): Promise<void> {
-  await sql`INSERT INTO certificates (serial, fingerprint, authority, domain_key, client_key, client_id, pem, not_before, not_after, created_by)
-    VALUES (${one.serial}, ${one.fingerprint}, ${one.authority}, ${one.domainKey}, ${one.clientKey}, ${one.clientId}, ${one.pem},
-            ${one.notBefore}, ${one.notAfter}, ${one.createdBy})`.execute(tx)
+  await INSERT(tx, [
+    one.serial,
+    one.fingerprint,
+    one.authority,
+    one.domainKey,
+    one.clientKey,
+    one.clientId,
+    one.pem,
+    one.notBefore,
+    one.notAfter,
+    one.createdBy,
+  ])
 }
 
 export async function findCertificate(

@@ -4,6 +4,7 @@
  */
 import { X509Certificate } from 'node:crypto'
 import type { AccessPolicy, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
+import { defer } from '#core/database/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -36,7 +37,7 @@ export type CertificatesService = {
     caller: UserPrincipal,
     owner: CertificateOwner,
     order: CertificateOrder,
-  ): Promise<ShownCertificate>
+  ): ShownCertificate
   /** Signs the key of a device that keeps it. Throws as `issue`. */
   sign(caller: UserPrincipal, domainId: string, clientId: string, order: SigningOrder): Promise<ShownCertificate>
   get(caller: UserPrincipal, domainId: string, serial: string): Promise<ShownCertificate>
@@ -92,22 +93,17 @@ export function createCertificatesService(deps: CertificatesDeps): CertificatesS
     return { owner, certificate }
   }
 
-  async function storeWithin(
+  function storeWithin(
     tx: Transaction,
     record: Recorder,
     caller: UserPrincipal,
     owner: CertificateOwner,
     operation: string,
     made: MadeCertificate,
-  ): Promise<ShownCertificate> {
+  ): ShownCertificate {
     const { key, fingerprint, ...certificate } = made
-    await insertCertificate(tx, {
-      ...certificate,
-      ...owner,
-      fingerprint,
-      authority: authority.id,
-      createdBy: caller.id,
-    })
+    const row = { ...certificate, ...owner, fingerprint, authority: authority.id, createdBy: caller.id }
+    defer(tx, insertCertificate(tx, row))
     const { serial, notBefore, notAfter } = certificate
     record({
       operation,
@@ -128,7 +124,7 @@ export function createCertificatesService(deps: CertificatesDeps): CertificatesS
   }
 
   const store = (caller: UserPrincipal, owner: CertificateOwner, operation: string, made: MadeCertificate) =>
-    journal.change(caller, (tx, record) => storeWithin(tx, record, caller, owner, operation, made))
+    journal.change(caller, (tx, record) => Promise.resolve(storeWithin(tx, record, caller, owner, operation, made)))
 
   async function revokeWhich(
     caller: UserPrincipal,
@@ -156,10 +152,10 @@ export function createCertificatesService(deps: CertificatesDeps): CertificatesS
       const made = makeClientCertificate(authority, urls, { clientId, lifetime, order })
       return await store(caller, owner, 'cert.issue', made)
     },
-    async issueWithin(tx, record, caller, owner, order) {
+    issueWithin(tx, record, caller, owner, order) {
       const lifetime = lifetimeOf(order.ttl, authority, new Date())
       const made = makeClientCertificate(authority, urls, { clientId: owner.clientId, lifetime, order })
-      return await storeWithin(tx, record, caller, owner, 'cert.issue', made)
+      return storeWithin(tx, record, caller, owner, 'cert.issue', made)
     },
     async sign(caller, domainId, clientId, { csr, ttl }) {
       const lifetime = lifetimeOf(ttl, authority, new Date())

@@ -79,7 +79,7 @@ export function createProvisionService(deps: ProvisionDeps): ProvisionService {
           const { client } = madeClients[index] as (typeof madeClients)[number]
           const owner = { domainKey, clientKey: client.key, clientId: client.id }
           const issued = layout.hasCertificates
-            ? await certificates.service.issueWithin(tx, record, caller, owner, { ttl: layout.certificateTtl })
+            ? certificates.service.issueWithin(tx, record, caller, owner, { ttl: layout.certificateTtl })
             : undefined
           if (issued !== undefined) {
             clientCerts[client.id] = issued.certificate.pem
@@ -100,7 +100,7 @@ export function createProvisionService(deps: ProvisionDeps): ProvisionService {
                     ca_cert: certificates.authority.chain,
                   }),
             }
-            await bootstrap.createWithin(tx, record, caller, { ...owner, channelKeys }, config, layout.isWhitelisted)
+            bootstrap.createWithin(tx, record, caller, { ...owner, channelKeys }, config, layout.isWhitelisted)
             if (layout.isWhitelisted) whitelisted[client.id] = true
           } else if (await hasOtherGateway(tx, domainKey, order.external_id, client.key)) {
             throw new ServiceError('conflict', 'a client of this external id exists in the domain')
