@@ -6,7 +6,7 @@ import type { Plant } from '../messages/support.ts'
 import { startPlant } from '../messages/support.ts'
 import { connectPeer, openPeer } from './peer.ts'
 import type { Node } from './support.ts'
-import { aDevice, as, startNode } from './support.ts'
+import { REVOKED_WITHIN_MS, aDevice, as, startNode } from './support.ts'
 
 let plant: Plant
 let node: Node
@@ -140,7 +140,7 @@ test.each([
   using peer = await device.connect({ protocolVersion: 5, clientId: 'gone', clean: false })
   const response = await change(device.id)
   expect(response.status).toBeLessThan(300)
-  const { reasonCode } = await peer.next('disconnect', 1000)
+  const { reasonCode } = await peer.next('disconnect', REVOKED_WITHIN_MS)
   expect(reasonCode).toBe(0x87)
   await peer.closed()
 })
@@ -156,5 +156,5 @@ test('a client that is disabled loses the sessions that it left behind, too', as
   peer.send({ cmd: 'disconnect' })
   await until(async () => (await sessions()).sessions[0]?.connected === false, 'the session is kept')
   await plant.owner.call('POST', `/${plant.domainId}/clients/${device.id}/disable`)
-  await until(async () => (await sessions()).total === 0, 'the session is gone', 1000)
+  await until(async () => (await sessions()).total === 0, 'the session is gone', REVOKED_WITHIN_MS)
 })

@@ -8,7 +8,7 @@ import { startPlant } from '../messages/support.ts'
 import type { Connecting, Peer } from './peer.ts'
 import { publish, receive, subscribe } from './peer.ts'
 import type { Node } from './support.ts'
-import { aDevice, anotherProcess, startNode } from './support.ts'
+import { REVOKED_WITHIN_MS, aDevice, anotherProcess, startNode } from './support.ts'
 
 let plant: Plant
 let otherApi: TestApi
@@ -154,6 +154,20 @@ test('a session of 5.0 ends when its expiry is over, and DISCONNECT may shorten 
   using raised = await device.connect({ protocolVersion: 5, clientId: 'raised' })
   raised.send({ cmd: 'disconnect', reasonCode: 0, properties: { sessionExpiryInterval: 10 } })
   expect((await raised.next('disconnect')).reasonCode).toBe(0x82)
+})
+
+test('a client that is disabled loses its connections and its sessions on every node', async () => {
+  const device = await aDevice(plant, node.port)
+  using here = await device.connect({ ...KEPT[5], clientId: 'here' })
+  using there = await device.connect({ ...KEPT[5], clientId: 'there' }, other.port)
+  for (const peer of [here, there]) await subscribe(peer, `${device.topic}/#`)
+  expect(await device.connections()).toBe(2)
+  expect((await plant.owner.call('POST', `/${plant.domainId}/clients/${device.id}/disable`)).status).toBe(200)
+  for (const peer of [here, there]) {
+    expect((await peer.next('disconnect', REVOKED_WITHIN_MS)).reasonCode).toBe(0x87)
+    await peer.closed()
+  }
+  await until(async () => (await device.connections()) === 0, 'its sessions are gone', REVOKED_WITHIN_MS)
 })
 
 test('sessions are listed with their subscriptions', async () => {

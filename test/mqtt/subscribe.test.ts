@@ -6,7 +6,7 @@ import type { Plant } from '../messages/support.ts'
 import { startPlant } from '../messages/support.ts'
 import type { Peer } from './peer.ts'
 import type { Node } from './support.ts'
-import { aDevice, startNode } from './support.ts'
+import { REVOKED_WITHIN_MS, aDevice, startNode } from './support.ts'
 
 let plant: Plant
 let node: Node
@@ -338,7 +338,7 @@ test('a client that is disconnected from the channel loses its subscription and 
   await subscribe(peer, `${topic}/#`)
   const body = { client_ids: [receiver.id], channel_ids: [sender.channelId], types: ['publish', 'subscribe'] }
   expect((await plant.owner.call('POST', `/${plant.domainId}/channels/disconnect`, body)).status).toBe(204)
-  expect((await peer.next('disconnect', 1000)).reasonCode).toBe(0x87)
+  expect((await peer.next('disconnect', REVOKED_WITHIN_MS)).reasonCode).toBe(0x87)
   using again = await connectReceiver({ protocolVersion: 5, clientId: 'cut', clean: false })
   expect(await subscribe(again, `${topic}/#`)).toEqual([0x87])
 })

@@ -13,6 +13,9 @@ import type { Connecting } from './peer.ts'
 
 export const MAX_PACKET_BYTES = 256 * 1024
 
+/** The promise is a second; here it must not hang on what else the machine does. */
+export const REVOKED_WITHIN_MS = 10_000
+
 export type Node = { readonly server: MqttServer; readonly port: number; stop(): Promise<void> }
 
 /** A second process over the same database; hints between the two are missing, as while Redis is away. */

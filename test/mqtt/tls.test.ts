@@ -6,10 +6,7 @@ import { until } from '../harness/until.ts'
 import type { Plant } from '../messages/support.ts'
 import { startPlant } from '../messages/support.ts'
 import type { Node } from './support.ts'
-import { aDevice, startNode } from './support.ts'
-
-/** A second (contract decision 47), and what a machine that is busy with other tests takes. */
-const REVOKED_WITHIN_MS = 5000
+import { REVOKED_WITHIN_MS, aDevice, startNode } from './support.ts'
 
 type Pair = { cert: string; key: string; serial: string }
 
