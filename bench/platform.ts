@@ -9,7 +9,7 @@ import { join } from 'node:path'
 
 const ROOT = join(import.meta.dirname, '..')
 /** Those of the script `start`. */
-const FLAGS = ['--preserve-symlinks', '--preserve-symlinks-main']
+const FLAGS = ['--preserve-symlinks', '--preserve-symlinks-main', '--import', './programs/loading.ts']
 const START_DEADLINE_MS = 60_000
 
 export type Platform = AsyncDisposable & {
