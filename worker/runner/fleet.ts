@@ -7,9 +7,10 @@ import { refuseCall } from '../runtime/guest-host.ts'
 import { DEFAULT_OVERHEAD_BYTES, allowedBytes, findModulesToDrop } from './allowance.ts'
 import { endRunsUnderWay } from './burial.ts'
 import type { CallTimes } from './call-times.ts'
+import { LaneRuns } from './lane-runs.ts'
 import type { FromRunner } from './messages.ts'
 import type { RunnerPoolOptions } from './pool.ts'
-import type { PendingRun, RunOutcome } from './run-request.ts'
+import type { PendingRun } from './run-request.ts'
 import { SHORT_CALL_MS, heldRuns, isHoldingRuns, runsUnderWay } from './runner.ts'
 import type { Lane, Runner } from './runner.ts'
 import { RunnerProcess } from './runner-process.ts'
@@ -21,8 +22,6 @@ const DEFAULT_IDLE_MS = 60_000
 const DEADLINE_INTERVAL_MS = 10
 /** How often memory is looked at while a runner exists. */
 const MEMORY_INTERVAL_MS = 100
-/** A thread that does not end within this takes its runner with it. */
-const KILL_LANE_DEADLINE_MS = 250
 const START_DEADLINE_MS = 10_000
 const LOAD_DEADLINE_MS = 30_000
 const NO_CHANNELS = 'no channel is granted to this task'
@@ -45,6 +44,7 @@ export class Fleet {
   readonly #deps: FleetDeps
   readonly #overheadBytes: number
   readonly #idleMs: number
+  readonly #laneRuns: LaneRuns
   readonly #startFailures = new StartFailures()
   #sequence = 0
   #deadlineTimer: NodeJS.Timeout | undefined
@@ -54,6 +54,7 @@ export class Fleet {
 
   constructor(deps: FleetDeps) {
     this.#deps = deps
+    this.#laneRuns = new LaneRuns(deps.hooks.onReturned)
     this.#overheadBytes = deps.overheadBytes ?? DEFAULT_OVERHEAD_BYTES
     this.#idleMs = deps.idleMs ?? DEFAULT_IDLE_MS
   }
@@ -146,7 +147,7 @@ export class Fleet {
         maxOutputBytes: request.maxOutputBytes,
       },
     })
-    if (lane.runs.length === 1) this.#beginHead(lane)
+    if (lane.runs.length === 1) this.#laneRuns.beginHead(lane)
     this.#deadlineTimer ??= setInterval(() => this.#watchDeadlines(), DEADLINE_INTERVAL_MS)
   }
 
@@ -157,9 +158,9 @@ export class Fleet {
         const position = lane.runs.indexOf(run)
         if (position === -1) continue
         const durationMs = position === 0 ? monotonicMs() - lane.headSinceMs : 0
-        if (position === 0) return this.#killLane(runner, lane, { state: 'stopped', durationMs })
+        if (position === 0) return this.#laneRuns.kill(runner, lane, { state: 'stopped', durationMs })
         run.end({ state: 'stopped', durationMs })
-        return this.#recall(runner, lane)
+        return this.#laneRuns.recall(runner, lane)
       }
     }
   }
@@ -185,11 +186,11 @@ export class Fleet {
         laneOf(runner, message.lane).isReady = true
         break
       case 'lane_killed':
-        this.#endKilledLane(laneOf(runner, message.lane))
-        this.#settle(runner)
+        this.#laneRuns.endKilled(laneOf(runner, message.lane))
+        this.#laneRuns.settle(runner)
         break
       case 'lane_lost':
-        this.#loseLane(runner, laneOf(runner, message.lane), message.error)
+        this.#laneRuns.lose(runner, laneOf(runner, message.lane), message.error)
         break
       case 'module_ready':
         this.#receiveModule(runner, message)
@@ -200,8 +201,8 @@ export class Fleet {
       case 'recalled': {
         const lane = laneOf(runner, message.lane)
         lane.isRecalling = false
-        this.#takeBack(lane, (run) => message.sequences.includes(run.sequence))
-        this.#settle(runner)
+        this.#laneRuns.takeBack(lane, (run) => message.sequences.includes(run.sequence))
+        this.#laneRuns.settle(runner)
         break
       }
       case 'guest_call':
@@ -237,8 +238,8 @@ export class Fleet {
     if (run === undefined) return
     this.#deps.callTimes.record(run.moduleKey, message.durationMs)
     run.end({ ...message.outcome, durationMs: message.durationMs, isStreamed: message.isStreamed })
-    if (position === 0) this.#beginHead(lane)
-    this.#settle(runner)
+    if (position === 0) this.#laneRuns.beginHead(lane)
+    this.#laneRuns.settle(runner)
   }
 
   async #serveGuest(runner: Runner, message: Extract<FromRunner, { type: 'guest_call' }>): Promise<void> {
@@ -248,64 +249,6 @@ export class Fleet {
     const reply = (await run.request.onGuestCall?.(callId, call)) ?? refuseCall('forbidden', NO_CHANNELS)
     // The thread may have been ended meanwhile; an answer for a run that is gone is dropped there.
     if (runner.state === 'ready') runner.process.send({ type: 'guest_reply', lane, sequence, callId, reply })
-  }
-
-  #beginHead(lane: Lane): void {
-    lane.headSinceMs = monotonicMs()
-    const [head] = lane.runs
-    if (head !== undefined && !head.hasEnded) head.request.onStarted?.()
-  }
-
-  /** The engine ended the thread by itself: its heap was full with what the guest made it allocate. */
-  #loseLane(runner: Runner, lane: Lane, error: string): void {
-    lane.isReady = false
-    lane.isRecalling = false
-    const [head] = lane.runs
-    const durationMs = monotonicMs() - lane.headSinceMs
-    lane.runs.shift()
-    head?.end({ state: 'failed', reason: 'oom', error: `the guest's thread ended: ${error}`, durationMs })
-    this.#takeBack(lane, () => true)
-    this.#settle(runner)
-  }
-
-  #killLane(runner: Runner, lane: Lane, outcome: RunOutcome): void {
-    const [run] = lane.runs
-    if (run === undefined || lane.killing !== undefined) return
-    lane.isReady = false
-    lane.killing = { run, outcome, deadlineMs: monotonicMs() + KILL_LANE_DEADLINE_MS }
-    runner.process.send({ type: 'kill_lane', lane: lane.index })
-    this.#takeBack(lane, (other) => other !== run)
-  }
-
-  #endKilledLane(lane: Lane): void {
-    if (lane.killing === undefined) return
-    const { run, outcome } = lane.killing
-    lane.killing = undefined
-    lane.isRecalling = false
-    lane.runs = []
-    run.end(outcome)
-  }
-
-  #recall(runner: Runner, lane: Lane): void {
-    if (lane.isRecalling || lane.killing !== undefined) return
-    lane.isRecalling = true
-    runner.process.send({ type: 'recall', lane: lane.index })
-  }
-
-  #takeBack(lane: Lane, isTaken: (run: PendingRun) => boolean): void {
-    const taken = lane.runs.filter(isTaken)
-    if (taken.length === 0) return
-    const head = lane.runs[0]
-    lane.runs = lane.runs.filter((run) => !taken.includes(run))
-    if (lane.runs[0] !== head) this.#beginHead(lane)
-    this.#deps.hooks.onReturned(taken)
-  }
-
-  #settle(runner: Runner): void {
-    if (isHoldingRuns(runner)) return
-    runner.domain = undefined
-    runner.isAlone = false
-    runner.idleSinceMs = monotonicMs()
   }
 
   #watchDeadlines(): void {
@@ -321,9 +264,9 @@ export class Fleet {
           if (nowMs > lane.killing.deadlineMs) this.#kill(runner, 'a thread did not end when it was told to')
         } else if (durationMs >= head.request.timeoutMs) {
           const error = `the run did not end within ${head.request.timeoutMs} ms`
-          this.#killLane(runner, lane, { state: 'failed', reason: 'timeout', error, durationMs })
+          this.#laneRuns.kill(runner, lane, { state: 'failed', reason: 'timeout', error, durationMs })
         } else if (lane.runs.length > 1 && durationMs > SHORT_CALL_MS) {
-          this.#recall(runner, lane)
+          this.#laneRuns.recall(runner, lane)
         }
       }
     }
@@ -373,7 +316,7 @@ export class Fleet {
     }
     const waiting = runner.lanes.flatMap((lane) => lane.runs.slice(1))
     const culprits = runner.lanes.flatMap((lane) => (lane.killing === undefined ? [] : [lane.killing.run]))
-    for (const lane of runner.lanes) this.#endKilledLane(lane)
+    for (const lane of runner.lanes) this.#laneRuns.endKilled(lane)
     const { suspects, hooks } = this.#deps
     endRunsUnderWay(runner, culprits, cause, { suspects, onModuleRefused: hooks.onModuleRefused })
     this.#deps.hooks.onReturned(waiting)
