@@ -1,51 +1,22 @@
 /** Tasks that are to be started, and their modules, read and locked in the transaction of the start. */
-import type { TaskState } from '#proto/index.ts'
-import type { Grant, Target } from '../channels/fields.ts'
 import { MODULE_COLUMNS } from '../modules/catalogue.ts'
 import type { ModuleFacts, ModuleRow } from '../modules/catalogue.ts'
+import { TASK_RUN_COLUMNS, type TaskRunFields } from '../tasks/run-fields.ts'
 import type { RunBatch } from './batch.ts'
-import type { OnLost, RunInput } from './spec.ts'
 import type { StartRequest } from './start-runs.ts'
 
 /** A task as a start needs it. */
-export type StartTask = {
-  key: number
-  id: string
-  domain_id: string | null
-  name: string
-  state: TaskState
-  inputs: RunInput[]
-  cli_args: string[] | null
-  env: Record<string, string>
-  image_url: string | null
-  module_key: number | null
-  function: string | null
-  labels: Record<string, string>
-  worker_id: string | null
-  priority: number
-  timeout_ms: number
-  memory_limit_bytes: number
-  max_attempts: number | null
-  backoff_ms: number
-  on_lost: OnLost
+export type StartTask = TaskRunFields & {
   domain_key: number | null
-  user_key: number | null
-  broadcast: boolean
-  daemon: boolean
-  publish_result: Target | null
-  grants: Grant[]
   secrets: Buffer | null
   /** Another one after every change of the row. */
   version: string
 }
 
-const TASK_COLUMNS = `key, id, domain_id, name, state, inputs, cli_args, env, image_url, module_key, function, labels,
-  worker_id, priority, timeout_ms, memory_limit_bytes, max_attempts, backoff_ms, on_lost, domain_key, user_key, broadcast,
-  daemon, publish_result, grants, secrets, xmin::text AS version`
-
 // A start changes the task, so its row is locked first, in key order. An invocation leaves it as it is; the reference
 // from the run holds it against deletion.
-const READ_TASKS = `SELECT ${TASK_COLUMNS} FROM tasks WHERE id = ANY($1::uuid[])`
+const READ_TASKS = `
+  SELECT ${TASK_RUN_COLUMNS}, t.domain_key, t.secrets, t.xmin::text AS version FROM tasks t WHERE t.id = ANY($1::uuid[])`
 const LOCK_TASKS = `SELECT key FROM tasks WHERE id = ANY($1::uuid[]) ORDER BY key FOR NO KEY UPDATE`
 const READ_MODULES = `SELECT ${MODULE_COLUMNS} FROM modules m WHERE m.key = ANY($1::bigint[])`
 

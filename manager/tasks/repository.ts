@@ -8,6 +8,7 @@ import { noteTasks } from '../events/note.ts'
 import { fromModuleRow, type ModuleFacts, type ModuleRow } from '../modules/catalogue.ts'
 import type { Grant, Target, Trigger, TriggerRule } from '../channels/fields.ts'
 import type { OnLost, RunInput } from '../runs/spec.ts'
+import { TASK_RUN_COLUMNS, type TaskRunFields } from './run-fields.ts'
 
 export type TaskFields = {
   name: string
@@ -77,36 +78,13 @@ export type TaskRecord = TaskFields & {
 /** What never changes about a task. */
 export type TaskIdentity = { key: number; id: string; domainId: string | null }
 
-type TaskRow = {
-  key: number
-  id: string
-  domain_id: string | null
-  name: string
-  state: TaskState
-  inputs: RunInput[]
-  cli_args: string[] | null
-  image_url: string | null
-  function: string | null
-  env: Record<string, string>
-  labels: Record<string, string>
-  worker_id: string | null
-  priority: number
-  timeout_ms: number
-  memory_limit_bytes: number
-  max_attempts: number | null
-  backoff_ms: number
-  on_lost: OnLost
+type TaskRow = TaskRunFields & {
   metadata: Record<string, unknown>
-  user_key: number | null
-  broadcast: boolean
-  daemon: boolean
   schedule: string | null
   timezone: string
   catch_up: 'none' | 'once'
   next_tick_at: string | null
   trigger: Trigger | null
-  publish_result: Target | null
-  grants: Grant[]
   secret_names: string[]
   depends_on: string[]
   run_if: RunIf
@@ -122,7 +100,6 @@ type TaskRow = {
   finish_time: string | null
   created_at: string
   updated_at: string | null
-  module_key: number | null
   digest: string
   size_bytes: number
   kind: 'core' | 'component'
@@ -132,12 +109,11 @@ type TaskRow = {
 }
 
 const TASKS = sql`
-  SELECT t.key, t.id, t.domain_id, t.name, t.state, t.inputs, t.cli_args, t.image_url, t.function, t.env, t.labels, t.worker_id,
-    t.priority, t.timeout_ms, t.memory_limit_bytes, t.max_attempts, t.backoff_ms, t.on_lost, t.metadata, t.start_time, t.finish_time,
-    t.created_at, t.updated_at, t.user_key, t.broadcast, t.daemon, t.schedule, t.timezone, t.catch_up, t.next_tick_at, t.trigger,
-    t.publish_result, t.grants, t.secret_names, t.depends_on, t.run_if, f.id AS workflow_id,
+  SELECT ${sql.raw(TASK_RUN_COLUMNS)}, t.metadata, t.start_time, t.finish_time, t.created_at, t.updated_at, t.schedule, t.timezone,
+    t.catch_up, t.next_tick_at, t.trigger, t.secret_names, t.depends_on, t.run_if, f.id AS workflow_id,
     CASE WHEN g.task_key IS NOT NULL THEN json_build_object('matched', g.matched, 'dropped', g.dropped,
-      'dropped_reason', g.dropped_reason, 'last_match_at', g.last_match_at) END AS trigger_status, r.id AS run_id, m.key AS module_key, m.digest, m.size_bytes, m.kind, m.runtime, m.exports, m.imports
+      'dropped_reason', g.dropped_reason, 'last_match_at', g.last_match_at) END AS trigger_status,
+    r.id AS run_id, m.digest, m.size_bytes, m.kind, m.runtime, m.exports, m.imports
   FROM tasks t LEFT JOIN modules m ON m.key = t.module_key LEFT JOIN runs r ON r.key = t.run_key
     LEFT JOIN workflows f ON f.key = t.workflow_key LEFT JOIN task_triggers g ON g.task_key = t.key`
 
