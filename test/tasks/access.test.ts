@@ -121,7 +121,13 @@ test('without a token every route of tasks and workers is 401', async () => {
   ]) {
     expect(await client.get(path)).toMatchObject({ status: 401, body: { error: 'unauthenticated' } })
   }
-  for (const path of ['/tasks', `/tasks/${id}/start`, `/tasks/${id}/stop`, `/tasks/${id}/invoke`])
+  for (const path of [
+    '/tasks',
+    `/tasks/${id}/start`,
+    `/tasks/${id}/stop`,
+    `/tasks/${id}/invoke`,
+    `/tasks/${id}/invoke-many`,
+  ])
     expect((await client.post(path, {})).status).toBe(401)
   expect((await client.put(`/tasks/${id}`, {})).status).toBe(401)
   expect((await client.upload(id, Buffer.from('x'))).status).toBe(401)
@@ -154,6 +160,7 @@ test("a task belongs to the caller's only domain, and strangers neither see nor 
       status: 404,
     })
   }
+  expect((await client.post(`${path}/invoke-many`, { inputs: [[1, 2]] }, stranger.headers)).status).toBe(404)
 })
 
 test('a member of several domains names the one that is meant, a foreign one is 403', async () => {
