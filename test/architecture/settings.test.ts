@@ -119,7 +119,7 @@ describe('settings', () => {
       const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
         scripts: Record<string, string>
       }
-      const file = /programs\/[a-z]+\.ts/.exec(scripts[program] ?? '')?.[0]
+      const file = /programs\/[a-z]+\.ts$/.exec(scripts[program] ?? '')?.[0]
       const { stdout } = await promisify(execFile)(process.execPath, [String(file), '--help'], {
         cwd: ROOT,
         timeout: 30_000,
