@@ -77,6 +77,10 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
     bodyLimit: options.maxBodyBytes,
     trustProxy: options.trustProxy.length === 0 ? false : [...options.trustProxy],
     routerOptions: { maxParamLength: MAX_PARAM_CHARS, querystringParser: parseQuery },
+    // Instead of the compilers that Fastify would load: each of them is a library of its own.
+    schemaController: {
+      compilersFactory: { buildValidator: () => compileValidator as never, buildSerializer: () => compileSerializer },
+    },
     genReqId: (request) => {
       const given = request.headers['x-request-id']
       return typeof given === 'string' && REQUEST_ID.test(given) ? given : randomUUID()
@@ -87,8 +91,6 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
   }).withTypeProvider<SchemaTypes>() as unknown as HttpApp
 
   app.addHook('onRoute', declareEdgeAnswers)
-  app.setValidatorCompiler(compileValidator as never)
-  app.setSerializerCompiler(compileSerializer)
   app.setSchemaErrorFormatter(
     (errors) => (errors as unknown as Error[])[0] ?? new ServiceError('malformed', 'the request is not valid'),
   )

@@ -1,11 +1,11 @@
 /** The ports: every port serves every route, so that a client configured with one address per service works. */
-import { createServer as createHttpServer } from 'node:http'
 import type { IncomingMessage, Server, ServerOptions, ServerResponse } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import { Server as TlsServer } from 'node:tls'
 import type { Logger } from '../logging/index.ts'
 import { ServiceError } from '../errors/index.ts'
+import { createServer as createHttpServer } from '../node-http.ts'
 import type { HttpApp } from './edge.ts'
 import { createExpressConnections, expressLaneOf, takeExpress } from './express/index.ts'
 import type { ExpressConnections, ExpressTimes } from './express/index.ts'

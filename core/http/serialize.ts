@@ -6,7 +6,7 @@ import type { Schema } from 'fast-json-stringify'
 import { serializers } from './late.ts'
 
 /** Fastify's serialiser compiler. */
-export function compileSerializer({ schema }: { schema: unknown }): (value: unknown) => string {
+export function compileSerializer({ schema }: { schema?: unknown }): (value: unknown) => string {
   let stringify: ((value: unknown) => string) | undefined
   return (value) => {
     stringify ??= serializers()(schema as Schema)

@@ -1,9 +1,9 @@
 /** The answers to what never reaches the router: the error body too, for bytes that are no request on the bare connection. */
-import { STATUS_CODES } from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { PROTOCOL_STATUS, ServiceError, presentError } from '../errors/index.ts'
+import { STATUS_CODES } from '../node-http.ts'
 import { linger } from './linger.ts'
 
 /** Codes of Node's HTTP parser and server. */

@@ -2,9 +2,10 @@
  * One logger for the product (pino): readable lines on a terminal, JSON elsewhere. Whether it is a terminal decides,
  * not an environment name, because a developer reads and a collector parses.
  */
+import { createRequire } from 'node:module'
 import { pino } from 'pino'
 import type { Logger } from 'pino'
-import pretty from 'pino-pretty'
+import type * as PinoPretty from 'pino-pretty'
 
 export type { Logger } from 'pino'
 
@@ -50,6 +51,8 @@ export function createLogger({ name, level, stream = process.stdout }: LoggerOpt
     redact: { paths: SECRET_FIELDS.flatMap((field) => [field, `*.${field}`]), censor: '[redacted]' },
   }
   if (stream.isTTY !== true) return pino(options, stream)
+  // Thirty files that nobody needs who is no terminal.
+  const { default: pretty } = createRequire(import.meta.url)('pino-pretty') as typeof PinoPretty
   return pino(
     options,
     pretty({

@@ -3,11 +3,11 @@
  * credentials; it decides only whether the address may be reached, and that the connection goes to the address that was
  * judged (task manager section 6, rule 9). `fetch` cannot promise that: it resolves names on its own.
  */
-import { Agent as HttpAgent, request as httpRequest } from 'node:http'
 import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { isIP } from 'node:net'
 import { ServiceError } from '#core/errors/index.ts'
+import { Agent as HttpAgent, request as httpRequest } from '#core/node-http.ts'
 import { countPassing } from '#core/passing-buffers.ts'
 import { arePublic, judgedLookup } from '#core/public-address.ts'
 import { formatDurationMs } from '#core/time.ts'

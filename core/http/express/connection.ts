@@ -3,8 +3,8 @@
  * objects per request, which cost as much as all the rest of a message. With the first request of another kind the
  * connection, and what it has sent, becomes that server's for good.
  */
-import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
+import { STATUS_CODES } from '../../node-http.ts'
 import { monotonicMs } from '../../time.ts'
 import { answerUnreadable } from '../unreadable.ts'
 import { readHead } from './head.ts'
