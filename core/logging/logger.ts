@@ -9,6 +9,8 @@ import type * as PinoPretty from 'pino-pretty'
 
 export type { Logger } from 'pino'
 
+const load = createRequire(import.meta.url)
+
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
@@ -52,7 +54,7 @@ export function createLogger({ name, level, stream = process.stdout }: LoggerOpt
   }
   if (stream.isTTY !== true) return pino(options, stream)
   // Thirty files that nobody needs who is no terminal.
-  const { default: pretty } = createRequire(import.meta.url)('pino-pretty') as typeof PinoPretty
+  const { default: pretty } = load('pino-pretty') as typeof PinoPretty
   return pino(
     options,
     pretty({
