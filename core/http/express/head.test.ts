@@ -112,5 +112,6 @@ test('what is read as a head, changed at random in many ways, Node reads alike',
     }),
     { numRuns: 1500 },
   )
-  expect(read).toBeGreaterThan(200)
+  // One in six or so: enough to have looked at something.
+  expect(read).toBeGreaterThan(50)
 })
