@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { open, readdir, rename, rm, stat } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
+import { isDiskFull } from '#core/disk-full.ts'
 import { ServiceError } from '#core/errors/index.ts'
 
 /** A temporary file that was not written for so long belongs to a process that is gone: pulls have shorter deadlines. */
@@ -45,10 +46,9 @@ export async function removeAbandoned(folder: string, nowMs: number): Promise<vo
   }
 }
 
-/** A full disk is a state of this machine, not a bug: the run is tried again elsewhere or later. */
+/** For want of room the run is tried again elsewhere or later. */
 export function asDiskError(error: unknown): unknown {
-  const code = error instanceof Error && 'code' in error ? error.code : undefined
-  if (code !== 'ENOSPC' && code !== 'EDQUOT') return error
+  if (!isDiskFull(error)) return error
   return new ServiceError('unavailable', 'the disk of the module cache is full', { cause: error })
 }
 

@@ -7,10 +7,11 @@ import type { Hash } from 'node:crypto'
 import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
+import { isDiskFull } from '#core/disk-full.ts'
 import { ServiceError, isRetryable } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
-import { hashPart, isDiskFull, isFileOf } from './module-files.ts'
+import { hashPart, isFileOf } from './module-files.ts'
 import type { WantedModule } from './wanted.ts'
 
 /** Streams the bytes of a module from an offset. Throws ServiceErrors; `unavailable` and `timeout` are tried again. */

@@ -1,4 +1,4 @@
-/** Files of modules on disk: what they hash to, and whether there is room for them. */
+/** Files of modules on disk: what they hash to. */
 import { createHash } from 'node:crypto'
 import type { Hash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
@@ -27,10 +27,4 @@ async function hashFile(path: string): Promise<Hash> {
   const hash = createHash('sha256')
   for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer)
   return hash
-}
-
-/** Not a bug but a state of this machine: another module may leave, or another worker may run what wants this one. */
-export function isDiskFull(error: unknown): boolean {
-  const code = error instanceof Error && 'code' in error ? error.code : undefined
-  return code === 'ENOSPC' || code === 'EDQUOT'
 }
