@@ -57,7 +57,7 @@ export function createPushes({ source, exchangeFor, defaultRegistry, limits, sig
       await source.discard(digest)
       throw error instanceof ModuleRefusal ? moduleInvalid(error.message) : error
     })
-    const pushed = { digest, sizeBytes: module.sizeBytes, kind, read: () => readInPieces(handle, 0) }
+    const pushed = { digest, sizeBytes: module.sizeBytes, kind, read: () => readInPieces(handle) }
     const late = AbortSignal.timeout(limits.pullDeadlineMs)
     const exchange = exchangeFor(reference.registry, order.credentials)
     const manifestDigest = await pushModule(exchange, reference, pushed, new Date(), AbortSignal.any([signal, late]))

@@ -33,7 +33,7 @@ async function read(cache: BlobCache, digest: string): Promise<Buffer | undefine
   const blob = await cache.open(digest)
   if (blob === undefined) return undefined
   const pieces: Buffer[] = []
-  for await (const piece of readInPieces(blob.handle, 0)) pieces.push(piece)
+  for await (const piece of readInPieces(blob.handle)) pieces.push(piece)
   await blob.handle.close()
   return Buffer.concat(pieces)
 }

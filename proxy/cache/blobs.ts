@@ -178,24 +178,21 @@ export async function openBlobCache({ folder, maxBytes }: BlobCacheOptions): Pro
   }
 }
 
-/**
- * The content of an open file from an offset, in pieces of at most `PIECE_BYTES`. With a `buffer` of that size every piece
- * is a view of it: the caller is done with one piece before it asks for the next.
- */
-export async function* readInPieces(handle: FileHandle, offset: number, buffer?: Buffer): AsyncGenerator<Buffer> {
-  for (let position = offset; ;) {
-    const target = buffer ?? Buffer.allocUnsafe(PIECE_BYTES)
-    const { bytesRead } = await handle.read(target, 0, PIECE_BYTES, position)
+/** The content of an open file, in pieces of at most `PIECE_BYTES`. */
+export async function* readInPieces(handle: FileHandle): AsyncGenerator<Buffer> {
+  for (let position = 0; ;) {
+    const piece = Buffer.allocUnsafe(PIECE_BYTES)
+    const { bytesRead } = await handle.read(piece, 0, PIECE_BYTES, position)
     if (bytesRead === 0) return
     position += bytesRead
-    yield target.subarray(0, bytesRead)
+    yield piece.subarray(0, bytesRead)
   }
 }
 
 async function* readFileInPieces(path: string): AsyncGenerator<Buffer> {
   const handle = await open(path, 'r')
   try {
-    yield* readInPieces(handle, 0)
+    yield* readInPieces(handle)
   } finally {
     await handle.close()
   }
