@@ -19,8 +19,8 @@ function read(data: Buffer, sliceBytes: number, pieceBytes: number): { pieces: B
   for (let at = 0; at < data.length; at += sliceBytes) {
     const slice = data.subarray(at, at + sliceBytes)
     for (let offset = 0; offset < slice.length;) {
-      offset += reader.take(slice, offset)
-      if (reader.isFull || reader.hasWhole) pieces.push(Buffer.from(reader.piece()))
+      offset += reader.take(slice.subarray(offset))
+      if (reader.filledBytes === pieceBytes || reader.hasWhole) pieces.push(Buffer.from(reader.piece()))
     }
   }
   return { pieces, isWithinMessage: reader.isWithinMessage }
@@ -61,7 +61,7 @@ test('a message that is larger than a piece comes in several', () => {
 test('an empty message is heard of', () => {
   const reader = new FrameReader(4096)
   const frame = framed(bytesOf(0))
-  expect(reader.take(frame, 0)).toBe(frame.length)
+  expect(reader.take(frame)).toBe(frame.length)
   expect(reader.hasWhole).toBe(true)
   expect(reader.piece()).toHaveLength(0)
   expect(reader.hasWhole).toBe(false)

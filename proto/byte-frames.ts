@@ -59,9 +59,9 @@ export class FrameReader {
     return this.#hasWhole
   }
 
-  /** Reads on from an offset until the buffer is full; how many bytes were used. Throws when these are not messages of bytes alone. */
-  take(data: Buffer, offset: number): number {
-    let position = offset
+  /** Reads until the buffer is full; how many bytes were used. Throws when these are not messages of bytes alone. */
+  take(data: Buffer): number {
+    let position = 0
     while (position < data.length && this.#filled < this.#buffer.length) {
       if (this.#rest === undefined) {
         this.#head.push(data[position] ?? 0)
@@ -80,11 +80,7 @@ export class FrameReader {
         this.#hasWhole = true
       }
     }
-    return position - offset
-  }
-
-  get isFull(): boolean {
-    return this.#filled === this.#buffer.length
+    return position
   }
 
   get filledBytes(): number {

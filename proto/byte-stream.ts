@@ -222,7 +222,7 @@ class Arriving {
 
   #takeData(part: Buffer, streamId: number): void {
     if (streamId !== STREAM_ID) throw new Error(`data of stream ${streamId}`)
-    if (this.#messages.take(part, 0) < part.length) throw new Error('more data than the window allows')
+    if (this.#messages.take(part) < part.length) throw new Error('more data than the window allows')
   }
 
   #takeFrame({ type, flags, streamId, payload, sizeBytes }: Frame): void {
