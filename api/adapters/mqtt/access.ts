@@ -1,5 +1,5 @@
 /** Who connects to the platform, and what its topics mean to him (contract section 7.3). */
-import type { DeviceCredentials, MessageGate } from '#api/devices/index.ts'
+import type { DeviceCredentials, MessageAccess, MessageGate } from '#api/devices/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Exchange, FilterTarget, Identity, Target } from './exchange.ts'
@@ -10,12 +10,7 @@ import { parseTopicFilter, parseTopicName } from './topics.ts'
 export type Access = Pick<Exchange, 'authenticate' | 'recheck' | 'target' | 'filter'>
 
 export function createAccess(gate: MessageGate): Access {
-  /** Who may do what: a client that is known by its key, one of several by its secret. */
-  const accessOf = (credentials: DeviceCredentials, path: { domain?: string | undefined; channel: string }) => ({
-    now: (type: 'publish' | 'subscribe') => gate.authorizeNow(credentials, path, type),
-    later: (type: 'publish' | 'subscribe') => gate.authorize(credentials, path, type),
-  })
-
+  /** A client is known by its key, one of several by its secret. */
   function credentialsOf(identity: Identity): DeviceCredentials {
     if (identity.ownerKey !== undefined) return { kind: 'device', clientKey: identity.ownerKey }
     if (identity.credentials === undefined) throw new ServiceError('unauthenticated', 'no credentials')
@@ -31,15 +26,15 @@ export function createAccess(gate: MessageGate): Access {
 
   function target(identity: Identity, topic: string): Target | Promise<Target> {
     const { path, subtopic } = parseTopicName(topic)
-    const { now, later } = accessOf(credentialsOf(identity), path)
-    const access = now('publish')
-    if (access !== undefined) return { streamKey: access.channelKey, subtopic, access }
-    return later('publish').then((found) => ({ streamKey: found.channelKey, subtopic, access: found }))
+    const credentials = credentialsOf(identity)
+    const asTarget = (access: MessageAccess): Target => ({ streamKey: access.channelKey, subtopic, access })
+    const access = gate.authorizeNow(credentials, path, 'publish')
+    return access === undefined ? gate.authorize(credentials, path, 'publish').then(asTarget) : asTarget(access)
   }
 
   async function filter(identity: Identity, topicFilter: string): Promise<FilterTarget> {
     const { path, levels, prefix } = parseTopicFilter(topicFilter)
-    const access = await accessOf(credentialsOf(identity), path).later('subscribe')
+    const access = await gate.authorize(credentialsOf(identity), path, 'subscribe')
     return { streamKey: access.channelKey, levels, prefix, access }
   }
 
