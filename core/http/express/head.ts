@@ -2,10 +2,8 @@
  * The head of a request that may be one for the express lane (RFC 9112 sections 2 to 5). It knows the plainest form alone: what is
  * said in any other way, doubtfully or twice is not read here but by Node's parser, so that there is one judge of what is valid.
  */
+import { maxHeaderSize } from '../../node-http.ts'
 import type { ExpressHead } from './lane.ts'
-
-/** Node's own bound of a head, which answers with 431 beyond it. */
-export const MAX_HEAD_BYTES = 16 * 1024
 
 const HEAD_END = '\r\n\r\n'
 const METHOD = Buffer.from('POST /')
@@ -29,13 +27,14 @@ export type HeadReading =
 const PARTIAL: HeadReading = { kind: 'partial' }
 const FOREIGN: HeadReading = { kind: 'foreign' }
 
+/** What is longer than Node takes is Node's to refuse. */
 export function readHead(bytes: Buffer): HeadReading {
   if (bytes.compare(METHOD, 0, Math.min(bytes.length, METHOD.length), 0, Math.min(bytes.length, METHOD.length)) !== 0)
     return FOREIGN
   const end = bytes.indexOf(HEAD_END)
-  if (end === -1) return bytes.length > MAX_HEAD_BYTES ? FOREIGN : PARTIAL
+  if (end === -1) return bytes.length > maxHeaderSize ? FOREIGN : PARTIAL
   const bodyStart = end + HEAD_END.length
-  if (bodyStart > MAX_HEAD_BYTES) return FOREIGN
+  if (bodyStart > maxHeaderSize) return FOREIGN
   const text = bytes.toString('latin1', 0, end + 2)
   const line = REQUEST_LINE.exec(text)
   if (line === null) return FOREIGN
