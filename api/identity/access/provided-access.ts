@@ -53,8 +53,11 @@ const withRoles = (places: string) => `
   SELECT p.*, r.id AS role_id, r.name AS role_name, r.actions AS role_actions
     FROM (${places}) p LEFT JOIN roles r ON r.key = p.role_key ORDER BY p.distance, p.role_key`
 
-const FIND = prepared<Row>('provided access', withRoles(OWN_AND_DOMAIN))
-const FIND_WITH_GROUPS = prepared<Row>('provided access, groups', withRoles(`${OWN_AND_DOMAIN} UNION ALL ${ON_GROUPS}`))
+const FIND = prepared<Row>('find_provided_access', withRoles(OWN_AND_DOMAIN))
+const FIND_WITH_GROUPS = prepared<Row>(
+  'find_provided_access_with_groups',
+  withRoles(`${OWN_AND_DOMAIN} UNION ALL ${ON_GROUPS}`),
+)
 
 /** What must be known of an entity to say by which role it is reached. */
 export type PlacedEntity = { key: number; domainKey: number; parentGroupKey: number | null }
