@@ -1,27 +1,11 @@
 // task-manager.md section 1 (invoke: any number at once, each a run of its own) and decision 0042
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { clientOf, startDatabase, startTestManager, startTestWorker, until } from './support.ts'
-import type { TestDatabase, TestManager, TestWorker } from './support.ts'
+import { afterAll, expect, test } from 'vitest'
+import { startSite, until } from './support.ts'
 
 type Invocation = { run_id: string | null; state: number | null; results: unknown; error: string | null }
 
-let db: TestDatabase
-let manager: TestManager
-let worker: TestWorker
-let client: ReturnType<typeof clientOf>
-
-beforeAll(async () => {
-  db = await startDatabase()
-  manager = await startTestManager(db.database)
-  worker = await startTestWorker(manager)
-  client = clientOf(manager.app)
-}, 60_000)
-
-afterAll(async () => {
-  await worker.close()
-  await manager.close()
-  await db.close()
-})
+const { worker, client, close } = await startSite()
+afterAll(close)
 
 async function invokeMany(id: string, body: Record<string, unknown>): Promise<Invocation[]> {
   const answer = await client.post(`/tasks/${id}/invoke-many`, body)

@@ -1,25 +1,9 @@
 // task-manager.md sections 1 and 2: one task from its creation to its result
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { clientOf, exampleModule, startDatabase, startTestManager, startTestWorker, until } from './support.ts'
-import type { TestDatabase, TestManager, TestWorker } from './support.ts'
+import { afterAll, expect, test } from 'vitest'
+import { exampleModule, startSite, until } from './support.ts'
 
-let db: TestDatabase
-let manager: TestManager
-let worker: TestWorker
-let client: ReturnType<typeof clientOf>
-
-beforeAll(async () => {
-  db = await startDatabase()
-  manager = await startTestManager(db.database)
-  worker = await startTestWorker(manager)
-  client = clientOf(manager.app)
-}, 60_000)
-
-afterAll(async () => {
-  await worker.close()
-  await manager.close()
-  await db.close()
-})
+const { worker, client, close } = await startSite()
+afterAll(close)
 
 test('a task just created is pending, with zero times and its defaults', async () => {
   const { status, body, headers } = await client.post('/tasks', { name: 'add', inputs: [1, 2] })

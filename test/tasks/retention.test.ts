@@ -1,26 +1,10 @@
 // task-manager.md section 1: runs are listed for as long as they are kept
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { forgetRuns } from '#manager/runs/retention.ts'
-import { clientOf, startDatabase, startTestManager, startTestWorker } from './support.ts'
-import type { TestDatabase, TestManager, TestWorker } from './support.ts'
+import { startSite } from './support.ts'
 
-let db: TestDatabase
-let manager: TestManager
-let worker: TestWorker
-let client: ReturnType<typeof clientOf>
-
-beforeAll(async () => {
-  db = await startDatabase()
-  manager = await startTestManager(db.database)
-  worker = await startTestWorker(manager)
-  client = clientOf(manager.app)
-}, 60_000)
-
-afterAll(async () => {
-  await worker.close()
-  await manager.close()
-  await db.close()
-})
+const { db, client, close } = await startSite()
+afterAll(close)
 
 const HOUR_MS = 3_600_000
 

@@ -1,25 +1,9 @@
 // task-manager.md section 1: schedules, daemons and broadcasts
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { clientOf, startDatabase, startTestManager, startTestWorker, until } from './support.ts'
-import type { TestDatabase, TestManager, TestWorker } from './support.ts'
+import { afterAll, expect, test } from 'vitest'
+import { startSite, startTestManager, startTestWorker, until } from './support.ts'
 
-let db: TestDatabase
-let manager: TestManager
-let worker: TestWorker
-let client: ReturnType<typeof clientOf>
-
-beforeAll(async () => {
-  db = await startDatabase()
-  manager = await startTestManager(db.database)
-  worker = await startTestWorker(manager)
-  client = clientOf(manager.app)
-}, 60_000)
-
-afterAll(async () => {
-  await worker.close()
-  await manager.close()
-  await db.close()
-})
+const { db, manager, worker, client, close } = await startSite()
+afterAll(close)
 
 const runsOf = async (id: string) => Number((await client.get(`/tasks/${id}/runs`)).body['total'])
 

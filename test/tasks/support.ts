@@ -243,3 +243,16 @@ export function clientOf(app: HttpApp) {
     },
   }
 }
+
+/** What most tests of tasks need: a manager over a database of its own, a worker that has joined, and a client. */
+export async function startSite() {
+  const db = await startDatabase()
+  const manager = await startTestManager(db.database)
+  const worker = await startTestWorker(manager)
+  const close = async () => {
+    await worker.close()
+    await manager.close()
+    await db.close()
+  }
+  return { db, manager, worker, client: clientOf(manager.app), close }
+}

@@ -1,28 +1,12 @@
 // task-manager.md section 1: workers over HTTP, and the stream of every state
 import type { AddressInfo } from 'node:net'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { openEvents } from '../harness/event-stream.ts'
 import type { EventReader } from '../harness/event-stream.ts'
-import { clientOf, startDatabase, startTestManager, startTestWorker, until } from './support.ts'
-import type { TestDatabase, TestManager, TestWorker } from './support.ts'
+import { clientOf, startSite, startTestManager, startTestWorker, until } from './support.ts'
 
-let db: TestDatabase
-let manager: TestManager
-let worker: TestWorker
-let client: ReturnType<typeof clientOf>
-
-beforeAll(async () => {
-  db = await startDatabase()
-  manager = await startTestManager(db.database)
-  worker = await startTestWorker(manager)
-  client = clientOf(manager.app)
-}, 60_000)
-
-afterAll(async () => {
-  await worker.close()
-  await manager.close()
-  await db.close()
-})
+const { db, manager, worker, client, close } = await startSite()
+afterAll(close)
 
 async function follow(path: string, headers: Record<string, string> = {}): Promise<EventReader> {
   const { server } = manager.app

@@ -1,25 +1,9 @@
 // task-manager.md sections 1 and 2: tasks that depend on each other
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { clientOf, exampleModule, startDatabase, startTestManager, startTestWorker, until } from './support.ts'
-import type { TestDatabase, TestManager, TestWorker } from './support.ts'
+import { afterAll, expect, test } from 'vitest'
+import { clientOf, exampleModule, startSite, startTestManager, until } from './support.ts'
 
-let db: TestDatabase
-let manager: TestManager
-let worker: TestWorker
-let client: ReturnType<typeof clientOf>
-
-beforeAll(async () => {
-  db = await startDatabase()
-  manager = await startTestManager(db.database)
-  worker = await startTestWorker(manager)
-  client = clientOf(manager.app)
-}, 60_000)
-
-afterAll(async () => {
-  await worker.close()
-  await manager.close()
-  await db.close()
-})
+const { db, client, close } = await startSite()
+afterAll(close)
 
 type Step = { name: string; state: number; task_id: string; run_id?: string; error: string | null }
 type TaskSpec = Record<string, unknown> & { name: string; module?: string }
