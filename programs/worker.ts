@@ -1,5 +1,5 @@
 /** `npm run worker`: a node that joins a manager and runs WebAssembly for it. */
-import { readBuildInfo } from '#core/ground/index.ts'
+import { readBuildInfo } from '#core/build-info.ts'
 import { runProgram } from '#core/program.ts'
 import { LOG_LEVEL_SETTING } from '#core/logging/index.ts'
 import { WORKER_SETTINGS, readStatus, renderStatus, startWorker, workerFolder } from '#worker/index.ts'

@@ -5,6 +5,7 @@
 import { resolve } from 'node:path'
 import { hostname } from 'node:os'
 import { sql } from 'kysely'
+import { readBuildInfo } from '../build-info.ts'
 import { connectBus } from '../bus/index.ts'
 import type { Bus } from '../bus/index.ts'
 import { createDatabase, migrate, readMigrations } from '../database/index.ts'
@@ -21,7 +22,6 @@ import type { SharedLimits } from '../limits/index.ts'
 import type { Lifecycle } from '../lifecycle.ts'
 import type { Logger } from '../logging/index.ts'
 import { sleep } from '../time.ts'
-import { readBuildInfo } from './build-info.ts'
 import type { GroundConfig } from './settings.ts'
 
 export type Ground = {

@@ -1,4 +1,3 @@
-export { readBuildInfo } from './build-info.ts'
 export { MIGRATIONS_FOLDER, startGround } from './ground.ts'
 export type { Ground, GroundOptions } from './ground.ts'
 export { GROUND_SETTINGS } from './settings.ts'

@@ -1,9 +1,9 @@
 /** Which build this is: from `build.json` of an image, else from the checkout itself. */
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import type { BuildInfo } from '../http/index.ts'
+import type { BuildInfo } from './http/index.ts'
 
-const ROOT = join(import.meta.dirname, '..', '..')
+const ROOT = join(import.meta.dirname, '..')
 
 function read(path: string): string | undefined {
   try {
