@@ -19,6 +19,7 @@ import { declareEdgeAnswers } from './answers.ts'
 import { registerBodyParsers, textFault } from './body.ts'
 import { registerErrorHandler, sendError } from './error-handler.ts'
 import { openExpressLane } from './express/index.ts'
+import { registerHead, routeHeadAsGet } from './head.ts'
 import type { HealthOptions } from './health.ts'
 import { registerHealth } from './health.ts'
 import { registerRequestMetrics } from './metrics.ts'
@@ -76,6 +77,8 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: options.maxBodyBytes,
     trustProxy: options.trustProxy.length === 0 ? false : [...options.trustProxy],
+    exposeHeadRoutes: false,
+    rewriteUrl: routeHeadAsGet,
     routerOptions: { maxParamLength: MAX_PARAM_CHARS, querystringParser: parseQuery },
     // Instead of the compilers that Fastify would load: each of them is a library of its own.
     schemaController: {
@@ -97,6 +100,7 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
   registerNotFound(app as unknown as FastifyInstance)
   registerErrorHandler(app as unknown as FastifyInstance)
   registerBodyParsers(app as unknown as FastifyInstance)
+  registerHead(app as unknown as FastifyInstance)
   app.addHook('onRequest', (request, reply, done) => {
     void reply.header('X-Request-Id', request.id)
     done(addressFault(request))

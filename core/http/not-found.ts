@@ -2,22 +2,21 @@
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../errors/index.ts'
 import { sendError } from './error-handler.ts'
+import { methodsTaken } from './head.ts'
 
 /** Must be called before any route is added: it watches them. */
 export function registerNotFound(app: FastifyInstance): void {
-  const routes: { pattern: RegExp; methods: string[] }[] = []
+  const routes: { url: string; methods: string[] }[] = []
+  // Made of the routes when the first path is unknown: a start needs none of it.
+  let patterns: { pattern: RegExp; methods: string[] }[] | undefined
   app.addHook('onRoute', (route) => {
-    const source = route.url
-      .split('/')
-      .map((part) =>
-        part.startsWith(':') ? '[^/]+' : part === '*' ? '.*' : part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'),
-      )
-      .join('/')
-    routes.push({ pattern: new RegExp(`^${source}/?$`), methods: [route.method].flat() })
+    routes.push({ url: route.url, methods: methodsTaken(route) })
+    patterns = undefined
   })
   app.setNotFoundHandler((request, reply) => {
     const path = request.url.split('?', 1)[0] ?? '/'
-    const allowed = new Set(routes.filter((route) => route.pattern.test(path)).flatMap((route) => route.methods))
+    patterns ??= routes.map(({ url, methods }) => ({ pattern: patternOf(url), methods }))
+    const allowed = new Set(patterns.filter((route) => route.pattern.test(path)).flatMap((route) => route.methods))
     // A route that takes the method and found nothing at the path, such as a file, hands over here too.
     if (allowed.size === 0 || allowed.has(request.method))
       return sendError(request, reply, new ServiceError('not_found', 'no such path'))
@@ -28,4 +27,14 @@ export function registerNotFound(app: FastifyInstance): void {
       new ServiceError('method_not_allowed', `the path takes ${[...allowed].toSorted().join(', ')}`),
     )
   })
+}
+
+function patternOf(url: string): RegExp {
+  const source = url
+    .split('/')
+    .map((part) =>
+      part.startsWith(':') ? '[^/]+' : part === '*' ? '.*' : part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'),
+    )
+    .join('/')
+  return new RegExp(`^${source}/?$`)
 }

@@ -1,22 +1,15 @@
 /**
- * The OpenAPI 3.1 document, generated from the routes, at `/openapi.json`, and a page to browse it at `/docs`. What no route
- * can know, rooms say once with `describeDocument`.
+ * The OpenAPI 3.1 document, generated from the routes, at `/openapi.json`, with a page to browse it. What no route can
+ * know, rooms say once with `describeDocument`.
  */
 import swagger from '@fastify/swagger'
 import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
-import swaggerUi from '@fastify/swagger-ui'
-import type { FastifySwaggerUiOptions } from '@fastify/swagger-ui'
 import type { FastifyInstance } from 'fastify'
+import { registerDocsPage } from './docs-page.ts'
 import type { HttpApp } from './edge.ts'
 import { createSchemaNames } from './openapi-components.ts'
 import { completeOperations, operationIdOf, refusalResponses, withMediaTypes } from './openapi-operations.ts'
 import type { Paths } from './openapi-operations.ts'
-
-/** The page is public: it shows what the product is, never what it holds. */
-const DOCS_PATH = '/docs'
-
-/** As a plugin it would insist on a registered `@fastify/swagger`; its types hide that it is asynchronous. */
-const showDocument = swaggerUi as unknown as (scope: FastifyInstance, options: FastifySwaggerUiOptions) => Promise<void>
 
 export type DocumentTexts = {
   /** A sentence for each tag. */
@@ -138,14 +131,8 @@ export function registerOpenApi(app: HttpApp, { version }: { version: string }):
     },
   }
   swagger(plain, options, () => undefined)
-  plain.addHook('onRoute', (route) => {
-    if (route.url === DOCS_PATH || route.url.startsWith(`${DOCS_PATH}/`))
-      route.config = { ...route.config, isPublic: true }
-  })
-  void plain.register((scope) =>
-    showDocument(scope, { routePrefix: DOCS_PATH, uiConfig: { deepLinking: true, docExpansion: 'none' } }),
-  )
   plain.get('/openapi.json', { config: { isPublic: true }, schema: { hide: true } }, () => plain.swagger())
+  registerDocsPage(plain, () => plain.swagger())
 }
 
 function descriptionOf(description: string | undefined): { description?: string } {

@@ -15,9 +15,7 @@ export function taskEventRoutes({ events, access, callers }: EventRouteDeps): Ro
       '/events',
       {
         onRequest: callers.onRequest,
-        // A HEAD request would open a stream that nobody reads.
-        exposeHeadRoute: false,
-        config: { action: 'task_read', ownCredentials: true, mediaType: EVENT_STREAM },
+        config: { action: 'task_read', ownCredentials: true, mediaType: EVENT_STREAM, refusesHead: true },
         schema: {
           tags: ['tasks'],
           summary: 'Follow every state of tasks, runs and workers, as server-sent events',

@@ -382,6 +382,38 @@ describe('bytes below HTTP', () => {
   })
 })
 
+describe('HEAD (RFC 9110 section 9.3.2)', () => {
+  test('answers as GET does, without the body', async () => {
+    const get = await call('GET', '/pumps/a')
+    const head = await call('HEAD', '/pumps/a')
+    expect([head.status, head.text]).toEqual([get.status, ''])
+    expect(head.headers.get('content-length')).toBe(String(Buffer.byteLength(get.text)))
+    expect(head.headers.get('content-type')).toBe(get.headers.get('content-type'))
+  })
+
+  test('of several requests on one connection only that of HEAD lacks its body', async () => {
+    const raw = openRaw(edge.port)
+    const lines = (method: string, end = '') => `${method} /pumps/a HTTP/1.1\r\nHost: a\r\n${end}\r\n`
+    raw.socket.write(lines('GET') + lines('HEAD') + lines('GET', 'Connection: close\r\n'))
+    const text = await raw.closed
+    expect(text.match(/HTTP\/1\.1 200 OK/g)).toHaveLength(3)
+    expect(text.match(/"id":"a"/g)).toHaveLength(2)
+  })
+
+  test('is refused where GET would not end, where GET is refused, and where nothing is', async () => {
+    for (const [path, status, allow] of [
+      ['/endless', 405, 'GET'],
+      ['/pumps/7/start', 405, 'POST'],
+      ['/nowhere', 404, null],
+    ] as const) {
+      const answer = await call('HEAD', path)
+      expect([answer.status, answer.headers.get('allow'), answer.text], path).toEqual([status, allow, ''])
+    }
+    expect((await call('POST', '/pumps/a')).headers.get('allow')).toContain('HEAD')
+    expect((await call('POST', '/endless')).headers.get('allow')).toBe('GET')
+  })
+})
+
 describe('health, metrics, document', () => {
   test('health answers GET and HEAD with its record', async () => {
     const answer = await call('GET', '/health')

@@ -34,9 +34,7 @@ export function liveRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
       scope.get(
         '/m/:domain_id/c/:channel_id/live',
         {
-          // A HEAD request would open a stream that nobody reads.
-          exposeHeadRoute: false,
-          config: { action: 'subscribe', ownCredentials: true, mediaType: EVENT_STREAM },
+          config: { action: 'subscribe', ownCredentials: true, mediaType: EVENT_STREAM, refusesHead: true },
           schema: {
             tags: ['messages'],
             summary: 'Follow a channel, as server-sent events',

@@ -14,9 +14,7 @@ export function eventRoutes(events: EventsService): RoutePlugin {
     app.get(
       '/:domain_id/events',
       {
-        // A HEAD request would open a stream that nobody reads.
-        exposeHeadRoute: false,
-        config: { action: 'read', mediaType: EVENT_STREAM },
+        config: { action: 'read', mediaType: EVENT_STREAM, refusesHead: true },
         schema: {
           tags: ['events'],
           summary: 'Follow what happens in a domain, as server-sent events',
