@@ -1,5 +1,5 @@
 /**
- * Group commit: what arrives while one batch is being written becomes the next one. One writer, no timer, order kept.
+ * Group commit: what arrives while one batch is being written becomes the next one. No timer, order kept.
  * Messages use it per lane, task state changes per manager; both answer their caller after the commit.
  */
 import { ServiceError } from '../errors/index.ts'
@@ -15,6 +15,13 @@ export type BatcherOptions<Item, Result> = {
   sizeOf?: (item: Item) => number
   /** Who waits longer is told `timeout`: the outcome is unknown to him, his item is written all the same. */
   answerDeadlineMs?: number
+  /**
+   * Batches that may be written at a time, 1 unless said. They begin in order; `write` keeps apart what may not be written at the
+   * same time, by waiting.
+   */
+  maxInFlight?: number
+  /** Work in an item, 1 unless said: decides when it is worth it to begin another batch beside one. */
+  weightOf?: (item: Item) => number
   /**
    * Writes one batch in one transaction and returns one outcome per item, in order: a value, or the error that this
    * item alone is refused with. Throwing refuses the whole batch.
@@ -35,10 +42,13 @@ export type Batcher<Item, Result> = {
 
 /** Seconds that a caller is told to wait when the queue is full: a batch takes milliseconds. */
 const FULL_QUEUE_RETRY_SECONDS = 1
+/** A batch begins beside another one when so much of that one's work waits; sooner, both would be small ones and cost more. */
+const WORTHWHILE_SHARE = 0.25
 
 type Waiting<Item, Result> = {
   item: Item
   bytes: number
+  weight: number
   sinceMs: number
   resolve: (result: Result) => void
   reject: (error: unknown) => void
@@ -48,16 +58,20 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
   const { name, maxItems, maxQueuedItems, sizeOf = () => 0, answerDeadlineMs, write } = options
   const maxBytes = options.maxBytes ?? Infinity
   const maxQueuedBytes = options.maxQueuedBytes ?? Infinity
+  const { maxInFlight = 1, weightOf = () => 1 } = options
   let queue: Waiting<Item, Result>[] = []
   let head = 0
   let queuedBytes = 0
-  let inFlight: readonly Waiting<Item, Result>[] = []
-  let writing = false
+  /** In the order in which they began. */
+  const inFlight = new Set<readonly Waiting<Item, Result>[]>()
+  let queuedWeight = 0
+  let weightInFlight = 0
+  let isScheduled = false
   let closed = false
   let deadline: NodeJS.Timeout | undefined
   let toldUpToMs = -Infinity
-  /** The writer while it works; it never rejects. */
-  let work: Promise<void> = Promise.resolve()
+  /** While there is anything to write. */
+  let working: PromiseWithResolvers<void> | undefined
 
   function takeBatch(): Waiting<Item, Result>[] {
     const start = head
@@ -84,7 +98,7 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
   /** One timer for all of them, set for the one that has waited longest and was not told. */
   function watchDeadline(): void {
     if (answerDeadlineMs === undefined || deadline !== undefined) return
-    const oldest = [...inFlight, ...queue.slice(head)].find(({ sinceMs }) => sinceMs > toldUpToMs)
+    const oldest = [...[...inFlight].flat(), ...queue.slice(head)].find(({ sinceMs }) => sinceMs > toldUpToMs)
     if (oldest === undefined) return
     // The moment may be over: the process did not run for a while.
     const leftMs = Math.max(0, oldest.sinceMs + answerDeadlineMs - monotonicMs())
@@ -95,35 +109,55 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
     deadline = undefined
     toldUpToMs = monotonicMs() - deadlineMs
     const error = new ServiceError('timeout', `${name} did not answer within ${formatDurationMs(deadlineMs)}`)
-    for (const waiting of [...inFlight, ...queue.slice(head)]) {
+    for (const waiting of [...[...inFlight].flat(), ...queue.slice(head)]) {
       if (waiting.sinceMs > toldUpToMs) break
       waiting.reject(error)
     }
     watchDeadline()
   }
 
-  async function writeUntilEmpty(): Promise<void> {
-    writing = true
-    // One turn of the event loop lets everything that has already arrived join the first batch.
-    await new Promise<void>((resolve) => void setImmediate(resolve))
-    while (head < queue.length) {
-      const batch = takeBatch()
-      inFlight = batch
-      try {
-        const outcomes = await write(batch.map((waiting) => waiting.item))
-        if (outcomes.length !== batch.length)
-          throw new Error(`${name}: ${outcomes.length} outcomes for ${batch.length} items`)
-        batch.forEach((waiting, index) => {
-          const outcome = outcomes[index] as Result | Error
-          if (outcome instanceof Error) waiting.reject(outcome)
-          else waiting.resolve(outcome)
-        })
-      } catch (error) {
-        for (const waiting of batch) waiting.reject(error)
-      }
-      inFlight = []
+  /** One turn of the event loop lets everything that has already arrived join the batch. */
+  function beginSoon(): void {
+    if (isScheduled || inFlight.size >= maxInFlight) return
+    isScheduled = true
+    setImmediate(() => {
+      isScheduled = false
+      beginBatches()
+    })
+  }
+
+  function beginBatches(): void {
+    while (head < queue.length && mayBegin()) void writeBatch(takeBatch())
+    if (inFlight.size > 0 || isScheduled) return
+    working?.resolve()
+    working = undefined
+  }
+
+  function mayBegin(): boolean {
+    return inFlight.size === 0 || (inFlight.size < maxInFlight && queuedWeight >= weightInFlight * WORTHWHILE_SHARE)
+  }
+
+  /** Never rejects. */
+  async function writeBatch(batch: readonly Waiting<Item, Result>[]): Promise<void> {
+    const weight = batch.reduce((sum, waiting) => sum + waiting.weight, 0)
+    inFlight.add(batch)
+    queuedWeight -= weight
+    weightInFlight += weight
+    try {
+      const outcomes = await write(batch.map((waiting) => waiting.item))
+      if (outcomes.length !== batch.length)
+        throw new Error(`${name}: ${outcomes.length} outcomes for ${batch.length} items`)
+      batch.forEach((waiting, index) => {
+        const outcome = outcomes[index] as Result | Error
+        if (outcome instanceof Error) waiting.reject(outcome)
+        else waiting.resolve(outcome)
+      })
+    } catch (error) {
+      for (const waiting of batch) waiting.reject(error)
     }
-    writing = false
+    inFlight.delete(batch)
+    weightInFlight -= weight
+    beginBatches()
   }
 
   return {
@@ -141,21 +175,24 @@ export function createBatcher<Item, Result>(options: BatcherOptions<Item, Result
         )
       }
       const { promise, resolve, reject } = Promise.withResolvers<Result>()
-      queue.push({ item, bytes, sinceMs: monotonicMs(), resolve, reject })
+      const weight = weightOf(item)
+      queue.push({ item, bytes, weight, sinceMs: monotonicMs(), resolve, reject })
       queuedBytes += bytes
+      queuedWeight += weight
       watchDeadline()
-      if (!writing) work = writeUntilEmpty()
+      working ??= Promise.withResolvers()
+      beginSoon()
       return promise
     },
     get pending() {
-      return queue.length - head + inFlight.length
+      return [...inFlight].reduce((sum, batch) => sum + batch.length, queue.length - head)
     },
     get queuedBytes() {
       return queuedBytes
     },
     close() {
       closed = true
-      return work
+      return working?.promise ?? Promise.resolve()
     },
   }
 }

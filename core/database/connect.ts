@@ -3,14 +3,15 @@
  * Values are read so that nothing is lost: int8 as a checked integer, timestamptz as UTC text with microseconds.
  */
 import type { Socket } from 'node:net'
-import { Kysely, sql } from 'kysely'
+import { CompiledQuery, Kysely } from 'kysely'
 import type { Transaction as KyselyTransaction } from 'kysely'
 import pg from 'pg'
 import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
 import { pipelinedDialect } from './driver.ts'
 import { translateDatabaseError } from './errors.ts'
-import { runTransaction } from './transaction.ts'
+import { keepPlans } from './kept-plans.ts'
+import { enterSnapshot, runTransaction } from './transaction.ts'
 
 /** Repositories name their own tables with `withTables`; the core knows none. */
 // eslint-disable-next-line typescript/no-empty-object-type -- Kysely's own type for "no tables yet" is an empty object
@@ -43,9 +44,10 @@ export type Database = {
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>
   /**
    * Reads in one snapshot, taken with the first statement of the work. Who asked is answered before the transaction has ended, since
-   * nothing can come of its end. No statement takes longer than the deadline: `timeout`.
+   * nothing can come of its end. No statement takes longer than the deadline: `timeout`. With `kept` plans no statement is planned
+   * by its values.
    */
-  snapshot<T>(work: (tx: Transaction) => Promise<T>, statementDeadlineMs: number): Promise<T>
+  snapshot<T>(work: (tx: Transaction) => Promise<T>, statementDeadlineMs: number, plans?: 'kept'): Promise<T>
   /** A connection of its own, outside the pool; the caller ends it. Rejects with `unavailable` within the deadline. */
   dedicated(applicationName: string, connectDeadlineMs?: number): Promise<pg.Client>
   close(): Promise<void>
@@ -135,18 +137,25 @@ export function createDatabase(options: DatabaseOptions): Database {
     db,
     pool,
     transaction: (work) => runTransaction(db, work),
-    snapshot(work, statementDeadlineMs) {
-      const begin = sql.raw(
-        `START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = ${statementDeadlineMs}`,
-      )
+    snapshot(work, statementDeadlineMs, plans) {
       return new Promise((resolve, reject) => {
         const refuse = (error: unknown) => reject(translateDatabaseError(error))
         db.connection()
           .execute(async (connection) => {
-            await begin.execute(connection)
+            const its = await connection.getExecutor().provideConnection((one) => Promise.resolve(one))
+            const tx = connection as unknown as Transaction
+            const keepingPlans = plans === 'kept' ? keepPlans(tx, its) : ''
+            const text = `START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = ${statementDeadlineMs}${keepingPlans}`
+            // What is read first leaves with it and is answered behind it.
+            const begun = its.executeQuery(CompiledQuery.raw(text))
             // One connection for all of it, which is what makes a transaction.
-            await work(connection as unknown as Transaction).then(resolve, refuse)
-            await sql.raw('ROLLBACK').execute(connection)
+            const leave = enterSnapshot(tx, its)
+            const [read, begin] = await Promise.allSettled([work(tx), begun])
+            leave()
+            const failed = [begin, read].find((one) => one.status === 'rejected')
+            if (failed !== undefined) refuse(failed.reason)
+            else if (read.status === 'fulfilled') resolve(read.value)
+            await its.executeQuery(CompiledQuery.raw('ROLLBACK'))
           })
           .catch(refuse)
       })

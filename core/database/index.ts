@@ -9,6 +9,7 @@ export {
   translateDatabaseError,
   violatedConstraint,
 } from './errors.ts'
+export { executeKept } from './kept-plans.ts'
 export { prepared } from './prepared.ts'
 export type { Prepared } from './prepared.ts'
 export { sendTogether } from './together.ts'

@@ -21,6 +21,15 @@ export function connectionOf(db: Queryable): DatabaseConnection | undefined {
   return transaction?.connection
 }
 
+/** What is read in one snapshot keeps its order too. Returns the end of it. */
+export function enterSnapshot(db: Queryable, connection: DatabaseConnection): () => void {
+  const snapshot: Running = { connection, deferred: [], isOpen: true }
+  running.set(db, snapshot)
+  return () => {
+    snapshot.isOpen = false
+  }
+}
+
 /**
  * Lets the transaction commit behind prepared statements that were sent without waiting for their answers, on which nothing
  * else of the work depends. If one fails, so does the transaction, with this error.

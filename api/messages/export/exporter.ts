@@ -10,7 +10,7 @@ import { translateDatabaseError } from '#core/database/index.ts'
 import type { Database, NoTables, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { RECORDS_FORMAT } from '../ingest/content.ts'
-import { conditionsIn, all, scopeOf } from '../reader/conditions.ts'
+import { all, conditionsIn, matchingIn, scopeOf } from '../reader/conditions.ts'
 import type { TimeRange } from '../reader/conditions.ts'
 import { parseFilter } from '../reader/filter.ts'
 import type { Filter } from '../reader/filter.ts'
@@ -184,11 +184,11 @@ async function* recordsOf(
 ): AsyncGenerator<StoredMessage[], void, void> {
   const scope = await scopeOf(db, channelKey, filter)
   for (const slice of await slicesOf(db, scope, filter, dir)) {
-    const { rows, times, records } = conditionsIn(scope, slice)
+    const conditions = conditionsIn(scope, slice)
     const query = sql<RecordRow>`
       SELECT s.subtopic, s.publisher_id, s.name, s.unit, f.protocol, extract(epoch FROM f.time)::float8 AS time, f.value,
              f.sum, f.update_time, f.bool_value, f.string_value, f.data_value
-        FROM (SELECT ${SELECTED} FROM ${RECORDS} WHERE ${all([rows, ...times, ...records])}) f
+        FROM (SELECT ${SELECTED} FROM ${RECORDS} WHERE ${all([conditions.rows, ...matchingIn(conditions)])}) f
         JOIN series s ON s.key = f.series_key ORDER BY ${byTime(dir)}`
     for await (const part of fetched(client, db, query)) yield part.map((row) => presentRecord(channelId, row))
   }

@@ -5,11 +5,11 @@ import type { Transaction } from '#core/database/index.ts'
 import { exactSum } from '../projections/rollups.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { RecordConditions, Scope, TimeRange } from './conditions.ts'
-import { all, conditionsIn, rowTimeConditions, scopeOf, timeConditions } from './conditions.ts'
+import { all, conditionsIn, matchingIn, rowTimeConditions, scopeOf, timeConditions } from './conditions.ts'
 import type { AggregationRequest, Filter } from './filter.ts'
 import type { Interval } from './interval.ts'
 import type { Parts } from './parts.ts'
-import { partsOf } from './parts.ts'
+import { partsOf, unfoldedBatches } from './parts.ts'
 import type { RecordRow, Rows, Window } from './records.ts'
 import { RECORDS } from '../store/opened.ts'
 import type { Aggregation } from './schema.ts'
@@ -46,7 +46,7 @@ export async function aggregateRecords(
   const direction = window.dir === 'asc' ? sql`ASC` : sql`DESC`
   const scope = await scopeOf(tx, channelKey, filter)
   const { rollups, raw } = isOfBuckets(interval, filter)
-    ? await partsOf(tx, await withSeries(tx, scope), filter)
+    ? await partsOf(tx, await withSeries(tx, scope), filter, await unfoldedBatches(tx))
     : { rollups: undefined, raw: [conditionsIn(scope, filter)] }
   const shown = await groupsOf(tx, { rollups, raw }, { interval, timeZone }, window)
   if (shown.groups === 0) return { rows: [], total: shown.total }
@@ -115,9 +115,9 @@ function partsWith(
   { ofRollups, ofRecords }: Columns,
 ): RawBuilder<unknown> {
   const parts = raw.map(
-    ({ rows, times, records }) => sql`
+    (part) => sql`
       SELECT ${startOfTime(sql`r.time`)} AS start, r.series_key ${ofRecords}
-        FROM ${RECORDS} WHERE ${all([rows, ...times, ...records])} AND r.value IS NOT NULL GROUP BY 1, 2`,
+        FROM ${RECORDS} WHERE ${all([part.rows, ...matchingIn(part)])} AND r.value IS NOT NULL GROUP BY 1, 2`,
   )
   if (rollups !== undefined) {
     parts.push(sql`

@@ -2,7 +2,7 @@
 import type { RawBuilder, SqlBool } from 'kysely'
 import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
-import { BUCKET_SECONDS } from '../store/runs.ts'
+import { MAX_ROW_SECONDS } from '../store/runs.ts'
 import type { Filter } from './filter.ts'
 import type { Comparator } from './schema.ts'
 
@@ -28,12 +28,12 @@ export type RecordConditions = {
   rows: RawBuilder<SqlBool>
   /** About a row: all its times lie in the range. */
   isInside: RawBuilder<SqlBool>
-  /** Of a row: how many of its records match. Undefined where their values have to be looked at. */
-  inRow: RawBuilder<unknown> | undefined
   /** About the times of a record, on `r.time`: needed where a range cuts through a row. */
   times: readonly RawBuilder<SqlBool>[]
-  /** About anything else of a record `r`. Empty: every record of the rows matches, within the times. */
-  records: readonly RawBuilder<SqlBool>[]
+  /** About the series of a record `r`. */
+  series: readonly RawBuilder<SqlBool>[]
+  /** About its values. */
+  values: readonly RawBuilder<SqlBool>[]
 }
 
 const OPERATORS: Readonly<Record<Comparator, RawBuilder<unknown>>> = {
@@ -43,9 +43,6 @@ const OPERATORS: Readonly<Record<Comparator, RawBuilder<unknown>>> = {
   gt: sql`>`,
   ge: sql`>=`,
 }
-
-/** A row spans less than a bucket; a second more for times that are rounded. */
-const MAX_ROW_SECONDS = BUCKET_SECONDS + 1
 
 /**
  * The series are looked up first: as a list of keys they are one hash probe per record, while a join is planned by
@@ -99,36 +96,24 @@ export function conditionsIn(
   const rows = [ofChannel, ...rowTimeConditions(range)]
   if (protocol !== undefined) rows.push(sql`m.protocol = ${protocol}`)
   // Publisher and subtopic are the same for all records of a row, so that its first one speaks for them.
-  if (rowKeys !== undefined) rows.push(sql`m.series_keys[1] = ANY (${rowKeys}::bigint[])`)
-  const ofSeries = recordKeys === undefined ? [] : [sql<SqlBool>`r.series_key = ANY (${recordKeys}::bigint[])`]
-  const times = timeConditions(sql`r.time`, range)
-  const isInside = insideCondition(range)
+  if (rowKeys !== undefined) rows.push(isOneOf(sql`m.series_keys[1]`, rowKeys))
   return {
     rows: all(rows),
-    isInside,
-    inRow: values.length === 0 ? matchesInRow(isInside, times, ofSeries) : undefined,
-    times,
-    records: [...ofSeries, ...values],
+    isInside: insideCondition(range),
+    times: timeConditions(sql`r.time`, range),
+    series: recordKeys === undefined ? [] : [isOneOf(sql`r.series_key`, recordKeys)],
+    values,
   }
 }
 
-/** Rows that the range does not cut are counted by their length, or by their series; the others are opened. */
-function matchesInRow(
-  isInside: RawBuilder<SqlBool>,
-  times: readonly RawBuilder<SqlBool>[],
-  ofSeries: readonly RawBuilder<SqlBool>[],
-): RawBuilder<unknown> {
-  const whole =
-    ofSeries.length === 0
-      ? sql`cardinality(m.times)`
-      : sql`(SELECT count(*) FROM unnest(m.series_keys) AS r(series_key) WHERE ${all(ofSeries)})`
-  if (times.length === 0) return whole
-  return sql`CASE WHEN ${isInside} THEN ${whole} ELSE ${countInRow([...times, ...ofSeries])} END`
+/** IS TRUE makes a set of the keys that each is looked up in, also where the plan does not know them. */
+function isOneOf(key: RawBuilder<unknown>, keys: readonly number[]): RawBuilder<SqlBool> {
+  return sql`(${key} IN (SELECT unnest(${keys}::bigint[]))) IS TRUE`
 }
 
-/** How many records of a row `m` meet conditions on their series and times. */
-export function countInRow(conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<unknown> {
-  return sql`(SELECT count(*) FROM unnest(m.series_keys, m.times) AS r(series_key, time) WHERE ${all(conditions)})`
+/** What a record `r` of the rows must meet. */
+export function matchingIn({ times, series, values }: RecordConditions): RawBuilder<SqlBool>[] {
+  return [...times, ...series, ...values]
 }
 
 /** All conditions joined by AND; true without any. */

@@ -4,7 +4,7 @@ import type { SqlBool } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
 import { LATEST_COLUMNS, LATEST_OF_RECORD, NEWEST_OF_RECORD } from '../projections/latest.ts'
 import { RECORDS } from '../store/opened.ts'
-import { all, conditionsIn, scopeOf } from './conditions.ts'
+import { all, conditionsIn, matchingIn, scopeOf } from './conditions.ts'
 import type { Filter } from './filter.ts'
 import { unfoldedBatches } from './parts.ts'
 import type { RecordRow, Rows } from './records.ts'
@@ -22,13 +22,13 @@ export async function readLatest(
   const folded = [sql<SqlBool>`channel_key = ${channelKey}`]
   if (seriesKeys !== undefined) folded.push(sql`series_key = ANY (${seriesKeys}::bigint[])`)
   const unfolded = await unfoldedBatches(tx)
-  const { rows, records } = conditionsIn(scope, { fromSeconds: undefined, toSeconds: undefined })
+  const conditions = conditionsIn(scope, { fromSeconds: undefined, toSeconds: undefined })
   const fresh =
     unfolded === undefined
       ? sql``
       : sql`UNION ALL (
           SELECT DISTINCT ON (r.series_key) ${LATEST_OF_RECORD} FROM ${RECORDS}
-           WHERE ${all([rows, ...records, unfolded])} ORDER BY r.series_key, ${NEWEST_OF_RECORD})`
+           WHERE ${all([conditions.rows, ...matchingIn(conditions), unfolded])} ORDER BY r.series_key, ${NEWEST_OF_RECORD})`
   const { rows: found } = await sql<RecordRow & { total: number; series_key: number | null }>`
     WITH newest AS MATERIALIZED (
       SELECT DISTINCT ON (l.series_key) l.*

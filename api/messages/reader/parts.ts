@@ -4,6 +4,7 @@
  */
 import type { RawBuilder, SqlBool } from 'kysely'
 import { sql } from 'kysely'
+import { executeKept } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { RecordConditions, Scope, TimeRange } from './conditions.ts'
@@ -21,13 +22,17 @@ function isKnownToRollups({ protocol, values }: Scope): boolean {
   return protocol === undefined && values.length === 0
 }
 
-/** The parts of the snapshot that the transaction reads. */
-export async function partsOf(tx: Transaction, scope: Scope, range: TimeRange): Promise<Parts> {
+/** The parts of the snapshot that the transaction reads; `unfolded` on rows `m`, undefined where there are none. */
+export async function partsOf(
+  tx: Transaction,
+  scope: Scope,
+  range: TimeRange,
+  unfolded: RawBuilder<SqlBool> | undefined,
+): Promise<Parts> {
   if (!isKnownToRollups(scope)) return { rollups: undefined, raw: [conditionsIn(scope, range)] }
   const { fromSeconds: from, toSeconds: to } = await wholeQuarters(tx, scope, range)
   const isWithinOne = from !== undefined && to !== undefined && from >= to
   if (isWithinOne) return { rollups: undefined, raw: [conditionsIn(scope, range)] }
-  const unfolded = await unfoldedBatches(tx)
   const restricted = (
     within: TimeRange,
     condition: RawBuilder<SqlBool>,
@@ -61,9 +66,12 @@ async function wholeQuarters(tx: Queryable, scope: Scope, range: TimeRange): Pro
       ? sql<boolean>`true`
       : sql<boolean>`(SELECT m.max_time FROM records m WHERE ${conditionsIn(scope, outside).rows}
                       ORDER BY m.max_time LIMIT 1) IS NULL`
-  const { rows } = await sql<{ before: boolean; after: boolean }>`
+  const { rows } = await executeKept(
+    tx,
+    sql<{ before: boolean; after: boolean }>`
     SELECT ${isEmpty({ fromSeconds: first, toSeconds: fromSeconds })} AS before,
-           ${isEmpty({ fromSeconds: toSeconds, toSeconds: end })} AS after`.execute(tx)
+           ${isEmpty({ fromSeconds: toSeconds, toSeconds: end })} AS after`,
+  )
   const [found] = rows
   return {
     fromSeconds: first === undefined || found?.before === true ? first : first + BUCKET_SECONDS,
@@ -82,14 +90,22 @@ export function rollupsCondition(scope: Scope, from: number | undefined, to: num
   return all(conditions)
 }
 
-/** On rows `m` of the table `records`: of batches that are not folded; undefined where there are none. */
+const NOT_FOLDED = sql`FROM ingest_batches WHERE NOT folded`
+
+/**
+ * On rows `m` of the table `records`: of batches that are not folded. Between the first and the last: that is what the index of
+ * batches answers at once.
+ */
+export const UNFOLDED = sql<SqlBool>`m.batch_seq BETWEEN (SELECT min(seq) ${NOT_FOLDED}) AND (SELECT max(seq) ${NOT_FOLDED})
+  AND (m.batch_seq IN (SELECT seq ${NOT_FOLDED})) IS TRUE AND m.arrived_at >= (SELECT min(arrived_at) ${NOT_FOLDED})`
+
+/** The same for a statement that is planned by its values; undefined where there are none. */
 export async function unfoldedBatches(tx: Queryable): Promise<RawBuilder<SqlBool> | undefined> {
   const { rows } = await sql<{ seq: number; arrived_at: string }>`
     SELECT seq, arrived_at FROM ingest_batches WHERE NOT folded ORDER BY arrived_at`.execute(tx)
   const [oldest] = rows
   if (oldest === undefined) return undefined
   const seqs = rows.map(({ seq }) => seq)
-  // Between the first and the last: that is what the index of batches answers at once.
   return sql<SqlBool>`m.batch_seq BETWEEN ${Math.min(...seqs)} AND ${Math.max(...seqs)} AND m.batch_seq = ANY (${seqs}::bigint[])
     AND m.arrived_at >= ${oldest.arrived_at}::timestamptz`
 }

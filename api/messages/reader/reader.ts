@@ -2,7 +2,7 @@
 import type { MessageAccess } from '#api/devices/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { RECORDS_FORMAT } from '../ingest/content.ts'
-import { parseAggregation, parseFilter } from './filter.ts'
+import { isOfSeries, parseAggregation, parseFilter } from './filter.ts'
 import { readPayloads } from './payloads.ts'
 import { aggregateRecords } from './aggregates.ts'
 import { readLatest } from './latest.ts'
@@ -32,18 +32,23 @@ export function createReader(database: Database): Reader {
       const aggregation = parseAggregation(query)
       const { offset, limit, format, order, dir = 'desc' } = query
       const window: Window = { offset, limit: wantedOf(query), order, dir }
+      const isPlain = aggregation === undefined && order === undefined && isOfSeries(filter)
       // Page and total are of one snapshot.
-      const { messages, total } = await database.snapshot(async (tx) => {
-        if (format !== RECORDS_FORMAT) {
-          const found = await readPayloads(tx, access.channelKey, format, filter, window)
-          return { total: found.total, messages: found.rows.map((row) => presentPayload(access.channelId, row)) }
-        }
-        const found =
-          aggregation === undefined
-            ? await readRecords(tx, access.channelKey, filter, window)
-            : await aggregateRecords(tx, access.channelKey, filter, aggregation, window)
-        return { total: found.total, messages: found.rows.map((row) => presentRecord(access.channelId, row)) }
-      }, READ_DEADLINE_MS)
+      const { messages, total } = await database.snapshot(
+        async (tx) => {
+          if (format !== RECORDS_FORMAT) {
+            const found = await readPayloads(tx, access.channelKey, format, filter, window)
+            return { total: found.total, messages: found.rows.map((row) => presentPayload(access.channelId, row)) }
+          }
+          const found =
+            aggregation === undefined
+              ? await readRecords(tx, access.channelKey, filter, window)
+              : await aggregateRecords(tx, access.channelKey, filter, aggregation, window)
+          return { total: found.total, messages: found.rows.map((row) => presentRecord(access.channelId, row)) }
+        },
+        READ_DEADLINE_MS,
+        isPlain ? 'kept' : undefined,
+      )
       return { ...echoOf(query), offset, limit, format, total, messages }
     },
     async latest(access, query) {

@@ -1,14 +1,16 @@
 /** Reads SenML records: pages in order, and how many match. */
-import type { RawBuilder } from 'kysely'
+import type { RawBuilder, SqlBool } from 'kysely'
 import { sql } from 'kysely'
+import { executeKept } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { RECORDS, RECORDS_IN_ROW, TIMES_IN_ROW } from '../store/opened.ts'
-import { BUCKET_SECONDS } from '../store/runs.ts'
+import { BUCKET_SECONDS, MAX_ROW_SECONDS } from '../store/runs.ts'
 import type { RecordConditions, Scope, TimeRange } from './conditions.ts'
-import { all, conditionsIn, countInRow, scopeOf } from './conditions.ts'
+import { all, conditionsIn, matchingIn, scopeOf } from './conditions.ts'
+import { countInRow, countedRows, countsOf } from './counts.ts'
 import type { Filter } from './filter.ts'
 import type { Parts } from './parts.ts'
-import { partsOf } from './parts.ts'
+import { UNFOLDED, partsOf } from './parts.ts'
 
 export type Window = { offset: number; limit: number; order: string | undefined; dir: 'asc' | 'desc' }
 
@@ -54,6 +56,10 @@ const ROWS_BESIDE = 2
 /** How much further a look goes after one that found nothing; after others it goes as far as they promise, and a bit. */
 const WIDER = 8
 const RESERVE = 1.25
+/** A look goes as far as a multiple of this. */
+const LOOK_STEP = 8
+/** Smaller looks are plans of their own. */
+const FINE_LOOK = 128
 /** More rows than a look can read before its deadline. */
 const MAX_LOOKED_ROWS = 1e9
 
@@ -65,33 +71,39 @@ export async function readRecords(
   window: Window,
 ): Promise<Rows<RecordRow>> {
   const scope = await scopeOf(tx, channelKey, filter)
-  const parts = await partsOf(tx, scope, filter)
+  const parts = await partsOf(tx, scope, filter, UNFOLDED)
+  const { offset, limit, order } = window
+  const column = order === undefined ? undefined : ORDER_COLUMNS[order]
+  // A near page is on its way before it is known how many records there are.
+  if (column === undefined && offset < SKIP_OFFSET && limit > 0) {
+    const counting = countRecords(tx, parts)
+    const start = { edge: undefined, offset, recordsPerRow: guessedPerRow(scope) }
+    const [total, rows] = await Promise.all([counting, pageByTime(tx, scope, filter, window, start, counting)])
+    return { rows, total }
+  }
   const total = await countRecords(tx, parts)
-  if (total <= window.offset || window.limit === 0) return { rows: [], total }
-  const column = window.order === undefined ? undefined : ORDER_COLUMNS[window.order]
+  if (total <= offset || limit === 0) return { rows: [], total }
   if (column !== undefined) return { rows: await pageByColumn(tx, conditionsIn(scope, filter), window, column), total }
-  const wanted = Math.min(window.limit, total - window.offset)
   const skipped = await skipBuckets(tx, parts, filter, window)
   const start = await skipRows(tx, scope, skipped.bucket, { ...window, offset: skipped.offset })
-  const rows = await pageByTime(tx, scope, skipped.range, { ...window, offset: start.offset }, { wanted, ...start })
-  return { rows, total }
+  const left = Promise.resolve(total - offset + start.offset)
+  return { rows: await pageByTime(tx, scope, skipped.range, window, start, left), total }
 }
 
 async function countRecords(tx: Transaction, { rollups, raw }: Parts): Promise<number> {
-  const counts = raw.map(rawCount)
+  const counts = raw.map((part) => sql`(SELECT coalesce(sum(counted.records), 0) FROM (${countsOf(part)}) counted)`)
   if (rollups !== undefined) counts.push(sql`(SELECT coalesce(sum(b.records), 0) FROM rollups b WHERE ${rollups})`)
-  const { rows } = await sql<{ total: number }>`SELECT (${sql.join(counts, sql` + `)})::bigint AS total`.execute(tx)
+  const { rows } = await executeKept(
+    tx,
+    sql<{ total: number }>`SELECT (${sql.join(counts, sql` + `)})::bigint AS total`,
+  )
   return rows[0]?.total ?? 0
-}
-
-function rawCount({ rows, inRow, times, records }: RecordConditions): RawBuilder<unknown> {
-  return inRow === undefined
-    ? sql`(SELECT count(*) FROM ${RECORDS} WHERE ${all([rows, ...times, ...records])})`
-    : sql`(SELECT coalesce(sum(${inRow}), 0) FROM records m WHERE ${rows})`
 }
 
 /** Below this an offset is walked over. */
 const SKIP_OFFSET = 100
+const BUCKET_INTERVAL = sql.raw(`make_interval(secs => ${BUCKET_SECONDS})`)
+const ROW_INTERVAL = sql.raw(`make_interval(secs => ${MAX_ROW_SECONDS})`)
 
 /** Whole quarters of an hour that the offset passes over are left out of the range, and their records off the offset. */
 async function skipBuckets(
@@ -104,17 +116,17 @@ async function skipBuckets(
   if (rollups === undefined || offset < SKIP_OFFSET) return whole
   const parts = [
     sql`SELECT b.bucket, sum(b.records) AS records FROM rollups b WHERE ${rollups} GROUP BY 1`,
-    // The records of a row lie in one bucket. Rollups know nothing of values, so that none are asked for here.
-    ...raw.map(
-      ({ rows, inRow }) =>
-        sql`SELECT date_bin(make_interval(secs => ${BUCKET_SECONDS}), m.min_time, 'epoch'), sum(${inRow}) FROM records m WHERE ${rows} GROUP BY 1`,
-    ),
+    // The records of a row lie in one bucket.
+    ...raw.map((part) => countsOf(part, sql`date_bin(${BUCKET_INTERVAL}, m.min_time, 'epoch')`)),
   ]
-  const { rows } = await sql<{ start: number; before: number }>`
+  const { rows } = await executeKept(
+    tx,
+    sql<{ start: number; before: number }>`
     SELECT extract(epoch FROM bucket)::float8 AS start, before::bigint AS before
       FROM (SELECT bucket, sum(records) AS records, sum(sum(records)) OVER (ORDER BY bucket ${directionOf(dir)}) - sum(records) AS before
               FROM (${sql.join(parts, sql` UNION ALL `)}) part GROUP BY bucket) counted
-     WHERE before <= ${offset} AND before + records > ${offset}`.execute(tx)
+     WHERE before <= ${offset} AND before + records > ${offset}`,
+  )
   const [found] = rows
   if (found === undefined) return whole
   const bucket = {
@@ -132,7 +144,7 @@ async function skipBuckets(
  */
 type Edge = { at: string; arrived_at: string; batch_seq: number; message: number } | undefined
 
-/** Where a page by time begins to look, and how many records that match a row there holds. */
+/** Where a page by time begins to look, what it passes over from there, and how many records that match a row there holds. */
 type Start = { edge: Edge; offset: number; recordsPerRow: number }
 
 /** The place of a record with this time in a row `m`, and that of an edge: they compare as the records follow each other. */
@@ -151,59 +163,61 @@ async function skipRows(
   bucket: TimeRange | undefined,
   { offset, dir }: Window,
 ): Promise<Start> {
-  if (bucket === undefined || offset < SKIP_OFFSET) {
-    const guessed = scope.recordKeys === undefined ? GUESSED_RECORDS : GUESSED_OF_NAME
-    return { edge: undefined, offset, recordsPerRow: guessed * ROWS_BESIDE }
-  }
-  const { rows: rowCondition, inRow, times, records } = conditionsIn(scope, bucket)
+  if (bucket === undefined || offset < SKIP_OFFSET)
+    return { edge: undefined, offset, recordsPerRow: guessedPerRow(scope) }
+  const conditions = conditionsIn(scope, bucket)
   const isNewestFirst = dir === 'desc'
-  const [far, near] = isNewestFirst ? [sql`max_time`, sql`min_time`] : [sql`min_time`, sql`max_time`]
+  const [far, near] = isNewestFirst ? [sql`m.max_time`, sql`m.min_time`] : [sql`m.min_time`, sql`m.max_time`]
   const beyond = isNewestFirst ? sql`>` : sql`<`
   const [direction, opposite] = [directionOf(dir), directionOf(isNewestFirst ? 'asc' : 'desc')]
-  const isBeyond = (time: RawBuilder<unknown>) => sql<boolean>`${placeOf(time)} ${beyond} ${EDGE}`
-  const inCut = countInRow([...times, ...records, isBeyond(sql`r.time`)])
-  const { rows } = await sql<{ before: number; mean: number | null } & (Exclude<Edge, undefined> | { at: null })>`
-    WITH counted AS MATERIALIZED (
-      SELECT ${far} AS far, ${near} AS near, m.arrived_at, m.batch_seq, m.message, m.series_keys, m.times, ${inRow} AS records
-        FROM records m WHERE ${rowCondition}
-    ), edge AS (
-      SELECT far AS at, arrived_at, batch_seq, message
-        FROM (SELECT far, arrived_at, batch_seq, message,
-                     sum(records) OVER (ORDER BY ${byPlace(sql`far`, direction)}) AS upto
+  const isBeyond = (time: RawBuilder<unknown>) => sql<SqlBool>`${placeOf(time)} ${beyond} ${EDGE}`
+  const inCut = countInRow([...conditions.times, ...conditions.series, isBeyond(sql`r.time`)])
+  const { rows } = await executeKept(
+    tx,
+    sql<{ before: number; mean: number | null } & (Exclude<Edge, undefined> | { at: null })>`
+    WITH counted AS MATERIALIZED (${countedRows(conditions)}), edge AS (
+      SELECT m.far AS at, m.arrived_at, m.batch_seq, m.message
+        FROM (SELECT ${far} AS far, m.arrived_at, m.batch_seq, m.message,
+                     sum(m.records) OVER (ORDER BY ${byPlace(far, direction)}) AS upto
                 FROM counted m) m
-       WHERE upto <= ${offset} ORDER BY upto DESC, ${byPlace(sql`far`, opposite)} LIMIT 1
+       WHERE m.upto <= ${offset} ORDER BY m.upto DESC, ${byPlace(sql`m.far`, opposite)} LIMIT 1
     )
     SELECT edge.at::text AS at, edge.arrived_at::text AS arrived_at, edge.batch_seq, edge.message, (
-             SELECT coalesce(sum(CASE WHEN ${isBeyond(sql`m.near`)} THEN m.records ELSE ${inCut} END), 0)
-               FROM counted m WHERE ${isBeyond(sql`m.far`)})::bigint AS before,
+             SELECT coalesce(sum(CASE WHEN ${isBeyond(near)} THEN m.records ELSE ${inCut} END), 0)
+               FROM counted m WHERE ${isBeyond(far)})::bigint AS before,
            (SELECT avg(records)::float8 FROM counted WHERE records > 0) AS mean
-      FROM (SELECT) AS always LEFT JOIN edge ON true`.execute(tx)
+      FROM (SELECT) AS always LEFT JOIN edge ON true`,
+  )
   const { before = 0, mean, ...edge } = rows[0] ?? { at: null }
   return { edge: edge.at === null ? undefined : edge, offset: offset - before, recordsPerRow: mean ?? 1 }
 }
 
+/** Records of a row that match, where it is not known. */
+function guessedPerRow({ recordKeys }: Scope): number {
+  return (recordKeys === undefined ? GUESSED_RECORDS : GUESSED_OF_NAME) * ROWS_BESIDE
+}
+
 /**
- * A page in the order of time. The rows with the newest (or oldest) ends are opened; what lies beyond the end of the last
- * of them is not known yet, so the page is complete when it does not reach so far. Otherwise more rows are opened. Rows that
- * end at the same time, as those of devices with one clock do, are looked at in the order that their records have.
+ * A page in the order of time. All rows that the beginning of the page cuts are opened, and of the others those with the newest (or
+ * oldest) ends; what lies beyond the end of the last of them is not known yet, so the page is complete when it does not reach so far.
+ * Otherwise more rows are opened. Rows that end at the same time, as those of devices with one clock do, are looked at in
+ * the order that their records have. `left`: how many records there are from the start on.
  */
 async function pageByTime(
   tx: Transaction,
   scope: Scope,
   range: TimeRange,
-  { offset, limit, dir }: Window,
-  { wanted, edge: from, recordsPerRow }: { wanted: number; edge: Edge; recordsPerRow: number },
+  { limit, dir }: Window,
+  { offset, edge: from, recordsPerRow }: Start,
+  left: Promise<number>,
 ): Promise<RecordRow[]> {
   const conditions = conditionsIn(scope, range)
-  const { records } = conditions
   const isNewestFirst = dir === 'desc'
-  const rowConditions = [conditions.rows]
-  const times = [...conditions.times]
+  const rows = [conditions.rows]
+  const matching = matchingIn(conditions)
   if (from !== undefined) {
-    rowConditions.push(
-      isNewestFirst ? sql`m.min_time <= ${from.at}::timestamptz` : sql`m.max_time >= ${from.at}::timestamptz`,
-    )
-    times.push(
+    rows.push(isNewestFirst ? sql`m.min_time <= ${from.at}::timestamptz` : sql`m.max_time >= ${from.at}::timestamptz`)
+    matching.push(
       sql`${placeOf(sql`r.time`)} ${isNewestFirst ? sql`<=` : sql`>=`}
           (${from.at}::timestamptz, ${from.arrived_at}::timestamptz, ${from.batch_seq}::bigint, ${from.message}::integer)`,
     )
@@ -212,43 +226,86 @@ async function pageByTime(
   const end = isNewestFirst ? sql`m.max_time` : sql`m.min_time`
   const beyond = isNewestFirst ? sql`>` : sql`<`
   const orderOfRows = byPlace(end, direction)
+  const start = startOf(range, from, dir)
+  const [uncut, cut] =
+    start === undefined
+      ? [sql``, sql``]
+      : isNewestFirst
+        ? [
+            sql`AND m.max_time < ${start}`,
+            sql`UNION ALL SELECT * FROM records m WHERE ${all(rows)} AND m.max_time >= ${start} AND m.max_time < ${start} + ${ROW_INTERVAL}`,
+          ]
+        : [
+            sql`AND m.min_time > ${start}`,
+            sql`UNION ALL SELECT * FROM records m WHERE ${all(rows)} AND m.min_time <= ${start} AND m.min_time > ${start} - ${ROW_INTERVAL}`,
+          ]
   // Of records that are only ordered and counted nothing else is opened.
   const opened = scope.values.length === 0 ? TIMES_IN_ROW : RECORDS_IN_ROW
-  let look = FIRST_ROWS + Math.ceil(((offset + limit) / recordsPerRow) * ROWS_BESIDE)
+  let look = roundedUp(FIRST_ROWS + ((offset + limit) / recordsPerRow) * ROWS_BESIDE)
   for (;;) {
-    const { rows: found } = await sql<RecordRow>`
-      WITH looked AS MATERIALIZED (
-        SELECT m.*, row_number() OVER () AS nth
-          FROM (SELECT * FROM records m WHERE ${all(rowConditions)} ORDER BY ${orderOfRows} LIMIT ${look}) m
+    // A small number stands in the text, where it tells the planner that few rows are wanted.
+    const looked = look < FINE_LOOK ? sql.raw(String(look)) : sql`${look}::bigint`
+    const page = sql<RecordRow>`
+      WITH near AS MATERIALIZED (
+        SELECT * FROM records m WHERE ${all(rows)} ${uncut} ORDER BY ${orderOfRows} LIMIT ${looked}
+      ), looked AS MATERIALIZED (
+        SELECT m.*, row_number() OVER () AS nth FROM (SELECT * FROM near ${cut}) m
       ), edge AS (
-        SELECT ${end} AS at, m.arrived_at, m.batch_seq, m.message FROM looked m ORDER BY ${orderOfRows} OFFSET ${look - 1}
+        SELECT ${end} AS at, m.arrived_at, m.batch_seq, m.message FROM near m ORDER BY ${orderOfRows} OFFSET ${looked} - 1
+      ), opened AS (
+        SELECT m.nth, m.arrived_at, m.batch_seq, m.message, m.run, r.series_key, r.time, r.place
+          FROM looked m LEFT JOIN edge ON true CROSS JOIN LATERAL ${opened}
+         WHERE ${all(matching)} AND (edge.at IS NULL OR ${placeOf(sql`r.time`)} ${beyond} ${EDGE})
       ), page AS (
-        SELECT f.* FROM (
-          SELECT m.nth, m.arrived_at, m.batch_seq, m.message, m.run, r.series_key, r.time, r.place
-            FROM looked m LEFT JOIN edge ON true CROSS JOIN LATERAL ${opened}
-           WHERE ${all([...times, ...records])} AND (edge.at IS NULL OR ${placeOf(sql`r.time`)} ${beyond} ${EDGE})) f
-         ORDER BY ${byTime(dir)} LIMIT ${limit} OFFSET ${offset}
+        ${offset < SKIP_OFFSET ? sql`SELECT f.* FROM opened f ORDER BY ${byTime(dir)} LIMIT ${limit} OFFSET ${offset}` : farPage({ offset, limit, dir })}
       )
       SELECT s.subtopic, s.publisher_id, s.name, s.unit, m.protocol, extract(epoch FROM f.time)::float8 AS time,
              m."values"[f.place::integer] AS value, m.sums[f.place::integer] AS sum, m.update_times[f.place::integer] AS update_time,
              m.bool_values[f.place::integer] AS bool_value, m.string_values[f.place::integer] AS string_value, m.data_values[f.place::integer] AS data_value
         FROM page f JOIN looked m ON m.nth = f.nth JOIN series s ON s.key = f.series_key
-       ORDER BY ${byTime(dir)}`.execute(tx)
+       ORDER BY ${byTime(dir)}`
+    const { rows: found } = await executeKept(tx, page)
+    const wanted = Math.min(limit, (await left) - offset)
     if (found.length >= wanted || look > MAX_LOOKED_ROWS) return found
     const promised = ((offset + wanted) / (offset + found.length)) * RESERVE
-    look = Math.ceil(look * (found.length === 0 ? WIDER : promised)) + FIRST_ROWS
+    look = roundedUp(look * (found.length === 0 ? WIDER : promised) + FIRST_ROWS)
   }
+}
+
+/** The moment at which the page begins, if it is known; rows that lie on both sides of it may all have its first record. */
+function startOf({ fromSeconds, toSeconds }: TimeRange, edge: Edge, dir: 'asc' | 'desc') {
+  if (edge !== undefined) return sql`${edge.at}::timestamptz`
+  const seconds = dir === 'desc' ? toSeconds : fromSeconds
+  return seconds === undefined ? undefined : sql`to_timestamp(${seconds}::float8)`
+}
+
+/** Few different numbers, so that there are few plans. */
+function roundedUp(look: number): number {
+  return Math.ceil(look / LOOK_STEP) * LOOK_STEP
+}
+
+/** A page behind many opened records: only those of the times that it shows are put in order. */
+function farPage({ offset, limit, dir }: Omit<Window, 'order'>): RawBuilder<unknown> {
+  return sql`
+    WITH times AS MATERIALIZED (
+      SELECT t.* FROM (
+        SELECT o.time, count(*) AS records, sum(count(*)) OVER (ORDER BY o.time ${directionOf(dir)}) AS upto FROM opened o GROUP BY o.time) t
+       WHERE t.upto > ${offset} AND t.upto - t.records < ${offset + limit}
+    )
+    SELECT f.* FROM opened f
+     WHERE f.time BETWEEN (SELECT min(time) FROM times) AND (SELECT max(time) FROM times)
+     ORDER BY ${byTime(dir)} LIMIT ${limit} OFFSET ${offset} - (SELECT coalesce(min(upto - records), 0) FROM times)`
 }
 
 /** A page in another order: all that match are sorted. */
 async function pageByColumn(
   tx: Transaction,
-  { rows, times, records }: RecordConditions,
+  conditions: RecordConditions,
   { offset, limit, dir }: Window,
   column: RawBuilder<unknown>,
 ): Promise<RecordRow[]> {
   const source = sql`SELECT ${SELECTED}, ${column} AS sorted FROM ${RECORDS} JOIN series s ON s.key = r.series_key
-    WHERE ${all([rows, ...times, ...records])}`
+    WHERE ${all([conditions.rows, ...matchingIn(conditions)])}`
   return await show(tx, source, sql`f.sorted ${directionOf(dir)}, ${byTime(dir)}`, { offset, limit })
 }
 

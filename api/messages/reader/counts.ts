@@ -1,0 +1,57 @@
+/** How many records match, without opening more rows of the table than it takes. */
+import type { RawBuilder, SqlBool } from 'kysely'
+import { sql } from 'kysely'
+import { RECORDS } from '../store/opened.ts'
+import type { RecordConditions } from './conditions.ts'
+import { all, matchingIn } from './conditions.ts'
+
+/** How many records of a row `m` meet conditions on their series and times. */
+export function countInRow(conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<unknown> {
+  return sql`(SELECT count(*) FROM unnest(m.series_keys, m.times) AS r(series_key, time) WHERE ${all(conditions)})`
+}
+
+/** The same of a row that lies in the range as a whole: by its length, or by its series. */
+function countInWhole(series: readonly RawBuilder<SqlBool>[]): RawBuilder<unknown> {
+  return series.length === 0
+    ? sql`cardinality(m.series_keys)`
+    : sql`(SELECT count(*) FROM unnest(m.series_keys) AS r(series_key) WHERE ${all(series)})`
+}
+
+/**
+ * A SELECT of `records`, how many match: one row, or one for each `part` that the rows are divided into. What one publisher sends has
+ * mostly the same series in the same order: where series are asked for, each such order is looked at once, however many rows have it.
+ */
+export function countsOf(conditions: RecordConditions, part?: RawBuilder<unknown>): RawBuilder<unknown> {
+  const { rows, isInside, times, series, values } = conditions
+  const [named, shown, grouped] =
+    part === undefined ? [sql``, sql``, sql``] : [sql`${part} AS part,`, sql`m.part,`, sql`GROUP BY 1`]
+  if (values.length > 0)
+    return sql`
+      SELECT ${named} count(*) AS records FROM ${RECORDS} WHERE ${all([rows, ...matchingIn(conditions)])} ${grouped}`
+  const cut = times.length === 0 ? sql`NULL::timestamptz[]` : sql`CASE WHEN NOT (${isInside}) THEN m.times END`
+  const inRow = sql`CASE WHEN m.times IS NULL THEN ${countInWhole(series)} ELSE ${countInRow([...times, ...series])} END`
+  const alike = series.length === 0 ? sql`1 AS alike` : sql`count(*) AS alike`
+  const byLikeness =
+    series.length === 0 ? sql`OFFSET 0` : sql`GROUP BY ${sql.raw(part === undefined ? '1, 2' : '1, 2, 3')}`
+  return sql`
+    SELECT ${shown} coalesce(sum(m.alike * ${inRow}), 0) AS records
+      FROM (SELECT ${named} m.series_keys, ${cut} AS times, ${alike} FROM records m WHERE ${rows} ${byLikeness}) m ${grouped}`
+}
+
+/**
+ * A SELECT of the rows that may hold a match, with `records`, how many it holds, and what places and opens them.
+ */
+export function countedRows({ rows, isInside, times, series }: RecordConditions): RawBuilder<unknown> {
+  const columns = sql`m.min_time, m.max_time, m.arrived_at, m.batch_seq, m.message, m.series_keys, m.times`
+  const opened = countInRow([...times, ...series])
+  if (series.length === 0)
+    return sql`SELECT ${columns}, CASE WHEN ${isInside} THEN ${countInWhole([])} ELSE ${opened} END AS records FROM records m WHERE ${rows}`
+  return sql`
+    WITH found AS MATERIALIZED (
+      SELECT ${columns}, ${isInside} AS is_inside FROM records m WHERE ${rows}
+    ), alike AS MATERIALIZED (
+      SELECT m.series_keys, ${countInWhole(series)} AS records FROM (SELECT DISTINCT series_keys FROM found) m
+    )
+    SELECT ${columns}, CASE WHEN m.is_inside THEN alike.records ELSE ${opened} END AS records
+      FROM found m JOIN alike USING (series_keys)`
+}
