@@ -1,7 +1,13 @@
 /** The filters that listings of clients and channels read alike; `alias` is the listed table. */
 import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
-import { CONNECTION_BITS, contains, containsMetadata, parseMetadataFilter } from '#api/identity/index.ts'
+import {
+  CONNECTION_BITS,
+  contains,
+  containsMetadata,
+  parseMetadataFilter,
+  shortNamePattern,
+} from '#api/identity/index.ts'
 import type { ConnectionType } from '#api/identity/index.ts'
 import { isId } from '#core/ids.ts'
 
@@ -20,9 +26,7 @@ export function deviceConditions(query: DeviceQuery, alias: string): RawBuilder<
   const column = (name: string) => sql.ref(`${alias}.${name}`)
   const conditions: RawBuilder<SqlBool>[] = []
   if (query.name !== undefined) conditions.push(contains(`${alias}.name`, query.name))
-  const tags = [...(query.tags?.split(',') ?? []), ...(query.tag === undefined ? [] : [query.tag])].filter(
-    (tag) => tag !== '',
-  )
+  const tags = tagsOf(query)
   if (tags.length > 0) conditions.push(sql<SqlBool>`${column('tags')} @> ${tags}::text[]`)
   if (query.metadata !== undefined)
     conditions.push(containsMetadata(`${alias}.metadata`, parseMetadataFilter(query.metadata)))
@@ -38,6 +42,18 @@ export function deviceConditions(query: DeviceQuery, alias: string): RawBuilder<
     )
   }
   return conditions
+}
+
+const tagsOf = ({ tag = '', tags = '' }: DeviceQuery) => [...tags.split(','), tag].filter((one) => one !== '')
+
+/** The same, where only a short part of the name and tags are asked for; undefined where more is, or nothing. */
+export function labelsAskedFor(query: DeviceQuery): { name?: string; tags: string[] } | undefined {
+  const { name: part = '', metadata, id, group } = query
+  const tags = tagsOf(query)
+  const name = shortNamePattern(part)
+  if (metadata !== undefined || id !== undefined || group !== undefined) return undefined
+  if (name !== undefined) return { name, tags }
+  return part === '' && tags.length > 0 ? { tags } : undefined
 }
 
 /** Rows that are connected to the client or channel `peerId` of the same domain, in the given way or any. */

@@ -52,4 +52,5 @@ export {
   contains,
   containsMetadata,
   parseMetadataFilter,
+  shortNamePattern,
 } from './wire/index.ts'

@@ -16,7 +16,7 @@ import {
   withParent,
 } from '../connectable/index.ts'
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
-import { connectedTo, deviceConditions } from '../listing.ts'
+import { connectedTo, deviceConditions, labelsAskedFor } from '../listing.ts'
 import type { ChannelChange, ChannelRecord } from './repository.ts'
 import { channelTable, findChannels, insertChannels } from './repository.ts'
 import type { ChannelQuery, ChannelUpdate, NewChannel } from './schema.ts'
@@ -66,13 +66,17 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
     query: ChannelQuery,
   ): Promise<Page<ShownChannel>> {
     const shown = parseShown('channel', query)
-    const conditions = deviceConditions(withParent(query), 'h')
+    const asked = withParent(query)
+    const conditions = deviceConditions(asked, 'h')
     const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
     const connected =
       query.client === undefined ? [] : [connectedTo('h', 'channel', query.client, query.connection_type)]
     const listed = { type: 'channel', alias: 'h', find: findChannels } as const
-    const filters = [...conditions, ...connected]
-    const { total, rows } = await findPage(deps, listed, domains, shown, filters, query)
+    const filtered = {
+      filters: [...conditions, ...connected],
+      labels: connected.length === 0 ? labelsAskedFor(asked) : undefined,
+    }
+    const { total, rows } = await findPage(deps, listed, domains, shown, filtered, query)
     const roles = await findProvidedAccess(database.db, domains, 'channel', rows)
     const items = rows.map((channel) => ({ channel, access: roles.get(channel.key) }))
     return { total, offset: query.offset, limit: query.limit, items }

@@ -20,7 +20,7 @@ import {
   withParent,
 } from '../connectable/index.ts'
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
-import { connectedTo, deviceConditions } from '../listing.ts'
+import { connectedTo, deviceConditions, labelsAskedFor } from '../listing.ts'
 import type { ClientChange, ClientRecord, NewClientRow } from './repository.ts'
 import { awaitOtherBulks, clientTable, findClients, findUpdatable, insertClients } from './repository.ts'
 import type { ClientQuery, ClientUpdate, NewClient } from './schema.ts'
@@ -123,13 +123,17 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
     query: ClientQuery,
   ): Promise<Page<ShownClient>> {
     const shown = parseShown('client', query)
-    const conditions = deviceConditions(withParent(query), 'c')
+    const asked = withParent(query)
+    const conditions = deviceConditions(asked, 'c')
     const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
     const connected =
       query.channel === undefined ? [] : [connectedTo('c', 'client', query.channel, query.connection_type)]
     const listed = { type: 'client', alias: 'c', find: findClients } as const
-    const filters = [...conditions, ...connected]
-    const { total, rows } = await findPage(deps, listed, domains, shown, filters, query)
+    const filtered = {
+      filters: [...conditions, ...connected],
+      labels: connected.length === 0 ? labelsAskedFor(asked) : undefined,
+    }
+    const { total, rows } = await findPage(deps, listed, domains, shown, filtered, query)
     return { total, offset: query.offset, limit: query.limit, items: await showListed(domains, rows) }
   }
 

@@ -1,7 +1,6 @@
 /** Pages of clients and channels: how many rows the caller is shown, and those of one page. */
-import type { RawBuilder, SqlBool } from 'kysely'
 import { findPageKeys, shownRows } from '#api/identity/index.ts'
-import type { AccessPolicy, DomainAccess, PageQuery } from '#api/identity/index.ts'
+import type { AccessPolicy, DomainAccess, ListedRows, PageQuery } from '#api/identity/index.ts'
 import type { Database, Queryable } from '#core/database/index.ts'
 import type { ConnectableRecord, ConnectableType } from './record.ts'
 import { ownedAs } from './shown-query.ts'
@@ -20,11 +19,11 @@ export async function findPage<R extends ConnectableRecord>(
   { type, alias, find }: Listed<R>,
   domains: readonly DomainAccess[],
   asked: ReturnType<typeof parseShown>,
-  filters: readonly RawBuilder<SqlBool>[],
+  { filters, labels }: Pick<ListedRows, 'filters' | 'labels'>,
   query: PageQuery,
 ): Promise<{ total: number; rows: R[] }> {
   const shown = await shownRows(db, domains, { type, alias }, asked, (domain) => ownedAs(domain, alias, asked.query))
-  const { total, keys } = await findPageKeys({ db, access }, { type, alias, shown, filters }, query)
+  const { total, keys } = await findPageKeys({ db, access }, { type, alias, shown, filters, labels }, query)
   if (keys.length === 0) return { total, rows: [] }
   const found = new Map((await find(db, keys)).map((row) => [row.key, row]))
   return { total, rows: keys.flatMap((key) => found.get(key) ?? []) }

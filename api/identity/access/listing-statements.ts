@@ -3,6 +3,7 @@ import { sql } from 'kysely'
 import type { RawBuilder, SqlBool } from 'kysely'
 import { allOf, inOrder, orderedBy, partsByName } from '../wire/index.ts'
 import { ENTITY_TABLES } from './entities.ts'
+import type { LabelFilter } from './kept-labels.ts'
 import type { EntityFacts } from './policy.ts'
 import type { ShownRows } from './shown-rows.ts'
 
@@ -22,6 +23,8 @@ export type Listed = {
   shown: readonly ShownRows[]
   /** What the records themselves must say, beside the status. */
   filters: readonly RawBuilder<SqlBool>[]
+  /** The same as the filters, where these ask for short parts of names and for tags alone. */
+  labels?: Omit<LabelFilter, 'status'> | undefined
 }
 
 /** A listing of at most so many rows is sorted once for its far pages. */

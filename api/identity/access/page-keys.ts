@@ -8,6 +8,7 @@ import { MAX_LIMIT } from '#core/page.ts'
 import { MAX_SORTED, createListing } from './listing-statements.ts'
 import type { Listed, Listing, PageQuery } from './listing-statements.ts'
 import type { AccessPolicy, DomainAccess } from './policy.ts'
+import type { ShownRows } from './shown-rows.ts'
 
 /** One of at most so many rows is sorted at once. */
 const FEW_ROWS = 2000
@@ -22,6 +23,8 @@ const ANCHOR_DISTANCE = 1000
 /** Of several domains each gives as many rows as lie between two. */
 const MERGED_ANCHOR_DISTANCE = 100
 const ANCHORED_FROM = 20_000
+/** An index finds fewer rows by a tag sooner. */
+const MANY_TAGGED = 10_000
 
 type Deps = { db: Queryable; access: AccessPolicy }
 
@@ -36,8 +39,9 @@ export async function findPageKeys(
   const domains = listed.shown.map(({ domain }) => domain)
   const counting = createListing(listed, query)
   const counted = counting.isSortedAtOnce ? await access.keys(domains, counting.counted(dir)).find() : []
-  const totals = counted.length > 0 ? counted.slice(0, 1) : await access.totals(domains, counting.count())
+  const totals = counted.length > 0 ? counted.slice(0, 1) : await findTotals({ db, access }, listed, query)
   const total = totals.reduce((sum, of) => sum + of, 0)
+  prepareLabels(access, listed, total)
   if (query.only_total === true || total <= offset) return { total, keys: [] }
   if (counted.length > 1) return { total, keys: counted.slice(1 + offset, 1 + end) }
 
@@ -60,6 +64,40 @@ export async function findPageKeys(
   nearest?.prepare()
   if (found.length >= Math.min(limit, total - offset) || !listing.mayLieFarApart) return { total, keys: found }
   return { total, keys: (await first.find()).slice(offset, end) }
+}
+
+/** As `count` of a listing gives them. */
+async function findTotals({ db, access }: Deps, listed: Listed, query: PageQuery): Promise<readonly number[]> {
+  const { type, shown, labels } = listed
+  const domains = shown.map(({ domain }) => domain)
+  const statement = createListing(listed, query).count()
+  if (labels === undefined) return await access.totals(domains, statement)
+  const { status } = query
+  const filter = status === undefined || status === 'all' ? labels : { ...labels, status }
+  return await access.totals(domains, statement, async () => {
+    let known = 0
+    const others: ShownRows[] = []
+    for (const rows of shown) {
+      const count = rows.isWhole ? await access.labels.count(type, rows.domain.domainKey, filter) : undefined
+      if (count === undefined) others.push(rows)
+      else known += count
+    }
+    if (others.length === shown.length) return undefined
+    const counted = await createListing({ ...listed, shown: others }, query)
+      .count()
+      .execute(db)
+    const more = counted.rows[0]?.totals ?? []
+    // All domains that are shown whole are one number, the first.
+    return others.some(({ isWhole }) => isWhole) ? [known + (more[0] ?? 0), ...more.slice(1)] : [known, ...more]
+  })
+}
+
+/** What PostgreSQL takes long to count is kept for the next time. */
+function prepareLabels(access: AccessPolicy, { type, shown, labels }: Listed, total: number): void {
+  if (labels === undefined || (labels.name === undefined && total < MANY_TAGGED)) return
+  const wholes = shown.filter(({ isWhole }) => isWhole).map(({ domain }) => domain.domainKey)
+  // Whoever asks for a page meets the same failure, and is told.
+  access.labels.prepare(type, wholes).catch(() => {})
 }
 
 /** Those of a page that is reached from the nearer end, or from a row that is remembered. */

@@ -18,6 +18,8 @@ import { findEntitiesAnywhere, findEntity } from './entities.ts'
 import type { LocatedEntity } from './entities.ts'
 import { createHoldings } from './holdings.ts'
 import type { EntityFacts } from './holdings.ts'
+import { createKeptLabels } from './kept-labels.ts'
+import type { KeptLabels } from './kept-labels.ts'
 import { withinScope } from '../pats/scoped-access.ts'
 import type { UserPrincipal } from './principal.ts'
 import type { Reach } from './reach.ts'
@@ -97,8 +99,17 @@ export type AccessPolicy = {
     type: EntityFacts['type'],
     id: string,
   ): Promise<Located>
-  /** The numbers that the statement gives as `totals`, kept until anything changes in these domains. */
-  totals(domains: readonly DomainAccess[], statement: RawBuilder<{ totals: number[] }>): Promise<readonly number[]>
+  /**
+   * The numbers that the statement gives as `totals`, kept until anything changes in these domains. `known` may find them
+   * without it.
+   */
+  totals(
+    domains: readonly DomainAccess[],
+    statement: RawBuilder<{ totals: number[] }>,
+    known?: () => Promise<readonly number[] | undefined>,
+  ): Promise<readonly number[]>
+  /** Names and tags of large domains, kept to be counted by. */
+  readonly labels: Omit<KeptLabels, 'forget' | 'clear'>
   /**
    * The keys that the statement gives, in its order and as long kept: pages of a listing that is sorted once. `remembered`
    * alone gives what is known without asking the database.
@@ -158,6 +169,7 @@ export function createAccessPolicy({
     bytes: { max: MAX_SORTED_BYTES, of: (keys) => keys.length * KEY_BYTES },
     isFresh,
   })
+  const labels = createKeptLabels({ db, isFresh })
   /** When keys may be sought for later again, by listing. */
   const preparedUntilMs = createLru<string, number>(MAX_SORTED_LISTINGS)
   let isPreparing = false
@@ -289,10 +301,11 @@ export function createAccessPolicy({
           'failed to perform authorization: only the platform administrator may do this',
         )
     },
-    async totals(domains, statement) {
+    labels,
+    async totals(domains, statement, known) {
       return await totals.get(nameOf(statement), async () => {
-        const { rows } = await statement.execute(db)
-        return { value: rows[0]?.totals ?? [], dependsOn: contentsOf(domains) }
+        const value = (await known?.()) ?? (await statement.execute(db)).rows[0]?.totals ?? []
+        return { value, dependsOn: contentsOf(domains) }
       })
     },
     keys(domains, statement) {
@@ -320,10 +333,10 @@ export function createAccessPolicy({
       }
     },
     forget(entityKeys) {
-      for (const cache of [holdings, totals, reaches, sorted]) cache.forget(entityKeys)
+      for (const cache of [holdings, totals, reaches, sorted, labels]) cache.forget(entityKeys)
     },
     clear() {
-      for (const cache of [holdings, totals, reaches, sorted]) cache.clear()
+      for (const cache of [holdings, totals, reaches, sorted, labels]) cache.clear()
     },
   }
 }

@@ -23,5 +23,6 @@ export {
   orderedBy,
   parseMetadataFilter,
   partsByName,
+  shortNamePattern,
 } from './listing.ts'
 export { PlacedRole, ShownRolesFields } from './shown-roles.ts'

@@ -66,18 +66,34 @@ export function contains(reference: string, text: string): RawBuilder<SqlBool> {
   )})`
 }
 
+/** What `contains` finds of a text for which every name is looked at, as a regular expression; undefined for other texts. */
+export function shortNamePattern(text: string): string | undefined {
+  if (text === '' || text.length >= TRIGRAM_CHARS || !isAscii(text)) return undefined
+  return [...text]
+    .map(
+      (char) =>
+        `[${formsOfChar(char)
+          .join('')
+          .replaceAll(/[\\\]^-]/g, '\\$&')}]`,
+    )
+    .join('')
+}
+
 const patternOf = (text: string) => `%${text.replaceAll(/[\\%_]/g, (sign) => `\\${sign}`)}%`
 
 /** The text in capitals, small letters and mixed; none for what is not ASCII, whose forms PostgreSQL knows better. */
 function formsOf(text: string): string[] {
+  if (!isAscii(text)) return []
   let forms = ['']
-  for (const char of text) {
-    if (char > '\u007f') return []
-    const small = char.toLowerCase()
-    const alike = [...new Set([small, char.toUpperCase(), ...(FURTHER_FORMS[small] ?? [])])]
-    forms = forms.flatMap((form) => alike.map((next) => form + next))
-  }
+  for (const char of text) forms = forms.flatMap((form) => formsOfChar(char).map((next) => form + next))
   return forms
+}
+
+const isAscii = (text: string) => [...text].every((char) => char <= '\u007f')
+
+function formsOfChar(char: string): string[] {
+  const small = char.toLowerCase()
+  return [...new Set([small, char.toUpperCase(), ...(FURTHER_FORMS[small] ?? [])])]
 }
 
 /** Parses the `metadata` filter; throws `malformed` unless it is a JSON object. */

@@ -1,0 +1,70 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { BLOCK_ROWS, createLabelBlocks } from './label-blocks.ts'
+import type { LabelFilter, Labelled } from './label-blocks.ts'
+
+const matches = ({ status, name, tags }: LabelFilter, row: Labelled) =>
+  (status === undefined || row.status === status) &&
+  (name === undefined || new RegExp(name).test(row.name)) &&
+  tags.every((tag) => row.tags.includes(tag))
+
+const letter = fc.constantFrom('a', 'A', 'b', 'ß', '\n', '𝛑', 'é', '\u0001')
+const anyRow = fc.record({
+  key: fc.integer({ min: 1, max: 60 }),
+  status: fc.constantFrom('enabled', 'disabled'),
+  name: fc.array(letter, { maxLength: 6 }).map((letters) => letters.join('')),
+  tags: fc.array(fc.constantFrom('x', 'y', 'z'), { maxLength: 3 }),
+})
+const anyFilter = fc.record(
+  {
+    status: fc.constantFrom('enabled', 'disabled', 'unknown'),
+    name: fc.constantFrom('[aA]', '[aA][b]', '[b][aA]', '[\\]]', '[aA][aA]'),
+    tags: fc.array(fc.constantFrom('x', 'y', 'nowhere'), { maxLength: 2 }),
+  },
+  { requiredKeys: ['tags'] },
+)
+
+test('rows are counted as they are after any number of replacements', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.array(anyRow, { maxLength: 12 })), fc.array(anyFilter), async (steps, filters) => {
+      const blocks = createLabelBlocks()
+      const rows = new Map<number, Labelled>()
+      for (const step of steps) {
+        const now = new Map(step.map((row) => [row.key, row]))
+        // Each third one that is named is not there any more.
+        const left = [...now.values()].filter(({ key }) => key % 3 !== 0)
+        blocks.replace([...now.keys()], left)
+        for (const key of now.keys()) rows.delete(key)
+        for (const row of left) rows.set(row.key, row)
+      }
+      for (const filter of filters) {
+        expect(await blocks.count(filter)).toBe([...rows.values()].filter((row) => matches(filter, row)).length)
+      }
+    }),
+  )
+})
+
+test('rows of many blocks are found, whichever of them changes', async () => {
+  const blocks = createLabelBlocks()
+  const rowOf = (key: number, name: string) => ({ key, status: 'enabled', name, tags: [`tag${key % 7}`] })
+  const count = 2 * BLOCK_ROWS + 100
+  blocks.add(Array.from({ length: count }, (_, index) => rowOf(index + 1, 'old')))
+  expect(await blocks.count({ name: '[o][l]', tags: [] })).toBe(count)
+  const changed = Array.from({ length: BLOCK_ROWS }, (_, index) => 2 * index + 1)
+  blocks.replace(
+    changed,
+    changed.map((key) => rowOf(key, 'new')),
+  )
+  expect(await blocks.count({ name: '[n]', tags: [] })).toBe(BLOCK_ROWS)
+  expect(await blocks.count({ name: '[o]', tags: [] })).toBe(count - BLOCK_ROWS)
+  expect(await blocks.count({ tags: ['tag3'] })).toBe(Math.floor((count - 3) / 7) + 1)
+})
+
+test('what was removed takes no memory for ever', () => {
+  const blocks = createLabelBlocks()
+  const keys = Array.from({ length: BLOCK_ROWS }, (_, index) => index + 1)
+  blocks.add(keys.map((key) => ({ key, status: 'enabled', name: 'a name of some length', tags: [] })))
+  const before = blocks.bytes
+  blocks.replace(keys, [])
+  expect(blocks.bytes).toBeLessThan(before / 100)
+})
