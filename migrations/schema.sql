@@ -228,7 +228,6 @@ CREATE INDEX channels_page ON channels USING btree (domain_key, status, COALESCE
 CREATE INDEX channels_page_any_status ON channels USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, status, parent_group_key);
 CREATE INDEX channels_page_created ON channels USING btree (domain_key, created_at, id) INCLUDE (key, status, parent_group_key);
 CREATE INDEX channels_page_long_name ON channels USING btree (domain_key, "left"(name, 256), created_at, id) WHERE (char_length(name) > 256);
-CREATE INDEX channels_page_name ON channels USING btree (domain_key, "left"(name, 256), created_at, id);
 CREATE INDEX channels_page_short_name ON channels USING btree (domain_key, name, created_at, id) INCLUDE (key, status, parent_group_key) WHERE (char_length(name) <= 256);
 CREATE UNIQUE INDEX channels_route_key ON channels USING btree (domain_key, lower(route));
 CREATE INDEX channels_tags ON channels USING gin (tags);
@@ -283,7 +282,6 @@ CREATE INDEX clients_page ON clients USING btree (domain_key, status, COALESCE(u
 CREATE INDEX clients_page_any_status ON clients USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id) INCLUDE (key, updated_at, status, parent_group_key);
 CREATE INDEX clients_page_created ON clients USING btree (domain_key, created_at, id) INCLUDE (key, status, parent_group_key);
 CREATE INDEX clients_page_long_name ON clients USING btree (domain_key, "left"(name, 256), created_at, id) WHERE (char_length(name) > 256);
-CREATE INDEX clients_page_name ON clients USING btree (domain_key, "left"(name, 256), created_at, id);
 CREATE INDEX clients_page_short_name ON clients USING btree (domain_key, name, created_at, id) INCLUDE (key, status, parent_group_key) WHERE (char_length(name) <= 256);
 CREATE INDEX clients_secret ON clients USING btree (secret_mac);
 CREATE INDEX clients_tags ON clients USING gin (tags);
@@ -404,7 +402,6 @@ CREATE INDEX groups_metadata ON groups USING gin (metadata jsonb_path_ops);
 CREATE INDEX groups_name_trgm ON groups USING gin (name gin_trgm_ops);
 CREATE INDEX groups_page_any_status ON groups USING btree (domain_key, COALESCE(updated_at, created_at), created_at, id);
 CREATE INDEX groups_page_long_name ON groups USING btree (domain_key, "left"(name, 256), created_at, id) WHERE (char_length(name) > 256);
-CREATE INDEX groups_page_name ON groups USING btree (domain_key, "left"(name, 256), created_at, id);
 CREATE INDEX groups_page_short_name ON groups USING btree (domain_key, name, created_at, id) INCLUDE (key, status) WHERE (char_length(name) <= 256);
 CREATE INDEX groups_parent ON groups USING btree (parent_key);
 CREATE INDEX groups_tags ON groups USING gin (tags);
