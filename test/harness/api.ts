@@ -61,6 +61,8 @@ export type TestUser = {
 
 export type TestApiOptions = {
   environment?: Record<string, string>
+  /** SKEIN_TRUST_PROXY. */
+  trustProxy?: readonly string[]
   tailIntervalMs?: number
   eventHeartbeatMs?: number
   notificationTimes?: NotificationTimes
@@ -111,7 +113,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
     health: { build: ground.build, metrics: createMetrics(), serviceOf: () => 'test' },
     maxBodyBytes: MAX_BODY_BYTES,
     corsOrigins: [],
-    trustProxy: [],
+    trustProxy: options.trustProxy ?? [],
     authenticate: api.authenticate,
   })
   await api.routes(app)

@@ -1,4 +1,5 @@
 /** What a request says about its caller: the bearer token and where it came from. */
+import { isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Origin } from '../access/index.ts'
@@ -20,7 +21,8 @@ const MAX_USER_AGENT_CHARS = 256
 export function originOf(request: FastifyRequest): Origin {
   const userAgent = request.headers['user-agent']
   return {
-    address: request.ip,
+    // What a trusted proxy passed on may be no address at all.
+    address: isIP(request.ip) === 0 ? (request.socket.remoteAddress ?? '') : request.ip,
     requestId: request.id,
     ...(userAgent === undefined ? {} : { userAgent: userAgent.slice(0, MAX_USER_AGENT_CHARS) }),
     isReading: request.method === 'GET' || request.method === 'HEAD',
