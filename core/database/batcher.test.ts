@@ -55,6 +55,32 @@ describe('a batcher', () => {
     expect(batcher.pending).toBe(0)
   })
 
+  test('begins another batch beside one when a quarter of its work waits, and never more than it may', async () => {
+    const { batcher, batches, batch } = heldBatcher({ maxItems: 100, maxInFlight: 2, weightOf: (item) => item })
+    const results = [3, 5].map((item) => batcher.submit(item))
+    const first = await batch(0)
+    expect(first.items).toEqual([3, 5])
+    results.push(batcher.submit(1))
+    await new Promise(setImmediate)
+    expect(batches).toHaveLength(1)
+    results.push(batcher.submit(1))
+    const second = await batch(1)
+    expect(second.items).toEqual([1, 1])
+    results.push(batcher.submit(50))
+    await new Promise(setImmediate)
+    expect(batches).toHaveLength(2)
+    expect(batcher.pending).toBe(5)
+    second.commit()
+    const third = await batch(2)
+    expect(third.items).toEqual([50])
+    const closed = batcher.close()
+    third.commit()
+    first.commit()
+    await closed
+    expect(await Promise.all(results)).toEqual([3, 5, 1, 1, 50].map((item) => `stored ${item}`))
+    expect(batcher.pending).toBe(0)
+  })
+
   test('keeps the order over many thousand items and batches of any size', async () => {
     const written: number[] = []
     const batcher = createBatcher<number, number>({

@@ -2,7 +2,7 @@
 import { TASK_STATE } from '#proto/index.ts'
 import type { RunIdentity } from '../dispatch/translate.ts'
 import type { WorkerSession } from '../dispatch/worker-session.ts'
-import type { RunBatch } from './batch.ts'
+import type { RunBatch, WriterContext } from './batch.ts'
 import { settleGroups } from './broadcasts.ts'
 import { claimRuns } from './claim-runs.ts'
 import { heldRun, markRunning, recordEnds, type ReportedEnd } from './end-runs.ts'
@@ -38,12 +38,19 @@ export async function recoverChanges(batch: RunBatch, changes: readonly Change[]
   return await findStarted(batch, requests)
 }
 
+type Application = {
+  managerId: string
+  /** As `isPlainBatch` found. */
+  isPlain: boolean
+  /** Starts that are in the database already, by run id. */
+  started?: ReadonlyMap<string, StartOutcome> | undefined
+}
+
 /** Every batch in one order: what workers report first, because it frees room; claims last, because they fill it. */
 export async function applyChanges(
   batch: RunBatch,
   changes: readonly Change[],
-  managerId: string,
-  started: ReadonlyMap<string, StartOutcome> = new Map(),
+  { managerId, isPlain, started = new Map() }: Application,
 ): Promise<unknown[]> {
   const outcomes: unknown[] = changes.map(() => undefined)
   const of = <K extends Change['kind']>(kind: K) =>
@@ -55,7 +62,6 @@ export async function applyChanges(
   const ends = of('ends').map(({ change }) => change)
   const starts = of('start').filter(({ change }) => !started.has(change.request.runId))
   const requests = starts.map(({ change }) => change.request)
-  const isPlain = batch.context.queues.total === 0 && changes.every((change) => isPlainChange(change))
   const known = isPlain && requests.length > 0 ? batch.context.tasks.find(requests) : undefined
   const firstWave = [
     requests.length === 0 || known !== undefined ? undefined : readTasks(batch, requests),
@@ -95,6 +101,17 @@ export async function applyChanges(
   // In a plain batch nothing waits, but for starts that have just found no room.
   if (!isPlain) await claimRuns(batch)
   return outcomes
+}
+
+/**
+ * True when all of its changes are one statement each, and of different runs than those of any other such batch: a run is started
+ * before its worker can speak of it. Nothing waits for a worker either, so that nobody has to be given what becomes free.
+ */
+export function isPlainBatch({ queues, tasks }: WriterContext, changes: readonly Change[]): boolean {
+  const requests = changes.flatMap((change) => (change.kind === 'start' ? [change.request] : []))
+  return (
+    queues.total === 0 && changes.every(isPlainChange) && (requests.length === 0 || tasks.find(requests) !== undefined)
+  )
 }
 
 /**

@@ -1,6 +1,7 @@
 /**
  * The one ordered writer of this manager's run states: everything that changes a run goes through one queue and is
- * written in batches, one transaction each. Acknowledgements, assignments and HTTP answers leave after the commit.
+ * written in batches, one transaction each. Acknowledgements, assignments and HTTP answers leave after the commit. Two batches
+ * are written at a time where neither can touch what the other does (decision 0045).
  */
 import type { Client } from 'pg'
 import {
@@ -15,15 +16,18 @@ import { ServiceError } from '#core/errors/index.ts'
 import { sleep } from '#core/time.ts'
 import type { RunIdentity } from '../dispatch/translate.ts'
 import type { WorkerSession } from '../dispatch/worker-session.ts'
-import { applyChanges, recoverChanges, type Change } from './apply-changes.ts'
+import { applyChanges, isPlainBatch, recoverChanges, type Change } from './apply-changes.ts'
 import { RunBatch, type WriterContext } from './batch.ts'
 import type { RemovalOutcome, WorkerRemoval } from './remove-worker.ts'
 import type { HelloClaims, Reconciliation } from './reconcile-runs.ts'
 import type { RunEnding } from './spec.ts'
 import type { StaleStart, StartOutcome, StartRequest } from './start-runs.ts'
+import { Turns, type Turn } from './turns.ts'
 
 /** Changes in one transaction; a message of a worker with many runs is one change. */
 const MAX_BATCH_CHANGES = 1_000
+/** While one waits for its commit to reach the disk, the other one is computed. */
+const MAX_BATCHES_AT_A_TIME = 2
 /** Changes that wait; beyond it HTTP is answered 503 and workers send their results again. */
 const MAX_QUEUED_CHANGES = 20_000
 /** What workers reported is written again for as long as this when the database is away, in milliseconds. */
@@ -49,13 +53,19 @@ export type RunWriterDeps = {
 
 export function createRunWriter({ context, connect, signal }: RunWriterDeps) {
   const { managerId } = context
-  let client: Client | undefined
+  const turns = new Turns()
+  /** Connections on which nothing is written now. */
+  const idle: Client[] = []
+  /** Connections that have ended by themselves. */
+  const gone = new WeakSet<Client>()
   /** A commit may have happened without its answer; the next batch looks before it writes. */
   let isInDoubt = false
   const batcher = createBatcher<Change, unknown>({
     name: 'the task manager',
     maxItems: MAX_BATCH_CHANGES,
     maxQueuedItems: MAX_QUEUED_CHANGES,
+    maxInFlight: MAX_BATCHES_AT_A_TIME,
+    weightOf: countRuns,
     write: writePatiently,
   })
 
@@ -68,7 +78,7 @@ export function createRunWriter({ context, connect, signal }: RunWriterDeps) {
     let open = [...changes]
     for (let waitedMs = 0; ; waitedMs += RECONNECT_MS) {
       try {
-        const written = await writeOrSplit(open)
+        const written = await writeInTurn(open, waitedMs > 0)
         open.forEach((change, index) => outcomes.set(change, written[index]))
         return changes.map((change) => outcomes.get(change))
       } catch (error) {
@@ -88,12 +98,24 @@ export function createRunWriter({ context, connect, signal }: RunWriterDeps) {
     }
   }
 
-  /** What PostgreSQL refuses in a batch is found by halving, so that no neighbour is lost with it. */
-  async function writeOrSplit(changes: readonly Change[]): Promise<readonly unknown[]> {
+  async function writeInTurn(changes: readonly Change[], isRepeated: boolean): Promise<readonly unknown[]> {
+    const turn = await turns.take(() => !isInDoubt && !isRepeated && isPlainBatch(context, changes))
     try {
-      return await writeOnce(changes)
+      const outcomes = await writeOrSplit(changes, { turn, mustLook: isInDoubt || isRepeated })
+      // Room that one batch has made and the other one has not seen.
+      if (turn === 'shared' && context.queues.total > 0) submit({ kind: 'claim' }).catch(() => undefined)
+      return outcomes
+    } finally {
+      turns.giveBack(turn)
+    }
+  }
+
+  /** What PostgreSQL refuses in a batch is found by halving, so that no neighbour is lost with it. */
+  async function writeOrSplit(changes: readonly Change[], mode: Mode): Promise<readonly unknown[]> {
+    try {
+      return await writeOnce(changes, mode)
     } catch (error) {
-      if (isRepeatable(error)) return writeOnce(changes)
+      if (isRepeatable(error)) return writeOnce(changes, mode)
       if (!isRefusedData(error)) throw error
       const [only, ...others] = changes
       if (only !== undefined && others.length === 0) {
@@ -101,44 +123,47 @@ export function createRunWriter({ context, connect, signal }: RunWriterDeps) {
           return [new ServiceError('not_found', 'no such task')]
         }
         // Another manager has used the key, or started this very run, a moment ago: now it is seen.
-        if (only.kind === 'start' && violatedConstraint(error) === 'run_start_keys_pkey') return writeOnce(changes)
+        if (only.kind === 'start' && violatedConstraint(error) === 'run_start_keys_pkey')
+          return writeOnce(changes, mode)
         if (only.kind === 'start' && violatedConstraint(error) === 'runs_id_key')
           return [{ runId: only.request.runId, runKey: undefined, taskKey: 0 }]
         context.logger.error({ err: error, change: only.kind }, 'a task state was refused by the database')
         return [error]
       }
       const half = Math.ceil(changes.length / 2)
-      return [...(await writeOrSplit(changes.slice(0, half))), ...(await writeOrSplit(changes.slice(half)))]
+      return [...(await writeOrSplit(changes.slice(0, half), mode)), ...(await writeOrSplit(changes.slice(half), mode))]
     }
   }
 
-  async function writeOnce(changes: readonly Change[]): Promise<readonly unknown[]> {
-    client ??= await open()
-    const connection = client
+  async function writeOnce(changes: readonly Change[], { turn, mustLook }: Mode): Promise<readonly unknown[]> {
+    const connection = idle.pop() ?? (await open())
     const batch = new RunBatch(connection, context)
     try {
-      const started = isInDoubt ? await recoverChanges(batch, changes) : undefined
-      const outcomes = await applyChanges(batch, changes, managerId, started)
+      const started = mustLook ? await recoverChanges(batch, changes) : undefined
+      const outcomes = await applyChanges(batch, changes, { managerId, started, isPlain: turn === 'shared' })
       await batch.writeTasks()
       batch.commit()
       await batch.settled()
-      isInDoubt = false
+      if (mustLook) isInDoubt = false
       batch.committed()
+      giveBack(connection)
       return outcomes
     } catch (error) {
       batch.abandoned()
       await batch.settled().catch(() => undefined)
       if (isDatabaseAway(error)) {
         isInDoubt = true
-        await forget(connection)
-      } else await connection.query('ROLLBACK').catch(() => undefined)
+        await connection.end().catch(() => undefined)
+      } else {
+        await connection.query('ROLLBACK').catch(() => undefined)
+        giveBack(connection)
+      }
       throw error
     }
   }
 
-  async function forget(connection: Client): Promise<void> {
-    if (client === connection) client = undefined
-    await connection.end().catch(() => undefined)
+  function giveBack(connection: Client): void {
+    if (!gone.has(connection)) idle.push(connection)
   }
 
   async function open(): Promise<Client> {
@@ -147,7 +172,9 @@ export function createRunWriter({ context, connect, signal }: RunWriterDeps) {
     const opened = Object.assign(await connect(), { pipeline: true })
     await opened.query(PLANNING)
     const leave = () => {
-      if (client === opened) client = undefined
+      gone.add(opened)
+      const at = idle.indexOf(opened)
+      if (at >= 0) idle.splice(at, 1)
     }
     opened.on('end', leave)
     opened.on('error', leave)
@@ -187,7 +214,15 @@ export function createRunWriter({ context, connect, signal }: RunWriterDeps) {
     },
     async close() {
       await batcher.close()
-      await client?.end().catch(() => undefined)
+      await Promise.all(idle.map((connection) => connection.end().catch(() => undefined)))
     },
   }
+}
+
+/** `mustLook`: it may be in the database already. */
+type Mode = { turn: Turn; mustLook: boolean }
+
+function countRuns(change: Change): number {
+  if (change.kind === 'ends') return change.ends.length
+  return change.kind === 'running' ? change.runs.length : 1
 }

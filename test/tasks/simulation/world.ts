@@ -8,7 +8,7 @@ import { KnownTasks } from '#manager/runs/known-tasks.ts'
 import { Cluster } from '#manager/dispatch/cluster.ts'
 import { WorkerSession } from '#manager/dispatch/worker-session.ts'
 import { fromRef, type RunIdentity } from '#manager/dispatch/translate.ts'
-import { applyChanges, recoverChanges, type Change } from '#manager/runs/apply-changes.ts'
+import { applyChanges, isPlainBatch, recoverChanges, type Change } from '#manager/runs/apply-changes.ts'
 import { RunBatch, type WriterContext } from '#manager/runs/batch.ts'
 import { RunEndings } from '#manager/runs/endings.ts'
 import { RunQueues } from '#manager/runs/queues.ts'
@@ -211,7 +211,8 @@ export class World {
       )
       try {
         const started = manager.isInDoubt ? await recoverChanges(batch, changes) : undefined
-        const outcomes = await applyChanges(batch, changes, manager.id, started)
+        const isPlain = !manager.isInDoubt && isPlainBatch(manager.context, changes)
+        const outcomes = await applyChanges(batch, changes, { managerId: manager.id, isPlain, started })
         await batch.writeTasks()
         batch.commit()
         await batch.settled()
