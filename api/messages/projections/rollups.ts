@@ -2,6 +2,7 @@
 import { sql } from 'kysely'
 import type { RawBuilder } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { NUMBERS_IN_ROW } from '../store/opened.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 
 /** The columns of `rollups`, in the order of what follows. */
@@ -19,7 +20,7 @@ export function rollupsOf(rows: RawBuilder<unknown>): RawBuilder<unknown> {
                      CASE WHEN date_bin(${bucketInterval}, m.min_time, 'epoch') = date_bin(${bucketInterval}, m.max_time, 'epoch')
                           THEN date_bin(${bucketInterval}, m.max_time, 'epoch') END AS bucket
                 FROM records m WHERE ${rows} OFFSET 0) m
-       CROSS JOIN LATERAL unnest(m.series_keys, m.times, m."values") AS r(series_key, time, value)
+       CROSS JOIN LATERAL ${NUMBERS_IN_ROW}
        GROUP BY 1, 2, 3, 4, 5`
 }
 

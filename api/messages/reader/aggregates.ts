@@ -11,7 +11,7 @@ import type { Interval } from './interval.ts'
 import type { Parts } from './parts.ts'
 import { partsOf, unfoldedBatches } from './parts.ts'
 import type { RecordRow, Rows, Window } from './records.ts'
-import { RECORDS } from '../store/opened.ts'
+import { NUMBERS_IN_ROW, RECORDS_IN_ROW } from '../store/opened.ts'
 import type { Aggregation } from './schema.ts'
 
 /**
@@ -117,7 +117,8 @@ function partsWith(
   const parts = raw.map(
     (part) => sql`
       SELECT ${startOfTime(sql`r.time`)} AS start, r.series_key ${ofRecords}
-        FROM ${RECORDS} WHERE ${all([part.rows, ...matchingIn(part)])} AND r.value IS NOT NULL GROUP BY 1, 2`,
+        FROM records m CROSS JOIN LATERAL ${part.values.length === 0 ? NUMBERS_IN_ROW : RECORDS_IN_ROW}
+       WHERE ${all([part.rows, ...matchingIn(part)])} AND r.value IS NOT NULL GROUP BY 1, 2`,
   )
   if (rollups !== undefined) {
     parts.push(sql`

@@ -1,20 +1,20 @@
 /** How many records match, without opening more rows of the table than it takes. */
 import type { RawBuilder, SqlBool } from 'kysely'
 import { sql } from 'kysely'
-import { RECORDS } from '../store/opened.ts'
+import { RECORDS, TIMES_IN_ROW } from '../store/opened.ts'
 import type { RecordConditions } from './conditions.ts'
 import { all, matchingIn } from './conditions.ts'
 
 /** How many records of a row `m` meet conditions on their series and times. */
 export function countInRow(conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<unknown> {
-  return sql`(SELECT count(*) FROM unnest(m.series_keys, m.times) AS r(series_key, time) WHERE ${all(conditions)})`
+  return sql`(SELECT count(*) FROM ${TIMES_IN_ROW} WHERE ${all(conditions)})`
 }
 
 /** The same of a row that lies in the range as a whole: by its length, or by its series. */
 function countInWhole(series: readonly RawBuilder<SqlBool>[]): RawBuilder<unknown> {
   return series.length === 0
     ? sql`cardinality(m.series_keys)`
-    : sql`(SELECT count(*) FROM unnest(m.series_keys) AS r(series_key) WHERE ${all(series)})`
+    : sql`(SELECT count(*) FROM (SELECT unnest(m.series_keys) AS series_key) AS r WHERE ${all(series)})`
 }
 
 /**
@@ -38,20 +38,17 @@ export function countsOf(conditions: RecordConditions, part?: RawBuilder<unknown
       FROM (SELECT ${named} m.series_keys, ${cut} AS times, ${alike} FROM records m WHERE ${rows} ${byLikeness}) m ${grouped}`
 }
 
-/**
- * A SELECT of the rows that may hold a match, with `records`, how many it holds, and what places and opens them.
- */
-export function countedRows({ rows, isInside, times, series }: RecordConditions): RawBuilder<unknown> {
-  const columns = sql`m.min_time, m.max_time, m.arrived_at, m.batch_seq, m.message, m.series_keys, m.times`
+/** A SELECT of `columns` of the rows `m` that may hold a match, each with `records`, how many it holds. */
+export function countedRows(conditions: RecordConditions, columns: RawBuilder<unknown>): RawBuilder<unknown> {
+  const { rows, isInside, times, series } = conditions
   const opened = countInRow([...times, ...series])
   if (series.length === 0)
-    return sql`SELECT ${columns}, CASE WHEN ${isInside} THEN ${countInWhole([])} ELSE ${opened} END AS records FROM records m WHERE ${rows}`
+    return sql`
+      SELECT ${columns}, CASE WHEN ${isInside} THEN ${countInWhole([])} ELSE ${opened} END AS records FROM records m WHERE ${rows}`
   return sql`
-    WITH found AS MATERIALIZED (
-      SELECT ${columns}, ${isInside} AS is_inside FROM records m WHERE ${rows}
-    ), alike AS MATERIALIZED (
-      SELECT m.series_keys, ${countInWhole(series)} AS records FROM (SELECT DISTINCT series_keys FROM found) m
+    WITH alike AS MATERIALIZED (
+      SELECT m.series_keys, ${countInWhole(series)} AS records FROM (SELECT DISTINCT m.series_keys FROM records m WHERE ${rows}) m
     )
-    SELECT ${columns}, CASE WHEN m.is_inside THEN alike.records ELSE ${opened} END AS records
-      FROM found m JOIN alike USING (series_keys)`
+    SELECT ${columns}, CASE WHEN ${isInside} THEN alike.records ELSE ${opened} END AS records
+      FROM records m JOIN alike USING (series_keys) WHERE ${rows}`
 }

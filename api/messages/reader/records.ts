@@ -172,22 +172,26 @@ async function skipRows(
   const [direction, opposite] = [directionOf(dir), directionOf(isNewestFirst ? 'asc' : 'desc')]
   const isBeyond = (time: RawBuilder<unknown>) => sql<SqlBool>`${placeOf(time)} ${beyond} ${EDGE}`
   const inCut = countInRow([...conditions.times, ...conditions.series, isBeyond(sql`r.time`)])
-  const { rows } = await executeKept(
+  const columns = sql`${far} AS far, ${near} AS near, m.arrived_at, m.batch_seq, m.message`
+  // Rows meet what is alike in them by a hash, however few the planner expects.
+  const disabled = executeKept(tx, sql`SET LOCAL enable_nestloop = off`)
+  const found = executeKept(
     tx,
     sql<{ before: number; mean: number | null } & (Exclude<Edge, undefined> | { at: null })>`
-    WITH counted AS MATERIALIZED (${countedRows(conditions)}), edge AS (
+    WITH counted AS MATERIALIZED (${countedRows(conditions, columns)}), edge AS MATERIALIZED (
       SELECT m.far AS at, m.arrived_at, m.batch_seq, m.message
-        FROM (SELECT ${far} AS far, m.arrived_at, m.batch_seq, m.message,
-                     sum(m.records) OVER (ORDER BY ${byPlace(far, direction)}) AS upto
-                FROM counted m) m
+        FROM (SELECT m.*, sum(m.records) OVER (ORDER BY ${byPlace(sql`m.far`, direction)}) AS upto FROM counted m) m
        WHERE m.upto <= ${offset} ORDER BY m.upto DESC, ${byPlace(sql`m.far`, opposite)} LIMIT 1
     )
     SELECT edge.at::text AS at, edge.arrived_at::text AS arrived_at, edge.batch_seq, edge.message, (
-             SELECT coalesce(sum(CASE WHEN ${isBeyond(near)} THEN m.records ELSE ${inCut} END), 0)
-               FROM counted m WHERE ${isBeyond(far)})::bigint AS before,
+             (SELECT coalesce(sum(m.records), 0) FROM counted m WHERE ${isBeyond(sql`m.near`)})
+             + (SELECT coalesce(sum(${inCut}), 0) FROM records m
+                 WHERE ${all([conditions.rows, isBeyond(far)])} AND NOT (${isBeyond(near)})))::bigint AS before,
            (SELECT avg(records)::float8 FROM counted WHERE records > 0) AS mean
       FROM (SELECT) AS always LEFT JOIN edge ON true`,
   )
+  const enabled = executeKept(tx, sql`SET LOCAL enable_nestloop = on`)
+  const [{ rows }] = await Promise.all([found, disabled, enabled])
   const { before = 0, mean, ...edge } = rows[0] ?? { at: null }
   return { edge: edge.at === null ? undefined : edge, offset: offset - before, recordsPerRow: mean ?? 1 }
 }
@@ -233,11 +237,11 @@ async function pageByTime(
       : isNewestFirst
         ? [
             sql`AND m.max_time < ${start}`,
-            sql`UNION ALL SELECT * FROM records m WHERE ${all(rows)} AND m.max_time >= ${start} AND m.max_time < ${start} + ${ROW_INTERVAL}`,
+            sql`UNION ALL SELECT m.*, false FROM records m WHERE ${all(rows)} AND m.max_time >= ${start} AND m.max_time < ${start} + ${ROW_INTERVAL}`,
           ]
         : [
             sql`AND m.min_time > ${start}`,
-            sql`UNION ALL SELECT * FROM records m WHERE ${all(rows)} AND m.min_time <= ${start} AND m.min_time > ${start} - ${ROW_INTERVAL}`,
+            sql`UNION ALL SELECT m.*, false FROM records m WHERE ${all(rows)} AND m.min_time <= ${start} AND m.min_time > ${start} - ${ROW_INTERVAL}`,
           ]
   // Of records that are only ordered and counted nothing else is opened.
   const opened = scope.values.length === 0 ? TIMES_IN_ROW : RECORDS_IN_ROW
@@ -246,23 +250,24 @@ async function pageByTime(
     // A small number stands in the text, where it tells the planner that few rows are wanted.
     const looked = look < FINE_LOOK ? sql.raw(String(look)) : sql`${look}::bigint`
     const page = sql<RecordRow>`
-      WITH near AS MATERIALIZED (
-        SELECT * FROM records m WHERE ${all(rows)} ${uncut} ORDER BY ${orderOfRows} LIMIT ${looked}
-      ), looked AS MATERIALIZED (
-        SELECT m.*, row_number() OVER () AS nth FROM (SELECT * FROM near ${cut}) m
+      WITH looked AS MATERIALIZED (
+        SELECT m.*, row_number() OVER () AS nth FROM (
+          (SELECT m.*, true AS is_near FROM records m WHERE ${all(rows)} ${uncut} ORDER BY ${orderOfRows} LIMIT ${looked}) ${cut}) m
       ), edge AS (
-        SELECT ${end} AS at, m.arrived_at, m.batch_seq, m.message FROM near m ORDER BY ${orderOfRows} OFFSET ${looked} - 1
+        SELECT ${end} AS at, m.arrived_at, m.batch_seq, m.message FROM looked m WHERE m.is_near ORDER BY ${orderOfRows} OFFSET ${looked} - 1
       ), opened AS (
         SELECT m.nth, m.arrived_at, m.batch_seq, m.message, m.run, r.series_key, r.time, r.place
-          FROM looked m LEFT JOIN edge ON true CROSS JOIN LATERAL ${opened}
-         WHERE ${all(matching)} AND (edge.at IS NULL OR ${placeOf(sql`r.time`)} ${beyond} ${EDGE})
+          FROM looked m CROSS JOIN LATERAL ${opened}
+         WHERE ${all(matching)} AND (${placeOf(sql`r.time`)} ${beyond} (SELECT at, arrived_at, batch_seq, message FROM edge)) IS NOT FALSE
       ), page AS (
         ${offset < SKIP_OFFSET ? sql`SELECT f.* FROM opened f ORDER BY ${byTime(dir)} LIMIT ${limit} OFFSET ${offset}` : farPage({ offset, limit, dir })}
+      ), shown AS MATERIALIZED (
+        SELECT m.* FROM looked m WHERE (m.nth IN (SELECT nth FROM page)) IS TRUE
       )
       SELECT s.subtopic, s.publisher_id, s.name, s.unit, m.protocol, extract(epoch FROM f.time)::float8 AS time,
              m."values"[f.place::integer] AS value, m.sums[f.place::integer] AS sum, m.update_times[f.place::integer] AS update_time,
              m.bool_values[f.place::integer] AS bool_value, m.string_values[f.place::integer] AS string_value, m.data_values[f.place::integer] AS data_value
-        FROM page f JOIN looked m ON m.nth = f.nth JOIN series s ON s.key = f.series_key
+        FROM page f JOIN shown m USING (nth) JOIN series s ON s.key = f.series_key
        ORDER BY ${byTime(dir)}`
     const { rows: found } = await executeKept(tx, page)
     const wanted = Math.min(limit, (await left) - offset)
