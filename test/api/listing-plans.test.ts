@@ -416,6 +416,43 @@ describe('pages of a listing that is larger than what is sorted once', () => {
     })
   })
 
+  test('counted by two letters of a name or by a tag are as many when names and tags are kept in memory', async () => {
+    const beside = (await owner.call('POST', '/domains', { name: 'beside', alias: 'beside' })).json<{ id: string }>().id
+    await fillMany(beside, 300)
+    const { labels } = api.api.identity.access
+    const { rows } = await api.database.pool.query<{ key: number }>(
+      'SELECT key FROM domains WHERE id = ANY ($1::uuid[]) ORDER BY key',
+      [[manyId, beside]],
+    )
+    const [manyKey = 0, besideKey = 0] = rows.map(({ key }) => key)
+    const totals = async () => {
+      const found: number[] = []
+      for (const path of [`/${manyId}/channels`, '/channels'])
+        for (const query of ['name=7 ', 'name=E', 'name=77', 'tag=marked', 'name=77&tag=marked&status=all']) {
+          const answer = await owner.call('GET', `${path}?only_total=true&${query}`)
+          found.push(answer.json<{ total: number }>().total)
+        }
+      return found
+    }
+    /** Whatever is remembered of a domain goes with any change in it. */
+    const change = async (body: object) =>
+      expect((await owner.call('POST', `/${manyId}/channels`, body)).status).toBe(201)
+    await change({ name: 'channel 77', tags: ['marked'] })
+    const before = await totals()
+    // Of the large one alone, then of both, each after a change.
+    for (const keys of [[manyKey], [besideKey, manyKey]]) {
+      await labels.prepare('channel', keys)
+      expect(await labels.count('channel', manyKey, { tags: ['marked'] })).toBeGreaterThan(0)
+      const known = await totals()
+      expect(known).toEqual(before)
+      await change({ name: 'channel 77 7 e', tags: ['marked'] })
+      const after = await totals()
+      expect(after).toEqual(before.map((total) => total + 1))
+      before.splice(0, before.length, ...after)
+    }
+    expect(await labels.count('channel', manyKey, { tags: ['unknown'] })).toBe(0)
+  })
+
   /** Clients of the other domains of the owner. */
   async function elsewhere(): Promise<number> {
     const { rows } = await api.database.pool.query<{ count: number }>(
