@@ -20,7 +20,9 @@ function read(data: Buffer, sliceBytes: number, pieceBytes: number): { pieces: B
     const slice = data.subarray(at, at + sliceBytes)
     for (let offset = 0; offset < slice.length;) {
       offset += reader.take(slice.subarray(offset))
-      if (reader.filledBytes === pieceBytes || reader.hasWhole) pieces.push(Buffer.from(reader.piece()))
+      if (reader.filledBytes < pieceBytes && !reader.hasWhole) continue
+      pieces.push(Buffer.from(reader.piece()))
+      reader.release()
     }
   }
   return { pieces, isWithinMessage: reader.isWithinMessage }
@@ -56,6 +58,38 @@ test('a message that is larger than a piece comes in several', () => {
   const { pieces } = read(Buffer.concat([framed(data), framed(data)]), 3000, 4096)
   expect(pieces.every((piece) => piece.length <= 4096)).toBe(true)
   expect(Buffer.concat(pieces).equals(Buffer.concat([data, data]))).toBe(true)
+})
+
+test('a piece stays as it is until it was looked at, however much comes meanwhile', () => {
+  const data = bytesOf(5000)
+  const frames = Buffer.concat([framed(data.subarray(0, 1900)), framed(data.subarray(1900))])
+  for (const sliceBytes of [1, 7, 64, 333, frames.length]) {
+    const reader = new FrameReader(1000)
+    const found: Buffer[] = []
+    let shown: { piece: Buffer; copy: Buffer } | undefined
+    for (let at = 0; at < frames.length || reader.filledBytes > 0;) {
+      const used = reader.take(frames.subarray(at, at + sliceBytes))
+      at += used
+      if (shown !== undefined) expect(shown.piece.equals(shown.copy)).toBe(true)
+      // The first one is looked at until there is no room for more.
+      if (shown !== undefined && used > 0 && at < frames.length) continue
+      const piece = reader.piece()
+      shown = { piece, copy: Buffer.from(piece) }
+      found.push(shown.copy)
+    }
+    expect(Buffer.concat(found).equals(data), `cut every ${sliceBytes} bytes`).toBe(true)
+  }
+})
+
+test('a piece that was looked at makes room', () => {
+  const reader = new FrameReader(100)
+  const frame = framed(bytesOf(250))
+  let at = reader.take(frame)
+  expect(reader.piece()).toHaveLength(100)
+  expect(reader.take(frame.subarray(at))).toBe(0)
+  reader.release()
+  at += reader.take(frame.subarray(at))
+  expect(reader.filledBytes).toBe(100)
 })
 
 test('an empty message is heard of', () => {

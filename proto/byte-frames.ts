@@ -34,24 +34,30 @@ function varint(value: number): number[] {
   return bytes
 }
 
-/** Takes messages apart as they come and gathers their bytes in two buffers by turns: a piece is looked at, the next one fills. */
+/**
+ * Takes messages apart as they come and gathers their bytes in one buffer, which is written round and round: behind the piece
+ * that is looked at as long as that is needed, from its beginning again when nothing is, so that little memory is touched.
+ */
 export class FrameReader {
-  #buffer: Buffer
-  #other: Buffer
-  readonly #head: number[] = []
+  readonly #buffer: Buffer
+  readonly #head = Buffer.alloc(FRAME_HEAD_BYTES)
+  #headBytes = 0
+  /** Where the next piece begins. */
+  #begin = 0
   #filled = 0
+  /** Of the piece that is looked at, which ends where the next one begins. */
+  #shown = 0
   #hasWhole = false
   /** Of the message that is being read; undefined: its head is not all here. */
   #rest: number | undefined
 
-  constructor(pieceBytes: number) {
-    this.#buffer = Buffer.allocUnsafeSlow(pieceBytes)
-    this.#other = Buffer.allocUnsafeSlow(pieceBytes)
+  constructor(bufferBytes: number) {
+    this.#buffer = Buffer.allocUnsafeSlow(bufferBytes)
   }
 
   /** False between two messages: an end then is a whole one. */
   get isWithinMessage(): boolean {
-    return this.#rest !== undefined || this.#head.length > 0
+    return this.#rest !== undefined || this.#headBytes > 0
   }
 
   /** A message ended since the last piece, so that there is something to hand on. */
@@ -62,55 +68,69 @@ export class FrameReader {
   /** Reads until the buffer is full; how many bytes were used. Throws when these are not messages of bytes alone. */
   take(data: Buffer): number {
     let position = 0
-    while (position < data.length && this.#filled < this.#buffer.length) {
+    while (position < data.length) {
       if (this.#rest === undefined) {
-        this.#head.push(data[position] ?? 0)
-        position += 1
-        this.#rest = bytesAfter(this.#head)
+        this.#head[this.#headBytes++] = data[position++] ?? 0
+        this.#rest = bytesAfter(this.#head, this.#headBytes)
       } else {
-        const size = Math.min(this.#rest, data.length - position, this.#buffer.length - this.#filled)
-        data.copy(this.#buffer, this.#filled, position, position + size)
+        const to = (this.#begin + this.#filled) % this.#buffer.length
+        const room = Math.min(this.#buffer.length - to, this.#buffer.length - this.#filled - this.#shown)
+        const size = Math.min(this.#rest, data.length - position, room)
+        if (size === 0 && this.#rest > 0) return position
+        data.copy(this.#buffer, to, position, position + size)
         position += size
         this.#filled += size
         this.#rest -= size
       }
       if (this.#rest === 0) {
         this.#rest = undefined
-        this.#head.length = 0
+        this.#headBytes = 0
         this.#hasWhole = true
       }
     }
     return position
   }
 
+  /** Not handed on yet. */
   get filledBytes(): number {
     return this.#filled
   }
 
-  /** What was gathered: a view that is overwritten by what is read after the next piece. */
+  /** The last piece was looked at: its place is free. */
+  release(): void {
+    this.#shown = 0
+    if (this.#filled === 0) this.#begin = 0
+  }
+
+  /** What was gathered, up to the end of the buffer; the rest is another piece. A view that is valid until the next one, or `release`. */
   piece(): Buffer {
-    const piece = this.#buffer.subarray(0, this.#filled)
-    ;[this.#buffer, this.#other] = [this.#other, this.#buffer]
-    this.#filled = 0
-    this.#hasWhole = false
+    this.release()
+    const size = Math.min(this.#filled, this.#buffer.length - this.#begin)
+    const piece = this.#buffer.subarray(this.#begin, this.#begin + size)
+    this.#begin = (this.#begin + size) % this.#buffer.length
+    this.#filled -= size
+    this.#shown = size
+    if (this.#filled === 0) this.#hasWhole = false
     return piece
   }
 }
 
-/** How many bytes of the field follow the head of a message; undefined: the head goes on. */
-function bytesAfter(head: readonly number[]): number | undefined {
-  if (head.length < PREFIX_BYTES) return undefined
-  const [compressed = 0, ...rest] = head
-  if (compressed !== 0) throw new Error('the message is compressed, which nobody asked for')
-  const [a = 0, b = 0, c = 0, d = 0, ...field] = rest
-  const messageBytes = ((a * 256 + b) * 256 + c) * 256 + d
+/** How many bytes of the field follow the head of a message, of which so many are here; undefined: the head goes on. */
+function bytesAfter(head: Buffer, headBytes: number): number | undefined {
+  if (headBytes < PREFIX_BYTES) return undefined
+  if (head[0] !== 0) throw new Error('the message is compressed, which nobody asked for')
+  const messageBytes = head.readUInt32BE(1)
   if (messageBytes === 0) return 0
-  if (field.length === 0) return undefined
-  const [tag, ...digits] = field
-  if (tag !== TAG) throw new Error(`the message begins with field ${tag}, not with bytes`)
-  if (digits.length === 0 || ((digits.at(-1) ?? 0) > 0x7f && digits.length < 3)) return undefined
-  const sizeBytes = digits.reduce((sum, digit, index) => sum + (digit & 0x7f) * 2 ** (7 * index), 0)
-  if ((digits.at(-1) ?? 0) > 0x7f || field.length + sizeBytes !== messageBytes) {
+  const digits = headBytes - PREFIX_BYTES - 1
+  if (digits < 0) return undefined
+  if (head[PREFIX_BYTES] !== TAG) throw new Error(`the message begins with field ${head[PREFIX_BYTES]}, not with bytes`)
+  const isOpen = digits === 0 || (head[headBytes - 1] ?? 0) > 0x7f
+  if (isOpen && headBytes < FRAME_HEAD_BYTES) return undefined
+  let sizeBytes = 0
+  for (let digit = 0; digit < digits; digit++) {
+    sizeBytes += ((head[PREFIX_BYTES + 1 + digit] ?? 0) & 0x7f) * 2 ** (7 * digit)
+  }
+  if (isOpen || 1 + digits + sizeBytes !== messageBytes) {
     throw new Error(`the message has ${messageBytes} bytes, its field ${sizeBytes}`)
   }
   return sizeBytes

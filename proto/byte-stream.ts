@@ -31,8 +31,8 @@ import type { Frame } from './http2-frames.ts'
  */
 const WINDOW_BYTES = 1024 * 1024
 const INITIAL_WINDOW_BYTES = 65_535
-/** What was looked at is allowed again in portions of this size at least. */
-const GRANT_BYTES = WINDOW_BYTES / 4
+/** What was looked at is allowed again in portions of this size at least: each is a write of its own. */
+const GRANT_BYTES = WINDOW_BYTES / 2
 /** What one read of the connection may bring. */
 const READ_BYTES = 256 * 1024
 const MAX_HEADER_BYTES = 64 * 1024
@@ -142,7 +142,7 @@ class Arriving {
   /** What the trailers say, or the headers where there is nothing else. */
   #code: number | undefined
   #details = ''
-  /** Counted against the window since the last piece, and with the pieces before. */
+  /** Counted against the window: what is not handed on yet, and what was, up to what was allowed again. */
   #newBytes = 0
   #seenBytes = 0
   /** What is here is handed on once everything was read that is there to be read. */
@@ -174,6 +174,7 @@ class Arriving {
 
   /** The next piece, once the one before was looked at; undefined: that was all, and it ended well. */
   async piece(): Promise<Buffer | undefined> {
+    this.#messages.release()
     this.#allowMore()
     // What came before the end is handed on before the end is told of.
     for (let isRead = false; !this.#isOver && !(isRead && this.#isEnough); isRead = true) {
@@ -182,9 +183,11 @@ class Arriving {
       await woken
     }
     if (this.#messages.hasWhole || this.#messages.filledBytes > 0) {
-      this.#seenBytes += this.#newBytes
-      this.#newBytes = 0
-      return this.#messages.piece()
+      const piece = this.#messages.piece()
+      const restBytes = this.#messages.filledBytes
+      this.#seenBytes += this.#newBytes - restBytes
+      this.#newBytes = restBytes
+      return piece
     }
     if (this.#failure !== undefined) throw this.#failure
     if (this.#code !== status.OK) {

@@ -98,12 +98,17 @@ export class Http2FrameReader {
 
   #end(): void {
     this.#headBytes = 0
-    const [type, flags, streamId, sizeBytes] = [this.#type, this.#flags, this.#streamId, this.#sizeBytes]
-    const content = contentOf(type, flags, this.#payload ?? NOTHING)
+    const content = this.#payload === undefined ? NOTHING : contentOf(this.#type, this.#flags, this.#payload)
     this.#payload = undefined
-    if (type === FRAME.data && content.length > 0) this.#events.onData(content, streamId)
-    const payload = type === FRAME.data ? NOTHING : content
-    this.#events.onFrame({ type, flags, streamId, payload, sizeBytes })
+    const isData = this.#type === FRAME.data
+    if (isData && content.length > 0) this.#events.onData(content, this.#streamId)
+    this.#events.onFrame({
+      type: this.#type,
+      flags: this.#flags,
+      streamId: this.#streamId,
+      payload: isData ? NOTHING : content,
+      sizeBytes: this.#sizeBytes,
+    })
   }
 }
 
