@@ -198,9 +198,9 @@ describe('the bound in bytes', () => {
 describe('a full disk', () => {
   const fullDisk = Object.assign(new Error('no space left on device'), { code: 'ENOSPC' })
   /** The next writes of any file. */
-  async function writes(): Promise<MockInstance<FileHandle['appendFile']>> {
+  async function writes(): Promise<MockInstance<FileHandle['write']>> {
     await using handle = await openFile('/dev/null')
-    return vi.spyOn(Object.getPrototypeOf(handle) as FileHandle, 'appendFile')
+    return vi.spyOn(Object.getPrototypeOf(handle) as FileHandle, 'write')
   }
   afterEach(() => vi.restoreAllMocks())
 

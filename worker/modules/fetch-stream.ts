@@ -28,18 +28,29 @@ export async function* fetchStream(
 ): AsyncGenerator<Uint8Array> {
   const { digest, reference, ticket } = wanted
   const late = new AbortController()
-  const giveUpAfter = (waitMs: number) =>
-    setTimeout(() => late.abort(new ServiceError('timeout', `${digest}: no data for ${waitMs} ms`)), waitMs)
-  let timer = giveUpAfter(firstMs)
+  let waitMs = firstMs
+  let isWaiting = true
+  const giveUp = () => {
+    // While a chunk is looked at nobody waits for the next one.
+    if (isWaiting) late.abort(new ServiceError('timeout', `${digest}: no data for ${waitMs} ms`))
+    else timer.refresh()
+  }
+  let timer = setTimeout(giveUp, waitMs)
   const request = create(FetchRequestSchema, { digest, offset: BigInt(offset), reference, ticket })
   const authorization = bearer === undefined ? undefined : `Bearer ${bearer}`
   const method = ModuleService.method.fetch
   try {
     const order = { address, dialling, method, request, authorization }
     for await (const data of readByteStream(order, AbortSignal.any([signal, late.signal]))) {
-      clearTimeout(timer)
+      isWaiting = false
       yield data
-      timer = giveUpAfter(chunkMs)
+      isWaiting = true
+      if (waitMs === chunkMs) timer.refresh()
+      else {
+        clearTimeout(timer)
+        waitMs = chunkMs
+        timer = setTimeout(giveUp, waitMs)
+      }
     }
   } catch (error) {
     throw error instanceof CallError ? explain(error, digest) : error
