@@ -1,5 +1,6 @@
 /** Following messages: once for each follower, in order per publisher, whatever process took them; nothing is missed. */
 import { randomUUID } from 'node:crypto'
+import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { formatToken, parseContent, startMessages } from '#api/messages/index.ts'
 import type { Delivery, FollowerOptions, IncomingMessage, Messages } from '#api/messages/index.ts'
@@ -79,6 +80,19 @@ async function follow(
     after,
   )
   return { got, ends, texts: () => got.map(({ message }) => message.payload.toString()), close }
+}
+
+/** What is stored now is seen by whoever catches up: no transaction that began before is running, of whatever database. */
+async function settled(): Promise<void> {
+  const snapshot = async () => {
+    const { rows } = await sql<{ begins: string; ends: string }>`
+      SELECT pg_snapshot_xmin(now)::text AS begins, pg_snapshot_xmax(now)::text AS ends FROM pg_current_snapshot() now`.execute(
+      server.database.db,
+    )
+    return { begins: BigInt(rows[0]?.begins ?? 0), ends: BigInt(rows[0]?.ends ?? 0) }
+  }
+  const { ends } = await snapshot()
+  await expect.poll(async () => (await snapshot()).begins >= ends, { timeout: 10_000 }).toBe(true)
 }
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => String(from + index))
@@ -186,6 +200,7 @@ test('whoever caught up beyond what a read under way sees is given nothing of it
   opened = Promise.withResolvers<void>()
   await expect.poll(() => held, { timeout: 5000 }).toBe(1)
   await elsewhere.publish(aMessage(access, 'second'))
+  await settled()
   const back = await follow(node, access, { after: formatToken((first.got[0] as Delivery).token) })
   await expect.poll(back.texts, { timeout: 5000 }).toEqual(['second'])
   opened.resolve()
