@@ -31,6 +31,9 @@ import {
   type handleServerStreamingCall,
   type handleUnaryCall,
 } from '@grpc/grpc-js'
+import { SessionRequestSchema, SessionResponseSchema } from './gen/cluster/v1/worker_pb.ts'
+import type { SessionRequest, SessionResponse } from './gen/cluster/v1/worker_pb.ts'
+import { decodeResponse, encodeRequest, encodeResponse } from './hot-messages.ts'
 
 /** What a generated service looks like to the type system. */
 export type GeneratedService = DescService & {
@@ -88,6 +91,20 @@ const LENGTH_DELIMITED = 2
 /** Proto3 fields without `optional`: the empty value is not written (descriptor.proto, FeatureSet.FieldPresence). */
 const IMPLICIT = 2
 
+type HotCodec = {
+  encode?: (message: AnyMessage) => Buffer | undefined
+  decode?: (bytes: Buffer) => AnyMessage | undefined
+}
+
+/** Messages that are written or read by hand where that pays. */
+const HOT: ReadonlyMap<string, HotCodec> = new Map([
+  [SessionRequestSchema.typeName, { encode: (message: AnyMessage) => encodeRequest(message as SessionRequest) }],
+  [
+    SessionResponseSchema.typeName,
+    { encode: (message: AnyMessage) => encodeResponse(message as SessionResponse), decode: decodeResponse },
+  ],
+])
+
 function methodDefinition(method: DescMethod): MethodDefinition<AnyMessage, AnyMessage> {
   const write = (schema: DescMessage) => {
     const blob = schema.fields.length === 1 ? schema.fields[0] : undefined
@@ -95,9 +112,13 @@ function methodDefinition(method: DescMethod): MethodDefinition<AnyMessage, AnyM
       return (message: AnyMessage) =>
         frameBytes(blob.number, (message as unknown as Record<string, Uint8Array>)[blob.localName] ?? NO_BYTES)
     }
-    return (message: AnyMessage) => asBuffer(toBinary(schema, message))
+    const hot = HOT.get(schema.typeName)
+    return (message: AnyMessage) => hot?.encode?.(message) ?? asBuffer(toBinary(schema, message))
   }
-  const read = (schema: DescMessage) => (bytes: Buffer) => fromBinary(schema, bytes)
+  const read = (schema: DescMessage) => {
+    const hot = HOT.get(schema.typeName)
+    return (bytes: Buffer) => hot?.decode?.(bytes) ?? fromBinary(schema, bytes)
+  }
   return {
     path: `/${method.parent.typeName}/${method.name}`,
     requestStream: method.methodKind === 'client_streaming' || method.methodKind === 'bidi_streaming',

@@ -3,7 +3,7 @@
  * process; streams to the manager come and go, and what is said while there is none is said by the next Hello.
  */
 import { create, fromBinary } from '@bufbuild/protobuf'
-import { HeldRunSchema, OnLost, RejectReason, RunResultSchema, WireTaskState } from '#proto/index.ts'
+import { HeldRunSchema, OnLost, RejectReason, RunResultSchema, WireTaskState, encodeResult } from '#proto/index.ts'
 import type { Assignment, GuestReply, HeldRun, RunRef, Welcome } from '#proto/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
@@ -14,7 +14,6 @@ import type { AssignmentJournal } from './assignment-journal.ts'
 import { GuestCalls } from './guest-calls.ts'
 import { RunLogs } from './run-logs.ts'
 import type { GuestCall, OutputName, RunOutcome, RunnerPool } from './runner/index.ts'
-import { encodeResult } from './session/outbox.ts'
 import type { Outbox } from './session/outbox.ts'
 import { isComplete, keyOf, toRunRequest, toRunResult } from './session/run-messages.ts'
 import type { CheckedAssignment, RunEnd } from './session/run-messages.ts'

@@ -4,7 +4,7 @@
  * and results are in the spool.
  */
 import { createHash } from 'node:crypto'
-import { create, toBinary } from '@bufbuild/protobuf'
+import { create } from '@bufbuild/protobuf'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import type { ClientDuplexStream } from '@grpc/grpc-js'
 import { RunResultSchema, SessionRequestSchema, StagedResultSchema } from '#proto/index.ts'
@@ -180,9 +180,4 @@ export class Outbox {
   #write(message: Message): void {
     this.#stream.write(create(SessionRequestSchema, { message }))
   }
-}
-
-/** The bytes that the spool keeps: the result in full, before it is staged. */
-export function encodeResult(result: RunResult): Uint8Array {
-  return toBinary(RunResultSchema, result)
 }
