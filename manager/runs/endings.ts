@@ -6,6 +6,8 @@ export type EndedRun = RunEnding & { runKey: number; runId: string; workerId: st
 export class RunEndings {
   readonly #everybody: ((ended: EndedRun) => void)[] = []
   readonly #waiting = new Map<number, Set<(ended: EndedRun) => void>>()
+  /** Waited for at the last look. */
+  #seen: ReadonlySet<number> = new Set()
 
   /** Calls back when the run ends; returns the way to stop waiting. */
   on(runKey: number, callback: (ended: EndedRun) => void): () => void {
@@ -35,9 +37,11 @@ export class RunEndings {
     return this.#waiting.has(runKey)
   }
 
-  /** Runs that somebody waits for. */
-  get awaited(): number[] {
-    return [...this.#waiting.keys()]
+  /** Runs that somebody waited for at the last look already: most ends are told before there is a second one. */
+  lookForLate(): number[] {
+    const late = [...this.#waiting.keys()].filter((runKey) => this.#seen.has(runKey))
+    this.#seen = new Set(this.#waiting.keys())
+    return late
   }
 }
 

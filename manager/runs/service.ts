@@ -48,9 +48,9 @@ export function createRunsService(deps: RunsDeps) {
 
   // Ends that this manager did not write itself: the run's worker has its session at another one.
   const poll = setInterval(() => {
-    const awaited = endings.awaited
-    if (awaited.length === 0) return
-    findEnded(database.db, awaited).then(
+    const late = endings.lookForLate()
+    if (late.length === 0) return
+    findEnded(database.db, late).then(
       (rows) => {
         for (const row of rows) {
           endings.tell({
