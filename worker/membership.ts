@@ -136,7 +136,8 @@ export class Membership {
 
   async #holdOneSession(onJoined: (id: string) => void) {
     const { runs, modules, lease, logger } = this.#deps
-    const registered = await this.#register(await this.#connect())
+    let registered = await this.#register(await this.#connect())
+    if (await this.#hasBecomeAnother(registered)) registered = await this.#register(await this.#connect())
     const identity = await this.#remember(registered)
     // Another connection when the worker has a certificate to show from now on.
     const client = await this.#connect()
@@ -184,13 +185,26 @@ export class Membership {
     return await client.register(request, { deadlineMs: REGISTER_DEADLINE_MS, signal: this.#abort.signal })
   }
 
+  /** It was revoked and joined anew: the certificate that it has is that of the former worker, and it asks for its own. */
+  async #hasBecomeAnother(registered: RegisterResponse): Promise<boolean> {
+    const { certificate } = this.#deps
+    await this.#takeIdentity(registered)
+    if (registered.workerSecret === '' || registered.certificate !== undefined || certificate.shown === undefined)
+      return false
+    await certificate.forget()
+    this.#showNewCertificate()
+    return true
+  }
+
+  async #takeIdentity({ workerId, workerSecret }: RegisterResponse): Promise<void> {
+    if (workerSecret === '') return
+    const { member, identityPath, credentials } = this.#deps
+    member.identity = { workerId, workerSecret, fingerprint: credentials.fingerprint }
+    await writeIdentity(identityPath, member.identity)
+  }
+
   async #remember(registered: RegisterResponse): Promise<Identity> {
-    const { member, identityPath, certificate } = this.#deps
-    if (registered.workerSecret !== '') {
-      const { workerId, workerSecret } = registered
-      member.identity = { workerId, workerSecret, fingerprint: this.#deps.credentials.fingerprint }
-      await writeIdentity(identityPath, member.identity)
-    }
+    const { member, certificate } = this.#deps
     if (registered.certificate !== undefined) {
       await certificate.accept(registered.certificate)
       this.#showNewCertificate()

@@ -36,15 +36,22 @@ const MAX_SLOTS = 10_000
 const MAX_BACKLOG = 100_000
 
 /**
- * Throws `unauthenticated` when neither secret nor token is known, or a certificate is missing; `malformed` for facts out of
- * range.
+ * Throws `unauthenticated` when neither secret nor token is known, a certificate is missing, or the worker was revoked and shows no
+ * token made since; `malformed` for facts out of range.
  */
 export async function registerWorker(deps: RegistrationDeps, request: RegisterRequest): Promise<Registered> {
   requireFacts(request)
   return await deps.database.transaction(async (tx) => {
     const known = await renew(tx, deps, request)
     if (known !== undefined) return known
-    const token = await useToken(tx, request.joinToken)
+    const revokedAt = await findRevocation(tx, request)
+    const token = await useToken(tx, request.joinToken, revokedAt)
+    if (token === undefined && revokedAt !== undefined) {
+      throw new ServiceError(
+        'unauthenticated',
+        'this worker was revoked; with a join token made since it joins as another',
+      )
+    }
     if (token === undefined) {
       throw new ServiceError('unauthenticated', 'neither the join token nor the secret of the worker is known')
     }
@@ -112,11 +119,23 @@ async function renew(
 
 type Token = { domain_key: number | null; domain_id: string | null }
 
-async function useToken(tx: Transaction, joinToken: string): Promise<Token | undefined> {
+/** When the worker that the caller shows itself to be was revoked; it has kept its join token, and shall not be back by itself. */
+async function findRevocation(
+  tx: Transaction,
+  { workerId, workerSecret }: RegisterRequest,
+): Promise<string | undefined> {
+  if (!UUID.test(workerId) || workerSecret === '') return undefined
+  const { rows } = await sql<{ revoked_at: string }>`SELECT revoked_at::text FROM workers
+    WHERE id = ${workerId} AND secret_hash = ${digestSecret(workerSecret)} AND revoked_at IS NOT NULL`.execute(tx)
+  return rows[0]?.revoked_at
+}
+
+async function useToken(tx: Transaction, joinToken: string, madeAfter: string | undefined): Promise<Token | undefined> {
   if (joinToken === '') return undefined
   const hash = digestSecret(secretOf(joinToken))
   const { rows } = await sql<Token>`UPDATE worker_tokens SET uses_left = uses_left - 1
     WHERE token_hash = ${hash} AND (expires_at IS NULL OR expires_at > now()) AND (uses_left IS NULL OR uses_left > 0)
+      AND created_at > coalesce(${madeAfter ?? null}::timestamptz, '-infinity')
     RETURNING domain_key, domain_id`.execute(tx)
   return rows[0]
 }

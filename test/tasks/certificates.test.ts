@@ -131,6 +131,29 @@ test('a revoked worker is refused with its certificate and without', async () =>
   await expect(comeBack(worker)).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
 })
 
+test('a revoked worker is not back with the join token that it has kept; with a new one it is another worker', async () => {
+  const worker = await joinWith(new Uint8Array())
+  const client = dial()
+  const joinAs = ({ workerId, workerSecret }: { workerId: string; workerSecret: string }, joinToken: string) =>
+    client.register({ ...FACTS, workerId, workerSecret, joinToken }, DEADLINE)
+  try {
+    const platform = clientOf(manager.app)
+    expect((await platform.post(`/workers/${worker.workerId}/revoke`)).status).toBe(204)
+    await expect(joinAs(worker, manager.workerToken)).rejects.toMatchObject({
+      code: status.UNAUTHENTICATED,
+      details: expect.stringContaining('was revoked') as string,
+    })
+    const made = await platform.post('/workers/tokens', { uses: 1 })
+    const another = await joinAs(worker, String(made.body['token']))
+    expect(another.workerId).not.toBe(worker.workerId)
+    expect(another.workerSecret).not.toBe('')
+    // Who shows nothing of the revoked one is another machine.
+    expect((await joinAs({ workerId: '', workerSecret: '' }, manager.workerToken)).workerSecret).not.toBe('')
+  } finally {
+    client.close()
+  }
+})
+
 test('what is no request is refused', async () => {
   await expect(joinWith(new Uint8Array([1, 2, 3]))).rejects.toMatchObject({ code: status.INVALID_ARGUMENT })
 })
