@@ -20,9 +20,9 @@ const MAX_CONNECTIONS = 16
 
 /**
  * Loading the rooms keeps this process busy for as long as the database takes to start. So that both happen at once, the
- * database's process is given this long to be there first.
+ * database's process is given this long to be there first; a database that is made or is elsewhere needs no more.
  */
-const SPAWN_MS = 40
+const MAX_SPAWN_MS = 40
 
 /** This machine, as its own processes dial it. */
 const HERE = '127.0.0.1:0'
@@ -54,17 +54,19 @@ await runProgram({
   async run(life, config, logger, environment) {
     const worker = launchLocalWorker({ environment, logger })
     const progress = createProgress(logger, process.stdout)
+    const spawned = Promise.withResolvers<void>()
     const starting = startGround(life, {
       config: config.ground,
       logger,
       kind: 'all',
       maxConnections: MAX_CONNECTIONS,
       onStep: progress.step,
+      onServerSpawn: spawned.resolve,
       sealed: SEALED_COLUMNS,
     })
     // A failing start is reported below; until then nobody waits for it.
     starting.catch(() => undefined)
-    await sleep(SPAWN_MS)
+    await Promise.race([spawned.promise, sleep(MAX_SPAWN_MS)])
     const {
       SERVICE_PORTS,
       createMetrics,

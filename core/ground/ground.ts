@@ -52,6 +52,8 @@ export type GroundOptions = {
   maxConnections: number
   /** Told what is being done, for whoever watches the start. */
   onStep?: (step: string) => void
+  /** The embedded server has a process: whoever has work meanwhile lets it begin first. */
+  onServerSpawn?: () => void
   /** What is sealed anew when the secret key changes. */
   sealed?: readonly SealedColumn[]
   /** Tests run many databases on one server and skip the embedded one. */
@@ -142,7 +144,7 @@ type Server = {
 
 async function findServer(
   life: Lifecycle,
-  { config, logger, address, onStep = () => undefined }: GroundOptions,
+  { config, logger, address, onStep = () => undefined, onServerSpawn }: GroundOptions,
   dataDir: string,
 ): Promise<Server> {
   if (address !== undefined) return { address, note: 'given', notices: [], hasRoom: () => true }
@@ -166,6 +168,7 @@ async function findServer(
     const value = await superviseEmbeddedPostgres({
       dataDir,
       log: (line) => logger.debug({ from: 'postgres' }, line),
+      ...(onServerSpawn === undefined ? {} : { onSpawn: onServerSpawn }),
       onExit: (exit) => logger.error({ exit }, 'PostgreSQL ended unexpectedly and is started again'),
       onRestart: ({ downMs }) => logger.info({ downMs: Math.round(downMs) }, 'PostgreSQL is back'),
       onGiveUp: (error) => life.fail(error),

@@ -25,6 +25,8 @@ export type PostmasterOptions = {
   account: Account
   environment: Record<string, string>
   log: (line: string) => void
+  /** There is a process, which takes a while from here on. */
+  onSpawn: (() => void) | undefined
   signal: AbortSignal | undefined
 }
 
@@ -80,6 +82,7 @@ export async function startPostmaster(options: PostmasterOptions): Promise<Postm
     throw new ServiceError('unavailable', 'the embedded PostgreSQL has no process id')
   }
   running.add(pid)
+  options.onSpawn?.()
   const ended = { isTrue: false }
   void exited.finally(() => {
     ended.isTrue = true

