@@ -156,14 +156,18 @@ export function memoryMiB(pid: number): number {
 /** Of the kernel's clock, which counts processor time (Linux). */
 const TICK_MS = 10
 
+function ownCpuMs(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return (Number(fields[11]) + Number(fields[12])) * TICK_MS
+}
+
 /** Processor time that the process and those below it have used: the first its own, the second theirs (Linux). */
 export function cpuMs(pid: number): { own: number; below: number } {
   let [own, below] = [0, 0]
   for (const member of childrenOf(pid)) {
     try {
-      const stat = readFileSync(`/proc/${member}/stat`, 'utf8')
-      const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-      const used = (Number(fields[11]) + Number(fields[12])) * TICK_MS
+      const used = ownCpuMs(member)
       if (member === pid) own += used
       else below += used
     } catch {
@@ -171,6 +175,28 @@ export function cpuMs(pid: number): { own: number; below: number } {
     }
   }
   return { own, below }
+}
+
+/** By the command line; what is none of these is the platform's own. */
+const ROLES = [
+  ['PostgreSQL', /^postgres: |\/bin\/postgres\0/],
+  ['runners', /runner\/entry/],
+  ['worker', /programs\/worker\.ts/],
+] as const
+
+/** Processor time of all processes of the platform by what they are (Linux). */
+export function cpuMsByRole(pid: number): Record<string, number> {
+  const used: Record<string, number> = {}
+  for (const member of childrenOf(pid)) {
+    try {
+      const command = readFileSync(`/proc/${member}/cmdline`, 'utf8')
+      const role = ROLES.find(([, pattern]) => pattern.test(command))?.[0] ?? 'platform and manager'
+      used[role] = (used[role] ?? 0) + ownCpuMs(member)
+    } catch {
+      // The process ended.
+    }
+  }
+  return used
 }
 
 export type Device = { id: string; secret: string }

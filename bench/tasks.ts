@@ -6,7 +6,7 @@ import pg from 'pg'
 import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
 import { load, prepareRequest } from './http-load.ts'
 import { bullTasksPerSecond, graphileTasksPerSecond } from './peer-queues.ts'
-import { cpuMs, memoryMiB, newDataDir, removeDataDir, startPlatform } from './platform.ts'
+import { cpuMsByRole, memoryMiB, newDataDir, removeDataDir, startPlatform } from './platform.ts'
 import type { Platform } from './platform.ts'
 import { median, milliseconds, perSecond, percentile, printTable, repeat } from './statistics.ts'
 import type { Row } from './statistics.ts'
@@ -46,12 +46,10 @@ async function measure(port: number, { path, body, connections, tasks }: Shape):
 /** The row of one shape, with the CPU that all processes but the loader spend on a task. */
 async function measurePlatform(platform: Platform, name: string, shape: Shape): Promise<Row & { rate: number }> {
   const results = await repeat(1, REPEATS, async () => {
-    const before = cpuMs(platform.pid)
+    const before = cpuMsByRole(platform.pid)
     const measured = await measure(platform.port, shape)
-    const after = cpuMs(platform.pid)
-    const tasks = measured.latenciesMs.length * shape.tasks
-    const ownUs = ((after.own - before.own) * 1000) / tasks
-    return { ...measured, ownUs, usedUs: ownUs + ((after.below - before.below) * 1000) / tasks }
+    const after = cpuMsByRole(platform.pid)
+    return { ...measured, before, after, tasks: measured.latenciesMs.length * shape.tasks }
   })
   const rate = median(results.map((result) => result.rate))
   const latencies = results.flatMap((result) => result.latenciesMs)
@@ -60,11 +58,24 @@ async function measurePlatform(platform: Platform, name: string, shape: Shape): 
     name,
     rate,
     figure: `${perSecond(rate, 'tasks')}, p50 ${milliseconds(median(latencies))}, p99 ${milliseconds(percentile(latencies, 0.99))}${ofCall}`,
-    ratio: `${Math.round(median(results.map(({ usedUs }) => usedUs)))} us of CPU each, ${Math.round(median(results.map(({ ownUs }) => ownUs)))} us of it in platform and manager`,
+    ratio: cpuOfATask(results),
     ...(shape.connections === 1
       ? { target: `p50 ${milliseconds(TARGET_INVOKE_MS)}`, isReached: median(latencies) < TARGET_INVOKE_MS }
       : {}),
   }
+}
+
+type CpuOfShape = { before: Record<string, number>; after: Record<string, number>; tasks: number }
+
+/** Microseconds of processor that a task takes in each kind of process; the loader is none of them. */
+function cpuOfATask(results: readonly CpuOfShape[]): string {
+  const roles = [...new Set(results.flatMap(({ after }) => Object.keys(after)))]
+  const usedUs = roles.map((role) =>
+    median(results.map(({ before, after, tasks }) => (((after[role] ?? 0) - (before[role] ?? 0)) * 1000) / tasks)),
+  )
+  const total = usedUs.reduce((sum, used) => sum + used, 0)
+  const parts = roles.map((role, index) => `${Math.round(usedUs[index] ?? 0)} ${role}`)
+  return `${Math.round(total)} us of CPU each: ${parts.join(', ')}`
 }
 
 /** From the request that a run is made for to its first instruction, by the clocks that the run shows. */
