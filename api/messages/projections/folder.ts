@@ -7,6 +7,7 @@ import { startRounds } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { StorableMessage } from '../store/message-rows.ts'
 import { foldNext } from './fold.ts'
+import { createSummaries } from './summaries.ts'
 import { Tally } from './tally.ts'
 
 const INTERVAL_MS = 2_000
@@ -28,6 +29,7 @@ export type Folder = {
 
 export function startFolder(database: Database, logger: Logger, intervalMs: number = INTERVAL_MS): Folder {
   let tally = new Tally()
+  const summaries = createSummaries(database)
   let backoffMs = intervalMs
   const own = {
     foreignAgeMs: intervalMs * FOREIGN_INTERVALS,
@@ -42,6 +44,11 @@ export function startFolder(database: Database, logger: Logger, intervalMs: numb
       const folded = await foldNext(database, own)
       backoffMs = intervalMs
       if (folded === undefined) return { pauseMs: Math.min(BUSY_PAUSE_MS, intervalMs), isPokable: false }
+      // A partition that is busy has its turn later, and everything is read rightly without.
+      if (folded.records > 0)
+        await summaries
+          .keepUp()
+          .catch((error: unknown) => logger.debug({ err: error }, 'the index of batches was not summarised'))
       return { pauseMs: folded.hasMore ? 0 : intervalMs, isPokable: true }
     } catch (error) {
       logger.warn({ err: error }, 'folding messages into rollups failed and is tried again')

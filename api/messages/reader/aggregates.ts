@@ -10,7 +10,7 @@ import type { AggregationRequest, Filter } from './filter.ts'
 import type { Interval } from './interval.ts'
 import type { Parts } from './parts.ts'
 import { partsOf, unfoldedBatches } from './parts.ts'
-import type { RecordRow, Rows, Window } from './records.ts'
+import type { RecordRow, Rows, Window } from './window.ts'
 import { NUMBERS_IN_ROW, RECORDS_IN_ROW } from '../store/opened.ts'
 import type { Aggregation } from './schema.ts'
 

@@ -7,7 +7,7 @@ import { RECORDS } from '../store/opened.ts'
 import { all, conditionsIn, matchingIn, scopeOf } from './conditions.ts'
 import type { Filter } from './filter.ts'
 import { unfoldedBatches } from './parts.ts'
-import type { RecordRow, Rows } from './records.ts'
+import type { RecordRow, Rows } from './window.ts'
 
 export async function readLatest(
   tx: Transaction,

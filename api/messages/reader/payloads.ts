@@ -4,7 +4,7 @@ import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
 import type { Filter } from './filter.ts'
 import { timeConditions } from './conditions.ts'
-import type { Rows, Window } from './records.ts'
+import type { Rows, Window } from './window.ts'
 
 export type PayloadRow = {
   subtopic: string

@@ -3,7 +3,7 @@ import { parseExactJson } from '../exact-json.ts'
 import { PROTOCOLS } from '../message.ts'
 import { formatBase64Url } from '../senml/index.ts'
 import type { PayloadRow } from './payloads.ts'
-import type { RecordRow } from './records.ts'
+import type { RecordRow } from './window.ts'
 import type { StoredMessage } from './schema.ts'
 
 export function presentRecord(channel: string, row: RecordRow): StoredMessage {
