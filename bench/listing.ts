@@ -5,7 +5,7 @@
  * nothing is remembered.
  * `BENCH_DATA_DIR` names a folder that keeps the data for the next run, `BENCH_ONLY` is an expression that the names of the
  * measured rows match. What the machine itself takes stands in the first rows: statements that do next to nothing, over the
- * same HTTP and pool. A row that misses is measured longer, and its first total three times more, each after a change in the domain.
+ * same HTTP and pool. A row that misses is measured longer, and its first total five times more, each after a change in the domain.
  */
 import { sql } from 'kysely'
 import { setTimeout } from 'node:timers/promises'
@@ -25,7 +25,7 @@ import type { Row } from './statistics.ts'
 const REPEATS = 60
 /** The worst of 60 is no p99 where the machine pauses now and then. */
 const MORE_REPEATS = 240
-const MORE_FIRSTS = 3
+const MORE_FIRSTS = 5
 /** Until every node has dropped what it kept of a domain that changed. */
 const FORGOTTEN_AFTER_MS = 700
 const FLOOR_REPEATS = 600

@@ -70,8 +70,10 @@ export async function accessConditions(
   const { role_id: roleId, role_name: roleName, access_type: accessType } = query
   const ofRole = roleId === undefined ? undefined : await findRoleHeld(db, domain, listed, roleId)
   const ofUser = query.user === undefined ? undefined : await findReachOf(db, domain, query.user)
+  // What he may do on everything there says nothing of a row: without a condition the domain is shown whole.
+  const narrowing = actions.filter((action) => !mayDoEverywhere(domain, listed.type, action))
   const by = (plan: ReachPlan) => [
-    ...actions.map((action) => mayDo(domain, listed, action, plan)),
+    ...narrowing.map((action) => domain.reachable(listed.type, action, listed.alias, plan)),
     ...(ofRole === undefined ? [] : [ofRole(plan)]),
     ...(roleName === undefined ? [] : [holdsRoleNamed(domain, listed, roleName, plan)]),
     ...(accessType === undefined ? [] : [isReachedBy(domain, listed, accessType, plan)]),
@@ -82,11 +84,9 @@ export async function accessConditions(
 
 type On = { type: Listed; alias: string }
 
-function mayDo(domain: DomainAccess, { type, alias }: On, action: string, plan: ReachPlan): Condition {
+function mayDoEverywhere(domain: DomainAccess, type: Listed, action: string): boolean {
   const needed = INHERITED.domain[type].get(action)
   return needed !== undefined && domain.can(needed as DomainAction)
-    ? sql<SqlBool>`true`
-    : domain.reachable(type, action, alias, plan)
 }
 
 /** Roles of the caller on the entity itself, joined to the table `r` of made roles. */
