@@ -2,7 +2,6 @@
  * Checks of the access policy against a database of a million clients below 20 levels of groups: from memory as a ratio to
  * one look-up in a map, and anew from the database as a ratio to its shortest statement.
  */
-import { sql } from 'kysely'
 import { createAccessPolicy } from '#api/identity/index.ts'
 import type { AccessPolicy, EntityFacts, UserPrincipal } from '#api/identity/index.ts'
 import { readConfig } from '#core/config/index.ts'
@@ -11,6 +10,7 @@ import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { newId } from '#core/ids.ts'
 import { createLifecycle } from '#core/lifecycle.ts'
 import { createLogger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
 import { newDataDir, removeDataDir } from './platform.ts'
 import { median, milliseconds, percentile, printTable } from './statistics.ts'
 

@@ -1,5 +1,4 @@
 /** Listings of a journal of ten million records, and what noting its subjects costs a bulk creation. */
-import { sql } from 'kysely'
 import { createAccessPolicy } from '#api/identity/index.ts'
 import type { UserPrincipal } from '#api/identity/index.ts'
 import { createJournalService } from '#api/identity/journal/index.ts'
@@ -10,6 +9,7 @@ import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { newId } from '#core/ids.ts'
 import { createLifecycle } from '#core/lifecycle.ts'
 import { createLogger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
 import { newDataDir, removeDataDir } from './platform.ts'
 import { milliseconds, percentile, printTable } from './statistics.ts'
 

@@ -7,7 +7,6 @@
  * measured rows match. What the machine itself takes stands in the first rows: statements that do next to nothing, over the
  * same HTTP and pool. A row that misses is measured longer, and its first total five times more, each after a change in the domain.
  */
-import { sql } from 'kysely'
 import { setTimeout } from 'node:timers/promises'
 import { IDENTITY_SETTINGS, startApi } from '#api/index.ts'
 import { readConfig } from '#core/config/index.ts'
@@ -15,6 +14,7 @@ import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { createHttpApp, createMetrics } from '#core/http/index.ts'
 import { createLifecycle } from '#core/lifecycle.ts'
 import { createLogger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
 import { DEEP_MS, casesFor } from './listing/cases.ts'
 import { CLIENTS, LARGEST, SECRET, call, enter, fill, isFilled } from './listing/world.ts'
 import type { Caller, World } from './listing/world.ts'

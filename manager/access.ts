@@ -3,12 +3,12 @@
  * the room knows neither how tokens are verified nor where roles are stored.
  */
 import type { FastifyRequest } from 'fastify'
-import { sql } from 'kysely'
 import type { AccessPolicy, DomainAction, UserPrincipal } from '#api/identity/index.ts'
 import { findActingUser } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isForeignOrigin } from '#core/http/index.ts'
+import { sql } from '#core/sql.ts'
 
 export type TaskAction = Extract<
   DomainAction,

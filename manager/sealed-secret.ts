@@ -1,7 +1,7 @@
 /** Secrets of the installation that are made once and kept sealed in the database, the same for every manager of it. */
-import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
+import { sql } from '#core/sql.ts'
 
 /** The secret of this name; `make` is asked when there is none, and loses against another manager that was faster. */
 export async function ensureSecret(

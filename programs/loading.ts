@@ -13,7 +13,7 @@ const ROOT = new URL('../', import.meta.url).href
 const OWN = /^#([a-z]+\/.+\.ts)$/
 /** `./x.ts` and `../x.ts`. */
 const BESIDE = /^\.\.?\/.+\.(ts|m?js)$/
-/** `kysely`, `node:fs`: what a name stands for is the same for all of our files. */
+/** `fastify`, `node:fs`: what a name stands for is the same for all of our files. */
 const PACKAGE = /^[a-z@]/
 /** Kinds that need no second look at the file. */
 const KNOWN_FORMATS: ReadonlySet<string | null | undefined> = new Set(['module', 'module-typescript'])

@@ -3,7 +3,6 @@
  * it reports; here it is stored under its own name, so that whoever repeats it stores nothing twice, and then removed.
  */
 import { createHash } from 'node:crypto'
-import { sql } from 'kysely'
 import { findActingUser } from '#api/identity/index.ts'
 import type { MessageGate } from '#api/devices/index.ts'
 import { SENML_JSON, parseContent } from '#api/messages/index.ts'
@@ -12,6 +11,7 @@ import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { startRounds } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
 
 export type PublicationDeps = {
   database: Database

@@ -1,5 +1,4 @@
 /** Replays: stored messages handed to the task managers as if they came now, record by record, the oldest first. */
-import { sql } from 'kysely'
 import { findActingUser } from '#api/identity/index.ts'
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Messages, StoredMessage } from '#api/messages/index.ts'
@@ -7,6 +6,7 @@ import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { startRounds } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
 
 export type ReplayDeps = {
   database: Database

@@ -2,13 +2,13 @@
  * Messages that start tasks: a consumer of the message log (mechanisms section 2). A message that meets a trigger is handed
  * to the task managers in the transaction of the position: none is lost, none comes twice.
  */
-import { sql } from 'kysely'
 import { SENML_JSON, loadMessages } from '#api/messages/index.ts'
 import type { LiveMessage } from '#api/messages/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { beginAtEnd, startLogFollower } from '#core/log/index.ts'
 import type { LogFollower, LogRow } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
 import { matchingRecords } from './match.ts'
 import type { SenmlRecord, TriggerRow } from './match.ts'
 

@@ -1,6 +1,4 @@
 /** The filters that listings of clients and channels read alike; `alias` is the listed table. */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import {
   CONNECTION_BITS,
   contains,
@@ -10,6 +8,8 @@ import {
 } from '#api/identity/index.ts'
 import type { ConnectionType } from '#api/identity/index.ts'
 import { isId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 
 export type DeviceQuery = {
   name?: string
@@ -22,23 +22,23 @@ export type DeviceQuery = {
 }
 
 /** All but the status. Throws `malformed` for a metadata filter that is no JSON object. An id that is no id matches nothing. */
-export function deviceConditions(query: DeviceQuery, alias: string): RawBuilder<SqlBool>[] {
+export function deviceConditions(query: DeviceQuery, alias: string): Sql<boolean>[] {
   const column = (name: string) => sql.ref(`${alias}.${name}`)
-  const conditions: RawBuilder<SqlBool>[] = []
+  const conditions: Sql<boolean>[] = []
   if (query.name !== undefined) conditions.push(contains(`${alias}.name`, query.name))
   const tags = tagsOf(query)
-  if (tags.length > 0) conditions.push(sql<SqlBool>`${column('tags')} @> ${tags}::text[]`)
+  if (tags.length > 0) conditions.push(sql<boolean>`${column('tags')} @> ${tags}::text[]`)
   if (query.metadata !== undefined)
     conditions.push(containsMetadata(`${alias}.metadata`, parseMetadataFilter(query.metadata)))
   if (query.id !== undefined)
-    conditions.push(isId(query.id) ? sql<SqlBool>`${column('id')} = ${query.id}` : sql<SqlBool>`false`)
-  if (query.group === '') conditions.push(sql<SqlBool>`${column('parent_group_key')} IS NULL`)
+    conditions.push(isId(query.id) ? sql<boolean>`${column('id')} = ${query.id}` : sql<boolean>`false`)
+  if (query.group === '') conditions.push(sql<boolean>`${column('parent_group_key')} IS NULL`)
   else if (query.group !== undefined) {
     conditions.push(
       isId(query.group)
         ? // A parent is of the same domain; the same id in another domain is another key.
-          sql<SqlBool>`${column('parent_group_key')} = ANY (ARRAY(SELECT g.key FROM groups g WHERE g.id = ${query.group}))`
-        : sql<SqlBool>`false`,
+          sql<boolean>`${column('parent_group_key')} = ANY (ARRAY(SELECT g.key FROM groups g WHERE g.id = ${query.group}))`
+        : sql<boolean>`false`,
     )
   }
   return conditions
@@ -62,14 +62,14 @@ export function connectedTo(
   type: 'client' | 'channel',
   peerId: string,
   connectionType: ConnectionType | undefined,
-): RawBuilder<SqlBool> {
-  if (!isId(peerId)) return sql<SqlBool>`false`
+): Sql<boolean> {
+  if (!isId(peerId)) return sql<boolean>`false`
   const bits =
     connectionType === undefined ? CONNECTION_BITS.publish | CONNECTION_BITS.subscribe : CONNECTION_BITS[connectionType]
   const own = sql.ref(type === 'client' ? 'n.client_key' : 'n.channel_key')
   const peer = sql.ref(type === 'client' ? 'n.channel_key' : 'n.client_key')
   const peers = sql.table(type === 'client' ? 'channels' : 'clients')
   // A connection is of one domain, so the ends of those of the same id elsewhere are not listed here.
-  return sql<SqlBool>`${sql.ref(`${alias}.key`)} IN (SELECT ${own} FROM connections n
+  return sql<boolean>`${sql.ref(`${alias}.key`)} IN (SELECT ${own} FROM connections n
     WHERE ${peer} = ANY (ARRAY(SELECT p.key FROM ${peers} p WHERE p.id = ${peerId})) AND n.types & ${bits}::smallint <> 0)`
 }

@@ -1,12 +1,11 @@
 /** `skein up`: what `npm start` runs, in this terminal. */
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
+import { nodeFlagsOf } from '#core/node-flags.ts'
 import type { Cli, Group } from '../command.ts'
 import { CommandError } from '../failures.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
-/** Those of the script `start` (docs/decisions/0027). */
-const FLAGS = ['--preserve-symlinks', '--preserve-symlinks-main', '--import', './programs/loading.ts']
 
 export const up: Group = {
   name: 'up',
@@ -25,7 +24,7 @@ export const up: Group = {
 }
 
 async function start(cli: Cli): Promise<void> {
-  const child = spawn(process.execPath, [...FLAGS, 'programs/all.ts'], {
+  const child = spawn(process.execPath, [...nodeFlagsOf('start'), 'programs/all.ts'], {
     cwd: ROOT,
     stdio: 'inherit',
     env: { ...cli.settings.environment, NODE_COMPILE_CACHE: join(ROOT, 'node_modules', '.cache', 'node') },

@@ -3,21 +3,14 @@
  * Values are read so that nothing is lost: int8 as a checked integer, timestamptz as UTC text with microseconds.
  */
 import type { Socket } from 'node:net'
-import { CompiledQuery, Kysely } from 'kysely'
-import type { Transaction as KyselyTransaction } from 'kysely'
 import pg from 'pg'
 import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
-import { pipelinedDialect } from './driver.ts'
+import { withConnection } from './driver.ts'
 import { translateDatabaseError } from './errors.ts'
 import { keepPlans } from './kept-plans.ts'
-import { enterSnapshot, runTransaction } from './transaction.ts'
-
-/** Repositories name their own tables with `withTables`; the core knows none. */
-// eslint-disable-next-line typescript/no-empty-object-type -- Kysely's own type for "no tables yet" is an empty object
-export type NoTables = {}
-export type Queryable = Kysely<NoTables>
-export type Transaction = KyselyTransaction<NoTables>
+import type { Queryable } from '../sql.ts'
+import { Transaction, runTransaction } from './transaction.ts'
 
 export type DatabaseAddress =
   | { url: string }
@@ -131,33 +124,28 @@ export function createDatabase(options: DatabaseOptions): Database {
     idle_in_transaction_session_timeout: statementDeadlineMs,
   })
   watchConnections(pool, silenceMs, logger)
-  const db = new Kysely<NoTables>({ dialect: pipelinedDialect(pool) })
+  const db: Queryable = { query: (statement) => withConnection(pool, (connection) => connection.query(statement)) }
 
   return {
     db,
     pool,
-    transaction: (work) => runTransaction(db, work),
+    transaction: (work) => runTransaction(pool, work),
     snapshot(work, statementDeadlineMs, plans) {
       return new Promise((resolve, reject) => {
         const refuse = (error: unknown) => reject(translateDatabaseError(error))
-        db.connection()
-          .execute(async (connection) => {
-            const its = await connection.getExecutor().provideConnection((one) => Promise.resolve(one))
-            const tx = connection as unknown as Transaction
-            const keepingPlans = plans === 'kept' ? keepPlans(tx, its) : ''
-            const text = `START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = ${statementDeadlineMs}${keepingPlans}`
-            // What is read first leaves with it and is answered behind it.
-            const begun = its.executeQuery(CompiledQuery.raw(text))
-            // One connection for all of it, which is what makes a transaction.
-            const leave = enterSnapshot(tx, its)
-            const [read, begin] = await Promise.allSettled([work(tx), begun])
-            leave()
-            const failed = [begin, read].find((one) => one.status === 'rejected')
-            if (failed !== undefined) refuse(failed.reason)
-            else if (read.status === 'fulfilled') resolve(read.value)
-            await its.executeQuery(CompiledQuery.raw('ROLLBACK'))
-          })
-          .catch(refuse)
+        withConnection(pool, async (connection) => {
+          const tx = new Transaction(connection)
+          const keepingPlans = plans === 'kept' ? keepPlans(tx, connection) : ''
+          const text = `START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = ${statementDeadlineMs}${keepingPlans}`
+          // What is read first leaves with it and is answered behind it.
+          const begun = connection.query({ text, values: [] })
+          const [read, begin] = await Promise.allSettled([work(tx), begun])
+          tx.close()
+          const failed = [begin, read].find((one) => one.status === 'rejected')
+          if (failed !== undefined) refuse(failed.reason)
+          else if (read.status === 'fulfilled') resolve(read.value)
+          await connection.query({ text: 'ROLLBACK', values: [] })
+        }).catch(refuse)
       })
     },
     async dedicated(name, deadlineMs = connectDeadlineMs) {
@@ -171,7 +159,7 @@ export function createDatabase(options: DatabaseOptions): Database {
       return client
     },
     async close() {
-      await db.destroy()
+      await pool.end()
     },
   }
 }

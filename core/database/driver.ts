@@ -1,68 +1,36 @@
 /**
- * How Kysely reaches PostgreSQL. Statements that one turn of the event loop sends leave in one write, BEGIN before the first of
+ * How statements reach PostgreSQL. Those that one turn of the event loop sends leave in one write, BEGIN before the first of
  * them, COMMIT behind the last: each write wakes a server process, which costs both sides more than a small statement does.
  */
-import { PostgresAdapter, PostgresIntrospector, PostgresQueryCompiler } from 'kysely'
-import type { CompiledQuery, DatabaseConnection, Dialect, Driver, QueryResult, TransactionSettings } from 'kysely'
 import type pg from 'pg'
+import type { QueryResult, Statement } from '../sql.ts'
 import { streamOf } from './together.ts'
 
-/** A statement that each connection parses once, under this name. */
-export type NamedQuery = CompiledQuery & { readonly name?: string }
+const WRITES = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE'])
 
-/** The pool lets statements be sent before those ahead of them are answered (`pipeline`). */
-export function pipelinedDialect(pool: pg.Pool): Dialect {
-  return {
-    createDriver: () => new PipelinedDriver(pool),
-    createQueryCompiler: () => new PostgresQueryCompiler(),
-    createAdapter: () => new PostgresAdapter(),
-    createIntrospector: (db) => new PostgresIntrospector(db),
-  }
+const connections = new WeakMap<pg.PoolClient, Connection>()
+
+/** A connection of a pool that lets statements be sent before those ahead of them are answered (`pipeline`); to be released. */
+export async function takeConnection(pool: pg.Pool): Promise<Connection> {
+  const client = await pool.connect()
+  const known = connections.get(client)
+  if (known !== undefined) return known
+  const made = new Connection(client)
+  connections.set(client, made)
+  return made
 }
 
-class PipelinedDriver implements Driver {
-  readonly #pool: pg.Pool
-  readonly #connections = new WeakMap<pg.PoolClient, PipelinedConnection>()
-
-  constructor(pool: pg.Pool) {
-    this.#pool = pool
-  }
-
-  async init(): Promise<void> {}
-
-  async acquireConnection(): Promise<PipelinedConnection> {
-    const client = await this.#pool.connect()
-    const known = this.#connections.get(client)
-    if (known !== undefined) return known
-    const made = new PipelinedConnection(client)
-    this.#connections.set(client, made)
-    return made
-  }
-
-  async beginTransaction(connection: PipelinedConnection, settings: TransactionSettings): Promise<void> {
-    if (settings.isolationLevel !== undefined || settings.accessMode !== undefined)
-      throw new Error('transactions are read committed: use database.snapshot for another one')
-    connection.begin()
-  }
-
-  async commitTransaction(connection: PipelinedConnection): Promise<void> {
-    await connection.commit()
-  }
-
-  async rollbackTransaction(connection: PipelinedConnection): Promise<void> {
-    await connection.rollback()
-  }
-
-  async releaseConnection(connection: PipelinedConnection): Promise<void> {
+/** Has the work done on a connection of the pool. */
+export async function withConnection<T>(pool: pg.Pool, work: (connection: Connection) => Promise<T>): Promise<T> {
+  const connection = await takeConnection(pool)
+  try {
+    return await work(connection)
+  } finally {
     connection.release()
   }
-
-  async destroy(): Promise<void> {
-    await this.#pool.end()
-  }
 }
 
-class PipelinedConnection implements DatabaseConnection {
+export class Connection {
   readonly #client: pg.PoolClient
   #isHeld = false
   /** Between the end of a transaction and the release: what comes now would be written outside of it. */
@@ -75,24 +43,20 @@ class PipelinedConnection implements DatabaseConnection {
     this.#client = client
   }
 
-  async executeQuery<R>(query: NamedQuery): Promise<QueryResult<R>> {
+  async query<Row>({ text, values, name }: Statement): Promise<QueryResult<Row>> {
     if (this.#isOver) throw new Error('the transaction of this statement has ended')
-    const { sql: text, parameters, name } = query
     try {
-      const answer = await this.#send({ text, values: [...parameters], ...(name === undefined ? {} : { name }) })
-      const { command, rowCount, rows } = answer
-      const isWrite = command === 'INSERT' || command === 'UPDATE' || command === 'DELETE' || command === 'MERGE'
-      return { rows: rows as R[], ...(isWrite ? { numAffectedRows: BigInt(rowCount ?? 0) } : {}) }
+      const { command, rowCount, rows } = await this.#send({
+        text,
+        values: [...values],
+        ...(name === undefined ? {} : { name }),
+      })
+      return { rows: rows as Row[], ...(WRITES.has(command) ? { numAffectedRows: BigInt(rowCount ?? 0) } : {}) }
     } catch (error) {
       // It was made where the answer was read, which tells nobody who asked.
       if (error instanceof Error) Error.captureStackTrace(error)
       throw error
     }
-  }
-
-  // eslint-disable-next-line require-yield -- part of Kysely's interface
-  async *streamQuery(): AsyncIterableIterator<never> {
-    throw new Error('a connection of the pool cannot be read in pieces: take a dedicated one')
   }
 
   /** Its failure is that of the statements behind it. */

@@ -72,7 +72,7 @@ export function isDatabaseAway(error: unknown): boolean {
     // pg's own sentences for a connection that ended under a query or a pool that found none in time
     return (
       error instanceof Error &&
-      /^(Connection terminated|timeout expired|timeout exceeded when trying to connect|Client has encountered a connection error|Client was closed|Cannot use a pool after calling end|driver has already been destroyed)/.test(
+      /^(Connection terminated|timeout expired|timeout exceeded when trying to connect|Client has encountered a connection error|Client was closed|Cannot use a pool after calling end)/.test(
         error.message,
       )
     )

@@ -1,5 +1,5 @@
 export { createDatabase } from './connect.ts'
-export type { Database, DatabaseAddress, DatabaseOptions, NoTables, Queryable, Transaction } from './connect.ts'
+export type { Database, DatabaseAddress, DatabaseOptions } from './connect.ts'
 export {
   DATABASE_AWAY_RETRY_SECONDS,
   isDatabaseAway,
@@ -12,8 +12,9 @@ export {
 export { executeKept } from './kept-plans.ts'
 export { prepared } from './prepared.ts'
 export type { Prepared } from './prepared.ts'
+export type { Queryable } from '../sql.ts'
 export { sendTogether } from './together.ts'
-export { defer } from './transaction.ts'
+export type { Transaction } from './transaction.ts'
 export { createBatcher } from './batcher.ts'
 export type { Batcher, BatcherOptions } from './batcher.ts'
 export { migrate, readMigrations } from './migrate.ts'

@@ -2,12 +2,9 @@
  * Statements that are made of parts and whose plan is kept all the same. To plan a read of partitioned tables takes as long as a small
  * read itself; but a plan knows the tables as they were, so that each connection makes its plans anew after a while.
  */
-import { CompiledQuery } from 'kysely'
-import type { DatabaseConnection, QueryResult, RawBuilder } from 'kysely'
 import { monotonicMs } from '../time.ts'
-import type { Queryable } from './connect.ts'
-import type { NamedQuery } from './driver.ts'
-import { connectionOf } from './transaction.ts'
+import type { Connection } from './driver.ts'
+import type { QueryResult, Queryable, Sql } from '../sql.ts'
 
 /** A table that was empty when its plan was made is read badly for no longer. */
 const MAX_PLAN_AGE_MS = 10_000
@@ -16,31 +13,28 @@ const MAX_NAMED = 48
 
 const names = new Map<string, string>()
 const keeping = new WeakSet<Queryable>()
-const plannedAtMs = new WeakMap<DatabaseConnection, number>()
+const plannedAtMs = new WeakMap<Connection, number>()
 
 /** Has its plan kept by the connection, where the transaction keeps plans and the text is one of few. */
-export async function executeKept<Row>(db: Queryable, statement: RawBuilder<Row>): Promise<QueryResult<Row>> {
-  const query = statement.compile(db)
-  let name = names.get(query.sql)
-  if (name === undefined && names.size < MAX_NAMED && keeping.has(db)) {
+export async function executeKept<Row>(db: Queryable, part: Sql<Row>): Promise<QueryResult<Row>> {
+  const statement = part.statement()
+  if (!keeping.has(db)) return await db.query<Row>(statement)
+  let name = names.get(statement.text)
+  if (name === undefined && names.size < MAX_NAMED) {
     name = `kept_${names.size + 1}`
-    names.set(query.sql, name)
+    names.set(statement.text, name)
   }
-  const named: NamedQuery = name === undefined || !keeping.has(db) ? query : { ...query, name }
-  const connection = connectionOf(db)
-  return connection === undefined
-    ? await db.executeQuery<Row>(named as typeof query)
-    : await connection.executeQuery<Row>(named)
+  return await db.query<Row>(name === undefined ? statement : { ...statement, name })
 }
 
 /** Statements of the transaction that is about to begin on the connection keep their plans. Returns what it begins with. */
-export function keepPlans(tx: Queryable, connection: DatabaseConnection): string {
+export function keepPlans(tx: Queryable, connection: Connection): string {
   keeping.add(tx)
   const nowMs = monotonicMs()
   if (nowMs - (plannedAtMs.get(connection) ?? -Infinity) > MAX_PLAN_AGE_MS) {
     plannedAtMs.set(connection, nowMs)
     // If it fails, so does what is sent behind it.
-    connection.executeQuery(CompiledQuery.raw('DISCARD PLANS')).catch(() => undefined)
+    connection.query({ text: 'DISCARD PLANS', values: [] }).catch(() => undefined)
   }
   return '; SET LOCAL plan_cache_mode = force_generic_plan'
 }

@@ -4,7 +4,6 @@
  */
 import { resolve } from 'node:path'
 import { hostname } from 'node:os'
-import { sql } from 'kysely'
 import { readBuildInfo } from '../build-info.ts'
 import { connectBus } from '../bus/index.ts'
 import type { Bus } from '../bus/index.ts'
@@ -23,6 +22,7 @@ import type { Lifecycle } from '../lifecycle.ts'
 import type { Logger } from '../logging/index.ts'
 import { sleep } from '../time.ts'
 import type { GroundConfig } from './settings.ts'
+import { sql } from '../sql.ts'
 
 export type Ground = {
   readonly config: GroundConfig

@@ -2,12 +2,12 @@
 import { randomBytes } from 'node:crypto'
 import { link, mkdir, open, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { sql } from 'kysely'
 import type { Secret } from '../config/index.ts'
 import type { Queryable } from '../database/index.ts'
 import { ServiceError } from '../errors/index.ts'
 import { newId } from '../ids.ts'
 import { MASTER_KEY_BYTES } from './keyring.ts'
+import { sql } from '../sql.ts'
 
 const FILE_NAME = 'secret.key'
 /** 32 bytes in base64, in either alphabet. Anything else `Buffer.from` would read as well as it can. */

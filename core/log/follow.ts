@@ -2,8 +2,7 @@
  * Follows a log in its final order and stores the position in the transaction of the effect: each row takes effect
  * exactly once, however often the process dies. One consumer of a name works at a time, on whatever node holds its lock.
  */
-import { sql } from 'kysely'
-import type { Database, NoTables, Queryable, Transaction } from '../database/index.ts'
+import type { Database, Queryable, Transaction } from '../database/index.ts'
 import type { Logger } from '../logging/index.ts'
 import type { Position } from './position.ts'
 import { LOG_START } from './position.ts'
@@ -11,18 +10,15 @@ import type { LogRow, LogTable } from './read.ts'
 import { readSettled, settledEnd } from './read.ts'
 import type { Pause, Rounds } from './rounds.ts'
 import { startRounds } from './rounds.ts'
-
-type ConsumersTable = { name: string; xid: string; seq: number; updated_at: string }
-type ConsumerTables = NoTables & { consumers: ConsumersTable }
+import { sql } from '../sql.ts'
 
 /** Where the consumer stands; undefined when it never stored one. */
 export async function findPosition(db: Queryable, consumer: string): Promise<Position | undefined> {
-  const row = await db
-    .withTables<ConsumerTables>()
-    .selectFrom('consumers')
-    .select([sql<string>`xid::text`.as('xid'), 'seq'])
-    .where('name', '=', consumer)
-    .executeTakeFirst()
+  const { rows } = await sql<{
+    xid: string
+    seq: number
+  }>`SELECT xid::text AS xid, seq FROM consumers WHERE name = ${consumer}`.execute(db)
+  const [row] = rows
   return row === undefined ? undefined : { xid: BigInt(row.xid), seq: row.seq }
 }
 

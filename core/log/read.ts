@@ -6,12 +6,12 @@
  *
  * A log is a table with `xid xid8 NOT NULL DEFAULT pg_current_xact_id()`, `seq bigint` (identity) and an index on both.
  */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type pg from 'pg'
 import type { Queryable } from '../database/index.ts'
 import type { Position } from './position.ts'
 import { comparePositions } from './position.ts'
+import { sql } from '../sql.ts'
+import type { Sql } from '../sql.ts'
 
 export type LogTable = {
   /** Name of the table; a constant of our code, never input. */
@@ -34,7 +34,7 @@ export async function readSettled(
   table: LogTable,
   after: Position,
   limit: number,
-  { where = sql<SqlBool>`true`, until }: { where?: RawBuilder<SqlBool>; until?: Position } = {},
+  { where = sql<boolean>`true`, until }: { where?: Sql<boolean>; until?: Position } = {},
 ): Promise<LogRow[]> {
   const end = until === undefined ? sql`true` : sql`(xid, seq) <= (${until.xid.toString()}::xid8, ${until.seq}::bigint)`
   const { rows } = await sql<Record<string, unknown> & Positioned>`

@@ -2,10 +2,10 @@
  * What guests ask of channels while they run (task-manager.md sections 3 and 5): under the current fence, within the grants
  * of their task, and with the rights that its user has now. A publication joins its run in the statement that stores it.
  */
-import { sql } from 'kysely'
 import type { UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { TaskAccess } from '../access.ts'
 import type { HeldRun } from '../runs/spec.ts'

@@ -2,11 +2,11 @@
  * Messages that start runs: taken from where the platform (or a replay) put them, each started once under its origin. The
  * task acts as its user: his right to read the channel is asked again at every run.
  */
-import { sql } from 'kysely'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { startRounds } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
 import { findFunction } from '#core/wasm/index.ts'
 import type { DescribedExport } from '#core/wasm/index.ts'
 import type { TaskAccess } from '../access.ts'

@@ -1,7 +1,7 @@
 /** Replays: the module of a task runs over stored messages of a channel, record by record (task-manager.md section 5). */
-import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
 import type { TaskAccess, TaskCaller } from '../access.ts'
 import type { TasksService } from '../tasks/service.ts'
 import { requireChannelId } from './fields.ts'

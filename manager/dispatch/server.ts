@@ -2,11 +2,11 @@
 import { create } from '@bufbuild/protobuf'
 import { createLru } from '#core/lru.ts'
 import { Server, ServerCredentials, experimental } from '@grpc/grpc-js'
-import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { portError } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
 import {
   ModuleService,
   RegisterResponseSchema,

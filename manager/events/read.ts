@@ -1,8 +1,8 @@
 /** Notes of states as events: read in their final order, with ids in place of keys. */
-import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import { LOG_START, comparePositions, readSettled } from '#core/log/index.ts'
 import type { Position } from '#core/log/index.ts'
+import { sql } from '#core/sql.ts'
 import { formatTime } from '#core/time.ts'
 import type { Note } from './note.ts'
 

@@ -1,6 +1,6 @@
 /** Uploads that no task has any more, and no run under way wants: their bytes are the largest rows of the database. */
-import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 
 /** Enough for a run that was started just before its task got another module. */
 const KEPT = '1 hour'

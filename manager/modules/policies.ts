@@ -1,9 +1,9 @@
 /** What a domain asks of the signatures of its modules. No row: nothing. */
 import { createPublicKey } from 'node:crypto'
-import { sql } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
 
 export type ModulePolicy = {
   signatures: 'off' | 'warn' | 'require'

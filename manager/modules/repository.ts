@@ -1,6 +1,6 @@
 /** SQL of modules: their facts and their bytes in parts of 256 KiB. */
-import { sql } from 'kysely'
 import type { Database, Queryable, Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import { MAX_CHUNK_BYTES } from '../runs/limits.ts'
 import { fromModuleRow, type ModuleFacts, type ModuleRow } from './catalogue.ts'
 

@@ -1,8 +1,8 @@
 /** Who used which module, from registries and uploaded: the SQL behind `GET /modules`. */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { Database } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { ModuleRow } from './catalogue.ts'
 import type { ResolvedReference } from './proxy-client.ts'
@@ -92,12 +92,12 @@ type UseRow = {
   last_used_at: string | null
 }
 
-function isVisible(column: RawBuilder<unknown>, domains: VisibleDomains): RawBuilder<SqlBool> {
+function isVisible(column: Sql<unknown>, domains: VisibleDomains): Sql<boolean> {
   return domains === 'all' ? sql`true` : sql`coalesce(${column}, 0) = ANY(${[...domains]}::bigint[])`
 }
 
-function usesOf({ domains, digest, source }: Omit<UseFilter, 'offset' | 'limit'>): RawBuilder<unknown> {
-  const isDigest = (column: RawBuilder<unknown>) => (digest === undefined ? sql`true` : sql`${column} = ${digest}`)
+function usesOf({ domains, digest, source }: Omit<UseFilter, 'offset' | 'limit'>): Sql<unknown> {
+  const isDigest = (column: Sql<unknown>) => (digest === undefined ? sql`true` : sql`${column} = ${digest}`)
   return sql`
     (SELECT u.digest, u.domain_key, u.domain_id, 'registry' AS source, u.reference, u.image_url, u.signed, u.size_bytes,
        NULL::jsonb AS exports, 0 AS tasks, u.created_at, u.last_used_at

@@ -3,10 +3,10 @@
  * in the database by digest before the result that names them is recorded.
  */
 import { createHash, type Hash } from 'node:crypto'
-import { sql } from 'kysely'
 import { createBatcher, type Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
 import type { RunIdentity } from '../dispatch/translate.ts'
 import type { WorkerSession } from '../dispatch/worker-session.ts'
 import { heldRun } from './end-runs.ts'

@@ -1,6 +1,6 @@
 /** Reads of runs for people: pages with every attempt, results however large, output as text. The writer owns all writes. */
-import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import type { TaskState } from '#proto/index.ts'
 import { MAX_OUTPUT_BYTES } from './limits.ts'
 

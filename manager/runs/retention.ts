@@ -1,6 +1,6 @@
 /** Old runs go: those that ended longer ago than is kept, but for the one whose result is its task's. */
-import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 
 /** Rows that one statement looks at, so that housekeeping never holds a start up for long. */
 const PAGE_ROWS = 5_000

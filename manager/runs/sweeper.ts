@@ -1,7 +1,7 @@
 /** Runs the sweep of passed deadlines at its interval, and removes what nobody needs any more. */
-import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import { forgetEvents } from '../events/read.ts'
 import type { ManagerTiming } from '../timing.ts'

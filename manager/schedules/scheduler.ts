@@ -3,11 +3,11 @@
  * several managers comes first starts it, and the others find it started. Ticks that passed while no manager ran are made
  * up for by one run, or by none, as the task says.
  */
-import { sql } from 'kysely'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { startRounds } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
 import type { RunsService } from '../runs/service.ts'
 import { dueTicks } from './cron.ts'
 

@@ -1,8 +1,8 @@
 /** SQL of the tasks table, but for the states, which the run writer owns. Rows in, domain values out. */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import { refusing, type Database, type Queryable, type Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
 import { noteTasks } from '../events/note.ts'
 import { fromModuleRow, type ModuleFacts, type ModuleRow } from '../modules/catalogue.ts'
@@ -257,7 +257,7 @@ const COLUMNS: { readonly [K in keyof TaskFields]: { column: string; cast?: 'jso
   grants: { column: 'grants', cast: 'json' },
 }
 
-const AT_REST = sql<SqlBool>`t.state NOT IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})`
+const AT_REST = sql<boolean>`t.state NOT IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})`
 // An edited task is as if it had not run yet; its runs stay in the listing.
 const AS_NEW = sql`state = ${TASK_STATE.pending}, run_key = NULL, start_time = NULL, finish_time = NULL, updated_at = now()`
 
@@ -326,7 +326,7 @@ export type TaskFilter = {
   limit: number
 }
 
-const ORDERS: Readonly<Record<string, RawBuilder<unknown>>> = {
+const ORDERS: Readonly<Record<string, Sql<unknown>>> = {
   name: sql`t.name`,
   created_at: sql`t.created_at`,
   updated_at: sql`coalesce(t.updated_at, t.created_at)`,
@@ -339,7 +339,7 @@ export async function findSecrets(db: Queryable, key: number): Promise<Buffer | 
 }
 
 export async function listTasks(db: Queryable, filter: TaskFilter): Promise<{ total: number; tasks: TaskRecord[] }> {
-  const conditions: RawBuilder<SqlBool>[] = []
+  const conditions: Sql<boolean>[] = []
   if (filter.domains !== 'all') conditions.push(sql`t.domain_key = ANY(${filter.domains}::bigint[])`)
   if (filter.state !== undefined) conditions.push(sql`t.state = ${filter.state}`)
   if (filter.name !== undefined && filter.name !== '') {

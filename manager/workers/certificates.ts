@@ -2,9 +2,9 @@
  * Certificates of workers (task-manager.md section 3): issued at a registration or a renewal, shown at every TLS connection
  * from then on, and void as soon as their row is gone.
  */
-import { sql } from 'kysely'
 import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
 import { CERTIFICATE_MS } from '../authority.ts'
 import type { Authority } from '../authority.ts'
 import { digestSecret } from './tokens.ts'

@@ -3,9 +3,9 @@
  * its own time. A worker is dead when its lease has ended here and there, and only after this manager has been up, with
  * its database reachable, for a whole lease: time in which the manager stood still counts against nobody.
  */
-import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { Cluster } from '../dispatch/cluster.ts'
 import type { WorkerSession } from '../dispatch/worker-session.ts'

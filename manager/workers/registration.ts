@@ -2,10 +2,10 @@
  * Register: a join token makes a worker, its secret lets it come back; each registration raises the session epoch, so
  * that whatever still speaks for the worker under an older one is void at every manager.
  */
-import { sql } from 'kysely'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { newToken } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { RegisterRequest } from '#proto/index.ts'
 import { requireCertificate } from './certificates.ts'
 import { digestSecret } from './tokens.ts'

@@ -1,7 +1,7 @@
 /** Reads of the workers table. Registration and leases write it. */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { noteWorkers } from '../events/note.ts'
 
 export type WorkerRecord = {
@@ -28,7 +28,7 @@ export type WorkerRecord = {
 }
 
 // Alive: some manager holds its session and its lease has not ended, in the database's own time.
-const ALIVE = sql<SqlBool>`(w.manager_id IS NOT NULL AND w.lease_until > now())`
+const ALIVE = sql<boolean>`(w.manager_id IS NOT NULL AND w.lease_until > now())`
 
 const WORKERS = sql`
   SELECT w.key, w.id, w.domain_id AS "domainId", w.name, w.version, w.labels, w.os, w.arch, w.cpu_cores AS "cpuCores",
@@ -51,7 +51,7 @@ export async function listWorkers(
   db: Queryable,
   filter: WorkerFilter,
 ): Promise<{ total: number; workers: WorkerRecord[] }> {
-  const conditions: RawBuilder<SqlBool>[] = []
+  const conditions: Sql<boolean>[] = []
   if (filter.domains !== 'all')
     conditions.push(sql`(w.domain_key IS NULL OR w.domain_key = ANY(${filter.domains}::bigint[]))`)
   if (filter.status === 'alive') conditions.push(sql`${ALIVE} AND NOT w.draining`)

@@ -3,10 +3,10 @@
  * the same one. Workers present it; the database holds only its digest where it is checked.
  */
 import { createHash } from 'node:crypto'
-import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import { newToken } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
+import { sql } from '#core/sql.ts'
 
 const SECRET_NAME = 'worker_join_token'
 const PURPOSE = 'worker token'

@@ -3,11 +3,11 @@
  * ended elsewhere. Every move is conditional and every run has an id made beforehand, so that several managers, or one
  * that died halfway, start nothing twice.
  */
-import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { startRounds } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import { requireNextState } from '../lifecycle.ts'
 import { readResult } from '../runs/repository.ts'

@@ -1,7 +1,7 @@
 /** SQL of workflows, their runs and steps. */
-import { sql } from 'kysely'
 import { refusing, type Queryable, type Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
 import { noteTasks } from '../events/note.ts'
 import type { RunInput } from '../runs/spec.ts'

@@ -1,8 +1,8 @@
 // contract 4.3: users assigned to domains, groups and channels, clients shared with users; decisions 24, 31b, 33, 45
-import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { ACTIONS } from '#api/identity/index.ts'
+import { sql } from '#core/sql.ts'
 import type { Caller, TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { grantRole, newGroup, newTenant, setParent, statusesOf, tenantOf } from './support.ts'

@@ -1,7 +1,7 @@
 // contract sections 2.4, 2.5, 4.1 and 4.2, decisions 45 and 46: the parent group of clients and channels
-import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi, TestResponse } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { Channel, Client, Tenant } from './support.ts'

@@ -1,7 +1,7 @@
 // contract section 4, decisions 31b, 31c and 45: two tenants with the same ids, names, routes and secrets know nothing of each other
-import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi, TestResponse } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { Tenant } from './support.ts'

@@ -1,7 +1,7 @@
 // specification sections 2, 4 and 7: uniqueness and all-or-nothing hold when everything comes at once
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi, TestResponse } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestDatabase } from '../harness/database.ts'

@@ -1,7 +1,7 @@
 // specification sections 2 "Connection" and 4; contract 4.2, decisions 16, 16b, 31b, 45 and 52: one rule under every form
-import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi, TestResponse } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { Tenant } from './support.ts'

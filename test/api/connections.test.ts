@@ -1,7 +1,7 @@
 // specification section 4 "Channels"; contract 4.2, 2.5 and 7.1, decisions 16 and 16b
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { Client, Page, Tenant } from './support.ts'

@@ -1,8 +1,8 @@
 // contract 1.2: statuses of a domain, its deletion and restoration; decisions 13, 45, 46
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ACTIONS } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { grantRole, newTenant, publish, read, statusesOf, tenantOf } from './support.ts'

@@ -1,6 +1,6 @@
 // contract 1.2, decision 46: 30 days of grace, then a domain goes with everything of it
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { newTenant, publish, read, tenantOf } from './support.ts'

@@ -1,9 +1,9 @@
 // contract section 10, mechanisms section 2: the records of the journal go out at least once and in order, to whoever may read them
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { listen } from '#core/http/index.ts'
 import type { Listeners } from '#core/http/index.ts'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { silentLogger } from '../harness/database.ts'

@@ -2,12 +2,12 @@
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { sql } from 'kysely'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { IDENTITY_SETTINGS, startIdentity } from '#api/identity/index.ts'
 import { createLocalBus } from '#core/bus/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import { createKeyring } from '#core/keyring/index.ts'
+import { sql } from '#core/sql.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase, silentLogger } from '../harness/database.ts'
 

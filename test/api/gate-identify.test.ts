@@ -1,7 +1,7 @@
 // contract section 4.3 (`POST /clients/identify`), decision 31c
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { Tenant } from './support.ts'

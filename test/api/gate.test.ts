@@ -1,7 +1,7 @@
 // contract sections 1.2, 7.1 and 8, decisions 31b, 31c, 45, 47: who may send and read, from memory and across nodes
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestDatabase } from '../harness/database.ts'

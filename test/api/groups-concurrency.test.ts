@@ -1,6 +1,6 @@
 // contract section 3 (cycles, nesting, 409 of a parent) when everything comes at once, on two nodes; mechanisms section 4
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestDatabase } from '../harness/database.ts'

@@ -1,5 +1,5 @@
 /** What the tests of groups share. */
-import { sql } from 'kysely'
+import { sql } from '#core/sql.ts'
 import type { TestApi, TestResponse } from '../harness/api.ts'
 import type { Page, Tenant } from './support.ts'
 

@@ -1,7 +1,7 @@
 // specification sections 2 "Group", 3, 4 "Groups" and 7; contract section 3, 2.3 to 2.5, decisions 2, 10, 11, 13, 31, 31b, 45, 46
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { faultsOf, groupsOf, journalOf, outline } from './groups-support.ts'

@@ -1,7 +1,7 @@
 // contract 1.3: invitations of both generations; decisions 24, 40, 45
-import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { ZERO_TIME, grantRole, newTenant, statusesOf } from './support.ts'

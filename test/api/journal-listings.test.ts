@@ -1,8 +1,8 @@
 // contract section 10, issue of the whole API: who did what, when, from where, before and after; for whom it concerns
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { journalOfDomain, removeOldRecords, startJournalTotals } from '#api/identity/journal/index.ts'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { silentLogger } from '../harness/database.ts'

@@ -1,7 +1,7 @@
 // contract section 10, mechanisms section 2: one row per call, in the transaction of the change, and never a secret
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { Tenant } from './support.ts'

@@ -1,7 +1,7 @@
 // Totals by short parts of names and by tags are the same where names and tags are kept in memory (contract 2.4, decision 58)
-import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { contains, shortNamePattern } from '#api/identity/index.ts'
+import { sql } from '#core/sql.ts'
 import { createKeptLabels } from '../../api/identity/access/kept-labels.ts'
 import type { KeptLabels } from '../../api/identity/access/kept-labels.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'

@@ -1,8 +1,8 @@
 // contract section 6: API keys, signing keys and their rotation; decisions 40, 45, 47
 import { createPublicKey, verify } from 'node:crypto'
-import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { Caller, TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { createTestDatabase } from '../harness/database.ts'

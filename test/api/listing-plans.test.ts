@@ -1,7 +1,7 @@
 /** Listings of whoever reaches little, much or everything show the same rows, whatever way they are found (contract 2.4, decision 58). */
-import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { contains } from '#api/identity/index.ts'
+import { sql } from '#core/sql.ts'
 import { MAX_KNOWN_REACH } from '../../api/identity/access/reachable.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'

@@ -1,7 +1,7 @@
 // contract section 6: personal access tokens and their scopes; decisions 45 and 47
-import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { Caller, TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { createTestDatabase } from '../harness/database.ts'

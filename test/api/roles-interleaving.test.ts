@@ -1,11 +1,11 @@
 // contract 2.4, decision 33: what must stay true of roles, whichever two changes meet and whichever is first
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { RoleEntity } from '#api/identity/index.ts'
 import { addMembers, ensureRelationRole, removeMembers, removeRolesOf } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import { removeUserEverywhere } from '../../api/identity/roles/index.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'

@@ -1,5 +1,4 @@
 // contract 2.4, decisions 33, 45, 46, 47: giving and taking roles, the last administrator, and requests that meet
-import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
   ACTIONS,
@@ -11,6 +10,7 @@ import {
 } from '#api/identity/index.ts'
 import type { RoleEntity } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import { removeUserEverywhere } from '../../api/identity/roles/index.ts'
 import type { Caller, TestApi, TestResponse, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'

@@ -1,6 +1,6 @@
 /** What the tests of the platform's API share: domains, devices, and grants where no route makes them yet. */
-import { sql } from 'kysely'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { Caller, TestApi, TestResponse, TestUser } from '../harness/api.ts'
 
 export type Client = {

@@ -1,7 +1,7 @@
 // issue of guessing passwords: contract section 12 (429 with Retry-After); limits that nobody can turn against the owner
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { RedisServer, hasRedisServer } from '../core/redis-server.ts'

@@ -1,7 +1,7 @@
 // specification section 4 "Users"; contract section 5, decisions 10, 40, 46, 51, Last admin of 2.4
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { createTestDatabase } from '../harness/database.ts'

@@ -1,6 +1,6 @@
 // contract section 5 "DELETE /users/{id}", decision 46: a deleted user goes after 720 hours
-import { sql } from 'kysely'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { sql } from '#core/sql.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase } from '../harness/database.ts'

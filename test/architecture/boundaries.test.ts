@@ -69,6 +69,7 @@ describe('boundaries', () => {
     ['the edge in a service', 'api/devices/clients/service.ts', `import { responses } from '#core/http/index.ts'`],
     ['a clock in a pure file', 'manager/scheduler/planted.ts', `export const now = () => Date.now()`],
     ['a database in a pure file', 'manager/lifecycle.ts', `import { createDatabase } from '#core/database/index.ts'`],
+    ['SQL of somebody else', 'manager/planted.ts', `import { sql } from '#core/sql.ts'`],
     ['what is required', 'manager/planted.ts', `const load = createRequire(import.meta.url)\nload('pg')`],
     ['a computed import', 'core/planted.ts', 'await import(`./${name}.ts`)'],
     ['a file that is not there', 'core/planted.ts', `import { x } from './gone.ts'`],
@@ -79,11 +80,11 @@ describe('boundaries', () => {
   it('tells a type from a value in one import', () => {
     const { imports } = importsOf({
       path: 'core/x.ts',
-      text: `import { type A, b } from 'pg'; import { type C } from 'kysely'`,
+      text: `import { type A, b } from 'pg'; import { type C } from 'fastify'`,
     })
     expect(imports.map(({ to, isType }) => [to, isType])).toEqual([
       ['pg', false],
-      ['kysely', true],
+      ['fastify', true],
     ])
   })
 

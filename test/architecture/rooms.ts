@@ -177,12 +177,6 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
     types: /^core\/log\/|^api\/messages\/(export|ingest|live|store|retention)\/|^manager\/runs\//,
     rule: 'core/database makes connections; who writes on a dedicated one names its type',
   },
-  {
-    package: 'kysely',
-    owner:
-      /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|wire)\/|^api\/(automation|devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^manager\/(access\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/|events\/|workflows\/|schedules\/|channels\/|sealed-secret\.ts$)/,
-    rule: 'SQL is written by the slice that owns the tables',
-  },
   { package: 'croner', owner: /^manager\/schedules\/cron\.ts$/, rule: 'schedules are read in one place' },
   {
     package: 'lru-cache',
@@ -256,17 +250,27 @@ export type RoleRule = {
   rule: string
 }
 
+/** Where SQL is written: by the slice that owns the tables. */
+const SQL_OWNERS =
+  /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|wire)\/|^api\/(automation|devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^manager\/(access\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/|events\/|workflows\/|schedules\/|channels\/|sealed-secret\.ts$)/
+
 /** Inside a slice: routes or adapter -> service -> repository -> database. */
 export const ROLE_RULES: readonly RoleRule[] = [
   {
+    files: new RegExp(`^(?!.*(${SQL_OWNERS.source}))`),
+    mustNotImport: /^core\/sql\.ts$/,
+    allowsTypes: false,
+    rule: 'SQL is written by the slice that owns the tables',
+  },
+  {
     files: /\/routes\.ts$/,
-    mustNotImport: /\/repository\.ts$|^kysely$|^pg$|^core\/database\//,
+    mustNotImport: /\/repository\.ts$|^core\/sql\.ts$|^pg$|^core\/database\//,
     allowsTypes: false,
     rule: 'routes call one service; they know neither SQL nor the database',
   },
   {
     files: /^api\/adapters\//,
-    mustNotImport: /\/repository\.ts$|^kysely$|^pg$|^core\/database\//,
+    mustNotImport: /\/repository\.ts$|^core\/sql\.ts$|^pg$|^core\/database\//,
     allowsTypes: false,
     rule: 'an adapter makes one service call; it knows neither SQL nor the database',
   },
@@ -284,7 +288,7 @@ export const ROLE_RULES: readonly RoleRule[] = [
   },
   {
     files: /\/schema\.ts$/,
-    mustNotImport: /\/(routes|service|repository)\.ts$|^kysely$|^pg$|^core\/database\//,
+    mustNotImport: /\/(routes|service|repository)\.ts$|^core\/sql\.ts$|^pg$|^core\/database\//,
     // presentX maps a domain value to the wire, so it names the value's type.
     allowsTypes: true,
     rule: 'a schema is data: it may name the types of what it presents, never run a service or SQL',

@@ -1,8 +1,8 @@
 /** Plans that a connection keeps: of which statements, for how long, and that nobody else is planned by them. */
-import { sql } from 'kysely'
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
 import { createDatabase, executeKept } from '#core/database/index.ts'
 import type { Database, Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import { createTestDatabase, silentLogger as logger } from '../harness/database.ts'
 import type { TestDatabase } from '../harness/database.ts'
 

@@ -1,10 +1,10 @@
 /** The tail of a log: nothing is missed, nothing is held up, and staleness is known (mechanisms section 2). */
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createDatabase } from '#core/database/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { TAIL_STALE_MS, startLogTail } from '#core/log/index.ts'
 import type { LogRow, LogTailOptions } from '#core/log/index.ts'
+import { sql } from '#core/sql.ts'
 import { createTestDatabase, silentLogger } from '../harness/database.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { Relay } from './relay.ts'

@@ -1,9 +1,9 @@
 /** Statements that are sent before those ahead of them are answered: order, failures and the end of their transaction. */
-import { sql } from 'kysely'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { defer, prepared, refusing } from '#core/database/index.ts'
+import { prepared, refusing } from '#core/database/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
 import { createTestDatabase } from '../harness/database.ts'
 import type { TestDatabase } from '../harness/database.ts'
 
@@ -32,9 +32,9 @@ const roomsNow = async () => (await COUNT(database.db, [])).rows[0]?.count
 
 test('sees what statements before it wrote, whether they were awaited or not', async () => {
   const seen = await database.transaction(async (tx) => {
-    defer(tx, INSERT(tx, [1]))
+    tx.defer(INSERT(tx, [1]))
     await sql`INSERT INTO rooms (id) VALUES (2)`.execute(tx)
-    defer(tx, INSERT(tx, [3]))
+    tx.defer(INSERT(tx, [3]))
     return (await COUNT(tx, [])).rows
   })
   expect(seen).toEqual([{ count: 3 }])
@@ -51,8 +51,8 @@ test('one statement under way several times is parsed once', async () => {
 test('a deferred statement that fails takes everything with it and says why', async () => {
   const work = database.transaction(async (tx) => {
     await INSERT(tx, [1])
-    defer(tx, refusing(TAKEN, INSERT(tx, [1])))
-    defer(tx, INSERT(tx, [2]))
+    tx.defer(refusing(TAKEN, INSERT(tx, [1])))
+    tx.defer(INSERT(tx, [2]))
     return 'made'
   })
   await expect(work).rejects.toMatchObject({ kind: 'conflict', message: 'the room is taken' })
@@ -62,7 +62,7 @@ test('a deferred statement that fails takes everything with it and says why', as
 test('the reason is the statement that failed first, not one that was not tried because of it', async () => {
   const work = database.transaction(async (tx) => {
     await INSERT(tx, [1])
-    defer(tx, refusing(TAKEN, INSERT(tx, [1])))
+    tx.defer(refusing(TAKEN, INSERT(tx, [1])))
     await INSERT(tx, [2])
   })
   await expect(work).rejects.toMatchObject({ kind: 'conflict' })
@@ -70,7 +70,7 @@ test('the reason is the statement that failed first, not one that was not tried 
 
 test('a refusal of the work itself rolls back what was deferred', async () => {
   const work = database.transaction(async (tx) => {
-    defer(tx, INSERT(tx, [1]))
+    tx.defer(INSERT(tx, [1]))
     throw new ServiceError('forbidden', 'not here')
   })
   await expect(work).rejects.toMatchObject({ kind: 'forbidden' })
@@ -80,7 +80,7 @@ test('a refusal of the work itself rolls back what was deferred', async () => {
 test('a constraint that is judged at the commit fails the commit', async () => {
   await sql`ALTER TABLE chairs ALTER CONSTRAINT chairs_room_fkey DEFERRABLE INITIALLY DEFERRED`.execute(database.db)
   const work = database.transaction(async (tx) => {
-    defer(tx, INSERT_CHAIR(tx, [77]))
+    tx.defer(INSERT_CHAIR(tx, [77]))
     return await Promise.resolve('made')
   })
   await expect(work).rejects.toMatchObject({ constraint: 'chairs_room_fkey' })
@@ -103,10 +103,7 @@ test('nothing is written behind the end of a transaction', async () => {
 test('a statement that was not sent before the commit is an error and no loss in silence', async () => {
   const work = database.transaction(async (tx) => {
     await INSERT(tx, [1])
-    defer(
-      tx,
-      new Promise<void>((resolve) => void setImmediate(resolve)).then(() => INSERT(tx, [2])),
-    )
+    tx.defer(new Promise<void>((resolve) => void setImmediate(resolve)).then(() => INSERT(tx, [2])))
   })
   await expect(work).rejects.toThrow('deferred before it was sent')
 })
@@ -122,13 +119,14 @@ test('a deadlock that a deferred statement meets is repeated', async () => {
       await lock(tx, [mine])
       now.resolve(undefined)
       await then
-      defer(tx, lock(tx, [other]))
+      tx.defer(lock(tx, [other]))
     })
   await Promise.all([
     crosswise(1, 2, held.first, held.second.promise),
     crosswise(2, 1, held.second, held.first.promise),
   ])
-  expect(attempts).toBe(3)
+  // Whoever is repeated may be quicker than the one that he let through, and be in the way once more.
+  expect(attempts).toBeGreaterThanOrEqual(3)
 })
 
 test('statements stay prepared when the transaction that first used them is rolled back', async () => {

@@ -1,10 +1,10 @@
 /** Writes entities, roles and members of them in bulk, as the product would have written them one by one. */
-import { sql } from 'kysely'
 import { ACTIONS } from '#api/identity/index.ts'
 import type { EntityType } from '#api/identity/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
+import { sql } from '#core/sql.ts'
 import { sealSecret } from '../../api/devices/client-secrets.ts'
 
 export type Thing = { type: EntityType; key: number; id: string }

@@ -1,8 +1,8 @@
 // contract 2.4 "Last admin", decision 33: no two requests together leave a domain without an administrator, in whatever way each takes one out
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { adminRoleId } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi, TestResponse } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 

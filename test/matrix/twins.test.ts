@@ -2,9 +2,9 @@
  * Two tenants with the same ids, routes and secrets never see or affect each other, whatever is called; foreign and unknown
  * ids answer alike (contract section 0, decisions 31b and 45).
  */
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import { startFullApp } from '../../tools/generate/full-app.ts'
 import type { FullApp } from '../../tools/generate/full-app.ts'
 import { createTestDatabase } from '../harness/database.ts'

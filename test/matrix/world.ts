@@ -1,9 +1,9 @@
 /** The domains, users and tokens of the access matrix, and fresh entities for each of its cells: no cell meets what another one did. */
-import { sql } from 'kysely'
 import { vi } from 'vitest'
 import { ACTIONS } from '#api/identity/index.ts'
 import type { EntityType } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import { FULL_APP_ADMIN } from '../../tools/generate/full-app.ts'
 import type { FullApp } from '../../tools/generate/full-app.ts'
 import type { ColumnName, Path, Place } from './callers.ts'

@@ -1,11 +1,11 @@
 /** Following messages: once for each follower, in order per publisher, whatever process took them; nothing is missed. */
 import { randomUUID } from 'node:crypto'
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { formatToken, parseContent, startMessages } from '#api/messages/index.ts'
 import type { Delivery, FollowerOptions, IncomingMessage, Messages } from '#api/messages/index.ts'
 import { createLocalBus } from '#core/bus/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase, silentLogger as logger } from '../harness/database.ts'
 

@@ -1,6 +1,6 @@
 /** Summaries of the index of batches keep up with what arrives. */
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { sql } from '#core/sql.ts'
 import { createPartitions } from '../../api/messages/retention/partitions.ts'
 import { createSummaries } from '../../api/messages/projections/summaries.ts'
 import type { TestDatabase } from '../harness/database.ts'

@@ -1,6 +1,6 @@
 /** Sessions that were away for long (contract section 7.3): what they missed, its bound, and how they come back among the others. */
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { sql } from '#core/sql.ts'
 import { until } from '../harness/until.ts'
 import type { Plant } from '../messages/support.ts'
 import { startPlant } from '../messages/support.ts'

@@ -2,11 +2,11 @@
  * A node that dies without a word: what it wrote down of its sessions is all that the next one has. Here nodes say where their sessions
  * stand once, when they start, and never again; so another node that takes a session up finds what a kill at the worst moment leaves.
  */
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startSessionStore } from '#api/messages/index.ts'
 import type { SessionPositions, SessionStore } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'

@@ -2,8 +2,8 @@
  * Shared subscriptions over several nodes (MQTT 5.0 section 4.8.2, contract section 7.3): whatever node its members are connected to, a
  * group is sent each message once, and nothing is lost with a member or with the node that serves it.
  */
-import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { until } from '../harness/until.ts'
 import type { Plant } from '../messages/support.ts'

@@ -1,7 +1,7 @@
 /** PUBLISH of a client (contract sections 7.3 and 7.6): stored before it is acknowledged, in its order, refused with a reason. */
-import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { IPublishPacket } from 'mqtt-packet'
+import { sql } from '#core/sql.ts'
 import { until } from '../harness/until.ts'
 import type { Plant } from '../messages/support.ts'
 import { DOMAIN_ROUTE, startPlant } from '../messages/support.ts'

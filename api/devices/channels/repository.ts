@@ -1,10 +1,10 @@
 /** SQL of channels. */
-import { sql } from 'kysely'
-import type { RawBuilder } from 'kysely'
 import { grantingAdmin } from '#api/identity/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { prepared, refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { commonAssignments, connectableTable, recordColumns, recordFromRow } from '../connectable/repository.ts'
 import type { ConnectableRecord } from '../connectable/record.ts'
 import type { ConnectableChange, ConnectableRow } from '../connectable/repository.ts'
@@ -92,7 +92,7 @@ export async function insertChannels(
 
 export type ChannelChange = ConnectableChange & Partial<ChannelFields>
 
-function assignments(change: ChannelChange): RawBuilder<unknown>[] {
+function assignments(change: ChannelChange): Sql<unknown>[] {
   const sets = commonAssignments(change)
   if (change.description !== undefined) sets.push(sql`description = ${change.description}`)
   if (change.route !== undefined) sets.push(sql`route = ${change.route}`)

@@ -1,11 +1,11 @@
 /** SQL of clients. */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import { anyOf, grantingAdmin } from '#api/identity/index.ts'
 import type { DomainAccess } from '#api/identity/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { prepared, refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { commonAssignments, connectableTable, recordColumns, recordFromRow } from '../connectable/repository.ts'
 import type { ConnectableRecord } from '../connectable/record.ts'
 import type { ConnectableChange, ConnectableRow } from '../connectable/repository.ts'
@@ -98,7 +98,7 @@ export async function insertClients(
 
 export type ClientChange = ConnectableChange & { secret?: { mac: Buffer; sealed: Buffer } }
 
-function assignments(change: ClientChange): RawBuilder<unknown>[] {
+function assignments(change: ClientChange): Sql<unknown>[] {
   const sets = commonAssignments(change)
   if (change.secret !== undefined)
     sets.push(sql`secret_mac = ${change.secret.mac}, secret_sealed = ${change.secret.sealed}`)
@@ -120,7 +120,7 @@ export async function findUpdatable(
 ): Promise<ReadonlySet<number>> {
   const updatable = new Set<number>()
   const asked: number[] = []
-  const conditions: RawBuilder<SqlBool>[] = []
+  const conditions: Sql<boolean>[] = []
   for (const domain of domains) {
     const keys = clients.filter(({ domainKey }) => domainKey === domain.domainKey).map(({ key }) => key)
     if (keys.length === 0) continue
@@ -130,7 +130,7 @@ export async function findUpdatable(
     }
     asked.push(...keys)
     conditions.push(
-      sql<SqlBool>`c.domain_key = ${domain.domainKey} AND ${domain.reachable('client', 'update', 'c', 'row')}`,
+      sql<boolean>`c.domain_key = ${domain.domainKey} AND ${domain.reachable('client', 'update', 'c', 'row')}`,
     )
   }
   if (asked.length === 0) return updatable

@@ -1,10 +1,10 @@
 /** What clients and channels have in common in the database: their record, and the SQL that is the same for both tables. */
-import { sql } from 'kysely'
-import type { RawBuilder } from 'kysely'
 import type { DomainAccess } from '#api/identity/index.ts'
 import { refusing } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { ConnectableRecord, ConnectableType, EnabledStatus } from './record.ts'
 
 /** A row as `recordColumns` reads it. */
@@ -46,7 +46,7 @@ export function recordFromRow<T extends ConnectableType>(type: T, row: Connectab
 }
 
 /** The record as every query returns it, from a table or CTE called `alias`. */
-export function recordColumns(alias: string): RawBuilder<unknown> {
+export function recordColumns(alias: string): Sql<unknown> {
   return sql`${sql.table(alias)}.*, (SELECT d.id FROM domains d WHERE d.key = ${sql.ref(`${alias}.domain_key`)}) AS domain_id,
   (SELECT g.id FROM groups g WHERE g.key = ${sql.ref(`${alias}.parent_group_key`)}) AS parent_group_id`
 }
@@ -57,8 +57,8 @@ export type ConnectableChange = Partial<
 >
 
 /** The assignments that a change means; absent fields stay. */
-export function commonAssignments(change: ConnectableChange): RawBuilder<unknown>[] {
-  const sets: RawBuilder<unknown>[] = []
+export function commonAssignments(change: ConnectableChange): Sql<unknown>[] {
+  const sets: Sql<unknown>[] = []
   if (change.name !== undefined) sets.push(sql`name = ${change.name}`)
   if (change.tags !== undefined) sets.push(sql`tags = ${change.tags}`)
   if (change.metadata !== undefined) sets.push(sql`metadata = ${JSON.stringify(change.metadata)}::jsonb`)
@@ -83,7 +83,7 @@ export type ConnectableTable<R extends ConnectableRecord, C extends ConnectableC
 export function connectableTable<R extends ConnectableRecord, Row, C extends ConnectableChange>(options: {
   type: R['type']
   fromRow: (row: Row) => R
-  assignments: (change: C) => RawBuilder<unknown>[]
+  assignments: (change: C) => Sql<unknown>[]
   conflicts: Readonly<Record<string, () => ServiceError>>
 }): ConnectableTable<R, C> {
   const { type, fromRow, assignments, conflicts } = options

@@ -1,9 +1,9 @@
 /** What the query of a listing asks for by access and by creator (contract 2.4, 4.1). */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import { parseActions } from '#api/identity/index.ts'
 import type { AccessQuery, DomainAccess } from '#api/identity/index.ts'
 import { isId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { ConnectableType } from './record.ts'
 
 export type ShownQuery = AccessQuery & {
@@ -30,12 +30,12 @@ export function ownedAs(
   { principal }: DomainAccess,
   alias: string,
   { ownerID, visibility }: ShownQuery,
-): RawBuilder<SqlBool>[] {
+): Sql<boolean>[] {
   const createdBy = sql.ref(`${alias}.created_by`)
-  const conditions: RawBuilder<SqlBool>[] = []
+  const conditions: Sql<boolean>[] = []
   if (ownerID !== undefined)
-    conditions.push(isId(ownerID) ? sql<SqlBool>`${createdBy} = ${ownerID}` : sql<SqlBool>`false`)
-  if (visibility === 'mine') conditions.push(sql<SqlBool>`${createdBy} = ${principal.id}`)
-  if (visibility === 'shared') conditions.push(sql<SqlBool>`${createdBy} IS DISTINCT FROM ${principal.id}`)
+    conditions.push(isId(ownerID) ? sql<boolean>`${createdBy} = ${ownerID}` : sql<boolean>`false`)
+  if (visibility === 'mine') conditions.push(sql<boolean>`${createdBy} = ${principal.id}`)
+  if (visibility === 'shared') conditions.push(sql<boolean>`${createdBy} IS DISTINCT FROM ${principal.id}`)
   return conditions
 }

@@ -1,8 +1,8 @@
 /** SQL of connections. Rows of one statement are sorted by key: two unsorted ones deadlock. */
-import { sql } from 'kysely'
 import type { DomainAccess } from '#api/identity/index.ts'
 import { prepared } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import type { ConnectableType, EnabledStatus } from '../connectable/record.ts'
 
 export type Endpoint = {

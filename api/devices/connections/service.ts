@@ -1,6 +1,5 @@
 /** The rules of connecting clients and channels (contract 4.2, 2.5, decisions 16, 16b, 31b, 45 and 52). */
 import type { AccessPolicy, DomainAccess, Journal, UserPrincipal } from '#api/identity/index.ts'
-import { defer } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -121,7 +120,7 @@ export function createConnectionsService({
       const { domainKey } = domain
       const [clientKeys, channelKeys] = [clients.map(({ key }) => key), channels.map(({ key }) => key)]
       await journal.change(caller, async (tx, record) => {
-        defer(tx, insertConnections(tx, domainKey, [{ clientKeys, channelKeys, bits: BOTH }], caller.id))
+        tx.defer(insertConnections(tx, domainKey, [{ clientKeys, channelKeys, bits: BOTH }], caller.id))
         const entityKeys = [...clientKeys, ...channelKeys]
         record({ operation: 'channel.connect', domainKey, entityKeys, attributes: factsOf(wanted) })
       })

@@ -1,6 +1,6 @@
 /** What the message path asks the database when its memory does not know. */
-import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 
 /** A client whose secret fits, in the domain of the path or in any, with the channel of the path where it is of that domain. */
 export type Candidate = {

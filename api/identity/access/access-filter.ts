@@ -3,11 +3,11 @@
  * They say the same as the access fields of the items: a role on the entity itself comes before one of its group, that before
  * one of a group above, that before one of the domain.
  */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { ACTIONS } from './actions.ts'
 import type { DomainAction, EntityType } from './actions.ts'
 import { ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from './admin-role.ts'
@@ -30,8 +30,8 @@ export type AccessQuery = {
   user?: string
 }
 
-type Condition = RawBuilder<SqlBool>
-const NEVER = sql<SqlBool>`false`
+type Condition = Sql<boolean>
+const NEVER = sql<boolean>`false`
 
 /** A comma-separated list of actions of the type. Throws `malformed`. */
 export function parseActions(type: Listed, list: string | undefined): string[] {
@@ -115,18 +115,18 @@ async function findRoleHeld(
     AND domain_key = ${domain.domainKey} AND entity_type = ${type} AND role_key = ${ADMIN_ROLE_KEY}`.execute(db)
   const administered = rows.find((row) => adminRoleId(type, row.entity_key) === roleId)
   return administered === undefined
-    ? (plan) => direct(domain, listed, sql<SqlBool>`r.id = ${roleId}`, plan)
-    : () => sql<SqlBool>`${sql.ref(`${alias}.key`)} = ${administered.entity_key}`
+    ? (plan) => direct(domain, listed, sql<boolean>`r.id = ${roleId}`, plan)
+    : () => sql<boolean>`${sql.ref(`${alias}.key`)} = ${administered.entity_key}`
 }
 
 function holdsRoleNamed(domain: DomainAccess, listed: On, name: string, plan: ReachPlan): Condition {
   const isNamed =
-    name === ADMIN_ROLE_NAME ? sql<SqlBool>`held.role_key = ${ADMIN_ROLE_KEY}` : sql<SqlBool>`r.name = ${name}`
+    name === ADMIN_ROLE_NAME ? sql<boolean>`held.role_key = ${ADMIN_ROLE_KEY}` : sql<boolean>`r.name = ${name}`
   return direct(domain, listed, isNamed, plan)
 }
 
 const givesAny = (needed: Iterable<string>) =>
-  sql<SqlBool>`(held.role_key = ${ADMIN_ROLE_KEY} OR r.actions && ${[...needed]}::text[])`
+  sql<boolean>`(held.role_key = ${ADMIN_ROLE_KEY} OR r.actions && ${[...needed]}::text[])`
 
 /** A role of the caller on a group above the entity; to a group its parent is a group above like the others. */
 function throughGroup(
@@ -149,7 +149,7 @@ function throughGroup(
 }
 
 function throughDomain(domain: DomainAccess, { type }: On): Condition {
-  return sql<SqlBool>`EXISTS (
+  return sql<boolean>`EXISTS (
     SELECT 1 FROM grants held LEFT JOIN roles r ON r.key = held.role_key
      WHERE held.user_key = ${domain.principal.key} AND held.domain_key = ${domain.domainKey} AND held.entity_type = 'domain'
        AND ${givesAny(INHERITED.domain[type].values())})`
@@ -168,11 +168,11 @@ function isReachedBy(
     case 'direct':
       return isDirect
     case 'direct_group':
-      return sql<SqlBool>`NOT (${isDirect}) AND ${isDirectGroup}`
+      return sql<boolean>`NOT (${isDirect}) AND ${isDirectGroup}`
     case 'indirect_group':
-      return sql<SqlBool>`NOT (${isDirect}) AND NOT (${isDirectGroup}) AND ${isIndirectGroup}`
+      return sql<boolean>`NOT (${isDirect}) AND NOT (${isDirectGroup}) AND ${isIndirectGroup}`
     case 'domain':
-      return sql<SqlBool>`NOT (${isDirect}) AND NOT (${isDirectGroup}) AND NOT (${isIndirectGroup}) AND ${throughDomain(domain, listed)}`
+      return sql<boolean>`NOT (${isDirect}) AND NOT (${isDirectGroup}) AND NOT (${isIndirectGroup}) AND ${throughDomain(domain, listed)}`
   }
 }
 

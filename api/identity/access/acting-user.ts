@@ -1,6 +1,6 @@
 /** A user for whom something acts while he is not there: with all of his rights, as they are now. */
 import type { Queryable } from '#core/database/index.ts'
-import { sql } from 'kysely'
+import { sql } from '#core/sql.ts'
 import type { UserPrincipal } from './principal.ts'
 
 /** Undefined when he is gone or disabled. */

@@ -1,6 +1,6 @@
 /** Finds clients, channels and groups by the ids of a path, for everything that works on all of them alike. */
-import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import type { EntityType } from './actions.ts'
 
 export type LocatedEntity = {

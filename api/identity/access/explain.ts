@@ -2,10 +2,10 @@
  * Explains a decision of the policy: by which roles, along which groups, and what would change it. It reads the tables
  * anew instead of the policy's caches, so it tells what is stored; a test asks both and compares.
  */
-import { sql } from 'kysely'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import { ACTIONS, ENTITY_TYPES } from './actions.ts'
 import type { EntityType } from './actions.ts'
 import { ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from './admin-role.ts'

@@ -3,9 +3,9 @@
  * there: PostgreSQL looks at every row, half a second for 600,000. So names and tags of such domains are kept in memory once
  * somebody asked so; entities that changed are read again before the next count. Of what is not kept the database is asked.
  */
-import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import { createLru } from '#core/lru.ts'
+import { sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
 import { anyChangeIn } from './any-change.ts'
 import { ENTITY_TABLES } from './entities.ts'

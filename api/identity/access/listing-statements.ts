@@ -1,6 +1,6 @@
 /** The statements by which a listing of clients, channels or groups is counted and its pages are found (docs/query-plans.md). */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { allOf, inOrder, orderedBy, partsByName } from '../wire/index.ts'
 import { ENTITY_TABLES } from './entities.ts'
 import type { LabelFilter } from './kept-labels.ts'
@@ -22,7 +22,7 @@ export type Listed = {
   alias: string
   shown: readonly ShownRows[]
   /** What the records themselves must say, beside the status. */
-  filters: readonly RawBuilder<SqlBool>[]
+  filters: readonly Sql<boolean>[]
   /** The same as the filters, where these ask for short parts of names and for tags alone. */
   labels?: Omit<LabelFilter, 'status'> | undefined
 }
@@ -35,7 +35,7 @@ const WALKED_PER_ROW = 10
 /** In a listing of several domains what matches of a domain is looked up by key, if it is not more than this. */
 const FEW_OF_SEVERAL = 5000
 
-type Condition = RawBuilder<SqlBool>
+type Condition = Sql<boolean>
 type Direction = 'asc' | 'desc'
 type Plan = 'page' | 'count'
 
@@ -58,7 +58,7 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
   const key = sql.ref(`${alias}.key`)
   const domainKey = sql.ref(`${alias}.domain_key`)
   const hasStatus: Condition[] =
-    status === undefined || status === 'all' ? [] : [sql<SqlBool>`${sql.ref(`${alias}.status`)} = ${status}`]
+    status === undefined || status === 'all' ? [] : [sql<boolean>`${sql.ref(`${alias}.status`)} = ${status}`]
   const columns = orderedBy(alias, order)
   /** What a row is sorted by, by name: only so PostgreSQL sees that the rows of a subquery come in order. */
   const nameOf = (index: number) => `sorted_${index}`
@@ -72,7 +72,7 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
   const [only, ...more] = shown
   const isOne = only !== undefined && more.length === 0
   const wholeKeys = isOne ? [] : wholes.map(({ domain }) => domain.domainKey)
-  const inDomain = ({ domain }: ShownRows) => sql<SqlBool>`${domainKey} = ${domain.domainKey}`
+  const inDomain = ({ domain }: ShownRows) => sql<boolean>`${domainKey} = ${domain.domainKey}`
   /** What rows of a domain that is shown whole must say, and those of another one. */
   const ofWhole = (isIn: Condition) => allOf([isIn, ...hasStatus, ...filters])
   // Filters first: most rows are not asked for, and to be held against the reach takes longer.
@@ -83,7 +83,7 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
   /** The row itself and what comes after it. */
   function isFrom(anchor: number, dir: Direction, sortedBy: typeof columns): Condition {
     const at = columns.map((column) => sql`(SELECT ${column} FROM ${table} WHERE ${key} = ${anchor})`)
-    return sql<SqlBool>`(${sql.join(sortedBy)}) ${dir === 'asc' ? sql`>=` : sql`<=`} (${sql.join(at)})`
+    return sql<boolean>`(${sql.join(sortedBy)}) ${dir === 'asc' ? sql`>=` : sql`<=`} (${sql.join(at)})`
   }
 
   /** By name a table is two parts, each with an index that has all that a page is found by. */
@@ -107,10 +107,10 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
    */
   function ordered(plan: Plan, dir: Direction, slice: { most?: number; anchor?: number; isMerged?: boolean }) {
     const inTurn = [
-      ...(slice.isMerged === true ? wholeKeys.map((at) => ofWhole(sql<SqlBool>`${domainKey} = ${at}`)) : []),
+      ...(slice.isMerged === true ? wholeKeys.map((at) => ofWhole(sql<boolean>`${domainKey} = ${at}`)) : []),
       ...(isOne ? shown : others).map((rows) => ofOther(rows, planOf(rows, plan))),
     ]
-    const ofEntered = partsOf(ofWhole(sql<SqlBool>`${domainKey} = entered.key`), dir, slice)
+    const ofEntered = partsOf(ofWhole(sql<boolean>`${domainKey} = entered.key`), dir, slice)
     const whole = ofEntered.map(
       (part) => sql`SELECT part.* FROM unnest(${wholeKeys}::bigint[]) entered (key) CROSS JOIN LATERAL ${part} part`,
     )
@@ -121,13 +121,7 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
     return sql`(${sql.join(parts, sql` UNION ALL `)}) ${sql.ref(alias)}`
   }
 
-  function sorted(
-    plan: Plan,
-    dir: Direction,
-    offset: number,
-    limit: number,
-    isMerged = false,
-  ): RawBuilder<{ key: number }> {
+  function sorted(plan: Plan, dir: Direction, offset: number, limit: number, isMerged = false): Sql<{ key: number }> {
     const slice = sql`OFFSET ${offset} LIMIT ${limit}`
     if (isOne && order !== 'name')
       return sql`SELECT ${key} FROM ${table} WHERE ${ofOther(only, plan)} ORDER BY ${inOrder(columns, dir)} ${slice}`
@@ -141,7 +135,7 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
     /** Whether the total and all keys are found together: both take a look at all that is reached, or at much of the domain. */
     isSortedAtOnce: isOne && !only.isWhole && (only.reached === undefined || filters.length > 0),
     /** The total as the first key; behind it the keys, if they are not too many to be sorted. */
-    counted: (dir: Direction): RawBuilder<{ key: number }> => sql`
+    counted: (dir: Direction): Sql<{ key: number }> => sql`
       WITH matched AS MATERIALIZED (SELECT ${key}, ${named(columns)} FROM ${table} WHERE ${ofOther(only as ShownRows, 'count')}),
            counted AS (SELECT count(*) AS total FROM matched)
       SELECT key FROM (
@@ -153,14 +147,14 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
     isIndexed: isOne && only.isWhole && filters.length === 0,
     /** Those that have rows to show. */
     domains: shown.length,
-    count(): RawBuilder<{ totals: number[] }> {
+    count(): Sql<{ totals: number[] }> {
       const ofOthers = eachOther.map((rows) =>
         rows.reached === undefined || filters.length > 0
           ? sql`(SELECT count(*) FROM ${table} WHERE ${ofOther(rows, 'count')})`
           : sql`(SELECT count(*) FROM ${rows.reached.table} ${sql.ref(alias)} WHERE ${allOf([...hasStatus, rows.reached.count])})`,
       )
       const isWhole = ofWhole(
-        sql<SqlBool>`${domainKey} = ANY (${wholes.map(({ domain }) => domain.domainKey)}::bigint[])`,
+        sql<boolean>`${domainKey} = ANY (${wholes.map(({ domain }) => domain.domainKey)}::bigint[])`,
       )
       const counts = [
         ...(wholes.length === 0 ? [] : [sql`(SELECT count(*) FROM ${table} WHERE ${isWhole})`]),
@@ -174,7 +168,7 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
     near: (dir: Direction, offset: number, limit: number) => sorted('page', dir, offset, limit),
     far: (dir: Direction, offset: number, limit: number) => sorted('count', dir, offset, limit, true),
     /** The page if the first rows of the domain have all of it, otherwise less. */
-    walk(dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> {
+    walk(dir: Direction, offset: number, limit: number): Sql<{ key: number }> {
       // What the index of the order has in front; the rest is asked of each row.
       const isInFront = order === 'updated_at'
       const rows = only as ShownRows
@@ -189,11 +183,11 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
         WHERE ${allOf([...(isInFront ? [] : hasStatus), ...filters, rows.page])} ORDER BY ${byNames(dir)} OFFSET ${offset} LIMIT ${limit}`
     },
     /** The keys of the rows at 0, `distance`, twice that and so on. */
-    anchors: (dir: Direction, distance: number): RawBuilder<{ key: number }> => sql`SELECT key FROM (
+    anchors: (dir: Direction, distance: number): Sql<{ key: number }> => sql`SELECT key FROM (
         SELECT ${key}, row_number() OVER (ORDER BY ${byNames(dir)}) - 1 AS place FROM ${ordered('count', dir, {})}) ranked
       WHERE place % ${distance} = 0 ORDER BY place`,
     /** A page that begins `offset` rows behind the row `anchor`. */
-    from: (anchor: number, dir: Direction, offset: number, limit: number): RawBuilder<{ key: number }> =>
+    from: (anchor: number, dir: Direction, offset: number, limit: number): Sql<{ key: number }> =>
       sql`SELECT ${key} FROM ${ordered('page', dir, { most: offset + limit, anchor })} ORDER BY ${byNames(dir)}
         OFFSET ${offset} LIMIT ${limit}`,
   }

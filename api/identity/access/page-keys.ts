@@ -2,9 +2,9 @@
  * The keys of one page of a listing of clients, channels or groups, and how many rows there are, found in the way that the
  * sizes ask for (docs/query-plans.md).
  */
-import type { RawBuilder } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import { MAX_LIMIT } from '#core/page.ts'
+import type { Sql } from '#core/sql.ts'
 import { MAX_SORTED, createListing } from './listing-statements.ts'
 import type { Listed, Listing, PageQuery } from './listing-statements.ts'
 import type { AccessPolicy, DomainAccess } from './policy.ts'
@@ -127,7 +127,7 @@ async function findFarKeys(
   return isBackwards ? keys.toReversed() : keys
 }
 
-async function keysOf(db: Queryable, statement: RawBuilder<{ key: number }>): Promise<number[]> {
+async function keysOf(db: Queryable, statement: Sql<{ key: number }>): Promise<number[]> {
   return (await statement.execute(db)).rows.map(({ key }) => key)
 }
 

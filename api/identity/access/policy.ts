@@ -8,9 +8,9 @@ import { ServiceError } from '#core/errors/index.ts'
 import { createFactCache } from '#core/fact-cache.ts'
 import { isId } from '#core/ids.ts'
 import { createLru } from '#core/lru.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import { anyChangeIn } from './any-change.ts'
 import { ACTIONS } from './actions.ts'
 import type { DomainAction, EntityType } from './actions.ts'
@@ -51,7 +51,7 @@ export type DomainAccess = {
    * The condition of a listing: rows on which the caller may do `action`. `alias` is the listed table in the query; where the
    * rows are named by their keys or ids, `row` is the better plan.
    */
-  reachable(type: EntityFacts['type'], action: string, alias: string, plan?: ReachPlan): RawBuilder<SqlBool>
+  reachable(type: EntityFacts['type'], action: string, alias: string, plan?: ReachPlan): Sql<boolean>
   /** The same for a listing of many rows, by the size of what the caller reaches: to find a page, and to count. */
   reachableRows(type: EntityFacts['type'], action: string, alias: string): Promise<ReachableRows>
 }
@@ -70,11 +70,11 @@ type KnownReach = { keys: string; size: number }
 
 /** Two forms of one condition, and whether it is true of every row of the domain. */
 export type ReachableRows = {
-  page: RawBuilder<SqlBool>
-  count: RawBuilder<SqlBool>
+  page: Sql<boolean>
+  count: Sql<boolean>
   isWhole: boolean
   /** Where there are many but not all: the same rows as a table of `key`, `parent_group_key`, `status` and `domain_key`. */
-  table?: RawBuilder<unknown>
+  table?: Sql<unknown>
 }
 
 /** An entity of a path, and its domain as the caller entered it. */
@@ -105,7 +105,7 @@ export type AccessPolicy = {
    */
   totals(
     domains: readonly DomainAccess[],
-    statement: RawBuilder<{ totals: number[] }>,
+    statement: Sql<{ totals: number[] }>,
     known?: () => Promise<readonly number[] | undefined>,
   ): Promise<readonly number[]>
   /** Names and tags of large domains, kept to be counted by. */
@@ -114,7 +114,7 @@ export type AccessPolicy = {
    * The keys that the statement gives, in its order and as long kept: pages of a listing that is sorted once. `remembered`
    * alone gives what is known without asking the database.
    */
-  keys(domains: readonly DomainAccess[], statement: RawBuilder<{ key: number }>): SortedKeys
+  keys(domains: readonly DomainAccess[], statement: Sql<{ key: number }>): SortedKeys
   /** Throws `forbidden` unless the caller administers the platform, and with a token that is good for all of it. */
   requirePlatformAdmin(principal: UserPrincipal): void
   /** Drops what depends on entities that changed. */
@@ -174,9 +174,9 @@ export function createAccessPolicy({
   const preparedUntilMs = createLru<string, number>(MAX_SORTED_LISTINGS)
   let isPreparing = false
 
-  const nameOf = (statement: RawBuilder<unknown>) => {
-    const { sql: text, parameters } = statement.compile(db)
-    return createHash('sha256').update(text).update(JSON.stringify(parameters)).digest('base64')
+  const nameOf = (statement: Sql<unknown>) => {
+    const { text, values } = statement.statement()
+    return createHash('sha256').update(text).update(JSON.stringify(values)).digest('base64')
   }
   /** What a listing of these domains by their callers depends on. */
   const contentsOf = (domains: readonly DomainAccess[]) =>
@@ -238,7 +238,7 @@ export function createAccessPolicy({
           const table = isWhole || type === 'group' ? {} : { table: reachedRows(reach, type, action) }
           return { page: rows('row'), count: rows('set'), isWhole, ...table }
         }
-        const isAmong = sql<SqlBool>`${sql.ref(`${alias}.key`)} = ANY (${reached.keys}::bigint[])`
+        const isAmong = sql<boolean>`${sql.ref(`${alias}.key`)} = ANY (${reached.keys}::bigint[])`
         return { page: reached.size <= SMALL_REACH ? isAmong : rows('row'), count: isAmong, isWhole }
       },
     })

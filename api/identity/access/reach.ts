@@ -2,8 +2,8 @@
  * What a user reaches in a domain: his actions there and on groups, resolved once with one statement and remembered by whoever
  * asks. What listings filter by is made of it in `reachable.ts`.
  */
-import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import { ACTIONS } from './actions.ts'
 import type { EntityType } from './actions.ts'
 import { ADMIN_ROLE_KEY } from './admin-role.ts'

@@ -2,9 +2,9 @@
  * Which rows of a listing a caller reaches: one fragment of SQL for every slice to filter by. With `reach.ts` the only SQL that
  * joins tables of several slices.
  */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { EntityType } from './actions.ts'
 import { ADMIN_ROLE_KEY } from './admin-role.ts'
 import { ENTITY_TABLES } from './entities.ts'
@@ -34,8 +34,8 @@ export function reachable(
   action: string,
   alias: string,
   plan: ReachPlan = 'set',
-): RawBuilder<SqlBool> {
-  if (isPlatformAdmin || reach.domainActions.has(`${type}_${action}`)) return sql<SqlBool>`true`
+): Sql<boolean> {
+  if (isPlatformAdmin || reach.domainActions.has(`${type}_${action}`)) return sql<boolean>`true`
   const key = sql.ref(`${alias}.key`)
   const parent = sql.ref(`${alias}.${type === 'group' ? 'key' : 'parent_group_key'}`)
   const conditions = [isAmong(key, plan, sql`own.entity_key`, grantsOf(reach, type, action))]
@@ -43,39 +43,34 @@ export function reachable(
   if (isMany(inGroups)) {
     conditions.push(isAmong(parent, plan, sql`own.entity_key`, grantsOf(reach, 'group', actionInGroups(type, action))))
   } else if (inGroups.length > 0) {
-    conditions.push(sql<SqlBool>`${parent} = ANY (${inGroups}::bigint[])`)
+    conditions.push(sql<boolean>`${parent} = ANY (${inGroups}::bigint[])`)
   }
   if (inSubgroups.length > 0) {
     const below = belowGroups(reach, inSubgroups, actionInSubgroups(type, action))
     // Few groups are few rows to begin from, many are not: there the groups above the row are looked at.
     conditions.push(isAmong(parent, isMany(inSubgroups) ? plan : 'set', sql`below.descendant_key`, below))
   }
-  return sql<SqlBool>`(${sql.join(conditions, sql` OR `)})`
+  return sql<boolean>`(${sql.join(conditions, sql` OR `)})`
 }
 
 /** "`value` is one of the column `of` of these rows", as a set or looked up. `rows` ends in a condition. */
-export function isAmong(
-  value: RawBuilder<unknown>,
-  plan: ReachPlan,
-  of: RawBuilder<unknown>,
-  rows: RawBuilder<unknown>,
-): RawBuilder<SqlBool> {
+export function isAmong(value: Sql<unknown>, plan: ReachPlan, of: Sql<unknown>, rows: Sql<unknown>): Sql<boolean> {
   return plan === 'set'
     ? // As a condition of its own it would be a join, and a bad one as long as PostgreSQL knows nothing of the tables' sizes.
-      sql<SqlBool>`(${value} IN (SELECT ${of} ${rows})) IS TRUE`
+      sql<boolean>`(${value} IN (SELECT ${of} ${rows})) IS TRUE`
     : // The limit keeps PostgreSQL from making a set of it after all.
-      sql<SqlBool>`coalesce((SELECT true ${rows} AND ${of} = ${value} LIMIT 1), false)`
+      sql<boolean>`coalesce((SELECT true ${rows} AND ${of} = ${value} LIMIT 1), false)`
 }
 
 /** Grants `own` of the user on entities of the type whose role holds the action. No listed table is called so. */
-function grantsOf(reach: Reach, type: EntityType, action: string): RawBuilder<unknown> {
+function grantsOf(reach: Reach, type: EntityType, action: string): Sql<unknown> {
   return sql`FROM grants own LEFT JOIN roles role ON role.key = own.role_key
      WHERE own.user_key = ${reach.userKey} AND own.domain_key = ${reach.domainKey} AND own.entity_type = ${type}
        AND (own.role_key = ${ADMIN_ROLE_KEY} OR ${action} = ANY (role.actions))`
 }
 
 /** The groups `below` these, on which a role of the user holds the action. */
-function belowGroups(reach: Reach, groups: readonly number[], action: string): RawBuilder<unknown> {
+function belowGroups(reach: Reach, groups: readonly number[], action: string): Sql<unknown> {
   return isMany(groups)
     ? sql`FROM group_closure below JOIN grants own ON own.entity_key = below.ancestor_key LEFT JOIN roles role ON role.key = own.role_key
        WHERE own.user_key = ${reach.userKey} AND own.domain_key = ${reach.domainKey} AND own.entity_type = 'group'
@@ -110,7 +105,7 @@ function groupsWith(reach: Reach, action: string): readonly number[] {
 }
 
 /** The keys of groups: those whose members the user may do the action on, and those below groups for whose descendants he may. */
-function groupsGiving(reach: Reach, type: Listed, action: string): RawBuilder<unknown>[] {
+function groupsGiving(reach: Reach, type: Listed, action: string): Sql<unknown>[] {
   const { inGroups, inSubgroups } = groupsFor(reach, type, action)
   const keysOf = (groups: readonly number[], given: string) =>
     isMany(groups)
@@ -129,7 +124,7 @@ function groupsGiving(reach: Reach, type: Listed, action: string): RawBuilder<un
  * What roles on entities and groups let the user do the action on, each once: a table of `key`, `parent_group_key`, `status` and
  * `domain_key`, read from indexes alone but for what he has a role on himself. For counting where the records say nothing else.
  */
-export function reachedRows(reach: Reach, type: Exclude<Listed, 'group'>, action: string): RawBuilder<unknown> {
+export function reachedRows(reach: Reach, type: Exclude<Listed, 'group'>, action: string): Sql<unknown> {
   const table = sql.table(ENTITY_TABLES[type].table)
   const columns = sql`e.key, e.parent_group_key, e.status`
   const groups = groupsGiving(reach, type, action)
@@ -156,7 +151,7 @@ export async function findKnownReach(
   action: string,
 ): Promise<{ keys: string; size: number } | undefined> {
   const { table, parent } = ENTITY_TABLES[type]
-  const within = (groups: RawBuilder<unknown>) =>
+  const within = (groups: Sql<unknown>) =>
     type === 'group'
       ? groups
       : sql`SELECT e.key FROM (${groups} OFFSET 0) above CROSS JOIN LATERAL (

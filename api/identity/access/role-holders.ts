@@ -2,8 +2,8 @@
  * Who has access to one entity, by which roles, and where those lie: on the entity itself, on a group above it or on its
  * domain (contract 2.4). Listings of members, `?roles=true` and the explanation of a decision read it here.
  */
-import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import { ACTIONS } from './actions.ts'
 import type { EntityType } from './actions.ts'
 import { ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from './admin-role.ts'

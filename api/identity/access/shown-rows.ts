@@ -1,6 +1,6 @@
 /** Which rows a listing of clients, channels or groups shows, domain by domain: those that the caller may read (contract 2.4). */
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import type { Sql } from '#core/sql.ts'
 import { allOf } from '../wire/index.ts'
 import { accessConditions, requireMayListFor } from './access-filter.ts'
 import type { AccessQuery } from './access-filter.ts'
@@ -9,7 +9,7 @@ import type { DomainAccess, EntityFacts, ReachableRows } from './policy.ts'
 /** Rows of one domain that are shown: its key and the conditions on the listed table, or on the table of what is reached. */
 export type ShownRows = Omit<ReachableRows, 'table'> & {
   domain: DomainAccess
-  reached?: { table: RawBuilder<unknown>; count: RawBuilder<SqlBool> }
+  reached?: { table: Sql<unknown>; count: Sql<boolean> }
 }
 
 /**
@@ -21,7 +21,7 @@ export async function shownRows(
   domains: readonly DomainAccess[],
   listed: { type: EntityFacts['type']; alias: string },
   { actions, query }: { actions: readonly string[]; query: AccessQuery },
-  more: (domain: DomainAccess) => readonly RawBuilder<SqlBool>[],
+  more: (domain: DomainAccess) => readonly Sql<boolean>[],
 ): Promise<ShownRows[]> {
   requireMayListFor(domains, query.user)
   return await Promise.all(

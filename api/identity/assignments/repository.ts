@@ -1,8 +1,8 @@
 /** Who is assigned: the users with a role on the entity itself, and the filters of their listing (contract 4.3). */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import type { Page } from '#core/page.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { RoleEntity } from '../roles/index.ts'
 import type { UserRecord } from '../users/index.ts'
 import { countUsers, listUsers, userFilters } from '../users/index.ts'
@@ -10,18 +10,18 @@ import { allOf } from '../wire/index.ts'
 import type { AssignedQuery } from './schema.ts'
 
 /** Throws `malformed` for a metadata filter that is no JSON object: before anything is looked up (decision 45). */
-export function parseAssignedFilter(query: AssignedQuery): RawBuilder<SqlBool>[] {
-  return [sql<SqlBool>`u.status <> 'deleted'`, ...userFilters(query)]
+export function parseAssignedFilter(query: AssignedQuery): Sql<boolean>[] {
+  return [sql<boolean>`u.status <> 'deleted'`, ...userFilters(query)]
 }
 
 export async function listAssigned(
   db: Queryable,
   entity: RoleEntity,
   query: AssignedQuery,
-  filter: readonly RawBuilder<SqlBool>[],
+  filter: readonly Sql<boolean>[],
 ): Promise<Page<UserRecord>> {
   const { order, dir = 'asc', offset, limit } = query
-  const assigned = sql<SqlBool>`u.key IN (SELECT g.user_key FROM grants g
+  const assigned = sql<boolean>`u.key IN (SELECT g.user_key FROM grants g
     WHERE g.entity_key = ${entity.key} AND g.entity_type = ${entity.type})`
   const where = allOf([assigned, ...filter])
   const [total, items] = await Promise.all([

@@ -1,6 +1,6 @@
 /** SQL of the end of a domain: which one is due, and its rows in bounded parts. */
-import { sql } from 'kysely'
 import type { Queryable, Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 
 export type DueDomain = { key: number; id: string; name: string }
 

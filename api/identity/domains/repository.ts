@@ -1,9 +1,9 @@
 /** SQL of domains. */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { ACTIONS, ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from '../access/index.ts'
 import { orderOf } from '../wire/index.ts'
 import type { DOMAIN_STATUSES } from './schema.ts'
@@ -95,7 +95,7 @@ export async function updateDomain(
   change: DomainChange,
   updatedBy: string,
 ): Promise<DomainRecord> {
-  const sets: RawBuilder<unknown>[] = [sql`updated_at = now()`, sql`updated_by = ${updatedBy}`]
+  const sets: Sql<unknown>[] = [sql`updated_at = now()`, sql`updated_by = ${updatedBy}`]
   if (change.name !== undefined) sets.push(sql`name = ${change.name}`)
   if (change.route !== undefined) sets.push(sql`route = ${change.route}`)
   if (change.tags !== undefined) sets.push(sql`tags = ${change.tags}`)
@@ -133,7 +133,7 @@ export type RoleCondition = {
 }
 
 export type DomainListing = {
-  where: RawBuilder<SqlBool>
+  where: Sql<boolean>
   role: RoleCondition
   /** Domains without such a role are listed too. */
   isRoleOptional: boolean
@@ -147,16 +147,16 @@ type RoleRow = { role_key: number; role_id: string | null; role_name: string | n
 type ListedRow = Row & { [Column in keyof RoleRow]: RoleRow[Column] | null }
 
 /** Which rows of grants `g`, left joined with roles `r`, are meant. */
-function grantsOf({ userKey, id, adminOfKey, name, actions }: RoleCondition): RawBuilder<SqlBool> {
-  const conditions = [sql<SqlBool>`g.user_key = ${userKey} AND g.entity_type = 'domain'`]
-  const either = (isBuiltIn: RawBuilder<SqlBool>, isOwn: RawBuilder<SqlBool>) =>
-    sql<SqlBool>`(CASE WHEN g.role_key = ${ADMIN_ROLE_KEY} THEN ${isBuiltIn} ELSE ${isOwn} END)`
+function grantsOf({ userKey, id, adminOfKey, name, actions }: RoleCondition): Sql<boolean> {
+  const conditions = [sql<boolean>`g.user_key = ${userKey} AND g.entity_type = 'domain'`]
+  const either = (isBuiltIn: Sql<boolean>, isOwn: Sql<boolean>) =>
+    sql<boolean>`(CASE WHEN g.role_key = ${ADMIN_ROLE_KEY} THEN ${isBuiltIn} ELSE ${isOwn} END)`
   if (id !== undefined)
-    conditions.push(either(sql<SqlBool>`g.domain_key = ${adminOfKey ?? null}`, sql<SqlBool>`r.id = ${id}`))
+    conditions.push(either(sql<boolean>`g.domain_key = ${adminOfKey ?? null}`, sql<boolean>`r.id = ${id}`))
   if (name !== undefined)
-    conditions.push(either(sql<SqlBool>`${name === ADMIN_ROLE_NAME}`, sql<SqlBool>`r.name = ${name}`))
-  if (actions !== undefined) conditions.push(either(sql<SqlBool>`true`, sql<SqlBool>`r.actions @> ${actions}::text[]`))
-  return sql<SqlBool>`${sql.join(conditions, sql` AND `)}`
+    conditions.push(either(sql<boolean>`${name === ADMIN_ROLE_NAME}`, sql<boolean>`r.name = ${name}`))
+  if (actions !== undefined) conditions.push(either(sql<boolean>`true`, sql<boolean>`r.actions @> ${actions}::text[]`))
+  return sql<boolean>`${sql.join(conditions, sql` AND `)}`
 }
 
 function heldRole(domainKey: number, row: RoleRow): HeldRole {
@@ -166,9 +166,9 @@ function heldRole(domainKey: number, row: RoleRow): HeldRole {
 }
 
 /** Only domains in which such a role is held: found by the user's grants, not by looking at every domain. */
-function withRole(listing: Pick<DomainListing, 'role' | 'isRoleOptional'>): RawBuilder<SqlBool> {
-  if (listing.isRoleOptional) return sql<SqlBool>`true`
-  return sql<SqlBool>`d.key IN (SELECT g.domain_key FROM grants g LEFT JOIN roles r ON r.key = g.role_key WHERE ${grantsOf(listing.role)})`
+function withRole(listing: Pick<DomainListing, 'role' | 'isRoleOptional'>): Sql<boolean> {
+  if (listing.isRoleOptional) return sql<boolean>`true`
+  return sql<boolean>`d.key IN (SELECT g.domain_key FROM grants g LEFT JOIN roles r ON r.key = g.role_key WHERE ${grantsOf(listing.role)})`
 }
 
 /** Each domain with the strongest of those roles: the built-in one, then the oldest. */

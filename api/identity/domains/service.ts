@@ -1,10 +1,10 @@
 /** The rules of domains: making, viewing, listing and changing them (contract sections 1.1 and 1.2, decisions 23 and 45). */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
 import { ACTIONS, adminRoleId } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
@@ -95,7 +95,7 @@ export function createDomainsService({ database, journal, access, reservedRoutes
     caller: UserPrincipal,
     query: DomainQuery,
     role: RoleCondition | undefined,
-    filter: readonly RawBuilder<SqlBool>[],
+    filter: readonly Sql<boolean>[],
   ): Promise<Page<ListedDomain>> {
     const { offset, limit } = query
     if (role === undefined) return { total: 0, offset, limit, items: [] }
@@ -103,7 +103,7 @@ export function createDomainsService({ database, journal, access, reservedRoutes
     const conditions = [...filter]
     if (role.userKey !== caller.key && !isWholePlatformAdmin(caller)) {
       const administered = await listAdministered(db, caller.key)
-      conditions.push(sql<SqlBool>`d.key = ANY (${administered}::bigint[])`)
+      conditions.push(sql<boolean>`d.key = ANY (${administered}::bigint[])`)
     }
     const listing: DomainListing = {
       where: allOf(conditions),
@@ -180,7 +180,7 @@ export function createDomainsService({ database, journal, access, reservedRoutes
       if (isWholePlatformAdmin(caller) && role === undefined) throw new ServiceError('not_found', 'entity not found')
       if (userId !== caller.id && !isWholePlatformAdmin(caller)) {
         const administered = await listAdministered(db, caller.key)
-        const where = sql<SqlBool>`d.key = ANY (${administered}::bigint[])`
+        const where = sql<boolean>`d.key = ANY (${administered}::bigint[])`
         const shared =
           role === undefined
             ? 0
@@ -232,13 +232,13 @@ function requireDomainRoute(route: string, id: string | undefined, reserved: Rea
   return route === id ? route : requireRoute(route, 'alias', reserved)
 }
 
-function conditionsOf(caller: UserPrincipal, query: DomainQuery): RawBuilder<SqlBool>[] {
-  const conditions = [sql<SqlBool>`d.purge_started_at IS NULL`, ...listedBy(caller, 'domains', 'd.key')]
-  if (query.status !== 'all') conditions.push(sql<SqlBool>`d.status = ${query.status}`)
-  if (caller.boundDomainKey !== undefined) conditions.push(sql<SqlBool>`d.key = ${caller.boundDomainKey}`)
+function conditionsOf(caller: UserPrincipal, query: DomainQuery): Sql<boolean>[] {
+  const conditions = [sql<boolean>`d.purge_started_at IS NULL`, ...listedBy(caller, 'domains', 'd.key')]
+  if (query.status !== 'all') conditions.push(sql<boolean>`d.status = ${query.status}`)
+  if (caller.boundDomainKey !== undefined) conditions.push(sql<boolean>`d.key = ${caller.boundDomainKey}`)
   if (query.name !== undefined) conditions.push(contains('d.name', query.name))
-  if (query.tag !== undefined) conditions.push(sql<SqlBool>`${query.tag} = ANY (d.tags)`)
-  if (query.id !== undefined) conditions.push(isId(query.id) ? sql<SqlBool>`d.id = ${query.id}` : sql<SqlBool>`false`)
+  if (query.tag !== undefined) conditions.push(sql<boolean>`${query.tag} = ANY (d.tags)`)
+  if (query.id !== undefined) conditions.push(isId(query.id) ? sql<boolean>`d.id = ${query.id}` : sql<boolean>`false`)
   if (query.metadata !== undefined) conditions.push(containsMetadata('d.metadata', parseMetadataFilter(query.metadata)))
   return conditions
 }

@@ -1,9 +1,8 @@
 /** SQL of events: records of the journal in the order in which they are final. */
-import { sql } from 'kysely'
-import type { SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import { findPosition, readSettled } from '#core/log/index.ts'
 import type { LogRow, LogTable, Position } from '#core/log/index.ts'
+import { sql } from '#core/sql.ts'
 import { REMOVED_POSITION } from '../journal/index.ts'
 import type { EventRecord } from './event.ts'
 
@@ -59,7 +58,7 @@ export async function readDomainEvents(
   range: { after: Position; until: Position; limit: number },
 ): Promise<EventRecord[]> {
   const rows = await readSettled(db, EVENT_LOG, range.after, range.limit, {
-    where: sql<SqlBool>`domain_key = ${domainKey}`,
+    where: sql<boolean>`domain_key = ${domainKey}`,
     until: range.until,
   })
   return await toEventRecords(db, rows)

@@ -3,9 +3,9 @@
  * at or below it. Whoever changes either holds the lock of the domain, so what he has read stays true until he writes
  * (mechanisms section 4). Each change is one or two statements, however many groups move.
  */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 
 /** One change of a domain's hierarchy at a time; until the transaction ends. */
 export async function lockHierarchy(tx: Transaction, domainKey: number): Promise<void> {
@@ -34,9 +34,9 @@ type MovableRow = {
 /** The named groups and the rows locked, in the order of their keys. `g` is the table of the two conditions. */
 async function lockMovable(
   tx: Transaction,
-  which: RawBuilder<SqlBool>,
-  isReadable: RawBuilder<SqlBool>,
-  isAllowed: RawBuilder<SqlBool>,
+  which: Sql<boolean>,
+  isReadable: Sql<boolean>,
+  isAllowed: Sql<boolean>,
 ): Promise<Movable[]> {
   const { rows } = await sql<MovableRow>`
     SELECT g.key, g.id, g.parent_key, (SELECT p.id FROM groups p WHERE p.key = g.parent_key) AS parent_id,
@@ -52,10 +52,10 @@ async function lockMovable(
   }))
 }
 
-export type Conditions = { isReadable: RawBuilder<SqlBool>; isAllowed: RawBuilder<SqlBool> }
+export type Conditions = { isReadable: Sql<boolean>; isAllowed: Sql<boolean> }
 
 /** Where the right to something else already covers it. */
-const ANYWAY: Conditions = { isReadable: sql<SqlBool>`true`, isAllowed: sql<SqlBool>`true` }
+const ANYWAY: Conditions = { isReadable: sql<boolean>`true`, isAllowed: sql<boolean>`true` }
 
 export function lockNamed(
   tx: Transaction,
@@ -65,7 +65,7 @@ export function lockNamed(
 ): Promise<Movable[]> {
   return lockMovable(
     tx,
-    sql<SqlBool>`g.domain_key = ${domainKey} AND g.id = ANY (${ids}::uuid[])`,
+    sql<boolean>`g.domain_key = ${domainKey} AND g.id = ANY (${ids}::uuid[])`,
     isReadable,
     isAllowed,
   )
@@ -76,7 +76,7 @@ export function lockChildren(
   parentKey: number,
   { isReadable, isAllowed }: Conditions = ANYWAY,
 ): Promise<Movable[]> {
-  return lockMovable(tx, sql<SqlBool>`g.parent_key = ${parentKey}`, isReadable, isAllowed)
+  return lockMovable(tx, sql<boolean>`g.parent_key = ${parentKey}`, isReadable, isAllowed)
 }
 
 /** Keys of the group and of everything above it, nearest first. Its level is their number. */

@@ -1,9 +1,9 @@
 /** What the query of a listing of groups asks for, as conditions on the table `g` (contract section 3). */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { findPageKeys, parseActions, shownRows } from '../access/index.ts'
 import type { AccessPolicy, DomainAccess } from '../access/index.ts'
 import { allOf, anyOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
@@ -17,7 +17,7 @@ import type { GroupQuery, ParentsQuery } from './schema.ts'
 export type GroupFilter = {
   query: GroupQuery | ParentsQuery
   actions: readonly string[]
-  conditions: readonly RawBuilder<SqlBool>[]
+  conditions: readonly Sql<boolean>[]
 }
 
 /** Throws `malformed` for a metadata filter that is no JSON object and for unknown actions. */
@@ -50,11 +50,11 @@ export async function listPage(
       dir,
       only_total: query.only_total === true,
     })
-    const where = sql<SqlBool>`g.key = ANY (${keys}::bigint[])`
+    const where = sql<boolean>`g.key = ANY (${keys}::bigint[])`
     const groups = keys.length === 0 ? [] : await listGroups(db, { ...sorting, where, offset: 0, limit })
     return { total, offset, limit, items: await withAccess(db, domains, groups) }
   }
-  const inDomains = shown.map(({ domain, count }) => allOf([sql<SqlBool>`g.domain_key = ${domain.domainKey}`, count]))
+  const inDomains = shown.map(({ domain, count }) => allOf([sql<boolean>`g.domain_key = ${domain.domainKey}`, count]))
   const where = allOf([anyOf(inDomains), ...conditions])
   const [total = 0] = await access.totals(
     domains,
@@ -66,29 +66,29 @@ export async function listPage(
 }
 
 /** Groups above which the caller sees none: where his view of the hierarchy begins. */
-function isSeenAsRoot(domain: DomainAccess): RawBuilder<SqlBool> {
-  if (domain.can('group_read')) return sql<SqlBool>`g.parent_key IS NULL`
-  return sql<SqlBool>`NOT EXISTS (SELECT 1 FROM group_closure above JOIN groups a ON a.key = above.ancestor_key
+function isSeenAsRoot(domain: DomainAccess): Sql<boolean> {
+  if (domain.can('group_read')) return sql<boolean>`g.parent_key IS NULL`
+  return sql<boolean>`NOT EXISTS (SELECT 1 FROM group_closure above JOIN groups a ON a.key = above.ancestor_key
     WHERE above.descendant_key = g.key AND above.depth > 0 AND ${domain.reachable('group', 'read', 'a', 'row')})`
 }
 
 /** What the records themselves must say. An id that is no id matches nothing. */
-function recordConditions(query: GroupQuery | ParentsQuery): RawBuilder<SqlBool>[] {
-  const conditions: RawBuilder<SqlBool>[] = []
-  if (query.status !== 'all') conditions.push(sql<SqlBool>`g.status = ${query.status}`)
+function recordConditions(query: GroupQuery | ParentsQuery): Sql<boolean>[] {
+  const conditions: Sql<boolean>[] = []
+  if (query.status !== 'all') conditions.push(sql<boolean>`g.status = ${query.status}`)
   if (query.name !== undefined) conditions.push(contains('g.name', query.name))
   const tags = [...(query.tags?.split(',') ?? []), query.tag ?? ''].filter((tag) => tag !== '')
-  if (tags.length > 0) conditions.push(sql<SqlBool>`g.tags @> ${tags}::text[]`)
+  if (tags.length > 0) conditions.push(sql<boolean>`g.tags @> ${tags}::text[]`)
   if (query.metadata !== undefined) conditions.push(containsMetadata('g.metadata', parseMetadataFilter(query.metadata)))
-  if (query.id !== undefined) conditions.push(isId(query.id) ? sql<SqlBool>`g.id = ${query.id}` : sql<SqlBool>`false`)
+  if (query.id !== undefined) conditions.push(isId(query.id) ? sql<boolean>`g.id = ${query.id}` : sql<boolean>`false`)
   if (query.parentID !== undefined) {
     conditions.push(
       isId(query.parentID)
-        ? sql<SqlBool>`g.parent_key = (SELECT p.key FROM groups p WHERE p.domain_key = g.domain_key AND p.id = ${query.parentID})`
-        : sql<SqlBool>`false`,
+        ? sql<boolean>`g.parent_key = (SELECT p.key FROM groups p WHERE p.domain_key = g.domain_key AND p.id = ${query.parentID})`
+        : sql<boolean>`false`,
     )
   }
   if (query.ownerID !== undefined)
-    conditions.push(isId(query.ownerID) ? sql<SqlBool>`g.created_by = ${query.ownerID}` : sql<SqlBool>`false`)
+    conditions.push(isId(query.ownerID) ? sql<boolean>`g.created_by = ${query.ownerID}` : sql<boolean>`false`)
   return conditions
 }

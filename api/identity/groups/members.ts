@@ -2,8 +2,8 @@
  * The clients and channels of a group, where the group itself is the matter: when it goes, they lose their parent and the
  * journal names each of them (decision 46). Their rows change by the foreign keys, not here.
  */
-import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import type { Recorder } from '../journal/index.ts'
 import type { GroupRecord } from './repository.ts'
 

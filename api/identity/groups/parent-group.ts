@@ -1,8 +1,8 @@
 /** How clients, channels and other groups get a group as their parent (contract sections 3 and 4). */
-import { sql } from 'kysely'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { DomainAccess } from '../access/index.ts'
 
 export type ParentGroup = {

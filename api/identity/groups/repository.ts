@@ -1,7 +1,7 @@
 /** SQL of groups; what joins them to a hierarchy stands in `closure.ts`. */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable, Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { orderOf } from '../wire/index.ts'
 
 export type GroupRecord = {
@@ -116,7 +116,7 @@ export function lockForDeletion(tx: Transaction, key: number): Promise<GroupReco
   return findLocked(tx, key, sql`FOR UPDATE OF g`)
 }
 
-async function findLocked(tx: Transaction, key: number, lock: RawBuilder<unknown>): Promise<GroupRecord | undefined> {
+async function findLocked(tx: Transaction, key: number, lock: Sql<unknown>): Promise<GroupRecord | undefined> {
   const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM groups g WHERE g.key = ${key} ${lock}`.execute(tx)
   return rows[0] === undefined ? undefined : groupFromRow(rows[0])
 }
@@ -130,7 +130,7 @@ export async function updateGroup(
   change: GroupChange,
   updatedBy: string,
 ): Promise<GroupRecord> {
-  const sets: RawBuilder<unknown>[] = [sql`updated_at = now()`, sql`updated_by = ${updatedBy}`]
+  const sets: Sql<unknown>[] = [sql`updated_at = now()`, sql`updated_by = ${updatedBy}`]
   if (change.name !== undefined) sets.push(sql`name = ${change.name}`)
   if (change.description !== undefined) sets.push(sql`description = ${change.description}`)
   if (change.tags !== undefined) sets.push(sql`tags = ${change.tags}`)
@@ -152,7 +152,7 @@ export async function deleteGroup(tx: Transaction, key: number): Promise<void> {
 export type Kinship = { side: 'below' | 'above'; key: number; fromLevel: number; toLevel: number }
 
 export type GroupListing = {
-  where: RawBuilder<SqlBool>
+  where: Sql<boolean>
   /** Whose kin is listed; undefined: all groups. */
   kinship: Kinship | undefined
   order: string
@@ -166,7 +166,7 @@ export type GroupListing = {
 export type ListedGroup = GroupRecord & { level: number }
 
 /** The listed table `g`, and its level as the listing counts it. */
-function tableOf(kinship: Kinship | undefined): { from: RawBuilder<unknown>; level: RawBuilder<number> } {
+function tableOf(kinship: Kinship | undefined): { from: Sql<unknown>; level: Sql<number> } {
   if (kinship === undefined) {
     return {
       from: sql`groups g`,
@@ -196,15 +196,12 @@ export async function listGroups(db: Queryable, listing: GroupListing): Promise<
   return rows.map((row) => ({ ...groupFromRow(row), level: row.level }))
 }
 
-export function countGroups({
-  where,
-  kinship,
-}: Pick<GroupListing, 'where' | 'kinship'>): RawBuilder<{ total: number }> {
+export function countGroups({ where, kinship }: Pick<GroupListing, 'where' | 'kinship'>): Sql<{ total: number }> {
   return sql<{ total: number }>`SELECT count(*) AS total FROM ${tableOf(kinship).from} WHERE ${where}`
 }
 
 export async function countKin(db: Queryable, kinship: Kinship): Promise<number> {
-  const { rows } = await countGroups({ where: sql<SqlBool>`true`, kinship }).execute(db)
+  const { rows } = await countGroups({ where: sql<boolean>`true`, kinship }).execute(db)
   return rows[0]?.total ?? 0
 }
 
@@ -212,7 +209,7 @@ export async function countKin(db: Queryable, kinship: Kinship): Promise<number>
 export async function listKin(
   db: Queryable,
   kinship: Kinship,
-  isReadable: RawBuilder<SqlBool>,
+  isReadable: Sql<boolean>,
 ): Promise<(GroupRecord & { isReadable: boolean })[]> {
   const { from } = tableOf(kinship)
   const { rows } = await sql<

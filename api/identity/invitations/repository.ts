@@ -1,7 +1,7 @@
 /** SQL of invitations. */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable, Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { ACTIONS, ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from '../access/index.ts'
 
 /** What an invitation says of itself, without the names that a listing shows. */
@@ -175,38 +175,38 @@ export type InvitationFilter = {
   state: InvitationState
 }
 
-const STATES: Record<InvitationState, RawBuilder<SqlBool>> = {
-  all: sql<SqlBool>`true`,
-  pending: sql<SqlBool>`(i.confirmed_at IS NULL AND i.rejected_at IS NULL)`,
-  accepted: sql<SqlBool>`i.confirmed_at IS NOT NULL`,
-  rejected: sql<SqlBool>`i.rejected_at IS NOT NULL`,
+const STATES: Record<InvitationState, Sql<boolean>> = {
+  all: sql<boolean>`true`,
+  pending: sql<boolean>`(i.confirmed_at IS NULL AND i.rejected_at IS NULL)`,
+  accepted: sql<boolean>`i.confirmed_at IS NOT NULL`,
+  rejected: sql<boolean>`i.rejected_at IS NOT NULL`,
 }
 
-function scopeCondition({ receivedBy, sentBy, domainKey }: InvitationScope): RawBuilder<SqlBool> {
-  const ways: RawBuilder<SqlBool>[] = []
-  if (receivedBy !== undefined) ways.push(sql<SqlBool>`i.user_key = ${receivedBy}`)
-  if (sentBy !== undefined) ways.push(sql<SqlBool>`i.invited_by = ${sentBy}`)
-  const within = domainKey === undefined ? sql<SqlBool>`true` : sql<SqlBool>`i.domain_key = ${domainKey}`
-  return ways.length === 0 ? within : sql<SqlBool>`(${sql.join(ways, sql` OR `)}) AND ${within}`
+function scopeCondition({ receivedBy, sentBy, domainKey }: InvitationScope): Sql<boolean> {
+  const ways: Sql<boolean>[] = []
+  if (receivedBy !== undefined) ways.push(sql<boolean>`i.user_key = ${receivedBy}`)
+  if (sentBy !== undefined) ways.push(sql<boolean>`i.invited_by = ${sentBy}`)
+  const within = domainKey === undefined ? sql<boolean>`true` : sql<boolean>`i.domain_key = ${domainKey}`
+  return ways.length === 0 ? within : sql<boolean>`(${sql.join(ways, sql` OR `)}) AND ${within}`
 }
 
-async function conditionOf(db: Queryable, filter: InvitationFilter): Promise<RawBuilder<SqlBool>> {
+async function conditionOf(db: Queryable, filter: InvitationFilter): Promise<Sql<boolean>> {
   const conditions = [scopeCondition(filter.scope), STATES[filter.state]]
-  if (filter.domainId !== undefined) conditions.push(sql<SqlBool>`d.id = ${filter.domainId}`)
-  if (filter.inviteeId !== undefined) conditions.push(sql<SqlBool>`u.id = ${filter.inviteeId}`)
-  if (filter.invitedBy !== undefined) conditions.push(sql<SqlBool>`i.invited_by = ${filter.invitedBy}`)
+  if (filter.domainId !== undefined) conditions.push(sql<boolean>`d.id = ${filter.domainId}`)
+  if (filter.inviteeId !== undefined) conditions.push(sql<boolean>`u.id = ${filter.inviteeId}`)
+  if (filter.invitedBy !== undefined) conditions.push(sql<boolean>`i.invited_by = ${filter.invitedBy}`)
   if (filter.relation !== undefined) {
     conditions.push(
-      sql<SqlBool>`coalesce(i.relation, CASE WHEN i.role_key = ${ADMIN_ROLE_KEY} THEN 'administrator' ELSE r.name END) = ${filter.relation}`,
+      sql<boolean>`coalesce(i.relation, CASE WHEN i.role_key = ${ADMIN_ROLE_KEY} THEN 'administrator' ELSE r.name END) = ${filter.relation}`,
     )
   }
-  const others = sql<SqlBool>`${sql.join([...conditions], sql` AND `)}`
+  const others = sql<boolean>`${sql.join([...conditions], sql` AND `)}`
   if (filter.roleId === undefined) return others
   // The id of a built-in role cannot be turned back into its domain.
   const { rows } = await sql<{ domain_key: number }>`
     SELECT DISTINCT i.domain_key FROM ${SHOWN} WHERE ${others} AND i.role_key = ${ADMIN_ROLE_KEY}`.execute(db)
   const administered = rows.find((row) => adminRoleId('domain', row.domain_key) === filter.roleId)
-  return sql<SqlBool>`${others} AND (CASE WHEN i.role_key = ${ADMIN_ROLE_KEY}
+  return sql<boolean>`${others} AND (CASE WHEN i.role_key = ${ADMIN_ROLE_KEY}
     THEN i.domain_key = ${administered?.domain_key ?? null} ELSE r.id = ${filter.roleId} END)`
 }
 

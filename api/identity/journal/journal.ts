@@ -5,7 +5,6 @@
  */
 import { randomBytes } from 'node:crypto'
 import type { Bus } from '#core/bus/index.ts'
-import { defer } from '#core/database/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { startLogTail } from '#core/log/index.ts'
 import type { LogTail } from '#core/log/index.ts'
@@ -101,7 +100,7 @@ export async function startJournal(options: {
         entries = []
         const value = await work(tx, (entry) => entries.push(entry))
         // Committed together with what they tell of, whichever of the two fails.
-        defer(tx, insertRecords(tx, actor, entries))
+        tx.defer(insertRecords(tx, actor, entries))
         return value
       })
       if (entries.length > 0) {

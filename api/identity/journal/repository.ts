@@ -1,7 +1,7 @@
 /** SQL of the listings of the journal. */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 
 export type JournalRecord = {
   /** The position of the record as text. */
@@ -38,20 +38,20 @@ export type Scope = { kind: 'domain'; domainKey: number } | { kind: 'entities'; 
 export type Listing = {
   scope: Scope
   /** Conditions on `s`, the table that the scope is read from: `operation` and `occurred_at` stand in it. */
-  where: RawBuilder<SqlBool>
+  where: Sql<boolean>
   dir: 'asc' | 'desc'
   offset: number
   limit: number
 }
 
-function sourceOf(scope: Scope): { table: RawBuilder<unknown>; where: RawBuilder<SqlBool> } {
-  if (scope.kind === 'domain') return { table: sql`journal s`, where: sql<SqlBool>`s.domain_key = ${scope.domainKey}` }
+function sourceOf(scope: Scope): { table: Sql<unknown>; where: Sql<boolean> } {
+  if (scope.kind === 'domain') return { table: sql`journal s`, where: sql<boolean>`s.domain_key = ${scope.domainKey}` }
   const [only, ...more] = scope.keys
   // With one key the index gives the order; with several (an id that was used again) the records are sorted.
   const where =
     more.length === 0
-      ? sql<SqlBool>`s.entity_key = ${only ?? 0}`
-      : sql<SqlBool>`s.entity_key = ANY (${scope.keys}::bigint[])`
+      ? sql<boolean>`s.entity_key = ${only ?? 0}`
+      : sql<boolean>`s.entity_key = ANY (${scope.keys}::bigint[])`
   return { table: sql`journal_subjects s`, where }
 }
 
@@ -88,7 +88,7 @@ export async function listRecords(
   }))
 }
 
-export async function countRecords(db: Queryable, scope: Scope, where: RawBuilder<SqlBool>): Promise<number> {
+export async function countRecords(db: Queryable, scope: Scope, where: Sql<boolean>): Promise<number> {
   const source = sourceOf(scope)
   const { rows } = await sql<{
     total: number

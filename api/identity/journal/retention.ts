@@ -2,12 +2,12 @@
  * Removes records that are older than the setting says, the oldest first, a bounded number at a time. A record that a
  * consumer of the journal has not read yet stays, however old.
  */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { comparePositions, listPositions, storePosition } from '#core/log/index.ts'
 import type { Position } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { sleep } from '#core/time.ts'
 import { JOURNAL_CONSUMERS } from './consumers.ts'
 import { countsOf } from './totals.ts'
@@ -83,7 +83,7 @@ async function slowestConsumer(tx: Transaction): Promise<Position | undefined> {
 type RemovedRow = { removed: number; xid: string | null; seq: number | null }
 
 /** Removes the records of `head` (`xid`, `seq`), with all that was noted of them. Gives how many, and the last of them. */
-async function removeRecords(tx: Transaction, head: RawBuilder<unknown>): Promise<RemovedRow> {
+async function removeRecords(tx: Transaction, head: Sql<unknown>): Promise<RemovedRow> {
   const { rows } = await sql<RemovedRow>`
     WITH head AS (${head}),
     gone AS (
@@ -103,11 +103,11 @@ async function removeRecords(tx: Transaction, head: RawBuilder<unknown>): Promis
 }
 
 /** What every consumer has read. */
-async function readByAll(tx: Transaction): Promise<RawBuilder<SqlBool>> {
+async function readByAll(tx: Transaction): Promise<Sql<boolean>> {
   const read = await slowestConsumer(tx)
   return read === undefined
-    ? sql<SqlBool>`true`
-    : sql<SqlBool>`(xid, seq) <= (${read.xid.toString()}::xid8, ${read.seq}::bigint)`
+    ? sql<boolean>`true`
+    : sql<boolean>`(xid, seq) <= (${read.xid.toString()}::xid8, ${read.seq}::bigint)`
 }
 
 /**

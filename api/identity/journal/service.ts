@@ -1,10 +1,10 @@
 /** The listings of the journal (contract section 10): by user, by entity, by domain. */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { AccessPolicy, DomainAccess, UserPrincipal } from '../access/index.ts'
 import { allOf } from '../wire/index.ts'
 import type { JournalRecord, Scope } from './repository.ts'
@@ -44,7 +44,7 @@ type Listed = {
   /** Listings of one scope with the same name have the same condition. */
   name: string
   /** A condition on `s`. */
-  where: RawBuilder<SqlBool>
+  where: Sql<boolean>
 }
 
 /** Records that were written longer ago than this are committed: no transaction of ours lasts so long. */
@@ -80,8 +80,8 @@ export function createJournalService({
           scope,
           allOf([
             where,
-            ...(before === undefined ? [] : [sql<SqlBool>`s.occurred_at < ${before}::timestamptz`]),
-            ...(from === undefined ? [] : [sql<SqlBool>`s.occurred_at >= ${from}::timestamptz`]),
+            ...(before === undefined ? [] : [sql<boolean>`s.occurred_at < ${before}::timestamptz`]),
+            ...(from === undefined ? [] : [sql<boolean>`s.occurred_at >= ${from}::timestamptz`]),
           ]),
         ),
       settledMoment: () => databaseTime(db, SETTLED_SECONDS),
@@ -148,13 +148,13 @@ export function createJournalService({
               // Of a user who is gone not everything was counted.
               counted: user.isGone ? undefined : { kind: 'user', key: user.key },
               name: 'user',
-              where: sql<SqlBool>`true`,
+              where: sql<boolean>`true`,
             }
           : {
               scope,
               counted: undefined,
               name: `user in ${bound}`,
-              where: sql<SqlBool>`EXISTS (SELECT FROM journal b WHERE b.xid = s.xid AND b.seq = s.seq AND b.domain_key = ${bound})`,
+              where: sql<boolean>`EXISTS (SELECT FROM journal b WHERE b.xid = s.xid AND b.seq = s.seq AND b.domain_key = ${bound})`,
             }
       const page = await list(asked, query)
       return { ...page, showsAddress: true }
@@ -208,13 +208,13 @@ export function secondsTextOf(moment: string): string {
 
 const secondsOf = (moment: string) => Number(secondsTextOf(moment))
 
-function queryConditions({ operation, from, to }: JournalQuery): RawBuilder<SqlBool>[] {
+function queryConditions({ operation, from, to }: JournalQuery): Sql<boolean>[] {
   const at = (moment: string) => sql`to_timestamp(0) + ${`${secondsTextOf(moment)} seconds`}::interval`
   return [
     ...(operation === undefined || operation === ''
       ? []
-      : [sql<SqlBool>`s.operation = ANY (${OLDER_OPERATIONS[operation] ?? [operation]}::text[])`]),
-    ...(from === undefined ? [] : [sql<SqlBool>`s.occurred_at >= ${at(from)}`]),
-    ...(to === undefined ? [] : [sql<SqlBool>`s.occurred_at <= ${at(to)}`]),
+      : [sql<boolean>`s.operation = ANY (${OLDER_OPERATIONS[operation] ?? [operation]}::text[])`]),
+    ...(from === undefined ? [] : [sql<boolean>`s.occurred_at >= ${at(from)}`]),
+    ...(to === undefined ? [] : [sql<boolean>`s.occurred_at <= ${at(to)}`]),
   ]
 }

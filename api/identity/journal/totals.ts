@@ -2,12 +2,12 @@
  * How many records domains and users have, counted once by a consumer of the journal. A total is what it has counted and
  * what came since, in one statement: exact at once, however far behind the consumer is.
  */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { LOG_START, findPosition, startLogFollower } from '#core/log/index.ts'
 import type { LogFollower } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { JOURNAL_CONSUMERS } from './consumers.ts'
 
 const TOTALS_CONSUMER = `${JOURNAL_CONSUMERS}totals`
@@ -16,7 +16,7 @@ const INTERVAL_MS = 5000
 const MAX_ROWS = 5000
 
 /** Records by scope and operation; `table` has `operation`, `domain_key` and `keys`, every entity of the record. */
-export function countsOf(table: string): RawBuilder<unknown> {
+export function countsOf(table: string): Sql<unknown> {
   return sql`SELECT scope.key AS scope_key, r.operation, count(*) AS total FROM ${sql.table(table)} r CROSS JOIN LATERAL (
       SELECT r.domain_key AS key WHERE r.domain_key IS NOT NULL
       UNION SELECT u.key FROM users u WHERE u.key = ANY (r.keys)) scope
@@ -51,13 +51,13 @@ export function startJournalTotals(options: { database: Database; logger: Logger
 export async function totalOf(
   db: Queryable,
   scope: { kind: 'domain' | 'user'; key: number },
-  where: RawBuilder<SqlBool>,
+  where: Sql<boolean>,
 ): Promise<number> {
   const { key } = scope
   const inScope =
     scope.kind === 'domain'
-      ? sql<SqlBool>`s.domain_key = ${key}`
-      : sql<SqlBool>`(s.actor_key = ${key} OR ${key} = ANY (s.entity_keys))`
+      ? sql<boolean>`s.domain_key = ${key}`
+      : sql<boolean>`(s.actor_key = ${key} OR ${key} = ANY (s.entity_keys))`
   // The position as it was a moment ago says no less, and PostgreSQL sees from it how few records come after. Of one that the
   // statement itself looks up it believes that it leaves a third of the journal, and reads all of it.
   const { xid, seq } = (await findPosition(db, TOTALS_CONSUMER)) ?? LOG_START

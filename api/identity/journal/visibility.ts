@@ -3,9 +3,9 @@
  * administrator sees all; anybody else a record of the domain, and a record about a client, channel or group that he may
  * read. Changes of roles name members, so they need `view_role_users` instead (contract 2.5).
  */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { DomainAccess, EntityFacts } from '../access/index.ts'
 
 export type DeviceType = EntityFacts['type']
@@ -50,8 +50,8 @@ const OTHER_FAMILIES = ['domain', 'mqtt', 'invitation', 'task', 'worker', 'workf
  * The condition "a record that the caller sees wherever in the domain it happened"; `alias` is the journal in the query. Two
  * callers with the same `name` have the same condition.
  */
-export function seenInDomain(domain: DomainAccess, alias: string): { where: RawBuilder<SqlBool>; name: string } {
-  if (domain.isAdmin) return { where: sql<SqlBool>`true`, name: 'all' }
+export function seenInDomain(domain: DomainAccess, alias: string): { where: Sql<boolean>; name: string } {
+  if (domain.isAdmin) return { where: sql<boolean>`true`, name: 'all' }
   const operation = sql.ref(`${alias}.operation`)
   const plain = [
     ...DEVICE_TYPES.filter((type) => domain.can(`${type}_read`)),
@@ -61,18 +61,18 @@ export function seenInDomain(domain: DomainAccess, alias: string): { where: RawB
     ...DEVICE_TYPES.filter((type) => domain.can(`${type}_view_role_users`)),
     ...(domain.can('view_role_users') ? ['domain'] : []),
   ]
-  const where = sql<SqlBool>`split_part(${operation}, '.', 1) = ANY (
+  const where = sql<boolean>`split_part(${operation}, '.', 1) = ANY (
     CASE WHEN ${operation} LIKE '%.role.%' THEN ${withRoles}::text[] ELSE ${plain}::text[] END)`
   return { where, name: JSON.stringify([plain, withRoles]) }
 }
 
 /** The condition "a record about an entity of this type", for the listing of one entity. */
-export function aboutType(type: DeviceType, seesRoles: boolean, alias: string): RawBuilder<SqlBool> {
+export function aboutType(type: DeviceType, seesRoles: boolean, alias: string): Sql<boolean> {
   const operation = sql.ref(`${alias}.operation`)
   const roles = seesRoles ? sql`` : sql` AND ${operation} NOT LIKE '%.role.%'`
-  const own = sql<SqlBool>`(${operation} LIKE ${`${type}.%`}${roles})`
+  const own = sql<boolean>`(${operation} LIKE ${`${type}.%`}${roles})`
   return type === 'client'
-    ? sql<SqlBool>`(${own} OR ${operation} = ANY (${CONNECTION_OPERATIONS}::text[]) OR ${operation} LIKE 'mqtt.%')`
+    ? sql<boolean>`(${own} OR ${operation} = ANY (${CONNECTION_OPERATIONS}::text[]) OR ${operation} LIKE 'mqtt.%')`
     : own
 }
 

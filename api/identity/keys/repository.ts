@@ -1,6 +1,6 @@
 /** SQL of API keys. */
-import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 
 export type ApiKeyRecord = {
   key: number

@@ -1,9 +1,9 @@
 /** SQL of personal access tokens and their scopes. */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import { refusing } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { PatStatus } from './schema.ts'
 import type { Scope, ScopeEntityType, ScopeOperation } from './scopes.ts'
 
@@ -86,13 +86,13 @@ export async function findPat(
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 
-export type PatListing = { where: RawBuilder<SqlBool>; dir: 'asc' | 'desc'; offset: number; limit: number }
+export type PatListing = { where: Sql<boolean>; dir: 'asc' | 'desc'; offset: number; limit: number }
 
-export function ofStatus(status: PatStatus): RawBuilder<SqlBool> {
-  return sql<SqlBool>`${STATUS} = ${status}`
+export function ofStatus(status: PatStatus): Sql<boolean> {
+  return sql<boolean>`${STATUS} = ${status}`
 }
 
-export async function countPats(db: Queryable, where: RawBuilder<SqlBool>): Promise<number> {
+export async function countPats(db: Queryable, where: Sql<boolean>): Promise<number> {
   const { rows } = await sql<{ total: number }>`SELECT count(*) AS total FROM pats p WHERE ${where}`.execute(db)
   return rows[0]?.total ?? 0
 }
@@ -289,7 +289,7 @@ export async function findNamed(
   table: 'clients' | 'channels' | 'groups',
   domainKey: number,
   ids: readonly string[],
-  isReadable: RawBuilder<SqlBool>,
+  isReadable: Sql<boolean>,
 ): Promise<NamedEntity[]> {
   const { rows } = await sql<NamedEntity>`SELECT e.key, e.id FROM ${sql.table(table)} e
      WHERE e.domain_key = ${domainKey} AND e.id = ANY (${ids}::uuid[]) AND ${isReadable}`.execute(db)

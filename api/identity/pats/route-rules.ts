@@ -2,10 +2,10 @@
  * What the credential itself forbids on a route, whoever its user is: a hook after the request is known to be well formed
  * (decision 45: 400 comes before 403) and before its handler. Rights inside a domain are asked of the policy.
  */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { ACTIONS, TASK_ACTIONS } from '../access/actions.ts'
 import type { UserPrincipal } from '../access/principal.ts'
 import { OUTSIDE_ACTIONS, requirementOf } from './operations.ts'
@@ -74,7 +74,7 @@ function requireSomewhere(scope: ScopeSet, action: string): void {
  * The condition of a listing outside a domain: the users or domains that a personal access token may list; `column` holds
  * their keys. Nothing for any other credential.
  */
-export function listedBy(principal: UserPrincipal, type: 'users' | 'domains', column: string): RawBuilder<SqlBool>[] {
+export function listedBy(principal: UserPrincipal, type: 'users' | 'domains', column: string): Sql<boolean>[] {
   const keys = principal.scope === undefined ? 'all' : principal.scope.keysFor(type, 'list', undefined)
-  return keys === 'all' ? [] : [sql<SqlBool>`${sql.ref(column)} = ANY (${keys}::bigint[])`]
+  return keys === 'all' ? [] : [sql<boolean>`${sql.ref(column)} = ANY (${keys}::bigint[])`]
 }

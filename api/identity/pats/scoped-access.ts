@@ -3,9 +3,9 @@
  * question of the policy passes here, so no service has to think of tokens. The type names each member, so that a new one
  * cannot pass unasked.
  */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { EntityType } from '../access/actions.ts'
 import type { DomainAccess, EntityFacts } from '../access/policy.ts'
 import type { UserPrincipal } from '../access/principal.ts'
@@ -94,7 +94,7 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
       const inner = domain.reachable(type, action, alias, plan)
       const needed = requirementOf(type, action)
       if (needed === undefined) return NONE
-      return sql<SqlBool>`(${inner} AND ${inScope(type, needed, alias)})`
+      return sql<boolean>`(${inner} AND ${inScope(type, needed, alias)})`
     },
     async reachableRows(type, action, alias) {
       const needed = requirementOf(type, action)
@@ -102,27 +102,27 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
       const inner = await domain.reachableRows(type, action, alias)
       const within = inScope(type, needed, alias)
       return {
-        page: sql<SqlBool>`(${inner.page} AND ${within})`,
-        count: sql<SqlBool>`(${inner.count} AND ${within})`,
+        page: sql<boolean>`(${inner.page} AND ${within})`,
+        count: sql<boolean>`(${inner.count} AND ${within})`,
         isWhole: inner.isWhole && within === ALL,
       }
     },
   }
 
   /** Rows to read are listed. A call that changes something finds what its owner may read, and asks for more than that. */
-  function inScope(type: EntityFacts['type'], needed: Requirement, alias: string): RawBuilder<SqlBool> {
+  function inScope(type: EntityFacts['type'], needed: Requirement, alias: string): Sql<boolean> {
     const isLooking = needed.operation === 'read' && needed.type === scopeTypeOf(type)
     if (isLooking && !isReading) return ALL
     const keys = scope.keysFor(needed.type, isLooking ? 'list' : needed.operation, domainKey)
-    return keys === 'all' ? ALL : sql<SqlBool>`${sql.ref(`${alias}.key`)} = ANY (${keys}::bigint[])`
+    return keys === 'all' ? ALL : sql<boolean>`${sql.ref(`${alias}.key`)} = ANY (${keys}::bigint[])`
   }
 }
 
 /** Types whose listings ask for `read`. */
 const UNLISTED = new Set<string>(['tasks', 'workers'])
 
-const ALL = sql<SqlBool>`true`
-const NONE = sql<SqlBool>`false`
+const ALL = sql<boolean>`true`
+const NONE = sql<boolean>`false`
 const NOTHING: Requirement = { type: 'domains', operation: 'read' }
 
 function readingOf(type: EntityType): Requirement {

@@ -2,13 +2,13 @@
  * Personal access tokens (contract section 6): made and changed by a login of their owner, good for what their scopes say
  * of what he may do himself. What a token is good for is asked in `scoped-access.ts` and `route-rules.ts`.
  */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { createFactCache } from '#core/fact-cache.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { parseDurationMs } from '#core/time.ts'
 import { ANY_CHANGE } from '../access/any-change.ts'
 import type { AccessPolicy, Origin, UserPrincipal } from '../access/index.ts'
@@ -138,10 +138,10 @@ export function createPatsService({ database, journal, access, uses }: PatsDeps)
       return { pat, secret }
     },
     async list(caller, query) {
-      const conditions: RawBuilder<SqlBool>[] = [sql<SqlBool>`p.user_key = ${caller.key}`]
+      const conditions: Sql<boolean>[] = [sql<boolean>`p.user_key = ${caller.key}`]
       if (query.name !== undefined) conditions.push(contains('p.name', query.name))
       if (query.id !== undefined)
-        conditions.push(isId(query.id) ? sql<SqlBool>`p.id = ${query.id}` : sql<SqlBool>`false`)
+        conditions.push(isId(query.id) ? sql<boolean>`p.id = ${query.id}` : sql<boolean>`false`)
       if (query.status !== 'all') conditions.push(ofStatus(query.status))
       const where = allOf(conditions)
       const { offset, limit, dir = 'desc' } = query

@@ -1,7 +1,7 @@
 /** Members of the built-in role of entities that are made, and the end of all roles of entities that go. */
-import { sql } from 'kysely'
 import { prepared } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import type { EntityType } from '../access/index.ts'
 import { ADMIN_ROLE_KEY } from '../access/index.ts'
 

@@ -2,8 +2,8 @@
  * What happens to the roles of users who leave, a domain or the platform. Set-based: a user may hold a role on every one
  * of ten thousand clients.
  */
-import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import { ADMIN_ROLE_KEY, ENTITY_TABLES } from '../access/index.ts'
 import { noAdminLeft } from './last-admin.ts'
 import { lockDomains } from './locks.ts'

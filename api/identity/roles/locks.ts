@@ -3,9 +3,9 @@
  * changes of one entity's roles follow each other, so what one of them checked still holds when it writes. Who leaves a
  * domain is kept out of it until all his roles there are gone.
  */
-import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
 import { ENTITY_TABLES } from '../access/index.ts'
 import type { RoleEntity } from './role.ts'
 

@@ -1,8 +1,8 @@
 /** SQL of roles and of who holds them. */
-import { sql } from 'kysely'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
 import { ADMIN_ROLE_KEY, ENTITY_TABLES } from '../access/index.ts'
 import type { RoleEntity, RoleRecord } from './role.ts'
 import { adminRoleOf } from './role.ts'

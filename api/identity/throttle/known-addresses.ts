@@ -1,6 +1,6 @@
 /** From which addresses a user has logged in: kept in the database, so that a restart or another node knows them too. */
-import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 
 /** An address that was not used for so long is a stranger again. */
 const KNOWN_DAYS = 90

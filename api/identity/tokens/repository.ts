@@ -1,6 +1,6 @@
 /** SQL of sessions. */
-import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 
 export type Session = {
   id: string

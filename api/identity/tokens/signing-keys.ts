@@ -5,10 +5,10 @@
  */
 import { createPrivateKey, createPublicKey, generateKeyPairSync } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
-import { sql } from 'kysely'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { newToken } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
+import { sql } from '#core/sql.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import type { Actor, Journal } from '../journal/index.ts'
 

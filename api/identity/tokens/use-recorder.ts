@@ -3,8 +3,8 @@
  * seconds, and once more when the process stops. One token is written once a minute at the most.
  */
 import { createLru } from '#core/lru.ts'
-import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 
 export type UsedTable = 'sessions' | 'api_keys' | 'pats'

@@ -1,10 +1,10 @@
 /** Which users a caller finds, and by what (contract section 5, decision 29). */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { UserPrincipal } from '../access/index.ts'
 import { listedBy } from '../pats/index.ts'
 import { allOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
@@ -49,44 +49,44 @@ export function createListings({ database }: { database: Database }): Listings {
   }
 }
 
-function conditionsOf(caller: UserPrincipal, query: UserQuery): RawBuilder<SqlBool>[] {
+function conditionsOf(caller: UserPrincipal, query: UserQuery): Sql<boolean>[] {
   const conditions = listedBy(caller, 'users', 'u.key')
-  const owned = sql<SqlBool>`u.created_by = ${caller.id}`
+  const owned = sql<boolean>`u.created_by = ${caller.id}`
   // A token that is bound to a domain sees the users of that domain alone (decision 40).
   const bound = caller.boundDomainKey ?? null
-  const shared = sql<SqlBool>`u.key IN (SELECT theirs.user_key FROM grants mine
+  const shared = sql<boolean>`u.key IN (SELECT theirs.user_key FROM grants mine
       JOIN grants theirs ON theirs.entity_key = mine.entity_key AND theirs.entity_type = 'domain'
     WHERE mine.user_key = ${caller.key} AND mine.entity_type = 'domain'
       AND (${bound}::bigint IS NULL OR mine.domain_key = ${bound}))`
   if (query.visibility === 'mine') conditions.push(owned)
   else if (query.visibility === 'shared') conditions.push(shared)
-  else if (!isWholeAdmin(caller)) conditions.push(sql<SqlBool>`(u.key = ${caller.key} OR ${owned} OR ${shared})`)
+  else if (!isWholeAdmin(caller)) conditions.push(sql<boolean>`(u.key = ${caller.key} OR ${owned} OR ${shared})`)
   return [...conditions, ...userFilters(query)]
 }
 
 /** The conditions on the record itself, on the table `u`. Throws `malformed` for a metadata filter that is no JSON object. */
-export function userFilters(query: Omit<UserQuery, 'visibility' | 'offset' | 'limit'>): RawBuilder<SqlBool>[] {
-  const conditions: RawBuilder<SqlBool>[] = []
-  if (query.status !== 'all') conditions.push(sql<SqlBool>`u.status = ${query.status}`)
+export function userFilters(query: Omit<UserQuery, 'visibility' | 'offset' | 'limit'>): Sql<boolean>[] {
+  const conditions: Sql<boolean>[] = []
+  if (query.status !== 'all') conditions.push(sql<boolean>`u.status = ${query.status}`)
   if (query.metadata !== undefined) conditions.push(containsMetadata('u.metadata', parseMetadataFilter(query.metadata)))
   if (query.identity !== undefined)
-    conditions.push(sql<SqlBool>`(${contains('u.email', query.identity)} OR ${contains('u.username', query.identity)})`)
+    conditions.push(sql<boolean>`(${contains('u.email', query.identity)} OR ${contains('u.username', query.identity)})`)
   if (query.username !== undefined) conditions.push(contains('u.username', query.username))
   if (query.email !== undefined) conditions.push(contains('u.email', query.email))
   if (query.first_name !== undefined) conditions.push(contains('u.first_name', query.first_name))
   if (query.last_name !== undefined) conditions.push(contains('u.last_name', query.last_name))
   if (query.name !== undefined) {
     conditions.push(
-      sql<SqlBool>`(${contains('u.name', query.name)} OR ${contains('u.first_name', query.name)} OR ${contains('u.last_name', query.name)})`,
+      sql<boolean>`(${contains('u.name', query.name)} OR ${contains('u.first_name', query.name)} OR ${contains('u.last_name', query.name)})`,
     )
   }
-  if (query.tag !== undefined) conditions.push(sql<SqlBool>`${query.tag} = ANY (u.tags)`)
-  if (query.id !== undefined) conditions.push(isId(query.id) ? sql<SqlBool>`u.id = ${query.id}` : sql<SqlBool>`false`)
+  if (query.tag !== undefined) conditions.push(sql<boolean>`${query.tag} = ANY (u.tags)`)
+  if (query.id !== undefined) conditions.push(isId(query.id) ? sql<boolean>`u.id = ${query.id}` : sql<boolean>`false`)
   return conditions
 }
 
-function searchConditionsOf(query: SearchQuery): RawBuilder<SqlBool>[] {
-  const conditions: RawBuilder<SqlBool>[] = []
+function searchConditionsOf(query: SearchQuery): Sql<boolean>[] {
+  const conditions: Sql<boolean>[] = []
   for (const field of ['username', 'email', 'first_name', 'last_name'] as const) {
     const text = query[field]
     if (text === undefined) continue
@@ -96,8 +96,8 @@ function searchConditionsOf(query: SearchQuery): RawBuilder<SqlBool>[] {
     }
     conditions.push(contains(`u.${field}`, text))
   }
-  if (query.id !== undefined) conditions.push(isId(query.id) ? sql<SqlBool>`u.id = ${query.id}` : sql<SqlBool>`false`)
+  if (query.id !== undefined) conditions.push(isId(query.id) ? sql<boolean>`u.id = ${query.id}` : sql<boolean>`false`)
   if (conditions.length === 0)
     throw new ServiceError('malformed', 'one of username, email, first_name, last_name or id is required')
-  return [...conditions, sql<SqlBool>`u.status = 'enabled'`, sql<SqlBool>`u.role = 'user'`]
+  return [...conditions, sql<boolean>`u.status = 'enabled'`, sql<boolean>`u.role = 'user'`]
 }

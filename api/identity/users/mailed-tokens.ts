@@ -3,9 +3,9 @@
  * the mailbox of the address that the user has now, until it is late, used up or outdated by a new password.
  */
 import { createHash } from 'node:crypto'
-import { sql } from 'kysely'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { newToken } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 
 export type MailedPurpose = 'recovery' | 'verification'
 

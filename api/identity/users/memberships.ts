@@ -1,9 +1,9 @@
 /** The groups in which a user has a role: to himself, to his owner, and to whoever may see who is in them (specification section 4). */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Page } from '#core/page.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
 import type { GroupQuery, ListedGroup } from '../groups/index.ts'
 import { countGroups, listGroups, parseFilter } from '../groups/index.ts'
@@ -20,21 +20,21 @@ export function createMemberships({ database, access }: { database: Database; ac
   const { db } = database
 
   /** Which groups the caller is shown, whoever is in them. */
-  async function shownTo(caller: UserPrincipal, user: UserRecord): Promise<RawBuilder<SqlBool>> {
-    if (isWholeAdmin(caller)) return sql<SqlBool>`true`
+  async function shownTo(caller: UserPrincipal, user: UserRecord): Promise<Sql<boolean>> {
+    if (isWholeAdmin(caller)) return sql<boolean>`true`
     if (caller.id === user.id || caller.id === user.createdBy) {
       const bound = caller.boundDomainKey ?? null
-      return sql<SqlBool>`(${bound}::bigint IS NULL OR g.domain_key = ${bound})
+      return sql<boolean>`(${bound}::bigint IS NULL OR g.domain_key = ${bound})
         AND g.domain_key IN (SELECT d.key FROM domains d WHERE d.status = 'enabled')`
     }
     const each = (await access.enterAll(caller)).map(
       (domain) =>
-        sql<SqlBool>`(g.domain_key = ${domain.domainKey} AND ${domain.reachable('group', 'membership', 'g')})`,
+        sql<boolean>`(g.domain_key = ${domain.domainKey} AND ${domain.reachable('group', 'membership', 'g')})`,
     )
-    return each.length === 0 ? sql<SqlBool>`false` : sql<SqlBool>`(${sql.join(each, sql` OR `)})`
+    return each.length === 0 ? sql<boolean>`false` : sql<boolean>`(${sql.join(each, sql` OR `)})`
   }
 
-  async function count(where: RawBuilder<SqlBool>): Promise<number> {
+  async function count(where: Sql<boolean>): Promise<number> {
     const { rows } = await countGroups({ where, kinship: undefined }).execute(db)
     return rows[0]?.total ?? 0
   }
@@ -44,7 +44,7 @@ export function createMemberships({ database, access }: { database: Database; ac
       const { conditions } = parseFilter(query)
       const user = await getUser(db, userId)
       const shown = allOf([
-        sql<SqlBool>`EXISTS (SELECT 1 FROM grants held
+        sql<boolean>`EXISTS (SELECT 1 FROM grants held
           WHERE held.entity_key = g.key AND held.entity_type = 'group' AND held.user_key = ${user.key})`,
         await shownTo(caller, user),
       ])

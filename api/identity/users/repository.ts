@@ -1,9 +1,9 @@
 /** SQL of users. Names of constraints decide which conflict it is. */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { orderOf } from '../wire/index.ts'
 
 export type UserRecord = {
@@ -200,7 +200,7 @@ export async function updateUser(
   updatedBy: string | undefined,
   uniqueNames: boolean,
 ): Promise<UserRecord> {
-  const sets: RawBuilder<unknown>[] = [sql`updated_at = now()`, sql`updated_by = ${updatedBy ?? null}`]
+  const sets: Sql<unknown>[] = [sql`updated_at = now()`, sql`updated_by = ${updatedBy ?? null}`]
   if (change.firstName !== undefined) sets.push(sql`first_name = ${change.firstName}`)
   if (change.lastName !== undefined) sets.push(sql`last_name = ${change.lastName}`)
   if (change.name !== undefined) sets.push(sql`name = ${change.name}`)
@@ -226,7 +226,7 @@ export async function updateUser(
 }
 
 export type UserListing = {
-  where: RawBuilder<SqlBool>
+  where: Sql<boolean>
   order: string
   dir: 'asc' | 'desc'
   offset: number
@@ -245,7 +245,7 @@ export async function listUsers(
   return rows.map(fromRow)
 }
 
-export async function countUsers(db: Queryable, where: RawBuilder<SqlBool>): Promise<number> {
+export async function countUsers(db: Queryable, where: Sql<boolean>): Promise<number> {
   const { rows } = await sql<{ total: number }>`SELECT count(*) AS total FROM users u WHERE ${where}`.execute(db)
   return rows[0]?.total ?? 0
 }

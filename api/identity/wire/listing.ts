@@ -1,8 +1,8 @@
 /** The parts of a listing's query that every resource reads alike: order, metadata and text filters (contract section 0). */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import { ServiceError } from '#core/errors/index.ts'
 import { requireStorable } from '#core/http/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 
 /** Names are ordered by so many characters: an index entry has at most 2,704 bytes. */
 const ORDERED_NAME_CHARS = 256
@@ -13,7 +13,7 @@ export type OrderColumn = 'name' | 'created_at' | 'updated_at'
  * What a listing on the table `alias` is ordered by. Ties break by created_at, then id (decision 58); a record that was never
  * updated stands where it was created.
  */
-export function orderedBy(alias: string, order: string): RawBuilder<unknown>[] {
+export function orderedBy(alias: string, order: string): Sql<unknown>[] {
   const column = (name: string) => sql.ref(`${alias}.${name}`)
   const created = [column('created_at'), column('id')]
   // As much of the name as its index holds.
@@ -26,23 +26,23 @@ export function orderedBy(alias: string, order: string): RawBuilder<unknown>[] {
  * The two parts of a table that is ordered by name: names that are ordered by as a whole, whose index has all that a page is
  * found by, and longer ones.
  */
-export function partsByName(alias: string): { isIn: RawBuilder<SqlBool>; columns: RawBuilder<unknown>[] }[] {
+export function partsByName(alias: string): { isIn: Sql<boolean>; columns: Sql<unknown>[] }[] {
   const columns = orderedBy(alias, 'name')
   const name = sql.ref(`${alias}.name`)
   // The number stands in the statement, as it stands in the indexes.
   const most = sql.raw(String(ORDERED_NAME_CHARS))
   return [
-    { isIn: sql<SqlBool>`char_length(${name}) <= ${most}`, columns: [name, ...columns.slice(1)] },
-    { isIn: sql<SqlBool>`char_length(${name}) > ${most}`, columns },
+    { isIn: sql<boolean>`char_length(${name}) <= ${most}`, columns: [name, ...columns.slice(1)] },
+    { isIn: sql<boolean>`char_length(${name}) > ${most}`, columns },
   ]
 }
 
 /** ORDER BY of a listing on the table `alias`. */
-export function orderOf(alias: string, order: string, dir: 'asc' | 'desc'): RawBuilder<unknown> {
+export function orderOf(alias: string, order: string, dir: 'asc' | 'desc'): Sql<unknown> {
   return inOrder(orderedBy(alias, order), dir)
 }
 
-export function inOrder(columns: readonly RawBuilder<unknown>[], dir: 'asc' | 'desc'): RawBuilder<unknown> {
+export function inOrder(columns: readonly Sql<unknown>[], dir: 'asc' | 'desc'): Sql<unknown> {
   const direction = dir === 'desc' ? sql`DESC` : sql`ASC`
   return sql.join(columns.map((column) => sql`${column} ${direction}`))
 }
@@ -56,11 +56,11 @@ const FURTHER_FORMS: Readonly<Record<string, readonly string[]>> = { i: ['\u0130
  * `ILIKE %text%` with the text's own wildcards taken literally. Where every name is looked at, and where the text has no
  * letters, by `LIKE`, which takes a third of the time.
  */
-export function contains(reference: string, text: string): RawBuilder<SqlBool> {
+export function contains(reference: string, text: string): Sql<boolean> {
   const column = sql.ref(reference)
   const forms = text.length < TRIGRAM_CHARS ? formsOf(text) : text.toLowerCase() === text.toUpperCase() ? [text] : []
-  if (forms.length === 0) return sql<SqlBool>`${column} ILIKE ${patternOf(text)}`
-  return sql<SqlBool>`(${sql.join(
+  if (forms.length === 0) return sql<boolean>`${column} ILIKE ${patternOf(text)}`
+  return sql<boolean>`(${sql.join(
     forms.map((form) => sql`${column} LIKE ${patternOf(form)}`),
     sql` OR `,
   )})`
@@ -69,7 +69,7 @@ export function contains(reference: string, text: string): RawBuilder<SqlBool> {
 /** What `contains` finds of a text for which every name is looked at, as a regular expression; undefined for other texts. */
 export function shortNamePattern(text: string): string | undefined {
   if (text === '' || text.length >= TRIGRAM_CHARS || !isAscii(text)) return undefined
-  return [...text]
+  return Array.from(text)
     .map(
       (char) =>
         `[${formsOfChar(char)
@@ -89,7 +89,7 @@ function formsOf(text: string): string[] {
   return forms
 }
 
-const isAscii = (text: string) => [...text].every((char) => char <= '\u007f')
+const isAscii = (text: string) => Array.from(text).every((char) => char <= '\u007f')
 
 function formsOfChar(char: string): string[] {
   const small = char.toLowerCase()
@@ -114,22 +114,22 @@ function refuseMetadata(cause: unknown): ServiceError {
   return new ServiceError('malformed', `metadata ${message}`, { details: [{ path: 'metadata', message }], cause })
 }
 
-export function containsMetadata(reference: string, filter: Record<string, unknown>): RawBuilder<SqlBool> {
-  return sql<SqlBool>`${sql.ref(reference)} @> ${JSON.stringify(filter)}::jsonb`
+export function containsMetadata(reference: string, filter: Record<string, unknown>): Sql<boolean> {
+  return sql<boolean>`${sql.ref(reference)} @> ${JSON.stringify(filter)}::jsonb`
 }
 
 /** All conditions joined by AND; true without any. */
-export function allOf(conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<SqlBool> {
-  return conditions.length === 0 ? sql<SqlBool>`true` : sql<SqlBool>`${sql.join([...conditions], sql` AND `)}`
+export function allOf(conditions: readonly Sql<boolean>[]): Sql<boolean> {
+  return conditions.length === 0 ? sql<boolean>`true` : sql<boolean>`${sql.join([...conditions], sql` AND `)}`
 }
 
 /** Any of the conditions; false without any. */
-export function anyOf(conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<SqlBool> {
+export function anyOf(conditions: readonly Sql<boolean>[]): Sql<boolean> {
   const [only, ...more] = conditions
-  if (only === undefined) return sql<SqlBool>`false`
+  if (only === undefined) return sql<boolean>`false`
   // One domain alone is a condition that an index can be walked by.
   if (more.length === 0) return only
-  return sql<SqlBool>`(${sql.join(
+  return sql<boolean>`(${sql.join(
     conditions.map((condition) => sql`(${condition})`),
     sql` OR `,
   )})`

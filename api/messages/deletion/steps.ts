@@ -3,9 +3,9 @@
  * short transaction under the lock of rollups, which is exact when it ends. What was committed after the deletion began
  * stays: it is told apart by the snapshot of that moment.
  */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { Database, Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { foldPending } from '../projections/fold.ts'
 import { replaceLatest } from '../projections/latest.ts'
 import { lockRollups } from '../projections/lock.ts'
@@ -28,8 +28,8 @@ export async function snapshotNow(tx: Transaction): Promise<string> {
 }
 
 /** On `m.batch_seq`: the batch was committed before the snapshot. Batches that are no longer in the log are old. */
-function wasVisible(snapshot: string): RawBuilder<SqlBool> {
-  return sql<SqlBool>`m.batch_seq <> ALL (ARRAY(
+function wasVisible(snapshot: string): Sql<boolean> {
+  return sql<boolean>`m.batch_seq <> ALL (ARRAY(
     SELECT seq FROM ingest_batches
      WHERE xid >= pg_snapshot_xmin(${snapshot}::pg_snapshot) AND NOT pg_visible_in_snapshot(xid, ${snapshot}::pg_snapshot)))`
 }
@@ -70,8 +70,8 @@ async function stepsOf({ db }: Database, { channelKey, seriesKeys }: Scope, rang
   })
   const isConcerned =
     seriesKeys === undefined
-      ? sql<SqlBool>`true`
-      : sql<SqlBool>`b.bucket IN (
+      ? sql<boolean>`true`
+      : sql<boolean>`b.bucket IN (
           SELECT s.bucket FROM rollups s WHERE s.channel_key = ${channelKey} AND s.series_key = ANY (${seriesKeys}::bigint[]))`
   const { rows } = await sql<{ start: number; records: number }>`
     SELECT extract(epoch FROM b.bucket)::float8 AS start, sum(b.records)::bigint AS records
@@ -130,7 +130,7 @@ async function deleteRecords(
 
 /** The newest records that lay in the buckets, whether they were deleted or not. */
 async function replaceLatestIn(tx: Transaction, { channelKey, seriesKeys }: Scope, step: Step): Promise<void> {
-  const conditions = [sql<SqlBool>`channel_key = ${channelKey}`, ...timeConditions(sql`time`, step)]
+  const conditions = [sql<boolean>`channel_key = ${channelKey}`, ...timeConditions(sql`time`, step)]
   if (seriesKeys !== undefined) conditions.push(sql`series_key = ANY (${seriesKeys}::bigint[])`)
   await replaceLatest(tx, { latest: all(conditions), isGone: () => sql`false` }, Number.MAX_SAFE_INTEGER)
 }
@@ -142,11 +142,11 @@ async function deletePayloads(database: Database, target: Target, snapshot: stri
   const { rows: formats } = await sql<{ format: string }>`
     SELECT DISTINCT format FROM payloads WHERE channel_key = ${channelKey}`.execute(db)
   for (const { format } of formats) {
-    let after: RawBuilder<SqlBool> = sql<SqlBool>`true`
+    let after: Sql<boolean> = sql<boolean>`true`
     for (;;) {
       const conditions = [
-        sql<SqlBool>`m.channel_key = ${channelKey}`,
-        sql<SqlBool>`m.format = ${format}`,
+        sql<boolean>`m.channel_key = ${channelKey}`,
+        sql<boolean>`m.format = ${format}`,
         ...timeConditions(sql`m.time`, target),
         after,
       ]
@@ -161,7 +161,7 @@ async function deletePayloads(database: Database, target: Target, snapshot: stri
       if (publisherId !== undefined) conditions.push(sql`m.publisher_id = ${publisherId}`)
       await sql`DELETE FROM payloads m WHERE ${all(conditions)}`.execute(db)
       if ((rows[0]?.looked ?? 0) < STEP_PAYLOADS) break
-      after = sql<SqlBool>`m.time > ${last}::timestamptz`
+      after = sql<boolean>`m.time > ${last}::timestamptz`
     }
   }
 }

@@ -2,13 +2,13 @@
  * Exports: everything that matches, as a stream at the pace of its reader, on a connection and a snapshot of its own. It goes
  * through time slice by slice, each sorted by PostgreSQL, so that neither side ever holds more than a part.
  */
-import { Kysely, PostgresDialect, sql } from 'kysely'
-import type { RawBuilder } from 'kysely'
 import type pg from 'pg'
 import type { MessageAccess } from '#api/devices/index.ts'
 import { translateDatabaseError } from '#core/database/index.ts'
-import type { Database, NoTables, Queryable } from '#core/database/index.ts'
+import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql, Statement } from '#core/sql.ts'
 import { RECORDS_FORMAT } from '../ingest/content.ts'
 import { all, conditionsIn, matchingIn, scopeOf } from '../reader/conditions.ts'
 import type { TimeRange } from '../reader/conditions.ts'
@@ -75,7 +75,7 @@ export function createExporter(database: Database, signal: AbortSignal | undefin
       const db = over(client)
       const found = isRecords
         ? recordsOf(client, db, channel, filter, dir)
-        : payloadsOf(client, db, channel, query.format, filter, dir)
+        : payloadsOf(client, channel, query.format, filter, dir)
       for await (const messages of found) {
         if (signal?.aborted === true) throw new ServiceError('unavailable', 'the server is stopping')
         yield messages.map(line).join('')
@@ -142,19 +142,18 @@ function refusal(path: string, rule: string): ServiceError {
 
 /** Queries on this one connection. */
 function over(client: pg.Client): Queryable {
-  const connection = Object.assign(client, { release: () => undefined })
-  const pool = { connect: () => Promise.resolve(connection), end: () => Promise.resolve() }
-  return new Kysely<NoTables>({ dialect: new PostgresDialect({ pool: pool as never }) })
+  return {
+    async query<Row>({ text, values }: Statement) {
+      const { rows } = await client.query(text, [...values])
+      return { rows: rows as Row[] }
+    },
+  }
 }
 
 /** The rows of a query, part by part. */
-async function* fetched<Row>(
-  client: pg.Client,
-  db: Queryable,
-  query: RawBuilder<Row>,
-): AsyncGenerator<Row[], void, void> {
-  const { sql: text, parameters } = query.compile(db)
-  await client.query(`DECLARE part NO SCROLL CURSOR FOR ${text}`, [...parameters])
+async function* fetched<Row>(client: pg.Client, query: Sql<Row>): AsyncGenerator<Row[], void, void> {
+  const { text, values } = query.statement()
+  await client.query(`DECLARE part NO SCROLL CURSOR FOR ${text}`, [...values])
   for (let wanted = FIRST_ROWS; ;) {
     const { rows } = await client.query(`FETCH ${wanted} FROM part`)
     if (rows.length > 0) yield rows as Row[]
@@ -191,7 +190,7 @@ async function* recordsOf(
              f.sum, f.update_time, f.bool_value, f.string_value, f.data_value
         FROM (SELECT ${SELECTED} FROM ${RECORDS} WHERE ${all([conditions.rows, ...matchingIn(conditions)])}) f
         JOIN series s ON s.key = f.series_key ORDER BY ${byTime(dir)}`
-    for await (const part of fetched(client, db, query)) yield part.map((row) => presentRecord(channelId, row))
+    for await (const part of fetched(client, query)) yield part.map((row) => presentRecord(channelId, row))
   }
 }
 
@@ -235,7 +234,6 @@ async function slicesOf(
 
 async function* payloadsOf(
   client: pg.Client,
-  db: Queryable,
   { channelKey, channelId }: MessageAccess,
   format: string,
   filter: Filter,
@@ -250,5 +248,5 @@ async function* payloadsOf(
     SELECT subtopic, publisher_id, protocol, extract(epoch FROM p.time)::float8 AS time, content_type, document::text AS document, body
       FROM payloads p WHERE ${all(conditions)}
      ORDER BY p.time ${direction}, p.arrived_at ${direction}, p.batch_seq ${direction}, p.message ${direction}, p.ordinal`
-  for await (const part of fetched(client, db, query)) yield part.map((row) => presentPayload(channelId, row))
+  for await (const part of fetched(client, query)) yield part.map((row) => presentPayload(channelId, row))
 }

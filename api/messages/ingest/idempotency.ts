@@ -3,10 +3,10 @@
  * the transaction of the message, so neither can exist without the other.
  */
 import { createHash } from 'node:crypto'
-import { sql } from 'kysely'
 import type pg from 'pg'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
 import type { Idempotency, IncomingMessage } from '../message.ts'
 
 /** How long a key is remembered. */

@@ -1,7 +1,7 @@
 /** The tables `series` and `series_counts`: finding series, and making new ones within the limits. */
-import { sql } from 'kysely'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
 
 export type SeriesLimits = {
   /** Series that one channel may have. */

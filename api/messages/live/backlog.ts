@@ -2,12 +2,12 @@
  * What came in one channel while somebody was away, found by the channel's own rows: the log of batches is that of all
  * channels, and walking it costs as much as all of them sent together.
  */
-import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
 import { translateDatabaseError } from '#core/database/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import { LOG_START, settledEnd } from '#core/log/index.ts'
 import type { LogSnapshot } from '#core/log/index.ts'
+import { sql } from '#core/sql.ts'
 import type { StoredBatch } from './stored.ts'
 import type { LiveToken } from './token.ts'
 

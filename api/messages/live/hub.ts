@@ -5,8 +5,6 @@
  * to each follower; what one publisher sent is delivered in its order.
  */
 import type pg from 'pg'
-import { sql } from 'kysely'
-import type { SqlBool } from 'kysely'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
@@ -21,6 +19,7 @@ import {
 } from '#core/log/index.ts'
 import type { LogRow, LogSnapshot, LogTable, Pause } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
 import { withDeadline } from '#core/time.ts'
 import type { IncomingMessage } from '../message.ts'
 import { behind, findBacklog, loadLogRows } from './backlog.ts'
@@ -168,7 +167,7 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
       // Before the read: what was settled then is in it, or was delivered before.
       const settled = await settledEnd(database.db)
       const { xmax, running } = after.snapshot
-      const where = sql<SqlBool>`(xid >= ${xmax}::xid8 OR xid = ANY (${[...running]}::xid8[]))`
+      const where = sql<boolean>`(xid >= ${xmax}::xid8 OR xid = ANY (${[...running]}::xid8[]))`
       const rows = await readSettled(database.db, BATCH_LOG, after.position, CATCH_UP_BATCHES, { where })
       const last = rows.at(-1)
       if (last !== undefined) {

@@ -2,10 +2,10 @@
  * The newest message that a filter covers: the one that arrived last. Rows are found by their time, so it is the last to
  * arrive among those with the latest times: where times are long out of order, an older one may be taken for it.
  */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import type { MessageAccess } from '#api/devices/index.ts'
 import type { Database } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { LiveMessage } from './live-message.ts'
 import { loadBatches } from './stored.ts'
 
@@ -51,13 +51,13 @@ export async function findLatest(
 }
 
 /** The condition of `matchesSubtopic`, about a column. */
-function covers(subtopic: RawBuilder<unknown>, filter: string): RawBuilder<SqlBool> {
-  if (filter === '>') return sql<SqlBool>`true`
-  if (!/[*>]/.test(filter)) return sql<SqlBool>`${subtopic} = ${filter}`
+function covers(subtopic: Sql<unknown>, filter: string): Sql<boolean> {
+  if (filter === '>') return sql<boolean>`true`
+  if (!/[*>]/.test(filter)) return sql<boolean>`${subtopic} = ${filter}`
   const pattern = filter.split('.').map((element, index) => {
     if (element === '>') return '(\\..+)?'
     const text = element === '*' ? '[^.]+' : element.replaceAll(/[\\^$.|?*+()[\]{}]/g, '\\$&')
     return index === 0 ? text : `\\.${text}`
   })
-  return sql<SqlBool>`${subtopic} ~ ${`^${pattern.join('')}$`}`
+  return sql<boolean>`${subtopic} ~ ${`^${pattern.join('')}$`}`
 }

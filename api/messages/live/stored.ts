@@ -1,6 +1,6 @@
 /** Messages out of the store again, for followers who were not there when they came. */
-import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import { OCTET_STREAM, SENML_JSON } from '../ingest/content.ts'
 import { parseEnvelopes } from '../envelope.ts'
 import type { Envelope } from '../envelope.ts'

@@ -2,9 +2,9 @@
  * Rows of presence. A client's row of telemetry is locked before its sessions are changed and looked at, so that two nodes
  * that write at once agree on whether it is online. Rows are locked in the order of their keys.
  */
-import { sql } from 'kysely'
 import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
 
 /** Of one client and protocol at one node. */
 export type OpenSessions = { protocol: number; sessions: number; subscriptions: number }

@@ -1,7 +1,7 @@
 /** Adds a tally to the projections: a few rows per series, however many records they stand for. */
-import { sql } from 'kysely'
-import type { RawBuilder } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 import { mergeRollups } from './rollups.ts'
 import { LATEST_COLUMNS, mergeLatest } from './latest.ts'
@@ -105,7 +105,7 @@ type Value = number | string | boolean | Buffer | null
 type Column = readonly [name: string, type: string, values: readonly Value[]]
 
 /** The columns as a table of this name. */
-function unnest(columns: readonly Column[], name: string): RawBuilder<unknown> {
+function unnest(columns: readonly Column[], name: string): Sql<unknown> {
   const arrays = columns.map(([, type, values]) => sql`${arrayOf(type, values)}::${sql.raw(type)}[]`)
   return sql`unnest(${sql.join(arrays)}) AS ${sql.ref(name)} (${sql.join(columns.map(([column]) => sql.ref(column)))})`
 }

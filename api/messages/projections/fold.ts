@@ -2,8 +2,8 @@
  * Folding: batches that were committed are added to the rollups, and marked so in the same transaction. Whoever reads adds
  * the batches that are not folded himself, so that a rollup and they together are exact at any moment.
  */
-import { sql } from 'kysely'
 import type { Database, Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import { addTally } from './add-tally.ts'
 import { addLatest } from './latest.ts'
 import { lockRollups, tryLockRollups } from './lock.ts'

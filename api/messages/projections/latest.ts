@@ -1,7 +1,7 @@
 /** The newest record of every series: kept with the rollups, in the same transactions and under the same lock. */
-import { sql } from 'kysely'
-import type { RawBuilder } from 'kysely'
 import type { Database, Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { RECORDS_IN_ROW } from '../store/opened.ts'
 import { lockRollups } from './lock.ts'
 
@@ -16,7 +16,7 @@ export const LATEST_OF_RECORD = sql`m.channel_key, r.series_key, r.time, m.arriv
 export const NEWEST_OF_RECORD = sql`r.time DESC, m.arrived_at DESC, m.batch_seq DESC, m.message DESC, m.run, r.place`
 
 /** Adds the records of these rows of `records m`; the caller holds the lock of rollups. */
-export async function addLatest(tx: Transaction, rows: RawBuilder<unknown>): Promise<void> {
+export async function addLatest(tx: Transaction, rows: Sql<unknown>): Promise<void> {
   // The newest times first, so that few records are sorted and only their values are taken out of the arrays. IS TRUE makes a set of them that each record is looked up in: a
   // join would be planned by statistics that a young table does not have.
   await mergeLatest(
@@ -36,7 +36,7 @@ export async function addLatest(tx: Transaction, rows: RawBuilder<unknown>): Pro
 }
 
 /** Rows of these columns, one per series and sorted by it, take the place of older ones. */
-export async function mergeLatest(tx: Transaction, rows: RawBuilder<unknown>): Promise<void> {
+export async function mergeLatest(tx: Transaction, rows: Sql<unknown>): Promise<void> {
   await sql`
     INSERT INTO latest_records AS l (${LATEST_COLUMNS}) ${rows}
     ON CONFLICT ON CONSTRAINT latest_records_pkey DO UPDATE SET
@@ -52,9 +52,9 @@ export async function mergeLatest(tx: Transaction, rows: RawBuilder<unknown>): P
 /** Series whose newest record goes, and what may not take its place. */
 export type Replaced = {
   /** About rows of `latest_records`. */
-  latest: RawBuilder<unknown>
+  latest: Sql<unknown>
   /** About rows `b` of `rollups` and, with `arrived_at` in place of `arrived_on`, rows of `records`: they count no more. */
-  isGone: (arrival: RawBuilder<unknown>, retentionDays: RawBuilder<unknown>) => RawBuilder<unknown>
+  isGone: (arrival: Sql<unknown>, retentionDays: Sql<unknown>) => Sql<unknown>
 }
 
 /** Replaces at most `limit` of them by the newest that is left; returns how many. The caller holds the lock of rollups. */
@@ -97,7 +97,7 @@ const EXPIRED_STEP = 5_000
  * they are, a page may still show what is no longer the latest.
  */
 export async function replaceExpiredLatest(database: Database): Promise<void> {
-  const isGone = (arrival: RawBuilder<unknown>, retentionDays: RawBuilder<unknown>) => sql`(${retentionDays} > 0
+  const isGone = (arrival: Sql<unknown>, retentionDays: Sql<unknown>) => sql`(${retentionDays} > 0
     AND date_trunc(message_partition_unit(${retentionDays}), ${arrival}, 'UTC') + ('1 ' || message_partition_unit(${retentionDays}))::interval
         < now() - make_interval(days => ${retentionDays}))`
   for (;;) {

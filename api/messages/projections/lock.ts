@@ -1,6 +1,6 @@
 /** The lock of projections: one of all processes changes them at a time. */
-import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 
 /** Held by whoever changes rollups and what goes with them: the folder, a deletion, the keeper. */
 const FOLD_LOCK = 0x5ce1_0005

@@ -1,7 +1,6 @@
 /** Rollups made anew from what is stored, after something was deleted. */
-import { sql } from 'kysely'
-import type { SqlBool } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import { ROLLUP_COLUMNS, rollupsOf } from './rollups.ts'
 
 /** Whole buckets of a channel, the end exclusive; `seriesKeys`: of these series alone, which share no row with others. */
@@ -19,7 +18,7 @@ export async function recomputeRollups(tx: Transaction, buckets: Buckets): Promi
   const all = sql`ARRAY(SELECT key FROM series WHERE channel_key = ${channelKey})`
   const changed = seriesKeys === undefined ? all : sql`${seriesKeys}::bigint[]`
   const inBuckets = (keys: unknown) =>
-    sql<SqlBool>`channel_key = ${channelKey} AND series_key = ANY (${keys}) AND bucket >= ${from} AND bucket < ${to}`
+    sql<boolean>`channel_key = ${channelKey} AND series_key = ANY (${keys}) AND bucket >= ${from} AND bucket < ${to}`
   await sql`DELETE FROM rollups WHERE ${inBuckets(sql`0 || ${changed}`)}`.execute(tx)
   // What is not folded yet is added by its fold.
   const rows = sql`m.channel_key = ${channelKey} AND m.max_time >= ${from} AND m.max_time < ${to} AND m.min_time >= ${from}

@@ -1,7 +1,7 @@
 /** What records come to, by series and quarter of an hour, as SQL. */
-import { sql } from 'kysely'
-import type { RawBuilder } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { NUMBERS_IN_ROW } from '../store/opened.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 
@@ -10,7 +10,7 @@ export const ROLLUP_COLUMNS = sql`channel_key, series_key, bucket, retention_day
   min_value, max_value, value_sum`
 
 /** A SELECT of what the records of these rows of `records m` come to, by series and bucket. */
-export function rollupsOf(rows: RawBuilder<unknown>): RawBuilder<unknown> {
+export function rollupsOf(rows: Sql<unknown>): Sql<unknown> {
   return sql`
       SELECT m.channel_key, r.series_key, coalesce(m.bucket, date_bin(${bucketInterval}, r.time, 'epoch')) AS bucket,
              m.retention_days, m.arrived_on, min(m.protocol) AS protocol, count(*) AS records, count(r.value) AS value_count, min(r.value) AS min_value,
@@ -25,7 +25,7 @@ export function rollupsOf(rows: RawBuilder<unknown>): RawBuilder<unknown> {
 }
 
 /** Adds rows of these columns to the rollups, those of series alone: what they come to for their channel is added too. */
-export async function mergeRollups(tx: Transaction, rows: RawBuilder<unknown>): Promise<void> {
+export async function mergeRollups(tx: Transaction, rows: Sql<unknown>): Promise<void> {
   await sql`
     WITH of_series (${ROLLUP_COLUMNS}) AS MATERIALIZED (${rows})
     INSERT INTO rollups AS r (${ROLLUP_COLUMNS})
@@ -50,7 +50,7 @@ const bucketInterval = sql`make_interval(secs => ${sql.raw(String(BUCKET_SECONDS
  * be summed in any order; doubles would differ in their last digits. Most values have at most six decimal places and nine
  * digits before them: their millionths are integers that a double holds exactly (15 digits), and integers add up fastest.
  */
-export function exactSum(value: RawBuilder<unknown>): RawBuilder<unknown> {
+export function exactSum(value: Sql<unknown>): Sql<unknown> {
   // With CASE, so that nothing is multiplied that would overflow.
   const isMillionths = sql`CASE WHEN abs(${value}) < 1e9 THEN round(${value} * 1e6) / 1e6 = ${value} ELSE false END`
   const millionths = sql`sum(CASE WHEN ${isMillionths} THEN round(${value} * 1e6)::bigint END) * 0.000001`

@@ -2,8 +2,8 @@
  * Summaries of the index of batches: whoever looks for what is not folded reads every block that has none. PostgreSQL makes them
  * once a minute, in which ten million records may arrive; the folder makes them of what it folds.
  */
-import { sql } from 'kysely'
 import type { Database } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 
 /** Blocks of a range, as the index was made. */
 const RANGE_BLOCKS = 32

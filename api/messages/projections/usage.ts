@@ -1,13 +1,13 @@
 /** Counts of what arrived: per domain and day, and per client; kept with the rollups, in the same transactions. */
-import { sql } from 'kysely'
-import type { RawBuilder } from 'kysely'
 import type { Queryable, Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 
 /**
  * Adds these rows `m` of `records` and of `payloads`; the caller holds the lock of rollups. Every message with records has
  * one first run, every other one first payload. What came from clients and domains that are gone counts for nobody.
  */
-export async function addUsage(tx: Transaction, rows: RawBuilder<unknown>): Promise<void> {
+export async function addUsage(tx: Transaction, rows: Sql<unknown>): Promise<void> {
   await sql`
     WITH arrived AS MATERIALIZED (
       SELECT s.domain_key, s.publisher_key, m.arrived_at, m.run = 0 AS is_first, cardinality(m.times) AS records
@@ -26,7 +26,7 @@ export async function addUsage(tx: Transaction, rows: RawBuilder<unknown>): Prom
 }
 
 /** Adds rows of client, first and last arrival, and messages; sorted by client. */
-export function insertTelemetry(rows: RawBuilder<unknown>): RawBuilder<unknown> {
+export function insertTelemetry(rows: Sql<unknown>): Sql<unknown> {
   return sql`
     INSERT INTO client_telemetry AS t (client_key, first_seen, last_seen, inbound_messages) ${rows}
     ON CONFLICT ON CONSTRAINT client_telemetry_pkey DO UPDATE SET
@@ -35,7 +35,7 @@ export function insertTelemetry(rows: RawBuilder<unknown>): RawBuilder<unknown> 
 }
 
 /** Adds rows of domain, day, messages and records; sorted by domain and day. */
-export function insertUsage(rows: RawBuilder<unknown>): RawBuilder<unknown> {
+export function insertUsage(rows: Sql<unknown>): Sql<unknown> {
   return sql`
     INSERT INTO domain_usage AS u (domain_key, day, messages, records) ${rows}
     ON CONFLICT ON CONSTRAINT domain_usage_pkey DO UPDATE SET

@@ -1,7 +1,7 @@
 /** Aggregates of the numeric values of records, per interval and series. */
-import type { RawBuilder } from 'kysely'
-import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { exactSum } from '../projections/rollups.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { RecordConditions, Scope, TimeRange } from './conditions.ts'
@@ -18,13 +18,13 @@ import type { Aggregation } from './schema.ts'
  * A decimal as a double: below the smallest it is 0, beyond the largest the largest, where PostgreSQL would refuse to cast.
  * Such sums come of values at the very ends of what a double holds.
  */
-function asDouble(decimal: RawBuilder<unknown>): RawBuilder<unknown> {
+function asDouble(decimal: Sql<unknown>): Sql<unknown> {
   return sql`CASE WHEN abs(${decimal}) < 5e-324 THEN 0 WHEN abs(${decimal}) > 1.7976931348623157e308
     THEN sign(${decimal})::float8 * 1.7976931348623157e308::float8 ELSE (${decimal})::float8 END`
 }
 
 /** Of the counts, sums and ends of the parts of a group. Sums of decimals are exact, whatever the parts are. */
-const RESULTS: Readonly<Record<Aggregation, RawBuilder<unknown>>> = {
+const RESULTS: Readonly<Record<Aggregation, Sql<unknown>>> = {
   max: sql`max(p.max_value)`,
   min: sql`min(p.min_value)`,
   avg: asDouble(sql`(sum(p.value_sum) / sum(p.value_count))`),
@@ -99,7 +99,7 @@ async function groupsOf(
 }
 
 /** What is read of rollups, and the same of records. */
-type Columns = { ofRollups: RawBuilder<unknown>; ofRecords: RawBuilder<unknown> }
+type Columns = { ofRollups: Sql<unknown>; ofRecords: Sql<unknown> }
 
 const NO_VALUES: Columns = { ofRollups: sql``, ofRecords: sql`` }
 const VALUES: Columns = {
@@ -111,9 +111,9 @@ const VALUES: Columns = {
 /** Rows of `start`, `series_key` and the columns, of everything that has a numeric value. */
 function partsWith(
   { rollups, raw }: Parts,
-  startOfTime: (time: RawBuilder<unknown>) => RawBuilder<unknown>,
+  startOfTime: (time: Sql<unknown>) => Sql<unknown>,
   { ofRollups, ofRecords }: Columns,
-): RawBuilder<unknown> {
+): Sql<unknown> {
   const parts = raw.map(
     (part) => sql`
       SELECT ${startOfTime(sql`r.time`)} AS start, r.series_key ${ofRecords}
@@ -163,7 +163,7 @@ async function withSeries(tx: Transaction, scope: Scope): Promise<Scope> {
 }
 
 /** The beginning of the interval that a time falls into. */
-function startOf(interval: Interval, timeZone: string, time: RawBuilder<unknown>): RawBuilder<unknown> {
+function startOf(interval: Interval, timeZone: string, time: Sql<unknown>): Sql<unknown> {
   if (interval.kind === 'fixed') {
     return sql`date_bin(make_interval(secs => ${interval.seconds}), ${time}, 'epoch'::timestamptz)`
   }

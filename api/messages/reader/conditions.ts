@@ -1,7 +1,7 @@
 /** From the filter of a query to SQL: which rows of the table can hold a match, and which records in them match. */
-import type { RawBuilder, SqlBool } from 'kysely'
-import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { MAX_ROW_SECONDS } from '../store/runs.ts'
 import type { Filter } from './filter.ts'
 import type { Comparator } from './schema.ts'
@@ -17,7 +17,7 @@ export type Scope = {
   recordKeys: readonly number[] | undefined
   protocol: number | undefined
   /** About the values of a record `r`. */
-  values: readonly RawBuilder<SqlBool>[]
+  values: readonly Sql<boolean>[]
 }
 
 /** A range of times in epoch seconds, the end exclusive. */
@@ -25,18 +25,18 @@ export type TimeRange = { fromSeconds: number | undefined; toSeconds: number | u
 
 export type RecordConditions = {
   /** About a row `m` of the table `records`: it may hold records that match. */
-  rows: RawBuilder<SqlBool>
+  rows: Sql<boolean>
   /** About a row: all its times lie in the range. */
-  isInside: RawBuilder<SqlBool>
+  isInside: Sql<boolean>
   /** About the times of a record, on `r.time`: needed where a range cuts through a row. */
-  times: readonly RawBuilder<SqlBool>[]
+  times: readonly Sql<boolean>[]
   /** About the series of a record `r`. */
-  series: readonly RawBuilder<SqlBool>[]
+  series: readonly Sql<boolean>[]
   /** About its values. */
-  values: readonly RawBuilder<SqlBool>[]
+  values: readonly Sql<boolean>[]
 }
 
-const OPERATORS: Readonly<Record<Comparator, RawBuilder<unknown>>> = {
+const OPERATORS: Readonly<Record<Comparator, Sql<unknown>>> = {
   eq: sql`=`,
   lt: sql`<`,
   le: sql`<=`,
@@ -50,7 +50,7 @@ const OPERATORS: Readonly<Record<Comparator, RawBuilder<unknown>>> = {
  */
 export async function scopeOf(tx: Queryable, channelKey: number, filter: Filter): Promise<Scope> {
   const operator = OPERATORS[filter.comparator]
-  const values: RawBuilder<SqlBool>[] = []
+  const values: Sql<boolean>[] = []
   if (filter.value !== undefined) values.push(sql`r.value ${operator} ${filter.value}::float8`)
   if (filter.boolValue !== undefined) values.push(sql`r.bool_value = ${filter.boolValue}`)
   if (filter.stringValue !== undefined) values.push(stringCondition(filter.stringValue, filter.comparator))
@@ -63,12 +63,12 @@ async function seriesOf(
   channelKey: number,
   { name, subtopic, publisherId }: Filter,
 ): Promise<Pick<Scope, 'seriesKeys' | 'rowKeys' | 'recordKeys'>> {
-  const ofRow = [sql<SqlBool>`channel_key = ${channelKey}`]
+  const ofRow = [sql<boolean>`channel_key = ${channelKey}`]
   if (subtopic !== undefined) ofRow.push(sql`subtopic = ${subtopic}`)
   if (publisherId !== undefined) ofRow.push(sql`publisher_id = ${publisherId}`)
   const isByRow = ofRow.length > 1
   if (!isByRow && name === undefined) return { seriesKeys: undefined, rowKeys: undefined, recordKeys: undefined }
-  const isNamed = name === undefined ? sql<SqlBool>`true` : sql<SqlBool>`name = ${name}`
+  const isNamed = name === undefined ? sql<boolean>`true` : sql<boolean>`name = ${name}`
   const { rows } = await sql<{ key: number; is_named: boolean }>`
     SELECT key, ${isNamed} AS is_named FROM series WHERE ${all(isByRow ? ofRow : [...ofRow, isNamed])}`.execute(tx)
   const seriesKeys = rows.filter((row) => row.is_named).map(({ key }) => key)
@@ -91,8 +91,8 @@ export function conditionsIn(
   const { channelKey, rowKeys, recordKeys, protocol, values } = scope
   const ofChannel =
     found === 'by channel'
-      ? sql<SqlBool>`m.channel_key = ${channelKey}`
-      : sql<SqlBool>`m.channel_key + 0 = ${channelKey}`
+      ? sql<boolean>`m.channel_key = ${channelKey}`
+      : sql<boolean>`m.channel_key + 0 = ${channelKey}`
   const rows = [ofChannel, ...rowTimeConditions(range)]
   if (protocol !== undefined) rows.push(sql`m.protocol = ${protocol}`)
   // Publisher and subtopic are the same for all records of a row, so that its first one speaks for them.
@@ -107,33 +107,30 @@ export function conditionsIn(
 }
 
 /** IS TRUE makes a set of the keys that each is looked up in, also where the plan does not know them. */
-function isOneOf(key: RawBuilder<unknown>, keys: readonly number[]): RawBuilder<SqlBool> {
+function isOneOf(key: Sql<unknown>, keys: readonly number[]): Sql<boolean> {
   return sql`(${key} IN (SELECT unnest(${keys}::bigint[]))) IS TRUE`
 }
 
 /** What a record `r` of the rows must meet. */
-export function matchingIn({ times, series, values }: RecordConditions): RawBuilder<SqlBool>[] {
+export function matchingIn({ times, series, values }: RecordConditions): Sql<boolean>[] {
   return [...times, ...series, ...values]
 }
 
 /** All conditions joined by AND; true without any. */
-export function all(conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<SqlBool> {
-  return conditions.length === 0 ? sql<SqlBool>`true` : sql<SqlBool>`${sql.join([...conditions], sql` AND `)}`
+export function all(conditions: readonly Sql<boolean>[]): Sql<boolean> {
+  return conditions.length === 0 ? sql<boolean>`true` : sql<boolean>`${sql.join([...conditions], sql` AND `)}`
 }
 
-export function timeConditions(
-  time: RawBuilder<unknown>,
-  { fromSeconds, toSeconds }: TimeRange,
-): RawBuilder<SqlBool>[] {
-  const conditions: RawBuilder<SqlBool>[] = []
+export function timeConditions(time: Sql<unknown>, { fromSeconds, toSeconds }: TimeRange): Sql<boolean>[] {
+  const conditions: Sql<boolean>[] = []
   if (fromSeconds !== undefined) conditions.push(sql`${time} >= to_timestamp(${fromSeconds}::float8)`)
   if (toSeconds !== undefined) conditions.push(sql`${time} < to_timestamp(${toSeconds}::float8)`)
   return conditions
 }
 
 /** A row whose times meet the range. Both ends bound both columns, so that either index finds the range. */
-export function rowTimeConditions({ fromSeconds, toSeconds }: TimeRange): RawBuilder<SqlBool>[] {
-  const conditions: RawBuilder<SqlBool>[] = []
+export function rowTimeConditions({ fromSeconds, toSeconds }: TimeRange): Sql<boolean>[] {
+  const conditions: Sql<boolean>[] = []
   const at = (seconds: number) => sql`to_timestamp(${seconds}::float8)`
   const span = sql`make_interval(secs => ${MAX_ROW_SECONDS})`
   if (fromSeconds !== undefined) {
@@ -145,15 +142,15 @@ export function rowTimeConditions({ fromSeconds, toSeconds }: TimeRange): RawBui
   return conditions
 }
 
-function insideCondition({ fromSeconds, toSeconds }: TimeRange): RawBuilder<SqlBool> {
-  const conditions: RawBuilder<SqlBool>[] = []
+function insideCondition({ fromSeconds, toSeconds }: TimeRange): Sql<boolean> {
+  const conditions: Sql<boolean>[] = []
   if (fromSeconds !== undefined) conditions.push(sql`m.min_time >= to_timestamp(${fromSeconds}::float8)`)
   if (toSeconds !== undefined) conditions.push(sql`m.max_time < to_timestamp(${toSeconds}::float8)`)
   return all(conditions)
 }
 
 /** Contract section 8: eq = equal; ge = contains; gt = contains and differs; le and lt = is contained in. */
-function stringCondition(text: string, comparator: Comparator): RawBuilder<SqlBool> {
+function stringCondition(text: string, comparator: Comparator): Sql<boolean> {
   switch (comparator) {
     case 'eq':
       return sql`r.string_value = ${text}`

@@ -1,17 +1,17 @@
 /** How many records match, without opening more rows of the table than it takes. */
-import type { RawBuilder, SqlBool } from 'kysely'
-import { sql } from 'kysely'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { RECORDS, TIMES_IN_ROW } from '../store/opened.ts'
 import type { RecordConditions } from './conditions.ts'
 import { all, matchingIn } from './conditions.ts'
 
 /** How many records of a row `m` meet conditions on their series and times. */
-export function countInRow(conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<unknown> {
+export function countInRow(conditions: readonly Sql<boolean>[]): Sql<unknown> {
   return sql`(SELECT count(*) FROM ${TIMES_IN_ROW} WHERE ${all(conditions)})`
 }
 
 /** The same of a row that lies in the range as a whole: by its length, or by its series. */
-function countInWhole(series: readonly RawBuilder<SqlBool>[]): RawBuilder<unknown> {
+function countInWhole(series: readonly Sql<boolean>[]): Sql<unknown> {
   return series.length === 0
     ? sql`cardinality(m.series_keys)`
     : sql`(SELECT count(*) FROM (SELECT unnest(m.series_keys) AS series_key) AS r WHERE ${all(series)})`
@@ -21,7 +21,7 @@ function countInWhole(series: readonly RawBuilder<SqlBool>[]): RawBuilder<unknow
  * A SELECT of `records`, how many match: one row, or one for each `part` that the rows are divided into. What one publisher sends has
  * mostly the same series in the same order: where series are asked for, each such order is looked at once, however many rows have it.
  */
-export function countsOf(conditions: RecordConditions, part?: RawBuilder<unknown>): RawBuilder<unknown> {
+export function countsOf(conditions: RecordConditions, part?: Sql<unknown>): Sql<unknown> {
   const { rows, isInside, times, series, values } = conditions
   const [named, shown, grouped] =
     part === undefined ? [sql``, sql``, sql``] : [sql`${part} AS part,`, sql`m.part,`, sql`GROUP BY 1`]
@@ -39,7 +39,7 @@ export function countsOf(conditions: RecordConditions, part?: RawBuilder<unknown
 }
 
 /** A SELECT of `columns` of the rows `m` that may hold a match, each with `records`, how many it holds. */
-export function countedRows(conditions: RecordConditions, columns: RawBuilder<unknown>): RawBuilder<unknown> {
+export function countedRows(conditions: RecordConditions, columns: Sql<unknown>): Sql<unknown> {
   const { rows, isInside, times, series } = conditions
   const opened = countInRow([...times, ...series])
   if (series.length === 0)

@@ -1,7 +1,6 @@
 /** Reads the newest record of every series: what is folded from its projection, and what is not from the records. */
-import { sql } from 'kysely'
-import type { SqlBool } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import { LATEST_COLUMNS, LATEST_OF_RECORD, NEWEST_OF_RECORD } from '../projections/latest.ts'
 import { RECORDS } from '../store/opened.ts'
 import { all, conditionsIn, matchingIn, scopeOf } from './conditions.ts'
@@ -19,7 +18,7 @@ export async function readLatest(
   const { protocol, ...ofSeries } = filter
   const scope = await scopeOf(tx, channelKey, { ...ofSeries, protocol: undefined })
   const { seriesKeys } = scope
-  const folded = [sql<SqlBool>`channel_key = ${channelKey}`]
+  const folded = [sql<boolean>`channel_key = ${channelKey}`]
   if (seriesKeys !== undefined) folded.push(sql`series_key = ANY (${seriesKeys}::bigint[])`)
   const unfolded = await unfoldedBatches(tx)
   const conditions = conditionsIn(scope, { fromSeconds: undefined, toSeconds: undefined })

@@ -1,10 +1,10 @@
 /** The order of records and of rows, as SQL. */
-import type { RawBuilder } from 'kysely'
-import { sql } from 'kysely'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 
 export type Direction = 'asc' | 'desc'
 
-export function directionOf(dir: Direction): RawBuilder<unknown> {
+export function directionOf(dir: Direction): Sql<unknown> {
   return dir === 'asc' ? sql`ASC` : sql`DESC`
 }
 
@@ -12,13 +12,13 @@ export function directionOf(dir: Direction): RawBuilder<unknown> {
  * Of equal times what arrived later is newer; numbers of batches are no order across lanes. Records of one message stay in
  * the order in which they were sent, also where the newest message comes first.
  */
-export function byTime(dir: Direction): RawBuilder<unknown> {
+export function byTime(dir: Direction): Sql<unknown> {
   const direction = directionOf(dir)
   return sql`f.time ${direction}, f.arrived_at ${direction}, f.batch_seq ${direction}, f.message ${direction}, f.run, f.place`
 }
 
 /** The place of a record with this time in a row `m`, and that of an edge: they compare as the records follow each other. */
-export const placeOf = (time: RawBuilder<unknown>) => sql`(${time}, m.arrived_at, m.batch_seq, m.message)`
+export const placeOf = (time: Sql<unknown>) => sql`(${time}, m.arrived_at, m.batch_seq, m.message)`
 export const EDGE = sql`(edge.at, edge.arrived_at, edge.batch_seq, edge.message)`
-export const byPlace = (time: RawBuilder<unknown>, direction: RawBuilder<unknown>) =>
+export const byPlace = (time: Sql<unknown>, direction: Sql<unknown>) =>
   sql`${time} ${direction}, m.arrived_at ${direction}, m.batch_seq ${direction}, m.message ${direction}`

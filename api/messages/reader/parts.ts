@@ -2,17 +2,17 @@
  * The records of a query in parts that do not overlap: whole quarters of an hour that are folded already, which the rollups
  * know, and the rest, which is read: what is not folded, and the ends of the range that cut through a quarter.
  */
-import type { RawBuilder, SqlBool } from 'kysely'
-import { sql } from 'kysely'
 import { executeKept } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { RecordConditions, Scope, TimeRange } from './conditions.ts'
 import { all, conditionsIn } from './conditions.ts'
 
 export type Parts = {
   /** About rows `b` of the table `rollups`; undefined where they know nothing of what is asked. */
-  rollups: RawBuilder<SqlBool> | undefined
+  rollups: Sql<boolean> | undefined
   /** About records of which the rollups part knows nothing, each condition about others. */
   raw: readonly RecordConditions[]
 }
@@ -27,7 +27,7 @@ export async function partsOf(
   tx: Transaction,
   scope: Scope,
   range: TimeRange,
-  unfolded: RawBuilder<SqlBool> | undefined,
+  unfolded: Sql<boolean> | undefined,
 ): Promise<Parts> {
   if (!isKnownToRollups(scope)) return { rollups: undefined, raw: [conditionsIn(scope, range)] }
   const { fromSeconds: from, toSeconds: to } = await wholeQuarters(tx, scope, range)
@@ -35,14 +35,14 @@ export async function partsOf(
   if (isWithinOne) return { rollups: undefined, raw: [conditionsIn(scope, range)] }
   const restricted = (
     within: TimeRange,
-    condition: RawBuilder<SqlBool>,
+    condition: Sql<boolean>,
     found: 'by channel' | 'by batch' = 'by channel',
   ): RecordConditions => {
     const conditions = conditionsIn(scope, within, found)
     return { ...conditions, rows: all([conditions.rows, condition]) }
   }
   const raw: RecordConditions[] = []
-  const isFolded = unfolded === undefined ? sql<SqlBool>`true` : sql<SqlBool>`NOT (${unfolded})`
+  const isFolded = unfolded === undefined ? sql<boolean>`true` : sql<boolean>`NOT (${unfolded})`
   if (unfolded !== undefined) raw.push(restricted(range, unfolded, 'by batch'))
   if (from !== undefined && range.fromSeconds !== undefined && from > range.fromSeconds)
     raw.push(restricted({ fromSeconds: range.fromSeconds, toSeconds: from }, isFolded))
@@ -80,10 +80,10 @@ async function wholeQuarters(tx: Queryable, scope: Scope, range: TimeRange): Pro
 }
 
 /** Rows of the series of the scope, or of the channel as a whole. */
-export function rollupsCondition(scope: Scope, from: number | undefined, to: number | undefined): RawBuilder<SqlBool> {
+export function rollupsCondition(scope: Scope, from: number | undefined, to: number | undefined): Sql<boolean> {
   const conditions = [
-    sql<SqlBool>`b.channel_key = ${scope.channelKey}`,
-    sql<SqlBool>`b.series_key = ANY (${scope.seriesKeys ?? [0]}::bigint[])`,
+    sql<boolean>`b.channel_key = ${scope.channelKey}`,
+    sql<boolean>`b.series_key = ANY (${scope.seriesKeys ?? [0]}::bigint[])`,
   ]
   if (from !== undefined) conditions.push(sql`b.bucket >= to_timestamp(${from})`)
   if (to !== undefined) conditions.push(sql`b.bucket < to_timestamp(${to})`)
@@ -96,16 +96,16 @@ const NOT_FOLDED = sql`FROM ingest_batches WHERE NOT folded`
  * On rows `m` of the table `records`: of batches that are not folded. Between the first and the last: that is what the index of
  * batches answers at once.
  */
-export const UNFOLDED = sql<SqlBool>`m.batch_seq BETWEEN (SELECT min(seq) ${NOT_FOLDED}) AND (SELECT max(seq) ${NOT_FOLDED})
+export const UNFOLDED = sql<boolean>`m.batch_seq BETWEEN (SELECT min(seq) ${NOT_FOLDED}) AND (SELECT max(seq) ${NOT_FOLDED})
   AND (m.batch_seq IN (SELECT seq ${NOT_FOLDED})) IS TRUE AND m.arrived_at >= (SELECT min(arrived_at) ${NOT_FOLDED})`
 
 /** The same for a statement that is planned by its values; undefined where there are none. */
-export async function unfoldedBatches(tx: Queryable): Promise<RawBuilder<SqlBool> | undefined> {
+export async function unfoldedBatches(tx: Queryable): Promise<Sql<boolean> | undefined> {
   const { rows } = await sql<{ seq: number; arrived_at: string }>`
     SELECT seq, arrived_at FROM ingest_batches WHERE NOT folded ORDER BY arrived_at`.execute(tx)
   const [oldest] = rows
   if (oldest === undefined) return undefined
   const seqs = rows.map(({ seq }) => seq)
-  return sql<SqlBool>`m.batch_seq BETWEEN ${Math.min(...seqs)} AND ${Math.max(...seqs)} AND m.batch_seq = ANY (${seqs}::bigint[])
+  return sql<boolean>`m.batch_seq BETWEEN ${Math.min(...seqs)} AND ${Math.max(...seqs)} AND m.batch_seq = ANY (${seqs}::bigint[])
     AND m.arrived_at >= ${oldest.arrived_at}::timestamptz`
 }

@@ -1,7 +1,7 @@
 /** Reads JSON and raw messages. */
-import type { RawBuilder, SqlBool } from 'kysely'
-import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { Filter } from './filter.ts'
 import { timeConditions } from './conditions.ts'
 import type { Rows, Window } from './window.ts'
@@ -24,7 +24,7 @@ export async function readPayloads(
   filter: Filter,
   { offset, limit, dir }: Window,
 ): Promise<Rows<PayloadRow>> {
-  const conditions = [sql<SqlBool>`channel_key = ${channelKey} AND format = ${format}`, ...payloadConditions(filter)]
+  const conditions = [sql<boolean>`channel_key = ${channelKey} AND format = ${format}`, ...payloadConditions(filter)]
   const condition = sql.join(conditions, sql` AND `)
   const direction = dir === 'asc' ? sql`ASC` : sql`DESC`
   const order = sql`p.time ${direction}, p.arrived_at ${direction}, p.batch_seq ${direction}, p.message ${direction}, p.ordinal ASC`
@@ -42,7 +42,7 @@ export async function readPayloads(
 }
 
 /** Names and values are those of records; here they filter nothing. */
-export function payloadConditions(filter: Filter): RawBuilder<SqlBool>[] {
+export function payloadConditions(filter: Filter): Sql<boolean>[] {
   const conditions = timeConditions(sql`p.time`, filter)
   if (filter.subtopic !== undefined) conditions.push(sql`subtopic = ${filter.subtopic}`)
   if (filter.publisherId !== undefined) conditions.push(sql`publisher_id = ${filter.publisherId}`)

@@ -1,8 +1,8 @@
 /** Reads SenML records: pages in order, and how many match. */
-import type { RawBuilder } from 'kysely'
-import { sql } from 'kysely'
 import { executeKept } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { RECORDS } from '../store/opened.ts'
 import type { RecordConditions } from './conditions.ts'
 import { all, conditionsIn, matchingIn, scopeOf } from './conditions.ts'
@@ -16,7 +16,7 @@ import { pageByTime } from './time-page.ts'
 import type { RecordRow, Rows, Window } from './window.ts'
 
 /** The columns that a page can be ordered by; an unknown order is that of time. */
-const ORDER_COLUMNS: Readonly<Record<string, RawBuilder<unknown>>> = {
+const ORDER_COLUMNS: Readonly<Record<string, Sql<unknown>>> = {
   name: sql`s.name`,
   unit: sql`s.unit`,
   publisher: sql`s.publisher_id`,
@@ -71,7 +71,7 @@ async function pageByColumn(
   tx: Transaction,
   conditions: RecordConditions,
   { offset, limit, dir }: Window,
-  column: RawBuilder<unknown>,
+  column: Sql<unknown>,
 ): Promise<RecordRow[]> {
   const source = sql`SELECT ${SELECTED}, ${column} AS sorted FROM ${RECORDS} JOIN series s ON s.key = r.series_key
     WHERE ${all([conditions.rows, ...matchingIn(conditions)])}`
@@ -81,8 +81,8 @@ async function pageByColumn(
 /** The part of `source` from the offset on, each record with its series. */
 async function show(
   tx: Transaction,
-  source: RawBuilder<unknown>,
-  order: RawBuilder<unknown>,
+  source: Sql<unknown>,
+  order: Sql<unknown>,
   { offset, limit }: { offset: number; limit: number },
 ): Promise<RecordRow[]> {
   const { rows } = await sql<RecordRow>`

@@ -1,8 +1,8 @@
 /** What a far offset passes over without opening it: whole quarters of an hour, and inside of one whole rows. */
-import type { RawBuilder, SqlBool } from 'kysely'
-import { sql } from 'kysely'
 import { executeKept } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { Scope, TimeRange } from './conditions.ts'
 import { all, conditionsIn } from './conditions.ts'
@@ -80,7 +80,7 @@ export async function skipRows(
   const [far, near] = isNewestFirst ? [sql`m.max_time`, sql`m.min_time`] : [sql`m.min_time`, sql`m.max_time`]
   const beyond = isNewestFirst ? sql`>` : sql`<`
   const [direction, opposite] = [directionOf(dir), directionOf(isNewestFirst ? 'asc' : 'desc')]
-  const isBeyond = (time: RawBuilder<unknown>) => sql<SqlBool>`${placeOf(time)} ${beyond} ${EDGE}`
+  const isBeyond = (time: Sql<unknown>) => sql<boolean>`${placeOf(time)} ${beyond} ${EDGE}`
   const inCut = countInRow([...conditions.times, ...conditions.series, isBeyond(sql`r.time`)])
   const columns = sql`${far} AS far, ${near} AS near, m.arrived_at, m.batch_seq, m.message`
   // Rows meet what is alike in them by a hash, however few the planner expects.

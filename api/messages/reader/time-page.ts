@@ -1,8 +1,8 @@
 /** A page in the order of time: few rows are opened, however many lie behind them. */
-import type { RawBuilder } from 'kysely'
-import { sql } from 'kysely'
 import { executeKept } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { RECORDS_IN_ROW, TIMES_IN_ROW } from '../store/opened.ts'
 import { MAX_ROW_SECONDS } from '../store/runs.ts'
 import type { Scope, TimeRange } from './conditions.ts'
@@ -115,7 +115,7 @@ function roundedUp(look: number): number {
 }
 
 /** A page behind many opened records: only those of the times that it shows are put in order. */
-function farPage({ offset, limit, dir }: Omit<Window, 'order'>): RawBuilder<unknown> {
+function farPage({ offset, limit, dir }: Omit<Window, 'order'>): Sql<unknown> {
   return sql`
     WITH times AS MATERIALIZED (
       SELECT t.* FROM (

@@ -1,6 +1,6 @@
 /** Messages that are kept for later subscribers of their topics: found, listed and deleted (MQTT 5.0 section 3.3.1.3). */
-import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import type { Envelope } from '../envelope.ts'
 import { parseEnvelope } from '../envelope.ts'
 import { matchesSubtopic } from '../topics.ts'

@@ -1,6 +1,6 @@
 /** A connection ended: the session ends with it, or is kept with everything that is on its way (MQTT 5.0 section 4.1). */
-import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import { writeOutbound } from './outbound.ts'
 import type { CloseSession } from './rows.ts'
 import { writePositions } from './subscriptions.ts'

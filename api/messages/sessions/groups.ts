@@ -2,8 +2,8 @@
  * Shared subscriptions (MQTT 5.0 section 4.8.2) in their rows: a group is one reader of the log, and one node at a time reads for it. That
  * node's epoch fences every other: who holds an older one moves nothing.
  */
-import { sql } from 'kysely'
 import type { Database, Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import { parseToken } from '../live/token.ts'
 import type { GroupName, GroupPosition, GroupRef, HeldGroup, PassedMessage } from './rows.ts'
 

@@ -3,12 +3,12 @@
  * hear of sessions that others took over, send wills that are due, end sessions whose time is over, and clear away what a
  * node left that died.
  */
-import { sql } from 'kysely'
 import type { Journal } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { startRounds } from '#core/log/index.ts'
 import type { Pause } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
 import { claimGroups, heldGroups, partGroups, removeEmptyGroups, writeGroups } from './groups.ts'
 import type { SessionFacts } from './happenings.ts'

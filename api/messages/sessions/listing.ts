@@ -1,6 +1,6 @@
 /** The sessions of a client as they lie in their rows, on whatever node they are connected. */
-import { sql } from 'kysely'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 
 export type SessionRow = {
   client_identifier: string

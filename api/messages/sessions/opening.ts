@@ -1,7 +1,7 @@
 /** A connection takes its session up, or begins a new one (MQTT 5.0 section 3.1.2.4). */
-import { sql } from 'kysely'
 import type { Recorder } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import type { SessionFacts } from './happenings.ts'
 import { recordHappening } from './happenings.ts'
 import type { OpenSession, OpenedSession, SessionName, SessionOwner, StoredWill } from './rows.ts'

@@ -1,6 +1,6 @@
 /** The rows of messages on their way to clients, and of identifiers that clients have not released. */
-import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import type { OutboundFacts, OutboundState, StoredOutbound } from './rows.ts'
 import { OUTBOUND_STATES } from './rows.ts'
 

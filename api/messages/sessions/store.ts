@@ -1,6 +1,6 @@
 /** Durable sessions, as the adapter sees them: every write resolves after its commit. */
-import { sql } from 'kysely'
 import { newId } from '#core/ids.ts'
+import { sql } from '#core/sql.ts'
 import type { SessionFacts } from './happenings.ts'
 import { recordHappening } from './happenings.ts'
 import { startSessionKeeper } from './keeper.ts'

@@ -1,6 +1,6 @@
 /** The rows of subscriptions. */
-import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 import { ensureGroups, groupIdOf } from './groups.ts'
 import type { SessionName, StoredSubscription, SubscriptionPosition } from './rows.ts'
 

@@ -2,12 +2,12 @@
  * The writes of sessions, in batches: each batch is one transaction of set-based statements, rows in the order of their keys.
  * What a connection may not write any more, because another one took its session over, is refused alone.
  */
-import { sql } from 'kysely'
 import type { Journal, Recorder } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { createBatcher } from '#core/database/index.ts'
 import type { Batcher } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
 import { closeSessions } from './closing.ts'
 import { lockGroups, writePassed } from './groups.ts'
 import type { SessionFacts } from './happenings.ts'

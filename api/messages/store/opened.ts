@@ -1,21 +1,21 @@
 /** The records in the rows of the table `records`, as SQL. */
-import { sql } from 'kysely'
-import type { RawBuilder } from 'kysely'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 
 /** The records `r` of a row `m`, as a table; `place` is that of the record in its row. */
-export const RECORDS_IN_ROW: RawBuilder<unknown> = sql`unnest(
+export const RECORDS_IN_ROW: Sql<unknown> = sql`unnest(
   m.series_keys, m.times, m."values", m.sums, m.update_times, m.bool_values, m.string_values, m.data_values) WITH ORDINALITY
   AS r(series_key, time, value, sum, update_time, bool_value, string_value, data_value, place)`
 
 const PLACES = sql`(SELECT generate_series(1, cardinality(m.times)) AS place) AS g`
 
 /** Of the same records only what orders and names them: taken out one by one, they cost half of what a table of them does. */
-export const TIMES_IN_ROW: RawBuilder<unknown> = sql`(
+export const TIMES_IN_ROW: Sql<unknown> = sql`(
   SELECT m.series_keys[g.place] AS series_key, m.times[g.place] AS time, g.place FROM ${PLACES}) AS r`
 
 /** The same with the numbers that most of them have. */
-export const NUMBERS_IN_ROW: RawBuilder<unknown> = sql`(
+export const NUMBERS_IN_ROW: Sql<unknown> = sql`(
   SELECT m.series_keys[g.place] AS series_key, m.times[g.place] AS time, m."values"[g.place] AS value FROM ${PLACES}) AS r`
 
 /** All rows `m` of the table and the records `r` in them. */
-export const RECORDS: RawBuilder<unknown> = sql`records m CROSS JOIN LATERAL ${RECORDS_IN_ROW}`
+export const RECORDS: Sql<unknown> = sql`records m CROSS JOIN LATERAL ${RECORDS_IN_ROW}`

@@ -2,13 +2,13 @@
  * SQL of bootstrap configurations. Names and metadata of channels are those of the channels themselves, and whether a
  * configuration is active is seen from its connections: whatever changes them, here is nothing to update.
  */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import { allOf, contains } from '#api/identity/index.ts'
 import type { DomainAccess } from '#api/identity/index.ts'
 import { prepared, refusing } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { BindingType } from '../profiles/index.ts'
 
 export type BootstrapChannel = { id: string; name: string; metadata: Record<string, unknown> }
@@ -62,9 +62,9 @@ type Row = {
 /** Both directions (contract 9.1: active is connected with both types to all its channels). */
 const BOTH = 3
 
-const IS_ACTIVE = sql<SqlBool>`(b.is_enabled AND NOT EXISTS (
+const IS_ACTIVE = sql<boolean>`(b.is_enabled AND NOT EXISTS (
   SELECT FROM bootstrap_channels w LEFT JOIN connections n ON n.client_key = w.client_key AND n.channel_key = w.channel_key
-   WHERE w.client_key = b.client_key AND n.types IS DISTINCT FROM ${sql.lit(BOTH)}))`
+   WHERE w.client_key = b.client_key AND n.types IS DISTINCT FROM ${BOTH}))`
 
 const COLUMNS = sql`b.domain_key, d.id AS domain_id, b.client_key, c.id AS client_id, c.parent_group_key, c.secret_sealed, b.external_id,
   b.external_key_mac, b.external_key_sealed, b.name, b.content, b.client_cert, b.client_private_key_sealed, b.ca_cert,
@@ -284,24 +284,24 @@ export async function listConfigs(
   }: {
     domainKey: number
     /** Its alias of the client is `c`. */
-    permitted: RawBuilder<SqlBool>
+    permitted: Sql<boolean>
     filter: ConfigFilter
     offset: number
     limit: number
   },
 ): Promise<{ total: number; configs: BootstrapConfig[] }> {
   const where = allOf([
-    sql<SqlBool>`b.domain_key = ${domainKey}`,
+    sql<boolean>`b.domain_key = ${domainKey}`,
     permitted,
-    ...(filter.state === undefined ? [] : [sql<SqlBool>`${IS_ACTIVE} = ${filter.state === 1}`]),
+    ...(filter.state === undefined ? [] : [sql<boolean>`${IS_ACTIVE} = ${filter.state === 1}`]),
     ...(filter.name === undefined ? [] : [contains('b.name', filter.name)]),
-    ...(filter.externalId === undefined ? [] : [sql<SqlBool>`b.external_id = ${filter.externalId}`]),
-    ...(filter.clientId === undefined ? [] : [sql<SqlBool>`c.id::text = ${filter.clientId}`]),
-    ...(filter.profileId === undefined ? [] : [sql<SqlBool>`p.id::text = ${filter.profileId}`]),
+    ...(filter.externalId === undefined ? [] : [sql<boolean>`b.external_id = ${filter.externalId}`]),
+    ...(filter.clientId === undefined ? [] : [sql<boolean>`c.id::text = ${filter.clientId}`]),
+    ...(filter.profileId === undefined ? [] : [sql<boolean>`p.id::text = ${filter.profileId}`]),
     ...(filter.channelId === undefined
       ? []
       : [
-          sql<SqlBool>`EXISTS (SELECT FROM bootstrap_channels w JOIN channels h ON h.key = w.channel_key
+          sql<boolean>`EXISTS (SELECT FROM bootstrap_channels w JOIN channels h ON h.key = w.channel_key
             WHERE w.client_key = b.client_key AND h.id::text = ${filter.channelId})`,
         ]),
   ])

@@ -6,7 +6,6 @@ import { timingSafeEqual } from 'node:crypto'
 import { openClientSecret } from '#api/devices/index.ts'
 import type { Devices } from '#api/devices/index.ts'
 import type { AccessPolicy, DomainAccess, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
-import { defer } from '#core/database/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -126,8 +125,7 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
     isEnabled: boolean,
   ): void {
     const { domainKey, clientKey, profile } = client
-    defer(
-      tx,
+    tx.defer(
       insertConfig(
         tx,
         {

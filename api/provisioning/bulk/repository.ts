@@ -1,7 +1,7 @@
 /** Which of many ids a domain has. */
-import { sql } from 'kysely'
 import type { DomainAccess } from '#api/identity/index.ts'
 import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 
 export type KnownEnd = { id: string; status: string; isAllowed: boolean }
 

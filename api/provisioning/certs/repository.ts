@@ -1,9 +1,9 @@
 /** SQL of certificates. A row outlives its client: the list of revoked certificates must name it until it expires. */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import { prepared } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 
 export type CertificateRecord = {
   serial: string
@@ -90,7 +90,7 @@ export type CertificateListing = {
   domainKey: number
   /** Undefined: those of every client that `reachable` lets through; its alias is `c`. */
   clientKey: number | undefined
-  reachable: RawBuilder<SqlBool>
+  reachable: Sql<boolean>
   revoked: RevokedFilter
   offset: number
   limit: number

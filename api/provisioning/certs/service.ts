@@ -4,7 +4,6 @@
  */
 import { X509Certificate } from 'node:crypto'
 import type { AccessPolicy, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
-import { defer } from '#core/database/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -103,7 +102,7 @@ export function createCertificatesService(deps: CertificatesDeps): CertificatesS
   ): ShownCertificate {
     const { key, fingerprint, ...certificate } = made
     const row = { ...certificate, ...owner, fingerprint, authority: authority.id, createdBy: caller.id }
-    defer(tx, insertCertificate(tx, row))
+    tx.defer(insertCertificate(tx, row))
     const { serial, notBefore, notAfter } = certificate
     record({
       operation,

@@ -1,10 +1,10 @@
 /** SQL of subscriptions and of what is still to be delivered. */
-import { sql } from 'kysely'
-import type { RawBuilder, SqlBool } from 'kysely'
 import { allOf } from '#api/identity/index.ts'
 import { refusing } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { NotificationPayload } from './payload.ts'
 
 export type SubscriptionRecord = {
@@ -92,7 +92,7 @@ export async function listSubscriptions(
   userKey: number,
   query: { topic: string | undefined; contact: string | undefined; offset: number; limit: number },
 ): Promise<{ total: number; subscriptions: SubscriptionRecord[] }> {
-  const conditions: RawBuilder<SqlBool>[] = [sql`n.user_key = ${userKey}`]
+  const conditions: Sql<boolean>[] = [sql`n.user_key = ${userKey}`]
   if (query.topic !== undefined) conditions.push(sql`n.topic = ${query.topic}`)
   if (query.contact !== undefined) conditions.push(sql`n.contact = ${query.contact}`)
   const where = allOf(conditions)

@@ -1,8 +1,7 @@
 /** SQL of profiles, and of what is bound to their slots. */
-import { sql } from 'kysely'
 import { allOf, contains } from '#api/identity/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
-import type { SqlBool } from 'kysely'
+import { sql } from '#core/sql.ts'
 import type { BindingSlot, BindingType, ContentFormat, ContentType } from './schema.ts'
 
 export type Profile = {
@@ -92,7 +91,7 @@ export async function listProfiles(
   { domainKey, name, offset, limit }: { domainKey: number; name: string | undefined; offset: number; limit: number },
 ): Promise<{ total: number; profiles: Profile[] }> {
   const where = allOf([
-    sql<SqlBool>`p.domain_key = ${domainKey}`,
+    sql<boolean>`p.domain_key = ${domainKey}`,
     ...(name === undefined ? [] : [contains('p.name', name)]),
   ])
   const { rows: counted } = await sql<{

@@ -1,6 +1,6 @@
 /** What provisioning asks the database for itself. */
-import { sql } from 'kysely'
 import type { Transaction } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
 
 /**
  * Whether the domain has another gateway of this external id. Calls with the same one follow each other: the second sees what the
