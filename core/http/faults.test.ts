@@ -1,5 +1,5 @@
 // contract section 12, decision 44: what is malformed is named, and naming it costs no more than finding it
-import { Type } from 'typebox'
+import { Type } from '../schema.ts'
 import { expect, test } from 'vitest'
 import { faultsOf } from './faults.ts'
 

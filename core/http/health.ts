@@ -2,7 +2,7 @@
 import { newId } from '../ids.ts'
 import type { Metrics } from './metrics.ts'
 import type { HttpApp } from './edge.ts'
-import { Type } from 'typebox'
+import { Type } from '../schema.ts'
 
 export type BuildInfo = { version: string; commit: string; buildTime: string }
 

@@ -1,7 +1,7 @@
 /** The stream of all states (task-manager.md section 1). */
-import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { Type } from '#core/schema.ts'
 import type { TaskAccess } from '../access.ts'
 import type { Callers } from '../callers.ts'
 import { EVENT_STREAM, EventStream } from './event-stream.ts'

@@ -1,6 +1,6 @@
 /** Wire shapes of modules, pre-pulls, pushes and policies (task-manager.md section 6). */
-import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import type { ModuleUse } from './uses.ts'

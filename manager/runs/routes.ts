@@ -1,7 +1,7 @@
 /** Routes below a task: start, stop, invoke, results, runs and output (task-manager.md section 1). */
-import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { Type } from '#core/schema.ts'
 import type { Callers } from '../callers.ts'
 import { EVENT_STREAM, EventStream } from '../events/index.ts'
 import { TaskId } from '../tasks/schema.ts'

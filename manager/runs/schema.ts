@@ -1,7 +1,7 @@
 /** Wire shapes of runs, results and starts (task-manager.md section 1). */
-import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { pageFields, pageQuery } from '#core/page.ts'
+import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import { CliArgs, Env, Inputs, TaskId, Timestamp } from '../tasks/schema.ts'
 import type { Invocation } from './invocations.ts'

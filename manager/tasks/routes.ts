@@ -1,10 +1,10 @@
 /** Task routes (task-manager.md section 1). Each handler is one call. */
 import multipart from '@fastify/multipart'
 import type { FastifyInstance } from 'fastify'
-import { Type } from 'typebox'
 import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, requireStorable, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { Type } from '#core/schema.ts'
 import type { Callers } from '../callers.ts'
 import { MAX_MODULE_BYTES, gatherModule } from '../modules/upload.ts'
 import type { RunsService } from '../runs/service.ts'

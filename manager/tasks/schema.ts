@@ -1,8 +1,8 @@
 /** Wire shapes of tasks (specification section Task, task-manager.md section 1). */
-import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { ServiceError } from '#core/errors/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
+import { Type } from '#core/schema.ts'
 import { formatDurationMs, formatTime, parseDurationMs } from '#core/time.ts'
 import type { Json } from '#core/wasm/index.ts'
 import type { TaskState } from '#proto/index.ts'

@@ -1,7 +1,7 @@
 /** Worker routes and the explanation of a placement (task-manager.md section 1). */
-import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import type { Callers } from '../callers.ts'
 import { TaskId } from '../tasks/schema.ts'

@@ -1,7 +1,7 @@
 /** Wire shapes of workers and of placements (specification section Worker node, task-manager.md section 1). */
-import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { pageFields, pageQuery } from '#core/page.ts'
+import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import { Timestamp } from '../tasks/schema.ts'
 import type { WorkerRecord } from './repository.ts'

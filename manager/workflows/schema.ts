@@ -1,7 +1,7 @@
 /** Wire shapes of workflows (task-manager.md section 1). */
-import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { pageFields, pageQuery } from '#core/page.ts'
+import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import type { TaskRecord } from '../tasks/repository.ts'
 import { NewTask, RunIf, Task, TaskId, Timestamp, presentTask } from '../tasks/schema.ts'

@@ -69,6 +69,7 @@ describe('boundaries', () => {
     ['the edge in a service', 'api/devices/clients/service.ts', `import { responses } from '#core/http/index.ts'`],
     ['a clock in a pure file', 'manager/scheduler/planted.ts', `export const now = () => Date.now()`],
     ['a database in a pure file', 'manager/lifecycle.ts', `import { createDatabase } from '#core/database/index.ts'`],
+    ['a schema in a rule', 'manager/planted.ts', `import { Type } from '#core/schema.ts'`],
     ['SQL of somebody else', 'manager/planted.ts', `import { sql } from '#core/sql.ts'`],
     ['what is required', 'manager/planted.ts', `const load = createRequire(import.meta.url)\nload('pg')`],
     ['a computed import', 'core/planted.ts', 'await import(`./${name}.ts`)'],

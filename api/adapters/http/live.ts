@@ -1,10 +1,10 @@
 /** Following a channel over server-sent events; an event's id is a position, so that nothing is missed while reconnecting. */
 import { Readable } from 'node:stream'
-import { Type } from 'typebox'
 import { formatToken, parseSubtopicFilter } from '#api/messages/index.ts'
 import type { Delivery, EndReason, LiveMessage, Messages } from '#api/messages/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { Type } from '#core/schema.ts'
 import { readCredentials } from '../credentials.ts'
 import type { MessageAccessDeps } from './access.ts'
 import { accessOf, checkAccess, credentialsOf } from './access.ts'

@@ -1,10 +1,10 @@
 /** A device that asks who it is by its secret (contract 4.3). */
 import type { FastifyRequest } from 'fastify'
-import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { Type } from '#core/schema.ts'
 import type { MessageGate } from './gate.ts'
 
 const PREFIX = 'Client '

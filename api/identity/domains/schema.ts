@@ -1,7 +1,7 @@
 /** Wire shapes of domains (contract sections 1.1 and 1.2, decision 23). */
-import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
+import { Type } from '#core/schema.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
 import { relationOf } from '../roles/index.ts'
 import { ChosenId, Id, Metadata, MetadataFilter, Name, OrderKey, RequiredName, Tags, Timestamp } from '../wire/index.ts'

@@ -1,8 +1,8 @@
 /** The event stream of a domain (contract section 10). */
 import { Readable } from 'node:stream'
-import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { Type } from '#core/schema.ts'
 import { bearerOf, originOf } from '../tokens/index.ts'
 import { Id } from '../wire/index.ts'
 import type { EventsService } from './service.ts'

@@ -1,8 +1,8 @@
 /** Group routes, below the domain and without it (specification section 4 Groups, contract section 3, decision 31b). */
-import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Page } from '#core/page.ts'
+import { Type } from '#core/schema.ts'
 import { Id } from '../wire/index.ts'
 import {
   Group,

@@ -1,7 +1,7 @@
 /** Wire shapes of the journal (contract section 10). */
-import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
+import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import { Timestamp } from '../wire/index.ts'
 import type { JournalRecord } from './repository.ts'

@@ -1,7 +1,7 @@
 /** Routes of personal access tokens (contract section 6). Every one needs a login: see `route-rules.ts`. */
-import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { Type } from '#core/schema.ts'
 import { Id } from '../wire/index.ts'
 import {
   NewPat,

@@ -1,7 +1,7 @@
 /** Wire shapes of personal access tokens and their scopes (contract section 6). */
-import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
+import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import { Id, RequiredName, Timestamp } from '../wire/index.ts'
 import type { PatRecord, ScopeRecord } from './repository.ts'

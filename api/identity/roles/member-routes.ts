@@ -1,7 +1,7 @@
 /** Routes of members: of one role, and of all roles of an entity. */
-import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
+import { Type } from '#core/schema.ts'
 import { MessageBody } from '../wire/index.ts'
 import type { MembershipsService } from './memberships.ts'
 import { REFUSALS, WRITING, pagingOf, paramsIn, roleIdIn, targetOf } from './paths.ts'

@@ -1,8 +1,8 @@
 /** Role routes: every endpoint of contract 2.2 below every base of `paths.ts`. */
-import { Type } from 'typebox'
 import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { Type } from '#core/schema.ts'
 import { addEntityMemberRoutes, addMemberRoutes } from './member-routes.ts'
 import {
   AVAILABLE_ACTIONS_PATHS,

@@ -1,7 +1,7 @@
 /** Changing an account, by its user or the platform administrator; enabling and disabling also by its owner (decision 51). */
-import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { Type } from '#core/schema.ts'
 import { Id, MessageBody } from '../wire/index.ts'
 import {
   EmailUpdate,

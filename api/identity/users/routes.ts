@@ -1,7 +1,7 @@
 /** Registering users, and finding them. */
-import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { Type } from '#core/schema.ts'
 import { GroupQuery, nest, presentGroup, presentTree } from '../groups/index.ts'
 import type { TokensService } from '../tokens/index.ts'
 import { bearerOf, originOf } from '../tokens/index.ts'

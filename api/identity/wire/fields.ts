@@ -1,5 +1,5 @@
 /** Field schemas that the records of every resource share (contract section 0). */
-import { Type } from 'typebox'
+import { Type } from '#core/schema.ts'
 
 /** Longest name of any entity, in characters. */
 export const MAX_NAME_CHARS = 1024

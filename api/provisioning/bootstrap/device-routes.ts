@@ -1,9 +1,9 @@
 /** What a device asks with nothing but its external id and key (specification section 5, contract 9.1). */
 import type { IncomingHttpHeaders } from 'node:http'
-import { Type } from 'typebox'
 import { ServiceError } from '#core/errors/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { Type } from '#core/schema.ts'
 import { DeviceConfig, presentForDevice } from './schema.ts'
 import type { BootstrapCipher } from './secure.ts'
 import type { BootstrapService } from './service.ts'

@@ -1,8 +1,8 @@
 /** Wire shapes of bootstrap configurations, and the names that older clients have for them (contract 9.1). */
-import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Id, Metadata, Name } from '#api/identity/index.ts'
 import { MAX_OFFSET, MAX_LIMIT, pageFields } from '#core/page.ts'
+import { Type } from '#core/schema.ts'
 import { BINDING_TYPES, SlotName } from '../profiles/index.ts'
 import type { Rendered } from '../profiles/index.ts'
 import type { BootstrapConfig } from './repository.ts'

@@ -1,9 +1,9 @@
 /** Files of clients, channels and connections (contract section 13, bulk files), and how one item of them is checked. */
-import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { NewChannel, NewClient } from '#api/devices/index.ts'
 import { Id } from '#api/identity/index.ts'
 import { lateCheck } from '#core/http/index.ts'
+import { Type } from '#core/schema.ts'
 
 export const ImportedItem = Type.Object({ id: Id, name: Type.String() })
 export const ImportedClients = Type.Object({

@@ -1,8 +1,8 @@
 /** Wire shapes of subscriptions to notifications (contract section 13, decision 57). */
-import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Id, Timestamp } from '#api/identity/index.ts'
 import { MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
+import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import type { DeliveryRecord, SubscriptionRecord } from './repository.ts'
 

@@ -1,8 +1,8 @@
 /** Wire shapes of profiles: templates of what devices are given (contract 9.1, decision 0037). */
-import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Id, Metadata, Name, RequiredName, Timestamp } from '#api/identity/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
+import { Type } from '#core/schema.ts'
 import { MAX_OUTPUT_CHARS } from './template/index.ts'
 
 const MAX_SLOTS = 64

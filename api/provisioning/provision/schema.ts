@@ -1,7 +1,7 @@
 /** Wire shapes of provisioning (specification section 4 Provision service, contract 9.2). */
-import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Id, Metadata, Name } from '#api/identity/index.ts'
+import { Type } from '#core/schema.ts'
 
 const ExternalText = Type.String({ minLength: 1, maxLength: 1024 })
 
