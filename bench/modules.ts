@@ -21,6 +21,8 @@ const WORKERS = 100
 /** Of the workers, which are one each in the field; so many show what two cores and more can do. */
 const PROCESSES = 20
 const MODULE_BYTES = 20_000_000
+const ROUNDS = 3
+const ASKED_ONCE = '1 manifest, 1 blob'
 const TARGET_LAST_MS = 5_000
 const TARGET_CACHED_MS = 5
 const PROXY_TOKEN = randomBytes(24).toString('base64url')
@@ -156,7 +158,48 @@ async function floorOf(dataDir: string, module: Buffer): Promise<Spent> {
 }
 
 /** The workers' own code for downloads, each with a connection and a folder of its own, in several processes. */
+type FanOut = {
+  floor: Spent
+  lastMs: number
+  medianMs: number
+  proxyMs: number
+  workerMs: number
+  resolveMs: number
+  asked: string
+}
+
+/** Each round with processes, folders and a module of its own. */
 async function fanOut(): Promise<Row[]> {
+  const rounds: FanOut[] = []
+  for (let round = 0; round < ROUNDS; round++) rounds.push(await fanOutOnce())
+  const of = (value: (round: FanOut) => number) => median(rounds.map(value))
+  const lastMs = of((round) => round.lastMs)
+  const cpuMsPerModule = of((round) => round.proxyMs + round.workerMs)
+  const [floorMs, floorCpuMs] = [of(({ floor }) => floor.lastMs), of(({ floor }) => floor.cpuMsPerModule)]
+  return [
+    {
+      name: 'last worker has it',
+      figure: `${milliseconds(lastMs)} (each round ${rounds.map((round) => Math.round(round.lastMs)).join(', ')}; half have it after ${milliseconds(of((round) => round.medianMs))})`,
+      ratio: `${(lastMs / floorMs).toFixed(1)} x bare TCP to files, ${milliseconds(floorMs)}`,
+      target: milliseconds(TARGET_LAST_MS),
+      isReached: lastMs < TARGET_LAST_MS,
+    },
+    {
+      name: 'CPU per module, proxy and worker',
+      figure: `${milliseconds(cpuMsPerModule)} (${milliseconds(of((round) => round.proxyMs))} of the proxy, ${milliseconds(of((round) => round.workerMs))} of the worker)`,
+      ratio: `${(cpuMsPerModule / floorCpuMs).toFixed(1)} x bare TCP to files, ${milliseconds(floorCpuMs)}`,
+    },
+    {
+      name: 'requests at the registry',
+      figure: [...new Set(rounds.map((round) => round.asked))].join('; '),
+      target: ASKED_ONCE,
+      isReached: rounds.every((round) => round.asked === ASKED_ONCE),
+    },
+    { name: 'a cached tag is resolved in', figure: milliseconds(of((round) => round.resolveMs)) },
+  ]
+}
+
+async function fanOutOnce(): Promise<FanOut> {
   const dataDir = newDataDir()
   try {
     const module = Buffer.concat([Buffer.from('\0asm\x01\0\0\0', 'latin1'), randomBytes(MODULE_BYTES - 8)])
@@ -200,29 +243,16 @@ async function fanOut(): Promise<Row[]> {
     const tookMs = took.flatMap((workers) => workers.tookMs)
     const proxyMs = (cpuMs(proxy.pid).own - spentMs) / WORKERS
     const workerMs = took.reduce((sum, workers) => sum + workers.cpuMs, 0) / WORKERS
-    const cpuMsPerModule = proxyMs + workerMs
     const { manifests, blobs } = registry.counts
-    return [
-      {
-        name: 'last worker has it',
-        figure: `${milliseconds(lastMs)} (median ${milliseconds(median(tookMs))})`,
-        ratio: `${(lastMs / floor.lastMs).toFixed(1)} x bare TCP to files, ${milliseconds(floor.lastMs)}`,
-        target: milliseconds(TARGET_LAST_MS),
-        isReached: lastMs < TARGET_LAST_MS,
-      },
-      {
-        name: 'CPU per module, proxy and worker',
-        figure: `${milliseconds(cpuMsPerModule)} (${milliseconds(proxyMs)} of the proxy, ${milliseconds(workerMs)} of the worker)`,
-        ratio: `${(cpuMsPerModule / floor.cpuMsPerModule).toFixed(1)} x bare TCP to files, ${milliseconds(floor.cpuMsPerModule)}`,
-      },
-      {
-        name: 'requests at the registry',
-        figure: `${manifests} manifest, ${blobs} blob`,
-        target: '1 and 1',
-        isReached: manifests === 1 && blobs === 1,
-      },
-      { name: 'a cached tag is resolved in', figure: milliseconds(median(resolveMs)) },
-    ]
+    return {
+      floor,
+      lastMs,
+      medianMs: median(tookMs),
+      proxyMs,
+      workerMs,
+      resolveMs: median(resolveMs),
+      asked: `${manifests} manifest, ${blobs} blob`,
+    }
   } finally {
     removeDataDir(dataDir)
   }

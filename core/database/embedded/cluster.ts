@@ -132,7 +132,8 @@ async function createCluster(options: ClusterOptions, clusterDir: string, passwo
       deadlineMs: PROGRAM_DEADLINE_MS,
       signal,
     })
-    await runSingle(options, fresh, `CREATE DATABASE ${DATABASE_NAME}`)
+    // Copied as files: nobody writes meanwhile, and the log need not hold it all.
+    await runSingle(options, fresh, `CREATE DATABASE ${DATABASE_NAME} STRATEGY file_copy`)
     await rename(fresh, clusterDir)
     syncFolder(postgresDir)
   } catch (error) {
