@@ -64,6 +64,11 @@ describe('builders of schemas', () => {
     expect(wholeOf(form(Type))).toEqual(wholeOf(form(Library as unknown as Builders)))
   })
 
+  it('refuse what they would build otherwise than the library', () => {
+    expect(() => Type.Record(Type.Integer(), Type.Unknown())).toThrow('texts as keys')
+    expect(() => Type.Enum({ Up: 1 })).toThrow('a list of values')
+  })
+
   it('leave what they are given as it is', () => {
     const given = Type.String()
     const before = wholeOf(given)

@@ -61,10 +61,17 @@ function objectOf(
   return object(Object.fromEntries(properties.map(([name, property]) => [name, as(property)])), options)
 }
 
+/** The library's types allow more than is built here. */
+function only<T>(is: boolean, given: T, what: string): T {
+  if (!is) throw new TypeError(`schemas are built of ${what} here: see core/schema.ts`)
+  return given
+}
+
 const builders = {
   Array: (items: Schema, options: Options) => made('Array', { type: 'array', items }, options),
   Boolean: simple('Boolean', 'boolean'),
-  Enum: (values: readonly unknown[], options: Options) => made('Enum', { enum: values }, options),
+  Enum: (values: readonly unknown[], options: Options) =>
+    made('Enum', { enum: only(Array.isArray(values), values, 'a list of values') }, options),
   Integer: simple('Integer', 'integer'),
   Intersect: (all: readonly Schema[], options: Options) => made('Intersect', { allOf: all }, options),
   Literal: (value: unknown, options: Options) => made('Literal', { type: typeof value, const: value }, options),
@@ -77,13 +84,10 @@ const builders = {
   Partial: (schema: Schema, options: Options) => objectOf(schema, () => true, options, optional),
   Pick: (schema: Schema, names: readonly string[], options: Options) =>
     objectOf(schema, (name) => names.includes(name), options),
-  /** By texts, as everything that has names. */
-  Record: (key: Schema, value: Schema, options: Options) =>
-    made(
-      'Record',
-      { type: 'object', patternProperties: { [(key['pattern'] as string | undefined) ?? ANY_KEY]: value } },
-      options,
-    ),
+  Record: (key: Schema, value: Schema, options: Options) => {
+    const { pattern } = only(key['type'] === 'string', key, 'texts as keys') as { pattern?: string }
+    return made('Record', { type: 'object', patternProperties: { [pattern ?? ANY_KEY]: value } }, options)
+  },
   Refine: (schema: Schema, check: unknown, error: unknown) =>
     hidden(copyOf(schema), '~refine', [...((schema['~refine'] as unknown[] | undefined) ?? []), { check, error }]),
   String: simple('String', 'string'),

@@ -28,7 +28,7 @@ export function registerDocsPage(app: FastifyInstance, documentOf: () => object)
   for (const path of [PAGE_PATH, `${PAGE_PATH}/*`])
     app.get(path, { config: { isPublic: true }, schema: { hide: true } }, answer)
   app.addHook('onClose', async () => {
-    await (await opening)?.close()
+    await (await opening?.catch(() => undefined))?.close()
   })
 }
 
