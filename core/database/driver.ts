@@ -33,8 +33,6 @@ export async function withConnection<T>(pool: pg.Pool, work: (connection: Connec
 export class Connection {
   readonly #client: pg.PoolClient
   #isHeld = false
-  /** Between the end of a transaction and the release: what comes now would be written outside of it. */
-  #isOver = false
   #isBroken = false
   /** Of the running transaction, the first. */
   #failure: Error | undefined
@@ -44,7 +42,6 @@ export class Connection {
   }
 
   async query<Row>({ text, values, name }: Statement): Promise<QueryResult<Row>> {
-    if (this.#isOver) throw new Error('the transaction of this statement has ended')
     try {
       const { command, rowCount, rows } = await this.#send({
         text,
@@ -67,18 +64,14 @@ export class Connection {
 
   /** Throws what the first statement that failed threw, awaited or not. */
   async commit(): Promise<void> {
-    const answer = this.#send({ text: 'commit' })
-    this.#isOver = true
-    const { command } = await answer
+    const { command } = await this.#send({ text: 'commit' })
     // A transaction in which a statement failed is rolled back by its COMMIT.
     if (command !== 'COMMIT') throw this.#failure ?? new Error(`COMMIT was answered by ${command}`)
   }
 
   async rollback(): Promise<void> {
-    const answer = this.#send({ text: 'rollback' })
-    this.#isOver = true
     try {
-      await answer
+      await this.#send({ text: 'rollback' })
     } catch (error) {
       this.#isBroken = true
       throw error
@@ -86,7 +79,6 @@ export class Connection {
   }
 
   release(): void {
-    this.#isOver = false
     this.#client.release(this.#isBroken)
   }
 

@@ -61,31 +61,33 @@ async function attemptTransaction<T>(
   let tx: Transaction | undefined
   /** Of the work, then of what was deferred: a rollback on a broken connection fails too, and its error would hide the reason. */
   const failures: unknown[] = []
-  let value: T
-  try {
-    value = await withConnection(pool, async (connection) => {
-      const transaction = (tx = new Transaction(connection))
-      connection.begin()
-      try {
-        const done = await work(transaction)
-          .catch((error: unknown) => {
-            failures.push(error)
-            throw error
-          })
-          .finally(() => transaction.close())
-        await connection.commit()
-        return done
-      } catch (error) {
-        await connection.rollback()
-        throw error
-      }
-    })
-  } catch (last) {
-    failures.push(...((await tx?.failuresOfDeferred()) ?? []))
-    return { error: failures.find((failure) => !isConsequence(failure)) ?? last }
-  }
+  const outcome = await withConnection(pool, async (connection) => {
+    const transaction = (tx = new Transaction(connection))
+    connection.begin()
+    try {
+      const value = await worked(transaction, work, failures)
+      await connection.commit()
+      return { value }
+    } catch (error) {
+      await connection.rollback()
+      throw error
+    }
+  }).catch((error: unknown) => ({ error }))
   failures.push(...((await tx?.failuresOfDeferred()) ?? []))
+  if ('error' in outcome) return { error: failures.find((failure) => !isConsequence(failure)) ?? outcome.error }
   if (failures.length > 0)
     return { error: new Error('a statement was deferred before it was sent', { cause: failures[0] }) }
-  return { value }
+  return outcome
+}
+
+/** The work and nothing after it: what comes later would be written outside of the transaction. */
+async function worked<T>(tx: Transaction, work: (tx: Transaction) => Promise<T>, failures: unknown[]): Promise<T> {
+  try {
+    return await work(tx)
+  } catch (error) {
+    failures.push(error)
+    throw error
+  } finally {
+    tx.close()
+  }
 }
