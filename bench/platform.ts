@@ -6,10 +6,10 @@ import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { nodeFlagsOf } from '#core/node-flags.ts'
+import { nodeFlags } from '#core/node-flags.ts'
 
 const ROOT = join(import.meta.dirname, '..')
-const FLAGS = nodeFlagsOf('start')
+const FLAGS = nodeFlags()
 const START_DEADLINE_MS = 60_000
 
 export type Platform = AsyncDisposable & {

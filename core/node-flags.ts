@@ -1,13 +1,13 @@
-/** How the npm scripts run Node (docs/decisions/0027), for whoever starts a program without npm: they stand in package.json alone. */
+/** How `npm start` runs Node (docs/decisions/0027), for whoever does the same without npm: the flags stand in package.json alone. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 const PACKAGE_FILE = join(import.meta.dirname, '..', 'package.json')
 
 /** The flags between `node` and the program. */
-export function nodeFlagsOf(script: 'start'): string[] {
+export function nodeFlags(): string[] {
   const { scripts } = JSON.parse(readFileSync(PACKAGE_FILE, 'utf8')) as { scripts: Record<string, string> }
-  const flags = /exec node (.+) programs\//.exec(scripts[script] ?? '')?.[1]
-  if (flags === undefined) throw new Error(`package.json has no program behind the script ${script}`)
+  const flags = /exec node (.+) programs\//.exec(scripts['start'] ?? '')?.[1]
+  if (flags === undefined) throw new Error('package.json has no program behind the script start')
   return flags.split(' ')
 }

@@ -1,7 +1,7 @@
 /** `skein up`: what `npm start` runs, in this terminal. */
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
-import { nodeFlagsOf } from '#core/node-flags.ts'
+import { nodeFlags } from '#core/node-flags.ts'
 import type { Cli, Group } from '../command.ts'
 import { CommandError } from '../failures.ts'
 
@@ -24,7 +24,7 @@ export const up: Group = {
 }
 
 async function start(cli: Cli): Promise<void> {
-  const child = spawn(process.execPath, [...nodeFlagsOf('start'), 'programs/all.ts'], {
+  const child = spawn(process.execPath, [...nodeFlags(), 'programs/all.ts'], {
     cwd: ROOT,
     stdio: 'inherit',
     env: { ...cli.settings.environment, NODE_COMPILE_CACHE: join(ROOT, 'node_modules', '.cache', 'node') },

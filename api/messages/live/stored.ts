@@ -4,28 +4,17 @@ import { sql } from '#core/sql.ts'
 import { OCTET_STREAM, SENML_JSON } from '../ingest/content.ts'
 import { parseEnvelopes } from '../envelope.ts'
 import type { Envelope } from '../envelope.ts'
+import type { RecordRow as ReadRow } from '../reader/window.ts'
 import type { ResolvedRecord } from '../senml/index.ts'
 import type { LiveMessage } from './live-message.ts'
 import { encodeDocuments, encodeRecords, protocolOf } from './live-message.ts'
 
-type RecordRow = {
+type RecordRow = ReadRow & {
   batch_seq: number
   message: number
   channel_key: number
-  protocol: number
   received_at: number
   publisher_key: number | null
-  publisher_id: string
-  subtopic: string
-  name: string
-  unit: string
-  time: number
-  value: number | null
-  sum: number | null
-  update_time: number | null
-  bool_value: boolean | null
-  string_value: string | null
-  data_value: Buffer | null
 }
 
 type PayloadRow = {
