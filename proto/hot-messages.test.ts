@@ -8,6 +8,8 @@ import { SessionRequestSchema, SessionResponseSchema } from './gen/cluster/v1/wo
 import { decodeResponse, encodeRequest, encodeResponse, encodeResult } from './hot-messages.ts'
 
 const ROUNDS = 500
+const FIRST_ROOM_BYTES = 16 * 1024
+const BEYOND_KEPT_BYTES = 1024 * 1024
 
 /** mulberry32, so that a failure comes again. */
 function randomOf(seed: number): () => number {
@@ -139,6 +141,21 @@ class Values {
     }
   }
 }
+
+test('a message that ends where the room for it ends has the bytes of the generated code', () => {
+  const requestOf = (error: string, resultsJson: string) =>
+    create(SessionRequestSchema, {
+      message: { case: 'result', value: { results: [{ error, resultsJson, prepareMs: 0.25 }] } },
+    })
+  const huge = requestOf('z'.repeat(BEYOND_KEPT_BYTES), '')
+  // Room for a text is made for characters of three bytes, so two short ones end nearer to the end of the room than one.
+  for (let length = FIRST_ROOM_BYTES - 100; length <= FIRST_ROOM_BYTES; length++) {
+    // After a message so large the room is as it was at first.
+    encodeRequest(huge)
+    const request = requestOf('\u20ac'.repeat(Math.floor(length / 3)), 'x'.repeat(length % 3))
+    expect(encodeRequest(request)?.equals(toBinary(SessionRequestSchema, request)), `${length}`).toBe(true)
+  }
+})
 
 test('assignments and results have the bytes of the generated code', () => {
   for (let seed = 0; seed < ROUNDS; seed++) {

@@ -30,7 +30,8 @@ function bytesOf(write: () => void): Buffer {
 function reserve(bytes: number): void {
   if (at + bytes <= buffer.length) return
   const larger = Buffer.allocUnsafe(Math.max(buffer.length * 2, at + bytes))
-  buffer.copy(larger, 0, 0, at)
+  // All of it: behind `at` lies what a length is still to be written before.
+  buffer.copy(larger)
   buffer = larger
 }
 
