@@ -1,19 +1,15 @@
 /** Debian's docker-registry as a process on a free port of loopback. */
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { freePort } from '../harness/ports.ts'
 import { until } from '../harness/until.ts'
 
 export type Registry = AsyncDisposable & { readonly host: string }
 
 export async function startRegistry(): Promise<Registry> {
-  const server = createServer()
-  await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve))
-  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`
-  await new Promise((resolve) => server.close(resolve))
+  const host = `127.0.0.1:${await freePort()}`
   const folder = mkdtempSync(join(tmpdir(), 'skein-registry-'))
   const storage = { filesystem: { rootdirectory: join(folder, 'data') } }
   // YAML is a superset of JSON.

@@ -1,9 +1,8 @@
 /** Debian's redis-server as a child of the test, on a port that stays the same over its kills. */
 import { execFileSync, spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
-import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
 import { createConnection } from 'node:net'
+import { freePort } from '../harness/ports.ts'
 import { until } from '../harness/until.ts'
 
 /** Where there is none, tests that need it say so; a run that sets CI=true must have it. */
@@ -26,11 +25,7 @@ export class RedisServer implements AsyncDisposable {
   }
 
   static async start(): Promise<RedisServer> {
-    const probe = createServer()
-    await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve))
-    const { port } = probe.address() as AddressInfo
-    await new Promise((resolve) => probe.close(resolve))
-    const server = new RedisServer(port)
+    const server = new RedisServer(await freePort())
     await server.begin()
     return server
   }

@@ -2,10 +2,9 @@
 import { spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { chmodSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
-import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { freePorts } from './ports.ts'
 import { until } from './until.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
@@ -33,19 +32,6 @@ export type Whole = AsyncDisposable & {
   kill(signal: NodeJS.Signals): void
   /** Resolves when the process has ended, with its exit code or signal. */
   readonly ended: Promise<number | NodeJS.Signals>
-}
-
-export async function freePorts(count: number): Promise<number[]> {
-  const servers = await Promise.all(
-    Array.from({ length: count }, async () => {
-      const server = createServer()
-      await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve))
-      return server
-    }),
-  )
-  const ports = servers.map((server) => (server.address() as AddressInfo).port)
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))))
-  return ports
 }
 
 export async function createInstallation(environment: Record<string, string> = {}): Promise<Installation> {

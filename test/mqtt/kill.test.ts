@@ -12,7 +12,8 @@ import type { MqttClient } from 'mqtt'
 import { expect, test } from 'vitest'
 import { superviseEmbeddedPostgres } from '#core/database/embedded/index.ts'
 import { until } from '../harness/until.ts'
-import { createInstallation, freePorts, launch } from '../harness/whole.ts'
+import { freePorts } from '../harness/ports.ts'
+import { createInstallation, launch } from '../harness/whole.ts'
 import type { Installation, Whole } from '../harness/whole.ts'
 
 const KILLS = 2

@@ -5,8 +5,6 @@ import { spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -14,6 +12,7 @@ import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
 import type { EmbeddedPostgres } from '#core/database/embedded/index.ts'
 import { RedisServer, hasRedisServer } from '../core/redis-server.ts'
 import { openEvents } from '../harness/event-stream.ts'
+import { freePorts } from '../harness/ports.ts'
 import { until } from '../harness/until.ts'
 import { ROOT, environmentOf, prepare, readCompose } from './deployment-files.ts'
 import type { Prepared } from './deployment-files.ts'
@@ -40,19 +39,6 @@ let redis: RedisServer | undefined
 let ports: Map<string, number>
 /** Of the second node of the platform, which has the same inside of its container. */
 const secondPorts = new Map<string, number>()
-
-async function freePorts(count: number): Promise<number[]> {
-  const servers = await Promise.all(
-    Array.from({ length: count }, async () => {
-      const server = createServer()
-      await new Promise<void>((resolve) => server.listen(0, resolve))
-      return server
-    }),
-  )
-  const found = servers.map((server) => (server.address() as AddressInfo).port)
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))))
-  return found
-}
 
 /** `manager:7071` and `127.0.0.1:7070` as this machine reaches them. */
 function portOf(name: string, inside: string): number | undefined {

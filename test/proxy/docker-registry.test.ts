@@ -4,19 +4,18 @@
  */
 import { execFile, spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { gzipSync } from 'node:zlib'
 import { status } from '@grpc/grpc-js'
 import { describe, expect, test } from 'vitest'
+import { freePort } from '../harness/ports.ts'
+import { until } from '../harness/until.ts'
 import { OCI_MANIFEST, digestOf, wasmOf } from './misbehaving-registry.ts'
 import { runProxy } from './running-proxy.ts'
 
 const run = promisify(execFile)
-const START_DEADLINE_MS = 10_000
 /** bcrypt of `s3cret`, which is what the registry's htpasswd understands. */
 const HTPASSWD = 'robot:$2b$04$/GC/ggSy9aTw/pAHx/gy3emKab/NRv9Np9gwwfAgaEQ1C63tddfwK\n'
 
@@ -28,14 +27,6 @@ const isInstalled = await run('sh', ['-c', 'command -v docker-registry && comman
 test.runIf(process.env['CI'] === 'true')('docker-registry and skopeo are installed where tests decide', () => {
   expect(isInstalled, 'apt-get install docker-registry skopeo').toBe(true)
 })
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
-}
 
 /** The registry as a process on a free port of loopback, with or without a login. */
 async function startDockerRegistry({ login = false } = {}) {
@@ -51,16 +42,14 @@ async function startDockerRegistry({ login = false } = {}) {
   )
   const child = spawn('docker-registry', ['serve', join(folder, 'config.yml')], { stdio: 'ignore' })
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))
-  const deadline = performance.now() + START_DEADLINE_MS
-  while (
-    !(await fetch(`http://${host}/v2/`).then(
-      () => true,
-      () => false,
-    ))
-  ) {
-    if (performance.now() > deadline) throw new Error('docker-registry did not start')
-    await new Promise((resolve) => setTimeout(resolve, 20))
-  }
+  await until(
+    () =>
+      fetch(`http://${host}/v2/`).then(
+        () => true,
+        () => false,
+      ),
+    'docker-registry answers',
+  )
   async function stop(): Promise<void> {
     child.kill()
     await exited
@@ -165,7 +154,7 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     await registry.stop()
     expect(await proxy.resolve('acme/add:1.0')).toMatchObject({ digest: digestOf(wasm), stale: true })
     expect((await proxy.bring(reference)).equals(wasm)).toBe(true)
-  }, 30_000)
+  })
 
   test('gives the module inside the layer of a container image', async () => {
     await using registry = await startDockerRegistry()
@@ -184,7 +173,7 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     })
     await using proxy = await runProxy({ environment: { SKEIN_PROXY_HTTP_HOSTS: registry.host } })
     expect((await proxy.bring(`${registry.host}/acme/hello`)).equals(wasm)).toBe(true)
-  }, 30_000)
+  })
 
   test('lets in with a login and not without', async () => {
     await using registry = await startDockerRegistry({ login: true })
@@ -204,7 +193,7 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     await using proxy = await runProxy({ environment: { ...environment, PROXY_AUTHENTICATE: 'true' } })
     expect((await proxy.bring('private/add')).equals(wasm)).toBe(true)
     await expect(proxy.resolve('private/none')).rejects.toMatchObject({ code: status.NOT_FOUND })
-  }, 30_000)
+  })
 
   test('takes a pushed module as an artifact that skopeo reads, and gives it back', async () => {
     await using registry = await startDockerRegistry()
@@ -229,7 +218,7 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     expect((await another.bring(reference)).equals(wasm)).toBe(true)
     // What the registry has is not sent again.
     expect(await proxy.push({ reference: 'acme/pushed:1.1' }, wasm)).toContain('/acme/pushed@sha256:')
-  }, 60_000)
+  })
 
   test('takes pushes with a login: the configured one, or that of the call', async () => {
     await using registry = await startDockerRegistry({ login: true })
@@ -247,5 +236,5 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     expect(await stranger.push(own, wasm)).toContain(`${registry.host}/acme/b@`)
     // The credentials of one call are forgotten with it.
     await expect(stranger.resolve('acme/b:1')).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
-  }, 60_000)
+  })
 })

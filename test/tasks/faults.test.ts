@@ -3,7 +3,8 @@ import { rmSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { startProgram, freePort, untilHealthy, type TestProcess } from './processes.ts'
+import { freePort } from '../harness/ports.ts'
+import { startProgram, untilHealthy, type TestProcess } from './processes.ts'
 import {
   clientOf,
   exampleModule,

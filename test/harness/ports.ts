@@ -1,0 +1,38 @@
+/**
+ * Ports for programs that are told theirs and keep them over kills and restarts. The system hands none of them out (its own
+ * begin at 32768), so nobody who asks for any port takes one while it is free; and no two test workers are given the same.
+ */
+import { randomInt } from 'node:crypto'
+import { createServer } from 'node:net'
+
+const FIRST = 10_000
+const PER_WORKER = 10_000
+/** As many run at once (vitest.config.ts). */
+const WORKERS = 2
+
+const first = FIRST + ((Number(process.env['VITEST_POOL_ID'] ?? 1) - 1) % WORKERS) * PER_WORKER
+// Somewhere, because another test run may be under way on this machine.
+let next = randomInt(PER_WORKER)
+
+export async function freePorts(count: number): Promise<number[]> {
+  const found: number[] = []
+  while (found.length < count) {
+    const port = first + (next++ % PER_WORKER)
+    if (await isFree(port)) found.push(port)
+  }
+  return found
+}
+
+export async function freePort(): Promise<number> {
+  const [port = 0] = await freePorts(1)
+  return port
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const server = createServer()
+  const isBound = await new Promise<boolean>((resolve) => {
+    server.once('error', () => resolve(false)).listen(port, () => resolve(true))
+  })
+  if (isBound) await new Promise((resolve) => server.close(resolve))
+  return isBound
+}
