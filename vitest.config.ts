@@ -5,8 +5,9 @@ const suite = (name: string, include: string[], options: { needsPostgres?: boole
   test: {
     name,
     include,
-    testTimeout: options.testTimeout ?? 20_000,
-    hookTimeout: 60_000,
+    // Far above what a test takes, also on a busy machine: `until` has a deadline of 30 s.
+    testTimeout: options.testTimeout ?? 60_000,
+    hookTimeout: 120_000,
     globalSetup: options.needsPostgres === true ? ['test/harness/postgres.ts'] : [],
   },
 })
