@@ -5,14 +5,12 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import pg from 'pg'
 import { startEmbeddedPostgres, superviseEmbeddedPostgres } from '#core/database/embedded/index.ts'
 import type { EmbeddedConnection } from '#core/database/embedded/index.ts'
 import { exists, isRoot, query, startProgram, temporaryFolder, until } from './embedded-support.ts'
 
-// Making a database takes a second on an idle machine.
-vi.setConfig({ testTimeout: 60_000 })
 const log = () => {}
 
 /** Commits rows one by one until the server is gone and returns how many COMMITs were answered. */

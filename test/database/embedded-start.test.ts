@@ -2,13 +2,11 @@
 import { execFileSync } from 'node:child_process'
 import { chmodSync, chownSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import pg from 'pg'
 import { checkServerSafety, startEmbeddedPostgres } from '#core/database/embedded/index.ts'
 import { isRoot, query, startProgram, temporaryFolder } from './embedded-support.ts'
 
-// Making a database takes a second on an idle machine.
-vi.setConfig({ testTimeout: 60_000 })
 const log = () => {}
 
 describe('a data folder', () => {

@@ -92,7 +92,7 @@ async function settled(): Promise<void> {
     return { begins: BigInt(rows[0]?.begins ?? 0), ends: BigInt(rows[0]?.ends ?? 0) }
   }
   const { ends } = await snapshot()
-  await expect.poll(async () => (await snapshot()).begins >= ends, { timeout: 10_000 }).toBe(true)
+  await expect.poll(async () => (await snapshot()).begins >= ends).toBe(true)
 }
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => String(from + index))
@@ -102,7 +102,7 @@ test('a message reaches the followers of the process that took it and of every o
   const readers = [await follow(here, access), await follow(elsewhere, access), await follow(here, access)]
   for (const text of numbers(0, 50)) await here.publish(aMessage(access, text))
   for (const reader of readers) {
-    await expect.poll(reader.texts, { timeout: 5000 }).toEqual(numbers(0, 50))
+    await expect.poll(reader.texts).toEqual(numbers(0, 50))
     reader.close()
   }
   await here.publish(aMessage(access, 'after the end'))
@@ -119,7 +119,7 @@ test('what each publisher sends through either process comes in its order', asyn
       for (const text of numbers(0, 100)) await node.publish(aMessage(access, text))
     }),
   )
-  await expect.poll(() => reader.got.length, { timeout: 5000 }).toBe(400)
+  await expect.poll(() => reader.got.length).toBe(400)
   for (const publisher of ['p0', 'p1', 'p2', 'p3']) {
     const mine = reader.got.filter(({ message }) => message.publisherId === publisher)
     expect(mine.map(({ message }) => message.payload.toString())).toEqual(numbers(0, 100))
@@ -135,7 +135,7 @@ test('a follower is given its channel and its subtopics and nothing else', async
   await here.publish(aMessage(other, 'other'))
   const wanted = [['root', 'a', 'a.b', 'a.b.c', 'd'], ['root'], ['a.b'], ['a', 'a.b', 'a.b.c']]
   for (const [index, reader] of readers.entries()) {
-    await expect.poll(reader.texts, { timeout: 5000 }).toEqual(wanted[index])
+    await expect.poll(reader.texts).toEqual(wanted[index])
     reader.close()
   }
 })
@@ -148,19 +148,19 @@ test('whoever comes back with the id of an event misses nothing and is given not
   const publishing = [here, elsewhere].map(async (node) => {
     while (isPublishing) await node.publish(aMessage(access, String(sent++)))
   })
-  await expect.poll(() => first.got.length, { timeout: 5000 }).toBeGreaterThan(50)
+  await expect.poll(() => first.got.length).toBeGreaterThan(50)
   // The id of a message that ended a step, so that everything before it was given.
   const ids = first.got.map(({ token }) => formatToken(token))
   const place = ids.findLastIndex((id, index) => id !== ids[index - 1] && index > 20)
   const before = first.texts().slice(0, place + 1)
   first.close()
-  await expect.poll(() => sent, { timeout: 10_000 }).toBeGreaterThan(1000)
+  await expect.poll(() => sent).toBeGreaterThan(1000)
   const second = await follow(elsewhere, access, { after: ids[place] as string })
-  await expect.poll(() => second.got.length, { timeout: 10_000 }).toBeGreaterThan(500)
+  await expect.poll(() => second.got.length).toBeGreaterThan(500)
   isPublishing = false
   await Promise.all(publishing)
   const all = numbers(0, sent)
-  await expect.poll(() => new Set([...before, ...second.texts()]).size, { timeout: 10_000 }).toBe(sent)
+  await expect.poll(() => new Set([...before, ...second.texts()]).size).toBe(sent)
   expect([...before, ...second.texts()].toSorted((left, right) => Number(left) - Number(right))).toEqual(all)
   second.close()
 })
@@ -196,20 +196,20 @@ test('whoever caught up beyond what a read under way sees is given nothing of it
   })
   const first = await follow(node, access)
   await elsewhere.publish(aMessage(access, 'first'))
-  await expect.poll(first.texts, { timeout: 5000 }).toEqual(['first'])
+  await expect.poll(first.texts).toEqual(['first'])
   opened = Promise.withResolvers<void>()
-  await expect.poll(() => held, { timeout: 5000 }).toBe(1)
+  await expect.poll(() => held).toBe(1)
   await elsewhere.publish(aMessage(access, 'second'))
   await settled()
   const back = await follow(node, access, { after: formatToken((first.got[0] as Delivery).token) })
-  await expect.poll(back.texts, { timeout: 5000 }).toEqual(['second'])
+  await expect.poll(back.texts).toEqual(['second'])
   opened.resolve()
   await elsewhere.publish(aMessage(access, 'third'))
   for (const [reader, texts] of [
     [first, ['first', 'second', 'third']],
     [back, ['second', 'third']],
   ] as const)
-    await expect.poll(() => reader.texts(), { timeout: 5000 }).toEqual(texts)
+    await expect.poll(() => reader.texts()).toEqual(texts)
   await node.close()
 })
 
@@ -222,8 +222,8 @@ test('the bytes are those that were sent; out of the store a pack is resolved an
   await here.publish(aMessage(access, pack, { contentType: 'application/senml+json' }))
   await here.publish(aMessage(access, '{"a": 1.10}', { contentType: 'application/json' }))
   await here.publish(aMessage(access, '[{"a":1},{"b":2}]', { contentType: 'application/json' }))
-  await expect.poll(near.texts, { timeout: 5000 }).toEqual([pack, '{"a": 1.10}', '[{"a":1},{"b":2}]'])
-  await expect.poll(far.texts, { timeout: 5000 }).toEqual([resolved, '{"a": 1.10}', '[{"a":1},{"b":2}]'])
+  await expect.poll(near.texts).toEqual([pack, '{"a": 1.10}', '[{"a":1},{"b":2}]'])
+  await expect.poll(far.texts).toEqual([resolved, '{"a": 1.10}', '[{"a":1},{"b":2}]'])
   expect(far.got.map(({ message }) => message.contentType)).toEqual([
     'application/senml+json',
     'application/json',
@@ -239,13 +239,13 @@ test('who may not follow any more is told so and given nothing more', async () =
     authorize: () => (isAllowed ? Promise.resolve() : Promise.reject(new ServiceError('forbidden', 'not connected'))),
   })
   await here.publish(aMessage(access, 'one'))
-  await expect.poll(reader.texts, { timeout: 5000 }).toEqual(['one'])
+  await expect.poll(reader.texts).toEqual(['one'])
   isAllowed = false
-  await expect.poll(() => reader.ends, { timeout: 5000 }).toEqual(['forbidden'])
+  await expect.poll(() => reader.ends).toEqual(['forbidden'])
   await here.publish(aMessage(access, 'two'))
   const other = await follow(here, access)
   await here.publish(aMessage(access, 'three'))
-  await expect.poll(other.texts, { timeout: 5000 }).toEqual(['three'])
+  await expect.poll(other.texts).toEqual(['three'])
   expect(reader.texts()).toEqual(['one'])
   other.close()
 })
@@ -254,12 +254,12 @@ test('a database connection that breaks loses no message', async () => {
   const access = newAccess()
   const reader = await follow(here, access)
   await here.publish(aMessage(access, 'before'))
-  await expect.poll(reader.texts, { timeout: 5000 }).toEqual(['before'])
+  await expect.poll(reader.texts).toEqual(['before'])
   await server.database.pool.query(
     `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'skein live messages'`,
   )
   for (const text of numbers(0, 20)) await elsewhere.publish(aMessage(access, text))
-  await expect.poll(reader.texts, { timeout: 10_000 }).toEqual(['before', ...numbers(0, 20)])
+  await expect.poll(reader.texts).toEqual(['before', ...numbers(0, 20)])
   reader.close()
 })
 
