@@ -6,6 +6,9 @@ import type { OptionName, Packet, ParsedPacket } from 'coap-packet'
 import { until } from '../harness/until.ts'
 
 const MAX_PACKET_BYTES = 65_000
+const ANSWER_DEADLINE_MS = 30_000
+/** What is not answered is sent again (RFC 7252 section 4.2): a socket that is full loses what comes. */
+const RETRANSMIT_MS = 2000
 
 export type Ask = {
   code?: Packet['code']
@@ -25,7 +28,7 @@ export type CoapPeer = Disposable & {
   send(datagram: Buffer): void
   /** Sends a request and gives its message identifier and token. */
   ask(request: Ask): { messageId: number; token: Buffer; bytes: number }
-  /** The answer to a request, piggybacked or not, but no empty acknowledgement. */
+  /** The answer to a request, piggybacked or not, but no empty acknowledgement; one that is confirmable is sent again. */
   request(request: Ask): Promise<ParsedPacket>
   /** Resolves with what came with this token so far as soon as there is so much. */
   answers(token: Buffer, count: number, deadlineMs?: number): Promise<ParsedPacket[]>
@@ -42,7 +45,10 @@ export function openPeer(port: number): Promise<CoapPeer> {
     gotBytes.push(datagram.length)
     got.push(parse(datagram))
   })
-  const send = (datagram: Buffer) => socket.send(datagram, port, '127.0.0.1')
+  let isClosed = false
+  const send = (datagram: Buffer) => {
+    if (!isClosed) socket.send(datagram, port, '127.0.0.1')
+  }
   const withToken = (token: Buffer) => got.filter((packet) => packet.code !== '0.00' && packet.token.equals(token))
 
   const peer: CoapPeer = {
@@ -79,17 +85,28 @@ export function openPeer(port: number): Promise<CoapPeer> {
       return { messageId: id, token: mark, bytes: datagram.length }
     },
     async request(request) {
-      const { token } = peer.ask(request)
-      const [answer] = await peer.answers(token, 1)
-      return answer as ParsedPacket
+      const { token, messageId } = peer.ask(request)
+      const again =
+        request.confirmable === false
+          ? undefined
+          : setInterval(() => peer.ask({ ...request, token, messageId }), RETRANSMIT_MS)
+      try {
+        const [answer] = await peer.answers(token, 1)
+        return answer as ParsedPacket
+      } finally {
+        clearInterval(again)
+      }
     },
-    async answers(token, count, deadlineMs = 5000) {
+    async answers(token, count, deadlineMs = ANSWER_DEADLINE_MS) {
       await until(() => withToken(token).length >= count, `${count} answers`, deadlineMs)
       return withToken(token)
     },
     acknowledge: ({ messageId }) => send(generate({ code: '0.00', messageId, ack: true })),
     reset: ({ messageId }) => send(generate({ code: '0.00', messageId, reset: true })),
-    [Symbol.dispose]: () => void socket.close(),
+    [Symbol.dispose]() {
+      isClosed = true
+      socket.close()
+    },
   }
   return new Promise((resolve) => socket.bind(0, '127.0.0.1', () => resolve(peer)))
 }

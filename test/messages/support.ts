@@ -16,6 +16,31 @@ export type Plant = AsyncDisposable & {
   newConnectedDevice(): Promise<Device & { channelId: string }>
 }
 
+/**
+ * Resolves when whoever asked before to follow messages takes part in them: a socket is open, and counted as a follower,
+ * before it does. Those who ask are taken in one after the other.
+ */
+export async function untilAllFollow({ messages }: Pick<TestApi['api'], 'messages'>): Promise<void> {
+  const access = {
+    domainKey: 0,
+    domainId: '',
+    channelKey: -1,
+    channelId: '',
+    publisherKey: null,
+    publisherId: null,
+    retentionDays: null,
+  }
+  const nothing = () => undefined
+  const last = await messages.follow({
+    access,
+    filter: '',
+    authorize: () => Promise.resolve(),
+    deliver: nothing,
+    onEnd: nothing,
+  })
+  last.close()
+}
+
 /** Route of the domain, for paths that name it so. */
 export const DOMAIN_ROUTE = 'plant'
 

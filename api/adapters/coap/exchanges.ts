@@ -34,6 +34,7 @@ export type ExchangesDeps = {
   send: (bytes: Buffer, peer: Peer) => void
   /** A request came to its end: what it was, the code of its answer or undefined where it has none. */
   onAnswered: (route: string, code: number | undefined, durationMs: number) => void
+  acknowledgeAfterMs?: number | undefined
 }
 
 export class Exchanges {
@@ -72,7 +73,7 @@ export class Exchanges {
     const now = monotonicMs()
     for (const exchanges of this.#unanswered.values()) {
       for (const exchange of exchanges.values()) {
-        if (now - exchange.sinceMs < ACKNOWLEDGE_AFTER_MS) break
+        if (now - exchange.sinceMs < (this.#deps.acknowledgeAfterMs ?? ACKNOWLEDGE_AFTER_MS)) break
         if (exchange.isAcknowledged || exchange.request.type !== TYPES.confirmable) continue
         exchange.isAcknowledged = true
         this.#deps.send(emptyMessage(TYPES.acknowledgement, exchange.request.messageId), exchange.peer)

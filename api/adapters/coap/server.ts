@@ -45,6 +45,8 @@ export type CoapServerDeps = {
   nowMs?: () => number
   /** ACK_TIMEOUT of RFC 7252 section 4.8; tests shorten it. */
   ackTimeoutMs?: number
+  /** What takes longer is acknowledged before it is answered; tests lengthen it, for machines that are busy. */
+  acknowledgeAfterMs?: number
 }
 
 export type CoapServer = {
@@ -86,6 +88,7 @@ export async function startCoapServer(deps: CoapServerDeps): Promise<CoapServer>
     outbox,
     resource,
     send,
+    acknowledgeAfterMs: deps.acknowledgeAfterMs,
     onAnswered: (route, code, durationMs) =>
       metrics?.countRequest('coap', route, code === undefined ? 'dropped' : formatCode(code), durationMs / 1000),
   })
