@@ -7,7 +7,7 @@ import { listen } from '#core/http/index.ts'
 import type { Listeners } from '#core/http/index.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import type { Device, Plant } from './support.ts'
-import { DOMAIN_ROUTE, startPlant } from './support.ts'
+import { DOMAIN_ROUTE, startPlant, untilAllFollow } from './support.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
 
@@ -31,7 +31,7 @@ afterAll(async () => {
 
 type Peer = { socket: WebSocket; got: string[]; kinds: boolean[]; closed: Promise<{ code: number; reason: string }> }
 
-/** Resolves when the socket is open; rejects with the status and body of a refusal. */
+/** Resolves when the socket is open and sent what comes; rejects with the status and body of a refusal. */
 async function open(path: string, options: ClientOptions = {}): Promise<Peer> {
   const socket = new WebSocket(`ws://${host}${path}`, options)
   const got: string[] = []
@@ -52,6 +52,7 @@ async function open(path: string, options: ClientOptions = {}): Promise<Peer> {
       response.on('end', () => reject(new Error(`${response.statusCode} ${text}`)))
     })
   })
+  await untilAllFollow(plant.api.api)
   return { socket, got, kinds, closed }
 }
 
@@ -87,13 +88,13 @@ describe('WebSocket', () => {
     sender.socket.send(pack)
     sender.socket.send(Buffer.from([0, 255, 1]))
     sender.socket.send('just text')
-    await expect.poll(() => receiver.got.length, { timeout: 5000 }).toBe(3)
+    await expect.poll(() => receiver.got.length).toBe(3)
     expect(receiver.got[0]).toBe(pack)
     expect(receiver.kinds).toEqual([false, true, false])
-    await expect.poll(() => user.got.length, { timeout: 5000 }).toBe(3)
+    await expect.poll(() => user.got.length).toBe(3)
     user.socket.send('{"from":"a user"}')
-    await expect.poll(() => receiver.got.at(3), { timeout: 5000 }).toBe('{"from":"a user"}')
-    expect(sender.got).toEqual(['{"from":"a user"}'])
+    await expect.poll(() => receiver.got.at(3)).toBe('{"from":"a user"}')
+    await expect.poll(() => sender.got).toEqual(['{"from":"a user"}'])
     expect(user.got).toHaveLength(3)
     const page = await plant.owner.call('GET', path)
     expect(page.json<{ messages: unknown[] }>().messages).toMatchObject([
@@ -117,7 +118,7 @@ describe('WebSocket', () => {
     ])
     await publish(first, path, '[{"n":"a","v":1}]')
     for (const peer of peers) {
-      await expect.poll(() => peer.got, { timeout: 5000 }).toEqual(['[{"n":"a","v":1}]'])
+      await expect.poll(() => peer.got).toEqual(['[{"n":"a","v":1}]'])
       peer.socket.close()
     }
   })
@@ -129,7 +130,7 @@ describe('WebSocket', () => {
     )
     const sender = await open(`${path}/a/b`, as(first))
     sender.socket.send('[{"n":"a","v":1}]')
-    for (const peer of [exact, any, all]) await expect.poll(() => peer?.got.length, { timeout: 5000 }).toBe(1)
+    for (const peer of [exact, any, all]) await expect.poll(() => peer?.got.length).toBe(1)
     expect(root?.got).toEqual([])
     const wildcard = await open(`${path}/a/%2B`, as(first))
     wildcard.socket.send('x')
@@ -141,7 +142,7 @@ describe('WebSocket', () => {
     const { first, path } = await aChannel()
     const sender = await open(`${path}?ack=1`, as(first))
     for (let frame = 1; frame <= 300; frame++) sender.socket.send(`[{"n":"a","v":${frame}}]`)
-    await expect.poll(() => sender.got.length, { timeout: 10_000 }).toBe(300)
+    await expect.poll(() => sender.got.length).toBe(300)
     expect(sender.got).toEqual(Array.from({ length: 300 }, (_, index) => `{"ack":${index + 1}}`))
     const page = await plant.owner.call('GET', `${path}?limit=300&dir=asc`)
     const values = page.json<{ messages: { value: number }[] }>().messages.map((message) => message.value)
@@ -160,9 +161,9 @@ describe('WebSocket', () => {
       await open(path, as(second)),
     ]
     writing.socket.send('one')
-    await expect.poll(() => reading.got, { timeout: 5000 }).toEqual(['one'])
+    await expect.poll(() => reading.got).toEqual(['one'])
     other.socket.send('two')
-    await expect.poll(() => reading.got, { timeout: 5000 }).toEqual(['one', 'two'])
+    await expect.poll(() => reading.got).toEqual(['one', 'two'])
     expect(writing.got).toEqual([])
     reading.socket.send('three')
     expect(await reading.closed).toMatchObject({ code: 1008 })
@@ -241,7 +242,7 @@ describe('server-sent events', () => {
     const socket = await open(`${path}/a/c`, as(first))
     socket.socket.send('{"precise": 12345678901234567890}')
     for (const stream of streams.slice(0, 2)) {
-      await expect.poll(() => stream.events().length, { timeout: 5000 }).toBe(3)
+      await expect.poll(() => stream.events().length).toBe(3)
       expect(stream.events().map(({ data }) => data)).toMatchObject([
         { channel: channelId, subtopic: '', publisher: first.id, protocol: 'http', payload: [{ n: 'v', v: 1.1 }] },
         { subtopic: 'a.b', content_type: 'text/plain', payload: Buffer.from('raw').toString('base64') },
@@ -249,9 +250,7 @@ describe('server-sent events', () => {
       ])
       expect(stream.text()).toContain('"payload":{"precise": 12345678901234567890}')
     }
-    await expect
-      .poll(() => streams[2]?.events().map(({ data }) => data['subtopic']), { timeout: 5000 })
-      .toEqual(['a.b', 'a.c'])
+    await expect.poll(() => streams[2]?.events().map(({ data }) => data['subtopic'])).toEqual(['a.b', 'a.c'])
     for (const stream of streams) stream.close()
     socket.socket.close()
   })
@@ -261,14 +260,14 @@ describe('server-sent events', () => {
     const authorization = `Client ${first.secret}`
     const before = await live(`${path}/live`, { authorization })
     await publish(first, path, '[{"n":"v","v":1}]')
-    await expect.poll(() => before.events().length, { timeout: 5000 }).toBe(1)
+    await expect.poll(() => before.events().length).toBe(1)
     const id = before.events()[0]?.id as string
     before.close()
     for (const value of [2, 3, 4]) await publish(first, path, `[{"n":"v","v":${value}}]`)
     const after = await live(`${path}/live`, { authorization, 'last-event-id': id })
     await publish(first, path, '[{"n":"v","v":5}]')
     const values = () => after.events().map(({ data }) => (data['payload'] as { v: number }[])[0]?.v)
-    await expect.poll(values, { timeout: 5000 }).toEqual([2, 3, 4, 5])
+    await expect.poll(values).toEqual([2, 3, 4, 5])
     after.close()
   })
 
@@ -277,7 +276,7 @@ describe('server-sent events', () => {
     const stream = await live(`${path}/live`, { authorization: `Client ${second.secret}` })
     const disabled = await plant.owner.call('POST', `/${plant.domainId}/clients/${second.id}/disable`)
     expect([disabled.status, channelId]).toEqual([200, channelId])
-    await expect.poll(stream.text, { timeout: 5000 }).toContain('event: end\ndata: {"reason":"forbidden"')
+    await expect.poll(stream.text).toContain('event: end\ndata: {"reason":"forbidden"')
   })
 
   test('refusals: 401 without credentials, 403 where a device is not connected or a user no member, 400', async () => {
