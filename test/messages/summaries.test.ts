@@ -3,8 +3,10 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { sql } from '#core/sql.ts'
 import { createPartitions } from '../../api/messages/retention/partitions.ts'
 import { createSummaries } from '../../api/messages/projections/summaries.ts'
+import type { Summaries } from '../../api/messages/projections/summaries.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase } from '../harness/database.ts'
+import { until } from '../harness/until.ts'
 
 let server: TestDatabase
 
@@ -32,13 +34,24 @@ async function unsummarised(): Promise<number> {
   return rows[0]?.ranges ?? 0
 }
 
+/** As the folder does: a call that finds a partition busy, with an autovacuum perhaps, leaves it to the next. */
+const untilKeptUp = (summaries: Summaries) =>
+  until(async () => {
+    try {
+      await summaries.keepUp()
+      return true
+    } catch {
+      return false
+    }
+  }, 'no partition is busy')
+
 test('what arrived is summarised but for the range that is not full', async () => {
   const summaries = createSummaries(server.database)
   await arrive(3000)
-  await summaries.keepUp()
+  await untilKeptUp(summaries)
   expect(await unsummarised()).toBeLessThanOrEqual(1)
   await arrive(3000)
-  await summaries.keepUp()
+  await untilKeptUp(summaries)
   expect(await unsummarised()).toBeLessThanOrEqual(1)
 })
 
@@ -49,6 +62,6 @@ test('a partition that somebody keeps busy is left for the next call', async () 
     await sql`LOCK TABLE records IN SHARE UPDATE EXCLUSIVE MODE`.execute(tx)
     await expect(summaries.keepUp()).rejects.toThrow()
   })
-  await summaries.keepUp()
+  await untilKeptUp(summaries)
   expect(await unsummarised()).toBeLessThanOrEqual(1)
 })

@@ -144,6 +144,9 @@ async function projections(): Promise<unknown[]> {
   return found
 }
 
+/** Always the same ones: what differs from run to run is drawn by the test above. */
+const SAMPLE_SEED = 7
+
 /** All projections from what is stored, as if no process had added anything up. */
 async function foldAllAnew(): Promise<void> {
   const { pool } = server.database
@@ -176,7 +179,7 @@ test('a tally adds what its batches hold, whatever they hold', async () => {
 }, 120_000)
 
 test('a tally of which somebody folded a batch is left alone, and the rest is read', async () => {
-  const input = fc.sample(someMessage, 6).map(toMessage)
+  const input = fc.sample(someMessage, { numRuns: 6, seed: SAMPLE_SEED }).map(toMessage)
   await Promise.all(input.map((message) => ingest.publish(message)))
   await foldNext(server.database)
   await Promise.all(input.map((message) => ingest.publish(message)))
@@ -190,7 +193,9 @@ test('a tally of which somebody folded a batch is left alone, and the rest is re
 })
 
 test('a time that is too far away for a tally is folded from the tables', async () => {
-  const [message] = fc.sample(someMessage, 1).map((input) => toMessage({ ...input, kind: 'records' }))
+  const [message] = fc
+    .sample(someMessage, { numRuns: 1, seed: SAMPLE_SEED })
+    .map((input) => toMessage({ ...input, kind: 'records' }))
   if (message?.content.kind !== 'records') throw new Error('no records')
   const records = message.content.records.map((record) => ({ ...record, timeSeconds: 200_000_000_000 }))
   await ingest.publish({ ...message, content: { kind: 'records', records } })
