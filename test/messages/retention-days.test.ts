@@ -30,7 +30,7 @@ test('a message is kept as its channel says, else its domain, as soon as they sa
   const set = async (url: string, days: number | null) =>
     expect((await plant.owner.call('PATCH', url, { retention_days: days })).status).toBe(200)
   const channel = `/${plant.domainId}/channels/${device.channelId}`
-  const becomes = (days: number) => until(async () => (await classNow()) === days, `class ${days}`, 1000)
+  const becomes = (days: number) => until(async () => (await classNow()) === days, `class ${days}`)
 
   expect(await classNow()).toBe(0)
   await set(`/domains/${plant.domainId}`, 20)
