@@ -48,7 +48,6 @@ export {
   Tags,
   Timestamp,
   allOf,
-  anyOf,
   contains,
   containsMetadata,
   parseMetadataFilter,

@@ -1,6 +1,6 @@
 // contract 2.4, decisions 31b and 45: entities found without their domain, by which role they are reached, and what is remembered
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { createAccessPolicy, findProvidedAccess } from '#api/identity/index.ts'
+import { ACTIONS, createAccessPolicy, findPageAccess, findProvidedAccess } from '#api/identity/index.ts'
 import type { EntityFacts } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
@@ -137,6 +137,51 @@ describe('the access fields of a list item', () => {
     expect(access.get(entity.key)).toMatchObject({ access_type: 'indirect_group', access_provider_id: top })
   })
 
+  test('come with what may be done with each item: what the policy says of it alone, by whatever path', async () => {
+    const own = await newTenant(api)
+    const top = await newGroup(api, own.domainId)
+    const parent = await newGroup(api, own.domainId, top)
+    const ids = await Promise.all([0, 1, 2, 3].map(async () => (await own.newClient()).id))
+    const [inParent = '', inTop = '', alone = '', held = ''] = ids
+    await setParent(api, own.domainId, 'client', inParent, parent)
+    await setParent(api, own.domainId, 'client', inTop, top)
+    const given: Record<
+      string,
+      { type: 'client' | 'group' | 'domain'; id: string; actions: readonly string[] | 'admin' }
+    > = {
+      'a role of the client': { type: 'client', id: held, actions: ['update'] },
+      'the built-in role of the client': { type: 'client', id: alone, actions: 'admin' },
+      'a role of its group': { type: 'group', id: parent, actions: ['client_update', 'client_delete'] },
+      'a role of a group above': { type: 'group', id: top, actions: ['subgroup_client_update'] },
+      'the built-in role of a group above': { type: 'group', id: top, actions: 'admin' },
+      'a role of the domain': { type: 'domain', id: own.domainId, actions: ['client_update'] },
+      'nothing else': { type: 'group', id: top, actions: ['update'] },
+    }
+    const updatable: Record<string, number> = {}
+    for (const [path, { type, id, actions }] of Object.entries(given)) {
+      const member = await newMember(['client_read'], own)
+      await grantRole(api, member.id, on(type, id, own), actions)
+      const found = await Promise.all(ids.map((client) => locate(member, 'client', client, own.domainId)))
+      const { domain } = found[0] as (typeof found)[0]
+      const entities = found.map(({ entity }) => ({ ...entity, domainKey: domain.domainKey }))
+      const { may } = await findPageAccess(api.database.db, [domain], 'client', entities)
+      for (const entity of entities) {
+        const held = await domain.actionsOn(entity)
+        for (const action of ACTIONS.client) expect(may(entity, action), `${action} by ${path}`).toBe(held.has(action))
+      }
+      updatable[path] = entities.filter((entity) => may(entity, 'update')).length
+    }
+    expect(updatable).toEqual({
+      'a role of the client': 1,
+      'the built-in role of the client': 1,
+      'a role of its group': 1,
+      'a role of a group above': 1,
+      'the built-in role of a group above': 2,
+      'a role of the domain': 4,
+      'nothing else': 0,
+    })
+  })
+
   test('are absent for the platform administrator, who has no role', async () => {
     const { id } = await tenant.newClient()
     const listed = (await api.admin('GET', `/${tenant.domainId}/clients?id=${id}`)).json<{ clients: object[] }>()
@@ -147,7 +192,7 @@ describe('the access fields of a list item', () => {
 
 test(
   'what is remembered is what is stored, after any change of roles, members, parents and hierarchy',
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async () => {
     const own = await newTenant(api)
     let state = 20_261_121

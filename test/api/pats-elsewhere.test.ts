@@ -36,6 +36,23 @@ async function newGroup(tenant: Tenant, fields: Record<string, unknown> = {}): P
   return made.json<{ id: string }>().id
 }
 
+describe('clients', () => {
+  test('are listed with the secrets of those that a scope to update names', async () => {
+    const tenant = await newTenant(api)
+    const [one, other] = [await tenant.newClient(), await tenant.newClient()]
+    const [first, second] = [one.credentials.secret, other.credentials.secret]
+    const secretsSeenBy = async (call: Caller) => {
+      const listed = await call('GET', `/${tenant.domainId}/clients?order=created_at`)
+      expect(listed.status, listed.text).toBe(200)
+      return listed.json<{ clients: (typeof one)[] }>().clients.map(({ credentials }) => credentials.secret)
+    }
+    const scopes = [['clients', 'list']] as const
+    expect(await secretsSeenBy(await robot(tenant, scopes))).toEqual(['', ''])
+    expect(await secretsSeenBy(await robot(tenant, [...scopes, ['clients', 'update', other.id]]))).toEqual(['', second])
+    expect(await secretsSeenBy(await robot(tenant, [...scopes, ['clients', 'update']]))).toEqual([first, second])
+  })
+})
+
 describe('groups', () => {
   test('are created, viewed, listed, changed and deleted with the operation of that name alone', async () => {
     const tenant = await newTenant(api)

@@ -5,7 +5,7 @@ import { prepared, refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { commonAssignments, connectableTable, recordColumns, recordFromRow } from '../connectable/repository.ts'
+import { commonAssignments, connectableTable, findingByKeys, recordFromRow } from '../connectable/repository.ts'
 import type { ConnectableRecord } from '../connectable/record.ts'
 import type { ConnectableChange, ConnectableRow } from '../connectable/repository.ts'
 
@@ -22,8 +22,6 @@ function fromRow(row: Row): ChannelRecord {
     retentionDays: row.retention_days,
   }
 }
-
-const COLUMNS = recordColumns('h')
 
 const CONFLICTS = {
   channels_id_key: () => new ServiceError('conflict', 'a channel with this id exists in the domain'),
@@ -107,8 +105,9 @@ export const channelTable = connectableTable<ChannelRecord, Row, ChannelChange>(
   conflicts: CONFLICTS,
 })
 
+const FIND_BY_KEYS = findingByKeys<Row>('channel', ['description', 'route', 'retention_days'])
+
 /** Those of the keys that are still there, in any order. */
 export async function findChannels(db: Queryable, keys: readonly number[]): Promise<ChannelRecord[]> {
-  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM channels h WHERE h.key = ANY (${keys}::bigint[])`.execute(db)
-  return rows.map(fromRow)
+  return (await FIND_BY_KEYS(db, [keys])).rows.map(fromRow)
 }

@@ -1,12 +1,11 @@
 /** SQL of clients. */
-import { anyOf, grantingAdmin } from '#api/identity/index.ts'
-import type { DomainAccess } from '#api/identity/index.ts'
+import { grantingAdmin } from '#api/identity/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { prepared, refusing } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { commonAssignments, connectableTable, recordColumns, recordFromRow } from '../connectable/repository.ts'
+import { commonAssignments, connectableTable, findingByKeys, recordFromRow } from '../connectable/repository.ts'
 import type { ConnectableRecord } from '../connectable/record.ts'
 import type { ConnectableChange, ConnectableRow } from '../connectable/repository.ts'
 
@@ -17,8 +16,6 @@ type Row = ConnectableRow & { identity: string; secret_sealed: Buffer }
 function fromRow(row: Row): ClientRecord {
   return { ...recordFromRow('client', row), identity: row.identity, secretSealed: row.secret_sealed }
 }
-
-const COLUMNS = recordColumns('c')
 
 const CONFLICTS = {
   clients_id_key: () => new ServiceError('conflict', 'a client with this id exists in the domain'),
@@ -112,36 +109,9 @@ export const clientTable = connectableTable<ClientRecord, Row, ClientChange>({
   conflicts: CONFLICTS,
 })
 
-/** The keys of those of the clients that the caller may update, in whichever of the domains that he entered they lie. */
-export async function findUpdatable(
-  db: Queryable,
-  domains: readonly DomainAccess[],
-  clients: readonly ClientRecord[],
-): Promise<ReadonlySet<number>> {
-  const updatable = new Set<number>()
-  const asked: number[] = []
-  const conditions: Sql<boolean>[] = []
-  for (const domain of domains) {
-    const keys = clients.filter(({ domainKey }) => domainKey === domain.domainKey).map(({ key }) => key)
-    if (keys.length === 0) continue
-    if (domain.can('client_update')) {
-      for (const key of keys) updatable.add(key)
-      continue
-    }
-    asked.push(...keys)
-    conditions.push(
-      sql<boolean>`c.domain_key = ${domain.domainKey} AND ${domain.reachable('client', 'update', 'c', 'row')}`,
-    )
-  }
-  if (asked.length === 0) return updatable
-  const { rows } = await sql<{ key: number }>`SELECT c.key FROM clients c
-    WHERE c.key = ANY (${asked}::bigint[]) AND (${anyOf(conditions)})`.execute(db)
-  for (const { key } of rows) updatable.add(key)
-  return updatable
-}
+const FIND_BY_KEYS = findingByKeys<Row>('client', ['identity', 'secret_sealed'])
 
 /** Those of the keys that are still there, in any order. */
 export async function findClients(db: Queryable, keys: readonly number[]): Promise<ClientRecord[]> {
-  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM clients c WHERE c.key = ANY (${keys}::bigint[])`.execute(db)
-  return rows.map(fromRow)
+  return (await FIND_BY_KEYS(db, [keys])).rows.map(fromRow)
 }

@@ -1,6 +1,6 @@
 /** The rules of clients (specification section 4 Clients, contract 4.1, decisions 14, 31, 45). */
 import { setImmediate } from 'node:timers/promises'
-import { findProvidedAccess } from '#api/identity/index.ts'
+import { findPageAccess } from '#api/identity/index.ts'
 import type { DomainAccess, EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { newId } from '#core/ids.ts'
@@ -22,7 +22,7 @@ import {
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
 import { connectedTo, deviceConditions, labelsAskedFor } from '../listing.ts'
 import type { ClientChange, ClientRecord, NewClientRow } from './repository.ts'
-import { awaitOtherBulks, clientTable, findClients, findUpdatable, insertClients } from './repository.ts'
+import { awaitOtherBulks, clientTable, findClients, insertClients } from './repository.ts'
 import type { ClientQuery, ClientUpdate, NewClient } from './schema.ts'
 
 /** A client, the secret that the caller may see with it (empty: none), and where he asked by which roles he has access to it. */
@@ -106,14 +106,11 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
     domains: readonly DomainAccess[],
     clients: readonly ClientRecord[],
   ): Promise<ShownClient[]> {
-    const [access, maySee] = await Promise.all([
-      findProvidedAccess(database.db, domains, 'client', clients),
-      findUpdatable(database.db, domains, clients),
-    ])
+    const { provided, may } = await findPageAccess(database.db, domains, 'client', clients)
     return clients.map((client) => ({
       client,
-      secret: maySee.has(client.key) ? openSecret(keyring, client) : '',
-      access: access.get(client.key),
+      secret: may(client, 'update') ? openSecret(keyring, client) : '',
+      access: provided.get(client.key),
     }))
   }
 

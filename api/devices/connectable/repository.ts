@@ -1,7 +1,7 @@
 /** What clients and channels have in common in the database: their record, and the SQL that is the same for both tables. */
 import type { DomainAccess } from '#api/identity/index.ts'
-import { refusing } from '#core/database/index.ts'
-import type { Queryable, Transaction } from '#core/database/index.ts'
+import { prepared, refusing } from '#core/database/index.ts'
+import type { Prepared, Queryable, Transaction } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -49,6 +49,35 @@ export function recordFromRow<T extends ConnectableType>(type: T, row: Connectab
 export function recordColumns(alias: string): Sql<unknown> {
   return sql`${sql.table(alias)}.*, (SELECT d.id FROM domains d WHERE d.key = ${sql.ref(`${alias}.domain_key`)}) AS domain_id,
   (SELECT g.id FROM groups g WHERE g.key = ${sql.ref(`${alias}.parent_group_key`)}) AS parent_group_id`
+}
+
+const RECORD_COLUMNS = [
+  'key',
+  'domain_key',
+  'id',
+  'name',
+  'tags',
+  'metadata',
+  'status',
+  'parent_group_key',
+  'created_by',
+  'created_at',
+  'updated_by',
+  'updated_at',
+]
+
+/**
+ * The records of some keys, in any order, with further columns of the table; `values` are the keys. The columns stand there by name: a
+ * connection that knows the statement would refuse it once the table has another one.
+ */
+export function findingByKeys<Row extends object>(type: ConnectableType, further: readonly string[]): Prepared<Row> {
+  const columns = [...RECORD_COLUMNS, ...further].map((column) => `e.${column}`).join(', ')
+  return prepared<Row>(
+    `find_${type}s_by_keys`,
+    `SELECT ${columns}, (SELECT d.id FROM domains d WHERE d.key = e.domain_key) AS domain_id,
+            (SELECT g.id FROM groups g WHERE g.key = e.parent_group_key) AS parent_group_id
+       FROM ${type}s e WHERE e.key = ANY ($1::bigint[])`,
+  )
 }
 
 /** Fields of both that a change may give. */

@@ -42,6 +42,8 @@ export type DomainAccess = {
   require(action: DomainAction): void
   /** Everything that the caller may do on the entity, by whatever path. */
   actionsOn(entity: EntityFacts): Promise<ReadonlySet<string>>
+  /** Whether the token that the caller came with is good for the action on the entity. His roles are another question. */
+  permits(entity: EntityFacts, action: string): boolean
   /**
    * Returns the entity when the caller may do it; throws `not_found` when there is none or the caller may not read it,
    * `forbidden` when he may read it but not do this.
@@ -221,6 +223,7 @@ export function createAccessPolicy({
       },
       actionsOn: (entity) =>
         everything ? Promise.resolve(ALL_ACTIONS[entity.type]) : holdings.actionsOn(caller, entity),
+      permits: () => true,
       async requireOn(entity, action) {
         if (entity === undefined) throw new ServiceError('not_found', 'entity not found')
         if (everything) return entity

@@ -62,68 +62,121 @@ const FIND_WITH_GROUPS = prepared<Row>(
 /** What must be known of an entity to say by which role it is reached. */
 export type PlacedEntity = { key: number; domainKey: number; parentGroupKey: number | null }
 
-/**
- * The strongest role of the caller for each of the entities, which lie in domains that he entered: a direct one before that of
- * the parent group, before that of a group above (the nearest first), before that of the domain; of several in one place the
- * built-in one, then the oldest. An entity on which no role gives anything is absent, as for a platform administrator without
- * roles.
- */
+/** What the caller's roles give on entities of a listing. */
+export type PageAccess = {
+  /**
+   * By the keys of the entities, the strongest role on each: a direct one before that of the parent group, before that of a group
+   * above (the nearest first), before that of the domain; of several in one place the built-in one, then the oldest. An entity on
+   * which no role gives anything is absent, as for a platform administrator without roles.
+   */
+  provided: ReadonlyMap<number, EffectiveAccess>
+  /** Whether the caller may do it on one of the entities, by whatever path. */
+  may(entity: PlacedEntity, action: string): boolean
+}
+
+/** The entities lie in domains that the caller entered. */
+export async function findPageAccess(
+  db: Queryable,
+  domains: readonly DomainAccess[],
+  type: Listed,
+  entities: readonly PlacedEntity[],
+): Promise<PageAccess> {
+  const entered = new Map(domains.map((domain) => [domain.domainKey, domain]))
+  const places = [...new Set(entities.map(({ domainKey }) => domainKey))]
+  const rows = await findRoles(db, domains, type, places, entities)
+  const byPlace = Map.groupBy(rows, ({ provider, place_key: place }) =>
+    nameOf(provider === 'ancestor' ? 'parent' : provider, place),
+  )
+  const at = (provider: Row['provider'], place: number | null) => byPlace.get(nameOf(provider, place)) ?? []
+  /** The strongest first. */
+  const rolesOn = ({ key, domainKey, parentGroupKey }: PlacedEntity) => [
+    ...at('direct', key),
+    ...at('parent', parentGroupKey),
+    ...at('domain', domainKey),
+  ]
+  /** What a role gives is the same for all that lies in its place. */
+  const presented = new Map<Row, EffectiveAccess | undefined>()
+  const present = (row: Row, domainKey: number) => {
+    if (presented.has(row)) return presented.get(row)
+    const provider = row.provider === 'domain' ? { provider_id: entered.get(domainKey)?.domainId ?? '' } : {}
+    const access = presentProvided(type, { ...row, ...provider })
+    presented.set(row, access)
+    return access
+  }
+  const provided = new Map<number, EffectiveAccess>()
+  for (const entity of entities) {
+    for (const row of rolesOn(entity)) {
+      const access = present(row, entity.domainKey)
+      if (access === undefined) continue
+      provided.set(entity.key, access)
+      break
+    }
+  }
+  return {
+    provided,
+    may(entity, action) {
+      const domain = entered.get(entity.domainKey)
+      // Of what his roles give the caller may do what his token is for.
+      if (domain?.permits({ type, ...entity }, action) !== true) return false
+      return domain.principal.isPlatformAdmin || rolesOn(entity).some((row) => gives(row, type, action))
+    },
+  }
+}
+
+/** What `findPageAccess` finds provided. */
 export async function findProvidedAccess(
   db: Queryable,
   domains: readonly DomainAccess[],
   type: Listed,
   entities: readonly PlacedEntity[],
 ): Promise<ReadonlyMap<number, EffectiveAccess>> {
-  const found = new Map<number, EffectiveAccess>()
+  return (await findPageAccess(db, domains, type, entities)).provided
+}
+
+async function findRoles(
+  db: Queryable,
+  domains: readonly DomainAccess[],
+  type: Listed,
+  places: readonly number[],
+  entities: readonly PlacedEntity[],
+): Promise<Row[]> {
   const [entered] = domains
-  if (entered === undefined || entities.length === 0) return found
-  const domainIds = new Map(domains.map(({ domainKey, domainId }) => [domainKey, domainId]))
-  const keys = entities.map(({ key }) => key)
+  if (entered === undefined || entities.length === 0) return []
   const parents = [...new Set(entities.flatMap(({ parentGroupKey }) => parentGroupKey ?? []))]
-  const places = [...new Set(entities.map(({ domainKey }) => domainKey))]
-  const values = [entered.principal.key, places, type, keys]
+  const values = [entered.principal.key, places, type, entities.map(({ key }) => key)]
   // Who has no role on any group is spared the larger half of the statement.
   const isByGroups = parents.length > 0 && domains.some(({ hasGroupRoles }) => hasGroupRoles)
   const { rows } = isByGroups ? await FIND_WITH_GROUPS(db, [...values, parents]) : await FIND(db, values)
-  const byPlace = Map.groupBy(rows, ({ provider, place_key: place }) =>
-    nameOf(provider === 'ancestor' ? 'parent' : provider, place),
-  )
-  const at = (provider: Row['provider'], place: number | null) => byPlace.get(nameOf(provider, place)) ?? []
-  /** What a role gives is the same for all that lies in its place. */
-  const presented = new Map<Row, EffectiveAccess | undefined>()
-  const present = (row: Row, domainKey: number) => {
-    if (presented.has(row)) return presented.get(row)
-    const provider = row.provider === 'domain' ? { provider_id: domainIds.get(domainKey) ?? '' } : {}
-    const access = presentProvided(type, { ...row, ...provider })
-    presented.set(row, access)
-    return access
-  }
-  for (const { key, domainKey, parentGroupKey } of entities) {
-    for (const row of [...at('direct', key), ...at('parent', parentGroupKey), ...at('domain', domainKey)]) {
-      const access = present(row, domainKey)
-      if (access === undefined) continue
-      found.set(key, access)
-      break
-    }
-  }
-  return found
+  return rows
 }
 
 const nameOf = (provider: string, place: number | null) => `${provider}/${place}`
 
+const placeOf = ({ provider }: Row, type: Listed): EntityType =>
+  provider === 'direct' ? type : provider === 'domain' ? 'domain' : 'group'
+
+const actionsOf = (row: Row, type: Listed): readonly string[] =>
+  row.role_key === ADMIN_ROLE_KEY ? ACTIONS[placeOf(row, type)] : (row.role_actions ?? [])
+
+/** Whether the role gives the action on an entity of the type. */
+function gives(row: Row, type: Listed, action: string): boolean {
+  const needed = row.provider === 'direct' ? action : INHERITED[row.provider][type].get(action)
+  return needed !== undefined && actionsOf(row, type).includes(needed)
+}
+
 /** Undefined for a role that gives nothing on the entity. */
 function presentProvided(type: Listed, row: Row): EffectiveAccess | undefined {
   const { provider } = row
-  const on = provider === 'direct' ? type : provider === 'domain' ? 'domain' : 'group'
+  const actions = [...actionsOf(row, type)]
   const role =
     row.role_key === ADMIN_ROLE_KEY
-      ? { id: adminRoleId(on, row.provider_key), name: ADMIN_ROLE_NAME, actions: [...ACTIONS[on]] }
-      : { id: row.role_id ?? '', name: row.role_name ?? '', actions: row.role_actions ?? [] }
+      ? { id: adminRoleId(placeOf(row, type), row.provider_key), name: ADMIN_ROLE_NAME }
+      : { id: row.role_id ?? '', name: row.role_name ?? '' }
   if (provider === 'direct') {
-    if (role.actions.length === 0) return undefined
-    return { access_type: 'direct', role_id: role.id, role_name: role.name, actions: role.actions }
+    if (actions.length === 0) return undefined
+    return { access_type: 'direct', role_id: role.id, role_name: role.name, actions }
   }
-  const held = new Set<string>(role.actions)
+  const held = new Set<string>(actions)
   if (![...INHERITED[provider][type].values()].some((needed) => held.has(needed))) return undefined
   return {
     // What comes to a group from a group is always inherited by `subgroup_`.
@@ -132,6 +185,6 @@ function presentProvided(type: Listed, row: Row): EffectiveAccess | undefined {
     access_provider_id: row.provider_id,
     access_provider_role_id: role.id,
     access_provider_role_name: role.name,
-    access_provider_role_actions: role.actions,
+    access_provider_role_actions: actions,
   }
 }

@@ -83,6 +83,7 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
       }
       return allowed
     },
+    permits: (entity, action) => domain.permits(entity, action) && allows(entity, action),
     async requireOn(entity, action) {
       const found = await domain.requireOn(entity, action)
       const isAllowed =
