@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { ServerCredentials } from '@grpc/grpc-js'
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { readConfig } from '#core/config/index.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { FailureReason, OnLost, RejectReason, WireTaskState } from '#proto/index.ts'
@@ -15,8 +15,7 @@ import type { Worker } from '#worker/index.ts'
 import { reachableFolder } from '#worker/isolation/index.ts'
 import { until } from './pool.ts'
 import { JOIN_TOKEN, ScriptedManager, runRef } from './scripted-manager.ts'
-
-vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
+import type { SaidOf } from './scripted-manager.ts'
 
 const logger = createLogger({ name: 'test', level: 'fatal' })
 let folder: string
@@ -51,9 +50,16 @@ async function joinManager(environment: Record<string, string> = {}): Promise<Wo
   return worker
 }
 
+/** Breaks the stream, and gives what the worker says first in the session that follows. */
+async function nextHello() {
+  const before = manager.heard('hello').length
+  manager.breakStream()
+  await until(() => manager.heard('hello').length > before)
+  return manager.heard('hello')[before] as SaidOf<'hello'>
+}
+
 describe('joining', () => {
   test('registers with the token, says Hello first and beats from then on', async () => {
-    manager.heartbeatIntervalMs = 50
     const worker = await joinManager({ SKEIN_WORKER_NAME: 'edge', SKEIN_WORKER_LABELS: 'zone=north' })
     expect(worker.id).toBe('worker-1')
     expect(manager.registrations[0]).toMatchObject({
@@ -125,7 +131,7 @@ describe('TLS', () => {
     expect(await manager.result('run-1')).toMatchObject({ resultsJson: '[8]' })
     await worker.stop()
     await joinManager({ SKEIN_WORKER_TOKEN: '' })
-    expect(manager.sessions).toBe(2)
+    expect(manager.registrations.at(-1)).toMatchObject({ workerSecret: 'secret-1' })
   })
 
   test('gives the token to no server with another certificate', async () => {
@@ -278,14 +284,11 @@ describe('cancelling', () => {
 describe('a broken stream', () => {
   test('ends no run: the worker comes back, claims it, and its result arrives there', async () => {
     await joinManager()
-    manager.assign('endless', 'run-1', {
-      limits: { timeoutMs: 1_000n, memoryLimitBytes: 65_536n, maxOutputBytes: 1n, maxResultBytes: 1_000n },
-    })
+    manager.assign('endless', 'run-1')
     await manager.running('run-1')
-    manager.breakStream()
-    await until(() => manager.heard('hello').length === 2)
-    expect(manager.heard('hello')[1]?.running).toMatchObject([{ run: runRef('run-1'), state: WireTaskState.RUNNING }])
-    expect(await manager.result('run-1')).toMatchObject({ reason: FailureReason.TIMEOUT })
+    expect((await nextHello()).running).toMatchObject([{ run: runRef('run-1'), state: WireTaskState.RUNNING }])
+    manager.tell({ case: 'cancel', value: { runs: [runRef('run-1')] } })
+    expect(await manager.result('run-1')).toMatchObject({ state: WireTaskState.STOPPED })
   })
 
   test('a run that Welcome says to stop is stopped without a word', async () => {
@@ -305,9 +308,7 @@ describe('a broken stream', () => {
     const worker = await joinManager()
     manager.assign('add', 'run-1', { inputsJson: '[1,2]' })
     await manager.result('run-1')
-    manager.breakStream()
-    await until(() => manager.heard('hello').length === 2)
-    expect(manager.heard('hello')[1]?.spooled).toMatchObject([runRef('run-1')])
+    expect((await nextHello()).spooled).toMatchObject([runRef('run-1')])
     await worker.stop()
     const before = manager.results().length
     manager.acknowledges = true
@@ -325,31 +326,32 @@ describe('a broken stream', () => {
     manager.acknowledge([await manager.result('run-1')], false)
     manager.tell({ case: 'cancel', value: { runs: [runRef('run-1')] } })
     await until(() => manager.heard('cancelAck').length === 1)
-    manager.breakStream()
-    await until(() => manager.heard('hello').length === 2)
-    expect(manager.heard('hello')[1]?.spooled).toEqual([])
+    expect((await nextHello()).spooled).toEqual([])
   })
 
   test('Goaway is followed by a new session', async () => {
     await joinManager()
+    const before = manager.sessions
     manager.tell({ case: 'goaway', value: { reason: 'restart', reconnectAfterMs: 10n } })
-    await until(() => manager.sessions === 2)
-    expect(manager.registrations).toHaveLength(2)
+    await until(() => manager.sessions > before)
+    expect(manager.registrations.length).toBeGreaterThan(before)
   })
 })
 
 describe('the lease', () => {
   test('ends runs before it ends, but for those that are told to wait, and Hello says that they are gone', async () => {
-    manager.leaseTtlMs = 600
-    manager.heartbeatIntervalMs = 250
+    // Three silent intervals end a session, and the next one begins a new lease: this lease ends before.
+    manager.leaseTtlMs = 3_000
+    manager.heartbeatIntervalMs = 1_200
     await joinManager()
     manager.assign('endless', 'requeued')
     manager.assign('endless', 'waiting', { onLost: OnLost.WAIT })
     await manager.running('requeued')
     await manager.running('waiting')
+    const before = manager.heard('hello').length
     manager.answersHeartbeats = false
-    await until(() => manager.heard('hello').length === 2)
-    const claims = manager.heard('hello')[1]?.running.map(({ run }) => run?.runId)
+    await until(() => manager.heard('hello').length > before)
+    const claims = manager.heard('hello')[before]?.running.map(({ run }) => run?.runId)
     expect(claims).toContain('waiting')
     await until(() => manager.heard('heartbeat').at(-1)?.running === 1)
     expect(manager.results()).toEqual([])
@@ -374,6 +376,7 @@ describe('draining and stopping', () => {
     manager.assign('endless', 'run-1')
     await manager.running('run-1')
     await worker.stop()
+    await until(() => manager.heard('reject').length > 0)
     expect(manager.heard('drainState')[0]).toMatchObject({ draining: true, running: 1 })
     expect(manager.heard('reject')[0]).toMatchObject({ run: { runId: 'run-1' }, reason: RejectReason.DRAINING })
   })
