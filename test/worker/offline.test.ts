@@ -1,10 +1,8 @@
 /** Work without a manager: runs with `on_lost: wait` survive a restart of the worker, output and results come later (task-manager.md section 3). */
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { OnLost, WireTaskState } from '#proto/index.ts'
 import { JoinedWorker } from './joined-worker.ts'
 import { moduleFromText, until } from './pool.ts'
-
-vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
 
 const WAIT = { onLost: OnLost.WAIT }
 
@@ -55,6 +53,7 @@ describe('a run with on_lost wait', () => {
     joined.manager.assign('endless', 'run-1', WAIT)
     await joined.manager.running('run-1')
     await joined.stop()
+    await until(() => joined.manager.heard('reject').length > 0)
     expect(joined.manager.heard('reject')).toMatchObject([{ run: { runId: 'run-1' } }])
     await joined.join()
     expect(joined.manager.heard('hello').at(-1)).toMatchObject({ running: [] })
@@ -92,7 +91,8 @@ describe('output', () => {
 
   test('that came up without a manager is told when one is there', async () => {
     await using joined = await JoinedWorker.start()
-    joined.manager.assign(await talker(), 'run-1', { inputsJson: '[200000000]' })
+    // Silent for so long that the manager is gone before it goes on.
+    joined.manager.assign(await talker(), 'run-1', { inputsJson: '["3000000000"]' })
     await until(() => said(joined).length === 1)
     await joined.stopManager()
     await joined.startManager()
