@@ -11,7 +11,7 @@ import { digestOf, until } from './pool.ts'
 import { JOIN_TOKEN, ScriptedManager } from './scripted-manager.ts'
 
 const MIB = 1024 * 1024
-const WAIT_MS = 30_000
+const WAIT_MS = 60_000
 
 function startWorker(folder: string, manager: ScriptedManager) {
   const child = spawn(process.execPath, [join(import.meta.dirname, '../../programs/worker.ts')], {
@@ -46,12 +46,13 @@ test('a worker that was killed in the middle of a download goes on where it stoo
   const order = { digest, sizeBytes: BigInt(bytes.length), sourceAddress: '', reference: '' }
   try {
     const killed = startWorker(folder, manager)
-    await until(() => manager.heard('hello').length === 1, WAIT_MS)
+    await until(() => manager.heard('hello').length > 0, WAIT_MS)
     manager.tell({ case: 'prefetch', value: { modules: [order] } })
     await until(() => statSync(partPath, { throwIfNoEntry: false })?.size === 2 * MIB, WAIT_MS)
     await killed.end('SIGKILL')
+    const before = manager.heard('hello').length
     const next = startWorker(folder, manager)
-    await until(() => manager.heard('hello').length === 2, WAIT_MS)
+    await until(() => manager.heard('hello').length > before, WAIT_MS)
     manager.tell({ case: 'prefetch', value: { modules: [order] } })
     const isHere = () => manager.heard('heartbeat').some((beat) => beat.cachedDigestsAdded.includes(digest))
     await until(isHere, WAIT_MS)
@@ -63,4 +64,4 @@ test('a worker that was killed in the middle of a download goes on where it stoo
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
-}, 90_000)
+}, 240_000)
