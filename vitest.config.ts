@@ -20,7 +20,7 @@ export default defineConfig({
     maxWorkers: 2,
     projects: [
       suite('unit', ['{core,api,proto,manager,worker,proxy,cli,programs,tools}/**/*.test.ts']),
-      suite('architecture', ['test/architecture/**/*.test.ts'], { needsPostgres: true, testTimeout: 60_000 }),
+      suite('architecture', ['test/architecture/**/*.test.ts'], { needsPostgres: true, testTimeout: 240_000 }),
       suite('api', ['test/{api,contract,core,messages,certs,bootstrap,provision,notifications}/**/*.test.ts'], {
         needsPostgres: true,
       }),

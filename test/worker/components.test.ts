@@ -1,11 +1,8 @@
 /** Components of WASI 0.2 (task-manager.md section 4): transpiled apart, run like any other module, given nothing of the host. */
 import { readdirSync } from 'node:fs'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { componentFromText, startPool } from './pool.ts'
 import type { TestPool } from './pool.ts'
-
-// Processes and threads start while other suites use the same two cores.
-vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
 
 let host: TestPool
 beforeAll(async () => {

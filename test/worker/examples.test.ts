@@ -1,13 +1,11 @@
 /** The examples that live on channels, called as a trigger calls them (task-manager.md section 5). */
 import { readFileSync } from 'node:fs'
 import { create } from '@bufbuild/protobuf'
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, expect, test } from 'vitest'
 import { GrantKind, GrantSchema } from '#proto/index.ts'
 import { JoinedWorker } from './joined-worker.ts'
 import { until } from './pool.ts'
 import { runRef } from './scripted-manager.ts'
-
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 30_000 })
 
 let joined: JoinedWorker
 beforeAll(async () => {
@@ -22,7 +20,7 @@ const grantNamed = (kind: GrantKind, name: string) => create(GrantSchema, { kind
 async function callOf(runId: string) {
   const find = () => joined.manager.heard('guestCall').find(({ run }) => run?.runId === runId)
   // A component of 12 MB is transpiled first.
-  await until(() => find() !== undefined, 25_000)
+  await until(() => find() !== undefined, 60_000)
   return find()?.call
 }
 

@@ -1,11 +1,8 @@
 /** What guests may do and how their runs end (task-manager.md sections 1, 2 and 4), over real runner processes. */
 import { readFileSync } from 'node:fs'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { moduleFromText, startPool, until } from './pool.ts'
 import type { TestPool } from './pool.ts'
-
-// Processes and threads start while other suites use the same two cores.
-vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
 
 let host: TestPool
 beforeAll(async () => {

@@ -50,5 +50,5 @@ test.runIf(process.platform === 'linux')(
       rmSync(folder, { recursive: true, force: true })
     }
   },
-  60_000,
+  120_000,
 )

@@ -82,7 +82,7 @@ export async function startPool(options: Partial<RunnerPoolOptions> = {}): Promi
         args: [],
         env: {},
         memoryLimitBytes: 64 * MIB,
-        timeoutMs: 20_000,
+        timeoutMs: 60_000,
         maxOutputBytes: MIB,
       }
       return pool.run({ ...defaults, ...request }, signal)
@@ -95,7 +95,7 @@ export async function startPool(options: Partial<RunnerPoolOptions> = {}): Promi
 }
 
 /** Waits until it holds; throws when it has not within the deadline. */
-export async function until(holds: () => boolean, deadlineMs = 10_000): Promise<void> {
+export async function until(holds: () => boolean, deadlineMs = 30_000): Promise<void> {
   const deadline = monotonicMs() + deadlineMs
   while (!holds()) {
     if (monotonicMs() > deadline) throw new Error(`did not happen within ${deadlineMs} ms: ${holds.toString()}`)

@@ -7,8 +7,6 @@ import { readStatus, renderStatus } from '#worker/index.ts'
 import { statusPath } from '#worker/status/index.ts'
 import { JoinedWorker } from './joined-worker.ts'
 
-vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
-
 test('tells what runs, what is unsent and how long the lease is', async () => {
   await using joined = await JoinedWorker.start({ SKEIN_WORKER_NAME: 'edge' })
   const folder = join(joined.folder, 'worker')
@@ -27,7 +25,7 @@ test('is answered without a manager too, and by nobody when no worker runs', asy
   await using joined = await JoinedWorker.start()
   const folder = join(joined.folder, 'worker')
   await joined.stopManager()
-  await vi.waitFor(async () => expect((await readStatus(folder)).state).toBe('disconnected'), { timeout: 10_000 })
+  await vi.waitFor(async () => expect((await readStatus(folder)).state).toBe('disconnected'), { timeout: 30_000 })
   await joined.stop()
   await expect(readStatus(folder)).rejects.toThrow('none runs there')
 })

@@ -1,10 +1,7 @@
 /** What happens to a run and to its neighbours when a lane or a runner ends (task-manager.md section 4). */
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { moduleFromText, startPool, until } from './pool.ts'
 import type { TestPool } from './pool.ts'
-
-// Processes and threads start while other suites use the same two cores.
-vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
 
 const MIB = 1024 * 1024
 
