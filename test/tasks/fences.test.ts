@@ -5,7 +5,7 @@ import { credentials, loadPackageDefinition, status } from '@grpc/grpc-js'
 import type { ClientDuplexStream, GrpcObject, ServiceError } from '@grpc/grpc-js'
 import { loadSync } from '@grpc/proto-loader'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { clientOf, startDatabase, startTestManager, until } from './support.ts'
+import { SHORT_LEASE, clientOf, startDatabase, startTestManager, until } from './support.ts'
 import type { TestDatabase, TestManager } from './support.ts'
 
 type Message = Record<string, unknown>
@@ -32,7 +32,7 @@ const open: FakeWorker[] = []
 
 beforeAll(async () => {
   db = await startDatabase()
-  manager = await startTestManager(db.database)
+  manager = await startTestManager(db.database, { timing: SHORT_LEASE })
   client = clientOf(manager.app)
 }, 60_000)
 
@@ -45,10 +45,13 @@ afterAll(async () => {
   await db.close()
 })
 
-/** A worker of this test's own making: it says exactly what it is told to say. */
+const BEAT_MS = 100
+
+/** A worker of this test's own making: it says that it is alive, and beside that exactly what it is told to say. */
 class FakeWorker {
   readonly #channel: Channel
   #stream: ClientDuplexStream<Message, Message> | undefined
+  #beats: NodeJS.Timeout | undefined
   readonly received: Message[] = []
   failure: ServiceError | undefined
   id = ''
@@ -105,7 +108,9 @@ class FakeWorker {
   ): Promise<Message> {
     const stream = this.#channel.session()
     this.#stream = stream
-    stream.on('data', (message: Message) => this.received.push(message))
+    stream.on('data', (message: Message) => {
+      if (this.#stream === stream) this.received.push(message)
+    })
     stream.on('error', (error: ServiceError) => {
       if (this.#stream === stream) this.failure ??= error
     })
@@ -123,6 +128,7 @@ class FakeWorker {
     await this.#until('Welcome', () => this.received.length > before)
     const welcome = this.received[before]?.['welcome'] as Message | undefined
     expect(welcome).toBeDefined()
+    this.#beats = setInterval(() => this.say({ heartbeat: { sequence: '1', free_slots: 4 } }), BEAT_MS)
     return welcome as Message
   }
 
@@ -142,15 +148,18 @@ class FakeWorker {
   }
 
   breakStream(): void {
+    clearInterval(this.#beats)
     const stream = this.#stream
     this.#stream = undefined
     stream?.cancel()
   }
 
+  /** Each once, however often it was said; one that was made again has another fence. */
   get assignments(): Assignment[] {
-    return this.received.flatMap(
+    const said = this.received.flatMap(
       (message) => ((message['assign'] as Message | undefined)?.['assignments'] ?? []) as Assignment[],
     )
+    return [...new Map(said.toReversed().map((one) => [one.run.fence, one])).values()].toReversed()
   }
 
   get receipts(): { run: Ref; recorded: boolean }[] {
@@ -182,10 +191,6 @@ class FakeWorker {
     this.say({
       result: { results: [{ run, state: 'TASK_STATE_FAILED', reason, error: 'so it went', duration_ms: 1 }] },
     })
-  }
-
-  beat(): void {
-    this.say({ heartbeat: { sequence: '1', free_slots: 4 } })
   }
 
   async #until(what: string, isTrue: () => boolean): Promise<void> {
@@ -413,24 +418,19 @@ test('when the lease ends, the run goes to another worker and the old one is not
   )
   await heir.register({ labels: { fake: lost.labels } })
   await heir.hello()
-  const beats = setInterval(() => heir.beat(), 100)
-  try {
-    lost.breakStream()
-    const again = await heir.assignment()
-    expect(again.run).toMatchObject({ run_id: assignment.run.run_id, attempt: 2 })
-    await lost.register()
-    expect(await lost.hello({ spooled: [assignment.run] })).toMatchObject({
-      resend: [],
-      acknowledged: [assignment.run],
-    })
-    lost.result(assignment.run, [66])
-    expect(await lost.receipt()).toBe(false)
-    heir.result(again.run)
-    expect(await client.ended(id)).toMatchObject({ state: 3, results: [3] })
-    expect((await client.get(`/workers/${heir.id}`)).body).toMatchObject({ alive: true })
-  } finally {
-    clearInterval(beats)
-  }
+  lost.breakStream()
+  const again = await heir.assignment()
+  expect(again.run).toMatchObject({ run_id: assignment.run.run_id, attempt: 2 })
+  await lost.register()
+  expect(await lost.hello({ spooled: [assignment.run] })).toMatchObject({
+    resend: [],
+    acknowledged: [assignment.run],
+  })
+  lost.result(assignment.run, [66])
+  expect(await lost.receipt()).toBe(false)
+  heir.result(again.run)
+  expect(await client.ended(id)).toMatchObject({ state: 3, results: [3] })
+  expect((await client.get(`/workers/${heir.id}`)).body).toMatchObject({ alive: true })
 })
 
 test('a registration makes the earlier session void', async () => {
@@ -454,17 +454,18 @@ test('an unknown token, a wrong secret and a session without Hello are refused',
 test('a stop that the worker does not confirm is forced at its deadline, and a later result does not count', async () => {
   const worker = new FakeWorker()
   await worker.join()
-  const beats = setInterval(() => worker.beat(), 100)
-  try {
-    const { id, assignment } = await started(worker)
-    expect((await client.post(`/tasks/${id}/stop`)).status).toBe(200)
-    expect(await client.results(id)).toMatchObject({ state: 6 })
-    expect(worker.received.some((message) => message['cancel'] !== undefined)).toBe(true)
-    worker.result(assignment.run, [66])
-    expect(await client.results(id)).toMatchObject({ state: 6, results: null })
-  } finally {
-    clearInterval(beats)
-  }
+  const { id, assignment } = await started(worker)
+  expect((await client.post(`/tasks/${id}/stop`)).status).toBe(200)
+  expect(await client.results(id)).toMatchObject({ state: 6 })
+  await until(
+    'the cancellation',
+    () => Promise.resolve(worker.received),
+    (messages) => messages.some((message) => message['cancel'] !== undefined),
+  )
+  worker.result(assignment.run, [66])
+  // Whatever it says: the result has been judged.
+  await worker.receipt()
+  expect(await client.results(id)).toMatchObject({ state: 6, results: null })
 })
 
 test('a result above 256 KiB comes in parts and is given back whole', async () => {

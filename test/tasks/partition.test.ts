@@ -4,7 +4,15 @@ import type { AddressInfo, Socket } from 'node:net'
 import { rmSync } from 'node:fs'
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
 import { startProgram } from './processes.ts'
-import { clientOf, startDatabase, startTestManager, startTestWorker, temporaryFolder, until } from './support.ts'
+import {
+  SHORT_LEASE,
+  clientOf,
+  startDatabase,
+  startTestManager,
+  startTestWorker,
+  temporaryFolder,
+  until,
+} from './support.ts'
 import type { TestDatabase, TestManager } from './support.ts'
 
 vi.setConfig({ testTimeout: 120_000 })
@@ -17,7 +25,7 @@ const closers: (() => Promise<unknown>)[] = []
 
 beforeAll(async () => {
   db = await startDatabase()
-  host = await startTestManager(db.database)
+  host = await startTestManager(db.database, { timing: SHORT_LEASE })
   client = clientOf(host.app)
 }, 60_000)
 
