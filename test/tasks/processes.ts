@@ -52,6 +52,6 @@ export async function untilHealthy(base: string, program: TestProcess): Promise<
       )
     },
     (status) => status === 200,
-    30_000,
+    60_000,
   )
 }
