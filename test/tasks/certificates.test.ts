@@ -13,7 +13,7 @@ import { clientOf, startDatabase, startTestManager, temporaryFolder } from './su
 import type { TestDatabase, TestManager } from './support.ts'
 
 const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
-const DEADLINE = { deadlineMs: 10_000 }
+const DEADLINE = { deadlineMs: 30_000 }
 
 let db: TestDatabase
 let manager: TestManager

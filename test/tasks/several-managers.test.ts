@@ -10,8 +10,10 @@ const closers: (() => Promise<void>)[] = []
 
 beforeAll(async () => {
   db = await startDatabase()
-  left = await startTestManager(db.database)
-  right = await startTestManager(db.database)
+  // A stop is the worker's to confirm, however long it takes.
+  const timing = { stopDeadlineMs: 60_000 }
+  left = await startTestManager(db.database, { timing })
+  right = await startTestManager(db.database, { timing })
 }, 60_000)
 
 afterAll(async () => {
