@@ -6,6 +6,7 @@ import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase } from '../harness/database.ts'
+import { untilInForce } from '../harness/in-force.ts'
 import { until } from '../harness/until.ts'
 import type { Channel, Client, Tenant } from './support.ts'
 import { grantRole, newTenant, publish, read, revokeRoles } from './support.ts'
@@ -26,9 +27,6 @@ afterAll(async () => {
   await api[Symbol.asyncDispose]()
   await database[Symbol.asyncDispose]()
 })
-
-/** A revocation must be in force everywhere by then (decision 47). */
-const REVOCATION_DEADLINE_MS = 1000
 
 type Pair = { client: Client; channel: Channel; at: { secret: string; domain: string; channel: string } }
 
@@ -122,10 +120,10 @@ test('a disabled client is 401, on every node within a second, and lets through 
   expect([await publish(api, at), await publish(second, at)]).toEqual([202, 202])
   await post('disable')
   expect(await publish(api, at)).toBe(401)
-  await until(async () => (await publish(second, at)) === 401, 'the second node refuses', REVOCATION_DEADLINE_MS)
+  await untilInForce(() => publish(second, at), { from: 202, to: 401 }, 'the second node refuses')
   await post('enable')
   expect(await publish(api, at)).toBe(202)
-  await until(async () => (await publish(second, at)) === 202, 'the second node lets through', REVOCATION_DEADLINE_MS)
+  await untilInForce(() => publish(second, at), { from: 401, to: 202 }, 'the second node lets through')
 })
 
 test.each<[string, number, (pair: Pair) => Promise<unknown>]>([
@@ -155,11 +153,7 @@ test.each<[string, number, (pair: Pair) => Promise<unknown>]>([
   expect([await publish(api, pair.at), await publish(second, pair.at)]).toEqual([202, 202])
   await revoke(pair)
   expect(await publish(api, pair.at)).toBe(status)
-  await until(
-    async () => (await publish(second, pair.at)) === status,
-    'the second node refuses',
-    REVOCATION_DEADLINE_MS,
-  )
+  await untilInForce(() => publish(second, pair.at), { from: 202, to: status }, 'the second node refuses')
 })
 
 test('messages are refused while the domain is not enabled, its members too, and its administrator can open it again', async () => {
@@ -181,7 +175,7 @@ test('messages are refused while the domain is not enabled, its members too, and
     await byUser(api, member.accessToken),
     await byUser(api, own.user.accessToken),
   ]).toEqual([403, 403, 403])
-  await until(async () => (await publish(second, at)) === 403, 'the second node refuses', REVOCATION_DEADLINE_MS)
+  await untilInForce(() => publish(second, at), { from: 202, to: 403 }, 'the second node refuses')
   expect((await member.call('GET', `/${own.domainId}/channels`)).status).toBe(403)
   expect((await own.call('GET', `/${own.domainId}/channels`)).status).toBe(200)
   await own.call('POST', `/domains/${own.domainId}/enable`)
@@ -285,11 +279,7 @@ test('a secret and channel that come to fit in a second domain are 401 from then
   ])
   const theirs = await newPair(other, fields)
   expect(await publish(api, { secret, channel: id })).toBe(401)
-  await until(
-    async () => (await publish(second, { secret, channel: id })) === 401,
-    'the second node refuses',
-    REVOCATION_DEADLINE_MS,
-  )
+  await untilInForce(() => publish(second, { secret, channel: id }), { from: 202, to: 401 }, 'the second node refuses')
   for (let attempt = 0; attempt < 5; attempt++) await publish(api, { secret, channel: id })
   expect(await publish(api, mine.at)).toBe(202)
   expect(await publish(api, theirs.at)).toBe(202)
@@ -322,11 +312,11 @@ test('a login that is ended, a user who is disabled and a role that is taken end
   for (const user of users)
     await until(async () => (await list(user.accessToken)) === 200, 'the second node knows the role')
   await api.as(`Bearer ${signedOut.refreshToken}`)('POST', '/users/tokens/revoke')
-  await until(async () => (await list(signedOut.accessToken)) === 401, 'signed out', REVOCATION_DEADLINE_MS)
+  await untilInForce(() => list(signedOut.accessToken), { from: 200, to: 401 }, 'signed out')
   await api.admin('POST', `/users/${disabled.id}/disable`)
-  await until(async () => (await list(disabled.accessToken)) === 401, 'disabled', REVOCATION_DEADLINE_MS)
+  await untilInForce(() => list(disabled.accessToken), { from: 200, to: 401 }, 'disabled')
   await revokeRoles(api, removed.id, domain)
-  await until(async () => (await list(removed.accessToken)) === 403, 'removed', REVOCATION_DEADLINE_MS)
+  await untilInForce(() => list(removed.accessToken), { from: 200, to: 403 }, 'removed')
 })
 
 test('a node that cannot read the journal never answers from what it remembers', async () => {
@@ -356,5 +346,5 @@ test('a node that cannot read the journal never answers from what it remembers',
   await until(() => deaf.api.identity.journal.isFresh(), 'the journal is read again')
   expect(await publish(deaf, at)).toBe(401)
   await tenant.call('POST', `/${tenant.domainId}/clients/${client.id}/enable`)
-  await until(async () => (await publish(deaf, at)) === 202, 'the node hears again', REVOCATION_DEADLINE_MS)
+  await untilInForce(() => publish(deaf, at), { from: 401, to: 202 }, 'the node hears again')
 }, 90_000)

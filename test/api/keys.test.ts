@@ -6,6 +6,7 @@ import { sql } from '#core/sql.ts'
 import type { Caller, TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { createTestDatabase } from '../harness/database.ts'
+import { untilInForce } from '../harness/in-force.ts'
 import { until } from '../harness/until.ts'
 import { ZERO_TIME, newTenant } from './support.ts'
 
@@ -199,7 +200,7 @@ describe('an API key', () => {
     const there = async () => (await other.as(`Bearer ${key.value}`)('GET', '/users/profile')).status
     await until(async () => (await there()) === 200, 'usable there')
     await call('DELETE', `/keys/${key.id}`)
-    await until(async () => (await there()) === 401, 'dead there', 1000)
+    await untilInForce(there, { from: 200, to: 401 }, 'dead there')
   })
 })
 
@@ -229,7 +230,6 @@ describe('the key that signs', () => {
       async () =>
         kidOf((await other.anonymous('POST', '/users/tokens/issue', login)).json<Pair>().access_token) === kid,
       'the other node signs with it',
-      1000,
     )
     const kids = (await jwksOf(other)).keys.map((key) => key.kid)
     expect(kids.toSorted()).toEqual([before, kid].toSorted())

@@ -5,6 +5,7 @@ import { sql } from '#core/sql.ts'
 import type { Caller, TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { createTestDatabase } from '../harness/database.ts'
+import { untilInForce } from '../harness/in-force.ts'
 import { until } from '../harness/until.ts'
 import { ZERO_TIME, grantRole, newTenant, statusesOf } from './support.ts'
 import type { Client, Tenant } from './support.ts'
@@ -669,10 +670,10 @@ test('what is revoked, changed or deleted here is dead on every node within a se
     const pat = await newPat(tenant.call)
     const scope = { optional_domain_id: tenant.domainId, entity_type: 'domains', entity_id: '*', operation: 'read' }
     expect((await addScopes(tenant.call, pat.id, [scope])).status).toBe(200)
-    const there = () => other.as(`Bearer ${pat.secret}`)('GET', `/domains/${tenant.domainId}`)
-    await until(async () => (await there()).status === 200, `${what}: usable there`)
+    const there = async () => (await other.as(`Bearer ${pat.secret}`)('GET', `/domains/${tenant.domainId}`)).status
+    await until(async () => (await there()) === 200, `${what}: usable there`)
     await end(pat.id)
-    await until(async () => (await there()).status === status, `${what}: over there`, 1000)
+    await untilInForce(there, { from: 200, to: status }, `${what}: over there`)
     expect((await one.as(`Bearer ${pat.secret}`)('GET', `/domains/${tenant.domainId}`)).status).toBe(status)
   }
 })

@@ -5,6 +5,7 @@ import { sql } from '#core/sql.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { createTestDatabase } from '../harness/database.ts'
+import { untilInForce } from '../harness/in-force.ts'
 import { until } from '../harness/until.ts'
 import { newTenant, statusesOf } from './support.ts'
 
@@ -173,7 +174,7 @@ describe('a refresh token', () => {
     const user = await one.newUser()
     expect(await profile(user.accessToken, other)).toBe(200)
     expect((await one.as(`Bearer ${user.refreshToken}`)('POST', '/users/tokens/revoke')).status).toBe(204)
-    await until(async () => (await profile(user.accessToken, other)) === 401, 'ended there', 1000)
+    await untilInForce(() => profile(user.accessToken, other), { from: 200, to: 401 }, 'ended there')
     expect((await other.as(`Bearer ${user.refreshToken}`)('POST', '/users/tokens/refresh')).status).toBe(401)
   })
 })

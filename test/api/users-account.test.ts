@@ -5,7 +5,7 @@ import { sql } from '#core/sql.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { createTestDatabase } from '../harness/database.ts'
-import { until } from '../harness/until.ts'
+import { untilInForce } from '../harness/in-force.ts'
 import { ZERO_TIME, grantRole, newTenant, statusesOf } from './support.ts'
 
 let api: TestApi
@@ -361,8 +361,8 @@ test('another node learns of a deletion within a second', async () => {
   await using here = await startTestApi({ database })
   await using other = await startTestApi({ database })
   const user = await here.newUser()
-  const there = other.as(`Bearer ${user.accessToken}`)
-  expect((await there('GET', '/users/profile')).status).toBe(200)
+  const there = async () => (await other.as(`Bearer ${user.accessToken}`)('GET', '/users/profile')).status
+  expect(await there()).toBe(200)
   await here.admin('DELETE', `/users/${user.id}`)
-  await until(async () => (await there('GET', '/users/profile')).status === 401, 'the other node refuses', 1000)
+  await untilInForce(there, { from: 200, to: 401 }, 'the other node refuses')
 })

@@ -12,12 +12,11 @@ import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase } from '../harness/database.ts'
 import type { EventReader } from '../harness/event-stream.ts'
 import { openEvents } from '../harness/event-stream.ts'
+import { untilInForce } from '../harness/in-force.ts'
 import { until } from '../harness/until.ts'
 import type { Device, Plant } from './support.ts'
 import { startPlant } from './support.ts'
 
-/** Contract decision 47. */
-const REVOCATION_DEADLINE_MS = 1000
 const SENML = { 'content-type': 'application/senml+json' }
 
 describe.runIf(hasRedisServer())('two nodes', { timeout: 60_000 }, () => {
@@ -54,19 +53,8 @@ describe.runIf(hasRedisServer())('two nodes', { timeout: 60_000 }, () => {
   const payloads = (reader: EventReader) => messagesOf(reader).map(({ data }) => JSON.stringify(data['payload']))
   const numbered = (number: number) => `[{"bn":"a","n":"b","v":${number}}]`
 
-  /**
-   * Publishes until it is refused with this status. However slow the machine is, nothing is let in that begins more than a
-   * second after the revocation was answered.
-   */
-  async function untilRefused(node: TestApi, device: Device, channelId: string, status: number): Promise<void> {
-    const revokedMs = performance.now()
-    await until(async () => {
-      const beganMs = performance.now()
-      const answered = await publish(node, device, channelId, numbered(2))
-      if (answered === 202) expect(beganMs - revokedMs).toBeLessThan(REVOCATION_DEADLINE_MS)
-      return answered === status
-    }, 'the node refuses')
-  }
+  const untilRefused = (node: TestApi, device: Device, channelId: string, status: number) =>
+    untilInForce(() => publish(node, device, channelId, numbered(2)), { from: 202, to: status }, 'the node refuses')
 
   /** What Redis carries on its channels from now on. */
   async function listen() {
