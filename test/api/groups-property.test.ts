@@ -137,7 +137,7 @@ async function take(groups: Groups, model: Model, made: Step): Promise<{ answere
 
 test(
   'every step answers as the rules say, and the hierarchy is whole after each run',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 30 }), async (steps) => {

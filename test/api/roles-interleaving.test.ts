@@ -91,7 +91,7 @@ async function settle(work: Promise<unknown>): Promise<void> {
   })
 }
 
-const DEADLINE_MS = 10_000
+const DEADLINE_MS = 30_000
 
 /** Until somebody waits for a lock of this database, or the work is done. */
 async function waitsOrEnds(work: Promise<void>): Promise<void> {

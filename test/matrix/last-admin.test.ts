@@ -6,7 +6,7 @@ import { sql } from '#core/sql.ts'
 import type { TestApi, TestResponse } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 
-const DEADLINE_MS = 10_000
+const DEADLINE_MS = 30_000
 
 let api: TestApi
 beforeAll(async () => {
