@@ -5,6 +5,8 @@ import { createInstallation, startWhole } from '../harness/whole.ts'
 
 const CALLERS = 8
 const ACKNOWLEDGED = 20
+/** Each has a key and a certificate of its own. */
+const MADE_DEADLINE_MS = 60_000
 /** Two, of the default layout. */
 const CHANNELS_OF_ONE = 2
 
@@ -40,7 +42,7 @@ test('kill -9 in the middle of /mapping: devices are there whole or not at all',
         if (answer === undefined) return
       }
     })
-    await until(() => acknowledged.size >= ACKNOWLEDGED, 'devices are made')
+    await until(() => acknowledged.size >= ACKNOWLEDGED, 'devices are made', MADE_DEADLINE_MS)
     isKilled = true
     whole.kill('SIGKILL')
     await whole.ended

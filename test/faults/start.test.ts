@@ -21,6 +21,7 @@ async function failingStart(
 ): Promise<{ code: number | NodeJS.Signals; lines: string[] }> {
   const whole = launch({ ...installation, environment: { ...installation.environment, ...environment } })
   const code = await whole.ended
+  await whole.silent
   return { code, lines: plainLines(whole.output()) }
 }
 
@@ -96,7 +97,7 @@ test('an unknown flag is wrong usage', async () => {
   })
   let text = ''
   child.stderr.on('data', (chunk: Buffer) => (text += chunk.toString()))
-  const code = await new Promise((resolve) => child.once('exit', resolve))
+  const code = await new Promise((resolve) => child.once('close', resolve))
   expect(code).toBe(2)
   expect(text).toContain('--mangaer')
 })

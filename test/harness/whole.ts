@@ -32,6 +32,8 @@ export type Whole = AsyncDisposable & {
   kill(signal: NodeJS.Signals): void
   /** Resolves when the process has ended, with its exit code or signal. */
   readonly ended: Promise<number | NodeJS.Signals>
+  /** Resolves when nothing is printed any more: the process has ended, and so has all that it started. */
+  readonly silent: Promise<void>
 }
 
 export async function createInstallation(environment: Record<string, string> = {}): Promise<Installation> {
@@ -79,9 +81,11 @@ export function launch(installation: Installation, program = 'programs/all.ts'):
   const ended = new Promise<number | NodeJS.Signals>((resolve) =>
     child.once('exit', (code, signal) => resolve(code ?? signal ?? 1)),
   )
+  const silent = new Promise<void>((resolve) => child.once('close', () => resolve()))
   return {
     pid: child.pid as number,
     ended,
+    silent,
     output: () => text,
     kill: (signal) => void child.kill(signal),
     async call(method, path, { body, authorization, headers } = {}) {
