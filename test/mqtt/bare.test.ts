@@ -3,6 +3,8 @@ import { connect } from 'node:net'
 import type { Socket } from 'node:net'
 import { duplexPair } from 'node:stream'
 import type { Duplex } from 'node:stream'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import fc from 'fast-check'
 import { generate } from 'mqtt-packet'
 import type { Packet } from 'mqtt-packet'
@@ -172,7 +174,7 @@ test('random subscribing, publishing, breaking and coming back delivers what a s
     }),
     { numRuns: 40 },
   )
-})
+}, 240_000)
 
 test('whatever a client sends, it is answered by the standard or closed, and the server goes on', async () => {
   const packets: Packet[] = [
@@ -233,7 +235,7 @@ test('a peer that connects and says nothing, or half a packet, holds nothing but
   await until(() => server.connections < 50, 'they are gone')
 })
 
-test('10,000 idle connections are held, and messages go on', { timeout: 60_000 }, async () => {
+test('10,000 idle connections are held, and messages go on', { timeout: 240_000 }, async () => {
   const count = 10_000
   const connecting = generate({
     cmd: 'connect',
@@ -255,7 +257,7 @@ test('10,000 idle connections are held, and messages go on', { timeout: 60_000 }
     client.write(packet)
     streams.push(client)
   }
-  await until(() => accepted === count, 'all are accepted', 20_000)
+  await until(() => accepted === count, 'all are accepted', 60_000)
   using peer = await connectPeer(port, { clientId: 'busy' })
   peer.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic: 'busy', qos: 1 }] })
   await peer.next('suback')
@@ -265,10 +267,19 @@ test('10,000 idle connections are held, and messages go on', { timeout: 60_000 }
   expect(Number(/^skein_mqtt_connections (\d+)/m.exec(text)?.[1])).toBeGreaterThanOrEqual(count)
   const connects = async () =>
     Number(/^skein_mqtt_packets_total\{type="connect"\} (\d+)/m.exec(await metrics.registry.metrics())?.[1])
-  await until(async () => (await connects()) >= count, 'every CONNECT is counted', 20_000)
+  await until(async () => (await connects()) >= count, 'every CONNECT is counted', 60_000)
   for (const stream of streams) stream.destroy()
-  await until(() => server.connections < 100, 'they are gone', 20_000)
+  await until(() => server.connections < 100, 'they are gone', 60_000)
 })
+
+/** What this process still needs; what nobody needs is collected first. */
+function heldBytes(): number {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  collect()
+  const { heapUsed, external } = process.memoryUsage()
+  return heapUsed + external
+}
 
 test('a subscriber that reads a byte now and then does not grow the server', async () => {
   using slow = await connectPeer(port, { clientId: 'byte' })
@@ -284,14 +295,14 @@ test('a subscriber that reads a byte now and then does not grow the server', asy
   slow.socket.pause()
   using sender = await connectPeer(port, { clientId: 'flooder' })
   const payload = 'x'.repeat(32 * 1024)
-  const before = process.memoryUsage().rss
+  const before = heldBytes()
   for (let round = 0; round < 1000; round++) {
     sender.send(publish('flood', payload, 0))
     sender.send(publish('flood1', payload, 1))
     await sender.next('puback')
   }
   // 64 MiB were published to it; a few are kept for it.
-  expect(process.memoryUsage().rss - before).toBeLessThan(64 * 1024 * 1024)
+  expect(heldBytes() - before).toBeLessThan(16 * 1024 * 1024)
   const text = await metrics.registry.metrics()
   expect(text).toMatch(/^skein_mqtt_dropped_messages_total\{reason="slow"\} [1-9]/m)
 })

@@ -67,7 +67,7 @@ describe.each(['mqttv31', 'mqttv311', 'mqttv5'])('mosquitto_pub and mosquitto_su
   test.each([0, 1, 2])('exchange messages with QoS %i', async (qos) => {
     const device = await aDevice(plant, node.port)
     const access = ['-V', version, '-p', `${node.port}`, '-u', device.id, '-P', device.secret, '-q', `${qos}`]
-    const subscribed = run('mosquitto_sub', [...access, '-t', `${device.topic}/+`, '-C', '1', '-W', '20', '-v'])
+    const subscribed = run('mosquitto_sub', [...access, '-t', `${device.topic}/+`, '-C', '1', '-W', '60', '-v'])
     await until(async () => (await device.connections()) > 0, 'the subscriber is connected')
     await run('mosquitto_pub', [...access, '-t', `${device.topic}/a`, '-m', PACK, '--repeat', '1'])
     expect((await subscribed).stdout).toBe(`${device.topic}/a ${PACK}\n`)
@@ -78,7 +78,7 @@ describe.each(['mqttv31', 'mqttv311', 'mqttv5'])('mosquitto_pub and mosquitto_su
 test.each([4, 5])('paho for Python, protocol level %i, subscribes and publishes with QoS 2', async (version) => {
   const device = await aDevice(plant, node.port)
   const args = ['-c', PAHO, `${node.port}`, device.id, device.secret, device.topic, `${version}`]
-  const { stdout } = await run('/usr/bin/python3', args, { timeout: 30_000 })
+  const { stdout } = await run('/usr/bin/python3', args, { timeout: 60_000 })
   expect(stdout).toBe(`${device.topic}/paho from paho 2\n`)
 })
 
