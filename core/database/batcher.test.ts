@@ -1,5 +1,5 @@
 /** Group commit: order, bounds and refusals (mechanisms sections 3 and 6). */
-import { describe, expect, test } from 'vitest'
+import { afterEach, describe, expect, test, vi } from 'vitest'
 import { ServiceError } from '../errors/index.ts'
 import type { BatcherOptions } from './batcher.ts'
 import { createBatcher } from './batcher.ts'
@@ -39,6 +39,8 @@ const kindOfRefusal = (promise: Promise<unknown>) =>
   )
 
 describe('a batcher', () => {
+  afterEach(() => void vi.useRealTimers())
+
   test('writes in the order of arrival, one batch at a time, what arrives meanwhile in the next', async () => {
     const { batcher, batches, batch } = heldBatcher()
     const results = [1, 2, 3, 4].map((item) => batcher.submit(item))
@@ -169,9 +171,11 @@ describe('a batcher', () => {
   })
 
   test('who waits beyond the deadline is told so, once, and his item is written all the same', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
     const { batcher, batch } = heldBatcher({ maxItems: 1, answerDeadlineMs: 20 })
-    const late = [batcher.submit(1), batcher.submit(2)]
-    expect(await Promise.all(late.map(kindOfRefusal))).toEqual(['timeout', 'timeout'])
+    const late = [batcher.submit(1), batcher.submit(2)].map(kindOfRefusal)
+    await vi.advanceTimersByTimeAsync(20)
+    expect(await Promise.all(late)).toEqual(['timeout', 'timeout'])
     const inTime = batcher.submit(3)
     for (const index of [0, 1, 2]) (await batch(index)).commit()
     expect(await inTime).toBe('stored 3')
