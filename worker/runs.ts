@@ -17,6 +17,7 @@ import type { GuestCall, OutputName, RunOutcome, RunnerPool } from './runner/ind
 import type { Outbox } from './session/outbox.ts'
 import { isComplete, keyOf, toRunRequest, toRunResult } from './session/run-messages.ts'
 import type { CheckedAssignment, RunEnd } from './session/run-messages.ts'
+import { SPOOL_PATIENCE_MS } from './spool/index.ts'
 import type { Spool } from './spool/index.ts'
 import type { Components } from './transpile/index.ts'
 
@@ -137,6 +138,7 @@ export class Runs {
 
   disconnect(): void {
     this.#outbox = undefined
+    this.#deps.spool.hurry()
     this.#guestCalls.disconnect()
     this.#logs.disconnect()
   }
@@ -369,12 +371,15 @@ export class Runs {
   }
 
   /**
-   * To the disk and on its way at once: it is the manager's word that counts, and what a crash takes from both is run again.
-   * Neither waits for the other, so a disk that fails does not hold the result back.
+   * On its way at once, whatever the disk does: it is the manager's word that counts, and what a crash takes from both is run
+   * again. So what is run again as fast as the manager answers is on disk only if the manager does not answer: forcing each of
+   * many results to the disk costs more than they are worth (decision 0051).
    */
   async #record(assignment: CheckedAssignment, end: RunEnd, prepareMs: number): Promise<void> {
     const result = toRunResult(assignment, end, prepareMs)
-    const stored = this.#deps.spool.add(keyOf(assignment.run), encodeResult(result))
+    const isCheap = assignment.onLost !== OnLost.WAIT && end.durationMs < SPOOL_PATIENCE_MS
+    const urgency = isCheap && this.#outbox !== undefined ? 'patient' : 'now'
+    const stored = this.#deps.spool.add(keyOf(assignment.run), encodeResult(result), urgency)
     this.#outbox?.ended(result)
     await stored.catch((error: unknown) => {
       this.#deps.logger.error({ err: error }, 'a result could not be spooled and would be lost in a crash')

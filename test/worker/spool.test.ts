@@ -3,7 +3,7 @@ import { appendFileSync, mkdtempSync, readFileSync, rmSync, statSync, truncateSy
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Spool } from '#worker/spool/index.ts'
 
 const MIB = 1024 * 1024
@@ -64,6 +64,61 @@ test('a file whose results are all acknowledged begins anew', async () => {
   }
   await spool.close()
   expect(statSync(path).size).toBeLessThan(50_000)
+})
+
+describe('a patient result', () => {
+  /** What a crash would leave. */
+  const onDisk = () => readFileSync(path, 'latin1')
+
+  beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
+  afterEach(() => void vi.useRealTimers())
+
+  test('that is acknowledged soon never reaches the disk', async () => {
+    const spool = await open()
+    const adding = spool.add('a', bytes('one'), 'patient')
+    expect(keys(spool)).toEqual(['a'])
+    spool.acknowledge('a')
+    await adding
+    expect(spool.size).toBe(0)
+    await vi.runAllTimersAsync()
+    await spool.close()
+    expect(onDisk()).toBe('')
+  })
+
+  test('is on disk when nobody has acknowledged it for a while, and its acknowledgement behind it', async () => {
+    vi.useRealTimers()
+    const spool = await open()
+    await spool.add('a', bytes('one'), 'patient')
+    expect(onDisk()).toContain('aone')
+    await spool.add('b', bytes('two'))
+    spool.acknowledge('a')
+    await spool.close()
+    const again = await open()
+    expect(keys(again)).toEqual(['b'])
+    await again.close()
+  })
+
+  test('is on disk at once when there is nobody to acknowledge it, as is one that the spool closes with', async () => {
+    const spool = await open()
+    const adding = spool.add('a', bytes('one'), 'patient')
+    spool.hurry()
+    await adding
+    expect(onDisk()).toContain('aone')
+    void spool.add('b', bytes('two'), 'patient')
+    await spool.close()
+    expect(onDisk()).toContain('btwo')
+  })
+
+  test('beside results that are written at once leaves the file empty when all of it is acknowledged', async () => {
+    const spool = await open()
+    await spool.add('a', bytes('one'))
+    const adding = spool.add('b', bytes('two'), 'patient')
+    spool.acknowledge('a')
+    spool.acknowledge('b')
+    await adding
+    await spool.close()
+    expect(onDisk()).toBe('')
+  })
 })
 
 test('says that it is full at its bound, and not any more after acknowledgements', async () => {

@@ -1,2 +1,2 @@
-export { Spool } from './spool.ts'
+export { SPOOL_PATIENCE_MS, Spool } from './spool.ts'
 export type { SpooledResult } from './spool.ts'

@@ -1,19 +1,22 @@
 /**
- * Results on disk until the manager acknowledged them. One file that is only appended to: a record per result and one
- * per acknowledgement, each with its length and a checksum. Results that arrive in one turn of the event loop share a
- * write and a sync; acknowledgements go with the next result, or a moment later. A file whose results are all acknowledged
- * then begins anew.
+ * Results until the manager acknowledged them, on disk unless that happens at once. One file that is only appended to: a record
+ * per result and one per acknowledgement, each with its length and a checksum. Results that arrive in one turn of the event
+ * loop share a write and a sync; acknowledgements go with the next result, or a moment later. A file whose results are all
+ * acknowledged then begins anew.
  */
 import { open, rename } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { ServiceError } from '#core/errors/index.ts'
+import { monotonicMs } from '#core/time.ts'
 
 export type SpooledResult = { key: string; payload: Uint8Array }
 
 /** Beyond this, a file with mostly acknowledged results is written anew. */
 const COMPACT_BYTES = 32 * 1024 * 1024
+/** A result that is likely to be acknowledged soon is written when it was not within this time. */
+export const SPOOL_PATIENCE_MS = 100
 /** An acknowledgement that no result takes along is written after this. */
 const ACKNOWLEDGE_DELAY_MS = 250
 /** Length of payload, length of key, kind, checksum. */
@@ -23,7 +26,7 @@ const KIND_ACKNOWLEDGED = 2
 /** A staged result is at most 16 MiB; a longer record is no record. */
 const MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 
-type Append = { bytes: Uint8Array; mustSync: boolean; resolve: () => void; reject: (error: unknown) => void }
+type Unwritten = SpooledResult & { dueMs: number; resolve: () => void; reject: (error: unknown) => void }
 
 export class Spool {
   readonly #path: string
@@ -32,7 +35,13 @@ export class Spool {
   #file: FileHandle
   #fileBytes: number
   #heldBytes = 0
-  #appends: Append[] = []
+  /** Results whose acknowledgement may come first, the oldest before the others. */
+  readonly #patient = new Map<string, Unwritten>()
+  #patience: NodeJS.Timeout | undefined
+  /** Results for the next write. */
+  #due: Unwritten[] = []
+  /** Records of acknowledgements for the next write. */
+  #acknowledgements: Uint8Array[] = []
   #writing: Promise<void> | undefined
   #acknowledging: NodeJS.Timeout | undefined
 
@@ -74,25 +83,51 @@ export class Spool {
     return this.#held.get(key)
   }
 
-  /** On disk when it resolves. The same key again replaces nothing and is written once. */
-  async add(key: string, payload: Uint8Array): Promise<void> {
-    if (this.#held.has(key)) return
+  /**
+   * On disk when it resolves, or acknowledged already: a patient one waits a moment for that. The same key again replaces nothing
+   * and is written once.
+   */
+  add(key: string, payload: Uint8Array, urgency: 'now' | 'patient' = 'now'): Promise<void> {
+    if (this.#held.has(key)) return Promise.resolve()
     this.#hold(key, payload)
-    await this.#append(encodeRecord(KIND_RESULT, key, payload))
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const dueMs = monotonicMs() + SPOOL_PATIENCE_MS
+    const result = { key, payload, dueMs, resolve, reject }
+    if (urgency === 'now') {
+      this.#due.push(result)
+      this.#startWriting()
+    } else {
+      this.#patient.set(key, result)
+      this.#patience ??= setTimeout(() => this.#endPatience(), SPOOL_PATIENCE_MS)
+    }
+    return promise
   }
 
   /** Forgets the result. Not synced: a lost acknowledgement costs one more delivery of a result that counts once. */
   acknowledge(key: string): void {
     if (!this.#release(key)) return
-    const nobody = () => undefined
-    const bytes = encodeRecord(KIND_ACKNOWLEDGED, key, new Uint8Array())
-    this.#appends.push({ bytes, mustSync: false, resolve: nobody, reject: nobody })
+    const unwritten = this.#patient.get(key)
+    if (unwritten !== undefined) {
+      this.#patient.delete(key)
+      unwritten.resolve()
+      return
+    }
+    this.#acknowledgements.push(encodeRecord(KIND_ACKNOWLEDGED, key, new Uint8Array()))
     this.#writeLater()
   }
 
+  /** Nobody is there to acknowledge anything: what is not on disk is written now. */
+  hurry(): void {
+    this.#due.push(...this.#patient.values())
+    this.#patient.clear()
+    if (this.#due.length > 0) this.#startWriting()
+  }
+
   async close(): Promise<void> {
+    clearTimeout(this.#patience)
+    this.hurry()
     this.#startWriting()
-    await this.#writing?.catch(() => undefined)
+    await this.#writing
     clearTimeout(this.#acknowledging)
     await this.#file.close()
   }
@@ -121,11 +156,18 @@ export class Spool {
     return this.#held.delete(key)
   }
 
-  #append(bytes: Uint8Array): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#appends.push({ bytes, mustSync: true, resolve, reject })
-      this.#startWriting()
-    })
+  #endPatience(): void {
+    this.#patience = undefined
+    const nowMs = monotonicMs()
+    for (const result of this.#patient.values()) {
+      if (result.dueMs > nowMs) {
+        this.#patience = setTimeout(() => this.#endPatience(), Math.ceil(result.dueMs - nowMs))
+        break
+      }
+      this.#patient.delete(result.key)
+      this.#due.push(result)
+    }
+    if (this.#due.length > 0) this.#startWriting()
   }
 
   #writeLater(): void {
@@ -133,37 +175,44 @@ export class Spool {
   }
 
   #startWriting(): void {
-    this.#writing ??= this.#writeAll().finally(() => {
-      this.#writing = undefined
-    })
+    this.#writing ??= this.#writeAll()
   }
 
+  /** Never rejects. */
   async #writeAll(): Promise<void> {
     // What arrives in this turn of the event loop goes into the same write.
     await new Promise(setImmediate)
     clearTimeout(this.#acknowledging)
     this.#acknowledging = undefined
-    for (let isFirst = true; isFirst || this.#appends.some(({ mustSync }) => mustSync); isFirst = false) {
-      const batch = this.#appends
-      this.#appends = []
+    for (let isFirst = true; isFirst || this.#due.length > 0; isFirst = false) {
+      const results = this.#due
+      const acknowledgements = this.#acknowledgements
+      this.#due = []
+      this.#acknowledgements = []
       try {
-        if (this.#held.size === 0) await this.#beginAnew()
+        if (this.#held.size === this.#patient.size) await this.#beginAnew()
         else if (this.#fileBytes > COMPACT_BYTES && this.#fileBytes > 2 * this.#heldBytes) await this.#compact()
-        else await this.#write(batch)
-        for (const append of batch) append.resolve()
+        else await this.#write(results, acknowledgements)
+        for (const result of results) result.resolve()
       } catch (cause) {
         const error = new ServiceError('unavailable', `results cannot be written to ${this.#path}`, { cause })
-        for (const append of batch) append.reject(error)
+        for (const result of results) result.reject(error)
       }
     }
-    if (this.#appends.length > 0) this.#writeLater()
+    // In the turn in which nothing was due any more, so that what comes next finds nobody writing.
+    this.#writing = undefined
+    if (this.#acknowledgements.length > 0) this.#writeLater()
   }
 
-  async #write(batch: Append[]): Promise<void> {
-    const bytes = Buffer.concat(batch.map((append) => append.bytes))
+  /** A result comes before its acknowledgement, which may have come while it waited for this write. */
+  async #write(results: readonly Unwritten[], acknowledgements: readonly Uint8Array[]): Promise<void> {
+    const bytes = Buffer.concat([
+      ...results.map(({ key, payload }) => encodeRecord(KIND_RESULT, key, payload)),
+      ...acknowledgements,
+    ])
     await this.#file.appendFile(bytes)
     this.#fileBytes += bytes.length
-    if (batch.some((append) => append.mustSync)) await this.#file.datasync()
+    if (results.length > 0) await this.#file.datasync()
   }
 
   /** Everything is acknowledged: the file holds nothing that anyone needs. */
@@ -174,9 +223,10 @@ export class Spool {
   }
 
   async #compact(): Promise<void> {
+    const written = this.results().filter(({ key }) => !this.#patient.has(key))
+    const records = written.map(({ key, payload }) => encodeRecord(KIND_RESULT, key, payload))
     const draftPath = `${this.#path}.new`
     const draft = await open(draftPath, 'w', 0o600)
-    const records = this.results().map(({ key, payload }) => encodeRecord(KIND_RESULT, key, payload))
     await draft.writeFile(Buffer.concat(records))
     await draft.sync()
     await draft.close()
