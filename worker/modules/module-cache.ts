@@ -11,7 +11,7 @@ import { isDiskFull } from '#core/disk-full.ts'
 import { ServiceError, isRetryable } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
-import { hashPart, isFileOf, writeWhole } from './module-files.ts'
+import { FileWriter, hashPart, isFileOf } from './module-files.ts'
 import type { WantedModule } from './wanted.ts'
 
 /** Streams the bytes of a module from an offset. Throws ServiceErrors; `unavailable` and `timeout` are tried again. */
@@ -253,6 +253,7 @@ export class ModuleCache {
   async #receive(wanted: WantedModule, partPath: string, hash: Hash, download: Download): Promise<number> {
     const offset = download.receivedBytes
     const file = await open(partPath, offset === 0 ? 'w' : 'a', 0o644)
+    const writer = new FileWriter(file)
     let received = offset
     try {
       for await (const chunk of this.#options.source(wanted, offset, this.#abort.signal)) {
@@ -260,10 +261,10 @@ export class ModuleCache {
         if (received > wanted.sizeBytes) break
         for (let begin = 0; begin < chunk.length; begin += WRITE_BYTES) {
           const part = chunk.subarray(begin, begin + WRITE_BYTES)
-          // Both at once: the disk is another thread's.
-          const written = writeWhole(file, part)
+          // Both at once, where another thread writes.
+          const written = writer.write(part)
           hash.update(part)
-          await written
+          if (written !== undefined) await written
         }
         download.state = 'flowing'
         download.receivedBytes = received

@@ -1,9 +1,13 @@
 /** Files of modules on disk: how they are written, and what they hash to. */
 import { createHash } from 'node:crypto'
 import type { Hash } from 'node:crypto'
-import { createReadStream } from 'node:fs'
+import { createReadStream, writeSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
+import { monotonicMs } from '#core/time.ts'
+
+/** What a write takes at most where the system takes the bytes into its memory, however busy the machine is. */
+const QUICK_MS = 50
 
 /** Whether the file is there and has these bytes. */
 export async function isFileOf(path: string, hex: string): Promise<boolean> {
@@ -24,10 +28,34 @@ export async function hashPart(path: string, sizeBytes: number): Promise<{ hash:
   return { hash: await hashFile(path), offset: size }
 }
 
-/** All of the bytes, where the file stands. */
-export async function writeWhole(file: FileHandle, bytes: Uint8Array): Promise<void> {
-  for (let begin = 0; begin < bytes.length;) {
-    begin += (await file.write(bytes, begin)).bytesWritten
+/**
+ * Writes a file where it stands. A write that another thread does takes more to hand over than to do (decision 0051), so this
+ * thread does them as long as they are quick. The first one, and all that follow one that was not, are another thread's until
+ * one of those is quick: this one never waits twice for a slow disk.
+ */
+export class FileWriter {
+  readonly #file: FileHandle
+  readonly #now: () => number
+  #isQuick = false
+
+  constructor(file: FileHandle, now = monotonicMs) {
+    this.#file = file
+    this.#now = now
+  }
+
+  /** All of the bytes. Undefined: they are written. */
+  write(bytes: Uint8Array): Promise<void> | undefined {
+    if (!this.#isQuick) return this.#writeAside(bytes)
+    const beganMs = this.#now()
+    for (let begin = 0; begin < bytes.length;) begin += writeSync(this.#file.fd, bytes, begin)
+    this.#isQuick = this.#now() - beganMs < QUICK_MS
+    return undefined
+  }
+
+  async #writeAside(bytes: Uint8Array): Promise<void> {
+    const beganMs = this.#now()
+    for (let begin = 0; begin < bytes.length;) begin += (await this.#file.write(bytes, begin)).bytesWritten
+    this.#isQuick = this.#now() - beganMs < QUICK_MS
   }
 }
 
