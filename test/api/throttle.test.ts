@@ -6,6 +6,7 @@ import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 import { RedisServer, hasRedisServer } from '../core/redis-server.ts'
 import { createTestDatabase } from '../harness/database.ts'
+import { until } from '../harness/until.ts'
 
 let api: TestApi
 beforeAll(async () => {
@@ -168,16 +169,27 @@ test.runIf(hasRedisServer())(
     const options = { database, environment: { SKEIN_REDIS_URL: redis.url } }
     await using first = await startTestApi(options)
     await using second = await startTestApi(options)
-    const [user, at] = [await first.newUser(), newAddresses()]
-    const statuses: number[] = []
-    for (let attempt = 0; attempt < PAIR_BURST + 2; attempt++)
-      statuses.push((await logIn(attempt % 2 === 0 ? first : second, user.username, 'wrong password', at(1))).status)
-    expect(statuses.filter((status) => status === 401)).toHaveLength(PAIR_BURST)
-    expect(statuses.slice(PAIR_BURST)).toEqual([429, 429])
+    // A Redis that does not answer at once is not waited for, and a node that counts alone looks at more: then once more.
+    await until(
+      async () => {
+        const [user, at] = [await first.newUser(), newAddresses()]
+        const statuses: number[] = []
+        for (let attempt = 0; attempt < PAIR_BURST + 2; attempt++) {
+          const node = attempt % 2 === 0 ? first : second
+          statuses.push((await logIn(node, user.username, 'wrong password', at(1))).status)
+        }
+        expect(new Set(statuses.slice(0, PAIR_BURST))).toEqual(new Set([401]))
+        return statuses.slice(PAIR_BURST).join() === '429,429'
+      },
+      'they count together',
+      FLOOD_DEADLINE_MS / 2,
+    )
+    const at = newAddresses()
     await redis.kill()
     const other = await second.newUser()
     for (let attempt = 0; attempt < PAIR_BURST; attempt++)
       expect((await logIn(second, other.username, 'wrong password', at(2))).status).toBe(401)
     expect((await logIn(second, other.username, 'wrong password', at(2))).status).toBe(429)
   },
+  FLOOD_DEADLINE_MS,
 )
