@@ -155,7 +155,7 @@ async function setUp(node: ApiNode): Promise<Running[]> {
 
 test.runIf(hasRedisServer())(
   'kill -9 of nodes, PostgreSQL and Redis, ten times at random, loses nothing that was acknowledged on any protocol',
-  { timeout: 300_000 },
+  { timeout: 600_000 },
   async () => {
     const seed = Number(process.env['SKEIN_TEST_SEED'] ?? randomInt(2 ** 31))
     process.stdout.write(`the loss test runs with SKEIN_TEST_SEED=${seed}\n`)

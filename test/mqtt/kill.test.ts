@@ -54,7 +54,7 @@ async function setUp(whole: Whole) {
 
 test(
   'kill -9 of the process loses nothing that was acknowledged, and QoS 2 counts once',
-  { timeout: 180_000 },
+  { timeout: 400_000 },
   async () => {
     const [port] = (await freePorts(1)) as [number]
     const folder = mkdtempSync(join(tmpdir(), 'skein-kill-'))
