@@ -185,7 +185,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
       await app.close()
       await life.stop()
       await own?.[Symbol.asyncDispose]()
-      rmSync(dataDir, { recursive: true, force: true })
+      rmSync(dataDir, { recursive: true, force: true, maxRetries: 5 })
     },
   }
 }
