@@ -8,7 +8,7 @@ import { freePorts } from './ports.ts'
 import { until } from './until.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
-const READY_DEADLINE_MS = 60_000
+const READY_DEADLINE_MS = 120_000
 const END_DEADLINE_MS = 30_000
 
 /** The data folder and the ports of an installation that is started again and again. */
