@@ -201,23 +201,30 @@ export function cpuMsByRole(pid: number): Record<string, number> {
 
 export type Device = { id: string; secret: string }
 
+const PASSWORD = 'bench-password'
+
+/** What a user that `prepareDevices` made is authorised by. */
+export async function logIn(platform: Platform, identity: string): Promise<string> {
+  const { access_token: token } = await platform.call<{ access_token: string }>('POST', '/users/tokens/issue', {
+    identity,
+    secret: PASSWORD,
+  })
+  return `Bearer ${token}`
+}
+
 /** A user, a domain, a channel and devices that may publish to it. */
 export async function prepareDevices(
   platform: Platform,
   count: number,
-): Promise<{ token: string; domainId: string; channelId: string; devices: Device[] }> {
+): Promise<{ owner: string; token: string; domainId: string; channelId: string; devices: Device[] }> {
   const name = `bench-${Date.now()}`
   await platform.call('POST', '/users', {
     first_name: name,
     last_name: name,
     email: `${name}@example.com`,
-    credentials: { username: name, secret: 'bench-password' },
+    credentials: { username: name, secret: PASSWORD },
   })
-  const { access_token: accessToken } = await platform.call<{ access_token: string }>('POST', '/users/tokens/issue', {
-    identity: name,
-    secret: 'bench-password',
-  })
-  const token = `Bearer ${accessToken}`
+  const token = await logIn(platform, name)
   const domain = await platform.call<{ id: string }>('POST', '/domains', { name }, token)
   const channel = await platform.call<{ id: string }>('POST', `/${domain.id}/channels`, { name }, token)
   const { clients } = await platform.call<{ clients: { id: string; credentials: { secret: string } }[] }>(
@@ -233,6 +240,7 @@ export async function prepareDevices(
     token,
   )
   return {
+    owner: name,
     token,
     domainId: domain.id,
     channelId: channel.id,
