@@ -44,6 +44,8 @@ const someTime = fc
   .map((offset) => START_SECONDS + offset)
 const someRecord = fc.record({
   name: fc.constantFrom('a', 'b', 'c'),
+  // Series of their own that have the name of another.
+  unit: fc.constantFrom('', 'V'),
   seconds: someTime,
   value: fc.oneof(fc.integer({ min: 0, max: 5 }), fc.constantFrom('on', 'off')),
 })
@@ -91,6 +93,7 @@ const someQuery = fc.record({
     fc.record({ from: someTime, name: fc.constantFrom('a', 'z') }),
     fc.record({ to: someTime, subtopic: fc.constantFrom('x/y', 'z') }),
     fc.record({ name: fc.constantFrom('a', 'b') }),
+    fc.record({ name: fc.constantFrom('a', 'b'), subtopic: fc.constantFrom('x/y', 'z'), from: someTime, to: someTime }),
     fc.record({ v: fc.integer({ min: 0, max: 5 }) }),
   ),
   publisher: fc.oneof(fc.constant(undefined), fc.constant(undefined), fc.integer({ min: 0, max: 2 })),
@@ -117,7 +120,7 @@ type Input = {
   publisher: number
   subtopic: string
   isFoldedBefore: boolean
-  records: { name: string; seconds: number; value: number | string }[]
+  records: { name: string; unit?: string; seconds: number; value: number | string }[]
 }
 
 function newChannel() {
@@ -138,9 +141,9 @@ function newChannel() {
 async function publish({ publisher, subtopic, records }: Input, { accessOf }: ReturnType<typeof newChannel>) {
   const content: IncomingMessage['content'] = {
     kind: 'records',
-    records: records.map(({ name, seconds, value }) => ({
+    records: records.map(({ name, unit = '', seconds, value }) => ({
       name,
-      unit: '',
+      unit,
       timeSeconds: seconds,
       value: typeof value === 'number' ? value : undefined,
       stringValue: typeof value === 'string' ? value : undefined,

@@ -2,7 +2,7 @@
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { MAX_ROW_SECONDS } from '../store/runs.ts'
+import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { Filter } from './filter.ts'
 import type { Comparator } from './schema.ts'
 
@@ -32,6 +32,8 @@ export type RecordConditions = {
   times: readonly Sql<boolean>[]
   /** About the series of a record `r`. */
   series: readonly Sql<boolean>[]
+  /** The same series, where nothing but a name and times are asked for of a record. */
+  named: readonly number[] | undefined
   /** About its values. */
   values: readonly Sql<boolean>[]
 }
@@ -102,6 +104,7 @@ export function conditionsIn(
     isInside: insideCondition(range),
     times: timeConditions(sql`r.time`, range),
     series: recordKeys === undefined ? [] : [isOneOf(sql`r.series_key`, recordKeys)],
+    named: values.length === 0 ? recordKeys : undefined,
     values,
   }
 }
@@ -128,16 +131,23 @@ export function timeConditions(time: Sql<unknown>, { fromSeconds, toSeconds }: T
   return conditions
 }
 
-/** A row whose times meet the range. Both ends bound both columns, so that either index finds the range. */
+/** Times are stored to the microsecond: one that was rounded up may be the first of the next bucket. */
+const ROUNDED_SECONDS = 1
+
+/**
+ * A row whose times meet the range. Both ends bound both columns, so that either index finds the range: the times of a row lie in one
+ * bucket, so that none is beyond the buckets that the range touches.
+ */
 export function rowTimeConditions({ fromSeconds, toSeconds }: TimeRange): Sql<boolean>[] {
   const conditions: Sql<boolean>[] = []
   const at = (seconds: number) => sql`to_timestamp(${seconds}::float8)`
-  const span = sql`make_interval(secs => ${MAX_ROW_SECONDS})`
   if (fromSeconds !== undefined) {
-    conditions.push(sql`m.max_time >= ${at(fromSeconds)}`, sql`m.min_time > ${at(fromSeconds)} - ${span}`)
+    const first = Math.floor(fromSeconds / BUCKET_SECONDS) * BUCKET_SECONDS
+    conditions.push(sql`m.max_time >= ${at(fromSeconds)}`, sql`m.min_time >= ${at(first - ROUNDED_SECONDS)}`)
   }
   if (toSeconds !== undefined) {
-    conditions.push(sql`m.min_time < ${at(toSeconds)}`, sql`m.max_time < ${at(toSeconds)} + ${span}`)
+    const end = Math.ceil(toSeconds / BUCKET_SECONDS) * BUCKET_SECONDS
+    conditions.push(sql`m.min_time < ${at(toSeconds)}`, sql`m.max_time < ${at(end + ROUNDED_SECONDS)}`)
   }
   return conditions
 }

@@ -47,10 +47,16 @@ export async function readRecords(
     const [total, rows] = await Promise.all([counting, pageByTime(tx, scope, filter, window, start, counting)])
     return { rows, total }
   }
-  const total = await countRecords(tx, parts)
+  const isFar = column === undefined && limit > 0
+  const skipped = (isFar ? await skipBuckets(tx, parts, filter, window) : undefined) ?? {
+    total: await countRecords(tx, parts),
+    range: filter,
+    bucket: undefined,
+    offset,
+  }
+  const { total } = skipped
   if (total <= offset || limit === 0) return { rows: [], total }
   if (column !== undefined) return { rows: await pageByColumn(tx, conditionsIn(scope, filter), window, column), total }
-  const skipped = await skipBuckets(tx, parts, filter, window)
   const start = await skipRows(tx, scope, skipped.bucket, { ...window, offset: skipped.offset })
   const left = Promise.resolve(total - offset + start.offset)
   return { rows: await pageByTime(tx, scope, skipped.range, window, start, left), total }

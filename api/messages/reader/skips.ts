@@ -3,10 +3,12 @@ import { executeKept } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
+import { TIMES_IN_ROW } from '../store/opened.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { Scope, TimeRange } from './conditions.ts'
 import { all, conditionsIn } from './conditions.ts'
-import { countInRow, countedRows, countsOf } from './counts.ts'
+import { countedRows, countsOf } from './counts.ts'
+import { JOIN_NAMED, NAMED_TIMES_IN_ROW } from './named.ts'
 import { EDGE, byPlace, directionOf, placeOf } from './order.ts'
 import type { Parts } from './parts.ts'
 import type { Window } from './window.ts'
@@ -21,15 +23,19 @@ export const ROWS_BESIDE = 2
 export const SKIP_OFFSET = 100
 const BUCKET_INTERVAL = sql.raw(`make_interval(secs => ${BUCKET_SECONDS})`)
 
-/** Whole quarters of an hour that the offset passes over are left out of the range, and their records off the offset. */
+type Skipped = { total: number; range: TimeRange; bucket: TimeRange | undefined; offset: number }
+
+/**
+ * Whole quarters of an hour that the offset passes over are left out of the range, and their records off the offset; beside it how
+ * many records there are. Undefined where quarters are not known.
+ */
 export async function skipBuckets(
   tx: Transaction,
   { rollups, raw }: Parts,
   { fromSeconds, toSeconds }: TimeRange,
   { offset, dir }: Window,
-): Promise<{ range: TimeRange; bucket: TimeRange | undefined; offset: number }> {
-  const whole = { range: { fromSeconds, toSeconds }, bucket: undefined, offset }
-  if (rollups === undefined || offset < SKIP_OFFSET) return whole
+): Promise<Skipped | undefined> {
+  if (rollups === undefined) return undefined
   const parts = [
     sql`SELECT b.bucket, sum(b.records) AS records FROM rollups b WHERE ${rollups} GROUP BY 1`,
     // The records of a row lie in one bucket.
@@ -37,21 +43,26 @@ export async function skipBuckets(
   ]
   const { rows } = await executeKept(
     tx,
-    sql<{ start: number; before: number }>`
-    SELECT extract(epoch FROM bucket)::float8 AS start, before::bigint AS before
-      FROM (SELECT bucket, sum(records) AS records, sum(sum(records)) OVER (ORDER BY bucket ${directionOf(dir)}) - sum(records) AS before
-              FROM (${sql.join(parts, sql` UNION ALL `)}) part GROUP BY bucket) counted
-     WHERE before <= ${offset} AND before + records > ${offset}`,
+    sql<{ total: number; start: number | null; before: number }>`
+    WITH counted AS MATERIALIZED (
+      SELECT bucket, sum(records) AS records, sum(sum(records)) OVER (ORDER BY bucket ${directionOf(dir)}) AS upto
+        FROM ((${sql.join(parts, sql`) UNION ALL (`)})) part GROUP BY bucket
+    )
+    SELECT (SELECT coalesce(sum(records), 0) FROM counted)::bigint AS total,
+           extract(epoch FROM found.bucket)::float8 AS start, (found.upto - found.records)::bigint AS before
+      FROM (SELECT) AS always LEFT JOIN counted found ON found.upto > ${offset} AND found.upto - found.records <= ${offset}`,
   )
   const [found] = rows
-  if (found === undefined) return whole
+  const total = found?.total ?? 0
+  if (found === undefined || found.start === null)
+    return { total, range: { fromSeconds, toSeconds }, bucket: undefined, offset }
   const bucket = {
     fromSeconds: Math.max(fromSeconds ?? -Infinity, found.start),
     toSeconds: Math.min(toSeconds ?? Infinity, found.start + BUCKET_SECONDS),
   }
   const range =
     dir === 'desc' ? { fromSeconds, toSeconds: bucket.toSeconds } : { fromSeconds: bucket.fromSeconds, toSeconds }
-  return { range, bucket, offset: offset - found.before }
+  return { total, range, bucket, offset: offset - found.before }
 }
 
 /**
@@ -81,22 +92,34 @@ export async function skipRows(
   const beyond = isNewestFirst ? sql`>` : sql`<`
   const [direction, opposite] = [directionOf(dir), directionOf(isNewestFirst ? 'asc' : 'desc')]
   const isBeyond = (time: Sql<unknown>) => sql<boolean>`${placeOf(time)} ${beyond} ${EDGE}`
-  const inCut = countInRow([...conditions.times, ...conditions.series, isBeyond(sql`r.time`)])
-  const columns = sql`${far} AS far, ${near} AS near, m.arrived_at, m.batch_seq, m.message`
-  // Rows meet what is alike in them by a hash, however few the planner expects.
+  const { withs, counted } = countedRows(
+    conditions,
+    sql`${far} AS far, ${near} AS near, m.arrived_at, m.batch_seq, m.message`,
+  )
+  const opened =
+    conditions.named === undefined
+      ? sql`CROSS JOIN LATERAL ${TIMES_IN_ROW}`
+      : sql`${JOIN_NAMED} CROSS JOIN LATERAL ${NAMED_TIMES_IN_ROW}`
+  // The ends by themselves too: they are what an index knows.
+  const isCut = [
+    sql<boolean>`${far} ${beyond}= edge.at AND ${near} ${isNewestFirst ? sql`<` : sql`>`}= edge.at`,
+    isBeyond(far),
+    sql<boolean>`NOT (${isBeyond(near)})`,
+  ]
+  // Rows meet the series with the name by a hash, however few the planner expects.
   const disabled = executeKept(tx, sql`SET LOCAL enable_nestloop = off`)
   const found = executeKept(
     tx,
     sql<{ before: number; mean: number | null } & (Exclude<Edge, undefined> | { at: null })>`
-    WITH counted AS MATERIALIZED (${countedRows(conditions, columns)}), edge AS MATERIALIZED (
+    WITH ${withs}, counted AS MATERIALIZED (${counted}), edge AS MATERIALIZED (
       SELECT m.far AS at, m.arrived_at, m.batch_seq, m.message
-        FROM (SELECT m.*, sum(m.records) OVER (ORDER BY ${byPlace(sql`m.far`, direction)}) AS upto FROM counted m) m
+        FROM (SELECT m.*, sum(m.records) OVER (ORDER BY ${byPlace(sql`m.far`, direction)} ROWS UNBOUNDED PRECEDING) AS upto FROM counted m) m
        WHERE m.upto <= ${offset} ORDER BY m.upto DESC, ${byPlace(sql`m.far`, opposite)} LIMIT 1
     )
     SELECT edge.at::text AS at, edge.arrived_at::text AS arrived_at, edge.batch_seq, edge.message, (
              (SELECT coalesce(sum(m.records), 0) FROM counted m WHERE ${isBeyond(sql`m.near`)})
-             + (SELECT coalesce(sum(${inCut}), 0) FROM records m
-                 WHERE ${all([conditions.rows, isBeyond(far)])} AND NOT (${isBeyond(near)})))::bigint AS before,
+             + (SELECT count(*) FROM records m ${opened}
+                 WHERE ${all([conditions.rows, ...isCut, ...conditions.times, isBeyond(sql`r.time`)])}))::bigint AS before,
            (SELECT avg(records)::float8 FROM counted WHERE records > 0) AS mean
       FROM (SELECT) AS always LEFT JOIN edge ON true`,
   )

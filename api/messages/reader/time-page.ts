@@ -4,16 +4,15 @@ import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { RECORDS_IN_ROW, TIMES_IN_ROW } from '../store/opened.ts'
-import { MAX_ROW_SECONDS } from '../store/runs.ts'
 import type { Scope, TimeRange } from './conditions.ts'
 import { all, conditionsIn, matchingIn } from './conditions.ts'
 import { byPlace, byTime, directionOf, placeOf } from './order.ts'
 import type { Direction } from './order.ts'
+import { JOIN_NAMED, NAMED_TIMES_IN_ROW, namedAmong } from './named.ts'
 import { ROWS_BESIDE, SKIP_OFFSET } from './skips.ts'
 import type { Edge, Start } from './skips.ts'
 import type { RecordRow, Window } from './window.ts'
 
-const ROW_INTERVAL = sql.raw(`make_interval(secs => ${MAX_ROW_SECONDS})`)
 /** Rows of the table that a page by time looks at first, beside those that its offset skips at the least. */
 const FIRST_ROWS = 16
 /** How much further a look goes after one that found nothing; after others it goes as far as they promise, and a bit. */
@@ -43,7 +42,7 @@ export async function pageByTime(
   const conditions = conditionsIn(scope, range)
   const isNewestFirst = dir === 'desc'
   const rows = [conditions.rows]
-  const matching = matchingIn(conditions)
+  const matching = conditions.named === undefined ? matchingIn(conditions) : [...conditions.times]
   if (from !== undefined) {
     rows.push(isNewestFirst ? sql`m.min_time <= ${from.at}::timestamptz` : sql`m.max_time >= ${from.at}::timestamptz`)
     matching.push(
@@ -62,14 +61,20 @@ export async function pageByTime(
       : isNewestFirst
         ? [
             sql`AND m.max_time < ${start}`,
-            sql`UNION ALL SELECT m.*, false FROM records m WHERE ${all(rows)} AND m.max_time >= ${start} AND m.max_time < ${start} + ${ROW_INTERVAL}`,
+            sql`UNION ALL SELECT m.*, false FROM records m WHERE ${all(rows)} AND m.max_time >= ${start}`,
           ]
         : [
             sql`AND m.min_time > ${start}`,
-            sql`UNION ALL SELECT m.*, false FROM records m WHERE ${all(rows)} AND m.min_time <= ${start} AND m.min_time > ${start} - ${ROW_INTERVAL}`,
+            sql`UNION ALL SELECT m.*, false FROM records m WHERE ${all(rows)} AND m.min_time <= ${start}`,
           ]
   // Of records that are only ordered and counted nothing else is opened.
-  const opened = scope.values.length === 0 ? TIMES_IN_ROW : RECORDS_IN_ROW
+  const [named, opened] =
+    conditions.named !== undefined
+      ? [
+          sql`${namedAmong(sql`looked`, conditions.named)},`,
+          sql`${JOIN_NAMED} CROSS JOIN LATERAL ${NAMED_TIMES_IN_ROW}`,
+        ]
+      : [sql``, sql`CROSS JOIN LATERAL ${conditions.values.length === 0 ? TIMES_IN_ROW : RECORDS_IN_ROW}`]
   let look = roundedUp(FIRST_ROWS + ((offset + limit) / recordsPerRow) * ROWS_BESIDE)
   for (;;) {
     // A small number stands in the text, where it tells the planner that few rows are wanted.
@@ -80,9 +85,9 @@ export async function pageByTime(
           (SELECT m.*, true AS is_near FROM records m WHERE ${all(rows)} ${uncut} ORDER BY ${orderOfRows} LIMIT ${looked}) ${cut}) m
       ), edge AS (
         SELECT ${end} AS at, m.arrived_at, m.batch_seq, m.message FROM looked m WHERE m.is_near ORDER BY ${orderOfRows} OFFSET ${looked} - 1
-      ), opened AS (
+      ), ${named} opened AS (
         SELECT m.nth, m.arrived_at, m.batch_seq, m.message, m.run, r.series_key, r.time, r.place
-          FROM looked m CROSS JOIN LATERAL ${opened}
+          FROM looked m ${opened}
          WHERE ${all(matching)} AND (${placeOf(sql`r.time`)} ${beyond} (SELECT at, arrived_at, batch_seq, message FROM edge)) IS NOT FALSE
       ), page AS (
         ${offset < SKIP_OFFSET ? sql`SELECT f.* FROM opened f ORDER BY ${byTime(dir)} LIMIT ${limit} OFFSET ${offset}` : farPage({ offset, limit, dir })}

@@ -8,8 +8,6 @@ import type { ResolvedRecord } from '../senml/index.ts'
 export const BUCKET_SECONDS = 900
 /** Records of a row: three arrays of so many stay below the 2 kB from which PostgreSQL compresses a row. */
 const MAX_RUN_RECORDS = 64
-/** A row spans less than a bucket; a second more for times that are rounded. */
-export const MAX_ROW_SECONDS = BUCKET_SECONDS + 1
 
 export type Run = {
   records: readonly ResolvedRecord[]
