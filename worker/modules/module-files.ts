@@ -29,9 +29,9 @@ export async function hashPart(path: string, sizeBytes: number): Promise<{ hash:
 }
 
 /**
- * Writes a file where it stands. A write that another thread does takes more to hand over than to do (decision 0051), so this
- * thread does them as long as they are quick. The first one, and all that follow one that was not, are another thread's until
- * one of those is quick: this one never waits twice for a slow disk.
+ * Writes a file where it stands. To hand a write over to another thread takes more than the write (decision 0051), so this
+ * thread does them as long as they are quick. The first one, and all that follow one that was slow, are another thread's
+ * until one of those is quick: this one never waits for two slow ones in a row.
  */
 export class FileWriter {
   readonly #file: FileHandle
