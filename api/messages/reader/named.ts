@@ -1,12 +1,12 @@
 /**
- * Records of one name: all of a row are of one publisher and subtopic, so that of the series with the name one or two can stand in it.
- * It is found by the row's first series and its places in the row by one look at its array, where each record of the row would be held
- * against all of them.
+ * Records of one name. All of a row are of one publisher and subtopic, so that few of the series with the name can stand in it, mostly
+ * one: the row's first series tells which, and one look through its keys where. Otherwise each record of the row would be held against
+ * every series of the name.
  */
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
-/** A CTE of what `named` joins: of the rows `rows` the first series, and which of these series their publisher and subtopic have. */
+/** The CTE `named`: each first series of the rows `rows`, with the series among `keys` that are of its publisher and subtopic. */
 export function namedAmong(rows: Sql<unknown>, keys: readonly number[]): Sql<unknown> {
   return sql`named AS MATERIALIZED (
     SELECT f.first, n.key
@@ -16,7 +16,7 @@ export function namedAmong(rows: Sql<unknown>, keys: readonly number[]): Sql<unk
   )`
 }
 
-/** To rows `m` whose `series_keys` hold one of the series: once for each that may stand in them. */
+/** To rows `m`: once for each of the series that may stand in them. */
 export const JOIN_NAMED = sql`JOIN named ON named.first = m.series_keys[1]`
 
 const PLACES = sql`array_positions(m.series_keys, named.key)`
@@ -24,6 +24,6 @@ const PLACES = sql`array_positions(m.series_keys, named.key)`
 /** How many records of such a row are of the series. */
 export const NAMED_IN_ROW = sql`cardinality(${PLACES})`
 
-/** They as a table, of what orders and names them. */
+/** These records `r` as a table, of what orders and names them. */
 export const NAMED_TIMES_IN_ROW = sql`(
   SELECT named.key AS series_key, m.times[g.place] AS time, g.place::bigint AS place FROM (SELECT unnest(${PLACES}) AS place) AS g) AS r`
