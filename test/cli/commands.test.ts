@@ -16,7 +16,7 @@ import type { Ended, Home, RunOptions } from './skein.ts'
 import { startRegistry } from './registry.ts'
 import type { Registry } from './registry.ts'
 import { shapeOf } from './shape.ts'
-import { ADMIN_SECRET, createWorld } from './world.ts'
+import { ADMIN_SECRET, PATIENT_WORKER, createWorld } from './world.ts'
 import type { World } from './world.ts'
 
 let registry: Registry
@@ -33,6 +33,7 @@ let served: Set<string>
 beforeAll(async () => {
   registry = await startRegistry()
   installation = await createInstallation({
+    ...PATIENT_WORKER,
     SKEIN_WORKER_SLOTS: '4',
     SKEIN_BOOTSTRAP_ENCRYPT_KEY: CRYPTO_KEY,
     PROXY_REGISTRY_URL: `http://${registry.host}`,

@@ -14,7 +14,7 @@ import type { Installation, Whole } from '../harness/whole.ts'
 import { until } from '../harness/until.ts'
 import { createHome } from './skein.ts'
 import type { Ended, Home } from './skein.ts'
-import { ADMIN_SECRET } from './world.ts'
+import { ADMIN_SECRET, PATIENT_WORKER } from './world.ts'
 
 const ENDLESS = join(import.meta.dirname, '..', '..', 'examples', 'endless', 'endless.wasm')
 const ADD = join(import.meta.dirname, '..', '..', 'examples', 'add', 'add.wasm')
@@ -41,7 +41,8 @@ const contextsOf = (at: Home) =>
   }
 
 beforeAll(async () => {
-  installation = await createInstallation({ SKEIN_ACCESS_TOKEN_TTL: '6s' })
+  // Long enough for a command that was given a token, on a busy machine too.
+  installation = await createInstallation({ ...PATIENT_WORKER, SKEIN_ACCESS_TOKEN_TTL: '10s' })
   whole = await startWhole(installation)
   managerUrl = `http://127.0.0.1:${installation.environment['SKEIN_MANAGER_HTTP_PORT']}`
   home = newHome()
@@ -445,7 +446,7 @@ describe('long work', () => {
         return isSeen
       },
       'a message is followed',
-      30_000,
+      90_000,
     )
     const ended = await following
     expect(ended.code).toBe(0)
@@ -457,8 +458,10 @@ describe('the doctor', () => {
   it('finds a healthy installation healthy', async () => {
     const ended = await home.run(['doctor'])
     expect(ended.code).toBe(0)
-    const { findings } = json<{ findings: { verdict: string }[] }>(ended)
-    expect(findings.filter(({ verdict }) => verdict !== 'ok')).toEqual([])
+    const { findings } = json<{ findings: { verdict: string; what: string }[] }>(ended)
+    // A busy machine is told of as slow.
+    const isSlow = /answers after \d+ ms/
+    expect(findings.filter(({ verdict, what }) => verdict !== 'ok' && !isSlow.test(what))).toEqual([])
   })
 
   it('says what is wrong: an address, a login, a file that others can read', async () => {

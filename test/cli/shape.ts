@@ -8,9 +8,6 @@ const RULES: readonly (readonly [RegExp, string])[] = [
   [/(domain|client|channel|group)_[\w-]{22}/g, 'role'],
   [/\bpat_[\w-]+/g, 'pat'],
   [/[\w.-]+@example\.com/g, 'email'],
-  // How often a line is drawn anew depends on the time that the work takes.
-  // oxlint-disable-next-line no-control-regex -- what a terminal is sent
-  [/(\u{1B}\[Ktask \S+ is (?:scheduled|running), [\d.]+ s)+/gu, 'progress'],
   // 32 random bytes.
   [/(?<![\w-])[\w-]{43}(?![\w-])/g, 'secret'],
   [/(?<![\w<[;.])\d+\.\d+\b(?!\.)/g, 'number'],
@@ -20,6 +17,14 @@ const RULES: readonly (readonly [RegExp, string])[] = [
   [/\b\d+-\d+ of \d+(; go on with --offset \d+)?/g, 'page'],
   // Not the numbers of a style, which follow an escape.
   [/(?<![\w<[;.])\d+(\.\d+)?\b/g, 'number'],
+]
+
+/** How often a line is drawn anew, and whether at all, depends on the time that the work takes. */
+const DRAWN: readonly (readonly [RegExp, string])[] = [
+  // oxlint-disable-next-line no-control-regex -- what a terminal is sent
+  [/(\u{1B}\[Ktask \S+ is \w+, [\d.]+ s)+\u{1B}\[K/gu, ''],
+  // oxlint-disable-next-line no-control-regex -- what a terminal is sent
+  [/(\u{1B}\[Kexporting \d+ KiB)+/gu, '\u{1B}[Kexporting <number> KiB'],
 ]
 
 /** The heading of a table: bold capitals. */
@@ -41,7 +46,8 @@ export function shapeOf(stdout: string): string {
 
 /** Tables become their heading; of anything else the words stay, without widths that follow the values. */
 function shownShape(text: string): string {
-  const masked = RULES.reduce((whole, [pattern, name]) => whole.replaceAll(pattern, `<${name}>`), text)
+  const still = DRAWN.reduce((whole, [pattern, drawn]) => whole.replaceAll(pattern, drawn), text)
+  const masked = RULES.reduce((whole, [pattern, name]) => whole.replaceAll(pattern, `<${name}>`), still)
   const lines: string[] = []
   let isInTable = false
   for (const line of masked.split('\n')) {

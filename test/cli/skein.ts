@@ -7,7 +7,7 @@ import { spawn as spawnTerminal } from '@lydell/node-pty'
 
 const ROOT = join(import.meta.dirname, '..', '..')
 const MAIN = join(ROOT, 'cli', 'main.ts')
-const DEADLINE_MS = 60_000
+const DEADLINE_MS = 180_000
 export const TERMINAL_COLUMNS = 140
 
 export type Ended = { code: number; stdout: string; stderr: string }

@@ -195,7 +195,7 @@ describe('completion', () => {
         stdio: ['ignore', 'pipe', 'pipe'],
         encoding: 'utf8',
         cwd: home.folder,
-        timeout: 10_000,
+        timeout: 60_000,
       })
       expect(ended.stderr).toBe('')
       return ended.stdout.trim().split(' ')

@@ -15,6 +15,10 @@ export const ADMIN_SECRET = 'the-first-admin'
 const ROOT = join(import.meta.dirname, '..', '..')
 const MODULE = join(ROOT, 'examples', 'add', 'add.wasm')
 const PASSWORD = '12345678'
+/** As many signs of life does a worker show at most. */
+const SHOWN_BEATS = 10
+/** So that a worker is alive when it is looked at, however busy the machine is. */
+export const PATIENT_WORKER = { SKEIN_WORKER_HEARTBEAT: '2s', SKEIN_WORKER_LEASE: '20s' }
 
 type Json = Record<string, unknown>
 
@@ -66,7 +70,7 @@ export async function createWorld(
       method,
       headers: { authorization, ...(body === undefined || isForm ? {} : { 'content-type': 'application/json' }) },
       ...(body === undefined ? {} : { body: isForm ? body : JSON.stringify(body) }),
-      signal: AbortSignal.timeout(20_000),
+      signal: AbortSignal.timeout(60_000),
     })
     const text = await response.text()
     if (!response.ok) throw new Error(`${method} ${path} answered ${response.status}: ${text}`)
@@ -184,7 +188,7 @@ export async function createWorld(
       const found = await until(
         async () => ((await manager('GET', '/workers'))['workers'] as Json[]).find((one) => one['name'] === name),
         'the new worker',
-        30_000,
+        60_000,
       )
       return String(found['id'])
     },
@@ -231,7 +235,16 @@ export async function createWorld(
         case 'run_id':
           return String((await manager('POST', `/tasks/${before.get('task_id')}/invoke`, { inputs: [1, 2] }))['run_id'])
         case 'worker_id':
-          return String(((await manager('GET', '/workers'))['workers'] as Json[])[0]?.['id'])
+          // One that has been there for a while: its signs of life are all shown.
+          return await until(
+            async () => {
+              const [worker] = (await manager('GET', '/workers'))['workers'] as Json[]
+              const beats = worker?.['alive_history'] as unknown[] | undefined
+              return beats?.length === SHOWN_BEATS && String(worker?.['id'])
+            },
+            'ten signs of life of a worker',
+            60_000,
+          )
         case 'key_id':
           return String((await call('POST', '/keys', { type: 3 }))['id'])
         case 'pat_id':
