@@ -4,7 +4,7 @@ import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { ROOT } from './source-imports.ts'
 
-const DEADLINE_MS = 60_000
+const DEADLINE_MS = 180_000
 
 describe('generated files', () => {
   it(

@@ -122,7 +122,7 @@ describe('settings', () => {
       const file = /programs\/[a-z]+\.ts$/.exec(scripts[program] ?? '')?.[0]
       const { stdout } = await promisify(execFile)(process.execPath, [String(file), '--help'], {
         cwd: ROOT,
-        timeout: 30_000,
+        timeout: 120_000,
       })
       const shown = [...stdout.matchAll(/^ {2}((?:SKEIN|PROXY)_[A-Z0-9_]+) /gm)].map((match) => match[1] ?? '')
       const documented = rows.filter(({ programs }) => programs.includes(program)).map(({ setting }) => setting.name)
