@@ -10,7 +10,16 @@ const FIRST_SEED = 1
 test('no result is recorded twice, no stale fence accepted, no task stuck, no start and no message lost for good', async () => {
   const given = process.env['SKEIN_SIMULATION_SEED']
   const seeds = given === undefined ? Array.from({ length: SCHEDULES }, (_, at) => FIRST_SEED + at) : [Number(given)]
-  const seen: Outcome['seen'] = { requeued: 0, lost: 0, stale: 0, in_doubt: 0, restarts: 0, unknown: 0, silent: 0 }
+  const seen: Outcome['seen'] = {
+    requeued: 0,
+    lost: 0,
+    stale: 0,
+    in_doubt: 0,
+    restarts: 0,
+    unknown: 0,
+    silent: 0,
+    unspooled: 0,
+  }
   for (const seed of seeds) {
     const outcome = await new World(seed).run()
     expect(outcome.problems, `SKEIN_SIMULATION_SEED=${seed}`).toEqual([])

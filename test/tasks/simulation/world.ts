@@ -21,6 +21,8 @@ import { logger } from '../support.ts'
 import { DatabaseAway, Store } from './store.ts'
 
 const HEARTBEAT_MS = 5_000
+/** A crash takes the results of so long that were not acknowledged: far more than the tenth of a second that a worker keeps to. */
+const SPOOL_PATIENCE_MS = 20_000
 const LEASE_MS = 20_000
 const FAULTS_END_MS = 60_000
 const HEALED_BY_MS = 1_500_000
@@ -73,7 +75,7 @@ class Node {
   /** When it must have stopped what it holds, on its own clock. */
   leaseEndMs = 0
   readonly held = new Map<string, Held>()
-  readonly spool = new Map<string, { run: RunIdentity; ending: RunEnding; beats: number }>()
+  readonly spool = new Map<string, { run: RunIdentity; ending: RunEnding; beats: number; onDiskMs: number }>()
   link: { manager: Manager; session: WorkerSession } | undefined
 
   constructor(key: number) {
@@ -85,7 +87,7 @@ class Node {
 export type Outcome = {
   problems: string[]
   /** What the schedule went through, so that a test can see that faults do happen. */
-  seen: Record<'requeued' | 'lost' | 'stale' | 'in_doubt' | 'restarts' | 'unknown' | 'silent', number>
+  seen: Record<'requeued' | 'lost' | 'stale' | 'in_doubt' | 'restarts' | 'unknown' | 'silent' | 'unspooled', number>
 }
 
 export class World {
@@ -96,7 +98,16 @@ export class World {
   readonly #nodes: Node[]
   readonly #started = new Set<string>()
   readonly #problems: string[] = []
-  readonly #seen: Outcome['seen'] = { requeued: 0, lost: 0, stale: 0, in_doubt: 0, restarts: 0, unknown: 0, silent: 0 }
+  readonly #seen: Outcome['seen'] = {
+    requeued: 0,
+    lost: 0,
+    stale: 0,
+    in_doubt: 0,
+    restarts: 0,
+    unknown: 0,
+    silent: 0,
+    unspooled: 0,
+  }
   #order = 0
   #ids = 0
 
@@ -407,8 +418,9 @@ export class World {
   }
 
   #finish(node: Node, run: RunIdentity, ending: RunEnding): void {
+    const mayWait = node.held.get(run.id)?.onLost !== 'wait'
     node.held.delete(run.id)
-    node.spool.set(run.id, { run, ending, beats: 0 })
+    node.spool.set(run.id, { run, ending, beats: 0, onDiskMs: this.#store.now + (mayWait ? SPOOL_PATIENCE_MS : 0) })
     this.#report(node, run.id)
   }
 
@@ -531,6 +543,11 @@ export class World {
     node.isUp = false
     node.isFrozen = false
     node.held.clear()
+    for (const [id, { onDiskMs }] of node.spool) {
+      if (onDiskMs <= this.#store.now) continue
+      node.spool.delete(id)
+      this.#seen.unspooled += 1
+    }
     this.#after(this.#int(100, this.#chance(0.5) ? 2_000 : 45_000), () => {
       node.isUp = true
       node.boot += 1
