@@ -178,6 +178,32 @@ test('a tally adds what its batches hold, whatever they hold', async () => {
   )
 }, 120_000)
 
+test('a tally of more series than one statement adds is added as a whole, a channel with all of its own', async () => {
+  const nothing = { stringValue: undefined, boolValue: undefined, dataValue: undefined, sum: undefined }
+  const records = Array.from({ length: 2_500 }, (_, index) => ({
+    ...nothing,
+    name: `wide ${index}`,
+    unit: '',
+    timeSeconds: NOON_SECONDS,
+    value: index / 10,
+    updateTimeSeconds: undefined,
+  }))
+  own.takeTally()
+  for (const table of [...TABLES, 'records', 'payloads', 'ingest_batches'])
+    await server.database.pool.query(`DELETE FROM ${table}`)
+  const common = { tenant: 0, isOfUser: false, subtopic: '', protocol: 'http', retentionDays: null } as const
+  const message = toMessage({ ...common, kind: 'records', records: [] })
+  for (const sent of [records, records.toReversed()]) {
+    await ingest.publish({ ...message, content: { kind: 'records', records: sent } })
+    const round = await foldNext(server.database, own)
+    // Two of each series, and one of the channel.
+    expect(round).toEqual({ records: 2_500, rows: 5_001, hasMore: false })
+  }
+  const added = await projections()
+  await foldAllAnew()
+  expect(added).toEqual(await projections())
+})
+
 test('a tally of which somebody folded a batch is left alone, and the rest is read', async () => {
   const input = fc.sample(someMessage, { numRuns: 6, seed: SAMPLE_SEED }).map(toMessage)
   await Promise.all(input.map((message) => ingest.publish(message)))

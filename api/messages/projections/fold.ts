@@ -4,7 +4,8 @@
  */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
-import { addTally } from './add-tally.ts'
+import { addTally, inMicros } from './add-tally.ts'
+import type { TalliedBatch } from './add-tally.ts'
 import { addLatest } from './latest.ts'
 import { lockRollups, tryLockRollups } from './lock.ts'
 import { mergeRollups, rollupsOf } from './rollups.ts'
@@ -23,7 +24,8 @@ export type OwnBatches = {
   foreignAgeMs: number
 }
 
-export type Round = { records: number; hasMore: boolean }
+/** `rows`: those of projections that a tally gave. */
+export type Round = { records: number; rows: number; hasMore: boolean }
 
 /** Folds what one round takes. Returns how many records that were; undefined while somebody else is at it. */
 export async function foldNext(database: Database, own?: OwnBatches): Promise<Round | undefined> {
@@ -43,19 +45,19 @@ export async function foldPending(database: Database): Promise<void> {
   }
 }
 
-type Batch = { seq: number; records: number; arrived_at: string; day: string; is_foreign: boolean }
+type Batch = TalliedBatch & { records: number; day: string; is_foreign: boolean }
 
 /** One round; the caller holds the lock. */
 export async function foldRound(tx: Transaction, own?: OwnBatches): Promise<Round> {
   // Taken first: all that is in it is committed, so that the statement below sees it.
   const tally = own?.takeTally()
   const { rows: unfolded } = await sql<Batch>`
-    SELECT seq, records, arrived_at, (arrived_at AT TIME ZONE 'UTC')::date::text AS day,
+    SELECT seq, records, arrived_at, ${inMicros(sql`arrived_at`)} AS arrived_micros,
+           (arrived_at AT TIME ZONE 'UTC')::date::text AS day,
            arrived_at < now() - make_interval(secs => ${(own?.foreignAgeMs ?? 0) / 1000}) OR ${own === undefined} AS is_foreign
       FROM ingest_batches WHERE NOT folded ORDER BY seq LIMIT ${MAX_ROUND_BATCHES}`.execute(tx)
   const tallied = tally === undefined ? [] : talliedOf(tally, unfolded)
-  const [oldest] = tallied
-  if (tally !== undefined && oldest !== undefined) await addTally(tx, tally, oldest.arrived_at)
+  const rows = tally === undefined ? 0 : await addTally(tx, tally, tallied)
   const mine = new Set(tallied)
   const others = unfolded.filter((batch) => batch.is_foreign && !mine.has(batch))
   const read = withinRound(others)
@@ -64,7 +66,7 @@ export async function foldRound(tx: Transaction, own?: OwnBatches): Promise<Roun
   if (seqs.length > 0)
     await sql`UPDATE ingest_batches SET folded = true WHERE seq = ANY (${seqs}::bigint[])`.execute(tx)
   const records = [...tallied, ...read].reduce((sum, batch) => sum + batch.records, 0)
-  return { records, hasMore: read.length < others.length || unfolded.length >= MAX_ROUND_BATCHES }
+  return { records, rows, hasMore: read.length < others.length || unfolded.length >= MAX_ROUND_BATCHES }
 }
 
 /** The batches of the tally; none unless it can be added as a whole: nobody folded one, and all arrived on one day. */

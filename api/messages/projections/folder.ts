@@ -13,12 +13,19 @@ import { Tally } from './tally.ts'
 const INTERVAL_MS = 2_000
 /** Pause while somebody else folds. */
 const BUSY_PAUSE_MS = 100
-/** Intervals that a process is given to fold its own batches before another one reads them. */
-const FOREIGN_INTERVALS = 3
+/**
+ * A round that wrote many rows is followed by a longer pause, of so much for each: a row costs the same however many records it stands
+ * for, and the more there are the less it is for each.
+ */
+const PAUSE_PER_ROW_MS = 0.03
+/** At most so many intervals. */
+const MAX_PAUSE_INTERVALS = 3
+/** Intervals that a process is given to fold its own batches before another one reads them: more than such a pause and its round. */
+const FOREIGN_INTERVALS = 6
 /** Backoff after a failed round doubles up to this. */
 const MAX_BACKOFF_MS = 30_000
 /** Records that are folded without waiting for the next round: whoever reads goes through all that are not. */
-const EARLY_RECORDS = 500_000
+const EARLY_RECORDS = 1_000_000
 
 export type Folder = {
   /** Tells of a batch that this process committed; batches of one lane in their order. */
@@ -49,7 +56,7 @@ export function startFolder(database: Database, logger: Logger, intervalMs: numb
         await summaries
           .keepUp()
           .catch((error: unknown) => logger.debug({ err: error }, 'the index of batches was not summarised'))
-      return { pauseMs: folded.hasMore ? 0 : intervalMs, isPokable: true }
+      return { pauseMs: folded.hasMore ? 0 : pauseAfter(folded.rows, intervalMs), isPokable: true }
     } catch (error) {
       logger.warn({ err: error }, 'folding messages into rollups failed and is tried again')
       backoffMs = Math.min(backoffMs * 2, MAX_BACKOFF_MS)
@@ -63,4 +70,9 @@ export function startFolder(database: Database, logger: Logger, intervalMs: numb
     },
     stop: () => rounds.stop(),
   }
+}
+
+/** The pause after a round that added so many rows. */
+export function pauseAfter(rows: number, intervalMs: number): number {
+  return Math.min(Math.max(intervalMs, rows * PAUSE_PER_ROW_MS), intervalMs * MAX_PAUSE_INTERVALS)
 }

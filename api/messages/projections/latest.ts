@@ -19,9 +19,7 @@ export const NEWEST_OF_RECORD = sql`r.time DESC, m.arrived_at DESC, m.batch_seq 
 export async function addLatest(tx: Transaction, rows: Sql<unknown>): Promise<void> {
   // The newest times first, so that few records are sorted and only their values are taken out of the arrays. IS TRUE makes a set of them that each record is looked up in: a
   // join would be planned by statistics that a young table does not have.
-  await mergeLatest(
-    tx,
-    sql`
+  await mergeLatest(sql`
     WITH newest AS MATERIALIZED (
       SELECT r.series_key, max(r.time) AS time
         FROM records m CROSS JOIN LATERAL unnest(m.series_keys, m.times) AS r(series_key, time) WHERE ${rows} GROUP BY 1
@@ -31,22 +29,19 @@ export async function addLatest(tx: Transaction, rows: Sql<unknown>): Promise<vo
            m.bool_values[r.place], m.string_values[r.place], m.data_values[r.place]
       FROM records m CROSS JOIN LATERAL unnest(m.series_keys, m.times) WITH ORDINALITY AS r(series_key, time, place)
      WHERE ${rows} AND ((r.series_key, r.time) IN (SELECT series_key, time FROM newest)) IS TRUE
-     ORDER BY m.channel_key, r.series_key, ${NEWEST_OF_RECORD}`,
-  )
+     ORDER BY m.channel_key, r.series_key, ${NEWEST_OF_RECORD}`).execute(tx)
 }
 
 /** Rows of these columns, one per series and sorted by it, take the place of older ones. */
-export async function mergeLatest(tx: Transaction, rows: Sql<unknown>): Promise<void> {
-  await sql`
+export function mergeLatest(rows: Sql<unknown>): Sql<unknown> {
+  return sql`
     INSERT INTO latest_records AS l (${LATEST_COLUMNS}) ${rows}
     ON CONFLICT ON CONSTRAINT latest_records_pkey DO UPDATE SET
       time = EXCLUDED.time, arrived_at = EXCLUDED.arrived_at, batch_seq = EXCLUDED.batch_seq, message = EXCLUDED.message,
       run = EXCLUDED.run, place = EXCLUDED.place, retention_days = EXCLUDED.retention_days, protocol = EXCLUDED.protocol,
       value = EXCLUDED.value, sum = EXCLUDED.sum, update_time = EXCLUDED.update_time, bool_value = EXCLUDED.bool_value,
       string_value = EXCLUDED.string_value, data_value = EXCLUDED.data_value
-    WHERE (EXCLUDED.time, EXCLUDED.arrived_at, EXCLUDED.batch_seq, EXCLUDED.message) > (l.time, l.arrived_at, l.batch_seq, l.message)`.execute(
-    tx,
-  )
+    WHERE (EXCLUDED.time, EXCLUDED.arrived_at, EXCLUDED.batch_seq, EXCLUDED.message) > (l.time, l.arrived_at, l.batch_seq, l.message)`
 }
 
 /** Series whose newest record goes, and what may not take its place. */

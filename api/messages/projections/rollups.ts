@@ -24,23 +24,28 @@ export function rollupsOf(rows: Sql<unknown>): Sql<unknown> {
        GROUP BY 1, 2, 3, 4, 5`
 }
 
-/** Adds rows of these columns to the rollups, those of series alone: what they come to for their channel is added too. */
-export async function mergeRollups(tx: Transaction, rows: Sql<unknown>): Promise<void> {
-  await sql`
-    WITH of_series (${ROLLUP_COLUMNS}) AS MATERIALIZED (${rows})
-    INSERT INTO rollups AS r (${ROLLUP_COLUMNS})
-    SELECT * FROM of_series
-    UNION ALL
-    SELECT channel_key, 0, bucket, retention_days, arrived_on, min(protocol), sum(records)::bigint, 0, NULL, NULL, NULL
-      FROM of_series GROUP BY 1, 3, 4, 5
-    ORDER BY 1, 2, 3, 4, 5
+/** Adds rows of these columns, sorted by the first five. */
+export function upsertRollups(rows: Sql<unknown>): Sql<unknown> {
+  return sql`
+    INSERT INTO rollups AS r (${ROLLUP_COLUMNS}) ${rows}
     ON CONFLICT ON CONSTRAINT rollups_pkey DO UPDATE SET
       protocol = least(r.protocol, EXCLUDED.protocol),
       records = r.records + EXCLUDED.records,
       value_count = r.value_count + EXCLUDED.value_count,
       min_value = least(r.min_value, EXCLUDED.min_value),
       max_value = greatest(r.max_value, EXCLUDED.max_value),
-      value_sum = coalesce(r.value_sum + EXCLUDED.value_sum, r.value_sum, EXCLUDED.value_sum)`.execute(tx)
+      value_sum = coalesce(r.value_sum + EXCLUDED.value_sum, r.value_sum, EXCLUDED.value_sum)`
+}
+
+/** Adds rows of these columns to the rollups, those of series alone: what they come to for their channel is added too. */
+export async function mergeRollups(tx: Transaction, rows: Sql<unknown>): Promise<void> {
+  await upsertRollups(sql`
+    WITH of_series (${ROLLUP_COLUMNS}) AS MATERIALIZED (${rows})
+    SELECT * FROM of_series
+    UNION ALL
+    SELECT channel_key, 0, bucket, retention_days, arrived_on, min(protocol), sum(records)::bigint, 0, NULL, NULL, NULL
+      FROM of_series GROUP BY 1, 3, 4, 5
+    ORDER BY 1, 2, 3, 4, 5`).execute(tx)
 }
 
 const bucketInterval = sql`make_interval(secs => ${sql.raw(String(BUCKET_SECONDS))})`

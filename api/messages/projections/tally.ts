@@ -91,6 +91,23 @@ export class Tally {
     }
   }
 
+  /** What the rollups of a channel's series come to together: counts alone, as series 0. */
+  totals(): Iterable<Rollup> {
+    const totals = new Map<string, Rollup>()
+    let total: Rollup | undefined
+    for (const rollup of this.rollups()) {
+      // Most of them belong to the same as the one before.
+      if (total === undefined || !isAlike(total, rollup)) {
+        const key = `${rollup.channelKey} ${keyOf(rollup.bucket, rollup.retentionDays)}`
+        total = totals.get(key) ?? newRollup(rollup, rollup.bucket, 0)
+        totals.set(key, total)
+      }
+      total.records += rollup.records
+      total.protocol = Math.min(total.protocol, rollup.protocol)
+    }
+    return totals.values()
+  }
+
   *newest(): Generator<Newest> {
     for (const { newest } of this.#series.values()) yield newest
   }
@@ -188,7 +205,16 @@ type Where = {
   protocol: number
 }
 
-function newRollup({ channelKey, retentionDays, protocol }: Where, bucket: number, seriesKey: number): Rollup {
+/** Of the same channel, bucket and class. */
+function isAlike(one: Rollup, other: Rollup): boolean {
+  return one.channelKey === other.channelKey && one.bucket === other.bucket && one.retentionDays === other.retentionDays
+}
+
+function newRollup(
+  { channelKey, retentionDays, protocol }: Pick<Rollup, 'channelKey' | 'retentionDays' | 'protocol'>,
+  bucket: number,
+  seriesKey: number,
+): Rollup {
   const nothing = { records: 0, valueCount: 0, min: Infinity, max: -Infinity, sum: new DecimalSum() }
   return { channelKey, seriesKey, bucket, retentionDays, protocol, ...nothing }
 }
