@@ -109,6 +109,8 @@ test('a message that the database refuses is refused alone, its neighbours are s
 })
 
 test('connections killed while messages run: what was acknowledged is there once, what was refused is not', async () => {
+  // Nobody is told that the outcome is unknown because the machine is busy.
+  const patient = { acknowledgeDeadlineMs: 120_000 }
   await withMessages(async (messages) => {
     const accesses = Array.from({ length: 8 }, () => newAccess())
     const outcomes = new Map<string, string>()
@@ -126,7 +128,7 @@ test('connections killed while messages run: what was acknowledged is there once
     const publishers = Promise.all(accesses.map((access) => publisher(access)))
     while (kills < 20) {
       const before = outcomes.size
-      await expect.poll(() => outcomes.size, { timeout: 20_000, interval: 5 }).toBeGreaterThan(before + 20)
+      await expect.poll(() => outcomes.size, { interval: 5 }).toBeGreaterThan(before + 20)
       const { rows } = await server.database.pool.query<{ killed: number }>(
         `SELECT count(pg_terminate_backend(pid)) AS killed FROM pg_stat_activity WHERE ${LANE_CONNECTIONS}`,
       )
@@ -144,8 +146,8 @@ test('connections killed while messages run: what was acknowledged is there once
       const stored = mine.filter(([, kind]) => kind === 'stored').map(([name]) => name)
       expect(rows.map((row) => row.name)).toEqual(stored)
     }
-  })
-}, 60_000)
+  }, patient)
+}, 180_000)
 
 describe('a COMMIT without an answer', () => {
   test('is looked up: the message is there once and its publisher hears of it', async () => {
