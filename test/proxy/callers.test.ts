@@ -9,7 +9,7 @@ import { WASM, digestOf, startRegistry, wasmOf } from './misbehaving-registry.ts
 import { asManager, runProxy, ticketFor } from './running-proxy.ts'
 import type { RunningProxy } from './running-proxy.ts'
 
-const deadlineMs = 10_000
+const deadlineMs = 30_000
 const unauthenticated = { code: status.UNAUTHENTICATED }
 
 function clientOf(proxy: RunningProxy) {

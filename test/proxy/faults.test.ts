@@ -83,7 +83,7 @@ describe('a blob', () => {
 
   test('that stalls is given up after its deadline and resumed', async () => {
     await using registry = await startRegistry()
-    await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
+    await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host }, limits: { stallMs: 400 } })
     const wasm = wasmOf(500_000)
     registry.module('m', 'latest', wasm)
     onBlob(registry, 1, (_request, response) => {
@@ -96,7 +96,10 @@ describe('a blob', () => {
 
   test('that is slow and never silent for long arrives', async () => {
     await using registry = await startRegistry()
-    await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
+    await using proxy = await runProxy({
+      environment: { PROXY_REGISTRY_URL: registry.host },
+      limits: { stallMs: 2_000 },
+    })
     const wasm = wasmOf(100_000)
     registry.module('m', 'latest', wasm)
     onBlob(registry, 1, (_request, response) => {
@@ -109,7 +112,7 @@ describe('a blob', () => {
           clearInterval(trickle)
           response.end()
         }
-      }, 50)
+      }, 200)
       return true
     })
     expect((await proxy.bring('m')).equals(wasm)).toBe(true)
@@ -120,7 +123,7 @@ describe('a blob', () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({
       environment: { PROXY_REGISTRY_URL: registry.host },
-      limits: { pullDeadlineMs: 700 },
+      limits: { pullDeadlineMs: 700, stallMs: 200 },
     })
     registry.module('m', 'latest', wasmOf(500_000))
     onBlob(registry, 99, (_request, response) => {

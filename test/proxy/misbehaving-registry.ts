@@ -91,10 +91,12 @@ export async function startRegistry(): Promise<TestRegistry> {
     const path = new URL(request.url ?? '/', 'http://registry').pathname
     const { authorization, range, 'accept-encoding': encoding } = request.headers
     seen.push({ method: request.method ?? '', path, authorization, range, encoding: String(encoding) })
-    void (async () => {
+    const answer = async (): Promise<void> => {
       for (const interception of interceptions) if (await interception(request, response, path)) return
       serve(request, response, path)
-    })()
+    }
+    // Who asked may hang up in the middle of what it sends.
+    answer().catch(() => response.destroy())
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo

@@ -9,7 +9,7 @@ import { credentials } from '@grpc/grpc-js'
 import { FetchRequestSchema, ModuleService, createServiceClient, dialPlainly, readByteStream } from '#proto/index.ts'
 import { PROXY_TOKEN, asManager } from './running-proxy.ts'
 
-const CALL_DEADLINE_MS = 20_000
+const CALL_DEADLINE_MS = 60_000
 
 /** Resolves when it is ready; rejects when it ends before. */
 export async function startProxyProgram(dataDir: string, registry: string, environment: Record<string, string> = {}) {

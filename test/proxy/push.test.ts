@@ -33,7 +33,7 @@ function acceptPushes(registry: TestRegistry, uploadsTo = `http://${registry.hos
 describe('a push', () => {
   test('is the business of managers', async () => {
     await using proxy = await runProxy()
-    const call = proxy.registries.push({ deadlineMs: 5000, metadata: asManager('a wrong token of tests') })
+    const call = proxy.registries.push({ deadlineMs: 30_000, metadata: asManager('a wrong token of tests') })
     const ended = (async () => {
       for await (const _ of call as AsyncIterable<unknown>);
     })()
@@ -86,7 +86,7 @@ describe('a push', () => {
     })
     expect(registry.seen).toEqual([])
     const digests = [digestOf(text), digestOf(wasm)]
-    expect(await proxy.registries.describe({ digests }, { deadlineMs: 5000, metadata: asManager() })).toMatchObject({
+    expect(await proxy.registries.describe({ digests }, { deadlineMs: 30_000, metadata: asManager() })).toMatchObject({
       modules: [],
     })
   })
@@ -133,7 +133,7 @@ test('managers pull ahead, see what is cached and drop it', async () => {
   await using registry = await startRegistry()
   await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
   const { moduleDigest } = registry.module('m', 'latest', wasm)
-  const options = { deadlineMs: 5000, metadata: asManager() }
+  const options = { deadlineMs: 30_000, metadata: asManager() }
   const { digest, reference } = await proxy.resolve('m')
   expect((await proxy.registries.describe({ digests: [digest] }, options)).modules).toEqual([])
   await proxy.registries.pull({ digest, reference }, options)
@@ -144,7 +144,7 @@ test('managers pull ahead, see what is cached and drop it', async () => {
   await proxy.registries.remove({ digest }, options)
   expect((await proxy.registries.describe({ digests: [digest] }, options)).modules).toEqual([])
   for (const metadata of [asManager('a wrong token of tests'), undefined]) {
-    const wrong = metadata === undefined ? { deadlineMs: 5000 } : { deadlineMs: 5000, metadata }
+    const wrong = metadata === undefined ? { deadlineMs: 30_000 } : { deadlineMs: 30_000, metadata }
     const unauthenticated = { code: status.UNAUTHENTICATED }
     await expect(proxy.registries.remove({ digest }, wrong)).rejects.toMatchObject(unauthenticated)
     await expect(proxy.registries.describe({ digests: [digest] }, wrong)).rejects.toMatchObject(unauthenticated)
