@@ -106,6 +106,7 @@ class FakeWorker {
   async hello(
     claims: { running?: { run: Ref; state: string }[]; spooled?: Ref[]; bootId?: string; epoch?: string } = {},
   ): Promise<Message> {
+    clearInterval(this.#beats)
     const stream = this.#channel.session()
     this.#stream = stream
     stream.on('data', (message: Message) => {
@@ -159,7 +160,7 @@ class FakeWorker {
     const said = this.received.flatMap(
       (message) => ((message['assign'] as Message | undefined)?.['assignments'] ?? []) as Assignment[],
     )
-    return [...new Map(said.toReversed().map((one) => [one.run.fence, one])).values()].toReversed()
+    return [...new Map(said.map((one) => [one.run.fence, one])).values()]
   }
 
   get receipts(): { run: Ref; recorded: boolean }[] {
@@ -286,7 +287,7 @@ test('a failed fetch has three attempts, each under a fence of its own', async (
   worker.fail(third.run, 'FAILURE_REASON_FETCH_FAILED')
   expect(await client.ended(id)).toMatchObject({ state: 4, reason: 'fetch_failed', error: 'so it went' })
   expect([assignment, second, third].map(({ run }) => run.attempt)).toEqual([1, 2, 3])
-  expect(worker.receipts.map(({ recorded }) => recorded)).toEqual([true, true, true])
+  expect([await worker.receipt(0), await worker.receipt(1), await worker.receipt(2)]).toEqual([true, true, true])
 })
 
 test('a guest error has one attempt', async () => {
