@@ -82,8 +82,9 @@ async function seriesOf(
 }
 
 /**
- * What records of the scope in the range must meet. Rows of a few batches are found by them: then the condition on the channel is
- * written so that no index answers it, for the planner takes a channel of a young table to be far smaller than it is.
+ * What records of the scope in the range must meet. Rows of a few batches are found by them: then the conditions on channel and times
+ * are written so that no index answers them, for the planner takes a channel of a young table to be far smaller than it is, and a
+ * range of times that it does not know for a two-hundredth of it.
  */
 export function conditionsIn(
   scope: Scope,
@@ -91,11 +92,11 @@ export function conditionsIn(
   found: 'by channel' | 'by batch' = 'by channel',
 ): RecordConditions {
   const { channelKey, rowKeys, recordKeys, protocol, values } = scope
-  const ofChannel =
+  const times = rowTimeConditions(range)
+  const rows =
     found === 'by channel'
-      ? sql<boolean>`m.channel_key = ${channelKey}`
-      : sql<boolean>`m.channel_key + 0 = ${channelKey}`
-  const rows = [ofChannel, ...rowTimeConditions(range)]
+      ? [sql<boolean>`m.channel_key = ${channelKey}`, ...times]
+      : [sql<boolean>`m.channel_key + 0 = ${channelKey}`, ...times.map((one) => sql<boolean>`(${one}) IS TRUE`)]
   if (protocol !== undefined) rows.push(sql`m.protocol = ${protocol}`)
   // Publisher and subtopic are the same for all records of a row, so that its first one speaks for them.
   if (rowKeys !== undefined) rows.push(isOneOf(sql`m.series_keys[1]`, rowKeys))
