@@ -28,12 +28,19 @@ beforeAll(async () => {
 })
 afterAll(() => api[Symbol.asyncDispose]())
 
-/** Told of changes as the policy is. */
+/**
+ * Told of changes as the policy is, but for resets: this process tells of its own changes itself, and on a machine that is held up what is
+ * compared would be gone.
+ */
+function tell(labels: KeptLabels): void {
+  api.api.identity.journal.listen({ forget: (keys) => labels.forget(keys), clear: () => undefined })
+}
+
 async function keep(
   options: { minRows?: number; maxBytes?: number; isFresh?: () => boolean } = {},
 ): Promise<KeptLabels> {
   const labels = createKeptLabels({ db: api.database.db, isFresh: () => true, minRows: 1, ...options })
-  api.api.identity.journal.listen(labels)
+  tell(labels)
   await labels.prepare('client', [domain.key])
   return labels
 }
@@ -81,7 +88,7 @@ describe('names and tags that are kept', () => {
 
   test('count what changed while they were read', async () => {
     const labels = createKeptLabels({ db: api.database.db, isFresh: () => true, minRows: 1 })
-    api.api.identity.journal.listen(labels)
+    tell(labels)
     const reading = labels.prepare('client', [domain.key])
     const creating = owner.call('POST', `/${domain.id}/clients`, { name: 'meanwhile 7a', tags: ['kind2'] })
     await Promise.all([reading, creating])
@@ -97,6 +104,9 @@ describe('names and tags that are kept', () => {
     expect(await labels.count('client', domain.key, { tags: [] })).toBeGreaterThan(0)
     labels.clear()
     expect(await labels.count('client', domain.key, { tags: [] })).toBeUndefined()
+    // Nobody waits a minute for what was kept already.
+    await labels.prepare('client', [domain.key])
+    expect(await labels.count('client', domain.key, { tags: [] })).toBeGreaterThan(0)
   })
 
   test('are of large domains alone, within a bound of bytes', async () => {

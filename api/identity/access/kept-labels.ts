@@ -167,6 +167,7 @@ export function createKeptLabels({
     },
     clear() {
       keptOnes.clear()
+      askedUntilMs.clear()
     },
   }
 }
