@@ -14,7 +14,7 @@ import { ACCOUNT_COLUMNS, accountRequest, endsSomething } from './accounts.ts'
 import type { AccountColumn } from './accounts.ts'
 import { isInside, routesOf } from './fill.ts'
 
-const DEADLINE_MS = 480_000
+const DEADLINE_MS = 900_000
 const HEAD = `# Who may do what with users and what is theirs alone, asked of the running API by a test that compares its answers with this file.
 # After a change that is meant: vitest run --project matrix test/matrix -u, and review every line of the difference.
 #

@@ -16,7 +16,7 @@ import { rowsOf } from './rows.ts'
 import type { Row } from './rows.ts'
 import type { Furniture } from './world.ts'
 
-const DEADLINE_MS = 480_000
+const DEADLINE_MS = 900_000
 const TYPES = ['domain', 'client', 'channel', 'group'] as const
 /** Their answer does not end. */
 const STREAMS = /\/(events|live)$/
