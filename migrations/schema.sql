@@ -37,7 +37,8 @@ BEGIN
       WHILE lower_bound <= until_time AT TIME ZONE 'UTC' LOOP
         partition := format('%s_r%s_%s', parent, days, to_char(lower_bound, 'YYYYMMDD'));
         IF to_regclass(partition) IS NULL THEN
-          EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', partition, parent);
+          EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS) WITH (fillfactor = %s)', partition, parent,
+            CASE parent WHEN 'rollups' THEN 50 ELSE 100 END);
           EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent || '_r' || days, partition,
             lower_bound AT TIME ZONE 'UTC', (lower_bound + ('1 ' || unit)::interval) AT TIME ZONE 'UTC');
           made := made + 1;
@@ -520,7 +521,7 @@ CREATE TABLE latest_records (
   string_value text,
   data_value bytea,
   CONSTRAINT latest_records_pkey PRIMARY KEY (channel_key, series_key)
-) WITH (fillfactor=60);
+) WITH (fillfactor=45);
 
 CREATE TABLE mailed_tokens (
   token_hash bytea NOT NULL,
