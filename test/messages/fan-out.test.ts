@@ -21,7 +21,8 @@ import type { Device, Plant } from './support.ts'
 import { startPlant, untilAllFollow } from './support.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
-const DELIVERY_DEADLINE_MS = 30_000
+/** A stream that its reader left is noticed with the next heartbeat, after 15 s. */
+const DELIVERY_DEADLINE_MS = 60_000
 
 let plant: Plant
 let listeners: Listeners
