@@ -10,6 +10,8 @@ import type { Device, Plant } from './support.ts'
 import { DOMAIN_ROUTE, startPlant, untilAllFollow } from './support.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
+/** A stream that begins now is looked at after fifteen seconds anyway. */
+const BEFORE_HEARTBEAT_MS = 12_000
 
 let plant: Plant
 let listeners: Listeners
@@ -269,6 +271,18 @@ describe('server-sent events', () => {
     const values = () => after.events().map(({ data }) => (data['payload'] as { v: number }[])[0]?.v)
     await expect.poll(values).toEqual([2, 3, 4, 5])
     after.close()
+  })
+
+  test('a device that leaves its stream is offline, though nothing came that it could have been sent', async () => {
+    const { second, path } = await aChannel()
+    const isOnline = async () => {
+      const shown = await plant.owner.call('GET', `/${plant.domainId}/journal/client/${second.id}/telemetry`)
+      return shown.json<{ online: boolean }>().online
+    }
+    const stream = await live(`${path}/live`, { authorization: `Client ${second.secret}` })
+    await expect.poll(isOnline).toBe(true)
+    stream.close()
+    await expect.poll(isOnline, { timeout: BEFORE_HEARTBEAT_MS }).toBe(false)
   })
 
   test('a stream of somebody who may not follow any more ends and says why', async () => {

@@ -90,6 +90,8 @@ export function liveRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
           )
           const body = Readable.from(stream.chunks(), { objectMode: false })
           body.once('close', close)
+          // The body waits for the next message before it closes: it is woken.
+          reply.raw.once('close', () => stream.end('closed'))
           stream.whenEnded(() => {
             close()
             const cutting = setTimeout(() => body.destroy(), END_DEADLINE_MS)

@@ -48,6 +48,8 @@ export function eventRoutes(events: EventsService): RoutePlugin {
         )
         const body = Readable.from(chunks, { objectMode: false })
         body.once('close', close)
+        // The body waits for the next event before it closes: it is woken.
+        reply.raw.once('close', close)
         return await reply
           .type(`${EVENT_STREAM}; charset=utf-8`)
           .header('Cache-Control', 'no-store')
