@@ -95,7 +95,10 @@ function clientConfig(address: DatabaseAddress, applicationName: string, connect
  */
 function watchConnections(pool: pg.Pool, silenceMs: number, logger: Logger): void {
   const taken = new WeakSet<pg.PoolClient>()
-  pool.on('error', (error) => logger.warn({ err: error }, 'an idle database connection broke'))
+  pool.on('error', (error) => {
+    // A connection that is being closed may be ended by a server that stops at the same time.
+    if (!pool.ending) logger.warn({ err: error }, 'an idle database connection broke')
+  })
   pool.on('acquire', (client) => void taken.add(client))
   pool.on('release', (_error, client) => void taken.delete(client))
   pool.on('connect', (client) => {

@@ -89,6 +89,19 @@ test('idle connections killed behind the pool are replaced without anybody notic
   await until(async () => (await refusalOf(sql`SELECT 1`.execute(other.database.db))) === undefined, 'served again')
 })
 
+test('a server that ends the connections of a pool that is closing is no news', async () => {
+  const warnings: unknown[] = []
+  const logger = { ...silentLogger, warn: (warning: unknown) => void warnings.push(warning) } as typeof silentLogger
+  const other = connectTo(own.address, { logger })
+  await sql`SELECT 1`.execute(other.db)
+  const broken = () => other.pool.emit('error', new Error('terminating connection due to administrator command'))
+  broken()
+  const closing = other.close()
+  broken()
+  await closing
+  expect(warnings).toHaveLength(1)
+})
+
 test('a transaction in a deadlock is repeated, so that both of two opponents take effect', async () => {
   await sql`INSERT INTO rooms (id, size) VALUES (1, 0), (2, 0)`.execute(database.db)
   const bothLocked = Promise.withResolvers<void>()
