@@ -7,7 +7,7 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { ConnectableRecord, ConnectableType, EnabledStatus } from './record.ts'
 
-/** A row as `recordColumns` reads it. */
+/** A row of the table, with the ids of where it lies. */
 export type ConnectableRow = {
   key: number
   domain_key: number
@@ -45,11 +45,9 @@ export function recordFromRow<T extends ConnectableType>(type: T, row: Connectab
   }
 }
 
-/** The record as every query returns it, from a table or CTE called `alias`. */
-export function recordColumns(alias: string): Sql<unknown> {
-  return sql`${sql.table(alias)}.*, (SELECT d.id FROM domains d WHERE d.key = ${sql.ref(`${alias}.domain_key`)}) AS domain_id,
-  (SELECT g.id FROM groups g WHERE g.key = ${sql.ref(`${alias}.parent_group_key`)}) AS parent_group_id`
-}
+/** The ids of where a row `e` lies. */
+const PLACE_IDS = `(SELECT d.id FROM domains d WHERE d.key = e.domain_key) AS domain_id,
+  (SELECT g.id FROM groups g WHERE g.key = e.parent_group_key) AS parent_group_id`
 
 const RECORD_COLUMNS = [
   'key',
@@ -74,9 +72,7 @@ export function findingByKeys<Row extends object>(type: ConnectableType, further
   const columns = [...RECORD_COLUMNS, ...further].map((column) => `e.${column}`).join(', ')
   return prepared<Row>(
     `find_${type}s_by_keys`,
-    `SELECT ${columns}, (SELECT d.id FROM domains d WHERE d.key = e.domain_key) AS domain_id,
-            (SELECT g.id FROM groups g WHERE g.key = e.parent_group_key) AS parent_group_id
-       FROM ${type}s e WHERE e.key = ANY ($1::bigint[])`,
+    `SELECT ${columns}, ${PLACE_IDS} FROM ${type}s e WHERE e.key = ANY ($1::bigint[])`,
   )
 }
 
@@ -117,7 +113,7 @@ export function connectableTable<R extends ConnectableRecord, Row, C extends Con
 }): ConnectableTable<R, C> {
   const { type, fromRow, assignments, conflicts } = options
   const table = sql.table(`${type}s`)
-  const columns = recordColumns('e')
+  const columns = sql.raw(`e.*, ${PLACE_IDS}`)
   return {
     type,
     async find(db, domainKey, id) {
