@@ -27,3 +27,6 @@ export const NAMED_IN_ROW = sql`cardinality(${PLACES})`
 /** These records `r` as a table, of what orders and names them. */
 export const NAMED_TIMES_IN_ROW = sql`(
   SELECT named.key AS series_key, m.times[g.place] AS time, g.place::bigint AS place FROM (SELECT unnest(${PLACES}) AS place) AS g) AS r`
+
+/** To rows `m`: once for each of these records. */
+export const JOIN_NAMED_RECORDS = sql`${JOIN_NAMED} CROSS JOIN LATERAL ${NAMED_TIMES_IN_ROW}`

@@ -8,7 +8,7 @@ import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { Scope, TimeRange } from './conditions.ts'
 import { all, conditionsIn } from './conditions.ts'
 import { countedRows, countsOf } from './counts.ts'
-import { JOIN_NAMED, NAMED_TIMES_IN_ROW } from './named.ts'
+import { JOIN_NAMED_RECORDS } from './named.ts'
 import { EDGE, byPlace, directionOf, placeOf } from './order.ts'
 import type { Parts } from './parts.ts'
 import type { Window } from './window.ts'
@@ -96,10 +96,7 @@ export async function skipRows(
     conditions,
     sql`${far} AS far, ${near} AS near, m.arrived_at, m.batch_seq, m.message`,
   )
-  const opened =
-    conditions.named === undefined
-      ? sql`CROSS JOIN LATERAL ${TIMES_IN_ROW}`
-      : sql`${JOIN_NAMED} CROSS JOIN LATERAL ${NAMED_TIMES_IN_ROW}`
+  const opened = conditions.named === undefined ? sql`CROSS JOIN LATERAL ${TIMES_IN_ROW}` : JOIN_NAMED_RECORDS
   // The ends by themselves too: they are what an index knows.
   const isCut = [
     sql<boolean>`${far} ${beyond}= edge.at AND ${near} ${isNewestFirst ? sql`<` : sql`>`}= edge.at`,

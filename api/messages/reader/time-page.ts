@@ -8,7 +8,7 @@ import type { Scope, TimeRange } from './conditions.ts'
 import { all, conditionsIn, matchingIn } from './conditions.ts'
 import { byPlace, byTime, directionOf, placeOf } from './order.ts'
 import type { Direction } from './order.ts'
-import { JOIN_NAMED, NAMED_TIMES_IN_ROW, namedAmong } from './named.ts'
+import { JOIN_NAMED_RECORDS, namedAmong } from './named.ts'
 import { ROWS_BESIDE, SKIP_OFFSET } from './skips.ts'
 import type { Edge, Start } from './skips.ts'
 import type { RecordRow, Window } from './window.ts'
@@ -70,10 +70,7 @@ export async function pageByTime(
   // Of records that are only ordered and counted nothing else is opened.
   const [named, opened] =
     conditions.named !== undefined
-      ? [
-          sql`${namedAmong(sql`looked`, conditions.named)},`,
-          sql`${JOIN_NAMED} CROSS JOIN LATERAL ${NAMED_TIMES_IN_ROW}`,
-        ]
+      ? [sql`${namedAmong(sql`looked`, conditions.named)},`, JOIN_NAMED_RECORDS]
       : [sql``, sql`CROSS JOIN LATERAL ${conditions.values.length === 0 ? TIMES_IN_ROW : RECORDS_IN_ROW}`]
   let look = roundedUp(FIRST_ROWS + ((offset + limit) / recordsPerRow) * ROWS_BESIDE)
   for (;;) {
