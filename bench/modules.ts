@@ -157,7 +157,7 @@ async function floorOf(dataDir: string, module: Buffer): Promise<Spent> {
   return { lastMs, cpuMsPerModule: cpu / WORKERS }
 }
 
-/** The workers' own code for downloads, each with a connection and a folder of its own, in several processes. */
+/** What one round took. */
 type FanOut = {
   floor: Spent
   lastMs: number
@@ -212,6 +212,7 @@ async function inDataDir<T>(work: (dataDir: string) => Promise<T>): Promise<T> {
   }
 }
 
+/** The workers' own code for downloads, each with a connection and a folder of its own, in several processes. */
 async function fanOutOnce(dataDir: string): Promise<FanOut> {
   const module = newModule()
   const floor = await floorOf(dataDir, module)
