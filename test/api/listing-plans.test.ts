@@ -1,5 +1,5 @@
 /** Listings of whoever reaches little, much or everything show the same rows, whatever way they are found (contract 2.4, decision 58). */
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { contains } from '#api/identity/index.ts'
 import { sql } from '#core/sql.ts'
 import { MAX_KNOWN_REACH } from '../../api/identity/access/reachable.ts'
@@ -9,7 +9,6 @@ import { startTestApi } from '../harness/api.ts'
 /** More than is looked up by its keys. */
 const CLIENTS = 2600
 const DIRECT = 2300
-const LABELS_DEADLINE_MS = 20_000
 
 let api: TestApi
 let owner: TestUser
@@ -443,10 +442,12 @@ describe('pages of a listing that is larger than what is sorted once', () => {
     // Of the large one alone, then of both, each after a change.
     for (const keys of [[manyKey], [besideKey, manyKey]]) {
       // The totals before have begun to read them too, and only one does at a time.
-      await vi.waitFor(async () => {
-        await labels.prepare('channel', keys)
-        expect(await labels.count('channel', manyKey, { tags: ['marked'] })).toBeGreaterThan(0)
-      }, LABELS_DEADLINE_MS)
+      await expect
+        .poll(async () => {
+          await labels.prepare('channel', keys)
+          return await labels.count('channel', manyKey, { tags: ['marked'] })
+        })
+        .toBeGreaterThan(0)
       const known = await totals()
       expect(known).toEqual(before)
       await change({ name: 'channel 77 7 e', tags: ['marked'] })
@@ -455,10 +456,7 @@ describe('pages of a listing that is larger than what is sorted once', () => {
       before.splice(0, before.length, ...after)
     }
     // Of a process that is held up the database is asked instead.
-    await vi.waitFor(
-      async () => expect(await labels.count('channel', manyKey, { tags: ['unknown'] })).toBe(0),
-      LABELS_DEADLINE_MS,
-    )
+    await expect.poll(() => labels.count('channel', manyKey, { tags: ['unknown'] })).toBe(0)
   })
 
   /** Clients of the other domains of the owner. */
