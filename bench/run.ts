@@ -6,6 +6,7 @@ import { benchAccess } from './access.ts'
 import { benchBulk } from './bulk.ts'
 import { benchCoap } from './coap.ts'
 import { benchFleet } from './fleet.ts'
+import { describeHost, processorTime } from './host.ts'
 import { benchIngest } from './ingest.ts'
 import { benchJournal } from './journal.ts'
 import { benchListing } from './listing.ts'
@@ -47,5 +48,8 @@ if (unknown.length > 0) {
   process.exit(2)
 }
 for (const [name, bench] of Object.entries(BENCHES)) {
-  if (wanted.length === 0 ? !LONG.has(name) : wanted.includes(name)) await bench()
+  if (wanted.length === 0 ? LONG.has(name) : !wanted.includes(name)) continue
+  const before = processorTime()
+  await bench()
+  process.stdout.write(describeHost(before, processorTime()))
 }
