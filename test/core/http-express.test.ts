@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, addExpressRoute, responses } from '#core/http/index.ts'
-import type { ExpressRoute, HttpApp } from '#core/http/index.ts'
+import type { ExpressHead, ExpressRoute, ExpressTaken, HttpApp } from '#core/http/index.ts'
 import { until } from '../harness/until.ts'
 import { openRaw, startEdge } from './edge.ts'
 import type { TestEdge } from './edge.ts'
@@ -32,18 +32,24 @@ async function startSite({
 }): Promise<Site> {
   const kept: Kept = { bodies: [], release: [] }
   const known = new Set<string>()
+  const nameOf = ({ url, headers }: ExpressHead) =>
+    headers['content-type'] === 'text/plain' ? PATH.exec(url ?? '')?.[1] : undefined
+  const takenBy = (name: string): ExpressTaken => ({
+    name: 'POST /lane/:name',
+    work: (body) => keep(kept, name, body),
+  })
   const route: ExpressRoute = {
-    take({ url, headers }) {
-      const name = PATH.exec(url ?? '')?.[1]
-      if (name === undefined || headers['content-type'] !== 'text/plain' || !known.has(name)) return undefined
-      return { name: 'POST /lane/:name', work: (body) => keep(kept, name, body) }
+    take(head) {
+      const name = nameOf(head)
+      return name !== undefined && known.has(name) ? takenBy(name) : undefined
     },
-    learn({ url }) {
-      const name = PATH.exec(url ?? '')?.[1]
+    learn(head) {
+      const name = nameOf(head)
       if (name === undefined || name === 'foreign') return undefined
       return Promise.resolve().then(() => {
         if (name === 'failing') throw new Error('away')
-        known.add(name)
+        if (name !== 'unkept') known.add(name)
+        return takenBy(name)
       })
     },
   }
@@ -239,6 +245,14 @@ test('requests for the lane never reach the router, not even the first, which no
   const count = routed(site)
   const { answers, bodies } = await talk(site, [Buffer.from(post('first', '1') + post('first', '2'))])
   expect([answers.length, bodies, count()]).toEqual([2, ['first 1', 'first 2'], 0])
+})
+
+test('what could be looked up and not be kept is looked up for each request, and stays in the lane', async () => {
+  await using site = await startSite({ hasLane: true })
+  const count = routed(site)
+  const requests = post('unkept', '1') + post('unkept', '2') + post('a', '3')
+  const { answers, bodies } = await talk(site, [Buffer.from(requests)])
+  expect([answers.length, bodies, count()]).toEqual([3, ['unkept 1', 'unkept 2', 'a 3'], 0])
 })
 
 test('answers come in the order of the requests, also where a later one is done first', async () => {

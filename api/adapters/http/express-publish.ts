@@ -2,10 +2,10 @@
  * The plainest publish: to a channel of a domain, by a device with its secret, of a body as it is. It is what most devices send
  * most of the time, and is read from its head in one pass; whatever is not quite so takes the route of publish.ts.
  */
-import type { ChannelPath, MessageCredentials, MessageGate } from '#api/devices/index.ts'
+import type { ChannelPath, MessageAccess, MessageCredentials, MessageGate } from '#api/devices/index.ts'
 import { parseSubtopic } from '#api/messages/index.ts'
 import type { Messages } from '#api/messages/index.ts'
-import type { ExpressHead, ExpressRoute } from '#core/http/index.ts'
+import type { ExpressHead, ExpressRoute, ExpressTaken } from '#core/http/index.ts'
 import { MESSAGE_TYPES } from './body.ts'
 import { readMessage } from './message.ts'
 
@@ -23,22 +23,20 @@ type PlainPublish = {
 }
 
 export function expressPublish(messages: Messages, gate: MessageGate): ExpressRoute {
+  const takenBy = ({ name, contentType, rest }: PlainPublish, access: MessageAccess): ExpressTaken => ({
+    name,
+    work: (body) =>
+      messages.publish(readMessage(contentType, body, rest === undefined ? '' : parseSubtopic(rest), () => access)),
+  })
   return {
     take(head) {
       const plain = plainPublish(head)
-      if (plain === undefined) return undefined
-      const { name, contentType, credentials, path, rest } = plain
-      const access = gate.authorizeNow(credentials, path, 'publish')
-      if (access === undefined) return undefined
-      return {
-        name,
-        work: (body) =>
-          messages.publish(readMessage(contentType, body, rest === undefined ? '' : parseSubtopic(rest), () => access)),
-      }
+      const access = plain && gate.authorizeNow(plain.credentials, plain.path, 'publish')
+      return access && takenBy(plain, access)
     },
     learn(head) {
       const plain = plainPublish(head)
-      return plain && gate.authorize(plain.credentials, plain.path, 'publish').then(() => undefined)
+      return plain && gate.authorize(plain.credentials, plain.path, 'publish').then((access) => takenBy(plain, access))
     },
   }
 }

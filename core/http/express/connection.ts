@@ -77,8 +77,8 @@ class Connection {
   #coming: Coming | undefined
   /** In the order of their requests: the answer, or undefined as long as there is none. */
   readonly #answers: { text: string | undefined }[] = []
-  /** Something has to be found out before the present head can be judged; it is judged once more afterwards, and for good. */
-  #learning: 'no' | 'now' | 'done' = 'no'
+  /** It is being found out who sends the present head; nothing is read meanwhile. */
+  #isLearning = false
   #isLeaving = false
   #hasEnded = false
   #hasServed = false
@@ -114,7 +114,7 @@ class Connection {
   readonly #onDrain = () => this.#goOn()
 
   check(nowMs: number): void {
-    if (this.#answers.length > 0 || this.#learning === 'now') return
+    if (this.#answers.length > 0 || this.#isLearning) return
     const idleMs = nowMs - this.#sinceMs
     const { requestDeadlineMs, keepAliveMs } = this.#house.times
     if (this.#hasServed && this.#length === 0) {
@@ -125,7 +125,7 @@ class Connection {
   }
 
   closeIfIdle(): void {
-    if (this.#answers.length === 0 && this.#length === 0 && this.#learning !== 'now') this.#socket.destroySoon()
+    if (this.#answers.length === 0 && this.#length === 0 && !this.#isLearning) this.#socket.destroySoon()
   }
 
   destroy(): void {
@@ -139,7 +139,7 @@ class Connection {
   }
 
   #advance(): void {
-    while (this.#length > 0 && !this.#isLeaving && this.#learning !== 'now') {
+    while (this.#length > 0 && !this.#isLeaving && !this.#isLearning) {
       if (this.#isFull()) {
         this.#socket.pause()
         return
@@ -149,7 +149,6 @@ class Connection {
       if (coming === undefined || this.#length < coming.end) return
       const bytes = this.#joined()
       this.#coming = undefined
-      this.#learning = 'no'
       this.#length -= coming.end
       this.#pieces = this.#length === 0 ? [] : [bytes.subarray(coming.end)]
       this.#sinceMs = monotonicMs()
@@ -167,17 +166,25 @@ class Connection {
     const length = expressLength(lane, head)
     if (length === undefined) return this.#leaveSoon()
     const taken = lane.route.take(head)
-    if (taken !== undefined) return { taken, bodyStart, end: bodyStart + length }
-    const learned = this.#learning === 'no' ? lane.route.learn(head) : undefined
+    const comingOf = (found: ExpressTaken): Coming => ({ taken: found, bodyStart, end: bodyStart + length })
+    if (taken !== undefined) return comingOf(taken)
+    const learned = lane.route.learn(head)
     if (learned === undefined) return this.#leaveSoon()
-    this.#learning = 'now'
+    this.#isLearning = true
     this.#socket.pause()
-    const goOn = () => {
-      this.#learning = 'done'
-      this.#goOn()
-    }
-    learned.then(goOn, goOn)
+    learned.then(
+      (found) => this.#learn(comingOf(found)),
+      () => this.#learn(undefined),
+    )
     return undefined
+  }
+
+  /** What was found out about the present head; undefined: its caller is to be refused, which the route does. */
+  #learn(coming: Coming | undefined): void {
+    this.#isLearning = false
+    this.#coming = coming
+    if (coming === undefined) this.#leaveSoon()
+    else this.#goOn()
   }
 
   #perform(taken: ExpressTaken, body: Buffer): void {
@@ -231,7 +238,7 @@ class Connection {
   #goOn(): void {
     if (this.#socket.destroyed || this.#isLeaving) return
     this.#advance()
-    if (!this.#isLeaving && this.#learning !== 'now' && !this.#isFull()) this.#socket.resume()
+    if (!this.#isLeaving && !this.#isLearning && !this.#isFull()) this.#socket.resume()
   }
 
   /** The other side has to take answers before it is read from again. */

@@ -1,5 +1,5 @@
 export { createExpressConnections } from './connection.ts'
 export type { ExpressConnections, ExpressTimes } from './connection.ts'
 export { addExpressRoute, expressLaneOf, openExpressLane } from './lane.ts'
-export type { ExpressHead, ExpressRoute, ExpressWork } from './lane.ts'
+export type { ExpressHead, ExpressRoute, ExpressTaken } from './lane.ts'
 export { takeExpress } from './request.ts'

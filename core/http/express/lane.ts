@@ -28,8 +28,11 @@ export type ExpressRoute = {
    * the route.
    */
   take(head: ExpressHead): ExpressTaken | undefined
-  /** Brings into memory what `take` would need for this head; undefined: it would not take it in any case. */
-  learn(head: ExpressHead): Promise<void> | undefined
+  /**
+   * Takes it by what has to be looked up first, which need not be kept for the next one. Rejects where the caller is refused or
+   * nothing can be looked up; undefined: `take` would not take it in any case.
+   */
+  learn(head: ExpressHead): Promise<ExpressTaken> | undefined
 }
 
 export type ExpressLane = {
