@@ -98,6 +98,11 @@ async function measure(fresh: () => JournalService, { caller, domainId, clientId
         await again((index) => journal.ofEntity(caller, domainId, 'client', clientIds[index] ?? '', query)),
         TARGET_PAGE_MS,
       ),
+      row(
+        'a user, offset 1,000,000',
+        await first(() => journal.ofUser(caller, caller.id, { ...query, offset: 1_000_000 })),
+        TARGET_DEEP_MS,
+      ),
       row('a user, first total', await first(() => journal.ofUser(caller, caller.id, query)), TARGET_TOTAL_MS),
       row('a user, page with known total', await again(() => journal.ofUser(caller, caller.id, query)), TARGET_PAGE_MS),
     ],
@@ -165,14 +170,21 @@ async function fill(database: Database): Promise<World> {
        ORDER BY 1, 2`,
     )
     await client.query('VACUUM (ANALYZE) journal, journal_subjects')
-    // What the consumer of totals would have counted by now.
+    // What the consumers that count would have counted by now.
     await client.query(
       `INSERT INTO journal_totals (scope_key, operation, total)
        SELECT domain_key, operation, count(*) FROM journal WHERE domain_key IS NOT NULL GROUP BY 1, 2
        UNION ALL SELECT actor_key, operation, count(*) FROM journal JOIN users u ON u.key = actor_key GROUP BY 1, 2`,
     )
     await client.query(
-      `INSERT INTO consumers (name, xid, seq) SELECT 'journal.totals', xid, seq FROM journal ORDER BY xid DESC, seq DESC LIMIT 1
+      `INSERT INTO journal_days (scope_key, day, operation, total)
+       SELECT domain_key, occurred_at::date, operation, count(*) FROM journal WHERE domain_key IS NOT NULL GROUP BY 1, 2, 3
+       UNION ALL SELECT actor_key, occurred_at::date, operation, count(*) FROM journal JOIN users u ON u.key = actor_key GROUP BY 1, 2, 3`,
+    )
+    await client.query(
+      `INSERT INTO consumers (name, xid, seq)
+       SELECT name, xid, seq FROM unnest(ARRAY['journal.totals', 'journal.days']) AS list (name),
+              (SELECT xid, seq FROM journal ORDER BY xid DESC, seq DESC LIMIT 1) last
        ON CONFLICT ON CONSTRAINT consumers_pkey DO UPDATE SET xid = EXCLUDED.xid, seq = EXCLUDED.seq`,
     )
     const sample = rows.slice(0, REPEATS).map(({ id }) => id)

@@ -86,6 +86,23 @@ BEGIN
 END
 $function$;
 
+CREATE OR REPLACE FUNCTION journal_uncount_days()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  MERGE INTO journal_days d USING (
+    SELECT scope.key, (gone.occurred_at AT TIME ZONE 'UTC')::date AS day, gone.operation, count(*) AS total
+      FROM gone CROSS JOIN LATERAL (
+        SELECT DISTINCT key FROM unnest(gone.entity_keys || gone.actor_key || gone.domain_key) AS named (key)) scope
+     GROUP BY 1, 2, 3) uncounted
+     ON d.scope_key = uncounted.key AND d.day = uncounted.day AND d.operation = uncounted.operation
+   WHEN MATCHED AND d.total <= uncounted.total THEN DELETE
+   WHEN MATCHED THEN UPDATE SET total = d.total - uncounted.total;
+  RETURN NULL;
+END
+$function$;
+
 CREATE OR REPLACE FUNCTION message_partition_unit(retention_days integer)
  RETURNS text
  LANGUAGE sql
@@ -479,6 +496,14 @@ CREATE TABLE journal (
 CREATE INDEX journal_domain_operation ON journal USING btree (domain_key, operation, occurred_at, xid, seq);
 CREATE INDEX journal_domain_position ON journal USING btree (domain_key, xid, seq);
 CREATE INDEX journal_domain_time ON journal USING btree (domain_key, occurred_at, xid, seq);
+
+CREATE TABLE journal_days (
+  scope_key bigint NOT NULL,
+  day date NOT NULL,
+  operation text NOT NULL,
+  total bigint NOT NULL,
+  CONSTRAINT journal_days_pkey PRIMARY KEY (scope_key, day, operation)
+);
 
 CREATE TABLE journal_subjects (
   entity_key bigint NOT NULL,
@@ -1442,6 +1467,8 @@ CREATE TRIGGER clients_departed AFTER DELETE ON clients REFERENCING OLD TABLE AS
 CREATE TRIGGER domains_departed AFTER DELETE ON domains REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed();
 
 CREATE TRIGGER groups_departed AFTER DELETE ON groups REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed();
+
+CREATE TRIGGER journal_days_are_uncounted AFTER DELETE ON journal REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_uncount_days();
 
 CREATE TRIGGER journal_subjects_are_noted AFTER INSERT ON journal REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION journal_note_subjects();
 

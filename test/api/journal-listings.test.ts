@@ -1,6 +1,6 @@
 // contract section 10, issue of the whole API: who did what, when, from where, before and after; for whom it concerns
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { journalOfDomain, removeOldRecords, startJournalTotals } from '#api/identity/journal/index.ts'
+import { journalOfDomain, removeOldRecords, startJournalCounts } from '#api/identity/journal/index.ts'
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
@@ -34,16 +34,18 @@ async function journalOf(user: Pick<TestUser, 'call'>, path: string): Promise<Jo
   return response.json<JournalPage>()
 }
 
-/** Waits until the consumer of totals has counted every record that there is. */
+/** Waits until every record that there is has been counted, in all and by its day. */
 async function countEverything(): Promise<void> {
-  const totals = startJournalTotals({ database: api.database, logger: silentLogger })
-  await until(async () => {
-    totals.poke()
-    const { rows } = await sql`SELECT FROM journal j WHERE (j.xid, j.seq) >
-      (SELECT xid, seq FROM consumers WHERE name = 'journal.totals') LIMIT 1`.execute(api.database.db)
-    return rows.length === 0
-  }, 'the records are counted')
-  await totals.stop()
+  for (const kind of ['totals', 'days'] as const) {
+    const counts = startJournalCounts({ database: api.database, logger: silentLogger }, kind)
+    await until(async () => {
+      counts.poke()
+      const { rows } = await sql`SELECT FROM journal j WHERE (j.xid, j.seq) >
+        (SELECT xid, seq FROM consumers WHERE name = ${`journal.${kind}`}) LIMIT 1`.execute(api.database.db)
+      return rows.length === 0
+    }, 'the records are counted')
+    await counts.stop()
+  }
 }
 
 const operationsOf = ({ journals }: JournalPage) => journals.map(({ operation }) => operation)
@@ -337,3 +339,53 @@ test('of a domain that is removed the records go too, in parts, once every consu
   expect(operationsOf(mine)).toEqual(['user.issue_token', 'user.create'])
   expect(mine.total).toBe(2)
 })
+
+test('pages far behind the first are the same before their days are counted, while they are, and after records were removed', async () => {
+  const RECORDS = 9000
+  const own = await newTenant(api)
+  const paths = [`/${own.domainId}/journal/domain/${own.domainId}`, `/journal/user/${own.user.id}`]
+  /** Two of three are updates; twelve days, of which the last is not over. */
+  const happen = (records: number) =>
+    sql`INSERT INTO journal (occurred_at, operation, domain_key, actor_kind, actor_key, entity_keys)
+      SELECT now() - n * interval '2 minutes', CASE WHEN n % 3 = 0 THEN 'client.create' ELSE 'client.update' END, d.key, 'user', u.key,
+             CASE WHEN n % 2 = 0 THEN ARRAY[u.key, d.key] ELSE '{}' END
+        FROM generate_series(1, ${records}::int) n, domains d, users u
+       WHERE d.id = ${own.domainId} AND u.id = ${own.user.id} ORDER BY n DESC`.execute(api.database.db)
+  const showsAll = async () => {
+    const { rows } = await sql<{ id: string; operation: string }>`
+      SELECT j.xid || '-' || j.seq AS id, j.operation FROM journal j JOIN domains d ON d.key = j.domain_key
+       WHERE d.id = ${own.domainId} ORDER BY j.occurred_at DESC, j.xid DESC, j.seq DESC`.execute(api.database.db)
+    for (const path of paths) {
+      for (const operation of ['', 'client.update']) {
+        const all = rows.filter((row) => operation === '' || row.operation === operation).map(({ id }) => id)
+        for (const dir of ['desc', 'asc']) {
+          for (const part of [0.45, 0.5, 0.55]) {
+            const offset = Math.floor(all.length * part)
+            const { total, journals } = await journalOf(
+              own.user,
+              `${path}?operation=${operation}&dir=${dir}&offset=${offset}&limit=100`,
+            )
+            // What the user did outside of the domain is newer than what far pages show.
+            const from = dir === 'asc' ? offset : offset - (total - all.length)
+            const wanted = (dir === 'asc' ? all.toReversed() : all).slice(from, from + 100)
+            expect(journals.map(({ id }) => id)).toEqual(wanted)
+          }
+        }
+      }
+    }
+  }
+  await happen(RECORDS)
+  await showsAll()
+  await countEverything()
+  await showsAll()
+  await happen(10)
+  await showsAll()
+  await countEverything()
+  expect((await removeOldRecords(api.database, 8)).removed).toBeGreaterThan(RECORDS / 4)
+  await showsAll()
+  const daysOf = async (table: ReturnType<typeof sql>) =>
+    (await sql`SELECT DISTINCT day::text FROM ${table} ORDER BY day`.execute(api.database.db)).rows
+  const left = sql`(SELECT (occurred_at AT TIME ZONE 'UTC')::date AS day, d.id FROM journal j JOIN domains d ON d.key = j.domain_key) j WHERE id = ${own.domainId}`
+  const counted = sql`journal_days WHERE scope_key = (SELECT key FROM domains WHERE id = ${own.domainId})`
+  expect(await daysOf(counted)).toEqual(await daysOf(left))
+}, 60_000)

@@ -11,8 +11,8 @@ import type { LogTail } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { ANY_CHANGE, anyChangeIn } from '../access/any-change.ts'
 import type { UserPrincipal } from '../access/principal.ts'
+import { startJournalCounts } from './counts.ts'
 import { insertRecords } from './record.ts'
-import { startJournalTotals } from './totals.ts'
 
 export type JournalEntry = {
   /** `<entity>.<what>` from contract section 10. */
@@ -87,7 +87,7 @@ export async function startJournal(options: {
     },
     ...(tailIntervalMs === undefined ? {} : { intervalMs: tailIntervalMs }),
   })
-  const totals = startJournalTotals({ database, logger })
+  const counts = [startJournalCounts({ database, logger }, 'totals'), startJournalCounts({ database, logger }, 'days')]
   const mark = randomBytes(MARK_BYTES)
   const unsubscribe = bus.subscribe(JOURNAL_TOPIC, (sender) => {
     if (!mark.equals(sender)) tail.poke()
@@ -114,7 +114,7 @@ export async function startJournal(options: {
     isFresh: () => tail.isFresh(),
     async stop() {
       unsubscribe()
-      await totals.stop()
+      await Promise.all(counts.map((follower) => follower.stop()))
       await tail.stop()
     },
   }

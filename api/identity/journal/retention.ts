@@ -10,7 +10,7 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { sleep } from '#core/time.ts'
 import { JOURNAL_CONSUMERS } from './consumers.ts'
-import { countsOf } from './totals.ts'
+import { countsOf } from './counts.ts'
 
 /** Up to which position records were removed: whoever wants to go on from an earlier one has missed something. */
 export const REMOVED_POSITION = 'removed from the journal'

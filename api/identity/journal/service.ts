@@ -7,11 +7,12 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { AccessPolicy, DomainAccess, UserPrincipal } from '../access/index.ts'
 import { allOf } from '../wire/index.ts'
+import { startOfPage, totalOf } from './counts.ts'
+import type { CountedScope } from './counts.ts'
 import type { JournalRecord, Scope } from './repository.ts'
 import { countRecords, databaseTime, findDepartedKeys, findUserKey, listRecords } from './repository.ts'
 import type { JournalQuery } from './schema.ts'
 import { createTotalCache } from './total-cache.ts'
-import { totalOf } from './totals.ts'
 import type { DeviceType } from './visibility.ts'
 import { aboutType, findReachable, narrowIds, readsEverything, seenInDomain } from './visibility.ts'
 
@@ -39,8 +40,8 @@ export type JournalService = {
 /** What a listing is of. */
 type Listed = {
   scope: Scope
-  /** Whose totals are counted beforehand; undefined: nobody's. */
-  counted: { kind: 'domain' | 'user'; key: number } | undefined
+  /** Whose records are counted beforehand; undefined: nobody's. */
+  counted: CountedScope | undefined
   /** Listings of one scope with the same name have the same condition. */
   name: string
   /** A condition on `s`. */
@@ -49,6 +50,9 @@ type Listed = {
 
 /** Records that were written longer ago than this are committed: no transaction of ours lasts so long. */
 const SETTLED_SECONDS = 120
+
+/** Farther from the end that a page is read from, it is worth asking by which day it begins. */
+const FAR_OFFSET = 2000
 
 /** Operations under names that older consumers know. */
 const OLDER_OPERATIONS: Record<string, readonly string[]> = Object.fromEntries(
@@ -68,10 +72,11 @@ export function createJournalService({
   const { db } = database
   const totals = createTotalCache()
 
-  /** Without a limit in time domains and users have counted totals; others count what they list, and remember it. */
-  async function total({ scope, counted, name, where }: Listed, query: JournalQuery): Promise<number> {
-    if (counted !== undefined && query.from === undefined && query.to === undefined)
-      return await totalOf(db, counted, where)
+  /** Of others than those that are counted beforehand the total is remembered. */
+  async function total(asked: Listed, query: JournalQuery): Promise<number> {
+    const { scope, name, where } = asked
+    const counted = countedOf(asked, query)
+    if (counted !== undefined) return await totalOf(db, counted, where)
     const filter = JSON.stringify([scope, name, query.operation, query.from, query.to])
     return await totals.total(filter, {
       count: ({ before, from }) =>
@@ -94,8 +99,15 @@ export function createJournalService({
     const found = await total({ ...asked, where }, query)
     const { offset, limit, dir = 'desc' } = query
     const withAttributes = query.with_attributes === true || query.with_metadata === true
-    const page = (from: number, count: number, direction: 'asc' | 'desc') =>
-      listRecords(db, { scope, where, dir: direction, offset: from, limit: count }, { withAttributes })
+    const counted = countedOf(asked, query)
+    const page = async (from: number, count: number, direction: 'asc' | 'desc') => {
+      const start =
+        counted === undefined || from < FAR_OFFSET
+          ? undefined
+          : await startOfPage(db, counted, where, { dir: direction, offset: from })
+      const slice = start ?? { where, offset: from }
+      return await listRecords(db, { scope, ...slice, dir: direction, limit: count }, { withAttributes })
+    }
     const left = Math.min(limit, found - offset)
     if (left <= 0) return { total: found, offset, limit, items: [] }
     // The last pages are read from the end.
@@ -185,6 +197,10 @@ function ofOne(record: JournalRecord, id: string): JournalRecord {
   const { ids, ...attributes } = record.attributes
   return Array.isArray(ids) && ids.includes(id) ? { ...record, attributes: { id, ...attributes } } : record
 }
+
+/** Without a limit in time domains and users are counted beforehand. */
+const countedOf = ({ counted }: Listed, { from, to }: JournalQuery) =>
+  from === undefined && to === undefined ? counted : undefined
 
 function requireOrder({ from, to }: JournalQuery): void {
   if (from === undefined || to === undefined || secondsOf(from) <= secondsOf(to)) return
