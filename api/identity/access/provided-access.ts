@@ -84,15 +84,17 @@ export async function findPageAccess(
   const entered = new Map(domains.map((domain) => [domain.domainKey, domain]))
   const places = [...new Set(entities.map(({ domainKey }) => domainKey))]
   const rows = await findRoles(db, domains, type, places, entities)
-  const byPlace = Map.groupBy(rows, ({ provider, place_key: place }) =>
-    nameOf(provider === 'ancestor' ? 'parent' : provider, place),
-  )
-  const at = (provider: Row['provider'], place: number | null) => byPlace.get(nameOf(provider, place)) ?? []
+  const byPlace = (...providers: Row['provider'][]) =>
+    Map.groupBy(
+      rows.filter(({ provider }) => providers.includes(provider)),
+      ({ place_key: place }) => place,
+    )
+  const [direct, ofGroups, ofDomains] = [byPlace('direct'), byPlace('parent', 'ancestor'), byPlace('domain')]
   /** The strongest first. */
   const rolesOn = ({ key, domainKey, parentGroupKey }: PlacedEntity) => [
-    ...at('direct', key),
-    ...at('parent', parentGroupKey),
-    ...at('domain', domainKey),
+    ...(direct.get(key) ?? []),
+    ...((parentGroupKey === null ? undefined : ofGroups.get(parentGroupKey)) ?? []),
+    ...(ofDomains.get(domainKey) ?? []),
   ]
   /** What a role gives is the same for all that lies in its place. */
   const presented = new Map<Row, EffectiveAccess | undefined>()
@@ -149,8 +151,6 @@ async function findRoles(
   const { rows } = isByGroups ? await FIND_WITH_GROUPS(db, [...values, parents]) : await FIND(db, values)
   return rows
 }
-
-const nameOf = (provider: string, place: number | null) => `${provider}/${place}`
 
 const placeOf = ({ provider }: Row, type: Listed): EntityType =>
   provider === 'direct' ? type : provider === 'domain' ? 'domain' : 'group'
