@@ -70,8 +70,8 @@ export async function accessConditions(
   const { role_id: roleId, role_name: roleName, access_type: accessType } = query
   const ofRole = roleId === undefined ? undefined : await findRoleHeld(db, domain, listed, roleId)
   const ofUser = query.user === undefined ? undefined : await findReachOf(db, domain, query.user)
-  // What he may do on everything there says nothing of a row: without a condition the domain is shown whole.
-  const narrowing = actions.filter((action) => !mayDoEverywhere(domain, listed.type, action))
+  // What he may do on everything there, or on all that is listed, says nothing of a row: without a condition the domain is shown whole.
+  const narrowing = actions.filter((action) => action !== 'read' && !mayDoEverywhere(domain, listed.type, action))
   const by = (plan: ReachPlan) => [
     ...narrowing.map((action) => domain.reachable(listed.type, action, listed.alias, plan)),
     ...(ofRole === undefined ? [] : [ofRole(plan)]),

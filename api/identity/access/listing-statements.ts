@@ -32,7 +32,7 @@ export const MAX_SORTED = 30_000
 /** So many rows are looked at before the page is found in another way, and so many more for each row that is wanted. */
 const LEAST_WALKED = 400
 const WALKED_PER_ROW = 10
-/** In a listing of several domains what matches of a domain is looked up by key, if it is not more than this. */
+/** In a listing of several domains what matches of a domain is looked up by key, and of all that are shown whole at once, if it is not more than this. */
 const FEW_OF_SEVERAL = 5000
 
 type Condition = Sql<boolean>
@@ -72,11 +72,21 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
   const [only, ...more] = shown
   const isOne = only !== undefined && more.length === 0
   const wholeKeys = isOne ? [] : wholes.map(({ domain }) => domain.domainKey)
+  /** By a tag that one in a thousand bears each domain would be looked through for it: 260 ms for a hundred of them. */
+  const areFewOfWholes = (ofWholes ?? Infinity) <= FEW_OF_SEVERAL
   const inDomain = ({ domain }: ShownRows) => sql<boolean>`${domainKey} = ${domain.domainKey}`
   /** What rows of a domain that is shown whole must say, and those of another one. */
   const ofWhole = (isIn: Condition) => allOf([isIn, ...hasStatus, ...filters])
   // Filters first: most rows are not asked for, and to be held against the reach takes longer.
   const ofOther = (rows: ShownRows, plan: Plan) => allOf([inDomain(rows), ...hasStatus, ...filters, rows[plan]])
+  /**
+   * The rows of another one to count by. Of a large reach the filters are done with first: PostgreSQL held every row of the domain
+   * against it, also where three rows were connected to a channel.
+   */
+  const ofReach = (rows: ShownRows) =>
+    filters.length === 0 || rows.reached === undefined
+      ? sql`${table} WHERE ${ofOther(rows, 'count')}`
+      : sql`(SELECT * FROM ${table} WHERE ${ofWhole(inDomain(rows))} OFFSET 0) ${sql.ref(alias)} WHERE ${rows.count}`
   const planOf = (rows: ShownRows, plan: Plan) =>
     isSeveral && (counted.get(rows) ?? Infinity) <= FEW_OF_SEVERAL ? 'count' : plan
 
@@ -106,8 +116,12 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
    * longer to plan than to read the first ones of each.
    */
   function ordered(plan: Plan, dir: Direction, slice: { most?: number; anchor?: number; isMerged?: boolean }) {
+    const wholesInTurn = areFewOfWholes
+      ? [ofWhole(sql<boolean>`${domainKey} = ANY (${wholeKeys}::bigint[])`)]
+      : wholeKeys.map((at) => ofWhole(sql<boolean>`${domainKey} = ${at}`))
+    const areInTurn = wholeKeys.length > 0 && (areFewOfWholes || slice.isMerged === true)
     const inTurn = [
-      ...(slice.isMerged === true ? wholeKeys.map((at) => ofWhole(sql<boolean>`${domainKey} = ${at}`)) : []),
+      ...(areInTurn ? wholesInTurn : []),
       ...(isOne ? shown : others).map((rows) => ofOther(rows, planOf(rows, plan))),
     ]
     const ofEntered = partsOf(ofWhole(sql<boolean>`${domainKey} = entered.key`), dir, slice)
@@ -115,7 +129,7 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
       (part) => sql`SELECT part.* FROM unnest(${wholeKeys}::bigint[]) entered (key) CROSS JOIN LATERAL ${part} part`,
     )
     const parts = [
-      ...(wholeKeys.length === 0 || slice.isMerged === true ? [] : whole),
+      ...(wholeKeys.length === 0 || areInTurn ? [] : whole),
       ...inTurn.flatMap((condition) => partsOf(condition, dir, slice)),
     ]
     return sql`(${sql.join(parts, sql` UNION ALL `)}) ${sql.ref(alias)}`
@@ -133,10 +147,10 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
     mayLieFarApart:
       isOne && (only.isWhole !== true || filters.length > 0 || (hasStatus.length > 0 && order !== 'updated_at')),
     /** Whether the total and all keys are found together: both take a look at all that is reached, or at much of the domain. */
-    isSortedAtOnce: isOne && !only.isWhole && (only.reached === undefined || filters.length > 0),
+    isSortedAtOnce: isOne && !only.isWhole && !only.isMost && (only.reached === undefined || filters.length > 0),
     /** The total as the first key; behind it the keys, if they are not too many to be sorted. */
     counted: (dir: Direction): Sql<{ key: number }> => sql`
-      WITH matched AS MATERIALIZED (SELECT ${key}, ${named(columns)} FROM ${table} WHERE ${ofOther(only as ShownRows, 'count')}),
+      WITH matched AS MATERIALIZED (SELECT ${key}, ${named(columns)} FROM ${ofReach(only as ShownRows)}),
            counted AS (SELECT count(*) AS total FROM matched)
       SELECT key FROM (
         SELECT total AS key, 0 AS place FROM counted
@@ -150,7 +164,7 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
     count(): Sql<{ totals: number[] }> {
       const ofOthers = eachOther.map((rows) =>
         rows.reached === undefined || filters.length > 0
-          ? sql`(SELECT count(*) FROM ${table} WHERE ${ofOther(rows, 'count')})`
+          ? sql`(SELECT count(*) FROM ${ofReach(rows)})`
           : sql`(SELECT count(*) FROM ${rows.reached.table} ${sql.ref(alias)} WHERE ${allOf([...hasStatus, rows.reached.count])})`,
       )
       const isWhole = ofWhole(

@@ -128,6 +128,8 @@ export type AccessPolicy = {
 const MAX_TOTALS = 20_000
 /** Reaches that are remembered, and the bytes of their keys. */
 const MAX_REACHES = 20_000
+/** How large a large one is is not asked again before. */
+const LARGE_REACH_MS = 60_000
 const MAX_REACH_BYTES = 32 * 1024 * 1024
 /** Sorted keys of listings that are remembered. */
 const MAX_SORTED_LISTINGS = 10_000
@@ -166,6 +168,7 @@ export function createAccessPolicy({
     isFresh,
   })
 
+  const largeReaches = createLru<string, true>(MAX_REACHES, { ttlMs: LARGE_REACH_MS })
   const sorted = createFactCache<readonly number[]>({
     maxEntries: MAX_SORTED_LISTINGS,
     bytes: { max: MAX_SORTED_BYTES, of: (keys) => keys.length * KEY_BYTES },
@@ -184,11 +187,15 @@ export function createAccessPolicy({
   const contentsOf = (domains: readonly DomainAccess[]) =>
     domains.flatMap(({ domainKey, principal }) => [anyChangeIn(domainKey), principal.key])
 
-  function findReached(reach: Reach, type: EntityFacts['type'], action: string) {
+  async function findReached(reach: Reach, type: EntityFacts['type'], action: string): Promise<KnownReach | 'many'> {
+    const place = `${reach.userKey}/${reach.domainKey}/${type}/${action}`
+    // With every change of the domain it would be found out again. What is found in the way of a large reach is as true of a small one.
+    if (largeReaches.get(place) === true) return 'many'
     // A request may still hold a reach that was true before a change.
     const name = `${reach.serial}/${type}/${action}`
-    return reaches.get(name, async () => {
+    return await reaches.get(name, async () => {
       const found = await findKnownReach(db, reach, type, action)
+      if (found === undefined) largeReaches.set(place, true)
       return { value: found ?? ('many' as const), dependsOn: [reach.userKey, anyChangeIn(reach.domainKey)] }
     })
   }

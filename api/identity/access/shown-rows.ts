@@ -10,6 +10,8 @@ import type { DomainAccess, EntityFacts, ReachableRows } from './policy.ts'
 export type ShownRows = Omit<ReachableRows, 'table'> & {
   domain: DomainAccess
   reached?: { table: Sql<unknown>; count: Sql<boolean> }
+  /** Not whole, but most of it by all that is known. */
+  isMost: boolean
 }
 
 /**
@@ -34,6 +36,8 @@ export async function shownRows(
         page: allOf([page, ...asked.page, ...others]),
         count: allOf([count, ...asked.count, ...others]),
         isWhole: isWhole && asked.page.length + others.length === 0,
+        // Who is shown everything by a role of the domain has few roles on what lies in it.
+        isMost: isWhole && query.access_type === 'domain',
         ...(table === undefined || others.length > 0 ? {} : { reached: { table, count: allOf(asked.count) } }),
       }
     }),
