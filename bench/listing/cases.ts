@@ -68,7 +68,7 @@ export function casesFor({ domainId, groupId, channelId, clientId, userId }: Wor
   const onGroups: readonly (readonly [string, string, number?])[] = [
     ['first page', ''],
     ['by name', 'order=name&limit=100'],
-    ['name contains', 'name=flat 77'],
+    ['name contains', 'name=flat%2077'],
     ['seen as roots', 'root_group=true'],
     ['access_type=direct', 'access_type=direct'],
     ['5,000 deep', 'offset=5000', DEEP_MS],
