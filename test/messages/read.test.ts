@@ -92,6 +92,32 @@ describe('pages', () => {
     ])
   })
 
+  test('so do as many as take more rows of the table than a page has records', async () => {
+    const clock = await plant.newConnectedDevice()
+    const names = Array.from({ length: 800 }, (_, index) => `n${index}`)
+    await publish(
+      clock,
+      '',
+      names.map((n) => ({ n, t: START, v: 1 })),
+      clock.channelId,
+    )
+    const shown = async (query: string) => {
+      const response = await plant.api.app.inject({
+        url: `/m/${plant.domainId}/c/${clock.channelId}?${query}`,
+        headers: { authorization: `Client ${clock.secret}` },
+      })
+      return response.json<Page>().messages.map(({ name }) => name)
+    }
+    for (const dir of ['asc', 'desc'])
+      for (const [offset, limit] of [
+        [0, 1],
+        [0, 10],
+        [60, 10],
+        [640, 100],
+      ] as const)
+        expect(await shown(`dir=${dir}&offset=${offset}&limit=${limit}`)).toEqual(names.slice(offset, offset + limit))
+  })
+
   test('an offset beyond the end is an empty array with the total', async () => {
     expect(await read('offset=100')).toMatchObject({ total: 24, messages: [] })
   })

@@ -4,7 +4,7 @@ import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { RECORDS_IN_ROW, TIMES_IN_ROW } from '../store/opened.ts'
-import type { Scope, TimeRange } from './conditions.ts'
+import type { RecordConditions, Scope, TimeRange } from './conditions.ts'
 import { all, conditionsIn, matchingIn } from './conditions.ts'
 import { byPlace, byTime, directionOf, placeOf } from './order.ts'
 import type { Direction } from './order.ts'
@@ -18,8 +18,8 @@ const FIRST_ROWS = 16
 /** How much further a look goes after one that found nothing; after others it goes as far as they promise, and a bit. */
 const WIDER = 8
 const RESERVE = 1.25
-/** A look goes as far as a multiple of this. */
-const LOOK_STEP = 8
+/** A look goes as far as a multiple of this; what pages are mostly long is one. */
+const LOOK_STEP = 10
 /** Smaller looks are plans of their own. */
 const FINE_LOOK = 128
 /** More rows than a look can read before its deadline. */
@@ -52,8 +52,9 @@ export async function pageByTime(
   }
   const direction = directionOf(dir)
   const end = isNewestFirst ? sql`m.max_time` : sql`m.min_time`
-  const beyond = isNewestFirst ? sql`>` : sql`<`
-  const orderOfRows = byPlace(end, direction)
+  const orderOfRows = sql`${byPlace(end, direction)}, m.run`
+  const isKnown = sql<boolean>`(${placeOf(sql`r.time`)} ${isNewestFirst ? sql`>` : sql`<`}
+    (SELECT at, arrived_at, batch_seq, message FROM edge)) IS NOT FALSE`
   const start = startOf(range, from, dir)
   const [uncut, cut] =
     start === undefined
@@ -72,8 +73,11 @@ export async function pageByTime(
     conditions.named !== undefined
       ? [sql`${namedAmong(sql`looked`, conditions.named)},`, JOIN_NAMED_RECORDS]
       : [sql``, sql`CROSS JOIN LATERAL ${conditions.values.length === 0 ? TIMES_IN_ROW : RECORDS_IN_ROW}`]
+  const enough = isMetByEnds(conditions) ? roundedUp(offset + limit) : MAX_LOOKED_ROWS
   let look = roundedUp(FIRST_ROWS + ((offset + limit) / recordsPerRow) * ROWS_BESIDE)
   for (;;) {
+    look = Math.min(look, enough)
+    const known = look < enough ? [...matching, isKnown] : matching
     // A small number stands in the text, where it tells the planner that few rows are wanted.
     const looked = look < FINE_LOOK ? sql.raw(String(look)) : sql`${look}::bigint`
     const page = sql<RecordRow>`
@@ -85,7 +89,7 @@ export async function pageByTime(
       ), ${named} opened AS (
         SELECT m.nth, m.arrived_at, m.batch_seq, m.message, m.run, r.series_key, r.time, r.place
           FROM looked m ${opened}
-         WHERE ${all(matching)} AND (${placeOf(sql`r.time`)} ${beyond} (SELECT at, arrived_at, batch_seq, message FROM edge)) IS NOT FALSE
+         WHERE ${all(known)}
       ), page AS (
         ${offset < SKIP_OFFSET ? sql`SELECT f.* FROM opened f ORDER BY ${byTime(dir)} LIMIT ${limit} OFFSET ${offset}` : farPage({ offset, limit, dir })}
       ), shown AS MATERIALIZED (
@@ -97,8 +101,9 @@ export async function pageByTime(
         FROM page f JOIN shown m USING (nth) JOIN series s ON s.key = f.series_key
        ORDER BY ${byTime(dir)}`
     const { rows: found } = await executeKept(tx, page)
+    if (look >= enough) return found
     const wanted = Math.min(limit, (await left) - offset)
-    if (found.length >= wanted || look > MAX_LOOKED_ROWS) return found
+    if (found.length >= wanted) return found
     const promised = ((offset + wanted) / (offset + found.length)) * RESERVE
     look = roundedUp(look * (found.length === 0 ? WIDER : promised) + FIRST_ROWS)
   }
@@ -109,6 +114,11 @@ function startOf({ fromSeconds, toSeconds }: TimeRange, edge: Edge, dir: Directi
   if (edge !== undefined) return sql`${edge.at}::timestamptz`
   const seconds = dir === 'desc' ? toSeconds : fromSeconds
   return seconds === undefined ? undefined : sql`to_timestamp(${seconds}::float8)`
+}
+
+/** Whether each row has a record that matches and has the time of its end: a page then lies in as many rows as it has records. */
+function isMetByEnds({ series, values }: RecordConditions): boolean {
+  return series.length === 0 && values.length === 0
 }
 
 /** Few different numbers, so that there are few plans. */
