@@ -15,7 +15,7 @@ export const TIMES_IN_ROW: Sql<unknown> = sql`(
 
 /** The same with the numbers that most of them have. */
 export const NUMBERS_IN_ROW: Sql<unknown> = sql`(
-  SELECT m.series_keys[g.place] AS series_key, m.times[g.place] AS time, m."values"[g.place] AS value FROM ${PLACES}) AS r`
+  SELECT m.series_keys[g.place] AS series_key, m.times[g.place] AS time, m."values"[g.place] AS value FROM ${PLACES} OFFSET 0) AS r`
 
 /** All rows `m` of the table and the records `r` in them. */
 export const RECORDS: Sql<unknown> = sql`records m CROSS JOIN LATERAL ${RECORDS_IN_ROW}`
