@@ -68,7 +68,14 @@ test('a plan that is old is made anew from the tables as they are', async () => 
   await sql`INSERT INTO halls SELECT generate_series(1, 20000)`.execute(database.db)
   expect(await plan()).toEqual(ofEmpty)
   clock.mockImplementation(() => nowMs + 60_000)
-  expect(await plan()).not.toEqual(ofEmpty)
+  const ofMany = await plan()
+  expect(ofMany).not.toEqual(ofEmpty)
+  // A connection that has made plans for long keeps them longer.
+  await sql`INSERT INTO halls SELECT generate_series(1, 20000)`.execute(database.db)
+  clock.mockImplementation(() => nowMs + 60_000 + 30_000)
+  expect(await plan()).toEqual(ofMany)
+  clock.mockImplementation(() => nowMs + 60_000 + 60_001)
+  expect(await plan()).not.toEqual(ofMany)
 })
 
 test('a statement that fails refuses the whole read, and the connection goes on', async () => {
