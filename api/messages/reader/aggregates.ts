@@ -98,27 +98,28 @@ async function groupsOf(
   }
 }
 
-/** What is read of rollups, and the same of records. */
-type Columns = { ofRollups: Sql<unknown>; ofRecords: Sql<unknown> }
+/** What is read of rollups, and the same of records, added up or not. */
+type Columns = { ofRollups: Sql<unknown>; ofRecords: Sql<unknown>; grouping: Sql<unknown> }
 
-const NO_VALUES: Columns = { ofRollups: sql``, ofRecords: sql`` }
+const NO_VALUES: Columns = { ofRollups: sql``, ofRecords: sql``, grouping: sql`` }
 const VALUES: Columns = {
   ofRollups: sql`, b.protocol, b.value_count, b.min_value, b.max_value, b.value_sum`,
   ofRecords: sql`, min(m.protocol) AS protocol, count(r.value) AS value_count, min(r.value) AS min_value,
     max(r.value) AS max_value, ${exactSum(sql`r.value`)} AS value_sum`,
+  grouping: sql`GROUP BY 1, 2`,
 }
 
 /** Rows of `start`, `series_key` and the columns, of everything that has a numeric value. */
 function partsWith(
   { rollups, raw }: Parts,
   startOfTime: (time: Sql<unknown>) => Sql<unknown>,
-  { ofRollups, ofRecords }: Columns,
+  { ofRollups, ofRecords, grouping }: Columns,
 ): Sql<unknown> {
   const parts = raw.map(
     (part) => sql`
       SELECT ${startOfTime(sql`r.time`)} AS start, r.series_key ${ofRecords}
         FROM records m CROSS JOIN LATERAL ${part.values.length === 0 ? NUMBERS_IN_ROW : RECORDS_IN_ROW}
-       WHERE ${all([part.rows, ...matchingIn(part)])} AND r.value IS NOT NULL GROUP BY 1, 2`,
+       WHERE ${all([part.rows, ...matchingIn(part)])} AND r.value IS NOT NULL ${grouping}`,
   )
   if (rollups !== undefined) {
     parts.push(sql`
