@@ -32,7 +32,10 @@ export async function executeKept<Row>(db: Queryable, part: Sql<Row>): Promise<Q
   return await db.query<Row>(name === undefined ? statement : { ...statement, name })
 }
 
-/** Statements of the transaction that is about to begin on the connection keep their plans. Returns what it begins with. */
+/**
+ * Statements of the transaction that is about to begin on the connection keep their plans. Returns what it begins with. They read by
+ * indexes, also what is empty: a partition may fill while its plan is kept.
+ */
 export function keepPlans(tx: Queryable, connection: Connection): string {
   keeping.add(tx)
   const nowMs = monotonicMs()
@@ -42,7 +45,7 @@ export function keepPlans(tx: Queryable, connection: Connection): string {
     // If it fails, so does what is sent behind it.
     connection.query({ text: 'DISCARD PLANS', values: [] }).catch(() => undefined)
   }
-  return '; SET LOCAL plan_cache_mode = force_generic_plan'
+  return '; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off'
 }
 
 /** How old plans may become that were made at `lastMs`, where the first were at `firstMs`. */
