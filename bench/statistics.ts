@@ -7,6 +7,20 @@ export function percentile(values: readonly number[], fraction: number): number 
 
 export const median = (values: readonly number[]): number => percentile(values, 0.5)
 
+/**
+ * What 99 of 100 stay below in the median of several windows, and in the best and worst of them: one moment in which the host lends the
+ * processors to others is the worst hundredth of its window, and says nothing about the rest.
+ */
+export function windowedP99(windows: readonly (readonly number[])[]): { value: number; text: string } {
+  const each = windows.map((values) => percentile(values, 0.99))
+  const value = median(each)
+  const [best, worst] = [Math.min(...each), Math.max(...each)]
+  return {
+    value,
+    text: `${milliseconds(value)} (of ${each.length} windows ${milliseconds(best)} to ${milliseconds(worst)})`,
+  }
+}
+
 /** Runs the measurement `repeats` times after `warmUps` that do not count. */
 export async function repeat<T>(warmUps: number, repeats: number, measure: () => Promise<T>): Promise<T[]> {
   const results: T[] = []

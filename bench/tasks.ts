@@ -8,7 +8,7 @@ import { load, prepareRequest } from './http-load.ts'
 import { bullTasksPerSecond, graphileTasksPerSecond } from './peer-queues.ts'
 import { cpuMsByRole, memoryMiB, newDataDir, removeDataDir, startPlatform } from './platform.ts'
 import type { Platform } from './platform.ts'
-import { median, milliseconds, perSecond, percentile, printTable, repeat } from './statistics.ts'
+import { median, milliseconds, perSecond, percentile, printTable, repeat, windowedP99 } from './statistics.ts'
 import type { Row } from './statistics.ts'
 
 const DURATION_MS = 4000
@@ -23,6 +23,7 @@ const TARGET_INVOKE_MS = 5
 /** Invocations a second while it is measured how long each waits until it runs. */
 const STEADY_RATE = 1000
 const STEADY_CONNECTIONS = 50
+const STEADY_WINDOWS = 5
 const TARGET_WAIT_MS = 20
 const RUN_PAGES = 20
 const RUN_PAGE = 100
@@ -80,14 +81,34 @@ function cpuOfATask(results: readonly CpuOfShape[]): string {
 
 /** From the request that a run is made for to its first instruction, by the clocks that the run shows. */
 async function measureWaits(platform: Platform, taskId: string): Promise<Row[]> {
-  const steady = await load({
-    port: platform.port,
-    requests: [prepareRequest('POST', `/tasks/${taskId}/invoke`, JSON_TYPE, JSON.stringify(ONE))],
-    connections: STEADY_CONNECTIONS,
-    durationMs: DURATION_MS,
-    status: 200,
-    perSecond: STEADY_RATE / STEADY_CONNECTIONS,
+  const windows = await repeat(0, STEADY_WINDOWS, async () => {
+    const { latenciesMs } = await load({
+      port: platform.port,
+      requests: [prepareRequest('POST', `/tasks/${taskId}/invoke`, JSON_TYPE, JSON.stringify(ONE))],
+      connections: STEADY_CONNECTIONS,
+      durationMs: DURATION_MS,
+      status: 200,
+      perSecond: STEADY_RATE / STEADY_CONNECTIONS,
+    })
+    return { latenciesMs, waitsMs: await newestWaits(platform, taskId) }
   })
+  const waits = windows.map(({ waitsMs }) => waitsMs)
+  const latencies = windows.map(({ latenciesMs }) => latenciesMs)
+  const figure = (values: readonly (readonly number[])[]) =>
+    `p50 ${milliseconds(median(values.flat()))}, p99 ${windowedP99(values).text}`
+  return [
+    {
+      name: `until a run begins, at ${STEADY_RATE.toLocaleString('en')}/s`,
+      figure: figure(waits),
+      target: `p99 ${milliseconds(TARGET_WAIT_MS)}`,
+      isReached: windowedP99(waits).value < TARGET_WAIT_MS,
+    },
+    { name: '  from the request to the result', figure: figure(latencies) },
+  ]
+}
+
+/** How long each of the newest runs waited until it began. */
+async function newestWaits(platform: Platform, taskId: string): Promise<number[]> {
   const waits: number[] = []
   for (let page = 0; page < RUN_PAGES; page++) {
     const { runs } = await platform.call<{ runs: { created_at: string; running_at: string | null }[] }>(
@@ -97,16 +118,7 @@ async function measureWaits(platform: Platform, taskId: string): Promise<Row[]> 
     for (const { created_at: created, running_at: running } of runs)
       if (running !== null) waits.push(Math.max(0, Date.parse(running) - Date.parse(created)))
   }
-  const p99 = percentile(waits, 0.99)
-  return [
-    {
-      name: `until a run begins, at ${STEADY_RATE.toLocaleString('en')}/s`,
-      figure: percentiles(waits),
-      target: `p99 ${milliseconds(TARGET_WAIT_MS)}`,
-      isReached: p99 < TARGET_WAIT_MS,
-    },
-    { name: '  from the request to the result', figure: percentiles(steady.latenciesMs) },
-  ]
+  return waits
 }
 
 /** One durable row after the other, from Node, over the same socket: what no start can be faster than. */
