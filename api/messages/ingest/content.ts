@@ -6,7 +6,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { parseJsonBody } from '#core/http/index.ts'
 import { parseExactJson } from '../exact-json.ts'
 import type { MessageContent } from '../message.ts'
-import { parseCborPack, parseJson, resolvePack } from '../senml/index.ts'
+import { parseCborPack, parseJson, resolvePack, resolvePlainPack } from '../senml/index.ts'
 import { RAW_FORMAT } from '../store/message-rows.ts'
 
 export const SENML_JSON = 'application/senml+json'
@@ -31,8 +31,11 @@ export type ContentFacts = { subtopic: string; receivedAtSeconds: number }
  */
 export function parseContent(contentType: string | undefined, body: Buffer, facts: ContentFacts): MessageContent {
   switch (contentType) {
-    case SENML_JSON:
-      return { kind: 'records', records: resolvePack(parseJson(body), facts.receivedAtSeconds) }
+    case SENML_JSON: {
+      const { receivedAtSeconds } = facts
+      const records = resolvePlainPack(body, receivedAtSeconds) ?? resolvePack(parseJson(body), receivedAtSeconds)
+      return { kind: 'records', records }
+    }
     case SENML_CBOR:
       return { kind: 'records', records: resolvePack(parseCborPack(body), facts.receivedAtSeconds) }
     case JSON_TYPE:
@@ -62,6 +65,8 @@ export function judgeByBytes(body: Buffer, facts: ContentFacts): MessageContent 
 }
 
 function parsePackOrDocuments(body: Buffer, facts: ContentFacts): MessageContent {
+  const records = resolvePlainPack(body, facts.receivedAtSeconds)
+  if (records !== undefined) return { kind: 'records', records }
   const value = parseJsonBody(body)
   if (value === undefined) throw refusal('', 'must be JSON')
   if (Array.isArray(value)) {

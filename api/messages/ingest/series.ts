@@ -25,8 +25,8 @@ const MAX_CACHE_BYTES = 32 * 1024 * 1024
 const ENTRY_BYTES = 96
 /** Of SHA-256: collisions are out of reach, and the index stays small. */
 const DIGEST_BYTES = 16
-/** What identifies a stream in the cache: everything of a series that all records of a message share. */
-type Stream = { keys: Map<string, number>; bytes: number }
+/** What identifies a stream in the cache: everything of a series that all records of a message share. Keys are found by unit and name. */
+type Stream = { units: Map<string, Map<string, number>>; bytes: number }
 
 /** A wanted series and the stream in the cache that it belongs to. */
 type Wanted = WantedSeries & { streamId: string }
@@ -39,8 +39,15 @@ export function createSeriesKeys(database: Database, limits: SeriesLimits = SERI
     const stream = streams.get(streamIdOf(message))
     if (stream === undefined) return undefined
     const keys: number[] = []
+    let unitOfNames: string | undefined
+    let names: ReadonlyMap<string, number> | undefined
     for (const { name, unit } of message.content.records) {
-      const key = stream.keys.get(entryOf(name, unit))
+      // Records of one unit often stand together.
+      if (unit !== unitOfNames) {
+        unitOfNames = unit
+        names = stream.units.get(unit)
+      }
+      const key = names?.get(name)
       if (key === undefined) return undefined
       keys.push(key)
     }
@@ -50,10 +57,11 @@ export function createSeriesKeys(database: Database, limits: SeriesLimits = SERI
   /** Adds keys whose transaction is committed. */
   function remember(found: ReadonlyMap<Wanted, number>): void {
     for (const [{ streamId, name, unit }, key] of found) {
-      const stream = streams.get(streamId) ?? { keys: new Map<string, number>(), bytes: ENTRY_BYTES + streamId.length }
-      const entry = entryOf(name, unit)
-      if (!stream.keys.has(entry)) stream.bytes += ENTRY_BYTES + entry.length
-      stream.keys.set(entry, key)
+      const stream: Stream = streams.get(streamId) ?? { units: new Map(), bytes: ENTRY_BYTES + streamId.length }
+      const names = stream.units.get(unit) ?? new Map<string, number>()
+      if (names.size === 0) stream.bytes += ENTRY_BYTES + unit.length
+      if (!names.has(name)) stream.bytes += ENTRY_BYTES + name.length
+      stream.units.set(unit, names.set(name, key))
       streams.set(streamId, stream, { size: stream.bytes })
     }
   }

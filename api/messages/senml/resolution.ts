@@ -1,0 +1,121 @@
+/** From the fields of a record and what the records before it said to a resolved record: RFC 8428 section 4. */
+import { nameFault } from './names.ts'
+import type { ResolvedRecord } from './record.ts'
+import { refusal } from './refusal.ts'
+import { absoluteTime, isStorableTime } from './time.ts'
+
+/** The version of RFC 8428, and what a pack without `bver` has (section 4.1). Lower ones are read, higher ones refused. */
+export const SENML_VERSION = 10
+
+/** Units are short symbols; longer ones are refused because units are keys of the series dictionary. */
+export const MAX_UNIT_LENGTH = 256
+
+/** Base fields as they stand after the records read so far (section 4.1). */
+export type Base = {
+  name: string
+  timeSeconds: number
+  unit: string
+  value: number | undefined
+  sum: number | undefined
+  version: number | undefined
+}
+
+/** The fields of one record, each valid by itself; those of the base are in the base already. */
+export type Fields = {
+  name: string
+  /** Base name and name together, where they are known to be a valid name. */
+  knownName: string | undefined
+  unit: string | undefined
+  timeSeconds: number
+  value: number | undefined
+  stringValue: string | undefined
+  boolValue: boolean | undefined
+  dataValue: Uint8Array | undefined
+  sum: number | undefined
+  updateTimeSeconds: number | undefined
+  version: number | undefined
+  /** How many of the four kinds of value are set. */
+  values: number
+  /** It has base fields, or nothing, and yields no record. */
+  isBaseOnly: boolean
+}
+
+export function newBase(): Base {
+  return { name: '', timeSeconds: 0, unit: '', value: undefined, sum: undefined, version: undefined }
+}
+
+export function noFields(): Fields {
+  return {
+    name: '',
+    knownName: undefined,
+    unit: undefined,
+    timeSeconds: 0,
+    value: undefined,
+    stringValue: undefined,
+    boolValue: undefined,
+    dataValue: undefined,
+    sum: undefined,
+    updateTimeSeconds: undefined,
+    version: undefined,
+    values: 0,
+    isBaseOnly: true,
+  }
+}
+
+/** Resolves the record that has this index in its pack; undefined for one of base fields alone. Throws `malformed`. */
+export function resolveFields(
+  fields: Fields,
+  base: Base,
+  index: number,
+  receivedAtSeconds: number,
+): ResolvedRecord | undefined {
+  // Section 4.4: all records of a pack have the same version; it is given once or repeated.
+  if (base.version === undefined) base.version = fields.version ?? SENML_VERSION
+  else if (fields.version !== undefined && fields.version !== base.version) {
+    throw refusal(`/${index}/bver`, `must be ${base.version} as in the records before it`)
+  }
+  if (fields.isBaseOnly) return undefined
+  const { values } = fields
+  if (values > 1) throw refusal(`/${index}`, 'must have one value only: v, vs, vb or vd')
+
+  // Section 4.5.4: where only one of base and field is given, the other counts as zero.
+  let { value, sum } = fields
+  if (base.value !== undefined && (value !== undefined || values === 0))
+    value = finite(base.value + (value ?? 0), index, 'v')
+  if (base.sum !== undefined) sum = finite(base.sum + (sum ?? 0), index, 's')
+  if (values === 0 && value === undefined && sum === undefined) {
+    throw refusal(`/${index}`, 'must have a value (v, vs, vb or vd) or a sum (s)')
+  }
+
+  const name = fields.knownName ?? requireName(base.name + fields.name, index)
+  const time = absoluteTime(base.timeSeconds + fields.timeSeconds, receivedAtSeconds)
+  if (!isStorableTime(time)) throw refusal(`/${index}/t`, 'must lie in the years 1 to 9999 together with the base time')
+  return {
+    name,
+    unit: fields.unit ?? base.unit,
+    timeSeconds: time,
+    value,
+    stringValue: fields.stringValue,
+    boolValue: fields.boolValue,
+    dataValue: fields.dataValue,
+    sum,
+    updateTimeSeconds: fields.updateTimeSeconds,
+  }
+}
+
+/** The records of a whole pack; none at all is no pack. */
+export function requireRecords(records: ResolvedRecord[]): ResolvedRecord[] {
+  if (records.length === 0) throw refusal('', 'must hold at least one record with a value or a sum')
+  return records
+}
+
+export function finite(value: number, index: number, label: string): number {
+  if (!Number.isFinite(value)) throw refusal(`/${index}/${label}`, 'must be a number that a double can hold')
+  return value
+}
+
+function requireName(name: string, index: number): string {
+  const fault = nameFault(name)
+  if (fault !== undefined) throw refusal(`/${index}/n`, fault)
+  return name
+}
