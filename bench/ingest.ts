@@ -117,7 +117,7 @@ async function measureProgram(file: string, ...args: string[]): Promise<{ messag
 async function measureHalf(
   options: LoadOptions,
   messages: number,
-): Promise<{ perSecond: number; p50: number; p99: { value: number; text: string } }> {
+): Promise<{ perSecond: number; p50: number; p99: ReturnType<typeof windowedP99> }> {
   const windows = await repeat(0, HALF_WINDOWS, () => load({ ...options, perSecond: messages / 2 / CONNECTIONS }))
   const latencies = windows.map(({ latenciesMs }) => latenciesMs)
   return {

@@ -20,19 +20,16 @@ export type Base = {
   version: number | undefined
 }
 
+/** What stands in a resolved record as it was sent, but for what base value and base sum add to it. */
+type SentAsIs = 'value' | 'stringValue' | 'boolValue' | 'dataValue' | 'sum' | 'updateTimeSeconds'
+
 /** The fields of one record, each valid by itself; those of the base are in the base already. */
-export type Fields = {
+export type Fields = Pick<ResolvedRecord, SentAsIs> & {
   name: string
   /** Base name and name together, where they are known to be a valid name. */
   knownName: string | undefined
   unit: string | undefined
   timeSeconds: number
-  value: number | undefined
-  stringValue: string | undefined
-  boolValue: boolean | undefined
-  dataValue: Uint8Array | undefined
-  sum: number | undefined
-  updateTimeSeconds: number | undefined
   version: number | undefined
   /** How many of the four kinds of value are set. */
   values: number
