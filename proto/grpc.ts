@@ -33,7 +33,7 @@ import {
 } from '@grpc/grpc-js'
 import { SessionRequestSchema, SessionResponseSchema } from './gen/cluster/v1/worker_pb.ts'
 import type { SessionRequest, SessionResponse } from './gen/cluster/v1/worker_pb.ts'
-import { decodeRequest, decodeResponse, encodeRequest, encodeResponse } from './hot-messages.ts'
+import { decodeResponse, encodeRequest, encodeResponse } from './hot-messages.ts'
 
 /** What a generated service looks like to the type system. */
 export type GeneratedService = DescService & {
@@ -98,10 +98,7 @@ type HotCodec = {
 
 /** Messages that are written or read by hand where that pays. */
 const HOT: ReadonlyMap<string, HotCodec> = new Map([
-  [
-    SessionRequestSchema.typeName,
-    { encode: (message: AnyMessage) => encodeRequest(message as SessionRequest), decode: decodeRequest },
-  ],
+  [SessionRequestSchema.typeName, { encode: (message: AnyMessage) => encodeRequest(message as SessionRequest) }],
   [
     SessionResponseSchema.typeName,
     { encode: (message: AnyMessage) => encodeResponse(message as SessionResponse), decode: decodeResponse },

@@ -1,9 +1,9 @@
-// Totals by short parts of names and by tags are the same where names and tags are kept in memory (contract 2.4, decision 58)
+// Totals by short parts of names and by tags are the same where names, tags and groups are kept in memory (contract 2.4, decision 58)
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { contains, shortNamePattern } from '#api/identity/index.ts'
 import { sql } from '#core/sql.ts'
 import { createKeptLabels } from '../../api/identity/access/kept-labels.ts'
-import type { KeptLabels } from '../../api/identity/access/kept-labels.ts'
+import type { KeptLabels, LabelFilter } from '../../api/identity/access/kept-labels.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'
 
@@ -52,6 +52,10 @@ async function counted(name: string | undefined, tags: readonly string[], status
   return rows[0]?.total ?? -1
 }
 
+async function countOf(labels: KeptLabels, filter: LabelFilter): Promise<number | undefined> {
+  return (await labels.find('client', domain.key, filter))?.total
+}
+
 const PARTS = ['7a', '7A', 'k', 'I', 'i', 'ki', '_', '%', '\\7', ' ', '\\', ']', '^', '-', 'zz']
 
 async function expectSame(labels: KeptLabels) {
@@ -60,7 +64,7 @@ async function expectSame(labels: KeptLabels) {
       for (const status of [undefined, 'enabled', 'disabled']) {
         const name = part === undefined ? undefined : shortNamePattern(part)
         const filter = { tags, ...(name === undefined ? {} : { name }), ...(status === undefined ? {} : { status }) }
-        const total = await labels.count('client', domain.key, filter)
+        const total = await countOf(labels, filter)
         expect(total, JSON.stringify({ part, tags, status })).toBe(await counted(part, tags, status))
       }
     }
@@ -95,24 +99,73 @@ describe('names and tags that are kept', () => {
     await expectSame(labels)
   })
 
+  test('say which entities lie in groups, also after some were put into one, taken out and lost theirs', async () => {
+    const labels = await keep()
+    const [inOne, inOther, moved] = [ids.slice(5, 20), ids.slice(20, 30), ids.slice(8, 12)]
+    const groups = await Promise.all(
+      ['one', 'other'].map(async (name) => {
+        const created = await owner.call('POST', `/${domain.id}/groups`, { name })
+        return created.json<{ id: string }>().id
+      }),
+    )
+    const keysOf = async (condition: string, values: unknown[]) => {
+      const { rows } = await api.database.pool.query<{ key: number }>(
+        `SELECT c.key FROM clients c LEFT JOIN groups g ON g.key = c.parent_group_key
+          WHERE c.domain_key = $1 AND ${condition} ORDER BY c.key`,
+        [domain.key, ...values],
+      )
+      return rows.map(({ key }) => key)
+    }
+    const put = async (id: string, group: string) =>
+      expect((await owner.call('POST', `/${domain.id}/clients/${id}/parent`, { parent_group_id: group })).status).toBe(
+        200,
+      )
+    const [alone = 0] = await keysOf('c.id = $2', [ids[40]])
+    const found = await api.database.pool.query<{ key: number }>(
+      'SELECT key FROM groups WHERE id = ANY ($1) ORDER BY key',
+      [groups],
+    )
+    const expectFound = async () => {
+      for (const group of found.rows.map(({ key }) => key)) {
+        const within = { groups: new Set([group]), keys: new Set([alone]) }
+        const bounds = { most: 100, within: async () => within }
+        const { total, keys = [] } = (await labels.find('client', domain.key, { tags: ['all'] }, bounds)) ?? {}
+        const wanted = await keysOf(`c.tags @> '{all}' AND (g.key = $2 OR c.key = $3)`, [group, alone])
+        expect(keys.toSorted((left, right) => left - right)).toEqual(wanted)
+        expect(total).toBe(wanted.length)
+      }
+    }
+    for (const id of inOne) await put(id, groups[0] ?? '')
+    for (const id of inOther) await put(id, groups[1] ?? '')
+    await expectFound()
+    const takeOut = async (id: string) =>
+      expect((await owner.call('DELETE', `/${domain.id}/clients/${id}/parent`)).status).toBe(204)
+    for (const id of moved) await takeOut(id)
+    await expectFound()
+    for (const id of moved) await put(id, groups[1] ?? '')
+    await expectFound()
+    expect((await owner.call('DELETE', `/${domain.id}/groups/${groups[1]}`)).status).toBe(204)
+    await expectFound()
+  })
+
   test('are asked only while changes of other processes are known, and not after a gap', async () => {
     let isFresh = true
     const labels = await keep({ isFresh: () => isFresh })
     isFresh = false
-    expect(await labels.count('client', domain.key, { tags: [] })).toBeUndefined()
+    expect(await countOf(labels, { tags: [] })).toBeUndefined()
     isFresh = true
-    expect(await labels.count('client', domain.key, { tags: [] })).toBeGreaterThan(0)
+    expect(await countOf(labels, { tags: [] })).toBeGreaterThan(0)
     labels.clear()
-    expect(await labels.count('client', domain.key, { tags: [] })).toBeUndefined()
+    expect(await countOf(labels, { tags: [] })).toBeUndefined()
     // Nobody waits a minute for what was kept already.
     await labels.prepare('client', [domain.key])
-    expect(await labels.count('client', domain.key, { tags: [] })).toBeGreaterThan(0)
+    expect(await countOf(labels, { tags: [] })).toBeGreaterThan(0)
   })
 
   test('are of large domains alone, within a bound of bytes', async () => {
     const few = await keep({ minRows: 10_000 })
-    expect(await few.count('client', domain.key, { tags: [] })).toBeUndefined()
+    expect(await countOf(few, { tags: [] })).toBeUndefined()
     const tight = await keep({ maxBytes: 1000 })
-    expect(await tight.count('client', domain.key, { tags: [] })).toBeUndefined()
+    expect(await countOf(tight, { tags: [] })).toBeUndefined()
   })
 })

@@ -390,6 +390,39 @@ describe('pages of a listing that is larger than what is sorted once', () => {
       expect((await owner.call('POST', `/${manyId}/channels/${first}/enable`)).status).toBe(200)
     })
 
+    test('is shown the same by letters of their names, found by the database or by what is kept in memory', async () => {
+      const { labels } = api.api.identity.access
+      const { rows } = await api.database.pool.query<{ id: string; name: string; domain_key: number }>(
+        `SELECT h.id, h.name, h.domain_key FROM channels h JOIN domains d ON d.key = h.domain_key WHERE d.id = $1 AND h.status = 'enabled'
+          ORDER BY left(h.name, 256), h.created_at, h.id`,
+        [manyId],
+      )
+      const isReached = new Set(reached.map(({ id }) => id))
+      const names = rows.filter(({ id }) => isReached.has(id))
+      for (const isKept of [false, true]) {
+        if (isKept)
+          await expect
+            .poll(async () => {
+              await labels.prepare('channel', [rows[0]?.domain_key ?? 0])
+              return await labels.find('channel', rows[0]?.domain_key ?? 0, { tags: [] })
+            })
+            .toBeDefined()
+        // Whatever is remembered of a domain goes with any change in it.
+        expect((await owner.call('POST', `/${manyId}/groups`, { name: 'another' })).status).toBe(201)
+        for (const letters of ['77', '9', 'ch', '8 '])
+          for (const dir of ['asc', 'desc']) {
+            const found = names.filter(({ name }) => name.includes(letters)).map(({ id }) => id)
+            const wanted = dir === 'asc' ? found : found.toReversed()
+            for (const offset of [0, 150, 0, 300, 5000]) {
+              const query = `name=${encodeURIComponent(letters)}&order=name&dir=${dir}&limit=50&offset=${offset}`
+              const { total, channels } = await page(`/${manyId}/channels?${query}`)
+              expect(total).toBe(wanted.length)
+              expect(channels?.map(({ id }) => id) ?? []).toEqual(wanted.slice(offset, offset + 50))
+            }
+          }
+      }
+    })
+
     test('is shown them beside those of domains of which he reaches few or none', async () => {
       const few = (await member.call('POST', '/domains', { name: 'few', alias: 'few' })).json<{ id: string }>().id
       const none = (await owner.call('POST', '/domains', { name: 'none', alias: 'none' })).json<{ id: string }>().id
@@ -445,7 +478,7 @@ describe('pages of a listing that is larger than what is sorted once', () => {
       await expect
         .poll(async () => {
           await labels.prepare('channel', keys)
-          return await labels.count('channel', manyKey, { tags: ['marked'] })
+          return (await labels.find('channel', manyKey, { tags: ['marked'] }))?.total
         })
         .toBeGreaterThan(0)
       const known = await totals()
@@ -456,7 +489,7 @@ describe('pages of a listing that is larger than what is sorted once', () => {
       before.splice(0, before.length, ...after)
     }
     // Of a process that is held up the database is asked instead.
-    await expect.poll(() => labels.count('channel', manyKey, { tags: ['unknown'] })).toBe(0)
+    await expect.poll(async () => (await labels.find('channel', manyKey, { tags: ['unknown'] }))?.total).toBe(0)
   })
 
   /** Clients of the other domains of the owner. */

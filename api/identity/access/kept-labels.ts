@@ -1,7 +1,7 @@
 /**
  * Totals by one or two letters of a name, or by tags that many rows bear, in domains of very many entities. No index helps
- * there: PostgreSQL looks at every row, half a second for 600,000. So names and tags of such domains are kept in memory once
- * somebody asked so; entities that changed are read again before the next count. Of what is not kept the database is asked.
+ * there: PostgreSQL looks at every row, half a second for 600,000. So names, tags and groups of such domains are kept in memory
+ * once somebody asked so; entities that changed are read again before the next count. Of what is not kept the database is asked.
  */
 import type { Queryable } from '#core/database/index.ts'
 import { createLru } from '#core/lru.ts'
@@ -11,15 +11,23 @@ import { anyChangeIn } from './any-change.ts'
 import { ENTITY_TABLES } from './entities.ts'
 import type { LocatedEntity } from './entities.ts'
 import { BLOCK_ROWS, createLabelBlocks } from './label-blocks.ts'
-import type { LabelBlocks, LabelFilter, Labelled } from './label-blocks.ts'
+import type { FoundLabels, LabelBlocks, LabelFilter, Labelled, Within } from './label-blocks.ts'
 
-export type { LabelFilter } from './label-blocks.ts'
+export type { LabelFilter, Within } from './label-blocks.ts'
 
 type Type = LocatedEntity['type']
 
+type Bounds = {
+  most?: number | undefined
+  /** Finds what the caller reaches; undefined: everything. */
+  within?: (() => Promise<Within>) | undefined
+}
+
 export type KeptLabels = {
-  /** How many entities of the domain match; undefined when that is not kept. */
-  count(type: Type, domainKey: number, filter: LabelFilter): Promise<number | undefined>
+  /** How many entities of the domain match, and which if they are at most `most`; undefined when that is not kept. */
+  find(type: Type, domainKey: number, filter: LabelFilter, bounds?: Bounds): Promise<FoundLabels | undefined>
+  /** How many rows are kept of the domain; undefined when it is not. */
+  rowsOf(type: Type, domainKey: number): number | undefined
   /** Reads these domains, if they are large together, for whoever asks later. Nobody waits for it. */
   prepare(type: Type, domainKeys: readonly number[]): Promise<void>
   /** Told by the journal of everything that changed. */
@@ -70,6 +78,11 @@ export function createKeptLabels({
   function drop(kept: Kept): void {
     const name = nameOf(kept.type, kept.domainKey)
     if (keptOnes.get(name) === kept) keptOnes.delete(name)
+  }
+
+  function findKept(type: Type, domainKey: number): Kept | undefined {
+    const kept = keptOnes.get(nameOf(type, domainKey))
+    return kept?.isComplete === true && isFresh() ? kept : undefined
   }
 
   /** Whether there is room for it, once those that nobody asks for are gone. */
@@ -128,16 +141,17 @@ export function createKeptLabels({
   }
 
   return {
-    async count(type, domainKey, filter) {
-      const kept = keptOnes.get(nameOf(type, domainKey))
-      if (kept?.isComplete !== true || !isFresh()) return undefined
+    rowsOf: (type, domainKey) => findKept(type, domainKey)?.labels.rows,
+    async find(type, domainKey, filter, { most, within } = {}) {
+      const kept = findKept(type, domainKey)
+      if (kept === undefined) return undefined
       kept.askedMs = monotonicMs()
-      const counted = kept.last.then(async () => {
+      const found = kept.last.then(async () => {
         await readChanged(kept)
-        return await kept.labels.count(filter)
+        return await kept.labels.find(filter, { most, within: await within?.() })
       })
-      kept.last = counted.catch(() => {})
-      return await counted
+      kept.last = found.catch(() => {})
+      return await found
     },
     async prepare(type, domainKeys) {
       const nowMs = monotonicMs()
@@ -178,18 +192,21 @@ async function readLabels(
   { type, domainKey }: Pick<Kept, 'type' | 'domainKey'>,
   condition: ReturnType<typeof sql>,
 ): Promise<Labelled[]> {
-  const { rows } = await sql<Record<'keys' | 'statuses' | 'names' | 'tags', string | null>>`
-    SELECT json_agg(key)::text AS keys, json_agg(status)::text AS statuses, json_agg(name)::text AS names, json_agg(tags)::text AS tags
-      FROM (SELECT key, status, name, tags FROM ${sql.table(ENTITY_TABLES[type].table)}
+  const { table, parent } = ENTITY_TABLES[type]
+  const { rows } = await sql<Record<'keys' | 'statuses' | 'names' | 'tags' | 'groups', string | null>>`
+    SELECT json_agg(key)::text AS keys, json_agg(status)::text AS statuses, json_agg(name)::text AS names, json_agg(tags)::text AS tags,
+           json_agg(above)::text AS groups
+      FROM (SELECT key, status, name, tags, ${sql.ref(parent)} AS above FROM ${sql.table(table)}
              WHERE domain_key = ${domainKey} AND ${condition}) labelled`.execute(db)
   const listOf = <T>(text: string | null | undefined) => JSON.parse(text ?? '[]') as T[]
   const [found] = rows
   const [statuses, names] = [listOf<string>(found?.statuses), listOf<string>(found?.names)]
-  const tags = listOf<string[] | null>(found?.tags)
+  const [tags, groups] = [listOf<string[]>(found?.tags), listOf<number | null>(found?.groups)]
   return listOf<number>(found?.keys).map((key, row) => ({
     key,
     status: statuses[row] ?? '',
     name: names[row] ?? '',
     tags: tags[row] ?? [],
+    group: groups[row] ?? 0,
   }))
 }

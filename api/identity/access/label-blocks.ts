@@ -1,10 +1,14 @@
 /**
- * Names and tags of many entities in memory, to be counted by: a string of names and arrays of numbers for each few thousand
- * rows, 50 bytes a row where objects would take 300. Whoever keeps them sees to it that they are those of the database.
+ * Names, tags and groups of many entities in memory, to be counted by: a string of names and arrays of numbers for each thousand
+ * rows, 60 bytes a row where objects would take 300. Whoever keeps them sees to it that they are those of the database.
  */
 import { setImmediate } from 'node:timers/promises'
 
-export type Labelled = { key: number; status: string; name: string; tags: readonly string[] }
+/** `group` is the key of the group above; 0: none. */
+export type Labelled = { key: number; status: string; name: string; tags: readonly string[]; group: number }
+
+/** What a caller reaches: whatever lies in these groups, and these entities. */
+export type Within = { groups: ReadonlySet<number>; keys: ReadonlySet<number> }
 
 export type LabelFilter = {
   /** Undefined: any. */
@@ -15,18 +19,28 @@ export type LabelFilter = {
   tags: readonly string[]
 }
 
+type Bounds = {
+  most?: number | undefined
+  /** Undefined: everywhere. */
+  within?: Within | undefined
+}
+
+export type FoundLabels = { total: number; keys?: readonly number[] }
+
 /** No text of PostgreSQL has it. */
 const END_OF_NAME = '\0'
-/** A block is counted within a millisecond; between two of them others have their turn. */
-export const BLOCK_ROWS = 8192
-/** Rows that are added join the last block until it has so many: they are copied with it. */
-const OPEN_ROWS = 1024
+/**
+ * So many are read or looked at before others have their turn: three milliseconds to read them. Rows that are added are copied with the last block
+ * until it has so many.
+ */
+export const BLOCK_ROWS = 2048
 /** In place of the status of a row that was removed. */
 const GONE = 0
 
 type Block = {
   /** Ascending, each once. */
   keys: Float64Array
+  groups: Float64Array
   statuses: Uint8Array
   /** Each followed by END_OF_NAME. */
   names: string
@@ -67,17 +81,26 @@ export function createLabelBlocks() {
 
   function blockOf(rows: readonly Labelled[]): Block {
     const sorted = rows.toSorted((left, right) => left.key - right.key)
-    let [nameEnd, tagEnd] = [0, 0]
     const names = sorted.map(({ name }) => name + END_OF_NAME).join('')
     const block = {
-      keys: Float64Array.from(sorted, ({ key }) => key),
-      statuses: Uint8Array.from(sorted, ({ status }) => statuses.of(status)),
+      keys: new Float64Array(sorted.length),
+      groups: new Float64Array(sorted.length),
+      statuses: new Uint8Array(sorted.length),
       names,
-      nameEnds: Uint32Array.from(sorted, ({ name }) => (nameEnd += name.length + 1)),
-      tags: Uint32Array.from(sorted.flatMap((row) => row.tags.map(tags.of))),
-      tagEnds: Uint32Array.from(sorted, (row) => (tagEnd += row.tags.length)),
+      nameEnds: new Uint32Array(sorted.length),
+      tags: new Uint32Array(sorted.reduce((sum, row) => sum + row.tags.length, 0)),
+      tagEnds: new Uint32Array(sorted.length),
     }
-    const arrays = [block.keys, block.statuses, block.nameEnds, block.tags, block.tagEnds]
+    let [nameEnd, tagEnd] = [0, 0]
+    for (const [at, row] of sorted.entries()) {
+      block.keys[at] = row.key
+      block.groups[at] = row.group
+      block.statuses[at] = statuses.of(row.status)
+      block.nameEnds[at] = nameEnd += row.name.length + 1
+      for (const tag of row.tags) block.tags[tagEnd++] = tags.of(tag)
+      block.tagEnds[at] = tagEnd
+    }
+    const arrays = [block.keys, block.groups, block.statuses, block.nameEnds, block.tags, block.tagEnds]
     // A string takes two bytes a letter as soon as one of them needs it; the bytes in UTF-8 are near enough.
     return {
       ...block,
@@ -92,13 +115,14 @@ export function createLabelBlocks() {
       key,
       status: statuses.textOf(block.statuses[row] ?? GONE),
       name: names[row] ?? '',
+      group: block.groups[row] ?? 0,
       tags: Array.from(block.tags.subarray(block.tagEnds[row - 1] ?? 0, block.tagEnds[row]), tags.textOf),
     })).filter((_, row) => block.statuses[row] !== GONE)
   }
 
   function add(rows: readonly Labelled[]): void {
     const last = blocks.at(-1)
-    const isOpen = last !== undefined && last.keys.length + rows.length <= OPEN_ROWS
+    const isOpen = last !== undefined && last.keys.length + rows.length <= BLOCK_ROWS
     // A key stands in a block once, so what is gone of it goes with the block.
     const all = isOpen ? [...rowsOf(last), ...rows] : rows
     if (isOpen) blocks.pop()
@@ -107,6 +131,7 @@ export function createLabelBlocks() {
 
   function remove(key: number): void {
     for (const block of blocks) {
+      if (key < (block.keys[0] ?? 0) || key > (block.keys.at(-1) ?? 0)) continue
       const row = placeOf(block.keys, key)
       if (block.keys[row] !== key || block.statuses[row] === GONE) continue
       block.statuses[row] = GONE
@@ -131,25 +156,41 @@ export function createLabelBlocks() {
       if (rows.length > 0) add(rows)
       dropGone()
     },
-    /** Lets others have their turn; nothing may be added or replaced until it is done. */
-    async count({ status, name, tags: asked }: LabelFilter): Promise<number> {
+    /**
+     * How many rows match, and their keys in any order if they are at most `most`. Lets others have their turn; nothing may be added or
+     * replaced until it is done.
+     */
+    async find({ status, name, tags: asked }: LabelFilter, { most = 0, within }: Bounds = {}): Promise<FoundLabels> {
       const wantedStatus = status === undefined ? undefined : statuses.find(status)
       const wantedTags = asked.flatMap((tag) => tags.find(tag) ?? [])
-      if (wantedTags.length < asked.length || (status !== undefined && wantedStatus === undefined)) return 0
+      if (wantedTags.length < asked.length || (status !== undefined && wantedStatus === undefined))
+        return { total: 0, keys: [] }
       const pattern = name === undefined ? undefined : new RegExp(`${name}[^${END_OF_NAME}]*${END_OF_NAME}`, 'g')
+      const [firstTag] = wantedTags
+      const rowsToLookAt = (block: Block) => {
+        if (pattern !== undefined) return rowsNamed(block, pattern)
+        return firstTag === undefined ? block.keys.keys() : rowsTagged(block, firstTag)
+      }
       let total = 0
+      const keys: number[] = []
       for (const block of blocks) {
         const isCounted = (row: number) => {
           const own = block.statuses[row]
           if (own === GONE || (wantedStatus !== undefined && own !== wantedStatus)) return false
+          if (within !== undefined && !isWithin(block, row, within)) return false
           return wantedTags.every(isAmong(block, row))
         }
-        for (const row of pattern === undefined ? block.keys.keys() : rowsNamed(block, pattern)) {
-          if (isCounted(row)) total += 1
+        for (const row of rowsToLookAt(block)) {
+          if (!isCounted(row)) continue
+          total += 1
+          if (total <= most) keys.push(block.keys[row] ?? 0)
         }
         await setImmediate()
       }
-      return total
+      return total > most ? { total } : { total, keys }
+    },
+    get rows() {
+      return blocks.reduce((sum, { keys, gone }) => sum + keys.length - gone, 0)
     },
     get bytes() {
       return blocks.reduce((sum, block) => sum + block.bytes, tags.bytes)
@@ -166,6 +207,15 @@ function* rowsNamed({ names, nameEnds }: Block, pattern: RegExp): Generator<numb
   }
 }
 
+/** The rows that have the tag, each once. */
+function* rowsTagged({ tags, tagEnds }: Block, tag: number): Generator<number> {
+  let row = 0
+  for (let at = tags.indexOf(tag); at !== -1; at = tags.indexOf(tag, tagEnds[row])) {
+    while ((tagEnds[row] ?? Infinity) <= at) row += 1
+    yield row
+  }
+}
+
 function isAmong({ tags, tagEnds }: Block, row: number): (tag: number) => boolean {
   const [from, to] = [tagEnds[row - 1] ?? 0, tagEnds[row] ?? 0]
   return (tag) => {
@@ -173,6 +223,9 @@ function isAmong({ tags, tagEnds }: Block, row: number): (tag: number) => boolea
     return false
   }
 }
+
+const isWithin = ({ keys: own, groups: above }: Block, row: number, { groups, keys }: Within) =>
+  groups.has(above[row] ?? 0) || keys.has(own[row] ?? 0)
 
 /** Where the key stands in the ascending list, or would. */
 function placeOf(keys: Float64Array, key: number): number {

@@ -32,6 +32,9 @@ export const MAX_SORTED = 30_000
 /** So many rows are looked at before the page is found in another way, and so many more for each row that is wanted. */
 const LEAST_WALKED = 400
 const WALKED_PER_ROW = 10
+/** Where it is known how many there are among how many, so many times as many as should be enough, within a bound. */
+const WALKED_TIMES = 2
+const MOST_WALKED = 3000
 /** In a listing of several domains what matches of a domain is looked up by key, and of all that are shown whole at once, if it is not more than this. */
 const FEW_OF_SEVERAL = 5000
 
@@ -157,6 +160,9 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
         UNION ALL
         SELECT key, row_number() OVER (ORDER BY ${byNames(dir)}) FROM matched ${sql.ref(alias)}
          WHERE (SELECT total FROM counted) <= ${MAX_SORTED}) listed ORDER BY place`,
+    /** These keys in order, as far as they are there. */
+    inOrder: (keys: readonly number[], dir: Direction): Sql<{ key: number }> =>
+      sql`SELECT ${key} FROM ${table} WHERE ${key} = ANY (${`{${keys.join(',')}}`}::bigint[]) ORDER BY ${inOrder(columns, dir)}`,
     /** Whether the first rows are those of one index. */
     isIndexed: isOne && only.isWhole && filters.length === 0,
     /** Those that have rows to show. */
@@ -178,15 +184,16 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
         ? sql`SELECT '{}'::int[] AS totals`
         : sql`SELECT ARRAY[${sql.join(counts)}]::int[] AS totals`
     },
-    first: (most: number, dir: Direction) => sorted('count', dir, 0, most),
+    first: (most: number, dir: Direction) => sorted('count', dir, 0, most, filters.length > 0),
     near: (dir: Direction, offset: number, limit: number) => sorted('page', dir, offset, limit),
     far: (dir: Direction, offset: number, limit: number) => sorted('count', dir, offset, limit, true),
-    /** The page if the first rows of the domain have all of it, otherwise less. */
-    walk(dir: Direction, offset: number, limit: number): Sql<{ key: number }> {
+    /** The page if the first rows of the domain have all of it, otherwise less. `matching`: which part of the rows does, where it is known. */
+    walk(dir: Direction, offset: number, limit: number, matching = 1): Sql<{ key: number }> {
       // What the index of the order has in front; the rest is asked of each row.
       const isInFront = order === 'updated_at'
       const rows = only as ShownRows
-      const most = LEAST_WALKED + WALKED_PER_ROW * (offset + limit)
+      const expected = Math.min(MOST_WALKED, (WALKED_TIMES * (offset + limit)) / matching)
+      const most = Math.max(LEAST_WALKED + WALKED_PER_ROW * (offset + limit), Math.ceil(expected))
       const parts = tableParts.map(
         ({ isIn, columns: sortedBy }) => sql`(SELECT *, ${named(sortedBy)} FROM ${table}
           WHERE ${allOf([inDomain(rows), ...isIn, ...(isInFront ? hasStatus : [])])}

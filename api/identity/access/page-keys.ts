@@ -4,9 +4,10 @@
  */
 import type { Queryable } from '#core/database/index.ts'
 import { MAX_LIMIT } from '#core/page.ts'
-import type { Sql } from '#core/sql.ts'
 import { MAX_SORTED, createListing } from './listing-statements.ts'
 import type { Listed, Listing, PageQuery } from './listing-statements.ts'
+import type { FoundLabels } from './label-blocks.ts'
+import { readKeys } from './policy.ts'
 import type { AccessPolicy, DomainAccess } from './policy.ts'
 import type { ShownRows } from './shown-rows.ts'
 
@@ -38,7 +39,12 @@ export async function findPageKeys(
   // Everything that is asked about, which is more than what has rows to show.
   const domains = listed.shown.map(({ domain }) => domain)
   const counting = createListing(listed, query)
-  const counted = counting.isSortedAtOnce ? await access.keys(domains, counting.counted(dir)).find() : []
+  const isFar = offset > FAR_OFFSET
+  const keptRows = keptRowsOf(access, listed)
+  const inLabels = async () => await countInLabels({ db, access }, listed, query)
+  const all = counting.isSortedAtOnce ? access.keys(domains, counting.counted(dir), inLabels) : undefined
+  // By what is kept to count takes half as long as to sort too.
+  const counted = (keptRows === undefined || isFar ? await all?.find() : all?.remembered()) ?? []
   const totals = counted.length > 0 ? counted.slice(0, 1) : await findTotals({ db, access }, listed, query)
   const total = totals.reduce((sum, of) => sum + of, 0)
   prepareLabels(access, listed, total)
@@ -47,57 +53,99 @@ export async function findPageKeys(
 
   const listing = createListing(listed, query, totals)
   const isSmall = total <= MAX_SORTED
-  const isFar = offset > FAR_OFFSET
   const nearest = isFar || listing.isIndexed ? undefined : access.keys(domains, listing.first(NEAREST, dir))
   const near = nearest?.remembered()
   if (near !== undefined) return { total, keys: near.slice(offset, end) }
   const first = access.keys(domains, listing.first(isSmall ? MAX_SORTED : HEAD, dir))
   const known = isSmall || end <= HEAD ? first.remembered() : undefined
   if (known !== undefined) return { total, keys: known.slice(offset, end) }
-  if (total <= FEW_ROWS || (isSmall && isFar)) return { total, keys: (await first.find()).slice(offset, end) }
+  const kept = keptRows !== undefined && isSmall ? all : undefined
+  async function findAll(): Promise<readonly number[]> {
+    const keys = (await kept?.find())?.slice(1) ?? []
+    return keys.length > 0 ? keys : await first.find()
+  }
+  if (total <= FEW_ROWS || (isSmall && isFar)) return { total, keys: (await findAll()).slice(offset, end) }
   if (isFar) return { total, keys: await findFarKeys({ db, access }, listing, domains, total, query) }
 
-  const found = await keysOf(
+  const found = await readKeys(
     db,
-    listing.mayLieFarApart ? listing.walk(dir, offset, limit) : listing.near(dir, offset, limit),
+    listing.mayLieFarApart
+      ? listing.walk(dir, offset, limit, keptRows === undefined ? undefined : total / keptRows)
+      : listing.near(dir, offset, limit),
   )
-  nearest?.prepare()
+  const later = kept ?? nearest
+  later?.prepare()
   if (found.length >= Math.min(limit, total - offset) || !listing.mayLieFarApart) return { total, keys: found }
-  return { total, keys: (await first.find()).slice(offset, end) }
+  return { total, keys: (await findAll()).slice(offset, end) }
 }
 
 /** As `count` of a listing gives them. */
 async function findTotals({ db, access }: Deps, listed: Listed, query: PageQuery): Promise<readonly number[]> {
-  const { type, shown, labels } = listed
+  const { shown, labels } = listed
   const domains = shown.map(({ domain }) => domain)
   const statement = createListing(listed, query).count()
   if (labels === undefined) return await access.totals(domains, statement)
-  const { status } = query
-  const filter = status === undefined || status === 'all' ? labels : { ...labels, status }
   return await access.totals(domains, statement, async () => {
-    let known = 0
-    const others: ShownRows[] = []
+    const found = new Map<ShownRows, number>()
     for (const rows of shown) {
-      const count = rows.isWhole ? await access.labels.count(type, rows.domain.domainKey, filter) : undefined
-      if (count === undefined) others.push(rows)
-      else known += count
+      const labelled = await findLabelled(access, listed, query, rows)
+      if (labelled !== undefined) found.set(rows, labelled.total)
     }
-    if (others.length === shown.length) return undefined
+    if (found.size === 0) return undefined
+    const others = shown.filter((rows) => !found.has(rows))
     const counted = await createListing({ ...listed, shown: others }, query)
       .count()
       .execute(db)
-    const more = counted.rows[0]?.totals ?? []
+    const more = (counted.rows[0]?.totals ?? []).values()
+    const [wholes, parts] = [shown.filter(({ isWhole }) => isWhole), shown.filter(({ isWhole }) => !isWhole)]
     // All domains that are shown whole are one number, the first.
-    return others.some(({ isWhole }) => isWhole) ? [known + (more[0] ?? 0), ...more.slice(1)] : [known, ...more]
+    const ofWholes = wholes.reduce((sum, rows) => sum + (found.get(rows) ?? 0), 0)
+    const ofOtherWholes = wholes.some((rows) => !found.has(rows)) ? (more.next().value ?? 0) : 0
+    const ofParts = parts.map((rows) => found.get(rows) ?? more.next().value ?? 0)
+    return wholes.length === 0 ? ofParts : [ofWholes + ofOtherWholes, ...ofParts]
   })
+}
+
+/** The same as `counted` of a listing gives, by what is kept of its domain. */
+async function countInLabels({ db, access }: Deps, listed: Listed, query: PageQuery): Promise<number[] | undefined> {
+  const [only] = listed.shown
+  const found = only === undefined ? undefined : await findLabelled(access, listed, query, only, MAX_SORTED)
+  if (found?.keys === undefined) return found === undefined ? undefined : [found.total]
+  const keys = await readKeys(db, createListing(listed, query).inOrder(found.keys, query.dir ?? 'asc'))
+  return [keys.length, ...keys]
+}
+
+/** How many rows are kept of the one domain that is listed, if all that is asked for can be said of them. */
+function keptRowsOf(access: AccessPolicy, { type, shown, labels }: Listed): number | undefined {
+  const [only, ...more] = shown
+  if (labels === undefined || only?.within === undefined || more.length > 0) return undefined
+  return access.labels.rowsOf(type, only.domain.domainKey)
+}
+
+/** What matches of a domain by the names, tags and groups that are kept; undefined where these do not say it. */
+async function findLabelled(
+  access: AccessPolicy,
+  { type, labels }: Listed,
+  { status }: PageQuery,
+  { domain, isWhole, within }: ShownRows,
+  most?: number,
+): Promise<FoundLabels | undefined> {
+  if (labels === undefined || !(isWhole || within !== undefined)) return undefined
+  const filter = status === undefined || status === 'all' ? labels : { ...labels, status }
+  return await access.labels.find(type, domain.domainKey, filter, { most, within })
 }
 
 /** What PostgreSQL takes long to count is kept for the next time. */
 function prepareLabels(access: AccessPolicy, { type, shown, labels }: Listed, total: number): void {
   if (labels === undefined || (labels.name === undefined && total < MANY_TAGGED)) return
-  const wholes = shown.filter(({ isWhole }) => isWhole).map(({ domain }) => domain.domainKey)
+  const countable = shown.filter(({ isWhole, within }) => isWhole || within !== undefined)
   // Whoever asks for a page meets the same failure, and is told.
-  access.labels.prepare(type, wholes).catch(() => {})
+  access.labels
+    .prepare(
+      type,
+      countable.map(({ domain }) => domain.domainKey),
+    )
+    .catch(() => {})
 }
 
 /** Those of a page that is reached from the nearer end, or from a row that is remembered. */
@@ -118,17 +166,13 @@ async function findFarKeys(
   const anchors = distance > anchoredFrom ? access.keys(domains, listing.anchors(dir, between)) : undefined
   const anchor = anchors?.remembered()?.[Math.floor(offset / between)]
   if (anchor !== undefined) {
-    const keys = await keysOf(db, listing.from(anchor, dir, offset % between, limit))
+    const keys = await readKeys(db, listing.from(anchor, dir, offset % between, limit))
     if (keys.length >= wanted) return keys
   }
   const direction = isBackwards === (dir === 'asc') ? 'desc' : 'asc'
-  const keys = await keysOf(db, listing.far(direction, distance, isBackwards ? wanted : limit))
+  const keys = await readKeys(db, listing.far(direction, distance, isBackwards ? wanted : limit))
   if (anchor === undefined) anchors?.prepare()
   return isBackwards ? keys.toReversed() : keys
-}
-
-async function keysOf(db: Queryable, statement: Sql<{ key: number }>): Promise<number[]> {
-  return (await statement.execute(db)).rows.map(({ key }) => key)
 }
 
 /**

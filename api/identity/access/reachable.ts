@@ -8,6 +8,7 @@ import type { Sql } from '#core/sql.ts'
 import type { EntityType } from './actions.ts'
 import { ADMIN_ROLE_KEY } from './admin-role.ts'
 import { ENTITY_TABLES } from './entities.ts'
+import type { Within } from './label-blocks.ts'
 import type { Reach } from './reach.ts'
 
 type Listed = Exclude<EntityType, 'domain'>
@@ -118,6 +119,25 @@ function groupsGiving(reach: Reach, type: Listed, action: string): Sql<unknown>[
     ...(inGroups.length === 0 ? [] : [keysOf(inGroups, actionInGroups(type, action))]),
     ...(inSubgroups.length === 0 ? [] : [below]),
   ]
+}
+
+/** The groups and the entities by which roles let the user do the action, to hold rows against that are in memory. */
+export async function findWithin(
+  db: Queryable,
+  reach: Reach,
+  type: Exclude<Listed, 'group'>,
+  action: string,
+): Promise<Within> {
+  const { inGroups, inSubgroups } = groupsFor(reach, type, action)
+  const below =
+    inSubgroups.length === 0
+      ? sql`SELECT NULL::bigint AS key`
+      : sql`SELECT DISTINCT below.descendant_key AS key ${belowGroups(reach, inSubgroups, actionInSubgroups(type, action))}`
+  const { rows } = await sql<{ groups: string | null; keys: string | null }>`
+    SELECT (SELECT string_agg(key::text, ',') FROM (${below}) below) AS groups,
+           (SELECT string_agg(own.entity_key::text, ',') ${grantsOf(reach, type, action)}) AS keys`.execute(db)
+  const numbersOf = (text: string | null | undefined) => (text ?? '').split(',').filter(Boolean).map(Number)
+  return { groups: new Set([...inGroups, ...numbersOf(rows[0]?.groups)]), keys: new Set(numbersOf(rows[0]?.keys)) }
 }
 
 /**

@@ -4,12 +4,15 @@ import type { Sql } from '#core/sql.ts'
 import { allOf } from '../wire/index.ts'
 import { accessConditions, requireMayListFor } from './access-filter.ts'
 import type { AccessQuery } from './access-filter.ts'
+import type { Within } from './kept-labels.ts'
 import type { DomainAccess, EntityFacts, ReachableRows } from './policy.ts'
 
 /** Rows of one domain that are shown: its key and the conditions on the listed table, or on the table of what is reached. */
-export type ShownRows = Omit<ReachableRows, 'table'> & {
+export type ShownRows = Omit<ReachableRows, 'many'> & {
   domain: DomainAccess
   reached?: { table: Sql<unknown>; count: Sql<boolean> }
+  /** Of rows in memory those are shown that are within this. */
+  within?: () => Promise<Within>
   /** Not whole, but most of it by all that is known. */
   isMost: boolean
 }
@@ -28,7 +31,7 @@ export async function shownRows(
   requireMayListFor(domains, query.user)
   return await Promise.all(
     domains.map(async (domain) => {
-      const { page, count, isWhole, table } = await domain.reachableRows(listed.type, 'read', listed.alias)
+      const { page, count, isWhole, many } = await domain.reachableRows(listed.type, 'read', listed.alias)
       const asked = await accessConditions(db, domain, listed, actions, query)
       const others = more(domain)
       return {
@@ -38,7 +41,10 @@ export async function shownRows(
         isWhole: isWhole && asked.page.length + others.length === 0,
         // Who is shown everything by a role of the domain has few roles on what lies in it.
         isMost: isWhole && query.access_type === 'domain',
-        ...(table === undefined || others.length > 0 ? {} : { reached: { table, count: allOf(asked.count) } }),
+        ...(many === undefined || others.length > 0
+          ? {}
+          : { reached: { table: many.table, count: allOf(asked.count) } }),
+        ...(many === undefined || others.length + asked.count.length > 0 ? {} : { within: many.within }),
       }
     }),
   )
