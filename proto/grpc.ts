@@ -33,7 +33,7 @@ import {
 } from '@grpc/grpc-js'
 import { SessionRequestSchema, SessionResponseSchema } from './gen/cluster/v1/worker_pb.ts'
 import type { SessionRequest, SessionResponse } from './gen/cluster/v1/worker_pb.ts'
-import { decodeResponse, encodeRequest, encodeResponse } from './hot-messages.ts'
+import { decodeRequest, decodeResponse, encodeRequest, encodeResponse } from './hot-messages.ts'
 
 /** What a generated service looks like to the type system. */
 export type GeneratedService = DescService & {
@@ -98,7 +98,10 @@ type HotCodec = {
 
 /** Messages that are written or read by hand where that pays. */
 const HOT: ReadonlyMap<string, HotCodec> = new Map([
-  [SessionRequestSchema.typeName, { encode: (message: AnyMessage) => encodeRequest(message as SessionRequest) }],
+  [
+    SessionRequestSchema.typeName,
+    { encode: (message: AnyMessage) => encodeRequest(message as SessionRequest), decode: decodeRequest },
+  ],
   [
     SessionResponseSchema.typeName,
     { encode: (message: AnyMessage) => encodeResponse(message as SessionResponse), decode: decodeResponse },

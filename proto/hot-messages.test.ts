@@ -1,11 +1,12 @@
 /** What is written and read by hand is what the generated code writes and reads. */
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
-import type { MessageInitShape } from '@bufbuild/protobuf'
+import type { DescMessage, Message, MessageInitShape } from '@bufbuild/protobuf'
 import { expect, test } from 'vitest'
 import { RunResultSchema } from './gen/cluster/v1/run_pb.ts'
 import type { AssignmentSchema, FailureReason, OnLost, TaskState } from './gen/cluster/v1/run_pb.ts'
 import { SessionRequestSchema, SessionResponseSchema } from './gen/cluster/v1/worker_pb.ts'
-import { decodeResponse, encodeRequest, encodeResponse, encodeResult } from './hot-messages.ts'
+import type { ResultReceiptSchema } from './gen/cluster/v1/worker_pb.ts'
+import { decodeRequest, decodeResponse, encodeRequest, encodeResponse, encodeResult } from './hot-messages.ts'
 
 const ROUNDS = 500
 const FIRST_ROOM_BYTES = 16 * 1024
@@ -140,6 +141,10 @@ class Values {
       prepareMs: this.double(),
     }
   }
+
+  receipt(): MessageInitShape<typeof ResultReceiptSchema> {
+    return { ...(this.chance() ? { run: this.ref() } : {}), recorded: this.chance() }
+  }
 }
 
 test('a message that ends where the room for it ends has the bytes of the generated code', () => {
@@ -157,13 +162,18 @@ test('a message that ends where the room for it ends has the bytes of the genera
   }
 })
 
-test('assignments and results have the bytes of the generated code', () => {
+test('assignments, results and receipts have the bytes of the generated code', () => {
   for (let seed = 0; seed < ROUNDS; seed++) {
     const values = new Values(seed)
     const assign = create(SessionResponseSchema, {
       message: { case: 'assign', value: { assignments: values.many(() => values.assignment()) } },
     })
     expect(encodeResponse(assign)?.equals(toBinary(SessionResponseSchema, assign)), `seed ${seed}`).toBe(true)
+    const acknowledgement = create(SessionResponseSchema, {
+      message: { case: 'resultAck', value: { receipts: values.many(() => values.receipt()) } },
+    })
+    const written = encodeResponse(acknowledgement)
+    expect(written?.equals(toBinary(SessionResponseSchema, acknowledgement)), `seed ${seed}`).toBe(true)
     const results = create(SessionRequestSchema, {
       message: { case: 'result', value: { results: values.many(() => values.result()) } },
     })
@@ -173,43 +183,75 @@ test('assignments and results have the bytes of the generated code', () => {
   }
 })
 
-test('assignments are read as the generated code reads them, or left to it', () => {
+type Kind = {
+  schema: DescMessage
+  decode: (bytes: Buffer) => Message | undefined
+  messageOf: (values: Values) => object
+}
+
+const READ: Record<string, Kind> = {
+  assignments: {
+    schema: SessionResponseSchema,
+    decode: decodeResponse,
+    messageOf: (values) => ({ case: 'assign', value: { assignments: values.many(() => values.assignment()) } }),
+  },
+  receipts: {
+    schema: SessionResponseSchema,
+    decode: decodeResponse,
+    messageOf: (values) => ({ case: 'resultAck', value: { receipts: values.many(() => values.receipt()) } }),
+  },
+  results: {
+    schema: SessionRequestSchema,
+    decode: decodeRequest,
+    messageOf: (values) => ({ case: 'result', value: { results: values.many(() => values.result()) } }),
+  },
+}
+
+test.each(Object.entries(READ))('%s are read as the generated code reads them, or left to it', (_name, kind) => {
+  const { schema, decode, messageOf } = kind
   let read = 0
   for (let seed = 0; seed < ROUNDS; seed++) {
-    const values = new Values(seed)
-    const message = { case: 'assign', value: { assignments: values.many(() => values.assignment()) } } as const
-    const bytes = Buffer.from(toBinary(SessionResponseSchema, create(SessionResponseSchema, { message })))
-    const decoded = decodeResponse(bytes)
+    const bytes = Buffer.from(toBinary(schema, create(schema, { message: messageOf(new Values(seed)) })))
+    const decoded = decode(bytes)
     if (decoded === undefined) continue
     read += 1
-    expect(decoded, `seed ${seed}`).toEqual(fromBinary(SessionResponseSchema, bytes))
-    expect(bytes.equals(toBinary(SessionResponseSchema, decoded)), `seed ${seed}`).toBe(true)
+    expect(decoded, `seed ${seed}`).toEqual(fromBinary(schema, bytes))
+    expect(bytes.equals(toBinary(schema, decoded)), `seed ${seed}`).toBe(true)
   }
   expect(read).toBeGreaterThan(ROUNDS / 10)
 })
 
-test('damaged assignments are read as the generated code reads them, or left to it', () => {
-  const values = new Values(1)
-  const ordinary: MessageInitShape<typeof AssignmentSchema> = {
-    run: { runId: 'run', attempt: 1, fence: 7n },
-    taskName: 'add',
-    module: { digest: 'sha256:0', sizeBytes: 41n },
-    inputsJson: '[1]',
-    env: { A: 'b' },
-    limits: { timeoutMs: 1n },
-  }
-  const assign = create(SessionResponseSchema, {
-    message: { case: 'assign', value: { assignments: [ordinary, ordinary] } },
-  })
-  const whole = Buffer.from(toBinary(SessionResponseSchema, assign))
-  expect(decodeResponse(whole)).toEqual(fromBinary(SessionResponseSchema, whole))
-  for (let round = 0; round < 20_000; round++) {
-    const bytes = Buffer.from(whole.subarray(0, values.chance() ? whole.length : values.int(whole.length)))
-    if (bytes.length > 0) bytes[values.int(bytes.length)] = values.int(256)
-    const decoded = decodeResponse(bytes)
-    if (decoded !== undefined) expect(decoded, bytes.toString('hex')).toEqual(fromBinary(SessionResponseSchema, bytes))
-  }
-})
+const run = { runId: 'run', attempt: 1, fence: 7n }
+const assignment = {
+  run,
+  taskName: 'add',
+  module: { digest: 'sha256:0', sizeBytes: 41n },
+  inputsJson: '[1]',
+  env: { A: 'b' },
+  limits: { timeoutMs: 1n },
+}
+const result = { run, state: 4, resultsJson: '[42]', durationMs: 0.5, staged: { digest: 'd', sizeBytes: 1n } }
+const receipt = { run, recorded: true }
+const ORDINARY: Record<string, object> = {
+  assignments: { case: 'assign', value: { assignments: [assignment, assignment] } },
+  receipts: { case: 'resultAck', value: { receipts: [receipt, receipt] } },
+  results: { case: 'result', value: { results: [result, result] } },
+}
+
+test.each(Object.entries(READ))(
+  'damaged %s are read as the generated code reads them, or left to it',
+  (name, { schema, decode }) => {
+    const values = new Values(1)
+    const whole = Buffer.from(toBinary(schema, create(schema, { message: ORDINARY[name] })))
+    expect(decode(whole)).toEqual(fromBinary(schema, whole))
+    for (let round = 0; round < 20_000; round++) {
+      const bytes = Buffer.from(whole.subarray(0, values.chance() ? whole.length : values.int(whole.length)))
+      if (bytes.length > 0) bytes[values.int(bytes.length)] = values.int(256)
+      const decoded = decode(bytes)
+      if (decoded !== undefined) expect(decoded, bytes.toString('hex')).toEqual(fromBinary(schema, bytes))
+    }
+  },
+)
 
 test('other messages are left to the generated code', () => {
   const cancel = create(SessionResponseSchema, { message: { case: 'cancel', value: { runs: [] } } })
@@ -217,4 +259,9 @@ test('other messages are left to the generated code', () => {
   expect(decodeResponse(Buffer.from(toBinary(SessionResponseSchema, cancel)))).toBeUndefined()
   expect(decodeResponse(Buffer.alloc(0))).toBeUndefined()
   expect(encodeRequest(create(SessionRequestSchema, {}))).toBeUndefined()
+  const drained = create(SessionRequestSchema, {
+    message: { case: 'drainState', value: { draining: true, running: 1 } },
+  })
+  expect(decodeRequest(Buffer.from(toBinary(SessionRequestSchema, drained)))).toBeUndefined()
+  expect(decodeRequest(Buffer.alloc(0))).toBeUndefined()
 })

@@ -1,9 +1,18 @@
 /**
- * The messages that there is one of per run, written and read by hand: assignments and results. The bytes are those of `toBinary`
+ * The messages that there is one of per run, written and read by hand: assignments, results and receipts. The bytes are those of `toBinary`
  * and mean what `fromBinary` says; a message that has anything unusual in it is left to those (Protocol Buffers, "Encoding").
  */
-import type { Assignment, Grant, ModulePeer, ModuleRef, RunLimits, RunRef, RunResult } from './gen/cluster/v1/run_pb.ts'
-import type { SessionRequest, SessionResponse } from './gen/cluster/v1/worker_pb.ts'
+import type {
+  Assignment,
+  Grant,
+  ModulePeer,
+  ModuleRef,
+  RunLimits,
+  RunRef,
+  RunResult,
+  StagedResult,
+} from './gen/cluster/v1/run_pb.ts'
+import type { ResultReceipt, SessionRequest, SessionResponse } from './gen/cluster/v1/worker_pb.ts'
 
 const FIRST_BYTES = 16 * 1024
 /** What one message needed is kept for the next one, unless it was as large as this. */
@@ -14,6 +23,7 @@ const MAX_VARINT_BYTES = 10
 const LENGTH_DELIMITED = 2
 const VARINT = 0
 const DOUBLE = 1
+const DOUBLE_BYTES = 8
 
 let buffer = Buffer.allocUnsafe(FIRST_BYTES)
 let at = 0
@@ -187,6 +197,11 @@ function putResult(result: RunResult): void {
   writeDouble(9, result.prepareMs)
 }
 
+function putReceipt({ run, recorded }: ResultReceipt): void {
+  if (run !== undefined) writePart(1, run, SHORT, putRef)
+  writeNumber(2, recorded ? 1 : 0)
+}
+
 /** As `toBinary`. */
 export function encodeResult(result: RunResult): Uint8Array {
   return bytesOf(() => putResult(result))
@@ -205,13 +220,26 @@ export function encodeRequest({ message }: SessionRequest): Buffer | undefined {
 
 /** As `toBinary`; undefined: the message is of another kind. */
 export function encodeResponse({ message }: SessionResponse): Buffer | undefined {
-  if (message.case !== 'assign') return undefined
-  const { assignments } = message.value
-  return bytesOf(() =>
-    writePart(2, assignments, LONG, () => {
-      for (const assignment of assignments) writePart(1, assignment, MIDDLE, putAssignment)
-    }),
-  )
+  switch (message.case) {
+    case 'assign': {
+      const { assignments } = message.value
+      return bytesOf(() =>
+        writePart(2, assignments, LONG, () => {
+          for (const assignment of assignments) writePart(1, assignment, MIDDLE, putAssignment)
+        }),
+      )
+    }
+    case 'resultAck': {
+      const { receipts } = message.value
+      return bytesOf(() =>
+        writePart(5, receipts, LONG, () => {
+          for (const receipt of receipts) writePart(1, receipt, SHORT, putReceipt)
+        }),
+      )
+    }
+    default:
+      return undefined
+  }
 }
 
 /** The message has something that is left to `fromBinary`: a field of a newer version, one that comes twice, damage. */
@@ -244,6 +272,21 @@ class Fields {
   number(): number {
     if (this.#wireType !== VARINT) throw new Unusual()
     return this.#varint()
+  }
+
+  double(): number {
+    if (this.#wireType !== DOUBLE) throw new Unusual()
+    const start = this.#at
+    this.#at += DOUBLE_BYTES
+    if (this.#at > this.#end) throw new Unusual()
+    return this.#bytes.readDoubleLE(start)
+  }
+
+  /** Anything but 0 and 1 is unusual. */
+  bool(): boolean {
+    const value = this.number()
+    if (value > 1) throw new Unusual()
+    return value === 1
   }
 
   text(): string {
@@ -432,25 +475,118 @@ function uint32(value: number): number {
   return value
 }
 
-const TAG_OF_ASSIGN = (2 << 3) | LENGTH_DELIMITED
+function readStaged(fields: Fields): StagedResult {
+  const staged: StagedResult = { $typeName: 'skein.cluster.v1.StagedResult', digest: '', sizeBytes: 0n }
+  for (let field = fields.next(); field !== 0; field = fields.next()) {
+    if (field === 1) staged.digest = fields.text()
+    else if (field === 2) staged.sizeBytes = BigInt(fields.number())
+    else throw new Unusual()
+  }
+  return staged
+}
 
-/** As `fromBinary`; undefined: the message is of another kind, or has something unusual in it. */
-export function decodeResponse(bytes: Buffer): SessionResponse | undefined {
-  if (bytes[0] !== TAG_OF_ASSIGN) return undefined
+function readResult(fields: Fields): RunResult {
+  const result: RunResult = {
+    $typeName: 'skein.cluster.v1.RunResult',
+    state: 0,
+    reason: 0,
+    error: '',
+    resultsJson: '',
+    durationMs: 0,
+    outputTruncated: false,
+    prepareMs: 0,
+  }
+  for (let field = fields.next(); field !== 0; field = fields.next()) {
+    switch (field) {
+      case 1:
+        result.run = once(result.run, readRef(fields.message()))
+        break
+      case 2:
+        result.state = uint32(fields.number()) as RunResult['state']
+        break
+      case 3:
+        result.reason = uint32(fields.number()) as RunResult['reason']
+        break
+      case 4:
+        result.error = fields.text()
+        break
+      case 5:
+        result.resultsJson = fields.text()
+        break
+      case 6:
+        result.staged = once(result.staged, readStaged(fields.message()))
+        break
+      case 7:
+        result.durationMs = fields.double()
+        break
+      case 8:
+        result.outputTruncated = fields.bool()
+        break
+      case 9:
+        result.prepareMs = fields.double()
+        break
+      default:
+        throw new Unusual()
+    }
+  }
+  return result
+}
+
+function readReceipt(fields: Fields): ResultReceipt {
+  const receipt: ResultReceipt = { $typeName: 'skein.cluster.v1.ResultReceipt', recorded: false }
+  for (let field = fields.next(); field !== 0; field = fields.next()) {
+    if (field === 1) receipt.run = once(receipt.run, readRef(fields.message()))
+    else if (field === 2) receipt.recorded = fields.bool()
+    else throw new Unusual()
+  }
+  return receipt
+}
+
+/** The parts of the list that the first field of a message holds; undefined: there is something unusual in it. */
+function readList<Part>(bytes: Buffer, read: (fields: Fields) => Part): Part[] | undefined {
   try {
     const fields = new Fields(bytes, 0, bytes.length)
     fields.next()
     const inner = fields.message()
     if (fields.next() !== 0) return undefined
-    const assignments: Assignment[] = []
+    const parts: Part[] = []
     for (let field = inner.next(); field !== 0; field = inner.next()) {
       if (field !== 1) return undefined
-      assignments.push(readAssignment(inner.message()))
+      parts.push(read(inner.message()))
     }
-    const value = { $typeName: 'skein.cluster.v1.Assign', assignments } as const
-    return { $typeName: 'skein.cluster.v1.SessionResponse', message: { case: 'assign', value } }
+    return parts
   } catch (error) {
     if (error instanceof Unusual) return undefined
     throw error
   }
+}
+
+const tagOf = (field: number) => (field << 3) | LENGTH_DELIMITED
+const TAG_OF_ASSIGN = tagOf(2)
+const TAG_OF_RESULT_ACK = tagOf(5)
+const TAG_OF_RESULT = tagOf(6)
+
+/** As `fromBinary`; undefined: the message is of another kind, or has something unusual in it. */
+export function decodeResponse(bytes: Buffer): SessionResponse | undefined {
+  const $typeName = 'skein.cluster.v1.SessionResponse'
+  if (bytes[0] === TAG_OF_ASSIGN) {
+    const assignments = readList(bytes, readAssignment)
+    if (assignments === undefined) return undefined
+    return { $typeName, message: { case: 'assign', value: { $typeName: 'skein.cluster.v1.Assign', assignments } } }
+  }
+  if (bytes[0] === TAG_OF_RESULT_ACK) {
+    const receipts = readList(bytes, readReceipt)
+    if (receipts === undefined) return undefined
+    return { $typeName, message: { case: 'resultAck', value: { $typeName: 'skein.cluster.v1.ResultAck', receipts } } }
+  }
+  return undefined
+}
+
+/** As `fromBinary`; undefined: the message is of another kind, or has something unusual in it. */
+export function decodeRequest(bytes: Buffer): SessionRequest | undefined {
+  if (bytes[0] !== TAG_OF_RESULT) return undefined
+  const results = readList(bytes, readResult)
+  if (results === undefined) return undefined
+  const value = { $typeName: 'skein.cluster.v1.Result', results } as const
+  return { $typeName: 'skein.cluster.v1.SessionRequest', message: { case: 'result', value } }
 }

@@ -2,6 +2,7 @@
 import { findActingUser } from '#api/identity/index.ts'
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Messages, StoredMessage } from '#api/messages/index.ts'
+import { prepared } from '#core/database/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { startRounds } from '#core/log/index.ts'
@@ -86,8 +87,16 @@ export function startReplays({ database, gate, messages, logger, intervalMs }: R
 /** Who takes a page and dies is followed by another node after this. */
 const TAKEN_SECONDS = 30
 
+/** Asked ten times a second, and there is hardly ever one. */
+const findDue = prepared<{ key: number }>(
+  'task-replay-due',
+  'SELECT key FROM task_replays WHERE due_at <= now() LIMIT 1',
+)
+
 /** A replay whose task has room; taken for a while. */
 async function takeNext({ db }: Database): Promise<Row | undefined> {
+  const { rows: due } = await findDue(db, [])
+  if (due.length === 0) return undefined
   const { rows } = await sql<Row>`
     UPDATE task_replays p SET due_at = now() + make_interval(secs => ${TAKEN_SECONDS})
     FROM tasks t WHERE t.key = p.task_key AND p.key = (

@@ -77,14 +77,20 @@ export function startLogFollower(options: LogFollowerOptions): LogFollower {
   const { database, table, consumer, logger, intervalMs, maxRows, apply } = options
   let backoffMs = intervalMs
 
-  /** One statement, so that a log where nothing happens costs next to nothing, however often it is looked at. */
+  /**
+   * One statement that is planned once, so that a log where nothing happens costs next to nothing, however often it is looked at. With
+   * the order its plan is the index, whatever the log holds when it is made.
+   */
   async function hasNext(): Promise<boolean> {
-    const { rows } = await sql<{ has_next: boolean }>`
-      SELECT EXISTS (SELECT FROM ${sql.table(table.name)} l WHERE (l.xid, l.seq) > (stands.xid, stands.seq)) AS has_next
-        FROM (SELECT) AS always LEFT JOIN consumers c ON c.name = ${consumer}
-       CROSS JOIN LATERAL (SELECT coalesce(c.xid, ${LOG_START.xid.toString()}::xid8) AS xid, coalesce(c.seq, ${LOG_START.seq}::bigint) AS seq) stands`.execute(
-      database.db,
-    )
+    const { rows } = await database.db.query<{ has_next: boolean | null }>({
+      name: `has-next-${table.name}`,
+      text: `
+        SELECT (SELECT true FROM ${table.name} l WHERE (l.xid, l.seq) > (stands.xid, stands.seq)
+          ORDER BY l.xid, l.seq LIMIT 1) AS has_next
+        FROM (SELECT) AS always LEFT JOIN consumers c ON c.name = $1
+        CROSS JOIN LATERAL (SELECT coalesce(c.xid, $2::xid8) AS xid, coalesce(c.seq, $3::bigint) AS seq) stands`,
+      values: [consumer, LOG_START.xid.toString(), LOG_START.seq],
+    })
     return rows[0]?.has_next === true
   }
 

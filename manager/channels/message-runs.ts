@@ -2,6 +2,7 @@
  * Messages that start runs: taken from where the platform (or a replay) put them, each started once under its origin. The
  * task acts as its user: his right to read the channel is asked again at every run.
  */
+import { prepared } from '#core/database/index.ts'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { startRounds } from '#core/log/index.ts'
@@ -42,6 +43,12 @@ const TAKEN_MS = 30_000
 /** While no run can be queued. */
 const RETRY_MS = 1_000
 
+/** Asked ten times a second: with the order its plan is the index, whatever the table holds. */
+const findDue = prepared<{ key: number }>(
+  'task-message-due',
+  'SELECT key FROM task_messages WHERE due_at <= now() ORDER BY due_at, key LIMIT 1',
+)
+
 const TAKE = sql<Row>`
   UPDATE task_messages m SET due_at = now() + make_interval(secs => ${TAKEN_MS / 1000}::float8)
   FROM (SELECT key FROM task_messages WHERE due_at <= now() ORDER BY due_at, key LIMIT ${MAX_ROWS} FOR UPDATE SKIP LOCKED) due,
@@ -49,6 +56,8 @@ const TAKE = sql<Row>`
   WHERE m.key = due.key AND t.key = m.task_key
   RETURNING m.key, m.task_key, m.origin, m.message, t.id AS task_id, t.domain_id, t.user_key, t.name, t.function,
     json_array_length(t.inputs) AS input_count, d.exports`
+
+const NOTHING = { taken: 0, isBlocked: false }
 
 export function startMessageRuns({ database, access, runs, logger, intervalMs }: MessageRunsDeps): {
   stop(): Promise<void>
@@ -106,7 +115,8 @@ export function startMessageRuns({ database, access, runs, logger, intervalMs }:
 
   const rounds = startRounds(async () => {
     try {
-      const { taken, isBlocked } = await take()
+      const { rows: due } = await findDue(db, [])
+      const { taken, isBlocked } = due.length === 0 ? NOTHING : await take()
       return { pauseMs: taken === MAX_ROWS && !isBlocked ? 0 : intervalMs, isPokable: true }
     } catch (error) {
       logger.warn({ err: error }, 'messages that start runs could not be taken')

@@ -286,17 +286,10 @@ const LEARN_NEEDS = `
   ON CONFLICT ON CONSTRAINT run_needs_pkey DO NOTHING`
 
 // A worker whose epoch somebody has raised meanwhile has registered anew, perhaps at another manager, which has settled
-// what it holds: its run is queued instead. The lock keeps the epoch until the commit. What is few beside the runs is asked
-// once (`IN` is a table of hashes), whatever the plan thinks of their number.
+// what it holds: its run is queued instead. The lock keeps the epoch until the commit. Workers and tasks are few beside the
+// runs and asked once, as arrays: half of a small batch is PostgreSQL setting up its plan, and this one has the fewest parts.
 const INSERT_RUNS = `
-  WITH held AS MATERIALIZED (
-    SELECT w.key FROM workers w
-    JOIN unnest($10::bigint[], $11::bigint[]) AS s (key, epoch) ON w.key = s.key AND w.session_epoch = s.epoch
-    ORDER BY w.key FOR SHARE OF w),
-  current AS MATERIALIZED (
-    SELECT t.key FROM tasks t
-    JOIN unnest($12::bigint[], $13::text[]) AS v (key, version) ON t.key = v.key AND t.xmin::text = coalesce(v.version, t.xmin::text)),
-  started AS (INSERT INTO runs (id, task_key, drives_task, state, spec, module_digest, needs, priority, worker_key, fence, queue_seq,
+  WITH started AS (INSERT INTO runs (id, task_key, drives_task, state, spec, module_digest, needs, priority, worker_key, fence, queue_seq,
     assigned_at, next_check_at)
   SELECT n.id, n.task_key, n.drives_task, ${TASK_STATE.scheduled}, n.spec, n.module_digest, n.needs, n.priority, n.held_key,
     CASE WHEN n.held_key IS NOT NULL THEN nextval('fence') END,
@@ -304,11 +297,17 @@ const INSERT_RUNS = `
     CASE WHEN n.held_key IS NOT NULL THEN now() END,
     now() + make_interval(secs => n.check_ms / 1000)
   FROM (
-    SELECT m.*, CASE WHEN m.worker_key IN (SELECT key FROM held) THEN m.worker_key END AS held_key
+    SELECT m.*, CASE WHEN m.worker_key = ANY (ARRAY(
+        SELECT w.key FROM workers w
+        WHERE w.key = ANY ($10::bigint[]) AND w.session_epoch = ($11::bigint[])[array_position($10::bigint[], w.key)]
+        ORDER BY w.key FOR SHARE)) THEN m.worker_key END AS held_key
     FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::json[], $5::text[], $6::text[], $7::smallint[], $8::bigint[],
         $9::float8[])
       AS m (id, task_key, drives_task, spec, module_digest, needs, priority, worker_key, check_ms)
-    WHERE m.task_key IN (SELECT key FROM current)
+    WHERE m.task_key = ANY (ARRAY(
+      SELECT t.key FROM tasks t
+      WHERE t.key = ANY ($12::bigint[])
+        AND t.xmin::text = coalesce(($13::text[])[array_position($12::bigint[], t.key)], t.xmin::text)))
     OFFSET 0) n
   RETURNING key, id, fence, task_key, state, worker_key, reason),
   noted AS (${noteRuns('started')})
