@@ -278,6 +278,29 @@ describe('aggregation', () => {
     expect(await first('&tz=Europe/Belgrade')).toBe(Date.UTC(2023, 10, 13, 23) / 1000)
   })
 
+  test('a day on which the hour after midnight comes twice begins with the first of them, and holds both', async () => {
+    const { channelId } = await plant.newConnectedDevice()
+    await plant.connect(device, channelId)
+    // In the Azores 26 October 2025 begins at 00:00 UTC; from 01:00 UTC on it is midnight again.
+    const midnight = Date.UTC(2025, 9, 26) / 1000
+    const hours = [-1, 0, 1, 24, 25].map((hour) => ({ n: 'temp', t: midnight + hour * 3600 + 60, v: 1 }))
+    await publish(device, '', hours, channelId)
+    const query = `from=${midnight - 86_400}&to=${midnight + 3 * 86_400}&aggregation=count&tz=Atlantic/Azores`
+    const { messages } = await read(`${query}&interval=1%20day`, channelId)
+    const day = (hour: number, value: number) => ({ time: midnight + hour * 3600, value })
+    expect(messages).toMatchObject([day(25, 1), day(0, 3), day(-24, 1)])
+    expect((await read(`${query}&interval=1%20day&limit=1&offset=1`, channelId)).messages).toMatchObject([day(0, 3)])
+  })
+
+  test('years before the first thousand', async () => {
+    const { channelId } = await plant.newConnectedDevice()
+    await plant.connect(device, channelId)
+    // Before the time of reception, which is in the third millennium.
+    await publish(device, '', [{ n: 'temp', t: -1050 * 365.25 * 86_400, v: 1 }], channelId)
+    const query = `from=-62135596800&to=${START}&aggregation=count&interval=1000%20years`
+    expect((await read(query, channelId)).messages).toMatchObject([{ time: -62_135_596_800, value: 1 }])
+  })
+
   test('months and years', async () => {
     const first = async (interval: string) =>
       (await read(`${range}&aggregation=sum&interval=${interval}&limit=1`)).messages[0]?.time

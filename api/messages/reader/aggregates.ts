@@ -63,14 +63,16 @@ export async function aggregateRecords(
     WITH page (start, series_key) AS (
       SELECT to_timestamp(start), series_key FROM unnest(${shown.starts}::float8[], ${shown.seriesKeys}::bigint[]) AS shown(start, series_key)
     )
-    SELECT s.subtopic, s.publisher_id, s.name, s.unit, min(p.protocol) AS protocol, extract(epoch FROM p.start)::float8 AS time,
+    SELECT s.subtopic, s.publisher_id, s.name, s.unit, min(p.protocol) AS protocol,
+           extract(epoch FROM ${beginOf(interval, timeZone, sql`p.start`)})::float8 AS time,
            (${RESULTS[by]})::float8 AS value, NULL AS sum, NULL AS update_time, NULL AS bool_value, NULL AS string_value, NULL AS data_value
       FROM (${values}) p JOIN page USING (start, series_key) JOIN series s ON s.key = p.series_key
      GROUP BY p.start, s.key ORDER BY p.start ${direction}, s.key`.execute(tx)
   return { rows, total: shown.total }
 }
 
-type Groups = { total: number; groups: number; starts: number[]; seriesKeys: number[] }
+/** Of each group on the page the `start` that it is grouped by, the moment at which it begins, and its series. */
+type Groups = { total: number; groups: number; starts: number[]; begins: number[]; seriesKeys: number[] }
 
 /** Which intervals and series the page shows, in its order, and how many there are: without what they come to. */
 async function groupsOf(
@@ -81,19 +83,21 @@ async function groupsOf(
 ): Promise<Groups> {
   const direction = dir === 'asc' ? sql`ASC` : sql`DESC`
   const all = partsWith(parts, (time) => startOf(interval, timeZone, time), NO_VALUES)
-  const { rows } = await sql<{ total: number; start: number | null; series_key: number }>`
+  const { rows } = await sql<{ total: number; start: number | null; begin: number; series_key: number }>`
     WITH groups AS MATERIALIZED (
       SELECT p.start, p.series_key FROM (${all}) p GROUP BY 1, 2
     ), page AS (
       SELECT * FROM groups ORDER BY start ${direction}, series_key LIMIT ${limit} OFFSET ${offset}
     )
-    SELECT (SELECT count(*) FROM groups) AS total, extract(epoch FROM page.start)::float8 AS start, page.series_key
+    SELECT (SELECT count(*) FROM groups) AS total, extract(epoch FROM page.start)::float8 AS start,
+           extract(epoch FROM ${beginOf(interval, timeZone, sql`page.start`)})::float8 AS begin, page.series_key
       FROM (SELECT) one LEFT JOIN page ON true`.execute(tx)
   const shown = rows.filter((row): row is typeof row & { start: number } => row.start !== null)
   return {
     total: rows[0]?.total ?? 0,
     groups: shown.length,
     starts: shown.map(({ start }) => start),
+    begins: shown.map(({ begin }) => begin),
     seriesKeys: shown.map((row) => row.series_key),
   }
 }
@@ -134,9 +138,9 @@ const HOUR_SECONDS = 3600
 const LONGEST_SECONDS = { day: 25 * HOUR_SECONDS, week: 8 * 24 * HOUR_SECONDS, month: 32 * 24 * HOUR_SECONDS } as const
 
 /** A range of times that holds all intervals that are shown. */
-function spanOf(interval: Interval, { starts }: Groups): TimeRange {
+function spanOf(interval: Interval, { begins }: Groups): TimeRange {
   const seconds = interval.kind === 'fixed' ? interval.seconds : interval.count * LONGEST_SECONDS[interval.unit]
-  return { fromSeconds: Math.min(...starts), toSeconds: Math.max(...starts) + seconds }
+  return { fromSeconds: Math.min(...begins), toSeconds: Math.max(...begins) + seconds }
 }
 
 /** The records of the part in the range of times. */
@@ -163,7 +167,10 @@ async function withSeries(tx: Transaction, scope: Scope): Promise<Scope> {
   return { ...scope, seriesKeys: rows.map(({ key }) => key) }
 }
 
-/** The beginning of the interval that a time falls into. */
+/**
+ * What tells the interval that a time falls into from the others: its beginning, of days and longer that of the clock on the wall,
+ * written as if it were UTC.
+ */
 function startOf(interval: Interval, timeZone: string, time: Sql<unknown>): Sql<unknown> {
   if (interval.kind === 'fixed') {
     return sql`date_bin(make_interval(secs => ${interval.seconds}), ${time}, 'epoch'::timestamptz)`
@@ -172,14 +179,27 @@ function startOf(interval: Interval, timeZone: string, time: Sql<unknown>): Sql<
   const { count } = interval
   switch (interval.unit) {
     case 'day':
-      return sql`(date_bin(make_interval(days => ${count}::integer), ${local}, '1970-01-01'::timestamp) AT TIME ZONE ${timeZone})`
+      return sql`(date_bin(make_interval(days => ${count}::integer), ${local}, '1970-01-01'::timestamp) AT TIME ZONE 'UTC')`
     case 'week':
       // Weeks begin on Monday.
-      return sql`(date_bin(make_interval(weeks => ${count}::integer), ${local}, '1970-01-05'::timestamp) AT TIME ZONE ${timeZone})`
+      return sql`(date_bin(make_interval(weeks => ${count}::integer), ${local}, '1970-01-05'::timestamp) AT TIME ZONE 'UTC')`
     case 'month': {
       const months = sql`(extract(year FROM ${local}) * 12 + extract(month FROM ${local}) - 1)::integer`
       const first = sql`(${months} - ${months} % ${count}::integer)`
-      return sql`(make_timestamp(${first} / 12, ${first} % 12 + 1, 1, 0, 0, 0) AT TIME ZONE ${timeZone})`
+      // There is no year 0.
+      return sql`make_timestamptz(greatest(${first} / 12, 1), ${first} % 12 + 1, 1, 0, 0, 0, 'UTC')`
     }
   }
+}
+
+/**
+ * The moment at which the interval begins that `startOf` tells. Where clocks are set back over midnight there are two midnights, of
+ * which PostgreSQL takes the later one: the offset of the noon before finds the first.
+ */
+function beginOf(interval: Interval, timeZone: string, start: Sql<unknown>): Sql<unknown> {
+  if (interval.kind === 'fixed') return start
+  const local = sql`(${start} AT TIME ZONE 'UTC')`
+  const noon = sql`interval '12 hours'`
+  const first = sql`((${local} - ${noon}) AT TIME ZONE ${timeZone} + ${noon})`
+  return sql`CASE WHEN ${first} AT TIME ZONE ${timeZone} = ${local} THEN ${first} ELSE ${local} AT TIME ZONE ${timeZone} END`
 }
