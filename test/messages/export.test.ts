@@ -106,6 +106,21 @@ test('an export refuses what a page refuses, and aggregations and other orders',
   expect(page.headers['content-type']).toContain('application/json')
 })
 
+test('of the types that are accepted the one with the highest weight decides, of equal ones the first', async () => {
+  const { asDevice, path, send } = await aChannel()
+  await send([{ n: 'a', v: 1 }])
+  const typeOf = async (accept: string) =>
+    (await asDevice('GET', path, undefined, { accept })).headers['content-type']?.toString().split(';')[0]
+  expect(await typeOf('text/csv;q=0')).toBe('application/json')
+  expect(await typeOf('text/csv;q=0.5, application/json')).toBe('application/json')
+  expect(await typeOf('application/json;q=0.1, text/csv')).toBe('text/csv')
+  expect(await typeOf('text/csv; header=present; q=0.2, application/x-ndjson; q=0.3, */*;q=0.1')).toBe(
+    'application/x-ndjson',
+  )
+  expect(await typeOf('text/html, application/x-ndjson, text/csv')).toBe('application/x-ndjson')
+  expect(await typeOf('image/png')).toBe('application/json')
+})
+
 test('a few are open at a time, more are told to come back, and one that is left frees its place', async () => {
   const { device, send } = await aChannel()
   await send([{ n: 'a', v: 1 }])

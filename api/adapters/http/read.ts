@@ -88,13 +88,23 @@ function answerOf(page: MessagesPage, { only_total: isTotalOnly }: LatestQuery):
   return isTotalOnly === true ? { total: page.total } : page
 }
 
-/** The first type of the header that is served decides; undefined: a page of JSON. */
-function exportFormatOf(accept: string | undefined): ExportFormat | undefined {
-  for (const part of (accept ?? '').split(',')) {
-    const type = (part.split(';')[0] ?? '').trim().toLowerCase()
-    if (type === 'text/csv') return 'csv'
-    if (type === 'application/x-ndjson') return 'json_lines'
-    if (type === 'application/json' || type === '*/*') return undefined
+const EXPORTS: ReadonlyMap<string, ExportFormat | undefined> = new Map([
+  ['text/csv', 'csv'],
+  ['application/x-ndjson', 'json_lines'],
+  ['application/json', undefined],
+  ['*/*', undefined],
+])
+
+/** Of the types that are served the one with the highest weight decides, of equal ones the first; undefined: a page of JSON. */
+function exportFormatOf(accept = ''): ExportFormat | undefined {
+  let best: { format: ExportFormat | undefined; weight: number } = { format: undefined, weight: 0 }
+  for (const part of accept.split(',')) {
+    const [type = '', ...parameters] = part.split(';').map((text) => text.trim().toLowerCase())
+    if (!EXPORTS.has(type)) continue
+    const given = Number(parameters.find((parameter) => parameter.startsWith('q='))?.slice(2) ?? 1)
+    // What is no number is not taken for a refusal.
+    const weight = Number.isNaN(given) ? 1 : given
+    if (weight > best.weight) best = { format: EXPORTS.get(type), weight }
   }
-  return undefined
+  return best.format
 }
