@@ -29,7 +29,7 @@ export const MessagesQuery = Type.Object({
     }),
   ),
   vd: Type.Optional(Type.String({ description: 'Data value, base64url without padding' })),
-  comparator: Type.Optional(Type.Union(COMPARATORS.map((name) => Type.Literal(name)))),
+  comparator: Type.Optional(Type.Enum([...COMPARATORS])),
   from: Type.Optional(Type.Number({ description: 'Seconds since 1970, inclusive; above 1e14: nanoseconds' })),
   to: Type.Optional(Type.Number({ description: 'Seconds since 1970, exclusive; above 1e14: nanoseconds' })),
   aggregation: Type.Optional(
@@ -44,7 +44,7 @@ export const MessagesQuery = Type.Object({
   order: Type.Optional(
     Type.String({ description: 'time (default), name, unit, publisher, subtopic, protocol or value' }),
   ),
-  dir: Type.Optional(Type.Union([Type.Literal('asc'), Type.Literal('desc')])),
+  dir: Type.Optional(Type.Enum(['asc', 'desc'])),
   only_total: Type.Optional(Type.Boolean({ description: 'Answer the total alone' })),
 })
 export type MessagesQuery = Static<typeof MessagesQuery>
