@@ -24,6 +24,25 @@ test('a local hour that is repeated runs once', () => {
   expect(nextTick('30 2 * * *', 'Europe/Paris', first as Date)).toEqual(at('2026-10-26T01:30:00Z'))
 })
 
+test('times in a list are skipped and repeated as one time is', () => {
+  const ticks = (schedule: string, from: string, count: number) => {
+    const found = [at(from)]
+    while (found.length <= count) found.push(nextTick(schedule, 'Europe/Paris', found.at(-1) as Date) as Date)
+    return found.slice(1).map((tick) => tick.toISOString())
+  }
+  expect(ticks('30 2,14 * * *', '2026-10-24T22:00:00Z', 3)).toEqual(
+    ['2026-10-25T00:30:00Z', '2026-10-25T13:30:00Z', '2026-10-26T01:30:00Z'].map((text) => at(text).toISOString()),
+  )
+  expect(ticks('30 2,14 * * *', '2026-03-28T23:00:00Z', 3)).toEqual(
+    ['2026-03-29T01:00:00Z', '2026-03-29T12:30:00Z', '2026-03-30T00:30:00Z'].map((text) => at(text).toISOString()),
+  )
+})
+
+test('a tick in every hour goes on through the hour that is repeated', () => {
+  const next = nextTick('0 * * * *', 'Europe/Paris', at('2026-10-25T00:00:00Z'))
+  expect(next).toEqual(at('2026-10-25T01:00:00Z'))
+})
+
 test('of several ticks that are due the newest counts', () => {
   const due = dueTicks('*/10 * * * *', 'UTC', at('2026-01-01T00:00:00Z'), at('2026-01-01T00:25:00Z'))
   expect(due).toEqual({ latest: at('2026-01-01T00:20:00Z'), missed: 2, next: at('2026-01-01T00:30:00Z') })
@@ -40,6 +59,8 @@ test.each([
   ['nonsense', 'UTC', '/schedule'],
   ['', 'UTC', '/schedule'],
   ['0 0 31 2 *', 'UTC', '/schedule'],
+  ['0 0 0 1 1 * 2030', 'UTC', '/schedule'],
+  ['2030-01-01T00:00:00', 'UTC', '/schedule'],
   ['* * * * *', 'Mars/Olympus', '/timezone'],
 ])('the schedule "%s" in %s is refused by name', (schedule, timezone, path) => {
   expect(() => requireSchedule(schedule, timezone)).toThrow(

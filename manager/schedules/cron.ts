@@ -1,15 +1,22 @@
 /**
- * Cron expressions with time zones (task-manager.md section 1). Pure. A local hour that is skipped runs once right after
- * it, one that is repeated runs once.
+ * Cron expressions with time zones (task-manager.md section 1). Pure. Ticks that name their times have one right after a local
+ * hour that is skipped, and one in an hour that is repeated; those with `*` or a step in the time of day go on as time does.
  */
 import { Cron } from 'croner'
 import { ServiceError } from '#core/errors/index.ts'
 
 const MAX_EXPRESSION_CHARS = 256
 
+/** Throws what the library says. */
+function read(schedule: string, timezone: string): Cron {
+  // Otherwise it would be a single moment.
+  if (schedule.includes(':')) throw new TypeError('a time is no cron expression')
+  return new Cron(schedule, { timezone, paused: true, mode: '5-or-6-parts', fixedTimeRule: 'no-wildcard' })
+}
+
 /** The first tick after `after`; undefined: there is none any more. */
 export function nextTick(schedule: string, timezone: string, after: Date): Date | undefined {
-  return new Cron(schedule, { timezone, paused: true }).nextRun(after) ?? undefined
+  return read(schedule, timezone).nextRun(after) ?? undefined
 }
 
 /**
@@ -21,7 +28,7 @@ export function dueTicks(
   first: Date,
   now: Date,
 ): { latest: Date; missed: number; next: Date | undefined } {
-  const cron = new Cron(schedule, { timezone, paused: true })
+  const cron = read(schedule, timezone)
   let latest = first
   let missed = 0
   for (;;) {
