@@ -1,4 +1,5 @@
 import { Type as Library } from 'typebox'
+import { Compile } from 'typebox/compile'
 import { describe, expect, it } from 'vitest'
 import { Type } from './schema.ts'
 
@@ -25,9 +26,6 @@ const FORMS: Readonly<Record<string, (of: Builders) => unknown>> = {
     of.Object({ id: of.String(), name: of.Optional(of.String({ maxLength: 8 })) }, { additionalProperties: false }),
   'object without a rule': (of) => of.Object({}),
   'object of what may be absent': (of) => of.Object({ a: of.Optional(of.Optional(of.Integer())) }),
-  'names and values': (of) => of.Record(of.String(), of.Unknown(), { description: 'Free-form' }),
-  'names of a form': (of) => of.Record(of.String({ maxLength: 4 }), of.Integer()),
-  'names of a pattern': (of) => of.Record(of.String({ pattern: '^[a-z]+$' }), of.Integer()),
   'some of it': (of) =>
     of.Pick(of.Object({ a: of.String(), b: of.Optional(of.Integer()), c: of.Null() }, { $id: 'A' }), ['a', 'b']),
   'all but some': (of) => of.Omit(of.Object({ a: of.String(), b: of.Optional(of.Integer()) }, { $id: 'B' }), ['a']),
@@ -50,6 +48,19 @@ describe('builders of schemas', () => {
   it.each(Object.entries(FORMS))('make %s as the library does', (_name, form) => {
     expect(wholeOf(form(Type))).toEqual(wholeOf(form(Library as unknown as Builders)))
     expect(JSON.stringify(form(Type))).toBe(JSON.stringify(form(Library as unknown as Builders)))
+  })
+
+  it('ask of every value of a record what is said of them, whatever its name is', () => {
+    const numbers = Compile(Type.Record(Type.String(), Type.Integer()))
+    expect(numbers.Check({ a: 1, '': 2, 'a\nb': 3 })).toBe(true)
+    expect(numbers.Check({ 'a\nb': 'text' })).toBe(false)
+    const named = Compile(Type.Record(Type.String({ pattern: '^[a-z]+$', maxLength: 4 }), Type.Integer()))
+    expect([{ ab: 1 }, { Ab: 1 }, { Ab: 'text' }, { abcde: 1 }].map((value) => named.Check(value))).toEqual([
+      true,
+      false,
+      false,
+      false,
+    ])
   })
 
   it('keep the checks of a refined schema, in their order', () => {

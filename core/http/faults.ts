@@ -7,7 +7,7 @@ import { checks, explanations } from './late.ts'
 
 export type Fault = { keyword: string; instancePath: string; message: string; params: Record<string, unknown> }
 
-/** Faulty items of one array that are explained; the others need not be looked at. */
+/** Faulty items of one array, or fields of a record, that are explained; the others need not be looked at. */
 const MAX_FAULTY_ITEMS = 8
 
 type Shape = TSchema & {
@@ -16,6 +16,7 @@ type Shape = TSchema & {
   anyOf?: TSchema[]
   properties?: Record<string, TSchema>
   additionalProperties?: unknown
+  propertyNames?: TSchema
 }
 
 const compiledChecks = new WeakMap<TSchema, (value: unknown) => boolean>()
@@ -53,7 +54,32 @@ export function faultsOf(schema: TSchema, value: unknown, path: string): Fault[]
       ),
     ]
   }
+  if (isObject(value) && shape.properties === undefined && isObject(shape.additionalProperties)) {
+    const { additionalProperties, propertyNames, ...whole } = shape
+    const faults = plainFaults(whole, value, path)
+    return faults.length > 0 ? faults : faultsOfFields({ propertyNames, values: additionalProperties }, value, path)
+  }
   return plainFaults(schema, value, path)
+}
+
+function faultsOfFields(
+  { propertyNames, values }: { propertyNames: TSchema | undefined; values: TSchema },
+  value: Readonly<Record<string, unknown>>,
+  path: string,
+): Fault[] {
+  const faults: Fault[] = []
+  let faulty = 0
+  for (const [name, field] of Object.entries(value)) {
+    const at = `${path}/${name}`
+    if (propertyNames !== undefined && !isValid(propertyNames, name)) {
+      const [fault] = plainFaults(propertyNames, name, at)
+      if (fault !== undefined) faults.push({ ...fault, keyword: 'propertyNames', params: { fault } })
+    } else if (isValid(values, field)) continue
+    else faults.push(...faultsOf(values, field, at))
+    faulty += 1
+    if (faulty === MAX_FAULTY_ITEMS) break
+  }
+  return faults
 }
 
 function faultsOfItems(items: TSchema, value: readonly unknown[], path: string): Fault[] {

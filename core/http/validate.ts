@@ -116,6 +116,8 @@ function wordsOf(error: Fault): string {
     case 'const':
     case 'anyOf':
       return 'must be one of the allowed values'
+    case 'propertyNames':
+      return `has a name that ${wordsOf(params['fault'] as Fault)}`
     case 'format':
       return `must be a valid ${String(params['format'])}`
     default:

@@ -62,7 +62,7 @@ export function toAssignment(
     function: spec.function ?? '',
     inputsJson: JSON.stringify(spec.inputs),
     cliArgs: [...spec.cli_args],
-    env: { ...spec.env },
+    env: texts(spec.env),
     limits: {
       timeoutMs: BigInt(spec.timeout_ms),
       memoryLimitBytes: BigInt(spec.memory_limit_bytes),
@@ -77,9 +77,14 @@ export function toAssignment(
       subtopic: grant.subtopic ?? '',
       name: grant.name ?? '',
     })),
-    secrets: { ...secrets },
+    secrets: texts(secrets),
     triggerJson: spec.trigger === undefined ? '' : JSON.stringify(spec.trigger),
   }
+}
+
+/** Tasks made before names were checked may have other values, and one that is no text would end the session of its worker. */
+function texts(values: Readonly<Record<string, unknown>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, String(value)]))
 }
 
 /** Throws `malformed` for an end that is none, or for text that is no JSON. */

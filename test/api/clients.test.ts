@@ -25,7 +25,7 @@ test('a client is created with what it says, shown with its secret, and found at
     name: 'pump',
     tags: ['north', 'hot'],
     credentials: { identity: 'pump-7', secret: `secret-${newId()}` },
-    metadata: { floor: { no: 3 } },
+    metadata: { floor: { no: 3 }, 'of two\nlines': true },
     status: 'disabled',
   }
   const created = await create(body)

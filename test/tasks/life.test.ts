@@ -183,6 +183,10 @@ test.each([
   ['a timeout that is no duration', { name: 'x', timeout: 'soon' }],
   ['a memory limit of nothing', { name: 'x', memory_limit: 0 }],
   ['an unknown on_lost', { name: 'x', on_lost: 'shrug' }],
+  ['an environment with a name that would end early', { name: 'x', env: { 'A=B': 'x' } }],
+  ['an environment without a name', { name: 'x', env: { '': 'x' } }],
+  ['an environment of no text, whatever its name', { name: 'x', env: { 'A\nB': { no: 'text' } } }],
+  ['a label without a name', { name: 'x', labels: { '': 'x' } }],
   ['a worker id that is none', { name: 'x', worker_id: 'w1' }],
 ])('a task with %s is 400', async (_name, body) => {
   expect(await client.post('/tasks', body)).toMatchObject({ status: 400, body: { error: 'malformed' } })
