@@ -24,8 +24,10 @@ type Row = {
   user_key: number
   domain_id: string | null
   channel_id: string
+  /** Of the record that was handed last, once one was. */
   from_time: number
   to_time: number
+  /** Records of that time that were handed. */
   next_offset: number
 }
 
@@ -49,13 +51,20 @@ export function startReplays({ database, gate, messages, logger, intervalMs }: R
       to: row.to_time,
       dir: 'asc',
     })
-    const given = page.messages.map((message, index) => ({
-      origin: `replay ${row.id} ${row.next_offset + index}`,
-      message: JSON.stringify(toMessage(message, row.channel_id)),
-    }))
-    const isLast = page.messages.length < PAGE
-    await database.transaction(async (tx) => await hand(tx, row, given, isLast))
-    return isLast ? 'done' : 'more'
+    const given: Given[] = []
+    let { from_time: time, next_offset: place } = row
+    for (const message of page.messages) {
+      place = message.time === time ? place : 0
+      time = message.time ?? 0
+      given.push({
+        origin: `replay ${row.id} ${time} ${place}`,
+        message: JSON.stringify(toMessage(message, row.channel_id)),
+      })
+      place += 1
+    }
+    const next = page.messages.length < PAGE ? undefined : { time, place }
+    await database.transaction(async (tx) => await hand(tx, row, given, next))
+    return next === undefined ? 'done' : 'more'
   }
 
   async function round(): Promise<boolean> {
@@ -109,18 +118,21 @@ async function takeNext({ db }: Database): Promise<Row | undefined> {
   return rows[0]
 }
 
+type Given = { origin: string; message: string }
+
+/** `next`: where it goes on, by time and not by number: records that come or go meanwhile move no other. */
 async function hand(
   tx: Transaction,
   row: Row,
-  given: readonly { origin: string; message: string }[],
-  isLast: boolean,
+  given: readonly Given[],
+  next: { time: number; place: number } | undefined,
 ): Promise<void> {
   await sql`INSERT INTO task_messages (task_key, origin, message)
     SELECT ${row.task_key}, m.origin, m.message
     FROM unnest(${given.map(({ origin }) => origin)}::text[], ${given.map(({ message }) => message)}::json[]) AS m (origin, message)
     ON CONFLICT ON CONSTRAINT task_messages_origin_key DO NOTHING`.execute(tx)
-  if (!isLast) {
-    await sql`UPDATE task_replays SET next_offset = next_offset + ${given.length}, due_at = now()
+  if (next !== undefined) {
+    await sql`UPDATE task_replays SET from_time = ${next.time}, next_offset = ${next.place}, due_at = now()
       WHERE key = ${row.key}`.execute(tx)
   }
 }

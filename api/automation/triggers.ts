@@ -28,8 +28,8 @@ type Rule = TriggerRow & {
   rate_ms: number | null
   waiting: number
   window_left: number | null
-  /** The task publishes its results there as well. */
-  publishes_here: boolean
+  /** The subtopic of this channel to which the task publishes its results, if it does. */
+  publishes_to: string | null
 }
 
 type Found = { rule: Rule; origin: string; message: string }
@@ -77,7 +77,8 @@ async function readRules(tx: Transaction): Promise<Rule[]> {
       CASE WHEN g.rate_count IS NULL THEN NULL
         WHEN g.window_at IS NULL OR g.window_at + make_interval(secs => g.rate_ms / 1000.0) <= now() THEN g.rate_count
         ELSE greatest(g.rate_count - g.window_count, 0) END AS window_left,
-      coalesce(t.publish_result ->> 'channel_id' = c.id::text, false) AS publishes_here
+      CASE WHEN t.publish_result ->> 'channel_id' = c.id::text
+        THEN replace(coalesce(t.publish_result ->> 'subtopic', ''), '/', '.') END AS publishes_to
     FROM task_triggers g JOIN channels c ON c.key = g.channel_key JOIN tasks t ON t.key = g.task_key ORDER BY g.task_key`.execute(
     tx,
   )
@@ -94,7 +95,7 @@ function match(message: LiveMessage, rules: readonly Rule[]): Found[] {
   }
   return rules.flatMap((rule): Found[] => {
     // Its own results would start it again and again.
-    if (rule.publishes_here && message.protocol === 'task') return []
+    if (message.protocol === 'task' && message.subtopic === rule.publishes_to) return []
     const matching = matchingRecords(rule, message.subtopic, records)
     if (matching.length === 0) return []
     const given = {
@@ -113,13 +114,12 @@ async function hand(tx: Transaction, rule: Rule, found: readonly Found[]): Promi
   // Of messages that come within the debounce the last counts, those that wait already included.
   const wanted = rule.debounce_ms === null ? [...found] : found.slice(-1)
   const queueRoom = rule.debounce_ms === null ? MAX_WAITING_MESSAGES - rule.waiting : 1
-  const room = Math.min(Math.max(queueRoom, 0), rule.window_left ?? Infinity)
+  // What it replaces has not run: its part of the rate is free again.
+  const replaced = rule.debounce_ms === null ? 0 : await removeDebounced(tx, rule.task_key, rule.debounce_ms)
+  const room = Math.min(Math.max(queueRoom, 0), (rule.window_left ?? Infinity) + replaced)
   const taken = wanted.slice(0, room)
   const dropped = wanted.length - taken.length
   const reason = rule.window_left !== null && rule.window_left < wanted.length ? 'rate_limit' : QUEUE_FULL
-  if (rule.debounce_ms !== null && taken.length > 0) {
-    await sql`DELETE FROM task_messages WHERE task_key = ${rule.task_key} AND due_at > now()`.execute(tx)
-  }
   if (taken.length > 0) {
     await sql`INSERT INTO task_messages (task_key, origin, message, due_at)
       SELECT ${rule.task_key}, m.origin, m.message, now() + make_interval(secs => ${(rule.debounce_ms ?? 0) / 1000}::float8)
@@ -129,9 +129,16 @@ async function hand(tx: Transaction, rule: Rule, found: readonly Found[]): Promi
   const isNewWindow = sql`(g.window_at IS NULL OR g.window_at + make_interval(secs => g.rate_ms / 1000.0) <= now())`
   await sql`UPDATE task_triggers g SET matched = matched + ${found.length}, dropped = dropped + ${dropped},
       dropped_reason = CASE WHEN ${dropped}::int > 0 THEN ${reason} ELSE dropped_reason END, last_match_at = now(),
-      window_count = CASE WHEN ${isNewWindow} THEN 0 ELSE window_count END + ${taken.length},
+      window_count = CASE WHEN ${isNewWindow} THEN 0 ELSE greatest(window_count - ${replaced}, 0) END + ${taken.length},
       window_at = CASE WHEN ${isNewWindow} THEN now() ELSE window_at END
     WHERE g.task_key = ${rule.task_key}`.execute(tx)
+}
+
+/** Those that still wait for the end of their debounce; not what a manager has taken, nor records of a replay. */
+async function removeDebounced(tx: Transaction, taskKey: number, debounceMs: number): Promise<number> {
+  const { rows } = await sql`DELETE FROM task_messages WHERE task_key = ${taskKey} AND due_at > now()
+    AND due_at = created_at + make_interval(secs => ${debounceMs / 1000}::float8) RETURNING key`.execute(tx)
+  return rows.length
 }
 
 const QUEUE_FULL = `${MAX_WAITING_MESSAGES} messages wait for its runs already`

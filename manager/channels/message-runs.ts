@@ -37,6 +37,9 @@ type Row = {
   exports: DescribedExport[] | null
 }
 
+/** What started nothing, and why the last of it did not. */
+type Dropped = { count: number; reason: string }
+
 const MAX_ROWS = 500
 /** Who takes rows and dies is followed by another manager after this. */
 const TAKEN_MS = 30_000
@@ -72,37 +75,38 @@ export function startMessageRuns({ database, access, runs, logger, intervalMs }:
     await access.requireChannel(user, 'subscribe', row.domain_id, row.message.channel_id)
   }
 
-  /** Why nothing was started; undefined: it was. Throws `unavailable` for what is to come again. */
-  async function start(row: Row): Promise<string | undefined> {
-    try {
-      await requireRight(row)
-      for (const [index, trigger] of partsOf(row).entries()) {
-        const key = index === 0 ? row.origin : `${row.origin} ${index}`
-        const { task_id: taskId, domain_id: domainId } = row
-        await runs.startFor({ taskId, domainId, origin: 'message', key, drivesTask: false, trigger })
-      }
-      return undefined
-    } catch (error) {
-      if (!(error instanceof ServiceError)) throw error
-      if (error.kind === 'unavailable' || error.kind === 'timeout' || error.kind === 'internal') throw error
-      return error.message
+  /** What was not started, record by record where they run one by one. Throws `unavailable` for what is to come again. */
+  async function start(row: Row): Promise<Dropped> {
+    const refused = await refusalOf(() => requireRight(row))
+    if (refused !== undefined) return { count: 1, reason: refused }
+    const dropped: Dropped = { count: 0, reason: '' }
+    for (const [index, trigger] of partsOf(row).entries()) {
+      const key = index === 0 ? row.origin : `${row.origin} ${index}`
+      const { task_id: taskId, domain_id: domainId } = row
+      const reason = await refusalOf(() =>
+        runs.startFor({ taskId, domainId, origin: 'message', key, drivesTask: false, trigger }),
+      )
+      if (reason === undefined) continue
+      dropped.count += 1
+      dropped.reason = reason
     }
+    return dropped
   }
 
   async function take(): Promise<{ taken: number; isBlocked: boolean }> {
     const { rows } = await TAKE.execute(db)
     const done: number[] = []
     const again: number[] = []
-    const dropped = new Map<number, { count: number; reason: string }>()
+    const dropped = new Map<number, Dropped>()
     const work = rows
       .toSorted((left, right) => left.key - right.key)
       .map(async (row) => {
         try {
-          const reason = await start(row)
+          const { count, reason } = await start(row)
           done.push(row.key)
-          if (reason === undefined) return
+          if (count === 0) return
           const before = dropped.get(row.task_key)?.count ?? 0
-          dropped.set(row.task_key, { count: before + 1, reason })
+          dropped.set(row.task_key, { count: before + count, reason })
         } catch (error) {
           again.push(row.key)
           logger.debug({ err: error, task: row.task_id }, 'a message has not started its run yet')
@@ -126,6 +130,18 @@ export function startMessageRuns({ database, access, runs, logger, intervalMs }:
   return { stop: () => rounds.stop() }
 }
 
+/** Why it was refused; undefined: it was not. Throws what may be otherwise in a moment. */
+async function refusalOf(work: () => Promise<unknown>): Promise<string | undefined> {
+  try {
+    await work()
+    return undefined
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error
+    if (error.kind === 'unavailable' || error.kind === 'timeout' || error.kind === 'internal') throw error
+    return error.message
+  }
+}
+
 /** A function that takes numbers runs once for each record, any other once for the message. */
 function partsOf(row: Row): TriggerMessage[] {
   const called =
@@ -141,7 +157,7 @@ async function settle(
   db: Queryable,
   done: readonly number[],
   again: readonly number[],
-  dropped: ReadonlyMap<number, { count: number; reason: string }>,
+  dropped: ReadonlyMap<number, Dropped>,
 ): Promise<void> {
   if (done.length > 0) await sql`DELETE FROM task_messages WHERE key = ANY(${done}::bigint[])`.execute(db)
   if (again.length > 0) {

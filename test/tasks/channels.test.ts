@@ -97,6 +97,14 @@ const allEnded = async (task: string, count: number) =>
     (runs) => runs.filter(({ state }) => state >= 3 && state <= 6).length >= count,
   )
 
+/** The task, as soon as so many were dropped. */
+const untilDropped = async (task: string, count: number) =>
+  await until(
+    `${count} drops`,
+    () => owner.call('GET', `/tasks/${task}`).then((answer) => answer.json<{ trigger_status: { dropped: number } }>()),
+    ({ trigger_status: status }) => status.dropped === count,
+  )
+
 test('a message on the channel starts a run with its record, and the result comes to another channel once', async () => {
   const [from, to] = await Promise.all([newChannel(), newChannel()])
   const task = await newTask({
@@ -147,13 +155,35 @@ test('a record that the function cannot take is dropped, counted and said', asyn
   const from = await newChannel()
   const task = await newTask({ inputs: [1], trigger: { channel_id: from } })
   await publish(from, [{ n: 'a', vs: 'text' }])
-  const shown = await until(
-    'the drop',
-    () => owner.call('GET', `/tasks/${task}`).then((answer) => answer.json<{ trigger_status: { dropped: number } }>()),
-    ({ trigger_status: status }) => status.dropped === 1,
-  )
+  const shown = await untilDropped(task, 1)
   expect(shown).toMatchObject({ trigger_status: { dropped_reason: expect.stringContaining('no number') as string } })
   expect(await runsOf(task)).toEqual([])
+})
+
+test('a record that the function cannot take keeps none of its message from running', async () => {
+  const from = await newChannel()
+  const task = await newTask({ inputs: [1], trigger: { channel_id: from } })
+  await publish(from, [
+    { n: 'a', vs: 'text' },
+    { n: 'b', v: 2 },
+    { n: 'c', vs: 'text' },
+    { n: 'd', v: 4 },
+  ])
+  const runs = await allEnded(task, 2)
+  expect(runs.map(({ results }) => (results as number[])[0] ?? 0).toSorted((left, right) => left - right)).toEqual([
+    3, 5,
+  ])
+  await untilDropped(task, 2)
+})
+
+test('what the debounce replaces uses nothing of the rate', async () => {
+  const from = await newChannel()
+  const task = await newTask({ inputs: [0], trigger: { channel_id: from, debounce: '3s', rate_limit: '1/1h' } })
+  for (const v of [1, 2, 3, 4, 5]) await publish(from, [{ n: 'a', v }])
+  expect((await allEnded(task, 1)).map(({ results }) => results)).toEqual([[5]])
+  await publish(from, [{ n: 'a', v: 6 }])
+  await untilDropped(task, 1)
+  expect(await runsOf(task)).toHaveLength(1)
 })
 
 test('rate_limit bounds the runs, debounce takes the last message', async () => {
@@ -164,12 +194,7 @@ test('rate_limit bounds the runs, debounce takes the last message', async () => 
   for (const v of [1, 2, 3, 4, 5]) await publish(from, [{ n: 'a', v }])
   expect((await allEnded(debounced, 1)).map(({ results }) => results)).toEqual([[5]])
   await allEnded(limited, 2)
-  const shown = await until(
-    'the drops',
-    () =>
-      owner.call('GET', `/tasks/${limited}`).then((answer) => answer.json<{ trigger_status: { dropped: number } }>()),
-    ({ trigger_status: status }) => status.dropped === 3,
-  )
+  const shown = await untilDropped(limited, 3)
   expect(shown).toMatchObject({ trigger_status: { matched: 5, dropped_reason: 'rate_limit' } })
   expect(await runsOf(limited)).toHaveLength(2)
   expect(await runsOf(debounced)).toHaveLength(1)
@@ -193,6 +218,23 @@ test('a task does not start itself by its own results', async () => {
   expect(await runsOf(task)).toHaveLength(2)
 })
 
+test('results of others start a task that publishes to the same channel under another subtopic', async () => {
+  const channel = await newChannel()
+  const other = await newChannel()
+  const task = await newTask({
+    inputs: [1],
+    trigger: { channel_id: channel },
+    publish_result: { channel_id: channel, subtopic: 'sums' },
+  })
+  await newTask({
+    inputs: [10],
+    trigger: { channel_id: other },
+    publish_result: { channel_id: channel, subtopic: 'tens' },
+  })
+  await publish(other, [{ n: 'a', v: 1 }])
+  expect((await allEnded(task, 1)).map(({ results }) => results)).toEqual([[12]])
+})
+
 test('a replay runs the task over every stored record once, the oldest first', async () => {
   const channel = await newChannel()
   const values = Array.from({ length: 450 }, (_, index) => ({ n: 'a', v: index, t: 1_700_000_000 + index }))
@@ -214,6 +256,36 @@ test('a replay runs the task over every stored record once, the oldest first', a
     [task],
   )
   expect(Number(rows[0]?.sum)).toBe((399 * 400) / 2)
+})
+
+test('a replay leaves nothing out and repeats nothing while records come and go before it', async () => {
+  const channel = await newChannel()
+  const at = 1_700_000_000
+  // Some of one time, across the end of a page.
+  const times = Array.from({ length: 900 }, (_, index) => at + (index < 150 ? index : index < 450 ? 150 : index - 300))
+  await publish(
+    channel,
+    times.map((t, index) => ({ n: `n${index}`, v: index, t })),
+  )
+  const task = await newTask({ inputs: [0] })
+  await owner.call('POST', `/tasks/${task}/replay`, { channel_id: channel, from: at, to: at + 1000 })
+  const total = async () => (await owner.call('GET', `/tasks/${task}/runs?limit=1`)).json<{ total: number }>().total
+  await until('the first runs', total, (count) => count >= 200, 40_000)
+  await publish(
+    channel,
+    Array.from({ length: 20 }, (_, index) => ({ n: 'late', v: 0, t: at + 0.5 + index })),
+  )
+  expect((await owner.call('DELETE', `/${domain}/channels/${channel}/messages?from=${at}&to=${at + 10}`)).status).toBe(
+    204,
+  )
+  await until(
+    'the end of the replay',
+    () => api.database.pool.query('SELECT 1 FROM task_replays').then(({ rowCount }) => rowCount),
+    (open) => open === 0,
+    40_000,
+  )
+  await until('all runs', total, (count) => count >= 900, 40_000)
+  expect(await total()).toBe(900)
 })
 
 const CHANNEL_FIELDS: [string, (channel: string) => Record<string, unknown>][] = [
