@@ -32,6 +32,19 @@ export type WorkflowsDeps = {
 
 export type WorkflowsService = ReturnType<typeof createWorkflowsService>
 
+/** A refusal of a field says of which task it is. */
+async function ofTask<T>(index: number, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.details === undefined) throw error
+    const [first, ...others] = error.details.map(({ path, message }) => ({ path: `/tasks/${index}${path}`, message }))
+    if (first === undefined) throw error
+    const message = `${first.path} ${first.message}`
+    throw new ServiceError(error.kind, message, { cause: error, details: [first, ...others] })
+  }
+}
+
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 export function createWorkflowsService({ database, access, tasks, runs, engine, newId }: WorkflowsDeps) {
@@ -70,10 +83,11 @@ export function createWorkflowsService({ database, access, tasks, runs, engine, 
       await database.transaction(async (tx) => {
         const metadata = body.metadata ?? {}
         const key = await insertWorkflow(tx, { id, domain, name: body.name, metadata })
-        for (const task of body.tasks) {
+        for (const [index, task] of body.tasks.entries()) {
           const { depends_on: dependsOn, run_if: runIf, ...fields } = task
           const place = { key, dependsOn: dependsOn ?? [], runIf: runIf ?? ('success' as const) }
-          await insertTask(tx, await tasks.newRow(caller, domain, fields, place))
+          const row = await ofTask(index, () => tasks.newRow(caller, domain, fields, place))
+          await insertTask(tx, row)
         }
       })
       return await present(await require(caller, id, 'task_read'))
