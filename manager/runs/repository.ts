@@ -127,10 +127,17 @@ export async function findRun(db: Queryable, taskKey: number, runId: string): Pr
   return (await withAttempts(db, rows))[0]
 }
 
-/** The runs of a broadcast, by worker. */
+/** The runs of a broadcast, each with the worker that it is for, whether or not that has it. */
 export async function listParts(db: Queryable, parentId: string): Promise<RunRecord[]> {
-  const { rows } = await sql<Row>`${RUNS} WHERE r.parent_id = ${parentId} ORDER BY r.key`.execute(db)
-  return await withAttempts(db, rows)
+  const [{ rows }, meant] = await Promise.all([
+    sql<Row>`${RUNS} WHERE r.parent_id = ${parentId} ORDER BY r.key`.execute(db),
+    sql<{ key: number; worker_id: string }>`
+      SELECT r.key, n.definition ->> 'workerId' AS worker_id FROM runs r JOIN run_needs n ON n.hash = r.needs
+      WHERE r.parent_id = ${parentId}`.execute(db),
+  ])
+  const workers = new Map(meant.rows.map((row) => [row.key, row.worker_id]))
+  const parts = await withAttempts(db, rows)
+  return parts.map((part) => ({ ...part, workerId: part.workerId ?? workers.get(part.key) ?? null }))
 }
 
 /** The run whose result is the task's; undefined when it was never started, or edited since. */

@@ -148,7 +148,8 @@ test('a broadcast ends although one of its workers is gone before it was given i
   const id = await client.task('add', { inputs: [1, 2], broadcast: true, labels: { role: 'leaving' } })
   await client.post(`/tasks/${id}/start`)
   await client.post(`/workers/${leaving.id}/revoke`)
-  expect(await client.ended(id)).toMatchObject({ state: 4, reason: 'worker_lost' })
+  const ended = await client.ended(id)
+  expect(ended).toMatchObject({ state: 4, reason: 'worker_lost', results: [{ worker_id: leaving.id, state: 4 }] })
   await leaving.close()
 })
 
