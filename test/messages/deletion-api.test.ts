@@ -55,7 +55,14 @@ test('only the messages of a publisher are deleted when one is named', async () 
 
 test('a deletion that does not say of what, or not in numbers, is refused and deletes nothing', async () => {
   const { url, total } = await aChannel()
-  for (const query of ['', '?publisher=', '?from=yesterday', '?from=1&from=2'])
+  for (const query of [
+    '',
+    '?publisher=',
+    '?from=yesterday',
+    '?from=1&from=2',
+    '?from=1&name=temp',
+    '?to=9e9&subtopic=a',
+  ])
     expect((await plant.owner.call('DELETE', `${url}${query}`)).status, query).toBe(400)
   expect(await total()).toBe(2)
 })

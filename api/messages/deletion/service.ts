@@ -9,7 +9,7 @@ import { deleteMessages, snapshotNow } from './steps.ts'
 export type MessageDeletion = {
   /**
    * Deletes the messages of a channel in a range of times, of a publisher, or both. Everything acknowledged before the
-   * call is gone with its end, what comes later stays. Throws `malformed` where none of the three is given, `forbidden` and
+   * call is gone with its end, what comes later stays. Throws `malformed` where none of the three is given, or a filter of pages, `forbidden` and
    * `not_found` as decision 45 says, `unavailable` while too many others are at it.
    */
   remove(caller: UserPrincipal, domainId: string, channelId: string, query: DeletionQuery): Promise<void>
@@ -18,6 +18,16 @@ export type MessageDeletion = {
 /** Each holds a connection of the pool most of the time. */
 const MAX_DELETIONS = 2
 const RETRY_SECONDS = 5
+
+/** What a reader narrows a page with: to ignore one, as other queries ignore what they do not know, would delete what was not meant. */
+const FILTERS_OF_PAGES = ['format', 'subtopic', 'protocol', 'name', 'v', 'vb', 'vs', 'vd', 'limit', 'offset']
+
+function refuseOtherFilters(query: DeletionQuery): void {
+  const filter = FILTERS_OF_PAGES.find((name) => Object.hasOwn(query, name))
+  if (filter === undefined) return
+  const message = 'does not narrow a deletion: from, to and publisher do'
+  throw new ServiceError('malformed', `${filter} ${message}`, { details: [{ path: filter, message }] })
+}
 
 export function createMessageDeletion(deps: {
   database: Database
@@ -28,6 +38,7 @@ export function createMessageDeletion(deps: {
   let running = 0
   return {
     async remove(caller, domainId, channelId, query) {
+      refuseOtherFilters(query)
       const { fromSeconds, toSeconds, publisherId } = parseFilter({ ...query, offset: 0, limit: 1, format: '' })
       if (fromSeconds === undefined && toSeconds === undefined && publisherId === undefined)
         throw new ServiceError('malformed', 'one of from, to and publisher must be given: they say what is deleted')
