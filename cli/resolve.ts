@@ -103,7 +103,7 @@ function fit(
   throw new UsageError(
     values.length === 0
       ? 'arguments are missing'
-      : `${values.length} argument${values.length === 1 ? '' : 's'} do not fit`,
+      : `${values.length} argument${values.length === 1 ? ' does' : 's do'} not fit`,
     usages.join('\n       '),
   )
 }
