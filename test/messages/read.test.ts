@@ -128,6 +128,9 @@ describe('pages', () => {
       'x:on',
       'x:label',
     ])
+    expect(await values('order=value&limit=2')).toEqual([19, 18])
+    expect(await values('order=value&dir=asc&limit=2')).toEqual([0, 1])
+    expect((await values('order=value&offset=19&limit=3')).map((value) => value ?? 'none')).toEqual([0, 'none', 'none'])
     expect(await values('order=nonsense&limit=2')).toEqual([19, 18])
   })
 

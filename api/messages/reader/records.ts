@@ -72,7 +72,7 @@ async function countRecords(tx: Transaction, { rollups, raw }: Parts): Promise<n
   return rows[0]?.total ?? 0
 }
 
-/** A page in another order: all that match are sorted. */
+/** A page in another order: all that match are sorted, those without what they are ordered by behind the others. */
 async function pageByColumn(
   tx: Transaction,
   conditions: RecordConditions,
@@ -81,7 +81,7 @@ async function pageByColumn(
 ): Promise<RecordRow[]> {
   const source = sql`SELECT ${SELECTED}, ${column} AS sorted FROM ${RECORDS} JOIN series s ON s.key = r.series_key
     WHERE ${all([conditions.rows, ...matchingIn(conditions)])}`
-  return await show(tx, source, sql`f.sorted ${directionOf(dir)}, ${byTime(dir)}`, { offset, limit })
+  return await show(tx, source, sql`f.sorted ${directionOf(dir)} NULLS LAST, ${byTime(dir)}`, { offset, limit })
 }
 
 /** The part of `source` from the offset on, each record with its series. */
