@@ -8,12 +8,16 @@ import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { startRounds } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
+import { monotonicMs } from '#core/time.ts'
 import type { RunsService } from '../runs/service.ts'
 import { dueTicks } from './cron.ts'
 
 /** A tick that is later than this was missed. */
 export const LATE_MS = 60_000
+/** Ticks of one look, which are started side by side. */
 const MAX_DUE = 100
+/** A tick that nobody can take now is tried again after this; meanwhile it stands in nobody's way. */
+const DEFER_MS = 5_000
 
 export type SchedulerDeps = {
   database: Database
@@ -62,15 +66,22 @@ export function startScheduler({ database, runs, logger, intervalMs }: Scheduler
     await advance(database.db, row, next)
   }
 
+  /** Until when, by the key of the task. */
+  const deferred = new Map<number, number>()
+
   const rounds = startRounds(async () => {
     try {
-      const due = await findDue(database.db)
-      for (const row of due) {
-        await tick(row).catch((error: unknown) =>
-          logger.warn({ err: error, task: row.id }, 'a tick of a schedule could not be started yet'),
-        )
-      }
-      return { pauseMs: intervalMs, isPokable: true }
+      const now = monotonicMs()
+      for (const [key, until] of deferred) if (until <= now) deferred.delete(key)
+      const due = await findDue(database.db, [...deferred.keys()])
+      const work = due.map(async (row) => {
+        await tick(row).catch((error: unknown) => {
+          deferred.set(row.key, now + DEFER_MS)
+          logger.warn({ err: error, task: row.id }, 'a tick of a schedule could not be started yet')
+        })
+      })
+      await Promise.all(work)
+      return { pauseMs: due.length === MAX_DUE ? 0 : intervalMs, isPokable: true }
     } catch (error) {
       logger.warn({ err: error }, 'schedules could not be looked at')
       return { pauseMs: intervalMs, isPokable: false }
@@ -79,10 +90,12 @@ export function startScheduler({ database, runs, logger, intervalMs }: Scheduler
   return { stop: () => rounds.stop() }
 }
 
-async function findDue(db: Queryable): Promise<DueRow[]> {
+async function findDue(db: Queryable, without: readonly number[]): Promise<DueRow[]> {
   const { rows } = await sql<DueRow>`
     SELECT key, id, domain_id, schedule, timezone, catch_up, next_tick_at, now() AS now FROM tasks
-    WHERE next_tick_at <= now() ORDER BY next_tick_at LIMIT ${MAX_DUE}`.execute(db)
+    WHERE next_tick_at <= now() AND key <> ALL (${without}::bigint[]) ORDER BY next_tick_at LIMIT ${MAX_DUE}`.execute(
+    db,
+  )
   return rows
 }
 

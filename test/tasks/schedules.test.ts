@@ -78,6 +78,22 @@ test('a tick that finds the task running starts nothing, and the next one is wai
   await client.post(`/tasks/${id}/stop`)
 })
 
+test('ticks that no worker can take keep nobody else from starting, and a crowd of ticks is started at once', async () => {
+  const crowd = async (count: number, fields: Record<string, unknown>) =>
+    await Promise.all(
+      Array.from({ length: count }, () =>
+        client.task('add', { inputs: [1, 2], schedule: '0 0 1 1 *', catch_up: 'once', ...fields }),
+      ),
+    )
+  const stuck = await crowd(120, { broadcast: true, labels: { zone: 'nowhere' } })
+  for (const id of stuck) await moveTick(id, `now() - interval '2 minutes'`)
+  const others = await crowd(120, {})
+  await Promise.all(others.map((id) => moveTick(id, `now() - interval '1 minute'`)))
+  for (const id of others) expect(await client.ended(id)).toMatchObject({ state: 3 })
+  expect(await runsOf(stuck[0] as string)).toBe(0)
+  for (const id of stuck) await client.put(`/tasks/${id}`, { schedule: null })
+})
+
 test('a daemon is started again when it ends, until it is stopped', async () => {
   const id = await client.task('add', { inputs: [1, 2], daemon: true, retry: { backoff: '1ms' } })
   await client.post(`/tasks/${id}/start`)
