@@ -46,6 +46,34 @@ const MAX_CACHED_DIGESTS = 1_000
 /** Between two heartbeats lies a whole interval, in which every worker that got an assignment has said so. */
 const BEATS_BEFORE_REPEAT = 2
 
+/** A worker takes no message of more than 16 MiB: these are at most 12 MiB in UTF-8, as a single run is. */
+const MAX_ASSIGN_CHARS = 4 * 1024 * 1024
+
+type NewAssignment = ReturnType<typeof toAssignment>
+
+function inMessages(assignments: readonly NewAssignment[]): NewAssignment[][] {
+  const messages: NewAssignment[][] = [[]]
+  let left = MAX_ASSIGN_CHARS
+  for (const assignment of assignments) {
+    const chars = charsOf(assignment)
+    if (chars > left && messages.at(-1)?.length !== 0) {
+      messages.push([])
+      left = MAX_ASSIGN_CHARS
+    }
+    messages.at(-1)?.push(assignment)
+    left -= chars
+  }
+  return messages
+}
+
+/** Of what can be long. */
+function charsOf({ inputsJson = '', triggerJson = '', cliArgs = [], env = {}, secrets = {} }: NewAssignment): number {
+  let chars = inputsJson.length + triggerJson.length
+  for (const text of cliArgs) chars += text.length
+  for (const texts of [env, secrets]) for (const name in texts) chars += name.length + (texts[name]?.length ?? 0)
+  return chars
+}
+
 export class WorkerSession implements WorkerView {
   readonly key: number
   readonly id: string
@@ -170,7 +198,7 @@ export class WorkerSession implements WorkerView {
         return toAssignment(run, modules.of(this.id, moduleOf(run), peers), opened)
       })
       this.#assignments = []
-      this.tell({ case: 'assign', value: { assignments } })
+      for (const some of inMessages(assignments)) this.tell({ case: 'assign', value: { assignments: some } })
     }
   }
 

@@ -20,6 +20,10 @@ export const MAX_CHUNK_BYTES = 256 * 1024
 export const MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 /** Runs that wait for a worker; beyond it a start is refused with `unavailable`. */
 export const MAX_QUEUED_RUNS = 20_000
+/** Inputs, arguments, environment and message of one run, in characters of JSON. UTF-8 has up to three bytes for one. */
+export const MAX_SPEC_CHARS = 4 * 1024 * 1024
+/** The same of all runs that are started in one batch: they are one statement. */
+export const MAX_BATCH_SPEC_CHARS = 64 * 1024 * 1024
 /** Runs claimed for free slots in one batch. */
 export const MAX_CLAIMED_PER_BATCH = 500
 /** Rows that one look at passed deadlines takes. */

@@ -18,7 +18,7 @@ import { memoryClassBytes } from '../scheduler/index.ts'
 import type { RunNeeds } from '../scheduler/index.ts'
 import type { RunBatch } from './batch.ts'
 import { findBroadcastWorkers, writeGroups } from './broadcasts.ts'
-import { MAX_QUEUED_RUNS } from './limits.ts'
+import { MAX_BATCH_SPEC_CHARS, MAX_QUEUED_RUNS, MAX_SPEC_CHARS } from './limits.ts'
 import type { HeldRun, RunInput, RunSpec } from './spec.ts'
 import { findStartKeys } from './start-keys.ts'
 import type { StartTask, StartTasks } from './start-tasks.ts'
@@ -63,6 +63,8 @@ type Prepared = {
   request: StartRequest
   task: StartTask
   spec: RunSpec
+  /** The same as it is stored. */
+  specJson: string
   digest: string
   needs: RunNeeds
   needsHash: string
@@ -82,6 +84,7 @@ export async function startRuns(
   const repeated = await findStartKeys(batch, requests, tasks)
 
   const prepared: Prepared[] = []
+  const room = new SpecRoom()
   const plans = new Map<StartTask, Plan | { resolveImage: string }>()
   for (const [index, request] of requests.entries()) {
     try {
@@ -101,9 +104,10 @@ export async function startRuns(
         continue
       }
       const run = prepare(request, task, plan)
+      room.take(run.specJson)
       if (request.drivesTask) task.state = requireNextState(task.state, 'start')
       if (task.broadcast) {
-        prepared.push(...(await broadcast(batch, { index, request, task, ...run })))
+        prepared.push(...(await broadcast(batch, { index, request, task, ...run }, room)))
         repeated.remember(request, task)
         continue
       }
@@ -187,21 +191,48 @@ function planOf(
   }
 }
 
-/** Throws `unprocessable` for inputs that the function does not take. */
-function prepare({ overrides, trigger }: StartRequest, task: StartTask, plan: Plan): Omit<Plan, 'called'> {
+/** Throws `unprocessable` for inputs that the function does not take, `too_large` for more than a worker is sent at a time. */
+function prepare(
+  { overrides, trigger }: StartRequest,
+  task: StartTask,
+  plan: Plan,
+): Omit<Plan, 'called'> & { specJson: string } {
   const { called, ...rest } = plan
   const given = overrides.inputs ?? task.inputs
   const inputs = trigger === undefined ? given : inputsOf(trigger, called?.params, given)
   if (called !== undefined) requireCallable(called, inputs)
-  return {
-    ...rest,
-    spec: {
-      ...plan.spec,
-      inputs,
-      ...(overrides.cliArgs === undefined ? {} : { cli_args: overrides.cliArgs }),
-      ...(overrides.env === undefined ? {} : { env: { ...task.env, ...overrides.env } }),
-      ...(trigger === undefined ? {} : { trigger }),
-    },
+  const spec: RunSpec = {
+    ...plan.spec,
+    inputs,
+    ...(overrides.cliArgs === undefined ? {} : { cli_args: overrides.cliArgs }),
+    ...(overrides.env === undefined ? {} : { env: { ...task.env, ...overrides.env } }),
+    ...(trigger === undefined ? {} : { trigger }),
+  }
+  const specJson = JSON.stringify(spec)
+  if (specJson.length > MAX_SPEC_CHARS) {
+    throw new ServiceError(
+      'too_large',
+      `inputs, arguments, environment and message of a run have at most ${MAX_SPEC_CHARS} characters together`,
+    )
+  }
+  return { ...rest, spec, specJson }
+}
+
+/** What the runs of one batch may be together. */
+class SpecRoom {
+  #chars = 0
+
+  /** Throws `unavailable` when it is taken, `too_large` for what would never fit. */
+  take(specJson: string, copies = 1): void {
+    const chars = specJson.length * copies
+    if (chars > MAX_BATCH_SPEC_CHARS)
+      throw new ServiceError(
+        'too_large',
+        `${copies} runs with these inputs and arguments are too large to be started at once`,
+      )
+    if (this.#chars + chars > MAX_BATCH_SPEC_CHARS)
+      throw new ServiceError('unavailable', 'too much is started at once, try again', { retryAfterSeconds: 1 })
+    this.#chars += chars
   }
 }
 
@@ -258,9 +289,14 @@ function listFunctions(exports: readonly DescribedExport[]): string {
 }
 
 /** One run for each worker that fits, and one above them that ends with the last. Throws `unavailable` when none fits. */
-async function broadcast(batch: RunBatch, run: Omit<Prepared, 'session' | 'part'>): Promise<Prepared[]> {
+async function broadcast(
+  batch: RunBatch,
+  run: Omit<Prepared, 'session' | 'part'>,
+  room: SpecRoom,
+): Promise<Prepared[]> {
   const { cluster } = batch.context
   const workers = await findBroadcastWorkers(batch, run.needs)
+  room.take(run.specJson, workers.length)
   const group: Prepared = { ...run, session: undefined, part: { kind: 'group' } }
   const members = workers.map((workerId): Prepared => {
     const needs = { ...run.needs, workerId }
@@ -328,7 +364,7 @@ async function insert(
     prepared.map(({ request }) => request.runId),
     prepared.map(({ task }) => task.key),
     prepared.map(({ request }) => request.drivesTask),
-    prepared.map(({ spec }) => JSON.stringify(spec)),
+    prepared.map(({ specJson }) => specJson),
     prepared.map(({ digest }) => digest),
     prepared.map(({ needsHash }) => needsHash),
     prepared.map(({ task }) => task.priority),

@@ -24,6 +24,20 @@ test('a thousand inputs in one call are a thousand runs, answered in the order o
   expect((await client.get(`/tasks/${id}`)).body['state']).toBe(0)
 })
 
+test('no batch of runs is without end: what is too much at once is refused and says so', async () => {
+  const id = await client.task('add', { labels: { zone: 'nowhere' } })
+  const runs = await invokeMany(id, {
+    cli_args: Array.from({ length: 31 }, () => 'x'.repeat(32_000)),
+    inputs: Array.from({ length: 80 }, () => [1, 2]),
+    timeout: '1ms',
+  })
+  const refused = runs.filter((run) => run.run_id === null)
+  expect(refused.length).toBeGreaterThan(5)
+  expect(refused.length).toBeLessThan(30)
+  for (const { error } of refused) expect(error).toContain('too much is started at once')
+  expect(await client.delete(`/tasks/${id}?force=true`)).toMatchObject({ status: 204 })
+})
+
 test('one that is refused says why and keeps nobody else from running', async () => {
   const id = await client.task('add')
   const runs = await invokeMany(id, { inputs: [[1, 2], [1], [3, 4]] })
