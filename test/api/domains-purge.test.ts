@@ -121,6 +121,20 @@ test('a domain whose grace is over goes with everything of it, and nothing else 
   expect((await tenant.call('GET', `/${tenant.domainId}/clients`)).json()).toMatchObject({ total: 0 })
 })
 
+test('a login that is bound to a domain ends with it, and is never good for more', async () => {
+  const tenant = await newTenant(api)
+  const refresh = (token: string, body?: object) => api.as(`Bearer ${token}`)('POST', '/users/tokens/refresh', body)
+  const bound = (await refresh(tenant.user.refreshToken, { domain_id: tenant.domainId })).json<{
+    access_token: string
+    refresh_token: string
+  }>()
+  await deletedDaysAgo(tenant, 31)
+  expect(await api.api.domainPurge.round()).toEqual([tenant.domainId])
+  expect((await api.as(`Bearer ${bound.access_token}`)('GET', '/users/profile')).status).toBe(401)
+  expect((await refresh(bound.refresh_token)).status).toBe(401)
+  expect((await tenant.call('GET', '/users/profile')).status).toBe(200)
+})
+
 test('a domain within its grace stays, and is restored whole', async () => {
   const tenant = await newTenant(api)
   const { secret, channel } = await fill(tenant)

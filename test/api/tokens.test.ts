@@ -198,6 +198,22 @@ test('a token that is bound to a domain works in that domain alone', async () =>
   expect(decode(again.access_token.split('.')[1])).toMatchObject({ domain: one.domainId })
 })
 
+test('a refresh into another domain takes no older token along', async () => {
+  const [one, other] = [await newTenant(api), await newTenant(api)]
+  await grantRole(api, one.user.id, { type: 'domain', domainId: other.domainId, id: other.domainId }, ['read'])
+  const reach = async (token: string) => {
+    const call = api.as(`Bearer ${token}`)
+    return (await Promise.all([one, other].map(({ domainId }) => call('GET', `/domains/${domainId}`)))).map(
+      ({ status }) => status,
+    )
+  }
+  const first = (await refresh(one.user.refreshToken, { domain_id: one.domainId })).json<Pair>()
+  const second = (await refresh(first.refresh_token, { domain_id: other.domainId })).json<Pair>()
+  expect(await reach(one.user.accessToken)).toEqual([200, 200])
+  expect(await reach(first.access_token)).toEqual([200, 403])
+  expect(await reach(second.access_token)).toEqual([403, 200])
+})
+
 test('nobody binds a token to a domain of which he is no member, or that does not exist', async () => {
   const [user, { domainId }] = [await api.newUser(), await newTenant(api)]
   for (const id of [domainId, newId(), 'nonsense']) {

@@ -1,6 +1,7 @@
 /** SQL of sessions. */
-import type { Queryable } from '#core/database/index.ts'
+import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 
 export type Session = {
   id: string
@@ -27,16 +28,38 @@ type Row = {
   is_alive: boolean
 }
 
-export async function findSession(
+/** As the session itself is, bound to the domain of its last refresh; locked until the transaction ends. */
+export async function lockSession(tx: Transaction, id: string): Promise<Session | undefined> {
+  return await select(tx, id, {
+    domain: sql`d.key = s.domain_key`,
+    isBound: sql`s.domain_key IS NOT NULL`,
+    lock: sql`FOR UPDATE OF s`,
+  })
+}
+
+/** As one of its access tokens is: a session that was refreshed into another domain takes no older token along (decision 40). */
+export async function findSessionOfToken(
   db: Queryable,
   id: string,
-  options: { forUpdate?: boolean } = {},
+  domainId: string | undefined,
 ): Promise<Session | undefined> {
-  const lock = options.forUpdate === true ? sql`FOR UPDATE OF s` : sql``
+  return await select(db, id, {
+    domain: sql`d.id = ${domainId ?? null}::uuid`,
+    isBound: sql`${domainId !== undefined}::boolean`,
+    lock: sql``,
+  })
+}
+
+/** What is bound to a domain that is gone is dead: nothing makes it good for everything. */
+async function select(
+  db: Queryable,
+  id: string,
+  { domain, isBound, lock }: { domain: Sql<unknown>; isBound: Sql<unknown>; lock: Sql<unknown> },
+): Promise<Session | undefined> {
   const { rows } = await sql<Row>`
-    SELECT s.id, s.user_key, u.id AS user_id, u.status AS user_status, u.role AS user_role, s.domain_key, d.id AS domain_id,
-           s.generation, s.revoked_at IS NULL AND s.expires_at > now() AS is_alive
-      FROM sessions s JOIN users u ON u.key = s.user_key LEFT JOIN domains d ON d.key = s.domain_key
+    SELECT s.id, s.user_key, u.id AS user_id, u.status AS user_status, u.role AS user_role, d.key AS domain_key, d.id AS domain_id,
+           s.generation, s.revoked_at IS NULL AND s.expires_at > now() AND (d.key IS NOT NULL OR NOT (${isBound})) AS is_alive
+      FROM sessions s JOIN users u ON u.key = s.user_key LEFT JOIN domains d ON ${domain}
      WHERE s.id = ${id} ${lock}`.execute(db)
   const row = rows[0]
   if (row === undefined) return undefined

@@ -23,9 +23,10 @@ import {
   advanceSession,
   countSessions,
   findMembership,
-  findSession,
+  findSessionOfToken,
   insertSession,
   listSessions,
+  lockSession,
   purgeSessions,
   revokeSession,
 } from './repository.ts'
@@ -222,7 +223,7 @@ export function createTokensService(deps: TokensDeps): TokensService {
       const claims = await verifyRefresh(refreshToken)
       const { sessionId, generation } = parseJti(claims.jti)
       const outcome = await journal.change('system', async (tx, record) => {
-        const session = await findSession(tx, sessionId, { forUpdate: true })
+        const session = await lockSession(tx, sessionId)
         if (session === undefined || !session.isAlive || session.userStatus !== 'enabled') return undefined
         if (session.generation !== generation) {
           // Somebody holds a copy: neither of the two can be trusted any more (decision 41).
@@ -242,7 +243,7 @@ export function createTokensService(deps: TokensDeps): TokensService {
         record({
           operation: 'user.refresh_token',
           entityKeys: [session.userKey],
-          attributes: { id: session.userId, session: sessionId },
+          attributes: { id: session.userId, session: sessionId, address: origin.address },
         })
         return {
           ...session,
@@ -257,7 +258,7 @@ export function createTokensService(deps: TokensDeps): TokensService {
       const claims = await verifyRefresh(refreshToken)
       const { sessionId } = parseJti(claims.jti)
       await journal.change('system', async (tx, record) => {
-        const session = await findSession(tx, sessionId, { forUpdate: true })
+        const session = await lockSession(tx, sessionId)
         if (session === undefined) throw new ServiceError('unauthenticated', BAD_TOKEN)
         await revokeSession(tx, sessionId)
         record({
@@ -278,7 +279,7 @@ export function createTokensService(deps: TokensDeps): TokensService {
       const refuse = () => new ServiceError('not_found', 'entity not found')
       if (!isId(sessionId)) throw refuse()
       await journal.change(caller, async (tx, record) => {
-        const session = await findSession(tx, sessionId, { forUpdate: true })
+        const session = await lockSession(tx, sessionId)
         if (session === undefined || session.userKey !== caller.key || !session.isAlive) throw refuse()
         await revokeSession(tx, sessionId)
         record({
@@ -294,8 +295,9 @@ export function createTokensService(deps: TokensDeps): TokensService {
       if (claims.type === TOKEN_TYPE.apiKey) return await others.authenticateApiKey(claims.jti, token, origin)
       if (claims.type !== TOKEN_TYPE.access) throw new ServiceError('unauthenticated', BAD_TOKEN)
       const { sessionId } = parseJti(claims.jti)
-      const session = await sessions.get(sessionId, async () => {
-        const found = await findSession(database.db, sessionId)
+      const cacheKey = claims.domain === undefined ? sessionId : `${sessionId} ${claims.domain}`
+      const session = await sessions.get(cacheKey, async () => {
+        const found = await findSessionOfToken(database.db, sessionId, claims.domain)
         if (found === undefined) return { value: 'none', dependsOn: [ANY_CHANGE] }
         return { value: found, dependsOn: [found.userKey, ...(found.domainKey === null ? [] : [found.domainKey])] }
       })
