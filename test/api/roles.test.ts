@@ -170,6 +170,24 @@ describe.each(TYPES)('roles of a %s', (type) => {
     expect(await held()).toEqual([])
   })
 
+  test('actions and members go by the names of either generation, and one of them is required', async () => {
+    const { role_id: roleId } = await createRole(tenant.call, base, { role_name: 'both names' })
+    const at = `${base}/${roleId}`
+    const member = (await newMember()).id
+    expect((await tenant.call('POST', `${at}/actions`, {})).json()).toMatchObject({ message: 'actions is required' })
+    expect((await tenant.call('POST', `${at}/members`, {})).json()).toMatchObject({ message: 'members is required' })
+    expect((await tenant.call('POST', `${at}/actions`, { optional_actions: ['read'] })).json()).toEqual({
+      actions: ['read'],
+    })
+    expect((await tenant.call('POST', `${at}/members`, { optional_members: [member] })).json()).toEqual({
+      members: [member],
+    })
+    expect((await tenant.call('GET', at)).json()).toMatchObject({ actions: ['read'], members: [member] })
+    await tenant.call('POST', `${at}/actions/delete`, { optional_actions: ['read'] })
+    await tenant.call('POST', `${at}/members/delete`, { optional_members: [member] })
+    expect((await tenant.call('GET', at)).json()).toMatchObject({ actions: [], members: [] })
+  })
+
   test('members are added, paged, taken and cleared', async () => {
     const { role_id: roleId } = await createRole(tenant.call, base, { role_name: 'peopled' })
     const at = `${base}/${roleId}/members`

@@ -17,6 +17,7 @@ import {
   MembersObject,
   PlainPageQuery,
   RoleId,
+  membersIn,
   paramsOf,
   presentEntityMember,
 } from './schema.ts'
@@ -91,7 +92,7 @@ export function addMemberRoutes(app: HttpApp, roles: MembershipsService, base: R
       },
     },
     async (request) => {
-      const { members } = request.body
+      const members = membersIn(request.body)
       await roles.addMembers(request.principal, targetOf(base, paramsIn(request)), roleIdIn(request), members)
       return { members }
     },
@@ -131,7 +132,7 @@ export function addMemberRoutes(app: HttpApp, roles: MembershipsService, base: R
     async (request, reply) => {
       const target = targetOf(base, paramsIn(request))
       const force = request.query.force === true
-      await roles.removeMembers(request.principal, target, roleIdIn(request), request.body.members, { force })
+      await roles.removeMembers(request.principal, target, roleIdIn(request), membersIn(request.body), { force })
       // Decision 8.
       if (!base.isPrefixed) return { message: 'members removed' } as never
       void reply.code(204)

@@ -1,5 +1,4 @@
 /** Role routes: every endpoint of contract 2.2 below every base of `paths.ts`. */
-import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import { Type } from '#core/schema.ts'
@@ -27,17 +26,14 @@ import {
   RoleList,
   RolePage,
   RoleUpdate,
+  actionsIn,
   paramsOf,
   presentRole,
+  requireGiven,
 } from './schema.ts'
 import type { RolesService } from './service.ts'
 
 const tags = ['roles']
-
-function requireGiven<T>(value: T | undefined, path: string): T {
-  if (value !== undefined) return value
-  throw new ServiceError('malformed', `${path.slice(1)} is required`, { details: [{ path, message: 'is required' }] })
-}
 
 export function roleRoutes(roles: RolesService): RoutePlugin {
   return (app) => {
@@ -196,7 +192,7 @@ function addActionRoutes(app: HttpApp, roles: RolesService, base: RoleBase): voi
       },
     },
     async (request) => {
-      const { actions } = request.body
+      const actions = actionsIn(request.body)
       await roles.addActions(request.principal, targetOf(base, paramsIn(request)), roleIdIn(request), actions)
       return { actions }
     },
@@ -232,7 +228,7 @@ function addActionRoutes(app: HttpApp, roles: RolesService, base: RoleBase): voi
     },
     async (request, reply) => {
       const target = targetOf(base, paramsIn(request))
-      await roles.removeActions(request.principal, target, roleIdIn(request), request.body.actions)
+      await roles.removeActions(request.principal, target, roleIdIn(request), actionsIn(request.body))
       void reply.code(204)
     },
   )

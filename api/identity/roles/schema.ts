@@ -1,5 +1,6 @@
 /** Wire shapes of roles and their members: the names of both generations at once (contract 2.2, decision 5). */
 import type { Static, TObject, TSchema } from 'typebox'
+import { ServiceError } from '#core/errors/index.ts'
 import { MAX_LIMIT, MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
 import { Type } from '#core/schema.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
@@ -68,8 +69,16 @@ export const RoleUpdate = Type.Object(
 )
 export type RoleUpdate = Static<typeof RoleUpdate>
 
-export const ActionsBody = Type.Object({ actions: Type.Array(Action, { minItems: 1, maxItems: MAX_ACTIONS_PER_CALL }) })
-export const MembersBody = Type.Object({ members: Type.Array(Id, { minItems: 1, maxItems: MAX_USERS_PER_CALL }) })
+const SomeActions = Type.Optional(Type.Array(Action, { minItems: 1, maxItems: MAX_ACTIONS_PER_CALL }))
+export const ActionsBody = Type.Object(
+  { actions: SomeActions, optional_actions: SomeActions },
+  { description: 'actions or optional_actions is required' },
+)
+const SomeUserIds = Type.Optional(Type.Array(Id, { minItems: 1, maxItems: MAX_USERS_PER_CALL }))
+export const MembersBody = Type.Object(
+  { members: SomeUserIds, optional_members: SomeUserIds },
+  { description: 'members or optional_members is required' },
+)
 export const MemberIdsBody = Type.Object({ member_ids: Type.Array(Id, { minItems: 1, maxItems: MAX_USERS_PER_CALL }) })
 
 export const AvailableActions = Type.Object({ available_actions: Type.Array(Type.String()) })
@@ -114,6 +123,18 @@ export const EntityMemberQuery = Type.Object({
   ),
 })
 export type EntityMemberQuery = Static<typeof EntityMemberQuery>
+
+/** What one of two names gave. Throws `malformed` when neither did. */
+export function requireGiven<T>(value: T | undefined, path: string): T {
+  if (value !== undefined) return value
+  throw new ServiceError('malformed', `${path.slice(1)} is required`, { details: [{ path, message: 'is required' }] })
+}
+
+export const actionsIn = (body: Static<typeof ActionsBody>): string[] =>
+  requireGiven(body.optional_actions ?? body.actions, '/actions')
+
+export const membersIn = (body: Static<typeof MembersBody>): string[] =>
+  requireGiven(body.optional_members ?? body.members, '/members')
 
 export function presentRole({ entity, role, members }: ShownRole): Role {
   return {
