@@ -108,6 +108,28 @@ test('sign-ins and refused sign-ins are journalled, and the refused one says who
   ])
 })
 
+test('what nobody signed in did says from where as well: registering and refreshing', async () => {
+  const user = await api.newUser()
+  const row = async (operation: string) => {
+    const own = await user.call('GET', `/journal/user/${user.id}?operation=${operation}&with_attributes=true`)
+    return own.json<{ journals: { attributes: Record<string, unknown> }[] }>().journals[0]?.attributes
+  }
+  expect(await row('user.create')).toMatchObject({ id: user.id, address: '127.0.0.1' })
+  await api.as(`Bearer ${user.refreshToken}`)('POST', '/users/tokens/refresh')
+  expect(await row('user.refresh_token')).toMatchObject({ id: user.id, address: '127.0.0.1' })
+})
+
+test('facts have the times of the record, written as everywhere', async () => {
+  const user = await api.newUser()
+  const profile = (await user.call('GET', '/users/profile')).json<{ created_at: string }>()
+  const domain = (await user.call('POST', '/domains', { name: 'timed' })).json<{ created_at: string }>()
+  const created = (await user.call('GET', `/journal/user/${user.id}?with_attributes=true`)).json<{
+    journals: { operation: string; attributes: { created_at?: string } }[]
+  }>().journals
+  const at = (operation: string) => created.find((row) => row.operation === operation)?.attributes.created_at
+  expect([at('user.create'), at('domain.create')]).toEqual([profile.created_at, domain.created_at])
+})
+
 test('no row holds a secret, a password or a token, also when a body carries one where it does not belong', async () => {
   const marks = Array.from({ length: 9 }, (_, index) => `mark-${index}-${newId()}`)
   const [a, b, c, d, e, f, g, h, i] = marks as [string, string, string, string, string, string, string, string, string]

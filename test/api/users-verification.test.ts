@@ -35,6 +35,11 @@ describe('where the settings do not ask for it', () => {
     expect(sent.json<{ message: string }>().message).toEqual(expect.any(String))
     const token = await mailedToken(dataDir, emailOf(user))
     expect((await verify(token)).status).toBe(200)
+    const own = await user.call('GET', `/journal/user/${user.id}?with_attributes=true&limit=2`)
+    expect(own.json<{ journals: object[] }>().journals).toMatchObject([
+      { operation: 'user.verify_email', attributes: { address: '127.0.0.1' } },
+      { operation: 'user.send_verification', attributes: { user_id: user.id, address: '127.0.0.1' } },
+    ])
     expect(await verifiedAt(user)).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/)
   })
 

@@ -1,6 +1,7 @@
 /** One change of one user: read under a lock, written, and journalled with what it was before (contract section 10). */
 import type { Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { formatTime } from '#core/time.ts'
 import type { UserPrincipal } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
 import type { UserChange, UserRecord } from './repository.ts'
@@ -40,7 +41,7 @@ export function newUserFacts(user: UserRecord): Record<string, unknown> {
     id: user.id,
     ...Object.fromEntries(facts.filter(([, value]) => value !== null)),
     ...(user.createdBy === null ? {} : { created_by: user.createdBy }),
-    created_at: user.createdAt,
+    created_at: formatTime(user.createdAt),
   }
 }
 

@@ -7,7 +7,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import type { FactCache } from '#core/fact-cache.ts'
 import { createFactCache } from '#core/fact-cache.ts'
 import type { Logger } from '#core/logging/index.ts'
-import type { UserPrincipal } from '../access/index.ts'
+import type { Origin, UserPrincipal } from '../access/index.ts'
 import type { Mailer } from '../mail/index.ts'
 import type { ChangeDeps } from './changes.ts'
 import { changeUser } from './changes.ts'
@@ -23,7 +23,7 @@ export type EmailVerification = {
   /** For an address that is new: sends the link where the settings ask for the proof. */
   mailNewAddress(user: UserRecord): void
   /** The link may be followed again while it lives: programs that look for viruses follow it first. Throws `unauthenticated`. */
-  verifyEmail(token: string): Promise<void>
+  verifyEmail(token: string, origin: Origin): Promise<void>
   /** Throws `forbidden` while the settings ask for a verified address and the caller has none. */
   requireVerified(caller: UserPrincipal): Promise<void>
   forget(entityKeys: readonly number[]): void
@@ -45,8 +45,8 @@ export function createEmailVerification(deps: EmailVerificationDeps): EmailVerif
   const verified: FactCache<boolean> = createFactCache({ maxEntries: MAX_USERS, isFresh: journal.isFresh })
 
   /** Makes a token and queues the mail; undefined when there are too many, or nothing to prove any more. */
-  async function send(userId: string): Promise<true | undefined> {
-    const issued = await journal.change('system', async (tx, record) => {
+  async function send(sender: UserPrincipal | 'system', userId: string): Promise<true | undefined> {
+    const issued = await journal.change(sender, async (tx, record) => {
       const user = await lockUser(tx, userId)
       if (user === undefined || user.email === null || user.verifiedAt !== null) return undefined
       const token = await issueMailedToken(tx, user.key, 'verification', user.email)
@@ -64,18 +64,18 @@ export function createEmailVerification(deps: EmailVerificationDeps): EmailVerif
       const user = await getUser(database.db, caller.id)
       if (user.email === null) throw new ServiceError('unprocessable', 'the user has no email address: set one first')
       if (user.verifiedAt !== null) return 'verified already'
-      if ((await send(user.id)) === true) return 'sent'
+      if ((await send(caller, user.id)) === true) return 'sent'
       throw new ServiceError('rate_limited', 'the link was sent several times lately: look for the mail, or wait', {
         retryAfterSeconds: 300,
       })
     },
     mailNewAddress(user) {
       if (!isRequired || user.email === null || user.status !== 'enabled') return
-      void send(user.id).catch((error: unknown) =>
+      void send('system', user.id).catch((error: unknown) =>
         logger.error({ err: error }, 'a link to verify an address could not be made'),
       )
     },
-    async verifyEmail(token) {
+    async verifyEmail(token, origin) {
       const found = await findMailedToken(database.db, 'verification', token)
       const wrong = new ServiceError(
         'unauthenticated',
@@ -84,7 +84,9 @@ export function createEmailVerification(deps: EmailVerificationDeps): EmailVerif
       if (found === undefined) throw wrong
       await changeUser(deps, 'system', found.userId, 'user.verify_email', async (tx, user) => {
         if ((await findMailedToken(tx, 'verification', token)) === undefined) throw wrong
-        return user.verifiedAt === null ? { change: { isVerified: true } } : undefined
+        return user.verifiedAt === null
+          ? { change: { isVerified: true }, attributes: { address: origin.address } }
+          : undefined
       })
     },
     async requireVerified(caller) {

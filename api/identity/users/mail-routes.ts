@@ -111,7 +111,7 @@ export function mailRoutes(users: UsersService): RoutePlugin {
         },
       },
       async (request) => {
-        await users.verifyEmail(request.query.token)
+        await users.verifyEmail(request.query.token, originOf(request))
         return { message: 'the email address is verified' }
       },
     )

@@ -1,7 +1,7 @@
 /** How users come into being: by themselves, by another user who then owns them, or by the platform administrator. */
 import { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
-import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
+import type { AccessPolicy, Origin, UserPrincipal } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
 import { hashPassword } from '../passwords/index.ts'
 import { newUserFacts } from './changes.ts'
@@ -18,7 +18,7 @@ export type Registration = {
    * Without a caller: self-registration. Throws `malformed`, `conflict`, and for what the caller may not set
    * `unauthenticated` or `forbidden`.
    */
-  create(caller: UserPrincipal | undefined, input: NewUser): Promise<UserRecord>
+  create(caller: UserPrincipal | undefined, input: NewUser, origin: Origin): Promise<UserRecord>
 }
 
 export type RegistrationDeps = {
@@ -44,7 +44,7 @@ export function createRegistration(deps: RegistrationDeps): Registration {
 
   return {
     requireMayRegister,
-    async create(caller, input) {
+    async create(caller, input, origin) {
       const role = input.role ?? 'user'
       requireMayRegister(caller)
       if (role === 'admin' && caller === undefined)
@@ -75,7 +75,11 @@ export function createRegistration(deps: RegistrationDeps): Registration {
           },
           uniqueNames,
         )
-        record({ operation: 'user.create', entityKeys: [created.key], attributes: newUserFacts(created) })
+        record({
+          operation: 'user.create',
+          entityKeys: [created.key],
+          attributes: { ...newUserFacts(created), ...(caller === undefined ? { address: origin.address } : {}) },
+        })
         return created
       })
       deps.onCreated(user)

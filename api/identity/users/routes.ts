@@ -51,7 +51,7 @@ export function userRoutes(users: UsersService, tokens: TokensService): RoutePlu
         },
       },
       async (request, reply) => {
-        const user = await users.create(request.principal, request.body)
+        const user = await users.create(request.principal, request.body, originOf(request))
         void reply.code(201).header('Location', `/users/${user.id}`)
         return presentUser(user)
       },
