@@ -44,6 +44,15 @@ test('a domain without an alias gets one made from its name', async () => {
   expect(domain.alias).toMatch(/^wu-rzburg-su-d-7-[a-z0-9]{6}$|^w[a-z0-9-]+$/)
 })
 
+test('a domain may be created disabled, and in no other state', async () => {
+  const user = await api.newUser()
+  const create = (status: string) => user.call('POST', '/domains', { name: 'later', status })
+  const created = (await create('disabled')).json<{ id: string }>()
+  expect(created).toMatchObject({ status: 'disabled' })
+  expect((await user.call('POST', `/domains/${created.id}/enable`)).json()).toMatchObject({ status: 'enabled' })
+  for (const status of ['freezed', 'deleted', 'all', '']) expect((await create(status)).status, status).toBe(400)
+})
+
 test('an alias is taken once, whatever its case, and never shadows the API', async () => {
   const user = await api.newUser()
   const alias = `a-${newId().slice(0, 8)}`

@@ -67,14 +67,14 @@ const CONFLICTS = {
 
 export type NewDomainRow = Pick<
   DomainRecord,
-  'id' | 'name' | 'route' | 'tags' | 'metadata' | 'retentionDays' | 'createdBy'
+  'id' | 'name' | 'route' | 'tags' | 'metadata' | 'status' | 'retentionDays' | 'createdBy'
 >
 
 export async function insertDomain(db: Queryable, domain: NewDomainRow): Promise<DomainRecord> {
   const { rows } = await refusing(
     CONFLICTS,
-    sql<Row>`INSERT INTO domains (id, name, route, tags, metadata, retention_days, created_by)
-      VALUES (${domain.id}, ${domain.name}, ${domain.route}, ${domain.tags}, ${JSON.stringify(domain.metadata)}::jsonb, ${domain.retentionDays}, ${domain.createdBy})
+    sql<Row>`INSERT INTO domains (id, name, route, tags, metadata, status, retention_days, created_by)
+      VALUES (${domain.id}, ${domain.name}, ${domain.route}, ${domain.tags}, ${JSON.stringify(domain.metadata)}::jsonb, ${domain.status}, ${domain.retentionDays}, ${domain.createdBy})
       RETURNING *`.execute(db),
   )
   return fromRow(rows[0] as Row)

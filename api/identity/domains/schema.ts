@@ -4,7 +4,18 @@ import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { Type } from '#core/schema.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
 import { relationOf } from '../roles/index.ts'
-import { ChosenId, Id, Metadata, MetadataFilter, Name, OrderKey, RequiredName, Tags, Timestamp } from '../wire/index.ts'
+import {
+  ChosenId,
+  EnabledStatus,
+  Id,
+  Metadata,
+  MetadataFilter,
+  Name,
+  OrderKey,
+  RequiredName,
+  Tags,
+  Timestamp,
+} from '../wire/index.ts'
 import type { DomainRecord, HeldRole } from './repository.ts'
 
 const Route = Type.String({ maxLength: 36, description: 'Letter first, then letters, digits, _ and -; unique' })
@@ -58,6 +69,7 @@ export const NewDomain = Type.Object(
     route: Type.Optional(Route),
     tags: Type.Optional(Tags),
     metadata: Type.Optional(Metadata),
+    status: Type.Optional(EnabledStatus),
     retention_days: Type.Optional(RetentionDays),
   },
   { $id: 'NewDomain' },

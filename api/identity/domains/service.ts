@@ -5,6 +5,7 @@ import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
+import { formatTime } from '#core/time.ts'
 import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
 import { ACTIONS, adminRoleId } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
@@ -141,6 +142,7 @@ export function createDomainsService({ database, journal, access, reservedRoutes
           route,
           tags: input.tags ?? [],
           metadata: input.metadata ?? {},
+          status: input.status ?? 'enabled',
           retentionDays: input.retention_days ?? null,
           createdBy: caller.id,
         })
@@ -158,7 +160,7 @@ export function createDomainsService({ database, journal, access, reservedRoutes
             metadata: domain.metadata,
             status: domain.status,
             created_by: domain.createdBy,
-            created_at: domain.createdAt,
+            created_at: formatTime(domain.createdAt),
           },
         })
         return domain
