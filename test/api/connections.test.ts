@@ -178,6 +178,17 @@ test.each([
   }
 })
 
+test('an unknown id is refused in the words of the call', async () => {
+  const unknown = { client_ids: [newId()], channel_ids: [(await tenant.newChannel()).id] }
+  for (const [answer, verb] of [
+    [await connect(unknown), 'connect'],
+    [await disconnect(unknown), 'disconnect'],
+  ] as const) {
+    expect(answer.status).toBe(422)
+    expect(answer.json<{ message: string }>().message).toMatch(new RegExp(`^failed to ${verb}: no client `))
+  }
+})
+
 test('more pairs or ids than one call may name are too large', async () => {
   const ids = (count: number) => Array.from({ length: count }, () => newId())
   expect((await connect({ client_ids: ids(1001), channel_ids: ids(100) })).status).toBe(413)

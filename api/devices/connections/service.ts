@@ -35,6 +35,7 @@ export type ConnectionsService = {
 export type Made = Record<'clients' | 'channels', readonly { key: number; id: string }[]>
 
 type Ends = { clients: ReadonlyMap<string, Endpoint>; channels: ReadonlyMap<string, Endpoint> }
+type Operation = 'connect' | 'disconnect'
 /** Writes the pairs; gives how many changed. */
 type Apply = (tx: Transaction, domain: DomainAccess, ends: Ends, pairs: KeyPairs[]) => Promise<number>
 
@@ -49,7 +50,12 @@ export function createConnectionsService({
    * The domain of a path that names none: that of the first channel, or of the first client where the channel is known in
    * several. What else is named must be there too.
    */
-  async function locateDomain(caller: UserPrincipal, path: ConnectionPath, [first]: readonly Wanted[]) {
+  async function locateDomain(
+    caller: UserPrincipal,
+    path: ConnectionPath,
+    [first]: readonly Wanted[],
+    operation: Operation,
+  ) {
     let conflict: unknown
     let unknown: ServiceError | undefined
     for (const [type, id] of [
@@ -62,7 +68,7 @@ export function createConnectionsService({
       } catch (error) {
         const kind = kindOf(error)
         if (kind === 'conflict') conflict ??= error
-        else if (kind === 'not_found') unknown ??= unknownEnd(path, type, id)
+        else if (kind === 'not_found') unknown ??= unknownEnd(path, operation, type, id)
         else throw error
       }
     }
@@ -74,12 +80,14 @@ export function createConnectionsService({
     caller: UserPrincipal,
     path: ConnectionPath,
     connections: readonly Connecting[],
-    operation: 'channel.connect' | 'channel.disconnect',
+    operation: Operation,
     apply: Apply,
   ): Promise<void> {
     const wanted = parseWanted(connections.map((one) => withPath(path, one)))
     const domain =
-      path.domainId === undefined ? await locateDomain(caller, path, wanted) : await access.enter(caller, path.domainId)
+      path.domainId === undefined
+        ? await locateDomain(caller, path, wanted, operation)
+        : await access.enter(caller, path.domainId)
     const clientIds = [...new Set(wanted.flatMap((one) => one.clientIds))]
     const channelIds = [...new Set(wanted.flatMap((one) => one.channelIds))]
     await journal.change(caller, async (tx, record) => {
@@ -89,21 +97,21 @@ export function createConnectionsService({
       }
       requireAllowed(ends)
       // A channel of the path comes before what the body names: 404 before 422 (decision 45).
-      requireKnown(path, 'channel', channelIds, ends.channels)
-      requireKnown(path, 'client', clientIds, ends.clients)
+      requireKnown(path, operation, 'channel', channelIds, ends.channels)
+      requireKnown(path, operation, 'client', clientIds, ends.clients)
       const pairs = keyPairsOf(wanted, ends)
       const changed = await apply(tx, domain, ends, pairs)
       if (changed === 0) return
       for (const [index, one] of wanted.entries()) {
         const { clientKeys = [], channelKeys = [] } = pairs[index] ?? {}
         const entityKeys = [...clientKeys, ...channelKeys]
-        record({ operation, domainKey: domain.domainKey, entityKeys, attributes: factsOf(one) })
+        record({ operation: `channel.${operation}`, domainKey: domain.domainKey, entityKeys, attributes: factsOf(one) })
       }
     })
   }
 
   async function connect(caller: UserPrincipal, path: ConnectionPath, connections: readonly Connecting[]) {
-    await forAll(caller, path, connections, 'channel.connect', async (tx, domain, ends, pairs) => {
+    await forAll(caller, path, connections, 'connect', async (tx, domain, ends, pairs) => {
       requireEnabled(ends)
       return await insertConnections(tx, domain.domainKey, pairs, caller.id)
     })
@@ -126,13 +134,11 @@ export function createConnectionsService({
       })
     },
     async disconnect(caller, path, connections) {
-      await forAll(caller, path, connections, 'channel.disconnect', (tx, _domain, _ends, pairs) =>
-        removeConnections(tx, pairs),
-      )
+      await forAll(caller, path, connections, 'disconnect', (tx, _domain, _ends, pairs) => removeConnections(tx, pairs))
     },
     async connectPair(caller, path) {
       let made: ConnectionRecord | undefined
-      await forAll(caller, path, [{}], 'channel.connect', async (tx, domain, ends, pairs) => {
+      await forAll(caller, path, [{}], 'connect', async (tx, domain, ends, pairs) => {
         requireEnabled(ends)
         const changed = await insertConnections(tx, domain.domainKey, pairs, caller.id)
         const [client, channel] = [ends.clients.get(path.clientId), ends.channels.get(path.channelId)]
@@ -172,19 +178,20 @@ function requireAllowed(ends: Ends): void {
 /** Unknown, foreign and unreadable ids are refused alike. */
 function requireKnown(
   path: ConnectionPath,
+  operation: Operation,
   type: ConnectableType,
   ids: readonly string[],
   found: ReadonlyMap<string, Endpoint>,
 ): void {
   const unknown = ids.find((id) => found.get(id)?.isReadable !== true)
-  if (unknown !== undefined) throw unknownEnd(path, type, unknown)
+  if (unknown !== undefined) throw unknownEnd(path, operation, type, unknown)
 }
 
-function unknownEnd(path: ConnectionPath, type: ConnectableType, id: string): ServiceError {
+function unknownEnd(path: ConnectionPath, operation: Operation, type: ConnectableType, id: string): ServiceError {
   const isInPath = (type === 'client' ? path.clientId : path.channelId) !== undefined
   return isInPath
     ? new ServiceError('not_found', 'entity not found')
-    : new ServiceError('unprocessable', `failed to connect: no ${type} ${id} in this domain`)
+    : new ServiceError('unprocessable', `failed to ${operation}: no ${type} ${id} in this domain`)
 }
 
 function requireEnabled(ends: Ends): void {
