@@ -102,6 +102,18 @@ test('events of another domain do not arrive, and a stranger is not let in', asy
   expect(anonymous.status).toBe(401)
 })
 
+test('a browser, which sets no header, shows its token in the query, on no other path', async () => {
+  const tenant = await newTenant(api)
+  const query = `authorization=${encodeURIComponent(`Bearer ${tenant.user.accessToken}`)}`
+  const at = `http://127.0.0.1:${listeners.ports[0]}/${tenant.domainId}`
+  await using reader = await openEvents(`${at}/events?${query}`, {})
+  await until(() => reader.lastId(), 'the position before the first event')
+  const { id } = await tenant.newClient()
+  await until(() => idsOf(reader, 'client.create').includes(id), 'the event')
+  expect((await fetch(`${at}/events?authorization=Bearer`)).status).toBe(401)
+  expect((await fetch(`${at}/clients?${query}`)).status).toBe(401)
+})
+
 test('a member is told only of what he may read, and of bulks only the ids of that', async () => {
   const tenant = await newTenant(api)
   const { domainId } = tenant

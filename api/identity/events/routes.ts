@@ -3,11 +3,9 @@ import { Readable } from 'node:stream'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { Type } from '#core/schema.ts'
-import { bearerOf, originOf } from '../tokens/index.ts'
+import { EVENT_STREAM, bearerOf, originOf } from '../tokens/index.ts'
 import { Id } from '../wire/index.ts'
 import type { EventsService } from './service.ts'
-
-const EVENT_STREAM = 'text/event-stream'
 
 export function eventRoutes(events: EventsService): RoutePlugin {
   return (app) => {
@@ -21,6 +19,11 @@ export function eventRoutes(events: EventsService): RoutePlugin {
           description:
             'Every record of the journal that the caller may read, within a second of the change, at least once and in order. `id` of an event is its position: a client that connects again with `Last-Event-ID` misses nothing. The data is one flat JSON object with `operation`, `occurred_at` (nanoseconds), the fields of the entity, `domain`, `user_id`, `token_type`, `super_admin` and `request_id`; after a change also `before`. A quiet stream sends comments. The last event `end` says why the server ends a stream (`slow_reader`, `unauthenticated`, `forbidden`, `stopping`); `gap` says that the position is older than what the journal keeps.',
           params: Type.Object({ domain_id: Id }),
+          querystring: Type.Object({
+            authorization: Type.Optional(
+              Type.String({ description: '`Bearer <token>`, where no header can be set: in a browser' }),
+            ),
+          }),
           headers: Type.Object({
             'last-event-id': Type.Optional(
               Type.String({

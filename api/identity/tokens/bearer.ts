@@ -5,14 +5,25 @@ import { ServiceError } from '#core/errors/index.ts'
 import type { Origin } from '../access/index.ts'
 
 const PREFIX = 'Bearer '
+/** Media type of the streams that browsers follow. */
+export const EVENT_STREAM = 'text/event-stream'
 
-/** The token of `Authorization: Bearer …`; the prefix is matched exactly. Throws `unauthenticated`. */
+/**
+ * The token of `Authorization: Bearer …`, or of the query of a stream; the prefix is matched exactly. Throws `unauthenticated`.
+ */
 export function bearerOf(request: FastifyRequest): string {
-  const { authorization } = request.headers
+  const { authorization = queryAuthorizationOf(request) } = request.headers
   if (authorization === undefined || !authorization.startsWith(PREFIX) || authorization.length === PREFIX.length) {
     throw new ServiceError('unauthenticated', 'failed to perform authentication: missing or invalid bearer')
   }
   return authorization.slice(PREFIX.length)
+}
+
+/** A browser sets no header when it follows a stream (contract section 7.2). */
+function queryAuthorizationOf(request: FastifyRequest): string | undefined {
+  if (request.routeOptions.config.mediaType !== EVENT_STREAM) return undefined
+  const { authorization } = request.query as { authorization?: unknown }
+  return typeof authorization === 'string' ? authorization : undefined
 }
 
 /** A header of any length must not fill the list of sessions. */
