@@ -325,6 +325,23 @@ test('a user lists himself, those he owns and those who share a domain with him;
   expect((await user.call('GET', `/users?id=${stranger.id}`)).json<UserPage>().total).toBe(0)
 })
 
+test('a domain that is closed shows its users to nobody, a disabled one to its administrators alone', async () => {
+  const { user, domainId } = await newTenant(api)
+  const member = await api.newUser()
+  await grantRole(api, member.id, { type: 'domain', domainId, id: domainId }, ['read'])
+  const seen = async (caller: typeof user, other: typeof user) =>
+    (await caller.call('GET', `/users?id=${other.id}`)).json<UserPage>().total
+  const both = async () => [await seen(user, member), await seen(member, user)]
+  expect(await both()).toEqual([1, 1])
+  await user.call('POST', `/domains/${domainId}/disable`)
+  expect(await both()).toEqual([1, 0])
+  await api.admin('POST', `/domains/${domainId}/freeze`)
+  expect(await both()).toEqual([0, 0])
+  await api.admin('POST', `/domains/${domainId}/enable`)
+  await user.call('DELETE', `/domains/${domainId}`)
+  expect(await both()).toEqual([0, 0])
+})
+
 test('the filters of the listing each narrow it, and wildcards in them are letters', async () => {
   const mark = newId().slice(0, 8)
   const fields = {

@@ -5,6 +5,7 @@ import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
+import { ADMIN_ROLE_KEY } from '../access/index.ts'
 import type { UserPrincipal } from '../access/index.ts'
 import { listedBy } from '../pats/index.ts'
 import { allOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
@@ -54,7 +55,9 @@ function conditionsOf(caller: UserPrincipal, query: UserQuery): Sql<boolean>[] {
   const owned = sql<boolean>`u.created_by = ${caller.id}`
   // A token that is bound to a domain sees the users of that domain alone (decision 40).
   const bound = caller.boundDomainKey ?? null
+  // Of a domain that is deleted or frozen, and to others than its administrators of a disabled one, nobody is shown.
   const shared = sql<boolean>`u.key IN (SELECT theirs.user_key FROM grants mine
+      JOIN domains d ON d.key = mine.domain_key AND (d.status = 'enabled' OR (d.status = 'disabled' AND mine.role_key = ${ADMIN_ROLE_KEY}))
       JOIN grants theirs ON theirs.entity_key = mine.entity_key AND theirs.entity_type = 'domain'
     WHERE mine.user_key = ${caller.key} AND mine.entity_type = 'domain'
       AND (${bound}::bigint IS NULL OR mine.domain_key = ${bound}))`
