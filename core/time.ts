@@ -40,13 +40,14 @@ const UNIT_MS: Record<string, number> = {
 
 /**
  * Parses a Go duration (`90s`, `1h30m`, `250ms`) to milliseconds, as the clients of this platform family write them.
- * Throws `malformed` naming `field` for anything else, a negative one included.
+ * Throws `malformed` naming `path` for anything else, a negative one included: `/ttl` in a body, `ttl` elsewhere.
  */
-export function parseDurationMs(text: string, field = 'duration'): number {
-  const refuse = () =>
-    new ServiceError('malformed', `${field} must be a duration such as 90s, 15m or 1h30m`, {
-      details: [{ path: field, message: 'must be a duration such as 90s, 15m or 1h30m' }],
-    })
+export function parseDurationMs(text: string, path = 'duration'): number {
+  const refuse = () => {
+    const message = 'must be a duration such as 90s, 15m or 1h30m'
+    const field = path.replace(/^\//, '').replaceAll('/', '.')
+    return new ServiceError('malformed', `${field} ${message}`, { details: [{ path, message }] })
+  }
   if (text === '0') return 0
   if (!/^(\d+(\.\d+)?(ns|us|µs|μs|ms|s|m|h))+$/.test(text)) throw refuse()
   let total = 0

@@ -105,6 +105,7 @@ describe('the life of a token', () => {
     const { call } = await api.newUser()
     const refused = await call('POST', '/pats', { name: 'robot', duration: '24h', ...fields })
     expect(refused.status, refused.text).toBe(400)
+    expect(refused.json()).toMatchObject({ details: [{ path: `/${Object.keys(fields)[0]}` }] })
     expect((await call('GET', '/pats')).json()).toMatchObject({ total: 0, pats: [] })
   })
 

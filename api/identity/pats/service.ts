@@ -259,7 +259,7 @@ export function createPatsService({ database, journal, access, uses }: PatsDeps)
 }
 
 function parseLifetimeSeconds(duration: string): number {
-  const lifetimeMs = parseDurationMs(duration)
+  const lifetimeMs = parseDurationMs(duration, '/duration')
   if (lifetimeMs >= 1000 && lifetimeMs <= MAX_LIFETIME_MS) return lifetimeMs / 1000
   const message = 'must be at least 1s and at most a hundred years'
   throw new ServiceError('malformed', `duration ${message}`, { details: [{ path: '/duration', message }] })

@@ -31,7 +31,7 @@ export function lifetimeOf(
   authority: Authority,
   now: Date,
 ): { notBefore: Date; notAfter: Date } {
-  const ttlMs = parseDurationMs(ttl === undefined || ttl === '' ? DEFAULT_TTL : ttl, 'ttl')
+  const ttlMs = parseDurationMs(ttl === undefined || ttl === '' ? DEFAULT_TTL : ttl, '/ttl')
   const longestMs = authority.notAfter.getTime() - now.getTime()
   if (ttlMs < MIN_TTL_MS || ttlMs > longestMs) {
     const message = `must be at least 1s and at most ${formatDurationMs(longestMs)}, which is what the authority has left`
