@@ -30,3 +30,22 @@ export function requireDistinct<T>(items: readonly T[], field: string, valueOf: 
     places.set(value, place)
   }
 }
+
+/**
+ * The refusal of a bulk of which something is stored already, naming the first such item: the database names the rule alone, so
+ * it is looked up afterwards. Undefined: nothing of it is there any more.
+ */
+export function takenItem<T>(
+  items: readonly T[],
+  taken: Readonly<Record<string, (item: T) => boolean>>,
+): ServiceError | undefined {
+  for (const [place, item] of items.entries()) {
+    const field = Object.keys(taken).find((name) => taken[name]?.(item) === true)
+    if (field === undefined) continue
+    const message = `has the ${field} of another one in the domain`
+    return new ServiceError('conflict', `item ${place} ${message}`, {
+      details: [{ path: `/${place}/${field}`, message }],
+    })
+  }
+  return undefined
+}

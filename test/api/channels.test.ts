@@ -85,9 +85,14 @@ test('a bulk answers every channel in the order given, and is all or nothing', a
   expect(created.json<ChannelPage>()).toMatchObject({ total: 2, channels: [{ name: 'b' }, { name: 'a' }] })
   const total = async () =>
     (await tenant.call('GET', path('?status=all&only_total=true'))).json<{ total: number }>().total
-  const before = await total()
   const taken = created.json<ChannelPage>().channels[0]?.id
-  expect((await createAll([{}, { id: taken }])).status).toBe(409)
+  expect((await createAll([{}, { id: taken }])).json()).toMatchObject({
+    error: 'conflict',
+    details: [{ path: '/1/id' }],
+  })
+  await tenant.newChannel({ route: 'stored' })
+  const before = await total()
+  expect((await createAll([{}, {}, { route: 'Stored' }])).json()).toMatchObject({ details: [{ path: '/2/route' }] })
   expect((await createAll([{ route: 'Twice' }, { route: 'twice' }])).json()).toMatchObject({
     error: 'conflict',
     message: 'item 1 repeats the route of item 0',

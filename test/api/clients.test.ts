@@ -126,6 +126,14 @@ test('a bulk is all or nothing', async () => {
   expect((await createAll([{}, {}, { id }, { id }])).json()).toMatchObject({
     message: 'item 3 repeats the id of item 2',
   })
+  expect((await createAll([{}, {}, { id: taken.id }])).json()).toEqual({
+    error: 'conflict',
+    message: 'item 2 has the id of another one in the domain',
+    details: [{ path: '/2/id', message: 'has the id of another one in the domain' }],
+  })
+  expect((await createAll([{ id }, { credentials: { secret: taken.credentials.secret } }])).json()).toMatchObject({
+    details: [{ path: '/1/credentials/secret' }],
+  })
 })
 
 test('more items than one call may name are too large, not malformed', async () => {

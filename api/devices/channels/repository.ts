@@ -88,6 +88,19 @@ export async function insertChannels(
   })
 }
 
+/** Which of these ids and routes, in lower case, channels of the domain have. */
+export async function findTaken(
+  db: Queryable,
+  domainKey: number,
+  ids: readonly string[],
+  routes: readonly string[],
+): Promise<{ ids: ReadonlySet<string>; routes: ReadonlySet<string | undefined> }> {
+  const { rows } = await sql<{ id: string; route: string | null }>`
+    SELECT id, lower(route) AS route FROM channels WHERE domain_key = ${domainKey}
+       AND (id = ANY (${ids}::uuid[]) OR lower(route) = ANY (${routes}::text[]))`.execute(db)
+  return { ids: new Set(rows.map(({ id }) => id)), routes: new Set(rows.flatMap(({ route }) => route ?? [])) }
+}
+
 export type ChannelChange = ConnectableChange & Partial<ChannelFields>
 
 function assignments(change: ChannelChange): Sql<unknown>[] {

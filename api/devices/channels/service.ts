@@ -1,10 +1,12 @@
 /** The rules of channels (specification section 4 Channels, contract 4.2, decisions 2, 31, 45). */
 import { findProvidedAccess, requireRoute } from '#api/identity/index.ts'
-import type { EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
+import type { DomainAccess, EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
+import { kindOf } from '#core/errors/index.ts'
+import type { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
-import { requireDistinct, requireFewItems } from '../bulk.ts'
+import { requireDistinct, requireFewItems, takenItem } from '../bulk.ts'
 import {
   createConnectableRules,
   enterForCreation,
@@ -18,7 +20,7 @@ import {
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
 import { connectedTo, deviceConditions, labelsAskedFor } from '../listing.ts'
 import type { ChannelChange, ChannelRecord } from './repository.ts'
-import { channelTable, findChannels, insertChannels } from './repository.ts'
+import { channelTable, findChannels, findTaken, insertChannels } from './repository.ts'
 import type { ChannelQuery, ChannelUpdate, NewChannel } from './schema.ts'
 
 /** A channel, and where the caller asked by which roles he has access to it. */
@@ -56,9 +58,22 @@ function parseRoute(route: string | null | undefined): string | null {
   return route === undefined || route === null || route === '' ? null : requireRoute(route, 'route', NO_RESERVED_ROUTES)
 }
 
+type Named = Pick<ChannelRecord, 'id' | 'route'>
+
 export function createChannelsService(deps: ConnectableDeps): ChannelsService {
   const { access, database } = deps
   const rules: Rules = createConnectableRules(deps, channelTable, factsOf)
+
+  async function findTakenItem(domain: DomainAccess, rows: readonly Named[]): Promise<ServiceError | undefined> {
+    const routeOf = ({ route }: Named) => route?.toLowerCase()
+    const ids = rows.map(({ id }) => id)
+    const routes = rows.map(routeOf).filter((route) => route !== undefined)
+    const taken = await findTaken(database.db, domain.domainKey, ids, routes)
+    return takenItem(rows, {
+      id: ({ id }) => taken.ids.has(id),
+      route: (row) => taken.routes.has(routeOf(row)),
+    })
+  }
 
   async function list(
     caller: UserPrincipal,
@@ -100,9 +115,12 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
       requireCreation(domain, 'channel', inputs)
       requireDistinct(rows, 'id', (row) => row.id)
       requireDistinct(rows, 'route', (row) => row.route?.toLowerCase())
-      const channels = await rules.create(caller, domain, rows, (tx, placed) =>
-        insertChannels(tx, domain, placed, caller),
-      )
+      const channels = await rules
+        .create(caller, domain, rows, (tx, placed) => insertChannels(tx, domain, placed, caller))
+        .catch(async (refusal: unknown) => {
+          if (rows.length === 1 || kindOf(refusal) !== 'conflict') throw refusal
+          throw (await findTakenItem(domain, rows)) ?? refusal
+        })
       return channels.map((channel) => ({ channel }))
     },
     async get(caller, at, withRoles) {

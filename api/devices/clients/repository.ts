@@ -93,6 +93,22 @@ export async function insertClients(
   })
 }
 
+/** Which of these ids and secrets clients of the domain have. */
+export async function findTaken(
+  db: Queryable,
+  domainKey: number,
+  ids: readonly string[],
+  secretMacs: readonly Buffer[],
+): Promise<{ ids: ReadonlySet<string | undefined>; secretMacs: ReadonlySet<string | undefined> }> {
+  const macs = secretMacs.map((mac) => mac.toString('hex'))
+  const { rows } = await sql<{ id: string; mac: string }>`
+    SELECT id, encode(secret_mac, 'hex') AS mac FROM clients WHERE domain_key = ${domainKey}
+       AND (id = ANY (${ids}::uuid[]) OR secret_mac = ANY (ARRAY(SELECT decode(mac, 'hex') FROM unnest(${macs}::text[]) mac)))`.execute(
+    db,
+  )
+  return { ids: new Set(rows.map(({ id }) => id)), secretMacs: new Set(rows.map(({ mac }) => mac)) }
+}
+
 export type ClientChange = ConnectableChange & { secret?: { mac: Buffer; sealed: Buffer } }
 
 function assignments(change: ClientChange): Sql<unknown>[] {

@@ -3,11 +3,13 @@ import { setImmediate } from 'node:timers/promises'
 import { findPageAccess } from '#api/identity/index.ts'
 import type { DomainAccess, EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
+import { kindOf } from '#core/errors/index.ts'
+import type { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Page } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
-import { requireDistinct, requireFewItems } from '../bulk.ts'
+import { requireDistinct, requireFewItems, takenItem } from '../bulk.ts'
 import { openSecret, sealSecret, secretMac } from '../client-secrets.ts'
 import {
   createConnectableRules,
@@ -22,7 +24,7 @@ import {
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
 import { connectedTo, deviceConditions, labelsAskedFor } from '../listing.ts'
 import type { ClientChange, ClientRecord, NewClientRow } from './repository.ts'
-import { awaitOtherBulks, clientTable, findClients, insertClients } from './repository.ts'
+import { awaitOtherBulks, clientTable, findClients, findTaken, insertClients } from './repository.ts'
 import type { ClientQuery, ClientUpdate, NewClient } from './schema.ts'
 
 /** A client, the secret that the caller may see with it (empty: none), and where he asked by which roles he has access to it. */
@@ -101,6 +103,22 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
     return clients.map(({ id }) => inserted.get(id) as ClientRecord)
   }
 
+  async function findTakenItem(domain: DomainAccess, inputs: readonly NewClient[]): Promise<ServiceError | undefined> {
+    const macOf = ({ credentials }: NewClient) =>
+      credentials?.secret === undefined ? undefined : secretMac(keyring, credentials.secret)
+    const macs = inputs.map(macOf)
+    const taken = await findTaken(
+      database.db,
+      domain.domainKey,
+      inputs.flatMap(({ id }) => id ?? []),
+      macs.filter((mac) => mac !== undefined),
+    )
+    return takenItem([...inputs.entries()], {
+      id: ([, { id }]) => taken.ids.has(id),
+      'credentials/secret': ([place]) => taken.secretMacs.has(macs[place]?.toString('hex')),
+    })
+  }
+
   /** With access fields; with the secret to callers who could change it (decision 14). */
   async function showListed(
     domains: readonly DomainAccess[],
@@ -152,11 +170,16 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
         parentGroupId: parentIdOf(input),
       }))
       const isAnySecretGiven = inputs.some((input) => input.credentials?.secret !== undefined)
-      const clients = await rules.create(caller, domain, rows, async (tx, placed) => {
-        // Secrets that are made here meet no others.
-        if (placed.length > 1 && isAnySecretGiven) await awaitOtherBulks(tx, domain.domainKey)
-        return await insertSealed(tx, domain, placed, caller)
-      })
+      const clients = await rules
+        .create(caller, domain, rows, async (tx, placed) => {
+          // Secrets that are made here meet no others.
+          if (placed.length > 1 && isAnySecretGiven) await awaitOtherBulks(tx, domain.domainKey)
+          return await insertSealed(tx, domain, placed, caller)
+        })
+        .catch(async (refusal: unknown) => {
+          if (inputs.length === 1 || kindOf(refusal) !== 'conflict') throw refusal
+          throw (await findTakenItem(domain, inputs)) ?? refusal
+        })
       return clients.map((client, index) => ({ client, secret: rows[index]?.secret ?? '' }))
     },
     async get(caller, at, withRoles) {
