@@ -572,4 +572,13 @@ test('actions are understood by the names of the older generation', async () => 
   const listing = await createRole(tenant.call, `/groups/${groupId}/roles`, { actions: ['c_list'] })
   expect(listing.actions).toEqual(['membership'])
   expect((await tenant.call('POST', base, { role_name: newId(), actions: ['c_list'] })).status).toBe(400)
+  const total = async (list: string) =>
+    (await tenant.call('GET', `/${tenant.domainId}/${list}`)).json<{ total: number }>().total
+  expect(await total(`channels?id=${id}&actions=m_write,m_read`)).toBe(1)
+  expect(await total(`groups?id=${groupId}&actions=c_list`)).toBe(1)
+  const why = `access?subject=${tenant.user.id}&entity=channel:${id}&action=m_write`
+  expect((await tenant.call('GET', `/${tenant.domainId}/${why}`)).json()).toMatchObject({
+    action: 'publish',
+    allowed: true,
+  })
 })

@@ -33,16 +33,6 @@ export type AccessQuery = {
 type Condition = Sql<boolean>
 const NEVER = sql<boolean>`false`
 
-/** A comma-separated list of actions of the type. Throws `malformed`. */
-export function parseActions(type: Listed, list: string | undefined): string[] {
-  const actions = (list ?? '').split(',').filter((action) => action !== '')
-  const known = new Set<string>(ACTIONS[type])
-  const unknown = actions.find((action) => !known.has(action))
-  if (unknown === undefined) return actions
-  const message = `must name actions of a ${type}, which ${unknown} is not`
-  throw new ServiceError('malformed', `actions ${message}`, { details: [{ path: 'actions', message }] })
-}
-
 /**
  * What another user reaches is shown to him, and to who administers one of the domains, there alone (contract 4.3). Throws
  * `forbidden`.

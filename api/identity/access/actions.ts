@@ -1,4 +1,5 @@
 /** Every action by name (contract section 2.3). The lists are closed: a role holds nothing else. */
+import { ServiceError } from '#core/errors/index.ts'
 
 const ROLE_ACTIONS = ['manage_role', 'add_role_users', 'remove_role_users', 'view_role_users'] as const
 
@@ -129,4 +130,23 @@ export function presentConnectionActions(bits: number): string[] {
     ...((bits & CONNECTION_BITS.publish) === 0 ? [] : ['m_write']),
     ...((bits & CONNECTION_BITS.subscribe) === 0 ? [] : ['m_read']),
   ]
+}
+
+/** Names of the older generation (decision 24). */
+const ALIASES: Readonly<Record<string, string>> = { c_list: 'membership', m_write: 'publish', m_read: 'subscribe' }
+
+/** The action that a caller means, whatever generation named it. */
+export const actionNamed = (name: string): string => (Object.hasOwn(ALIASES, name) ? (ALIASES[name] ?? name) : name)
+
+/** A comma-separated list of actions of the type, as listings are asked for. Throws `malformed`. */
+export function parseActions(type: EntityType, list: string | undefined): string[] {
+  const actions = (list ?? '')
+    .split(',')
+    .map((action) => actionNamed(action.trim()))
+    .filter((action) => action !== '')
+  const known = new Set<string>(ACTIONS[type])
+  const unknown = actions.find((action) => !known.has(action))
+  if (unknown === undefined) return actions
+  const message = `must name actions of a ${type}, which ${unknown} is not`
+  throw new ServiceError('malformed', `actions ${message}`, { details: [{ path: 'actions', message }] })
 }

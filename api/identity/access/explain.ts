@@ -6,7 +6,7 @@ import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import { ACTIONS, ENTITY_TYPES } from './actions.ts'
+import { ACTIONS, ENTITY_TYPES, actionNamed } from './actions.ts'
 import type { EntityType } from './actions.ts'
 import { ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from './admin-role.ts'
 import { findEntity } from './entities.ts'
@@ -272,7 +272,8 @@ function sentenceOf(
   return `yes: by ${needed} in the role ${role.name} ${WHERE_IT_LIES[role.place.accessType](role.place)}`
 }
 
-function parseQuestion({ entity, action }: AccessQuestion): Asked {
+function parseQuestion({ entity, action: named }: AccessQuestion): Asked {
+  const action = actionNamed(named)
   const match = /^([a-z]+):(.+)$/.exec(entity)
   const type = ENTITY_TYPES.find((one) => one === match?.[1])
   const id = match?.[2]

@@ -1,10 +1,11 @@
-export { parseActions } from './access-filter.ts'
 export type { AccessQuery } from './access-filter.ts'
 export {
   ACTIONS,
   CONNECTION_BITS,
   CONNECTION_TYPES,
   ENTITY_TYPES,
+  actionNamed,
+  parseActions,
   parseConnectionType,
   presentConnectionActions,
 } from './actions.ts'

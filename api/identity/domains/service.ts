@@ -7,7 +7,7 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { formatTime } from '#core/time.ts'
 import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
-import { ACTIONS, adminRoleId } from '../access/index.ts'
+import { adminRoleId, parseActions } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
 import { listedBy } from '../pats/index.ts'
 import { grantAdmin } from '../roles/index.ts'
@@ -88,7 +88,7 @@ export function createDomainsService({ database, journal, access, reservedRoutes
       if (adminOfKey !== undefined) condition.adminOfKey = adminOfKey
     }
     if (query.role_name !== undefined) condition.name = query.role_name
-    if (query.actions !== undefined) condition.actions = parseActions(query.actions)
+    if (query.actions !== undefined) condition.actions = parseActions('domain', query.actions)
     return condition
   }
 
@@ -215,18 +215,6 @@ export function createDomainsService({ database, journal, access, reservedRoutes
       })
     },
   }
-}
-
-/** Throws `malformed` for what is no action of a domain. */
-function parseActions(list: string): string[] {
-  const actions = list
-    .split(',')
-    .map((action) => action.trim())
-    .filter((action) => action !== '')
-  const unknown = actions.find((action) => !(ACTIONS.domain as readonly string[]).includes(action))
-  if (unknown === undefined) return actions
-  const message = `must name actions of domains, which ${unknown} is not`
-  throw new ServiceError('malformed', `actions ${message}`, { details: [{ path: 'actions', message }] })
 }
 
 /** A route may be a UUID only when it is the domain's own id (decision 23). */

@@ -3,7 +3,7 @@ import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Page } from '#core/page.ts'
 import type { AccessPolicy, EntityType, UserPrincipal } from '../access/index.ts'
-import { ACTIONS, ADMIN_ROLE_NAME, adminRoleId } from '../access/index.ts'
+import { ACTIONS, ADMIN_ROLE_NAME, actionNamed, adminRoleId } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
 import { heldBy, requireMayGive } from './granting.ts'
 import { lockForRoles } from './locks.ts'
@@ -251,17 +251,10 @@ function inOrder(type: EntityType, actions: readonly string[]): string[] {
   return ACTIONS[type].filter((action) => wanted.has(action))
 }
 
-/** Names of the older generation are understood too (decision 24). */
-const ACTION_ALIASES: Readonly<Record<string, string>> = {
-  c_list: 'membership',
-  m_write: 'publish',
-  m_read: 'subscribe',
-}
-
 /** Throws `malformed` for an action that the type has not. */
 function requireKnownActions(type: EntityType, actions: readonly string[]): string[] {
   const known = new Set<string>(ACTIONS[type])
-  const named = actions.map((action) => ACTION_ALIASES[action] ?? action)
+  const named = actions.map(actionNamed)
   const unknown = named.find((action) => !known.has(action))
   if (unknown === undefined) return inOrder(type, named)
   const message = `must hold actions of a ${type}, and ${unknown} is none`
