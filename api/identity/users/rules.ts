@@ -42,5 +42,6 @@ export function requireSelfOrAdmin(access: AccessPolicy, caller: UserPrincipal, 
 export function requirePassword(pattern: RegExp, password: string, path: string): void {
   if (pattern.test(password)) return
   const message = 'is too weak: at least 8 characters, or what SKEIN_PASSWORD_PATTERN asks for'
-  throw new ServiceError('malformed', `secret ${message}`, { details: [{ path, message }] })
+  const field = path.slice(1).replaceAll('/', '.')
+  throw new ServiceError('malformed', `${field} ${message}`, { details: [{ path, message }] })
 }
