@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto'
 import { chmodSync } from 'node:fs'
 import { join } from 'node:path'
 import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
+import { followValues, publishValue } from './live.ts'
 import { freePort, newDataDir, removeDataDir, startPlatform } from './platform.ts'
 import type { Platform } from './platform.ts'
 import { median, milliseconds, percentile, printTable } from './statistics.ts'
@@ -32,37 +33,7 @@ async function startRedis(): Promise<{ url: string } & Disposable> {
   return { url: `redis://127.0.0.1:${port}`, [Symbol.dispose]: () => void child.kill('SIGKILL') }
 }
 
-async function publish(node: Platform, path: string, { secret }: Device, value: number): Promise<number> {
-  const response = await fetch(`http://127.0.0.1:${node.port}${path}`, {
-    method: 'POST',
-    headers: { authorization: `Client ${secret}`, 'content-type': 'application/senml+json' },
-    body: `[{"n":"v","v":${value}}]`,
-  })
-  await response.arrayBuffer()
-  return response.status
-}
-
-/** A stream of events on a node: when each value came, and when it ended. */
-async function follow(node: Platform, path: string, { secret }: Device) {
-  const came = new Map<number, number>()
-  const { promise: ended, resolve } = Promise.withResolvers<number>()
-  const abort = new AbortController()
-  const response = await fetch(`http://127.0.0.1:${node.port}${path}/live`, {
-    headers: { authorization: `Client ${secret}` },
-    signal: abort.signal,
-  })
-  void (async () => {
-    let text = ''
-    for await (const chunk of response.body ?? []) {
-      text += Buffer.from(chunk).toString()
-      for (const [, value] of text.matchAll(/"v":(\d+)\}\]\}\n\n/g))
-        if (!came.has(Number(value))) came.set(Number(value), performance.now())
-      text = text.slice(-500)
-    }
-    resolve(performance.now())
-  })().catch(() => undefined)
-  return { came, ended, close: () => abort.abort() }
-}
+const clientOf = ({ secret }: Device) => `Client ${secret}`
 
 async function measure(first: Platform, second: Platform, domainId: string, authorization: string): Promise<Figures> {
   const figures: Figures = { revokedMs: [], endedMs: [], deliveredMs: [] }
@@ -82,11 +53,11 @@ async function measure(first: Platform, second: Platform, domainId: string, auth
 
   const device = await newDevice()
   const path = `/m/${domainId}/c/${device.channelId}`
-  const stream = await follow(second, path, device)
+  const stream = await followValues(second, path, clientOf(device))
   await pause(SETTLE_MS)
   for (let value = 0; value < MESSAGES; value++) {
     const began = performance.now()
-    await publish(first, path, device, value)
+    await publishValue(first, path, clientOf(device), value)
     while (!stream.came.has(value)) await pause(1)
     figures.deliveredMs.push((stream.came.get(value) as number) - began)
     // At any moment between two looks at the log.
@@ -97,13 +68,13 @@ async function measure(first: Platform, second: Platform, domainId: string, auth
   for (let count = 0; count < REVOCATIONS; count++) {
     const one = await newDevice()
     const at = `/m/${domainId}/c/${one.channelId}`
-    const open = await follow(second, at, one)
-    while ((await publish(second, at, one, 1)) !== 202) await pause(POLL_MS)
+    const open = await followValues(second, at, clientOf(one))
+    while ((await publishValue(second, at, clientOf(one), 1)) !== 202) await pause(POLL_MS)
     await pause(Math.random() * 500)
     const body = { client_ids: [one.id], channel_ids: [one.channelId] }
     await first.call('POST', `/${domainId}/channels/disconnect`, body, authorization)
     const began = performance.now()
-    while ((await publish(second, at, one, 2)) === 202) await pause(POLL_MS)
+    while ((await publishValue(second, at, clientOf(one), 2)) === 202) await pause(POLL_MS)
     figures.revokedMs.push(performance.now() - began)
     figures.endedMs.push((await open.ended) - began)
   }

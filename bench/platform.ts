@@ -19,7 +19,7 @@ export type Platform = AsyncDisposable & {
   readonly readyMs: number
   readonly pid: number
   call<T>(method: string, path: string, body?: unknown, authorization?: string): Promise<T>
-  upload(taskId: string, file: string): Promise<void>
+  upload(taskId: string, file: string, authorization?: string): Promise<void>
 }
 
 export function newDataDir(): string {
@@ -107,10 +107,14 @@ export async function startPlatform(
       if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`)
       return (text === '' ? undefined : JSON.parse(text)) as T
     },
-    async upload(taskId, path) {
+    async upload(taskId, path, authorization) {
       const body = new FormData()
       body.append('file', new Blob([readFileSync(join(ROOT, path))]), 'module.wasm')
-      const response = await fetch(`${base}/tasks/${taskId}/upload`, { method: 'PUT', body })
+      const response = await fetch(`${base}/tasks/${taskId}/upload`, {
+        method: 'PUT',
+        headers: authorization === undefined ? {} : { authorization },
+        body,
+      })
       if (!response.ok) throw new Error(`upload: ${response.status} ${await response.text()}`)
     },
     async [Symbol.asyncDispose]() {

@@ -19,6 +19,7 @@ import { benchSandbox } from './sandbox.ts'
 import { benchSoak } from './soak.ts'
 import { benchStart } from './start.ts'
 import { benchTasks } from './tasks.ts'
+import { benchTriggers } from './triggers.ts'
 
 const BENCHES = {
   start: benchStart,
@@ -32,6 +33,7 @@ const BENCHES = {
   bulk: benchBulk,
   journal: benchJournal,
   tasks: benchTasks,
+  triggers: benchTriggers,
   fleet: benchFleet,
   sandbox: benchSandbox,
   modules: benchModules,
