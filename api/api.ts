@@ -140,7 +140,7 @@ export async function startApi(
     return { value, stop: () => value.stop() }
   })
   await life.start('automation', async () => {
-    const value = await startAutomation({ database, gate: devices.gate, messages, logger })
+    const value = await startAutomation({ database, bus, gate: devices.gate, messages, logger })
     return { value, stop: () => value.stop() }
   })
   const { access, journal } = identity

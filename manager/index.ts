@@ -4,9 +4,11 @@
  */
 import { randomUUID, X509Certificate } from 'node:crypto'
 import { rename, writeFile } from 'node:fs/promises'
+import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
+import { hintQueue } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { fingerprintOf } from '#proto/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
@@ -59,6 +61,7 @@ export { renderLifecycle } from './lifecycle.ts'
 export type ManagerDeps = {
   config: ManagerConfig
   database: Database
+  bus: Bus
   keyring: Keyring
   access: TaskAccess
   logger: Logger
@@ -94,6 +97,7 @@ const JOIN_POLL_MS = 10
 export async function startManager({
   config,
   database,
+  bus,
   keyring,
   access,
   logger,
@@ -134,6 +138,7 @@ export async function startManager({
       logger,
       random: Math.random,
       onCommitted: events.poke,
+      onPublished: () => hintQueue(bus, 'task_publications'),
     },
     connect: () => database.dedicated('skein-run-writer'),
     signal: stopping.signal,
@@ -155,8 +160,8 @@ export async function startManager({
     resolveImage: modules.resolve,
     logger,
   })
-  const messageRuns = startMessageRuns({ database, access, runs, logger, intervalMs: timing.messageIntervalMs })
-  const replays = createReplaysService({ database, access, tasks, newId: randomUUID })
+  const messageRuns = startMessageRuns({ database, bus, access, runs, logger, intervalMs: timing.messageIntervalMs })
+  const replays = createReplaysService({ database, bus, access, tasks, newId: randomUUID })
   const scheduler = startScheduler({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
   const engine = startWorkflowEngine({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
   endings.onEvery((ended) => engine.ended(ended.runId))
@@ -183,7 +188,7 @@ export async function startManager({
       leases,
       tickets,
       output,
-      guests: createGuests({ database, access, readChannel }),
+      guests: createGuests({ database, bus, access, readChannel }),
       logger,
       database,
       newId: randomUUID,

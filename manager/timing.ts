@@ -17,7 +17,7 @@ export type ManagerTiming = {
   stopDeadlineMs: number
   /** Whether a run that another manager's worker holds has ended is asked this often. */
   foreignRunPollMs: number
-  /** Between two looks for messages that start runs. */
+  /** Between two looks for messages that start runs, while some wait. */
   messageIntervalMs: number
 }
 

@@ -118,6 +118,7 @@ await runProgram({
         // As this machine reaches it; a worker elsewhere finds it at the host at which it found the manager.
         config: { ...config.manager, proxyAddress: reachableFrom(proxy.address, HERE) },
         database,
+        bus: ground.bus,
         keyring,
         access,
         logger,

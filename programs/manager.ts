@@ -35,10 +35,11 @@ await runProgram({
     })
     await mkdir(ground.dataDir, { recursive: true })
     const manager = await life.start('task manager', async () => {
-      const { database, keyring } = ground
+      const { database, bus, keyring } = ground
       const value = await startManager({
         config: config.manager,
         database,
+        bus,
         keyring,
         access,
         logger,

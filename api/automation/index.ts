@@ -1,6 +1,7 @@
 /** Where messages and tasks meet: messages start tasks, tasks publish messages, stored ones are gone through again. */
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Messages } from '#api/messages/index.ts'
+import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { startPublications } from './publications.ts'
@@ -12,10 +13,11 @@ export type { ChannelQuery, ChannelReader, ReadChannel } from './channel-reader.
 
 export type AutomationDeps = {
   database: Database
+  bus: Bus
   gate: MessageGate
   messages: Messages
   logger: Logger
-  /** How often is looked for something to do; tests shorten it. */
+  /** How often is looked for something to do while there is some; tests shorten it. */
   intervalMs?: number
 }
 

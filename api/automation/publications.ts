@@ -7,15 +7,16 @@ import { findActingUser } from '#api/identity/index.ts'
 import type { MessageGate } from '#api/devices/index.ts'
 import { SENML_JSON, parseContent } from '#api/messages/index.ts'
 import type { Messages } from '#api/messages/index.ts'
-import { prepared } from '#core/database/index.ts'
+import type { Bus } from '#core/bus/index.ts'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { startRounds } from '#core/log/index.ts'
+import { startQueueReader } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 
 export type PublicationDeps = {
   database: Database
+  bus: Bus
   gate: Pick<MessageGate, 'authorize'>
   messages: Pick<Messages, 'publish'>
   logger: Logger
@@ -42,12 +43,6 @@ const TAKEN_MS = 30_000
 /** Waits double from a second on while the store has no room. */
 const MAX_WAIT_DOUBLINGS = 6
 
-// Asked ten times a second: with the order its plan is the index, whatever the table holds.
-const findDue = prepared<{ key: number }>(
-  'task-publication-due',
-  'SELECT key FROM task_publications WHERE due_at <= now() ORDER BY due_at, key LIMIT 1',
-)
-
 // Taken for a while, in the order in which they were written; another node takes others.
 const take = sql<Row>`
   UPDATE task_publications p SET due_at = now() + make_interval(secs => ${TAKEN_MS / 1000}::float8), tries = least(p.tries + 1, 1000)
@@ -57,7 +52,7 @@ const take = sql<Row>`
   RETURNING p.key, d.id AS domain_id, p.user_key, p.channel_id, p.subtopic, p.payload, p.run_id, p.fence, p.call_id, p.tries,
     p.created_at`
 
-export function startPublications({ database, gate, messages, logger, intervalMs }: PublicationDeps): {
+export function startPublications({ database, bus, gate, messages, logger, intervalMs }: PublicationDeps): {
   stop(): Promise<void>
 } {
   const { db } = database
@@ -109,18 +104,18 @@ export function startPublications({ database, gate, messages, logger, intervalMs
     if (again.length > 0) await defer(db, again)
   }
 
-  const rounds = startRounds(async () => {
-    try {
-      const { rows: due } = await findDue(db, [])
-      const rows = due.length === 0 ? [] : (await take.execute(db)).rows
+  return startQueueReader({
+    database,
+    bus,
+    table: 'task_publications',
+    intervalMs,
+    async take() {
+      const { rows } = await take.execute(db)
       if (rows.length > 0) await settle(rows.toSorted((left, right) => left.key - right.key))
-      return { pauseMs: rows.length === MAX_ROWS ? 0 : intervalMs, isPokable: true }
-    } catch (error) {
-      logger.warn({ err: error }, 'what tasks publish could not be taken to its channels')
-      return { pauseMs: Math.max(intervalMs, 1_000), isPokable: false }
-    }
+      return rows.length === MAX_ROWS
+    },
+    onError: (error) => logger.warn({ err: error }, 'what tasks publish could not be taken to its channels'),
   })
-  return { stop: () => rounds.stop() }
 }
 
 async function remove(db: Queryable, keys: readonly number[]): Promise<void> {

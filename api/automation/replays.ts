@@ -2,15 +2,16 @@
 import { findActingUser } from '#api/identity/index.ts'
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Messages, StoredMessage } from '#api/messages/index.ts'
-import { prepared } from '#core/database/index.ts'
+import type { Bus } from '#core/bus/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { startRounds } from '#core/log/index.ts'
+import { hintQueue, startQueueReader } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 
 export type ReplayDeps = {
   database: Database
+  bus: Bus
   gate: Pick<MessageGate, 'authorize'>
   messages: Pick<Messages, 'read'>
   logger: Logger
@@ -35,7 +36,9 @@ const PAGE = 200
 /** So many records of a replay wait for runs at a time. */
 const MAX_WAITING = 500
 
-export function startReplays({ database, gate, messages, logger, intervalMs }: ReplayDeps): { stop(): Promise<void> } {
+export function startReplays({ database, bus, gate, messages, logger, intervalMs }: ReplayDeps): {
+  stop(): Promise<void>
+} {
   const { db } = database
 
   async function step(row: Row): Promise<'more' | 'later' | 'done'> {
@@ -64,6 +67,7 @@ export function startReplays({ database, gate, messages, logger, intervalMs }: R
     }
     const next = page.messages.length < PAGE ? undefined : { time, place }
     await database.transaction(async (tx) => await hand(tx, row, given, next))
+    hintQueue(bus, 'task_messages')
     return next === undefined ? 'done' : 'more'
   }
 
@@ -82,30 +86,21 @@ export function startReplays({ database, gate, messages, logger, intervalMs }: R
     }
   }
 
-  const rounds = startRounds(async () => {
-    try {
-      return { pauseMs: (await round()) ? 0 : intervalMs, isPokable: true }
-    } catch (error) {
-      logger.warn({ err: error }, 'a replay could not be gone on with')
-      return { pauseMs: Math.max(intervalMs, 1_000), isPokable: false }
-    }
+  return startQueueReader({
+    database,
+    bus,
+    table: 'task_replays',
+    intervalMs,
+    take: round,
+    onError: (error) => logger.warn({ err: error }, 'a replay could not be gone on with'),
   })
-  return { stop: () => rounds.stop() }
 }
 
 /** Who takes a page and dies is followed by another node after this. */
 const TAKEN_SECONDS = 30
 
-/** Asked ten times a second, and there is hardly ever one. */
-const findDue = prepared<{ key: number }>(
-  'task-replay-due',
-  'SELECT key FROM task_replays WHERE due_at <= now() LIMIT 1',
-)
-
 /** A replay whose task has room; taken for a while. */
 async function takeNext({ db }: Database): Promise<Row | undefined> {
-  const { rows: due } = await findDue(db, [])
-  if (due.length === 0) return undefined
   const { rows } = await sql<Row>`
     UPDATE task_replays p SET due_at = now() + make_interval(secs => ${TAKEN_SECONDS})
     FROM tasks t WHERE t.key = p.task_key AND p.key = (

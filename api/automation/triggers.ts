@@ -3,10 +3,11 @@
  * to the task managers in the transaction of the position: none is lost, none comes twice.
  */
 import { SENML_JSON, loadMessages } from '#api/messages/index.ts'
-import type { LiveMessage } from '#api/messages/index.ts'
+import type { LiveMessage, Messages } from '#api/messages/index.ts'
+import type { Bus } from '#core/bus/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
-import { beginAtEnd, startLogFollower } from '#core/log/index.ts'
-import type { LogFollower, LogRow } from '#core/log/index.ts'
+import { QUIET_TIMES, beginAtEnd, hintQueue, startLogFollower } from '#core/log/index.ts'
+import type { LogRow } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 import { matchingRecords } from './match.ts'
@@ -36,28 +37,56 @@ type Found = { rule: Rule; origin: string; message: string }
 
 export async function startTriggers({
   database,
+  messages,
+  bus,
   logger,
   intervalMs,
 }: {
   database: Database
+  messages: Pick<Messages, 'onCommitted'>
+  bus: Bus
   logger: Logger
   intervalMs: number
-}): Promise<LogFollower> {
+}): Promise<{ stop(): Promise<void> }> {
   await beginAtEnd(database.db, CONSUMER)
-  return startLogFollower({
+  let hasHanded = false
+  const follower = startLogFollower({
     database,
     table: TABLE,
     consumer: CONSUMER,
     logger,
     intervalMs,
+    quietMs: intervalMs * QUIET_TIMES,
+    // A busy node commits some hundred batches a second, which are gone through together.
+    restMs: intervalMs,
     maxRows: MAX_PASSED,
-    apply: applyTriggers,
+    async apply(tx, rows) {
+      const { applied, handed } = await applyTriggers(tx, rows)
+      hasHanded ||= handed > 0
+      return applied
+    },
+    onApplied() {
+      if (hasHanded) hintQueue(bus, 'task_messages')
+      hasHanded = false
+    },
   })
+  // Each node looks when it has stored something itself: whatever another one stored, that one looks for.
+  const unsubscribe = messages.onCommitted(() => follower.poke())
+  return {
+    async stop() {
+      unsubscribe()
+      await follower.stop()
+    },
+  }
 }
 
-async function applyTriggers(tx: Transaction, following: readonly LogRow[]): Promise<number> {
+/** How many batches were gone through, and how many messages met a trigger. */
+async function applyTriggers(
+  tx: Transaction,
+  following: readonly LogRow[],
+): Promise<{ applied: number; handed: number }> {
   const rules = await readRules(tx)
-  if (rules.length === 0) return following.length
+  if (rules.length === 0) return { applied: following.length, handed: 0 }
   const rows = following.slice(0, MAX_BATCHES)
   const channels = new Map(rules.map((rule) => [rule.channel_key, rule.channel_id]))
   const batches = rows.map((row) => ({ seq: row.position.seq, arrivedAt: row['arrived_at'] as string }))
@@ -65,7 +94,7 @@ async function applyTriggers(tx: Transaction, following: readonly LogRow[]): Pro
   const byChannel = Map.groupBy(rules, (rule) => rule.channel_key)
   const matches = messages.flatMap((message) => match(message, byChannel.get(message.channelKey) ?? []))
   for (const [rule, ofRule] of Map.groupBy(matches, ({ rule: one }) => one)) await hand(tx, rule, ofRule)
-  return rows.length
+  return { applied: rows.length, handed: matches.length }
 }
 
 /** Every trigger with the room that is left in its queue and its window. */

@@ -103,6 +103,8 @@ export type Messages = {
   tokenOf(delivery: Delivery | undefined): string
   /** What is kept of the subtopics that a filter of `parseSubtopicFilter` covers. */
   retained(access: MessageAccess, filter: string): Promise<RetainedMessage[]>
+  /** Calls the listener after each batch that this process commits, which it must not hold up; returns the way to end it. */
+  onCommitted(listener: () => void): () => void
   /** Adapters tell it of the sessions of clients. */
   readonly presence: Presence
   /** Messages that wait for their commit. */
@@ -118,6 +120,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
   const { database, logger, bus } = deps
   const keeper = await startKeeper(database, logger)
   const folder = startFolder(database, logger, deps.foldIntervalMs)
+  const listeners = new Set<() => void>()
   const hub = startLiveHub({ database, bus, logger })
   deps.signal?.addEventListener('abort', () => hub.endAll(), { once: true })
   const ingest = createIngest({
@@ -126,6 +129,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
     onCommitted(batchSeq, batch) {
       hub.committed(batchSeq, messagesOf(batch))
       folder.committed(batchSeq, batch)
+      for (const listener of listeners) listener()
     },
   })
   const presence = startPresence({ database, logger })
@@ -144,6 +148,10 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
     latest: (access, filter) => findLatest(database, access, filter),
     tokenOf: (delivery) => (delivery === undefined ? '' : formatToken(delivery.token)),
     retained: (access, filter) => findRetained(database.db, access.channelKey, filter),
+    onCommitted(listener) {
+      listeners.add(listener)
+      return () => void listeners.delete(listener)
+    },
     presence,
     get pending() {
       return ingest.pending

@@ -9,7 +9,7 @@ import { LOG_START } from './position.ts'
 import type { LogRow, LogTable } from './read.ts'
 import { readSettled, settledEnd } from './read.ts'
 import type { Pause, Rounds } from './rounds.ts'
-import { startRounds } from './rounds.ts'
+import { growingPauses, startRounds } from './rounds.ts'
 import { sql } from '../sql.ts'
 
 /** Where the consumer stands; undefined when it never stored one. */
@@ -60,12 +60,18 @@ export type LogFollowerOptions = {
   consumer: string
   logger: Logger
   intervalMs: number
+  /** While nothing is found pauses grow up to this; as they are unless said. For who pokes when something is written. */
+  quietMs?: number
+  /** So long the pause is at least, also when poked, after a round that found something; 0 unless said. */
+  restMs?: number
   maxRows: number
   /**
    * The effect of these rows, in the transaction that also stores the position. May stop early and say how many of them
    * took effect: the rest comes again at once.
    */
   apply: (tx: Transaction, rows: readonly LogRow[]) => Promise<void | number>
+  /** Called after each round that found something, when its effect is committed. */
+  onApplied?: () => void
 }
 
 export type LogFollower = Rounds
@@ -74,8 +80,20 @@ export type LogFollower = Rounds
 const MAX_BACKOFF_MS = 10_000
 
 export function startLogFollower(options: LogFollowerOptions): LogFollower {
-  const { database, table, consumer, logger, intervalMs, maxRows, apply } = options
+  const {
+    database,
+    table,
+    consumer,
+    logger,
+    intervalMs,
+    maxRows,
+    apply,
+    onApplied,
+    quietMs = intervalMs,
+    restMs = 0,
+  } = options
   let backoffMs = intervalMs
+  const pauses = growingPauses(intervalMs, quietMs)
 
   /**
    * One statement that is planned once, so that a log where nothing happens costs next to nothing, however often it is looked at. With
@@ -114,9 +132,11 @@ export function startLogFollower(options: LogFollowerOptions): LogFollower {
 
   async function round(): Promise<Pause> {
     try {
-      const hasMore = (await hasNext()) && (await applyNext())
+      const isThere = await hasNext()
+      const hasMore = isThere && (await applyNext())
+      if (isThere) onApplied?.()
       backoffMs = intervalMs
-      return { pauseMs: hasMore ? 0 : intervalMs, isPokable: true }
+      return { pauseMs: hasMore ? 0 : pauses.next(!isThere), isPokable: true, restMs: isThere ? restMs : 0 }
     } catch (error) {
       logger.warn({ err: error, consumer }, 'a log consumer failed and tries again')
       backoffMs = Math.min(backoffMs * 2, MAX_BACKOFF_MS)

@@ -1,9 +1,12 @@
 /** The rhythm of a reader of a log: one round at a time, after a pause or sooner when poked, until stopped. */
+import { monotonicMs } from '../time.ts'
 
 export type Pause = {
   pauseMs: number
   /** Whether a poke ends the pause; a reader that failed waits it out. */
   isPokable: boolean
+  /** So much of the pause remains also when poked, so that a busy writer does not have a round for each write; 0 unless said. */
+  restMs?: number
 }
 
 export type Rounds = {
@@ -19,15 +22,26 @@ export function startRounds(round: () => Promise<Pause>): Rounds {
   let isPoked = false
   let isPokable = false
   let wake: (() => void) | undefined
+  let shorten: (() => void) | undefined
 
-  const pause = (pauseMs: number) =>
+  const pause = ({ pauseMs, restMs = 0 }: Pause) =>
     new Promise<void>((resolve) => {
-      wake = () => {
+      const beganMs = monotonicMs()
+      const end = () => {
         clearTimeout(timer)
         wake = undefined
+        shorten = undefined
         resolve()
       }
-      const timer = setTimeout(wake, pauseMs)
+      let timer = setTimeout(end, pauseMs)
+      wake = end
+      shorten = () => {
+        shorten = undefined
+        const leftMs = beganMs + Math.min(restMs, pauseMs) - monotonicMs()
+        if (leftMs <= 0) return end()
+        clearTimeout(timer)
+        timer = setTimeout(end, leftMs)
+      }
     })
 
   async function loop(): Promise<void> {
@@ -36,9 +50,11 @@ export function startRounds(round: () => Promise<Pause>): Rounds {
       isPokable = false
       const next = await round()
       if (isStopped) return
-      if (next.pauseMs === 0 || (next.isPokable && isPoked)) continue
+      if (next.pauseMs === 0) continue
       isPokable = next.isPokable
-      await pause(next.pauseMs)
+      const isOver = pause(next)
+      if (isPokable && isPoked) shorten?.()
+      await isOver
     }
   }
 
@@ -46,12 +62,26 @@ export function startRounds(round: () => Promise<Pause>): Rounds {
   return {
     poke() {
       isPoked = true
-      if (isPokable) wake?.()
+      if (isPokable) shorten?.()
     },
     async stop() {
       isStopped = true
       wake?.()
       await running
+    },
+  }
+}
+
+/**
+ * Pauses of a reader that is told of what is written, but must not rely on it: the shortest while there is something, doubling ones
+ * while there is nothing.
+ */
+export function growingPauses(shortestMs: number, longestMs: number): { next(foundNothing: boolean): number } {
+  let pauseMs = shortestMs
+  return {
+    next(foundNothing) {
+      pauseMs = foundNothing ? Math.min(pauseMs * 2, longestMs) : shortestMs
+      return pauseMs
     },
   }
 }

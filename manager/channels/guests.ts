@@ -3,8 +3,10 @@
  * of their task, and with the rights that its user has now. A publication joins its run in the statement that stores it.
  */
 import type { UserPrincipal } from '#api/identity/index.ts'
+import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { hintQueue } from '#core/log/index.ts'
 import { sql } from '#core/sql.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { TaskAccess } from '../access.ts'
@@ -28,13 +30,13 @@ export type GuestRead = {
   limit: number
 }
 
-export type GuestsDeps = { database: Database; access: TaskAccess; readChannel: ReadChannel | undefined }
+export type GuestsDeps = { database: Database; bus: Bus; access: TaskAccess; readChannel: ReadChannel | undefined }
 export type Guests = ReturnType<typeof createGuests>
 
 export const MAX_PAYLOAD_BYTES = 256 * 1024
 const MAX_RECORDS_READ = 1_000
 
-export function createGuests({ database, access, readChannel }: GuestsDeps) {
+export function createGuests({ database, bus, access, readChannel }: GuestsDeps) {
   async function userOf(
     run: HeldRun,
   ): Promise<{ user: UserPrincipal; domainId: string; domainKey: number; userKey: number }> {
@@ -64,6 +66,7 @@ export function createGuests({ database, access, readChannel }: GuestsDeps) {
         SELECT EXISTS (SELECT 1 FROM held) AS is_current`.execute(database.db)
       if (rows[0]?.is_current !== true)
         throw new ServiceError('conflict', 'the run was given to somebody else or has ended')
+      hintQueue(bus, 'task_publications')
     },
 
     /** Records as JSON. Throws `forbidden` without a grant, `unavailable` where nobody reads channels. */

@@ -2,10 +2,10 @@
  * Messages that start runs: taken from where the platform (or a replay) put them, each started once under its origin. The
  * task acts as its user: his right to read the channel is asked again at every run.
  */
-import { prepared } from '#core/database/index.ts'
+import type { Bus } from '#core/bus/index.ts'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { startRounds } from '#core/log/index.ts'
+import { startQueueReader } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 import { findFunction } from '#core/wasm/index.ts'
@@ -17,6 +17,7 @@ import type { TriggerMessage } from './trigger-message.ts'
 
 export type MessageRunsDeps = {
   database: Database
+  bus: Bus
   access: TaskAccess
   runs: Pick<RunsService, 'startFor'>
   logger: Logger
@@ -46,12 +47,6 @@ const TAKEN_MS = 30_000
 /** While no run can be queued. */
 const RETRY_MS = 1_000
 
-/** Asked ten times a second: with the order its plan is the index, whatever the table holds. */
-const findDue = prepared<{ key: number }>(
-  'task-message-due',
-  'SELECT key FROM task_messages WHERE due_at <= now() ORDER BY due_at, key LIMIT 1',
-)
-
 const TAKE = sql<Row>`
   UPDATE task_messages m SET due_at = now() + make_interval(secs => ${TAKEN_MS / 1000}::float8)
   FROM (SELECT key FROM task_messages WHERE due_at <= now() ORDER BY due_at, key LIMIT ${MAX_ROWS} FOR UPDATE SKIP LOCKED) due,
@@ -60,9 +55,7 @@ const TAKE = sql<Row>`
   RETURNING m.key, m.task_key, m.origin, m.message, t.id AS task_id, t.domain_id, t.user_key, t.name, t.function,
     json_array_length(t.inputs) AS input_count, d.exports`
 
-const NOTHING = { taken: 0, isBlocked: false }
-
-export function startMessageRuns({ database, access, runs, logger, intervalMs }: MessageRunsDeps): {
+export function startMessageRuns({ database, bus, access, runs, logger, intervalMs }: MessageRunsDeps): {
   stop(): Promise<void>
 } {
   const { db } = database
@@ -93,7 +86,7 @@ export function startMessageRuns({ database, access, runs, logger, intervalMs }:
     return dropped
   }
 
-  async function take(): Promise<{ taken: number; isBlocked: boolean }> {
+  async function take(): Promise<boolean> {
     const { rows } = await TAKE.execute(db)
     const done: number[] = []
     const again: number[] = []
@@ -114,20 +107,17 @@ export function startMessageRuns({ database, access, runs, logger, intervalMs }:
       })
     await Promise.all(work)
     await settle(db, done, again, dropped)
-    return { taken: rows.length, isBlocked: again.length > 0 }
+    return rows.length === MAX_ROWS && again.length === 0
   }
 
-  const rounds = startRounds(async () => {
-    try {
-      const { rows: due } = await findDue(db, [])
-      const { taken, isBlocked } = due.length === 0 ? NOTHING : await take()
-      return { pauseMs: taken === MAX_ROWS && !isBlocked ? 0 : intervalMs, isPokable: true }
-    } catch (error) {
-      logger.warn({ err: error }, 'messages that start runs could not be taken')
-      return { pauseMs: Math.max(intervalMs, RETRY_MS), isPokable: false }
-    }
+  return startQueueReader({
+    database,
+    bus,
+    table: 'task_messages',
+    intervalMs,
+    take,
+    onError: (error) => logger.warn({ err: error }, 'messages that start runs could not be taken'),
   })
-  return { stop: () => rounds.stop() }
 }
 
 /** Why it was refused; undefined: it was not. Throws what may be otherwise in a moment. */

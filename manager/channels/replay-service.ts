@@ -1,19 +1,27 @@
 /** Replays: the module of a task runs over stored messages of a channel, record by record (task-manager.md section 5). */
+import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { hintQueue } from '#core/log/index.ts'
 import { sql } from '#core/sql.ts'
 import type { TaskAccess, TaskCaller } from '../access.ts'
 import type { TasksService } from '../tasks/service.ts'
 import { requireChannelId } from './fields.ts'
 import type { NewReplay } from './schema.ts'
 
-export type ReplaysDeps = { database: Database; access: TaskAccess; tasks: TasksService; newId: () => string }
+export type ReplaysDeps = {
+  database: Database
+  bus: Bus
+  access: TaskAccess
+  tasks: TasksService
+  newId: () => string
+}
 export type ReplaysService = ReturnType<typeof createReplaysService>
 
 /** Replays of one task at a time. */
 const MAX_OPEN = 10
 
-export function createReplaysService({ database, access, tasks, newId }: ReplaysDeps) {
+export function createReplaysService({ database, bus, access, tasks, newId }: ReplaysDeps) {
   return {
     /** Throws `unauthenticated` without a user, `forbidden` without the right to read the channel. */
     async start(caller: TaskCaller, taskId: string, body: NewReplay): Promise<{ id: string }> {
@@ -34,6 +42,7 @@ export function createReplaysService({ database, access, tasks, newId }: Replays
         RETURNING id`.execute(database.db)
       if (rows.length === 0)
         throw new ServiceError('unavailable', `${MAX_OPEN} replays of the task are under way`, { retryAfterSeconds: 5 })
+      hintQueue(bus, 'task_replays')
       return { id }
     },
   }

@@ -27,6 +27,8 @@ export type WriterContext = {
   random: () => number
   /** Told of each batch that was committed. */
   onCommitted?: () => void
+  /** Told when one was that holds what tasks publish. */
+  onPublished?: () => void
 }
 
 type TaskChange = { runKey: number; state: TaskState; durationMs: number | null }

@@ -39,4 +39,5 @@ export async function publishResults(
     published.map(({ run }) => run.id),
     published.map(({ run }) => run.fence ?? 0),
   ])
+  batch.afterCommit(() => batch.context.onPublished?.())
 }

@@ -18,7 +18,7 @@ let domain: string
 
 beforeAll(async () => {
   api = await startTestApi({
-    alsoServes: async (life, platform, { database, keyring, logger }) => {
+    alsoServes: async (life, platform, { database, bus, keyring, logger }) => {
       const access = createTaskAccess({
         database,
         access: platform.identity.access,
@@ -29,7 +29,16 @@ beforeAll(async () => {
       manager = await life.start('manager', async () => {
         const config = readConfig(MANAGER_SETTINGS, { SKEIN_MANAGER_GRPC_PORT: '0' })
         const readChannel = createChannelReader(database)
-        const value = await startManager({ config, database, keyring, access, logger, timing: FAST, readChannel })
+        const value = await startManager({
+          config,
+          database,
+          bus,
+          keyring,
+          access,
+          logger,
+          timing: FAST,
+          readChannel,
+        })
         return { value, stop: () => value.stop() }
       })
       return manager.routes

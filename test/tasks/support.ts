@@ -4,6 +4,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
+import { createLocalBus } from '#core/bus/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import { createDatabase, migrate, readMigrations } from '#core/database/index.ts'
 import type { Database, DatabaseAddress } from '#core/database/index.ts'
@@ -97,6 +98,7 @@ export async function startTestManager(
   const manager = await startManager({
     config,
     database,
+    bus: createLocalBus(),
     keyring: createKeyring(masterKey),
     access: options.access ?? OPEN_ACCESS,
     logger,

@@ -52,13 +52,14 @@ export async function startFullApp(address: DatabaseAddress): Promise<FullApp> {
   try {
     const config = readConfig(GROUND_SETTINGS, environment)
     const ground = await startGround(life, { config, logger, kind: 'generate', maxConnections: 4, address })
-    const { database, keyring, build } = ground
+    const { database, bus, keyring, build } = ground
     const api = await startApi(life, { ground, config: readConfig(IDENTITY_SETTINGS, environment) })
     const manager = await life.start('task manager', async () => {
       const managerConfig = readConfig(MANAGER_SETTINGS, environment)
       const value = await startManager({
         config: managerConfig,
         database,
+        bus,
         keyring,
         access: createTaskAccess({
           database,
