@@ -60,11 +60,14 @@ export async function load({
     typeof requests === 'function' ? requests : (index: number) => requests[index % requests.length] as Buffer
   const begin = performance.now()
   const end = begin + durationMs
+  const periodMs = 1000 / perSecond
 
   const run = (socket: Socket, place: number) =>
     new Promise<void>((resolve, reject) => {
       let pending: Buffer = Buffer.alloc(0)
       let sentAt = 0
+      // At a given rate each has times of its own, as devices do that know nothing of each other; in step they would be one burst.
+      let dueAt = begin + (place / connections) * periodMs
       const send = () => {
         sentAt = performance.now()
         const request = sentAt >= end ? undefined : nextOf(turn++)
@@ -86,15 +89,18 @@ export async function load({
         } else {
           refused += 1
         }
-        const pauseMs = sentAt + 1000 / perSecond - performance.now()
-        if (pauseMs > 0) setTimeout(send, pauseMs)
+        const now = performance.now()
+        dueAt += periodMs
+        // Those who were answered late together come back to their own times: otherwise they would stay in step from now on.
+        const lateMs = now - dueAt
+        if (periodMs > 0 && lateMs > periodMs) dueAt += lateMs - (lateMs % periodMs)
+        if (dueAt > now) setTimeout(send, dueAt - now)
         else send()
       })
       socket.on('error', reject)
       socket.on('close', () => resolve())
-      // At a given rate each has a time of its own, as devices do that know nothing of each other; in step they would be one burst.
       if (perSecond === Infinity) send()
-      else setTimeout(send, (place / connections) * (1000 / perSecond))
+      else setTimeout(send, Math.max(0, dueAt - performance.now()))
     })
 
   const sockets = await Promise.all(
