@@ -4,8 +4,7 @@
  * while rows wait, less and less often while there is none.
  */
 import type { Bus } from '../bus/index.ts'
-import { prepared } from '../database/index.ts'
-import type { Database, Prepared } from '../database/index.ts'
+import type { Database } from '../database/index.ts'
 import { growingPauses, startRounds } from './rounds.ts'
 
 /** However fast is written, rounds that find rows are this far apart: each costs some statements, and takes the more rows. */
@@ -22,7 +21,7 @@ export function hintQueue(bus: Bus, table: string): void {
   bus.publish(topicOf(table), NOTHING)
 }
 
-export type QueueReaderOptions = {
+type QueueReaderOptions = {
   database: Database
   bus: Bus
   /** Name of the table, which has a column `due_at`; a constant of our code, never input. */
@@ -38,11 +37,16 @@ export function startQueueReader({ database, bus, table, take, intervalMs, onErr
   /** Resolves when the round that runs has ended; none follows. */
   stop(): Promise<void>
 } {
-  const first = firstOf(table)
+  // Whether the first row is due: what a round costs while there is nothing to do. Planned once, and with the order its plan is the index.
+  const first = {
+    name: `first-of-${table}`,
+    text: `SELECT due_at <= now() AS is_due FROM ${table} ORDER BY due_at LIMIT 1`,
+    values: [],
+  }
   const pauses = growingPauses(intervalMs, intervalMs * QUIET_TIMES)
   const rounds = startRounds(async () => {
     try {
-      const { rows } = await first(database.db, [])
+      const { rows } = await database.db.query<{ is_due: boolean }>(first)
       if (rows[0]?.is_due === true && (await take())) return { pauseMs: 0, isPokable: true }
       // A row that waits for its time, or that another process has taken, may become due.
       const isEmpty = rows.length === 0
@@ -59,18 +63,6 @@ export function startQueueReader({ database, bus, table, take, intervalMs, onErr
       await rounds.stop()
     },
   }
-}
-
-const firsts = new Map<string, Prepared<{ is_due: boolean }>>()
-
-/** Whether the first row is due: what a round costs while there is nothing to do. With the order its plan is the index. */
-function firstOf(table: string): Prepared<{ is_due: boolean }> {
-  const known = firsts.get(table)
-  if (known !== undefined) return known
-  const text = `SELECT due_at <= now() AS is_due FROM ${table} ORDER BY due_at LIMIT 1`
-  const made = prepared<{ is_due: boolean }>(`first of ${table}`, text)
-  firsts.set(table, made)
-  return made
 }
 
 function topicOf(table: string): string {
