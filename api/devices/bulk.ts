@@ -1,5 +1,5 @@
 /** Calls that name many things at once: how many, and which of them repeats another (contract 7.1). */
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
 
 /** Items of a bulk creation, and ids in one list of a connection. */
 export const MAX_BULK_ITEMS = 10_000
@@ -32,9 +32,23 @@ export function requireDistinct<T>(items: readonly T[], field: string, valueOf: 
 }
 
 /**
- * The refusal of a bulk of which something is stored already, naming the first such item: the database names the rule alone, so
- * it is looked up afterwards. Undefined: nothing of it is there any more.
+ * What a bulk is refused with of which something is stored already names the first such item: the database names the rule alone, so it
+ * is looked up afterwards.
  */
+export async function namingTaken<T>(
+  items: readonly unknown[],
+  work: Promise<T>,
+  find: () => Promise<ServiceError | undefined>,
+): Promise<T> {
+  try {
+    return await work
+  } catch (refusal) {
+    if (items.length === 1 || kindOf(refusal) !== 'conflict') throw refusal
+    throw (await find()) ?? refusal
+  }
+}
+
+/** The refusal of the first item of which something is taken; undefined: nothing is any more. */
 export function takenItem<T>(
   items: readonly T[],
   taken: Readonly<Record<string, (item: T) => boolean>>,

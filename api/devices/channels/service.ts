@@ -1,12 +1,11 @@
 /** The rules of channels (specification section 4 Channels, contract 4.2, decisions 2, 31, 45). */
 import { findProvidedAccess, requireRoute } from '#api/identity/index.ts'
 import type { DomainAccess, EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
-import { kindOf } from '#core/errors/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
-import { requireDistinct, requireFewItems, takenItem } from '../bulk.ts'
+import { namingTaken, requireDistinct, requireFewItems, takenItem } from '../bulk.ts'
 import {
   createConnectableRules,
   enterForCreation,
@@ -115,12 +114,8 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
       requireCreation(domain, 'channel', inputs)
       requireDistinct(rows, 'id', (row) => row.id)
       requireDistinct(rows, 'route', (row) => row.route?.toLowerCase())
-      const channels = await rules
-        .create(caller, domain, rows, (tx, placed) => insertChannels(tx, domain, placed, caller))
-        .catch(async (refusal: unknown) => {
-          if (rows.length === 1 || kindOf(refusal) !== 'conflict') throw refusal
-          throw (await findTakenItem(domain, rows)) ?? refusal
-        })
+      const created = rules.create(caller, domain, rows, (tx, placed) => insertChannels(tx, domain, placed, caller))
+      const channels = await namingTaken(rows, created, () => findTakenItem(domain, rows))
       return channels.map((channel) => ({ channel }))
     },
     async get(caller, at, withRoles) {

@@ -3,13 +3,12 @@ import { setImmediate } from 'node:timers/promises'
 import { findPageAccess } from '#api/identity/index.ts'
 import type { DomainAccess, EffectiveAccess, ShownRoles, UserPrincipal } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
-import { kindOf } from '#core/errors/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { Page } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
-import { requireDistinct, requireFewItems, takenItem } from '../bulk.ts'
+import { namingTaken, requireDistinct, requireFewItems, takenItem } from '../bulk.ts'
 import { openSecret, sealSecret, secretMac } from '../client-secrets.ts'
 import {
   createConnectableRules,
@@ -170,16 +169,12 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
         parentGroupId: parentIdOf(input),
       }))
       const isAnySecretGiven = inputs.some((input) => input.credentials?.secret !== undefined)
-      const clients = await rules
-        .create(caller, domain, rows, async (tx, placed) => {
-          // Secrets that are made here meet no others.
-          if (placed.length > 1 && isAnySecretGiven) await awaitOtherBulks(tx, domain.domainKey)
-          return await insertSealed(tx, domain, placed, caller)
-        })
-        .catch(async (refusal: unknown) => {
-          if (inputs.length === 1 || kindOf(refusal) !== 'conflict') throw refusal
-          throw (await findTakenItem(domain, inputs)) ?? refusal
-        })
+      const created = rules.create(caller, domain, rows, async (tx, placed) => {
+        // Secrets that are made here meet no others.
+        if (placed.length > 1 && isAnySecretGiven) await awaitOtherBulks(tx, domain.domainKey)
+        return await insertSealed(tx, domain, placed, caller)
+      })
+      const clients = await namingTaken(inputs, created, () => findTakenItem(domain, inputs))
       return clients.map((client, index) => ({ client, secret: rows[index]?.secret ?? '' }))
     },
     async get(caller, at, withRoles) {
