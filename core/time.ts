@@ -1,5 +1,5 @@
 /** Times on the wire, durations in settings, and the clocks. Nothing else in the tree formats a timestamp. */
-import { ServiceError } from './errors/index.ts'
+import { ServiceError, refusedField } from './errors/index.ts'
 
 /** The zero time of the specification: "never updated". Stored as NULL, formatted here and nowhere else. */
 export const ZERO_TIME = '0001-01-01T00:00:00Z'
@@ -43,11 +43,7 @@ const UNIT_MS: Record<string, number> = {
  * Throws `malformed` naming `path` for anything else, a negative one included: `/ttl` in a body, `ttl` elsewhere.
  */
 export function parseDurationMs(text: string, path = 'duration'): number {
-  const refuse = () => {
-    const message = 'must be a duration such as 90s, 15m or 1h30m'
-    const field = path.replace(/^\//, '').replaceAll('/', '.')
-    return new ServiceError('malformed', `${field} ${message}`, { details: [{ path, message }] })
-  }
+  const refuse = () => refusedField(path, 'must be a duration such as 90s, 15m or 1h30m')
   if (text === '0') return 0
   if (!/^(\d+(\.\d+)?(ns|us|µs|μs|ms|s|m|h))+$/.test(text)) throw refuse()
   let total = 0

@@ -4,7 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { ServiceError } from '../errors/index.ts'
+import { ServiceError, refusedField } from '../errors/index.ts'
 import type { ErrorDetail } from '../errors/index.ts'
 
 /** Deeper JSON is no honest document and costs the stack of whoever walks it. */
@@ -129,7 +129,7 @@ export function textFault(text: string): string | undefined {
 }
 
 function refusal(path: string, message: string): ServiceError {
-  return new ServiceError('malformed', `${path === '' ? 'the body' : path.slice(1).replaceAll('/', '.')} ${message}`, {
-    details: [{ path, message }],
-  })
+  return path === ''
+    ? new ServiceError('malformed', `the body ${message}`, { details: [{ path, message }] })
+    : refusedField(path, message)
 }

@@ -67,27 +67,33 @@ function faultsOfFields(
   value: Readonly<Record<string, unknown>>,
   path: string,
 ): Fault[] {
-  const faults: Fault[] = []
-  let faulty = 0
-  for (const [name, field] of Object.entries(value)) {
+  return faultsOfFirst(Object.entries(value), (name, field) => {
     const at = `${path}/${name}`
-    if (propertyNames !== undefined && !isValid(propertyNames, name)) {
-      const [fault] = plainFaults(propertyNames, name, at)
-      if (fault !== undefined) faults.push({ ...fault, keyword: 'propertyNames', params: { fault } })
-    } else if (isValid(values, field)) continue
-    else faults.push(...faultsOf(values, field, at))
-    faulty += 1
-    if (faulty === MAX_FAULTY_ITEMS) break
-  }
-  return faults
+    if (propertyNames !== undefined && !isValid(propertyNames, name))
+      return plainFaults(propertyNames, name, at)
+        .slice(0, 1)
+        .map((fault) => ({ ...fault, keyword: 'propertyNames', params: { fault } }))
+    return isValid(values, field) ? undefined : faultsOf(values, field, at)
+  })
 }
 
 function faultsOfItems(items: TSchema, value: readonly unknown[], path: string): Fault[] {
+  return faultsOfFirst(value.entries(), (index, item) =>
+    isValid(items, item) ? undefined : faultsOf(items, item, `${path}/${index}`),
+  )
+}
+
+/** The faults of the first faulty ones; `explain` gives none for what is valid. */
+function faultsOfFirst<Key>(
+  entries: Iterable<[Key, unknown]>,
+  explain: (key: Key, value: unknown) => Fault[] | undefined,
+): Fault[] {
   const faults: Fault[] = []
   let faulty = 0
-  for (const [index, item] of value.entries()) {
-    if (isValid(items, item)) continue
-    faults.push(...faultsOf(items, item, `${path}/${index}`))
+  for (const [key, value] of entries) {
+    const own = explain(key, value)
+    if (own === undefined) continue
+    faults.push(...own)
     faulty += 1
     if (faulty === MAX_FAULTY_ITEMS) break
   }

@@ -3,7 +3,7 @@
  * a body is taken as it is: `"1"` is no number in JSON. Unknown fields stay (and are ignored by the rules).
  */
 import type { TSchema } from 'typebox'
-import { ServiceError } from '../errors/index.ts'
+import { ServiceError, fieldName } from '../errors/index.ts'
 import type { ErrorDetail } from '../errors/index.ts'
 import { faultsOf } from './faults.ts'
 import type { Fault } from './faults.ts'
@@ -88,7 +88,7 @@ function pathOf(error: Fault, isText: boolean): string {
 
 /** `/credentials/secret` as a sentence begins with it: `credentials.secret`. */
 function subjectOf(path: string, part: Part): string {
-  return path === '' ? `the ${part}` : path.replace(/^\//, '').replaceAll('/', '.')
+  return path === '' ? `the ${part}` : fieldName(path)
 }
 
 /** The rule in words that say what would be accepted. */

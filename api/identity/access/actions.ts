@@ -1,5 +1,5 @@
 /** Every action by name (contract section 2.3). The lists are closed: a role holds nothing else. */
-import { ServiceError } from '#core/errors/index.ts'
+import { refusedField } from '#core/errors/index.ts'
 
 const ROLE_ACTIONS = ['manage_role', 'add_role_users', 'remove_role_users', 'view_role_users'] as const
 
@@ -147,6 +147,5 @@ export function parseActions(type: EntityType, list: string | undefined): string
   const known = new Set<string>(ACTIONS[type])
   const unknown = actions.find((action) => !known.has(action))
   if (unknown === undefined) return actions
-  const message = `must name actions of a ${type}, which ${unknown} is not`
-  throw new ServiceError('malformed', `actions ${message}`, { details: [{ path: 'actions', message }] })
+  throw refusedField('actions', `must name actions of a ${type}, which ${unknown} is not`)
 }

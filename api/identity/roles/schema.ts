@@ -1,6 +1,6 @@
 /** Wire shapes of roles and their members: the names of both generations at once (contract 2.2, decision 5). */
 import type { Static, TObject, TSchema } from 'typebox'
-import { ServiceError } from '#core/errors/index.ts'
+import { refusedField } from '#core/errors/index.ts'
 import { MAX_LIMIT, MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
 import { Type } from '#core/schema.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
@@ -127,7 +127,7 @@ export type EntityMemberQuery = Static<typeof EntityMemberQuery>
 /** What one of two names gave. Throws `malformed` when neither did. */
 export function requireGiven<T>(value: T | undefined, path: string): T {
   if (value !== undefined) return value
-  throw new ServiceError('malformed', `${path.slice(1)} is required`, { details: [{ path, message: 'is required' }] })
+  throw refusedField(path, 'is required')
 }
 
 export const actionsIn = (body: Static<typeof ActionsBody>): string[] =>

@@ -1,5 +1,5 @@
 /** How users come into being: by themselves, by another user who then owns them, or by the platform administrator. */
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { AccessPolicy, Origin, UserPrincipal } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
@@ -90,11 +90,7 @@ export function createRegistration(deps: RegistrationDeps): Registration {
 
 type Names = Pick<UserRecord, 'firstName' | 'lastName' | 'name' | 'email' | 'username'>
 
-function required(path: string): ServiceError {
-  return new ServiceError('malformed', `${path.slice(1).replaceAll('/', '.')} is required`, {
-    details: [{ path, message: 'is required' }],
-  })
-}
+const required = (path: string) => refusedField(path, 'is required')
 
 /** Reads the newer shape, or the older one with `name` and `credentials.identity` (decision 50). */
 function identityOf(input: NewUser): Names {

@@ -1,6 +1,6 @@
 /** What every rule about users asks first: whether there is such a user, and whether the caller may change him. */
 import type { Queryable } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
 import type { UserRecord } from './repository.ts'
@@ -41,7 +41,5 @@ export function requireSelfOrAdmin(access: AccessPolicy, caller: UserPrincipal, 
 /** Throws `malformed`. */
 export function requirePassword(pattern: RegExp, password: string, path: string): void {
   if (pattern.test(password)) return
-  const message = 'is too weak: at least 8 characters, or what SKEIN_PASSWORD_PATTERN asks for'
-  const field = path.slice(1).replaceAll('/', '.')
-  throw new ServiceError('malformed', `${field} ${message}`, { details: [{ path, message }] })
+  throw refusedField(path, 'is too weak: at least 8 characters, or what SKEIN_PASSWORD_PATTERN asks for')
 }

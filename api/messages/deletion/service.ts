@@ -1,7 +1,7 @@
 /** Who may delete stored messages, and that it is told (contract decision 54). */
 import type { AccessPolicy, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { parseFilter } from '../reader/filter.ts'
 import type { DeletionQuery } from './schema.ts'
 import { deleteMessages, snapshotNow } from './steps.ts'
@@ -24,9 +24,7 @@ const FILTERS_OF_PAGES = ['format', 'subtopic', 'protocol', 'name', 'v', 'vb', '
 
 function refuseOtherFilters(query: DeletionQuery): void {
   const filter = FILTERS_OF_PAGES.find((name) => Object.hasOwn(query, name))
-  if (filter === undefined) return
-  const message = 'does not narrow a deletion: from, to and publisher do'
-  throw new ServiceError('malformed', `${filter} ${message}`, { details: [{ path: filter, message }] })
+  if (filter !== undefined) throw refusedField(filter, 'does not narrow a deletion: from, to and publisher do')
 }
 
 export function createMessageDeletion(deps: {

@@ -2,6 +2,7 @@
 import type { Static } from 'typebox'
 import { NewChannel, NewClient } from '#api/devices/index.ts'
 import { Id } from '#api/identity/index.ts'
+import { fieldName } from '#core/errors/index.ts'
 import { lateCheck } from '#core/http/index.ts'
 import { Type } from '#core/schema.ts'
 
@@ -39,6 +40,6 @@ export function faultOf(kind: keyof typeof CHECKS, item: unknown): string | unde
   const check = CHECKS[kind]()
   if (check.Check(item)) return undefined
   const [first] = check.Errors(item)
-  const field = first?.instancePath.slice(1).replaceAll('/', '.') ?? ''
+  const field = fieldName(first?.instancePath ?? '')
   return `${field === '' ? 'the item' : field} ${first?.message ?? 'is not valid'}`
 }
