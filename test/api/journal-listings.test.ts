@@ -389,3 +389,28 @@ test('pages far behind the first are the same before their days are counted, whi
   const counted = sql`journal_days WHERE scope_key = (SELECT key FROM domains WHERE id = ${own.domainId})`
   expect(await daysOf(counted)).toEqual(await daysOf(left))
 }, 60_000)
+
+test('old records are removed by their keys when statistics say that the journal is nearly empty', async () => {
+  const SUBJECTS = 400_000
+  const RECORDS = 5000
+  await using other = await startTestApi()
+  const own = await newTenant(other)
+  const { db } = other.database
+  const happen = () =>
+    sql`INSERT INTO journal (occurred_at, operation, domain_key, actor_kind, actor_key, entity_keys)
+      SELECT now() - interval '400 days', 'client.update', d.key, 'user', u.key, ARRAY[d.key]
+        FROM generate_series(1, ${RECORDS}::int), domains d, users u WHERE d.id = ${own.domainId} AND u.id = ${own.user.id}`.execute(
+      db,
+    )
+  await happen()
+  await sql`DELETE FROM journal`.execute(db)
+  await sql`DELETE FROM journal_subjects`.execute(db)
+  await sql`ANALYZE journal, journal_subjects`.execute(db)
+  // Of so many others that whoever looks through them for each removed record is not done before the deadline of a statement.
+  await sql`INSERT INTO journal_subjects (entity_key, occurred_at, xid, seq, operation)
+    SELECT 1000000000 + n, now(), '5', n, 'client.update' FROM generate_series(1, ${SUBJECTS}::int) n`.execute(db)
+  await happen()
+  expect(await removeOldRecords(other.database, 300)).toEqual({ removed: RECORDS, isFull: true })
+  const { rows } = await sql<{ total: number }>`SELECT count(*) AS total FROM journal_subjects`.execute(db)
+  expect(rows[0]?.total).toBe(SUBJECTS)
+}, 90_000)

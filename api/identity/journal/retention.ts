@@ -82,16 +82,22 @@ async function slowestConsumer(tx: Transaction): Promise<Position | undefined> {
 
 type RemovedRow = { removed: number; xid: string | null; seq: number | null }
 
-/** Removes the records of `head` (`xid`, `seq`), with all that was noted of them. Gives how many, and the last of them. */
+/**
+ * Removes the records of `head`, their places (`ctid`), with all that was noted of them. Gives how many, and the last of them. Rows
+ * are found by places and keys alone, whatever statistics say: of a journal that has just grown they say that it is nearly empty, and
+ * PostgreSQL compared each of the removed records with each of the subjects.
+ */
 async function removeRecords(tx: Transaction, head: Sql<unknown>): Promise<RemovedRow> {
   const { rows } = await sql<RemovedRow>`
-    WITH head AS (${head}),
-    gone AS (
-      DELETE FROM journal j USING head WHERE j.xid = head.xid AND j.seq = head.seq
-      RETURNING j.xid, j.seq, j.occurred_at, j.operation, j.domain_key, j.entity_keys || j.actor_key AS keys),
+    WITH gone AS (
+      DELETE FROM journal WHERE ctid = ANY (ARRAY(${head}))
+      RETURNING xid, seq, occurred_at, operation, domain_key, entity_keys || actor_key AS keys),
     subjects AS (
-      DELETE FROM journal_subjects s USING gone, unnest(gone.keys) AS subject (key)
-       WHERE s.entity_key = subject.key AND s.occurred_at = gone.occurred_at AND s.xid = gone.xid AND s.seq = gone.seq),
+      DELETE FROM journal_subjects WHERE ctid = ANY (ARRAY(
+        SELECT s.ctid FROM gone CROSS JOIN LATERAL unnest(gone.keys) AS subject (key) CROSS JOIN LATERAL (
+          SELECT ctid FROM journal_subjects s
+           WHERE s.entity_key = subject.key AND s.occurred_at = gone.occurred_at AND s.xid = gone.xid AND s.seq = gone.seq
+          OFFSET 0) s))),
     totals AS (
       UPDATE journal_totals t SET total = t.total - counted.total FROM (${countsOf('gone')}) counted
        WHERE t.scope_key = counted.scope_key AND t.operation = counted.operation)
@@ -118,7 +124,7 @@ export function journalOfDomain(database: Database, domainKey: number): ((limit:
   return [
     (limit) =>
       database.transaction(async (tx) => {
-        const head = sql`SELECT xid, seq FROM journal WHERE domain_key = ${domainKey} AND ${await readByAll(tx)}
+        const head = sql`SELECT ctid FROM journal WHERE domain_key = ${domainKey} AND ${await readByAll(tx)}
           ORDER BY xid, seq LIMIT ${limit}`
         return (await removeRecords(tx, head)).removed
       }),
@@ -127,8 +133,8 @@ export function journalOfDomain(database: Database, domainKey: number): ((limit:
 
 async function removeBatch(tx: Transaction, days: number): Promise<RemovedBatch> {
   // The head of the log in its own order: an old record is never far from its beginning.
-  const head = sql`SELECT xid, seq FROM (
-      SELECT xid, seq, occurred_at FROM journal WHERE ${await readByAll(tx)} ORDER BY xid, seq LIMIT ${BATCH_RECORDS}) oldest
+  const head = sql`SELECT ctid FROM (
+      SELECT ctid, occurred_at FROM journal WHERE ${await readByAll(tx)} ORDER BY xid, seq LIMIT ${BATCH_RECORDS}) oldest
     WHERE oldest.occurred_at < now() - make_interval(days => ${days})`
   const { removed, xid, seq } = await removeRecords(tx, head)
   if (xid !== null && seq !== null) await storePosition(tx, REMOVED_POSITION, { xid: BigInt(xid), seq })
