@@ -295,6 +295,24 @@ describe('aggregation', () => {
     expect((await read(`${query}&interval=1%20day&limit=1&offset=1`, channelId)).messages).toMatchObject([day(0, 3)])
   })
 
+  test('a day of 26 hours holds its last one', async () => {
+    const { channelId } = await plant.newConnectedDevice()
+    await plant.connect(device, channelId)
+    // At Troll clocks go back by two hours: 26 October 2025 is from 22:00 UTC of the day before to midnight UTC.
+    const begin = Date.UTC(2025, 9, 25, 22) / 1000
+    const hours = [0, 25.5].map((hour) => ({ n: 'temp', t: begin + hour * 3600, v: 1 }))
+    await publish(device, '', hours, channelId)
+    for (const from of [begin - 86_400, -1])
+      expect(
+        (
+          await read(
+            `from=${from}&to=${begin + 7 * 86_400}&aggregation=count&tz=Antarctica/Troll&interval=1%20day`,
+            channelId,
+          )
+        ).messages,
+      ).toMatchObject([{ time: begin, value: 2 }])
+  })
+
   test('years before the first thousand', async () => {
     const { channelId } = await plant.newConnectedDevice()
     await plant.connect(device, channelId)

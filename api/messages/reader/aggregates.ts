@@ -33,7 +33,7 @@ const RESULTS: Readonly<Record<Aggregation, Sql<unknown>>> = {
 }
 
 /** Since then offsets of all time zones are whole quarters of an hour. */
-const QUARTER_OFFSETS_SINCE_SECONDS = Date.UTC(1973) / 1000
+const QUARTER_OFFSETS_SINCE_SECONDS = Date.UTC(1980) / 1000
 
 /** One row per interval and series that has numeric values in it; `time` is the beginning of the interval. */
 export async function aggregateRecords(
@@ -134,8 +134,8 @@ function partsWith(
 }
 
 const HOUR_SECONDS = 3600
-/** Days may have an hour more, and months a day or two. */
-const LONGEST_SECONDS = { day: 25 * HOUR_SECONDS, week: 8 * 24 * HOUR_SECONDS, month: 32 * 24 * HOUR_SECONDS } as const
+/** More than they may have: clocks are set back by up to three hours. */
+const LONGEST_SECONDS = { day: 48 * HOUR_SECONDS, week: 8 * 24 * HOUR_SECONDS, month: 32 * 24 * HOUR_SECONDS } as const
 
 /** A range of times that holds all intervals that are shown. */
 function spanOf(interval: Interval, { begins }: Groups): TimeRange {
