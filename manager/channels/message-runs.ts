@@ -41,7 +41,25 @@ type Row = {
 /** What started nothing, and why the last of it did not. */
 type Dropped = { count: number; reason: string }
 
+/** A message that is worked on. */
+type Work = {
+  row: Row
+  /** Asked once: why the task may not have the message, if it may not. */
+  refused: Promise<string | undefined> | undefined
+  /** Nothing more of it is to be started now. */
+  isOver: boolean
+  /** It comes again: what was started of it is then found started. */
+  isBlocked: boolean
+  /** Record by record where they run one by one. */
+  dropped: Dropped
+}
+
+/** One run of a message, and the key under which it is started once. */
+type Part = { work: Work; trigger: TriggerMessage; key: string }
+
 const MAX_ROWS = 500
+/** Runs that are started at a time. */
+const MAX_STARTS = 500
 /** Who takes rows and dies is followed by another manager after this. */
 const TAKEN_MS = 30_000
 /** While no run can be queued. */
@@ -68,46 +86,41 @@ export function startMessageRuns({ database, bus, access, runs, logger, interval
     await access.requireChannel(user, 'subscribe', row.domain_id, row.message.channel_id)
   }
 
-  /** What was not started, record by record where they run one by one. Throws `unavailable` for what is to come again. */
-  async function start(row: Row): Promise<Dropped> {
-    const refused = await refusalOf(() => requireRight(row))
-    if (refused !== undefined) return { count: 1, reason: refused }
-    const dropped: Dropped = { count: 0, reason: '' }
-    for (const [index, trigger] of partsOf(row).entries()) {
-      const key = index === 0 ? row.origin : `${row.origin} ${index}`
+  async function start({ work, trigger, key }: Part): Promise<void> {
+    const { row, dropped } = work
+    try {
+      work.refused ??= refusalOf(() => requireRight(row))
+      const refused = await work.refused
+      if (refused !== undefined) {
+        work.isOver = true
+        work.dropped = { count: 1, reason: refused }
+        return
+      }
       const { task_id: taskId, domain_id: domainId } = row
       const reason = await refusalOf(() =>
         runs.startFor({ taskId, domainId, origin: 'message', key, drivesTask: false, trigger }),
       )
-      if (reason === undefined) continue
+      if (reason === undefined) return
       dropped.count += 1
       dropped.reason = reason
+    } catch (error) {
+      if (!work.isOver) logger.debug({ err: error, task: row.task_id }, 'a message has not started its runs yet')
+      work.isOver = true
+      work.isBlocked = true
     }
-    return dropped
   }
 
   async function take(): Promise<boolean> {
     const { rows } = await TAKE.execute(db)
-    const done: number[] = []
-    const again: number[] = []
-    const dropped = new Map<number, Dropped>()
-    const work = rows
-      .toSorted((left, right) => left.key - right.key)
-      .map(async (row) => {
-        try {
-          const { count, reason } = await start(row)
-          done.push(row.key)
-          if (count === 0) return
-          const before = dropped.get(row.task_key)?.count ?? 0
-          dropped.set(row.task_key, { count: before + count, reason })
-        } catch (error) {
-          again.push(row.key)
-          logger.debug({ err: error, task: row.task_id }, 'a message has not started its run yet')
-        }
-      })
-    await Promise.all(work)
-    await settle(db, done, again, dropped)
-    return rows.length === MAX_ROWS && again.length === 0
+    const works = rows.toSorted((left, right) => left.key - right.key).map(workOf)
+    // One message may be thousands of runs: they are started side by side too, or all others would wait for the last of them.
+    const parts = partsOf(works)
+    const startSome = async () => {
+      for (const part of parts) await start(part)
+    }
+    await Promise.all(Array.from({ length: MAX_STARTS }, startSome))
+    await settle(db, works)
+    return rows.length === MAX_ROWS && !works.some(({ isBlocked }) => isBlocked)
   }
 
   return startQueueReader({
@@ -132,8 +145,22 @@ async function refusalOf(work: () => Promise<unknown>): Promise<string | undefin
   }
 }
 
+function workOf(row: Row): Work {
+  return { row, refused: undefined, isOver: false, isBlocked: false, dropped: { count: 0, reason: '' } }
+}
+
+function* partsOf(works: readonly Work[]): Generator<Part> {
+  for (const work of works) {
+    const { origin } = work.row
+    for (const [index, trigger] of triggersOf(work.row).entries()) {
+      if (work.isOver) break
+      yield { work, trigger, key: index === 0 ? origin : `${origin} ${index}` }
+    }
+  }
+}
+
 /** A function that takes numbers runs once for each record, any other once for the message. */
-function partsOf(row: Row): TriggerMessage[] {
+function triggersOf(row: Row): TriggerMessage[] {
   const called =
     row.exports === null
       ? undefined
@@ -143,21 +170,26 @@ function partsOf(row: Row): TriggerMessage[] {
   return row.message.records.map((record) => ({ ...row.message, records: [record] }))
 }
 
-async function settle(
-  db: Queryable,
-  done: readonly number[],
-  again: readonly number[],
-  dropped: ReadonlyMap<number, Dropped>,
-): Promise<void> {
-  if (done.length > 0) await sql`DELETE FROM task_messages WHERE key = ANY(${done}::bigint[])`.execute(db)
+async function settle(db: Queryable, works: readonly Work[]): Promise<void> {
+  const [again, done] = [works.filter(({ isBlocked }) => isBlocked), works.filter(({ isBlocked }) => !isBlocked)]
+  const keysOf = (some: readonly Work[]) => some.map(({ row }) => row.key)
+  if (done.length > 0) await sql`DELETE FROM task_messages WHERE key = ANY(${keysOf(done)}::bigint[])`.execute(db)
   if (again.length > 0) {
     await sql`UPDATE task_messages SET due_at = now() + make_interval(secs => ${RETRY_MS / 1000}::float8)
-      WHERE key = ANY(${again.toSorted((left, right) => left - right)}::bigint[])`.execute(db)
+      WHERE key = ANY(${keysOf(again)}::bigint[])`.execute(db)
   }
-  if (dropped.size === 0) return
-  const counts = [...dropped].toSorted(([left], [right]) => left - right)
+  const droppedWorks = done.filter(({ dropped }) => dropped.count > 0)
+  if (droppedWorks.length === 0) return
+  const byTask = Map.groupBy(droppedWorks, ({ row }) => row.task_key)
+  const counts = [...byTask]
+    .map(([key, some]) => ({
+      key,
+      count: some.reduce((sum, { dropped }) => sum + dropped.count, 0),
+      reason: some.at(-1)?.dropped.reason ?? '',
+    }))
+    .toSorted((left, right) => left.key - right.key)
   await sql`UPDATE task_triggers g SET dropped = g.dropped + c.count, dropped_reason = c.reason
-    FROM unnest(${counts.map(([key]) => key)}::bigint[], ${counts.map(([, { count }]) => count)}::int[],
-      ${counts.map(([, { reason }]) => reason)}::text[]) AS c (task_key, count, reason)
+    FROM unnest(${counts.map(({ key }) => key)}::bigint[], ${counts.map(({ count }) => count)}::int[],
+      ${counts.map(({ reason }) => reason)}::text[]) AS c (task_key, count, reason)
     WHERE g.task_key = c.task_key`.execute(db)
 }

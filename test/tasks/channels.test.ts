@@ -92,7 +92,14 @@ async function stored(channel: string): Promise<Stored[]> {
   return read.json<{ messages: Stored[] }>().messages
 }
 
-type ShownRun = { id: string; state: number; kind: string; results: unknown; finished_at: string }
+type ShownRun = {
+  id: string
+  state: number
+  kind: string
+  results: unknown
+  created_at: string
+  finished_at: string
+}
 
 async function runsOf(task: string): Promise<ShownRun[]> {
   const page = await owner.call('GET', `/tasks/${task}/runs`)
@@ -158,6 +165,20 @@ test('a function of numbers runs once for each record of a message', async () =>
   expect(runs.map(({ results }) => (results as number[])[0] ?? 0).toSorted((left, right) => left - right)).toEqual([
     2, 3, 4,
   ])
+})
+
+test('the runs of one message are started together: nobody waits for one after the other', async () => {
+  const from = await newChannel()
+  const task = await newTask({ inputs: [1], trigger: { channel_id: from } })
+  const count = 50
+  await publish(
+    from,
+    Array.from({ length: count }, (_, index) => ({ n: `record-${index}`, v: index })),
+  )
+  const runs = await allEnded(task, count)
+  expect(runs).toHaveLength(count)
+  // The time of a run is that of the transaction which it was written in.
+  expect(new Set(runs.map((run) => run.created_at)).size).toBeLessThanOrEqual(count / 2)
 })
 
 test('a record that the function cannot take is dropped, counted and said', async () => {
