@@ -21,12 +21,17 @@ export type Connections = { client_ids: string[]; channel_ids: string[]; types: 
 const MAX_FILE_BYTES = 256 * 1024 * 1024
 const MAX_NAME_CHARS = 1024
 const BOTH = ['publish', 'subscribe']
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /** Clients or channels: a column of names, or an array of records. */
 export function readEntities(path: string): Entities {
   const { good, bad } = isJson(path) ? entitiesOfJson(readJson(path)) : entitiesOfCsv(readText(path))
+  return { good, bad: bad.toSorted(byPlace) }
+}
+
+function byPlace(one: BadLine, other: BadLine): number {
   const placeOf = ({ at }: BadLine) => Number(/\d+/.exec(at)?.[0])
-  return { good, bad: bad.toSorted((one, other) => placeOf(one) - placeOf(other)) }
+  return placeOf(one) - placeOf(other)
 }
 
 function entitiesOfCsv(text: string): Entities {
@@ -77,13 +82,32 @@ export function readConnections(path: string): { good: Connections[]; bad: BadLi
   const channels = new Set<string>()
   for (const { at, value } of rows) {
     const [client = '', channel = ''] = value
-    if (client === '' && channel === '') bad.push({ at, reason: 'holds neither a client nor a channel' })
+    if (client === '' && channel === '') {
+      bad.push({ at, reason: 'holds neither a client nor a channel' })
+      continue
+    }
+    // One column may be longer than the other.
+    const problem = problemOfIds(client === '' ? [] : [client], channel === '' ? [] : [channel])
+    if (problem !== undefined) {
+      bad.push({ at, reason: problem })
+      continue
+    }
     if (client !== '') clients.add(client)
     if (channel !== '') channels.add(channel)
   }
-  if (clients.size === 0 || channels.size === 0)
-    throw new CommandError('the file must hold two columns: client ids, channel ids')
-  return { good: [{ client_ids: [...clients], channel_ids: [...channels], types: BOTH }], bad }
+  const isComplete = clients.size > 0 && channels.size > 0
+  if (!isComplete && bad.length === 0) throw new CommandError('the file must hold two columns: client ids, channel ids')
+  return {
+    good: isComplete ? [{ client_ids: [...clients], channel_ids: [...channels], types: BOTH }] : [],
+    bad: bad.toSorted(byPlace),
+  }
+}
+
+function problemOfIds(clients: readonly string[], channels: readonly string[]): string | undefined {
+  const client = clients.find((id) => !UUID.test(id))
+  if (client !== undefined) return `client "${client}" is no UUID in lower case`
+  const channel = channels.find((id) => !UUID.test(id))
+  return channel === undefined ? undefined : `channel "${channel}" is no UUID in lower case`
 }
 
 function connectionsOfJson(document: unknown): { good: Connections[]; bad: BadLine[] } {
@@ -93,9 +117,13 @@ function connectionsOfJson(document: unknown): { good: Connections[]; bad: BadLi
   for (const [index, item] of items.entries()) {
     const at = `item ${index + 1}`
     const connection = isRecord(item) ? connectionOf(item) : undefined
-    if (connection === undefined)
+    if (connection === undefined) {
       bad.push({ at, reason: 'needs client_ids and channel_ids, subjects and objects, or thing_id and channel_id' })
-    else good.push(connection)
+      continue
+    }
+    const problem = problemOfIds(connection.client_ids, connection.channel_ids)
+    if (problem === undefined) good.push(connection)
+    else bad.push({ at, reason: problem })
   }
   return { good, bad }
 }

@@ -392,6 +392,18 @@ describe('files of bulk provisioning', () => {
     }
     expect(json<{ total: number }>(await home.run(['clients', 'connections', second])).total).toBe(3)
     expect((await home.run(['provision', 'connect', write('x.txt', '')])).stderr).toContain('.csv or .json')
+
+    const [fresh = ''] = await make('clients', 1)
+    const file = write('mixed.csv', `${fresh},${one}\nnobody,${one}\n${first},nothing\n`)
+    const refused = await home.run(['provision', 'connect', file])
+    expect(refused).toMatchObject({ code: 1, stdout: '' })
+    expect(refused.stderr).toContain('mixed.csv, line 2: client "nobody" is no UUID in lower case')
+    expect(refused.stderr).toContain('mixed.csv, line 3: channel "nothing" is no UUID in lower case')
+    expect(json<{ total: number }>(await home.run(['clients', 'connections', fresh])).total).toBe(0)
+    const items = write('mixed.json', JSON.stringify([{ client_ids: ['nobody'], channel_ids: [one] }]))
+    expect((await home.run(['provision', 'connect', items])).stderr).toContain('item 1: client "nobody" is no UUID')
+    expect(await home.run(['provision', 'connect', file, '--skip-bad'])).toMatchObject({ code: 0, stdout: 'ok\n' })
+    expect(json<{ total: number }>(await home.run(['clients', 'connections', fresh])).total).toBe(1)
   })
 
   it('are not needed for a first try', async () => {
