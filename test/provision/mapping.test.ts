@@ -356,6 +356,14 @@ describe('a member who may create clients and channels', () => {
     expect(await countRows(api)).toEqual(before)
   })
 
+  it('of several domains is told the path that says which', async () => {
+    const owner = await api.newUser()
+    for (const name of ['north of two', 'south of two']) await owner.call('POST', '/domains', { name })
+    const answer = await owner.call('POST', '/mapping', external())
+    expect(answer.status).toBe(400)
+    expect(answer.json<{ message: string }>().message).toContain('POST /<domain_id>/mapping')
+  })
+
   it('may read the content of the layout, and nobody who may provision nowhere, whatever token he has', async () => {
     const domain = { type: 'domain' as const, domainId: tenant.domainId, id: tenant.domainId }
     const [maker, reader, stranger] = [await api.newUser(), await api.newUser(), await api.newUser()]

@@ -110,7 +110,7 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
         retentionDays: input.retention_days ?? null,
         parentGroupId: parentIdOf(input),
       }))
-      const domain = await enterForCreation(access, caller, domainId, 'channel')
+      const domain = await enterForCreation(access, caller, domainId, 'channels')
       requireCreation(domain, 'channel', inputs)
       requireDistinct(rows, 'id', (row) => row.id)
       requireDistinct(rows, 'route', (row) => row.route?.toLowerCase())

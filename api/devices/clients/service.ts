@@ -154,7 +154,7 @@ export function createClientsService(deps: ClientsDeps): ClientsService {
   return {
     async create(caller, domainId, inputs) {
       requireFewItems(inputs.length, 'clients')
-      const domain = await enterForCreation(access, caller, domainId, 'client')
+      const domain = await enterForCreation(access, caller, domainId, 'clients')
       requireCreation(domain, 'client', inputs)
       requireDistinct(inputs, 'id', (input) => input.id)
       requireDistinct(inputs, 'credentials/secret', (input) => input.credentials?.secret)

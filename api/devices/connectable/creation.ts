@@ -11,7 +11,7 @@ export async function enterForCreation(
   access: AccessPolicy,
   caller: UserPrincipal,
   domainId: string | undefined,
-  type: ConnectableType,
+  path: 'clients' | 'channels' | 'mapping',
 ): Promise<DomainAccess> {
   if (domainId !== undefined) return await access.enter(caller, domainId)
   const [only, ...more] = await access.enterAll(caller).catch((error: unknown) => {
@@ -22,7 +22,7 @@ export async function enterForCreation(
   if (only !== undefined && more.length === 0) return only
   if (caller.boundDomainKey !== undefined)
     throw new ServiceError('forbidden', 'failed to perform authorization: not permitted in this domain')
-  throw new ServiceError('malformed', `which domain is not clear: name it in the path, POST /<domain_id>/${type}s`)
+  throw new ServiceError('malformed', `which domain is not clear: name it in the path, POST /<domain_id>/${path}`)
 }
 
 /** Throws `forbidden` without the action in the domain, unless every input names a parent, which may give it too. */

@@ -59,7 +59,7 @@ export function createProvisionService(deps: ProvisionDeps): ProvisionService {
     },
     async provision(caller, domainId, order, isAnonymous) {
       const { clients, channels } = planOf(layout, order)
-      const domain = await enterForCreation(access, caller, domainId ?? layout.domainId, 'client')
+      const domain = await enterForCreation(access, caller, domainId ?? layout.domainId, 'mapping')
       domain.require('client_create')
       domain.require('channel_create')
       const { domainId: here, domainKey } = domain
