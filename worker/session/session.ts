@@ -205,6 +205,9 @@ class Session {
   }
 }
 
+/** Node's words for a certificate that no authority of ours signed. */
+const UNKNOWN_AUTHORITY = /self-signed certificate|unable to (?:get|verify)/
+
 /** What a failed registration means: `unauthenticated` and `unprocessable` when trying again is of no use. */
 export function explainRegisterError(error: unknown, address: string): ServiceError {
   const { code, details = '' } = error as Partial<GrpcError>
@@ -227,7 +230,10 @@ export function explainRegisterError(error: unknown, address: string): ServiceEr
       // grpc-js wraps the reason into a sentence about its resolver.
       const wrapped = /Last error: (?:Error: )?(.*?)\. Resolution note/.exec(details)?.[1]
       const reason = wrapped ?? (details === '' && error instanceof Error ? error.message : details)
-      return new ServiceError('unavailable', `the manager at ${address} cannot be reached: ${reason}`, { cause: error })
+      const help = UNKNOWN_AUTHORITY.test(reason)
+        ? 'no authority that this worker knows signed its certificate; read the join token at the manager again, which names the certificate, or set SKEIN_GRPC_TLS_CA'
+        : reason
+      return new ServiceError('unavailable', `the manager at ${address} cannot be reached: ${help}`, { cause: error })
     }
   }
 }
