@@ -73,6 +73,9 @@ await runProgram({
       tlsOf: api.provisioning.certificates.tlsOf,
       routes: [api.routes],
     })
+    const { username, secretFile, madeSecret } = api.identity.firstAdmin
+    if (madeSecret !== undefined)
+      logger.info(`the first administrator is ${username}, with the password in ${secretFile}`)
     logger.info(`the platform is at ${scheme}://${config.http.host}:${listeners.ports[0]}`)
   },
 })

@@ -8,7 +8,7 @@ export const IDENTITY_SETTINGS = {
   adminUsername: text('SKEIN_ADMIN_USERNAME', 'admin', 'Username of the first platform administrator'),
   adminSecret: secret(
     'SKEIN_ADMIN_SECRET',
-    'Password of the first platform administrator; none: a random one, printed once and kept in the data folder',
+    'Password of the first platform administrator; none: a random one, in admin-secret of the data folder',
   ),
   accessTokenTtlMs: durationMs('SKEIN_ACCESS_TOKEN_TTL', '1h', 'Lifetime of an access token'),
   refreshTokenTtlMs: durationMs(

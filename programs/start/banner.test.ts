@@ -31,3 +31,12 @@ test('the first secret is shown on a terminal only', () => {
   expect(renderBanner(facts, true)).toContain('a-secret')
   expect(renderBanner(facts, false)).not.toContain('a-secret')
 })
+
+test('a later start still says where the first secret lies', () => {
+  const later = { ...facts, admin: { ...facts.admin, madeSecret: undefined } }
+  expect(renderBanner(later, true)).toMatch(
+    /^ +Log in +admin, with the password in .*data\/admin-secret, or another one since$/m,
+  )
+  const given = { ...facts, admin: { ...facts.admin, madeSecret: undefined, secretFile: undefined } }
+  expect(renderBanner(given, true)).toMatch(/^ +Log in +admin, with the password it was given$/m)
+})

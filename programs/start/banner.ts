@@ -41,11 +41,11 @@ export function renderBanner(facts: BannerFacts, isTerminal: boolean): string {
   const { admin } = facts
   const file = admin.secretFile === undefined ? undefined : relative(process.cwd(), admin.secretFile)
   const login =
-    admin.madeSecret === undefined
-      ? `${admin.username}, with the password it was given`
-      : isTerminal
-        ? `${admin.username} / ${admin.madeSecret}   (shown once; kept in ${file})`
-        : `${admin.username}, with the password in ${file}`
+    admin.madeSecret !== undefined && isTerminal
+      ? `${admin.username} / ${admin.madeSecret}   (shown once; kept in ${file})`
+      : file === undefined
+        ? `${admin.username}, with the password it was given`
+        : `${admin.username}, with the password in ${file}${admin.madeSecret === undefined ? ', or another one since' : ''}`
   const rows: [string, string][] = [
     ['Platform', `${facts.base}   API: ${facts.base}/docs`],
     ...(facts.mqtt === undefined ? [] : [['MQTT', facts.mqtt] as [string, string]]),

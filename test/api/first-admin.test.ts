@@ -77,7 +77,7 @@ test('without a secret a random one is made, shown once, and kept in the data fo
       await expect(room.logIn('admin', guess)).rejects.toThrow()
   }
   await using again = await start()
-  expect(again.firstAdmin).toMatchObject({ madeSecret: undefined })
+  expect(again.firstAdmin).toMatchObject({ madeSecret: undefined, secretFile: secretFile() })
 })
 
 test('a later start changes nothing about it, whatever the settings say', async () => {

@@ -1,4 +1,5 @@
 /** The first platform administrator, made at the first start (decision 48). No default password exists. */
+import { existsSync } from 'node:fs'
 import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ServiceError } from '#core/errors/index.ts'
@@ -23,7 +24,7 @@ export type FirstAdminOptions = {
   dataDir: string
 }
 
-/** What the banner says about it; the secret only at the start that made it. */
+/** What the banner says about it; the secret only at the start that made it, its file for as long as it lies there. */
 export type FirstAdmin = { username: string; secretFile: string | undefined; madeSecret: string | undefined }
 
 const SECRET_FILE = 'admin-secret'
@@ -35,8 +36,10 @@ const RANDOM_SECRET_BYTES = 18
  */
 export async function ensureFirstAdmin(options: FirstAdminOptions): Promise<FirstAdmin> {
   const { database, journal, uniqueNames, dataDir } = options
+  const secretFile = join(dataDir, SECRET_FILE)
   const nothingMade: FirstAdmin = { username: options.username, secretFile: undefined, madeSecret: undefined }
-  if (await hasPlatformAdmin(database.db)) return nothingMade
+  if (await hasPlatformAdmin(database.db))
+    return { ...nothingMade, secretFile: existsSync(secretFile) ? secretFile : undefined }
   const email = readSetting('SKEIN_ADMIN_EMAIL', () => requireEmail(options.email))
   const username = readSetting('SKEIN_ADMIN_USERNAME', () => requireUsername(options.username))
   const madeSecret = options.secret === undefined ? newToken(RANDOM_SECRET_BYTES) : undefined
@@ -47,7 +50,6 @@ export async function ensureFirstAdmin(options: FirstAdminOptions): Promise<Firs
       `SKEIN_ADMIN_SECRET is too weak: it must match ${options.passwordPattern.source}`,
     )
   const secretHash = await hashPassword(secret)
-  const secretFile = join(dataDir, SECRET_FILE)
   const isMade = await journal.change('system', async (tx, record) => {
     await lockFirstAdmin(tx)
     if (await hasPlatformAdmin(tx)) return false
