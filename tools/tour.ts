@@ -72,9 +72,12 @@ async function send(call: Call): Promise<unknown> {
       signal: AbortSignal.timeout(REQUEST_DEADLINE_MS),
       ...(body === undefined ? {} : { body }),
     })
-  } catch {
+  } catch (error) {
+    const { origin } = new URL(call.url)
     console.error(
-      `\nNothing answers at ${new URL(call.url).origin}: start Skein with "npm start" in another terminal, or set SKEIN_URL and SKEIN_MANAGER_URL.`,
+      isUntrusted(error)
+        ? `\nNo authority that is known here signed the certificate of ${origin}. Where it is the one that Skein has of its own:\n  curl -sk '${BASE}/certs/download-ca?format=pem' > ca.crt\nand again with NODE_EXTRA_CA_CERTS=ca.crt`
+        : `\nNothing answers at ${origin}: start Skein with "npm start" in another terminal, or set SKEIN_URL and SKEIN_MANAGER_URL.`,
     )
     process.exit(1)
   }
@@ -90,6 +93,12 @@ async function send(call: Call): Promise<unknown> {
   }
   console.log(`  ${bold(String(response.status))} ${shorten(hide(answered))}\n`)
   return answer
+}
+
+/** TLS failed for want of an authority, not of a server. */
+function isUntrusted(error: unknown): boolean {
+  const { cause } = error as { cause?: { code?: unknown } }
+  return typeof cause?.code === 'string' && /SELF_SIGNED|UNABLE_TO_(?:GET|VERIFY)/.test(cause.code)
 }
 
 const MAX_SHOWN_CHARS = 400
