@@ -81,7 +81,9 @@ function readFlags<G extends SettingGroups>({ flags = {}, commands = {} }: Progr
     )
     return { isHelp: values.help === true, overrides: Object.fromEntries(overrides) as Environment, command }
   } catch (error) {
-    throw new UsageError(`${sentenceOf(error)}; see --help`)
+    // Node goes on about positional arguments where there may be some.
+    const [sentence] = sentenceOf(error).split('. ')
+    throw new UsageError(`${sentence}; see --help`)
   }
 }
 
