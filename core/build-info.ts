@@ -1,38 +1,43 @@
 /** Which build this is: from `build.json` of an image, else from the checkout itself. */
 import { readFileSync, statSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import type { BuildInfo } from './http/index.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 
 function read(path: string): string | undefined {
   try {
-    return readFileSync(join(ROOT, path), 'utf8').trim()
+    return readFileSync(path, 'utf8').trim()
   } catch {
     return undefined
   }
 }
 
-function commitOfCheckout(): string {
-  const head = read('.git/HEAD')
+/** The commit that is checked out in a folder, a clone or a worktree of one; `unknown` where it is neither. */
+export function commitOf(folder: string): string {
+  // A worktree has a file that names its own part of the repository, which names the common one.
+  const named = /^gitdir: (.+)$/.exec(read(join(folder, '.git')) ?? '')?.[1]
+  const own = named === undefined ? join(folder, '.git') : resolve(folder, named)
+  const common = resolve(own, read(join(own, 'commondir')) ?? '.')
+  const head = read(join(own, 'HEAD'))
   if (head === undefined) return 'unknown'
   const reference = /^ref: (\S+)$/.exec(head)?.[1]
   if (reference === undefined) return head
-  return read(`.git/${reference}`) ?? packedCommit(reference) ?? 'unknown'
+  return read(join(common, reference)) ?? packedCommit(common, reference) ?? 'unknown'
 }
 
 /** Git keeps references that have not moved for a while in one file. */
-function packedCommit(reference: string): string | undefined {
-  const lines = read('.git/packed-refs')?.split('\n') ?? []
+function packedCommit(common: string, reference: string): string | undefined {
+  const lines = read(join(common, 'packed-refs'))?.split('\n') ?? []
   return lines.find((line) => line.endsWith(` ${reference}`))?.split(' ', 1)[0]
 }
 
 export function readBuildInfo(): BuildInfo {
-  const { version } = JSON.parse(read('package.json') ?? '{}') as { version?: string }
-  const built = JSON.parse(read('build.json') ?? '{}') as { commit?: string; build_time?: string }
+  const { version } = JSON.parse(read(join(ROOT, 'package.json')) ?? '{}') as { version?: string }
+  const built = JSON.parse(read(join(ROOT, 'build.json')) ?? '{}') as { commit?: string; build_time?: string }
   return {
     version: version ?? 'unknown',
-    commit: built.commit ?? commitOfCheckout(),
+    commit: built.commit ?? commitOf(ROOT),
     buildTime: built.build_time ?? statSync(join(ROOT, 'package.json')).mtime.toISOString(),
   }
 }
