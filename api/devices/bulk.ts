@@ -1,5 +1,5 @@
 /** Calls that name many things at once: how many, and which of them repeats another (contract 7.1). */
-import { ServiceError, kindOf } from '#core/errors/index.ts'
+import { ServiceError, fieldName, kindOf } from '#core/errors/index.ts'
 
 /** Items of a bulk creation, and ids in one list of a connection. */
 export const MAX_BULK_ITEMS = 10_000
@@ -22,7 +22,7 @@ export function requireDistinct<T>(items: readonly T[], field: string, valueOf: 
     if (value === undefined) continue
     const first = places.get(value)
     if (first !== undefined) {
-      const message = `repeats the ${field} of item ${first}`
+      const message = `repeats the ${fieldName(field)} of item ${first}`
       throw new ServiceError('conflict', `item ${place} ${message}`, {
         details: [{ path: `/${place}/${field}`, message }],
       })
@@ -56,7 +56,7 @@ export function takenItem<T>(
   for (const [place, item] of items.entries()) {
     const field = Object.keys(taken).find((name) => taken[name]?.(item) === true)
     if (field === undefined) continue
-    const message = `has the ${field} of another one in the domain`
+    const message = `has the ${fieldName(field)} of another one in the domain`
     return new ServiceError('conflict', `item ${place} ${message}`, {
       details: [{ path: `/${place}/${field}`, message }],
     })

@@ -2,7 +2,7 @@
  * The fields by which a task meets channels (task-manager.md section 5): what they say, in one form, with their bounds.
  * Rights are checked by whoever writes them.
  */
-import { ServiceError } from '#core/errors/index.ts'
+import { refusedField } from '#core/errors/index.ts'
 import { parseDurationMs } from '#core/time.ts'
 
 export const COMPARATORS = ['eq', 'lt', 'le', 'gt', 'ge'] as const
@@ -58,18 +58,19 @@ export function triggerRule(trigger: Trigger): TriggerRule {
 function parseRate(text: string): { count: number; ms: number } {
   const match = RATE.exec(text)
   const count = Number(match?.[1] ?? 0)
-  if (match === null || count < 1) throw refusal('/trigger/rate_limit', 'must be a number per duration, such as 10/1m')
+  if (match === null || count < 1)
+    throw refusedField('/trigger/rate_limit', 'must be a number per duration, such as 10/1m')
   return { count, ms: boundedMs(match[2] ?? '', '/trigger/rate_limit', MAX_RATE_MS) }
 }
 
 function boundedMs(text: string, path: string, maxMs: number): number {
   const ms = Math.round(parseDurationMs(text, path))
-  if (ms < 1 || ms > maxMs) throw refusal(path, `must be 1ms to ${maxMs / 60_000}m`)
+  if (ms < 1 || ms > maxMs) throw refusedField(path, `must be 1ms to ${maxMs / 60_000}m`)
   return ms
 }
 
 export function requireChannelId(id: string, path: string): void {
-  if (!UUID.test(id)) throw refusal(path, 'must be the id of a channel')
+  if (!UUID.test(id)) throw refusedField(path, 'must be the id of a channel')
 }
 
 const MAX_SUBTOPIC_CHARS = 1024
@@ -81,7 +82,7 @@ export function canonicalSubtopic(text: string | undefined, path: string): strin
   const canonical = text.replaceAll('/', '.')
   const isEmptyPart = canonical.split('.').includes('')
   if (text.length > MAX_SUBTOPIC_CHARS || isEmptyPart || FORBIDDEN_IN_SUBTOPIC.test(text)) {
-    throw refusal(path, 'must be elements joined by . or /, without wildcards and spaces')
+    throw refusedField(path, 'must be elements joined by . or /, without wildcards and spaces')
   }
   return canonical
 }
@@ -89,8 +90,4 @@ export function canonicalSubtopic(text: string | undefined, path: string): strin
 /** The subtopic itself, and what lies below it. */
 export function coversSubtopic(granted: string, subtopic: string): boolean {
   return granted === '' || subtopic === granted || subtopic.startsWith(`${granted}.`)
-}
-
-function refusal(path: string, message: string): ServiceError {
-  return new ServiceError('malformed', `${path} ${message}`, { details: [{ path, message }] })
 }

@@ -1,7 +1,7 @@
 /** Replays: the module of a task runs over stored messages of a channel, record by record (task-manager.md section 5). */
 import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { hintQueue } from '#core/log/index.ts'
 import { sql } from '#core/sql.ts'
 import type { TaskAccess, TaskCaller } from '../access.ts'
@@ -28,10 +28,7 @@ export function createReplaysService({ database, bus, access, tasks, newId }: Re
       const task = await tasks.require(caller, taskId, 'task_start')
       if (caller === undefined) throw new ServiceError('unauthenticated', 'replay needs a token')
       requireChannelId(body.channel_id, '/channel_id')
-      if (body.from >= body.to)
-        throw new ServiceError('malformed', '/from must be before /to', {
-          details: [{ path: '/from', message: 'must be before /to' }],
-        })
+      if (body.from >= body.to) throw refusedField('/from', 'must be before to')
       if (task.domainId === null) throw new ServiceError('unprocessable', 'a task of no domain has no channels')
       await access.requireChannel(caller, 'subscribe', task.domainId, body.channel_id)
       const id = newId()

@@ -64,6 +64,10 @@ test.each([
   ['* * * * *', 'Mars/Olympus', '/timezone'],
 ])('the schedule "%s" in %s is refused by name', (schedule, timezone, path) => {
   expect(() => requireSchedule(schedule, timezone)).toThrow(
-    expect.objectContaining({ kind: 'malformed', details: [expect.objectContaining({ path })] }),
+    expect.objectContaining({
+      kind: 'malformed',
+      message: expect.stringMatching(new RegExp(`^${path.slice(1)} must `)) as string,
+      details: [expect.objectContaining({ path })],
+    }),
   )
 })

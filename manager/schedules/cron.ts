@@ -3,7 +3,7 @@
  * hour that is skipped, and one in an hour that is repeated; those with `*` or a step in the time of day go on as time does.
  */
 import { Cron } from 'croner'
-import { ServiceError } from '#core/errors/index.ts'
+import { refusedField } from '#core/errors/index.ts'
 
 const MAX_EXPRESSION_CHARS = 256
 
@@ -50,22 +50,15 @@ export function requireSchedule(schedule: string, timezone: string): void {
   try {
     new Intl.DateTimeFormat('en', { timeZone: timezone })
   } catch {
-    throw refusal('/timezone', 'must be a time zone such as Europe/Paris')
+    throw refusedField('/timezone', 'must be a time zone such as Europe/Paris')
   }
   if (schedule.length > MAX_EXPRESSION_CHARS)
-    throw refusal('/schedule', `must have at most ${MAX_EXPRESSION_CHARS} characters`)
+    throw refusedField('/schedule', `must have at most ${MAX_EXPRESSION_CHARS} characters`)
   let next: Date | undefined
   try {
     next = nextTick(schedule, timezone, new Date(0))
-  } catch (error) {
-    throw refusal('/schedule', 'must be a cron expression of five or six fields', error)
+  } catch {
+    throw refusedField('/schedule', 'must be a cron expression of five or six fields')
   }
-  if (next === undefined) throw refusal('/schedule', 'must be a cron expression that comes true')
-}
-
-function refusal(path: string, message: string, cause?: unknown): ServiceError {
-  return new ServiceError('malformed', `${path} ${message}`, {
-    details: [{ path, message }],
-    ...(cause === undefined ? {} : { cause }),
-  })
+  if (next === undefined) throw refusedField('/schedule', 'must be a cron expression that comes true')
 }

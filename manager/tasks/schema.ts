@@ -1,6 +1,6 @@
 /** Wire shapes of tasks (specification section Task, task-manager.md section 1). */
 import type { Static } from 'typebox'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { Type } from '#core/schema.ts'
 import { formatDurationMs, formatTime, parseDurationMs } from '#core/time.ts'
@@ -273,10 +273,6 @@ const SIZE_UNITS: Readonly<Record<string, number>> = {
   GI: 1024 ** 3,
 }
 
-function refuse(path: string, message: string): ServiceError {
-  return new ServiceError('malformed', `${path} ${message}`, { details: [{ path, message }] })
-}
-
 /** Bytes of a size in either form. Throws `malformed` naming the field. */
 function parseSize(value: number | string): number {
   const match = typeof value === 'string' ? SIZE.exec(value.trim()) : null
@@ -287,14 +283,14 @@ function parseSize(value: number | string): number {
         ? NaN
         : Number(match[1]) * (SIZE_UNITS[(match[2] ?? '').toUpperCase()] ?? NaN)
   if (!Number.isInteger(size) || size < 1 || size > MAX_MEMORY_LIMIT_BYTES) {
-    throw refuse('/memory_limit', `must be 1 to ${MAX_MEMORY_LIMIT_BYTES} bytes, or a size such as 64MiB`)
+    throw refusedField('/memory_limit', `must be 1 to ${MAX_MEMORY_LIMIT_BYTES} bytes, or a size such as 64MiB`)
   }
   return size
 }
 
 function parseBoundedDuration(text: string, path: string, maxMs: number): number {
   const durationMs = parseDurationMs(text, path)
-  if (durationMs < 1 || durationMs > maxMs) throw refuse(path, `must be 1ms to ${formatDurationMs(maxMs)}`)
+  if (durationMs < 1 || durationMs > maxMs) throw refusedField(path, `must be 1ms to ${formatDurationMs(maxMs)}`)
   return Math.round(durationMs)
 }
 
@@ -307,7 +303,7 @@ export function fromBody(body: TaskUpdate): Partial<TaskFields> {
   const same = <T>(value: T): T => value
   const { worker_id: workerId, image_url: imageUrl } = body
   if (typeof workerId === 'string' && workerId !== '' && !WORKER_ID.test(workerId))
-    throw refuse('/worker_id', 'must be the id of a worker')
+    throw refusedField('/worker_id', 'must be the id of a worker')
   return {
     ...set(body.name, 'name', same, ''),
     ...set(body.inputs, 'inputs', same, []),

@@ -1,6 +1,6 @@
 /** Workers as records, and why a run is where it is. */
 import type { Database } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import { newToken } from '#core/ids.ts'
 import { parseDurationMs } from '#core/time.ts'
@@ -127,10 +127,7 @@ export function createWorkersService(deps: WorkersDeps) {
     async createToken(caller: TaskCaller, body: NewWorkerToken) {
       const domain = await tokenDomain(caller, body.domain_id)
       const validForMs = body.expires_in === undefined ? MAX_TOKEN_MS : parseDurationMs(body.expires_in, '/expires_in')
-      if (validForMs < 1_000 || validForMs > MAX_TOKEN_MS)
-        throw new ServiceError('malformed', '/expires_in must be 1s to 1h', {
-          details: [{ path: '/expires_in', message: 'must be 1s to 1h' }],
-        })
+      if (validForMs < 1_000 || validForMs > MAX_TOKEN_MS) throw refusedField('/expires_in', 'must be 1s to 1h')
       const id = newId()
       const secret = newToken()
       const uses = body.uses ?? 1

@@ -1,5 +1,5 @@
 /** What a workflow does next, from the states of its steps alone (task-manager.md sections 1 and 2). Pure. */
-import { ServiceError } from '#core/errors/index.ts'
+import { refusedField } from '#core/errors/index.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
 
 export type RunIf = 'success' | 'failure' | 'always'
@@ -60,18 +60,19 @@ function endOf(steps: readonly Step[]): TaskState {
 export function requireAcyclic(steps: readonly Pick<Step, 'name' | 'dependsOn'>[]): void {
   const byName = new Map<string, readonly string[]>()
   for (const [index, { name, dependsOn }] of steps.entries()) {
-    if (byName.has(name)) throw refusal(`/tasks/${index}/name`, `must differ from the other names: ${name} comes twice`)
+    if (byName.has(name))
+      throw refusedField(`/tasks/${index}/name`, `must differ from the other names: ${name} comes twice`)
     byName.set(name, dependsOn)
   }
   for (const [index, { dependsOn }] of steps.entries()) {
     const unknown = dependsOn.find((name) => !byName.has(name))
     if (unknown !== undefined)
-      throw refusal(`/tasks/${index}/depends_on`, `must name tasks of the workflow, not ${unknown}`)
+      throw refusedField(`/tasks/${index}/depends_on`, `must name tasks of the workflow, not ${unknown}`)
   }
   const done = new Set<string>()
   for (const start of byName.keys()) {
     const cycle = findCycle(start, byName, done)
-    if (cycle !== undefined) throw refusal('/tasks', `must not depend on themselves: ${cycle.join(' -> ')}`)
+    if (cycle !== undefined) throw refusedField('/tasks', `must not depend on themselves: ${cycle.join(' -> ')}`)
   }
 }
 
@@ -100,8 +101,4 @@ function findCycle(
     }
   }
   return undefined
-}
-
-function refusal(path: string, message: string): ServiceError {
-  return new ServiceError('malformed', `${path} ${message}`, { details: [{ path, message }] })
 }

@@ -1,6 +1,6 @@
 /** Workflows: made with their tasks, started and stopped as a whole. Rights are those on the tasks of their domain. */
 import type { Database } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, fieldName } from '#core/errors/index.ts'
 import type { TaskAccess, TaskAction, TaskCaller } from '../access.ts'
 import type { RunsService } from '../runs/service.ts'
 import { findTask, insertTask, type TaskRecord } from '../tasks/repository.ts'
@@ -40,7 +40,7 @@ async function ofTask<T>(index: number, work: () => Promise<T>): Promise<T> {
     if (!(error instanceof ServiceError) || error.details === undefined) throw error
     const [first, ...others] = error.details.map(({ path, message }) => ({ path: `/tasks/${index}${path}`, message }))
     if (first === undefined) throw error
-    const message = `${first.path} ${first.message}`
+    const message = `${fieldName(first.path)} ${first.message}`
     throw new ServiceError(error.kind, message, { cause: error, details: [first, ...others] })
   }
 }

@@ -132,6 +132,7 @@ test('a bulk is all or nothing', async () => {
     details: [{ path: '/2/id', message: 'has the id of another one in the domain' }],
   })
   expect((await createAll([{ id }, { credentials: { secret: taken.credentials.secret } }])).json()).toMatchObject({
+    message: 'item 1 has the credentials.secret of another one in the domain',
     details: [{ path: '/1/credentials/secret' }],
   })
 })

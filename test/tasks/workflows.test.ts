@@ -82,7 +82,7 @@ test.each([
   ['no tasks', [], 'tasks'],
   ['an unknown run_if', [{ name: 'a', run_if: 'maybe' }], 'run_if'],
   ['a field that is none', [{ name: 'a', priority: 1000 }], 'priority'],
-  ['a timeout that is none', [{ name: 'a' }, { name: 'b', timeout: 'soon' }], '/tasks/1/timeout must be'],
+  ['a timeout that is none', [{ name: 'a' }, { name: 'b', timeout: 'soon' }], 'tasks.1.timeout must be'],
 ])('a workflow with %s is 400', async (_what, tasks, words) => {
   const { status, body } = await client.post('/workflows', { name: 'flow', tasks })
   expect(status).toBe(400)
