@@ -66,11 +66,22 @@ function inMessages(assignments: readonly NewAssignment[]): NewAssignment[][] {
   return messages
 }
 
-/** Of what can be long. */
-function charsOf({ inputsJson = '', triggerJson = '', cliArgs = [], env = {}, secrets = {} }: NewAssignment): number {
-  let chars = inputsJson.length + triggerJson.length
-  for (const text of cliArgs) chars += text.length
-  for (const texts of [env, secrets]) for (const name in texts) chars += name.length + (texts[name]?.length ?? 0)
+/** What is short in an assignment: ids, digests, tickets, peers. */
+const OTHER_CHARS = 1024
+/** A text of a list is said with its label and its length, however short it is. */
+const LABEL_CHARS = 2
+
+/** An estimate that is not too low. */
+function charsOf(assignment: NewAssignment): number {
+  const { inputsJson = '', triggerJson = '', taskName = '', function: called = '', module } = assignment
+  const { cliArgs = [], grants = [], env = {}, secrets = {} } = assignment
+  let chars = OTHER_CHARS + inputsJson.length + triggerJson.length + taskName.length + called.length
+  chars += module?.reference?.length ?? 0
+  for (const text of cliArgs) chars += LABEL_CHARS + text.length
+  for (const texts of [env, secrets])
+    for (const name in texts) chars += 3 * LABEL_CHARS + name.length + (texts[name]?.length ?? 0)
+  for (const { channelId = '', subtopic = '', name = '' } of grants)
+    chars += 4 * LABEL_CHARS + channelId.length + subtopic.length + name.length
   return chars
 }
 
