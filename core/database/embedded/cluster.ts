@@ -1,15 +1,5 @@
 /** The cluster on disk: made once and whole or not at all, of the major version that the binaries serve. */
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  openSync,
-  closeSync,
-  fsyncSync,
-  readFileSync,
-  readdirSync,
-  writeFileSync,
-} from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs'
 import { rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { ServiceError } from '../../errors/index.ts'
@@ -20,6 +10,8 @@ import { ensurePassword } from './password.ts'
 import { clusterDirOf } from './place.ts'
 import type { Place } from './place.ts'
 import { runProgram } from './run-program.ts'
+import { makeSpareLog } from './spare-log.ts'
+import { syncFolder } from './sync-folder.ts'
 
 export const DATABASE_USER = 'skein'
 export const DATABASE_NAME = 'skein'
@@ -107,6 +99,8 @@ async function createCluster(options: ClusterOptions, clusterDir: string, passwo
   const unique = newToken(6)
   const fresh = `${clusterDir}.new-${unique}`
   const passwordFile = join(postgresDir, `password.new-${unique}`)
+  // A server that forces nothing to disk waits for no segment either.
+  const spareLog = options.isUnsafe ? undefined : makeSpareLog(`${fresh}.log`, place.account)
   options.log(`making a new database in ${clusterDir}`)
   try {
     writeFileSync(passwordFile, password, { mode: 0o600, flag: 'wx' })
@@ -134,6 +128,8 @@ async function createCluster(options: ClusterOptions, clusterDir: string, passwo
     })
     // Copied as files: nobody writes meanwhile, and the log need not hold it all.
     await runSingle(options, fresh, `CREATE DATABASE ${DATABASE_NAME} STRATEGY file_copy`)
+    // Without them the cluster is as good, and commits wait now and then until it is as old as its log is long.
+    await spareLog?.install(fresh).catch((error: unknown) => options.log(`no spare log was made: ${String(error)}`))
     await rename(fresh, clusterDir)
     syncFolder(postgresDir)
   } catch (error) {
@@ -141,6 +137,7 @@ async function createCluster(options: ClusterOptions, clusterDir: string, passwo
     throw signal?.aborted ? error : fileFailure(error, 'a new database cannot be made')
   } finally {
     await rm(passwordFile, { force: true })
+    await spareLog?.discard()
   }
 }
 
@@ -165,15 +162,5 @@ async function removeUnfinished(postgresDir: string): Promise<void> {
   for (const name of readdirSync(postgresDir)) {
     if (!/^(cluster|password)\.new-/.test(name)) continue
     await rm(join(postgresDir, name), { recursive: true, force: true, maxRetries: 3 })
-  }
-}
-
-/** A rename is on disk only when its folder is. */
-function syncFolder(folder: string): void {
-  const descriptor = openSync(folder, 'r')
-  try {
-    fsyncSync(descriptor)
-  } finally {
-    closeSync(descriptor)
   }
 }
