@@ -22,10 +22,11 @@ export async function forgetRuns({ db }: Database, keptMs: number): Promise<numb
           AND r.finished_at < now() - make_interval(secs => ${keptMs / 1000}::float8) AS is_over
         FROM runs r WHERE r.key > ${after} ORDER BY r.key LIMIT ${PAGE_ROWS}),
       removed AS (
-        DELETE FROM runs r USING page p WHERE r.key = p.key AND p.is_over
+        -- By their keys: a plan that joins may compare each run of the page with every run that there is.
+        DELETE FROM runs WHERE key = ANY (ARRAY(SELECT p.key FROM page p WHERE p.is_over
           AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.run_key = p.key)
-          AND NOT EXISTS (SELECT 1 FROM runs g JOIN tasks t ON t.run_key = g.key WHERE g.id = p.parent_id)
-        RETURNING r.key)
+          AND NOT EXISTS (SELECT 1 FROM runs g JOIN tasks t ON t.run_key = g.key WHERE g.id = p.parent_id)))
+        RETURNING key)
       SELECT max(key) AS last, bool_or(created_at < now() - make_interval(secs => ${keptMs / 1000}::float8)) AS is_old,
         (SELECT count(*) FROM removed)::int AS removed FROM page`.execute(db)
     const [page] = rows
