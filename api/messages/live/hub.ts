@@ -82,6 +82,8 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
   const recent = createRecentBatches()
   let client: pg.Client | undefined
   let since: LogSnapshot | undefined
+  /** The first of those that saw what the last read did. Whoever writes it down need not write again while nothing is published. */
+  let standing: LogSnapshot | undefined
   /** Who waits to take part from the end of the next read on: at once, or with what lies behind a token before it. */
   let joining: Joining[] = []
   let backoffMs = INTERVAL_MS
@@ -124,6 +126,8 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
       followers.deliver(messages, tokenOf(before), tokenOf(snapshot))
     }
     since = snapshot
+    if (rows?.length !== 0) standing = snapshot
+    standing ??= before
     await handOver(waiting, snapshot)
   }
 
@@ -212,6 +216,7 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
   async function round(): Promise<Pause> {
     if (isStopped || followers.size === 0) {
       since = undefined
+      standing = undefined
       recent.clear()
       return { pauseMs: IDLE_MS, isPokable: true }
     }
@@ -305,7 +310,7 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
       return followers.size
     },
     get position() {
-      return since === undefined ? undefined : tokenOf(since)
+      return standing === undefined ? undefined : tokenOf(standing)
     },
     endAll() {
       isStopped = true

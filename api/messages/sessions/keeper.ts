@@ -1,5 +1,5 @@
 /**
- * What has to be done for sessions as time goes by, on every node, once a second: say that the node lives and where it stands,
+ * What has to be done for sessions as time goes by, on every node, twice a second: say that the node lives and where it stands,
  * hear of sessions that others took over, send wills that are due, end sessions whose time is over, and clear away what a
  * node left that died.
  */
@@ -30,6 +30,8 @@ const ROUND_MS = 500
 const MAX_BACKOFF_MS = 5000
 /** A node that was not seen for so long is dead. */
 const DEAD_AFTER_SECONDS = 15
+/** A node that has nothing else to say says so often that it lives: each word is a commit, which a disk at rest need not have twice a second. */
+const SAY_SHARE = 1 / 5
 /** A node that could not say for so much of that time that it lives serves no group: another may be about to. */
 const LEASE_SHARE = 2 / 3
 /** Groups without subscribers are looked for so often. */
@@ -80,22 +82,49 @@ export type SessionKeeper = {
   stop(): Promise<void>
 }
 
+type Due = Record<'forgotten' | 'takeovers' | 'dead' | 'wills' | 'ends' | 'expired', boolean>
+
+/** Planned once; each is answered by the beginning of an index. */
+const LOOK = {
+  name: 'work-for-sessions',
+  text: `SELECT NOT EXISTS (SELECT FROM mqtt_nodes WHERE node = $1) AS forgotten,
+      EXISTS (SELECT FROM mqtt_takeovers WHERE node = $1) AS takeovers,
+      EXISTS (SELECT FROM mqtt_nodes WHERE seen_at < now() - make_interval(secs => $2::float8)) AS dead,
+      EXISTS (SELECT FROM mqtt_sessions WHERE will_due_at <= now()) AS wills,
+      EXISTS (SELECT FROM mqtt_sessions WHERE ends_at <= now() AND will_due_at IS NULL) AS ends,
+      EXISTS (SELECT FROM mqtt_retained WHERE expires_at <= now()) AS expired`,
+}
+
 export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
   const { database, journal, node, logger, sendWill, onTakeover } = options
   const { roundMs = ROUND_MS, deadAfterSeconds = DEAD_AFTER_SECONDS } = options
   const { db } = database
   let backoffMs = roundMs
   let isKnown = false
+  /** When the node said last that it lives, and where it stood. */
+  let said = { atMs: -Infinity, position: undefined as string | undefined }
   const mayJudge = startWatch(deadAfterSeconds * 1000, monotonicMs())
   let groupsRemovedMs = monotonicMs()
   let holdsGroups = false
 
-  async function sayAlive(): Promise<void> {
+  /** What was said a moment ago holds, and there is nothing to add. */
+  function isSaid({ node: position, moved, done, skipped, groups }: SessionPositions, atMs: number): boolean {
+    return (
+      atMs - said.atMs < deadAfterSeconds * 1000 * SAY_SHARE &&
+      position === said.position &&
+      moved.length + done.length + skipped.length + groups.length === 0
+    )
+  }
+
+  async function sayAlive(isForgotten: boolean): Promise<void> {
     const positions = options.positions()
+    const atMs = monotonicMs()
+    if (!isForgotten && isSaid(positions, atMs)) return
     try {
       const isNew = await writeStanding(positions)
       if (isNew && isKnown) options.onForgotten()
       isKnown = true
+      said = { atMs, position: positions.node }
     } catch (error) {
       positions.undo()
       throw error
@@ -105,7 +134,7 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
   /** True where nobody knew of the node. */
   async function writeStanding({ node: position, ...told }: SessionPositions): Promise<boolean> {
     return await database.transaction(async (tx) => {
-      const { rows: said } = await sql<{ is_new: boolean }>`
+      const { rows } = await sql<{ is_new: boolean }>`
         INSERT INTO mqtt_nodes (node, position) VALUES (${node}, ${position ?? null})
         ON CONFLICT ON CONSTRAINT mqtt_nodes_pkey DO UPDATE SET seen_at = now(), position = EXCLUDED.position
         RETURNING xmax = 0 AS is_new`.execute(tx)
@@ -130,17 +159,23 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
         )
       }
       await writeGroups(tx, node, told.groups)
-      return said[0]?.is_new === true
+      return rows[0]?.is_new === true
     })
   }
 
-  async function serveGroups(saidAtMs: number): Promise<void> {
+  async function serveGroups(): Promise<void> {
     const wanted = options.wantedGroups()
     if (wanted.length === 0 && !holdsGroups) return
     const claimed = await claimGroups(database, node, wanted)
     const held = await heldGroups(database, node)
     holdsGroups = held.length > 0
-    options.onGroups({ held, claimed, untilMs: saidAtMs + deadAfterSeconds * 1000 * LEASE_SHARE })
+    options.onGroups({ held, claimed, untilMs: said.atMs + deadAfterSeconds * 1000 * LEASE_SHARE })
+  }
+
+  /** What there is to do, in one statement: most rounds of most nodes find nothing. */
+  async function lookForWork(): Promise<Due> {
+    const { rows } = await db.query<Due>({ ...LOOK, values: [node, deadAfterSeconds] })
+    return rows[0] as Due
   }
 
   async function hearTakeovers(): Promise<void> {
@@ -177,6 +212,9 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
            ORDER BY key LIMIT ${STEP_ROWS} FOR UPDATE SKIP LOCKED)`.execute(db)
       ended = Number(numAffectedRows)
     }
+  }
+
+  async function removeExpired(): Promise<void> {
     await sql`DELETE FROM mqtt_retained WHERE expires_at <= now()`.execute(db)
   }
 
@@ -211,12 +249,15 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
   async function round(): Promise<Pause> {
     try {
       const beganMs = monotonicMs()
-      await sayAlive()
-      await hearTakeovers()
-      if (mayJudge(monotonicMs())) await clearDeadNodes()
-      await serveGroups(beganMs)
-      await sendWills()
-      await endSessions()
+      const due = await lookForWork()
+      await sayAlive(due.forgotten)
+      if (due.takeovers) await hearTakeovers()
+      if (mayJudge(monotonicMs()) && due.dead) await clearDeadNodes()
+      await serveGroups()
+      if (due.wills) await sendWills()
+      // A session whose time is over ends once its will is sent.
+      if (due.ends || due.wills) await endSessions()
+      if (due.expired) await removeExpired()
       if (beganMs - groupsRemovedMs >= REMOVE_GROUPS_MS) {
         groupsRemovedMs = beganMs
         await removeEmptyGroups(database)
@@ -235,7 +276,10 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
     poke: () => rounds.poke(),
     async stop() {
       await rounds.stop()
-      await sayAlive().catch((error: unknown) => logger.warn({ err: error }, 'the positions of MQTT were not written'))
+      said.atMs = -Infinity
+      await sayAlive(false).catch((error: unknown) =>
+        logger.warn({ err: error }, 'the positions of MQTT were not written'),
+      )
       await database
         .transaction((tx) => partGroups(tx, node))
         .catch((error: unknown) => logger.warn({ err: error }, 'shared subscriptions were not given up'))
