@@ -110,7 +110,7 @@ export class Cluster {
   /** Turns a reservation into an assignment; sent by `flush`. */
   assign(session: WorkerSession, run: HeldRun): void {
     session.reserved -= 1
-    session.assign(run)
+    session.assign(run, session.cachedDigests.has(run.digest) ? [] : this.peersOf(session, run.digest))
     this.#touched.add(session)
   }
 
@@ -120,9 +120,7 @@ export class Cluster {
 
   /** Sends what the last batch gathered, one message per worker and kind. */
   flush(): void {
-    for (const session of this.#touched) {
-      session.flush(this.#delivery, (digest) => this.peersOf(session, digest))
-    }
+    for (const session of this.#touched) session.flush(this.#delivery)
     this.#touched.clear()
   }
 

@@ -58,7 +58,7 @@ function sentFor(more: Partial<RunSpec>, count = 40): SessionResponse[] {
   const sent: SessionResponse[] = []
   const session = new WorkerSession(FACTS, 0, (message) => sent.push(message))
   for (let key = 1; key <= count; key++) session.assign(runWith(key, more))
-  session.flush({ modules: { of: () => ({}) } as never, openSecrets: () => ({}) }, () => [])
+  session.flush({ modules: { of: () => ({}) } as never, openSecrets: () => ({}) })
   return sent
 }
 

@@ -116,7 +116,7 @@ export class WorkerSession implements WorkerView {
   freeSlots: number
   readonly #send: (message: SessionResponse) => void
   #beats = 0
-  #assignments: { run: HeldRun; bringsModule: boolean }[] = []
+  #assignments: { run: HeldRun; peers: readonly ModulePeer[] }[] = []
   #receipts: Receipt[] = []
 
   constructor(facts: WorkerFacts, nowMs: number, send: (message: SessionResponse) => void) {
@@ -152,12 +152,15 @@ export class WorkerSession implements WorkerView {
     this.tell({ case: 'drain', value: { draining: isAsked } })
   }
 
-  /** Gathers an assignment; `flush` sends it. The fence must be committed. */
-  assign(run: HeldRun): void {
+  /**
+   * Gathers an assignment; `flush` sends it. The fence must be committed. `peers` had the module, or were told to get it,
+   * before this worker: of several that are told at the same moment the first asks nobody, and nobody waits in a circle.
+   */
+  assign(run: HeldRun, peers: readonly ModulePeer[] = []): void {
     this.runs.set(run.id, run)
     run.unconfirmedSince = this.#beats
     run.sentMs = monotonicMs()
-    this.#assignments.push({ run, bringsModule: !this.cachedDigests.has(run.digest) })
+    this.#assignments.push({ run, peers })
     this.rememberDigest(run.digest)
   }
 
@@ -195,17 +198,16 @@ export class WorkerSession implements WorkerView {
   }
 
   /** Sends what was gathered: receipts first, because they free the worker's spool. */
-  flush({ modules, openSecrets }: Delivery, peersOf: (digest: string) => readonly ModulePeer[]): void {
+  flush({ modules, openSecrets }: Delivery): void {
     if (this.#receipts.length > 0) {
       const receipts = this.#receipts.map(({ run, recorded }) => ({ run: toRef(run), recorded }))
       this.#receipts = []
       this.tell({ case: 'resultAck', value: { receipts } })
     }
     if (this.#assignments.length > 0) {
-      const assignments = this.#assignments.map(({ run, bringsModule }) => {
+      const assignments = this.#assignments.map(({ run, peers }) => {
         const { task_id: taskId, secrets } = run.spec
         const opened = secrets === undefined ? {} : openSecrets(taskId, secrets)
-        const peers = bringsModule ? peersOf(run.digest) : []
         return toAssignment(run, modules.of(this.id, moduleOf(run), peers), opened)
       })
       this.#assignments = []

@@ -110,6 +110,31 @@ test('ten workers of one site are sent a module once, whoever of them fetches it
   expect(relay.receivedBytes - before).toBeLessThan(2 * MODULE_BYTES)
 }, 180_000)
 
+test('ten workers that are given a run at the same moment are sent its module once, and none waits for one that waits for it', async () => {
+  const workers: string[] = []
+  for (let index = 0; index < WORKERS; index++) workers.push(await joinSite('south'))
+  registry.module('south', 'latest', wasmOf(MODULE_BYTES, 'S'.charCodeAt(0)))
+  const client = clientOf(manager.app)
+  const before = relay.receivedBytes
+  const { body } = await client.post('/tasks', {
+    name: 'south',
+    image_url: 'south:latest',
+    labels: { site: 'south' },
+    broadcast: true,
+  })
+  await client.post(`/tasks/${String(body['id'])}/start`, {})
+  const ended = await until(
+    'a result of every worker',
+    async () =>
+      (await client.get(`/tasks/${String(body['id'])}/results`)).body['results'] as { state: number }[] | null,
+    (results) => results?.length === WORKERS && results.every(({ state }) => state > 2),
+    60_000,
+  )
+  expect(ended).toHaveLength(WORKERS)
+  expect(relay.receivedBytes - before).toBeGreaterThan(MODULE_BYTES)
+  expect(relay.receivedBytes - before).toBeLessThan(2 * MODULE_BYTES)
+}, 180_000)
+
 test('workers without a port of their own ask the proxy, each for itself', async () => {
   const workers = [await joinSite('alone', {}), await joinSite('alone', {})]
   const before = relay.receivedBytes
