@@ -178,6 +178,7 @@ await runProgram({
         grpcAddress: manager.grpcAddress,
         tokenFile,
         proxyAddress: proxy.address,
+        publicUrl: config.identity.publicUrl,
         databaseNote: ground.databaseNote,
         takenPorts: listeners.taken,
         admin: api.identity.firstAdmin,

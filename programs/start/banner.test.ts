@@ -13,6 +13,7 @@ const facts: BannerFacts = {
   grpcAddress: '127.0.0.1:7071',
   tokenFile: '/data/worker-token',
   proxyAddress: '127.0.0.1:7072',
+  publicUrl: 'http://127.0.0.1:8080',
   databaseNote: 'embedded PostgreSQL in /data',
   takenPorts: [],
   admin: { username: 'admin', secretFile: '/data/admin-secret', madeSecret: 'a-secret' },
@@ -25,6 +26,19 @@ test('the next command is one that finds the platform, whatever its ports', () =
   expect(renderBanner(moved, false)).toMatch(
     /^ +Next +SKEIN_URL=https:\/\/127\.0\.0\.1:8443 SKEIN_MANAGER_URL=https:\/\/127\.0\.0\.1:7443 npm run tour$/m,
   )
+})
+
+test('links that lead elsewhere are told, with the setting', () => {
+  const moved = { ...facts, base: 'http://127.0.0.1:18080' }
+  expect(renderBanner(moved, false)).toMatch(/^ +Links +.*lead to http:\/\/127\.0\.0\.1:8080: set SKEIN_PUBLIC_URL$/m)
+  for (const right of [facts, { ...moved, publicUrl: 'https://skein.example.com' }])
+    expect(renderBanner(right, false)).not.toContain('SKEIN_PUBLIC_URL')
+})
+
+test('workers are told no address that nobody can dial', () => {
+  for (const host of ['0.0.0.0', '[::]'])
+    expect(renderBanner({ ...facts, grpcAddress: `${host}:7071` }, false)).toContain('dial HOST:7071 with the token')
+  expect(renderBanner(facts, false)).toContain('dial 127.0.0.1:7071 with the token')
 })
 
 test('the first secret is shown on a terminal only', () => {

@@ -15,6 +15,8 @@ export type BannerFacts = {
   /** Holds the join token of workers. */
   tokenFile: string
   proxyAddress: string
+  /** The base of links in mails and certificates. */
+  publicUrl: string
   databaseNote: string
   /** Ports of the specification that another program holds. */
   takenPorts: readonly number[]
@@ -25,6 +27,9 @@ export type BannerFacts = {
 /** Where the tour and the command line look by themselves. */
 const DEFAULT_BASE = 'http://127.0.0.1:8080'
 const DEFAULT_MANAGER = 'http://127.0.0.1:7070'
+
+/** A listener there is reached under whatever name this machine has. */
+const EVERY_ADDRESS = /^(?:0\.0\.0\.0|\[::\]):/
 
 /** The command as it is typed here: with the addresses that it would not find. */
 function tourOf({ base, manager }: BannerFacts): string {
@@ -53,7 +58,7 @@ export function renderBanner(facts: BannerFacts, isTerminal: boolean): string {
     ['Task manager', `${facts.manager}   ${facts.managerAccess}`],
     [
       'Workers',
-      `dial ${facts.grpcAddress} with the token in ${relative(process.cwd(), facts.tokenFile)}; one runs here`,
+      `dial ${facts.grpcAddress.replace(EVERY_ADDRESS, 'HOST:')} with the token in ${relative(process.cwd(), facts.tokenFile)}; one runs here`,
     ],
     ['Module proxy', facts.proxyAddress],
     ['Data', facts.databaseNote],
@@ -61,6 +66,9 @@ export function renderBanner(facts: BannerFacts, isTerminal: boolean): string {
     ...(facts.takenPorts.length === 0
       ? []
       : [['Ports', `${facts.takenPorts.join(', ')} taken by another program; use ${facts.base}`] as [string, string]]),
+    ...(facts.publicUrl === DEFAULT_BASE && facts.base !== DEFAULT_BASE
+      ? [['Links', `in mails and certificates lead to ${DEFAULT_BASE}: set SKEIN_PUBLIC_URL`] as [string, string]]
+      : []),
     ...facts.notices.map((notice): [string, string] => ['Note', notice]),
     ['Next', tourOf(facts)],
   ]
