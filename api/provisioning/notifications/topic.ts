@@ -24,7 +24,8 @@ export function requireContact(contact: string, privateHosts: readonly string[])
   if (isMailAddress(contact)) return
   const url = URL.canParse(contact) ? new URL(contact) : undefined
   if (url === undefined || !mayPostTo(url, privateHosts)) {
-    const message = 'must be an email address or a public https address without user and password'
+    const message =
+      'must be an email address or a public https address without user and password; SKEIN_WEBHOOK_HOSTS allows other hosts'
     throw new ServiceError('malformed', `contact ${message}`, { details: [{ path: '/contact', message }] })
   }
 }
