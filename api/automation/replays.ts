@@ -3,6 +3,7 @@ import { findActingUser } from '#api/identity/index.ts'
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Messages, StoredMessage } from '#api/messages/index.ts'
 import type { Bus } from '#core/bus/index.ts'
+import { jsonArray } from '#core/database/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { hintQueue, startQueueReader } from '#core/log/index.ts'
@@ -124,7 +125,7 @@ async function hand(
 ): Promise<void> {
   await sql`INSERT INTO task_messages (task_key, origin, message)
     SELECT ${row.task_key}, m.origin, m.message
-    FROM unnest(${given.map(({ origin }) => origin)}::text[], ${given.map(({ message }) => message)}::json[]) AS m (origin, message)
+    FROM unnest(${given.map(({ origin }) => origin)}::text[], ${jsonArray(given.map(({ message }) => message))}::json[]) AS m (origin, message)
     ON CONFLICT ON CONSTRAINT task_messages_origin_key DO NOTHING`.execute(tx)
   if (next !== undefined) {
     await sql`UPDATE task_replays SET from_time = ${next.time}, next_offset = ${next.place}, due_at = now()

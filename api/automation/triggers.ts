@@ -5,6 +5,7 @@
 import { SENML_JSON, loadMessages } from '#api/messages/index.ts'
 import type { LiveMessage, Messages } from '#api/messages/index.ts'
 import type { Bus } from '#core/bus/index.ts'
+import { jsonArray } from '#core/database/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { QUIET_TIMES, beginAtEnd, hintQueue, startLogFollower } from '#core/log/index.ts'
 import type { LogRow } from '#core/log/index.ts'
@@ -152,7 +153,7 @@ async function hand(tx: Transaction, rule: Rule, found: readonly Found[]): Promi
   if (taken.length > 0) {
     await sql`INSERT INTO task_messages (task_key, origin, message, due_at)
       SELECT ${rule.task_key}, m.origin, m.message, now() + make_interval(secs => ${(rule.debounce_ms ?? 0) / 1000}::float8)
-      FROM unnest(${taken.map(({ origin }) => origin)}::text[], ${taken.map(({ message }) => message)}::json[]) AS m (origin, message)
+      FROM unnest(${taken.map(({ origin }) => origin)}::text[], ${jsonArray(taken.map(({ message }) => message))}::json[]) AS m (origin, message)
       ON CONFLICT ON CONSTRAINT task_messages_origin_key DO NOTHING`.execute(tx)
   }
   const isNewWindow = sql`(g.window_at IS NULL OR g.window_at + make_interval(secs => g.rate_ms / 1000.0) <= now())`

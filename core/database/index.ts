@@ -9,6 +9,7 @@ export {
   translateDatabaseError,
   violatedConstraint,
 } from './errors.ts'
+export { jsonArray } from './json-array.ts'
 export { executeKept } from './kept-plans.ts'
 export { prepared } from './prepared.ts'
 export type { Prepared } from './prepared.ts'

@@ -2,6 +2,7 @@
  * `publish_result`: the result of a run as SenML, written in the transaction of the result, so that it exists exactly when
  * the result does. Some node of the platform takes it to its channel.
  */
+import { jsonArray } from '#core/database/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import { resultRecords } from '../channels/result-records.ts'
 import type { RunBatch } from './batch.ts'
@@ -34,7 +35,7 @@ export async function publishResults(
     published.map(({ userKey }) => userKey),
     published.map(({ target }) => target.channel_id),
     published.map(({ target }) => (target.subtopic ?? '').replaceAll('/', '.')),
-    published.map(({ records }) => JSON.stringify(records)),
+    jsonArray(published.map(({ records }) => JSON.stringify(records))),
     published.map(({ run }) => run.taskKey),
     published.map(({ run }) => run.id),
     published.map(({ run }) => run.fence ?? 0),

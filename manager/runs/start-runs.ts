@@ -3,6 +3,7 @@
  * in one statement. A run that finds a free slot is inserted with its fence, so that it needs no second write.
  */
 import { randomUUID } from 'node:crypto'
+import { jsonArray } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { COMMAND_FUNCTION, findFunction, formatType, isCallableFromJson, parseInputs } from '#core/wasm/index.ts'
 import type { DescribedExport } from '#core/wasm/index.ts'
@@ -364,7 +365,7 @@ async function insert(
     prepared.map(({ request }) => request.runId),
     prepared.map(({ task }) => task.key),
     prepared.map(({ request }) => request.drivesTask),
-    prepared.map(({ specJson }) => specJson),
+    jsonArray(prepared.map(({ specJson }) => specJson)),
     prepared.map(({ digest }) => digest),
     prepared.map(({ needsHash }) => needsHash),
     prepared.map(({ task }) => task.priority),
