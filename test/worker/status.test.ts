@@ -1,6 +1,9 @@
 /** `npm run worker -- status`: what a worker says about itself on its own machine, with a manager and without. */
-import { statSync } from 'node:fs'
-import { join } from 'node:path'
+import { mkdirSync, mkdtempSync, rmSync, statSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { once } from 'node:events'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
 import { expect, test, vi } from 'vitest'
 import { OnLost } from '#proto/index.ts'
 import { readStatus, renderStatus } from '#worker/index.ts'
@@ -28,4 +31,17 @@ test('is answered without a manager too, and by nobody when no worker runs', asy
   await vi.waitFor(async () => expect((await readStatus(folder)).state).toBe('disconnected'), { timeout: 30_000 })
   await joined.stop()
   await expect(readStatus(folder)).rejects.toThrow('none runs there')
+})
+
+test('is refused in words where the worker ends before it has answered', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'skein-status-'))
+  const path = statusPath(folder)
+  mkdirSync(dirname(path), { recursive: true })
+  const server = createServer((socket) => socket.end('{"id":'))
+  server.listen(path)
+  await once(server, 'listening')
+  await expect(readStatus(folder)).rejects.toThrow('it ended before it had answered')
+  server.close()
+  await once(server, 'close')
+  rmSync(folder, { recursive: true, force: true })
 })
