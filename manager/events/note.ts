@@ -22,7 +22,7 @@ export function noteTasks(from: string): string {
   return note(`'task', key, state`, from)
 }
 
-/** `from` has the column key. */
-export function noteWorkers(from: string, state: 'alive' | 'draining' | 'dead' | 'revoked'): string {
-  return note(`'worker', key, '${state}'`, from)
+/** `from` has the columns key and state: alive, draining, dead or revoked. */
+export function noteWorkers(from: string): string {
+  return note(`'worker', key, state`, from)
 }

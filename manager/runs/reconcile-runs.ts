@@ -31,8 +31,8 @@ const BEGIN_SESSION = `
     lease_until = now() + make_interval(secs => $5::float8 / 1000)
   FROM (SELECT key, boot_id FROM workers WHERE key = $1 FOR UPDATE) AS before
   WHERE w.key = before.key AND w.session_epoch = $2
-  RETURNING w.key, before.boot_id <> $3 AS is_new_boot),
-  noted AS (${noteWorkers('changed', 'alive')})
+  RETURNING w.key, CASE WHEN w.draining THEN 'draining' ELSE 'alive' END AS state, before.boot_id <> $3 AS is_new_boot),
+  noted AS (${noteWorkers('changed')})
   SELECT is_new_boot FROM changed`
 
 const HELD = `
@@ -132,8 +132,8 @@ function lost(why: string) {
 const DECLARE_DEAD = `
   WITH changed AS (UPDATE workers SET manager_id = NULL, session_epoch = session_epoch + 1
   WHERE key = $1 AND session_epoch = $2 AND lease_until < now()
-  RETURNING key),
-  noted AS (${noteWorkers('changed', 'dead')})
+  RETURNING key, 'dead' AS state),
+  noted AS (${noteWorkers('changed')})
   SELECT key FROM changed`
 
 const MARK_UNKNOWN = `

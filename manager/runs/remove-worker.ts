@@ -14,8 +14,8 @@ const DELETE_WORKER = 'DELETE FROM workers WHERE key = $1'
 const REVOKE_WORKER = `
   WITH certificates AS (DELETE FROM worker_certificates WHERE worker_key = $1),
   changed AS (UPDATE workers SET revoked_at = now(), manager_id = NULL, session_epoch = session_epoch + 1 WHERE key = $1
-    RETURNING key)
-  ${noteWorkers('changed', 'revoked')}`
+    RETURNING key, 'revoked' AS state)
+  ${noteWorkers('changed')}`
 
 /** 'busy': it is alive and runs tasks, and is to be deleted. */
 export async function removeWorker(

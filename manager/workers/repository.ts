@@ -87,11 +87,14 @@ export async function findNewestRun(db: Queryable, taskKey: number): Promise<Pla
   return rows[0]
 }
 
-/** False when there is none. */
+/** False when there is none. What changes nothing that is seen of the worker, or is asked of a dead one, is no event. */
 export async function setDraining(db: Queryable, key: number, isDraining: boolean): Promise<boolean> {
   const { rows } = await sql`
-    WITH changed AS (UPDATE workers SET draining = ${isDraining} WHERE key = ${key} RETURNING key),
-      noted AS (${sql.raw(noteWorkers('changed', isDraining ? 'draining' : 'alive'))})
+    WITH before AS (SELECT key, draining FROM workers WHERE key = ${key} FOR UPDATE),
+      changed AS (UPDATE workers w SET draining = ${isDraining} FROM before WHERE w.key = before.key
+        RETURNING w.key, before.draining <> w.draining AND ${ALIVE} AS is_seen),
+      seen AS (SELECT key, ${isDraining ? 'draining' : 'alive'}::text AS state FROM changed WHERE is_seen),
+      noted AS (${sql.raw(noteWorkers('seen'))})
     SELECT key FROM changed`.execute(db)
   return rows.length === 1
 }

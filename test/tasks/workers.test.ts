@@ -145,6 +145,35 @@ test('joining and leaving of a worker comes over /events', async () => {
   stream.close()
 })
 
+test('draining of a worker comes over /events where something of it is seen', async () => {
+  const other = await startTestWorker(manager, { name: 'drained' })
+  const path = `/workers/${other.id}`
+  const stream = await follow('/events')
+  const states = () =>
+    stream.events
+      .filter(({ event, data }) => event === 'worker' && data['worker_id'] === other.id)
+      .map(({ data }) => data['state'])
+  await client.post(`${path}/resume`)
+  await client.post(`${path}/drain`)
+  await client.post(`${path}/drain`)
+  await client.post(`${path}/resume`)
+  await until(
+    'the worker to be resumed',
+    async () => states(),
+    (seen) => seen.length === 2,
+  )
+  await client.post(`${path}/revoke`)
+  await client.post(`${path}/drain`)
+  await client.post(`${path}/resume`)
+  // Of another one, so that whatever was said of the first is behind it.
+  await client.post(`/workers/${worker.id}/drain`)
+  await stream.next('worker', (data) => data['worker_id'] === worker.id && data['state'] === 'draining')
+  await client.post(`/workers/${worker.id}/resume`)
+  expect(states()).toEqual(['draining', 'alive', 'revoked'])
+  stream.close()
+  await other.close()
+})
+
 test.each(['nonsense', '1-2', '1-2-x'])('/events refuses %s as the id of an event', async (id) => {
   const response = await manager.app.inject({ url: '/events', headers: { 'last-event-id': id } })
   expect(response.statusCode).toBe(400)
