@@ -8,7 +8,7 @@ import { MAX_SORTED, createListing } from './listing-statements.ts'
 import type { Listed, Listing, PageQuery } from './listing-statements.ts'
 import type { FoundLabels } from './label-blocks.ts'
 import { readKeys } from './policy.ts'
-import type { AccessPolicy, DomainAccess } from './policy.ts'
+import type { AccessPolicy, KeptListing } from './policy.ts'
 import type { ShownRows } from './shown-rows.ts'
 
 /** One of at most so many rows is sorted at once. */
@@ -28,6 +28,8 @@ const ANCHORED_FROM = 20_000
 const MANY_TAGGED = 10_000
 
 type Deps = { db: Queryable; access: AccessPolicy }
+/** Keys of the listing in the order that is asked for. */
+type KeysOf = KeptListing['keys']
 
 export async function findPageKeys(
   { db, access }: Deps,
@@ -41,11 +43,13 @@ export async function findPageKeys(
   const counting = createListing(listed, query)
   const isFar = offset > FAR_OFFSET
   const keptRows = keptRowsOf(access, listed)
+  const kept = access.listing(domains, counting.count())
+  const keysOf: KeysOf = (which, statement, known) => kept.keys(`${which} ${query.order} ${dir}`, statement, known)
   const inLabels = async () => await countInLabels({ db, access }, listed, query)
-  const all = counting.isSortedAtOnce ? access.keys(domains, counting.counted(dir), inLabels) : undefined
+  const all = counting.isSortedAtOnce ? keysOf('counted', () => counting.counted(dir), inLabels) : undefined
   // By what is kept to count takes half as long as to sort too.
   const counted = (keptRows === undefined || isFar ? await all?.find() : all?.remembered()) ?? []
-  const totals = counted.length > 0 ? counted.slice(0, 1) : await findTotals({ db, access }, listed, query)
+  const totals = counted.length > 0 ? counted.slice(0, 1) : await findTotals({ db, access }, kept, listed, query)
   const total = totals.reduce((sum, of) => sum + of, 0)
   prepareLabels(access, listed, total)
   if (query.only_total === true || total <= offset) return { total, keys: [] }
@@ -53,19 +57,20 @@ export async function findPageKeys(
 
   const listing = createListing(listed, query, totals)
   const isSmall = total <= MAX_SORTED
-  const nearest = isFar || listing.isIndexed ? undefined : access.keys(domains, listing.first(NEAREST, dir))
+  const nearest = isFar || listing.isIndexed ? undefined : keysOf(`first ${NEAREST}`, () => listing.first(NEAREST, dir))
   const near = nearest?.remembered()
   if (near !== undefined) return { total, keys: near.slice(offset, end) }
-  const first = access.keys(domains, listing.first(isSmall ? MAX_SORTED : HEAD, dir))
+  const firstOnes = isSmall ? MAX_SORTED : HEAD
+  const first = keysOf(`first ${firstOnes}`, () => listing.first(firstOnes, dir))
   const known = isSmall || end <= HEAD ? first.remembered() : undefined
   if (known !== undefined) return { total, keys: known.slice(offset, end) }
-  const kept = keptRows !== undefined && isSmall ? all : undefined
+  const labelled = keptRows !== undefined && isSmall ? all : undefined
   async function findAll(): Promise<readonly number[]> {
-    const keys = (await kept?.find())?.slice(1) ?? []
+    const keys = (await labelled?.find())?.slice(1) ?? []
     return keys.length > 0 ? keys : await first.find()
   }
   if (total <= FEW_ROWS || (isSmall && isFar)) return { total, keys: (await findAll()).slice(offset, end) }
-  if (isFar) return { total, keys: await findFarKeys({ db, access }, listing, domains, total, query) }
+  if (isFar) return { total, keys: await findFarKeys(db, listing, keysOf, total, query) }
 
   const found = await readKeys(
     db,
@@ -73,19 +78,22 @@ export async function findPageKeys(
       ? listing.walk(dir, offset, limit, keptRows === undefined ? undefined : total / keptRows)
       : listing.near(dir, offset, limit),
   )
-  const later = kept ?? nearest
+  const later = labelled ?? nearest
   later?.prepare()
   if (found.length >= Math.min(limit, total - offset) || !listing.mayLieFarApart) return { total, keys: found }
   return { total, keys: (await findAll()).slice(offset, end) }
 }
 
 /** As `count` of a listing gives them. */
-async function findTotals({ db, access }: Deps, listed: Listed, query: PageQuery): Promise<readonly number[]> {
+async function findTotals(
+  { db, access }: Deps,
+  kept: KeptListing,
+  listed: Listed,
+  query: PageQuery,
+): Promise<readonly number[]> {
   const { shown, labels } = listed
-  const domains = shown.map(({ domain }) => domain)
-  const statement = createListing(listed, query).count()
-  if (labels === undefined) return await access.totals(domains, statement)
-  return await access.totals(domains, statement, async () => {
+  if (labels === undefined) return await kept.totals()
+  return await kept.totals(async () => {
     const found = new Map<ShownRows, number>()
     for (const rows of shown) {
       const labelled = await findLabelled(access, listed, query, rows)
@@ -150,9 +158,9 @@ function prepareLabels(access: AccessPolicy, { type, shown, labels }: Listed, to
 
 /** Those of a page that is reached from the nearer end, or from a row that is remembered. */
 async function findFarKeys(
-  { db, access }: Deps,
+  db: Queryable,
   listing: Listing,
-  domains: readonly DomainAccess[],
+  keysOf: KeysOf,
   total: number,
   query: PageQuery,
 ): Promise<readonly number[]> {
@@ -163,7 +171,7 @@ async function findFarKeys(
   // Several domains are merged, so each row that is passed is passed in each.
   const anchoredFrom = listing.mayLieFarApart ? FAR_OFFSET : ANCHORED_FROM / listing.domains
   const between = listing.domains === 1 ? ANCHOR_DISTANCE : MERGED_ANCHOR_DISTANCE
-  const anchors = distance > anchoredFrom ? access.keys(domains, listing.anchors(dir, between)) : undefined
+  const anchors = distance > anchoredFrom ? keysOf(`every ${between}`, () => listing.anchors(dir, between)) : undefined
   const anchor = anchors?.remembered()?.[Math.floor(offset / between)]
   if (anchor !== undefined) {
     const keys = await readKeys(db, listing.from(anchor, dir, offset % between, limit))

@@ -68,6 +68,20 @@ export type SortedKeys = {
   prepare(): void
 }
 
+export type KeptListing = {
+  /** The numbers that its statement gives as `totals`. `known` may find them without it. */
+  totals(known?: () => Promise<readonly number[] | undefined>): Promise<readonly number[]>
+  /**
+   * Those of its keys that are called `which`, as the statement gives them. `remembered` alone gives what is known without asking the
+   * database. `known` as of `totals`.
+   */
+  keys(
+    which: string,
+    statement: () => Sql<{ key: number }>,
+    known?: () => Promise<readonly number[] | undefined>,
+  ): SortedKeys
+}
+
 type KnownReach = { keys: string; size: number }
 
 /** Two forms of one condition, and whether it is true of every row of the domain. */
@@ -104,26 +118,10 @@ export type AccessPolicy = {
     type: EntityFacts['type'],
     id: string,
   ): Promise<Located>
-  /**
-   * The numbers that the statement gives as `totals`, kept until anything changes in these domains. `known` may find them
-   * without it.
-   */
-  totals(
-    domains: readonly DomainAccess[],
-    statement: Sql<{ totals: number[] }>,
-    known?: () => Promise<readonly number[] | undefined>,
-  ): Promise<readonly number[]>
+  /** The listing of these domains that the statement counts, for its totals and keys to be kept until anything changes there. */
+  listing(domains: readonly DomainAccess[], count: Sql<{ totals: number[] }>): KeptListing
   /** Names and tags of large domains, kept to be counted by. */
   readonly labels: Omit<KeptLabels, 'forget' | 'clear'>
-  /**
-   * The keys that the statement gives, in its order and as long kept: pages of a listing that is sorted once. `remembered`
-   * alone gives what is known without asking the database. `known` as of `totals`.
-   */
-  keys(
-    domains: readonly DomainAccess[],
-    statement: Sql<{ key: number }>,
-    known?: () => Promise<readonly number[] | undefined>,
-  ): SortedKeys
   /** Throws `forbidden` unless the caller administers the platform, and with a token that is good for all of it. */
   requirePlatformAdmin(principal: UserPrincipal): void
   /** Drops what depends on entities that changed. */
@@ -331,33 +329,38 @@ export function createAccessPolicy({
         )
     },
     labels,
-    async totals(domains, statement, known) {
-      return await totals.get(nameOf(statement), async () => {
-        const value = (await known?.()) ?? (await statement.execute(db)).rows[0]?.totals ?? []
-        return { value, dependsOn: contentsOf(domains) }
-      })
-    },
-    keys(domains, statement, known) {
-      const name = nameOf(statement)
-      const find = () =>
-        sorted.get(name, async () => {
-          const value = (await known?.()) ?? (await readKeys(db, statement))
-          return { value, dependsOn: contentsOf(domains) }
-        })
+    listing(domains, count) {
+      // By what it counts: a statement for its keys may have as many parts as there are domains, and is seldom run.
+      const listing = nameOf(count)
       return {
-        remembered: () => sorted.peek(name),
-        find,
-        prepare() {
-          const beganMs = monotonicMs()
-          if (isPreparing || beganMs < (preparedUntilMs.get(name) ?? 0)) return
-          isPreparing = true
-          const end = () => {
-            isPreparing = false
-            const endedMs = monotonicMs()
-            preparedUntilMs.set(name, endedMs + PREPARED_AGAIN * (endedMs - beganMs))
+        totals: async (known) =>
+          await totals.get(listing, async () => {
+            const value = (await known?.()) ?? (await count.execute(db)).rows[0]?.totals ?? []
+            return { value, dependsOn: contentsOf(domains) }
+          }),
+        keys(which, statement, known) {
+          const name = `${listing}/${which}`
+          const find = () =>
+            sorted.get(name, async () => {
+              const value = (await known?.()) ?? (await readKeys(db, statement()))
+              return { value, dependsOn: contentsOf(domains) }
+            })
+          return {
+            remembered: () => sorted.peek(name),
+            find,
+            prepare() {
+              const beganMs = monotonicMs()
+              if (isPreparing || beganMs < (preparedUntilMs.get(name) ?? 0)) return
+              isPreparing = true
+              const end = () => {
+                isPreparing = false
+                const endedMs = monotonicMs()
+                preparedUntilMs.set(name, endedMs + PREPARED_AGAIN * (endedMs - beganMs))
+              }
+              // Whoever asks for a page meets the same failure, and is told.
+              find().then(end, end)
+            },
           }
-          // Whoever asks for a page meets the same failure, and is told.
-          find().then(end, end)
         },
       }
     },

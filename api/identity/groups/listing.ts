@@ -56,10 +56,8 @@ export async function listPage(
   }
   const inDomains = shown.map(({ domain, count }) => allOf([sql<boolean>`g.domain_key = ${domain.domainKey}`, count]))
   const where = allOf([anyOf(inDomains), ...conditions])
-  const [total = 0] = await access.totals(
-    domains,
-    sql`SELECT ARRAY[(${countGroups({ where, kinship })})]::int[] AS totals`,
-  )
+  const count = sql<{ totals: number[] }>`SELECT ARRAY[(${countGroups({ where, kinship })})]::int[] AS totals`
+  const [total = 0] = await access.listing(domains, count).totals()
   const isShown = query.only_total !== true && total > offset
   const groups = isShown ? await listGroups(db, { ...sorting, where, offset, limit }) : []
   return { total, offset, limit, items: await withAccess(db, domains, groups) }
