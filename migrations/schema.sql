@@ -248,6 +248,7 @@ CREATE INDEX channels_page_created ON channels USING btree (domain_key, created_
 CREATE INDEX channels_page_long_name ON channels USING btree (domain_key, "left"(name, 256), created_at, id) WHERE (char_length(name) > 256);
 CREATE INDEX channels_page_short_name ON channels USING btree (domain_key, name, created_at, id) INCLUDE (key, status, parent_group_key) WHERE (char_length(name) <= 256);
 CREATE UNIQUE INDEX channels_route_key ON channels USING btree (domain_key, lower(route));
+CREATE INDEX channels_status_by_key ON channels USING btree (key) INCLUDE (status);
 CREATE INDEX channels_tags ON channels USING gin (tags);
 
 CREATE TABLE client_presence (
@@ -302,6 +303,7 @@ CREATE INDEX clients_page_created ON clients USING btree (domain_key, created_at
 CREATE INDEX clients_page_long_name ON clients USING btree (domain_key, "left"(name, 256), created_at, id) WHERE (char_length(name) > 256);
 CREATE INDEX clients_page_short_name ON clients USING btree (domain_key, name, created_at, id) INCLUDE (key, status, parent_group_key) WHERE (char_length(name) <= 256);
 CREATE INDEX clients_secret ON clients USING btree (secret_mac);
+CREATE INDEX clients_status_by_key ON clients USING btree (key) INCLUDE (status);
 CREATE INDEX clients_tags ON clients USING gin (tags);
 
 CREATE TABLE connections (

@@ -54,9 +54,9 @@ afterAll(() => api[Symbol.asyncDispose]())
 async function expected(user: TestUser): Promise<Listed[]> {
   const { rows } = await api.database.pool.query<Listed>(
     `SELECT c.id, c.name, c.status, c.created_at, coalesce(c.updated_at, c.created_at) AS updated_at
-       FROM clients c JOIN grants g ON g.entity_key = c.key JOIN users u ON u.key = g.user_key WHERE u.id = $1
-      ORDER BY c.created_at, c.id`,
-    [user.id],
+       FROM clients c JOIN grants g ON g.entity_key = c.key JOIN users u ON u.key = g.user_key JOIN domains d ON d.key = c.domain_key
+      WHERE u.id = $1 AND d.id = $2 ORDER BY c.created_at, c.id`,
+    [user.id, domainId],
   )
   return rows
 }
@@ -80,7 +80,7 @@ describe.each(['many', 'few', 'none'] as const)('a member who reaches %s clients
       name: (left, right) => text(left.name, right.name) || byCreation(left, right),
     }
     for (const [order, compare] of Object.entries(orders)) {
-      for (const status of ['all', 'enabled']) {
+      for (const status of ['all', 'enabled', 'disabled']) {
         const shown = all.filter((client) => status === 'all' || client.status === status).toSorted(compare)
         for (const dir of ['asc', 'desc']) {
           const wanted = (dir === 'asc' ? shown : shown.toReversed()).map(({ id }) => id)
@@ -92,6 +92,50 @@ describe.each(['many', 'few', 'none'] as const)('a member who reaches %s clients
         }
       }
     }
+  }, 60_000)
+
+  test('is shown to an administrator who asks for him as to himself, also beside what is asked of the records', async () => {
+    const user = members[kind]
+    const all = await expected(user)
+    for (const status of ['all', 'enabled', 'disabled'])
+      for (const name of ['', 'client 7']) {
+        const wanted = all.filter(
+          (client) => (status === 'all' || client.status === status) && client.name.includes(name),
+        )
+        for (const offset of [0, 150, Math.floor(wanted.length / 2)])
+          for (const caller of [owner, user]) {
+            const query = `user=${user.id}&status=${status}&name=${encodeURIComponent(name)}&order=created_at&limit=20&offset=${offset}`
+            const page = await list(caller, query)
+            expect(page.total, query).toBe(wanted.length)
+            expect(page.clients.map(({ id }) => id)).toEqual(wanted.map(({ id }) => id).slice(offset, offset + 20))
+          }
+      }
+  }, 60_000)
+
+  test('is shown those beside what lies in a domain of his own', async () => {
+    const user = members[kind]
+    const alias = `own-${kind}`
+    const own = (await user.call('POST', '/domains', { name: alias, alias })).json<{ id: string }>().id
+    const made = Array.from({ length: 30 }, (_, index) => ({ name: `client ${index} of his own` }))
+    expect((await user.call('POST', `/${own}/clients/bulk`, made)).status).toBe(200)
+    const { rows } = await api.database.pool.query<Listed>(
+      'SELECT c.id, c.name, c.status FROM clients c JOIN domains d ON d.key = c.domain_key WHERE d.id = $1 ORDER BY c.created_at, c.id',
+      [own],
+    )
+    const all = [...(await expected(user)), ...rows]
+    // More than once: what is found while nobody waits is shown later.
+    for (const name of ['', 'client', 'client 1', 'own'])
+      for (const status of ['all', 'enabled'])
+        for (const offset of [0, 0, 190, 210, 1000]) {
+          const wanted = all
+            .filter((client) => client.name.includes(name) && (status === 'all' || client.status === status))
+            .map(({ id }) => id)
+          const query = `status=${status}&name=${encodeURIComponent(name)}&order=created_at&limit=20&offset=${offset}`
+          const page = (await user.call('GET', `/clients?${query}`)).json<ListPage>()
+          expect(page.total, query).toBe(wanted.length)
+          expect(page.clients.map(({ id }) => id)).toEqual(wanted.slice(offset, offset + 20))
+        }
+    expect((await user.call('POST', `/domains/${own}/disable`)).status).toBe(200)
   }, 60_000)
 
   test('sees a change in the total and the page at once', async () => {
@@ -495,8 +539,9 @@ describe('pages of a listing that is larger than what is sorted once', () => {
   /** Clients of the other domains of the owner. */
   async function elsewhere(): Promise<number> {
     const { rows } = await api.database.pool.query<{ count: number }>(
-      `SELECT count(*)::int AS count FROM clients c JOIN domains d ON d.key = c.domain_key WHERE d.id <> $1`,
-      [domainId],
+      `SELECT count(*)::int AS count FROM clients c JOIN domains d ON d.key = c.domain_key
+        WHERE d.id <> $1 AND d.key IN (SELECT g.domain_key FROM grants g JOIN users u ON u.key = g.user_key WHERE u.id = $2)`,
+      [domainId, owner.id],
     )
     return rows[0]?.count ?? 0
   }

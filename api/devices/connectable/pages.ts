@@ -22,7 +22,10 @@ export async function findPage<R extends ConnectableRecord>(
   { filters, labels }: Pick<ListedRows, 'filters' | 'labels'>,
   query: PageQuery,
 ): Promise<{ total: number; rows: R[] }> {
-  const shown = await shownRows(db, domains, { type, alias }, asked, (domain) => ownedAs(domain, alias, asked.query))
+  const status = filters.length > 0 ? undefined : (query.status ?? 'all')
+  const shown = await shownRows(db, domains, { type, alias, status }, asked, (domain) =>
+    ownedAs(domain, alias, asked.query),
+  )
   const { total, keys } = await findPageKeys({ db, access }, { type, alias, shown, filters, labels }, query)
   if (keys.length === 0) return { total, rows: [] }
   const found = new Map((await find(db, keys)).map((row) => [row.key, row]))

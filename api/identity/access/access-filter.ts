@@ -14,10 +14,9 @@ import { ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from './admin-role.ts'
 import { ENTITY_TABLES } from './entities.ts'
 import { INHERITED } from './inheritance.ts'
 import type { Provider } from './inheritance.ts'
-import type { DomainAccess } from './policy.ts'
-import { resolveReach } from './reach.ts'
-import type { Reach } from './reach.ts'
-import { isAmong, reachable } from './reachable.ts'
+import { SHOWING_NOTHING } from './policy.ts'
+import type { DomainAccess, ReachableRows } from './policy.ts'
+import { isAmong } from './reachable.ts'
 import type { ReachPlan } from './reachable.ts'
 
 type Listed = Exclude<EntityType, 'domain'>
@@ -49,7 +48,7 @@ const mayListFor = (domain: DomainAccess, userId: string) => domain.isAdmin || d
 /** Conditions to find a page by, and the same to count by. */
 export type AccessConditions = { page: Condition[]; count: Condition[] }
 
-/** The conditions for one domain, on the table of the type, called `alias`. */
+/** The conditions for one domain, on the table of the type, called `alias`; all but that of another user. */
 export async function accessConditions(
   db: Queryable,
   domain: DomainAccess,
@@ -59,7 +58,6 @@ export async function accessConditions(
 ): Promise<AccessConditions> {
   const { role_id: roleId, role_name: roleName, access_type: accessType } = query
   const ofRole = roleId === undefined ? undefined : await findRoleHeld(db, domain, listed, roleId)
-  const ofUser = query.user === undefined ? undefined : await findReachOf(db, domain, query.user)
   // What he may do on everything there, or on all that is listed, says nothing of a row: without a condition the domain is shown whole.
   const narrowing = actions.filter((action) => action !== 'read' && !mayDoEverywhere(domain, listed.type, action))
   const by = (plan: ReachPlan) => [
@@ -67,7 +65,6 @@ export async function accessConditions(
     ...(ofRole === undefined ? [] : [ofRole(plan)]),
     ...(roleName === undefined ? [] : [holdsRoleNamed(domain, listed, roleName, plan)]),
     ...(accessType === undefined ? [] : [isReachedBy(domain, listed, accessType, plan)]),
-    ...(query.user === undefined ? [] : [isReachedByUser(ofUser, listed, plan)]),
   ]
   return { page: by('row'), count: by('set') }
 }
@@ -166,14 +163,16 @@ function isReachedBy(
   }
 }
 
-/** What the user reaches in the domain; undefined: nothing, or nothing that the caller may know. */
-async function findReachOf(db: Queryable, domain: DomainAccess, userId: string): Promise<Reach | undefined> {
-  if (!mayListFor(domain, userId) || !isId(userId)) return undefined
+/** What another user may read there, of the status that is asked for; nothing where the caller may not know it. */
+export async function rowsReadBy(
+  db: Queryable,
+  domain: DomainAccess,
+  { type, alias, status }: On & { status?: string | undefined },
+  userId: string,
+): Promise<ReachableRows> {
+  if (!mayListFor(domain, userId) || !isId(userId)) return SHOWING_NOTHING
   const { rows } = await sql<{
     key: number
   }>`SELECT key FROM users WHERE id = ${userId} AND status <> 'deleted'`.execute(db)
-  return rows[0] === undefined ? undefined : await resolveReach(db, rows[0].key, domain.domainKey)
+  return rows[0] === undefined ? SHOWING_NOTHING : await domain.rowsReadBy(rows[0].key, type, alias, status)
 }
-
-const isReachedByUser = (reach: Reach | undefined, { type, alias }: On, plan: ReachPlan): Condition =>
-  reach?.isMember === true ? reachable(reach, false, type, 'read', alias, plan) : NEVER

@@ -32,6 +32,8 @@ export const MAX_SORTED = 30_000
 /** So many rows are looked at before the page is found in another way, and so many more for each row that is wanted. */
 const LEAST_WALKED = 400
 const WALKED_PER_ROW = 10
+/** Where they are only held against roles: what is reached by keys lies far apart, and all of it takes 200 ms to sort. */
+const KNOWN_WALKED_PER_ROW = 60
 /** Where it is known how many there are among how many, so many times as many as should be enough, within a bound. */
 const WALKED_TIMES = 2
 const MOST_WALKED = 3000
@@ -74,6 +76,9 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
     )
   const [only, ...more] = shown
   const isOne = only !== undefined && more.length === 0
+  /** The keys of all that a domain has to show. */
+  const knownOf = ({ known }: ShownRows) => (filters.length === 0 ? known : undefined)
+  const known = isOne ? knownOf(only) : undefined
   const wholeKeys = isOne ? [] : wholes.map(({ domain }) => domain.domainKey)
   /** By a tag that one in a thousand bears each domain would be looked through for it: 260 ms for a hundred of them. */
   const areFewOfWholes = (ofWholes ?? Infinity) <= FEW_OF_SEVERAL
@@ -140,7 +145,8 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
 
   function sorted(plan: Plan, dir: Direction, offset: number, limit: number, isMerged = false): Sql<{ key: number }> {
     const slice = sql`OFFSET ${offset} LIMIT ${limit}`
-    if (isOne && order !== 'name')
+    // Of all that is known each row is opened once, also where a table is two parts.
+    if (isOne && (order !== 'name' || (known?.size ?? Infinity) <= offset + limit))
       return sql`SELECT ${key} FROM ${table} WHERE ${ofOther(only, plan)} ORDER BY ${inOrder(columns, dir)} ${slice}`
     return sql`SELECT ${key} FROM ${ordered(plan, dir, { most: offset + limit, isMerged })} ORDER BY ${byNames(dir)} ${slice}`
   }
@@ -150,7 +156,14 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
     mayLieFarApart:
       isOne && (only.isWhole !== true || filters.length > 0 || (hasStatus.length > 0 && order !== 'updated_at')),
     /** Whether the total and all keys are found together: both take a look at all that is reached, or at much of the domain. */
-    isSortedAtOnce: isOne && !only.isWhole && !only.isMost && (only.reached === undefined || filters.length > 0),
+    isSortedAtOnce:
+      isOne &&
+      known === undefined &&
+      !only.isWhole &&
+      !only.isMost &&
+      (only.reached === undefined || filters.length > 0),
+    /** Whether the keys of all rows are known, but not their order. */
+    isKnown: known !== undefined,
     /** The total as the first key; behind it the keys, if they are not too many to be sorted. */
     counted: (dir: Direction): Sql<{ key: number }> => sql`
       WITH matched AS MATERIALIZED (SELECT ${key}, ${named(columns)} FROM ${ofReach(only as ShownRows)}),
@@ -168,11 +181,13 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
     /** Those that have rows to show. */
     domains: shown.length,
     count(): Sql<{ totals: number[] }> {
-      const ofOthers = eachOther.map((rows) =>
-        rows.reached === undefined || filters.length > 0
+      const ofOthers = eachOther.map((rows) => {
+        const keys = knownOf(rows)?.keys
+        if (keys !== undefined) return sql`cardinality(${keys}::bigint[])`
+        return rows.reached === undefined || filters.length > 0
           ? sql`(SELECT count(*) FROM ${ofReach(rows)})`
-          : sql`(SELECT count(*) FROM ${rows.reached.table} ${sql.ref(alias)} WHERE ${allOf([...hasStatus, rows.reached.count])})`,
-      )
+          : sql`(SELECT count(*) FROM ${rows.reached.table} ${sql.ref(alias)} WHERE ${allOf([...hasStatus, rows.reached.count])})`
+      })
       const isWhole = ofWhole(
         sql<boolean>`${domainKey} = ANY (${wholes.map(({ domain }) => domain.domainKey)}::bigint[])`,
       )
@@ -193,7 +208,8 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
       const isInFront = order === 'updated_at'
       const rows = only as ShownRows
       const expected = Math.min(MOST_WALKED, (WALKED_TIMES * (offset + limit)) / matching)
-      const most = Math.max(LEAST_WALKED + WALKED_PER_ROW * (offset + limit), Math.ceil(expected))
+      const perRow = known === undefined ? WALKED_PER_ROW : KNOWN_WALKED_PER_ROW
+      const most = Math.max(LEAST_WALKED + perRow * (offset + limit), Math.ceil(expected))
       const parts = tableParts.map(
         ({ isIn, columns: sortedBy }) => sql`(SELECT *, ${named(sortedBy)} FROM ${table}
           WHERE ${allOf([inDomain(rows), ...isIn, ...(isInFront ? hasStatus : [])])}

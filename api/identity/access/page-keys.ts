@@ -78,7 +78,8 @@ export async function findPageKeys(
       ? listing.walk(dir, offset, limit, keptRows === undefined ? undefined : total / keptRows)
       : listing.near(dir, offset, limit),
   )
-  const later = labelled ?? nearest
+  // Of what is known all are soon sorted, for pages at any depth.
+  const later = labelled ?? (listing.isKnown ? first : nearest)
   later?.prepare()
   if (found.length >= Math.min(limit, total - offset) || !listing.mayLieFarApart) return { total, keys: found }
   return { total, keys: (await findAll()).slice(offset, end) }

@@ -54,8 +54,23 @@ export type DomainAccess = {
    * rows are named by their keys or ids, `row` is the better plan.
    */
   reachable(type: EntityFacts['type'], action: string, alias: string, plan?: ReachPlan): Sql<boolean>
-  /** The same for a listing of many rows, by the size of what the caller reaches: to find a page, and to count. */
-  reachableRows(type: EntityFacts['type'], action: string, alias: string): Promise<ReachableRows>
+  /**
+   * The same for a listing of many rows, by the size of what the caller reaches: to find a page, and to count. `status`, `all` or one, of
+   * clients and channels of which nothing else is asked.
+   */
+  reachableRows(
+    type: EntityFacts['type'],
+    action: string,
+    alias: string,
+    status: string | undefined,
+  ): Promise<ReachableRows>
+  /** The same of what another user may read, whatever the caller may. Of who is no member nothing. */
+  rowsReadBy(
+    userKey: number,
+    type: EntityFacts['type'],
+    alias: string,
+    status: string | undefined,
+  ): Promise<ReachableRows>
 }
 
 export type SortedKeys = {
@@ -82,19 +97,27 @@ export type KeptListing = {
   ): SortedKeys
 }
 
-type KnownReach = { keys: string; size: number }
+/** Keys as an array of PostgreSQL, and how many. */
+export type KnownReach = { keys: string; size: number }
 
 /** Two forms of one condition, and whether it is true of every row of the domain. */
 export type ReachableRows = {
   page: Sql<boolean>
   count: Sql<boolean>
   isWhole: boolean
+  /** Whether `count` names the rows by their keys. */
+  isByKeys: boolean
+  /** Where it does and a status was asked for: all that have it. */
+  known?: KnownReach
   /**
    * Where there are many but not all: the same rows as a table of `key`, `parent_group_key`, `status` and `domain_key`, and as what rows
    * in memory are held against.
    */
   many?: { table: Sql<unknown>; within: () => Promise<Within> }
 }
+
+const NEVER = sql<boolean>`false`
+export const SHOWING_NOTHING: ReachableRows = { page: NEVER, count: NEVER, isWhole: false, isByKeys: false }
 
 /** An entity of a path, and its domain as the caller entered it. */
 export type Located = { domain: DomainAccess; entity: LocatedEntity }
@@ -202,17 +225,43 @@ export function createAccessPolicy({
   const contentsOf = (domains: readonly DomainAccess[]) =>
     domains.flatMap(({ domainKey, principal }) => [anyChangeIn(domainKey), principal.key])
 
-  async function findReached(reach: Reach, type: EntityFacts['type'], action: string): Promise<KnownReach | 'many'> {
+  async function findReached(
+    reach: Reach,
+    type: EntityFacts['type'],
+    action: string,
+    status: string | undefined,
+  ): Promise<KnownReach | 'many'> {
     const place = `${reach.userKey}/${reach.domainKey}/${type}/${action}`
     // With every change of the domain it would be found out again. What is found in the way of a large reach is as true of a small one.
     if (largeReaches.get(place) === true) return 'many'
     // A request may still hold a reach that was true before a change.
-    const name = `${reach.serial}/${type}/${action}`
+    const name = `${reach.serial}/${type}/${action}/${status ?? ''}`
     return await reaches.get(name, async () => {
-      const found = await findKnownReach(db, reach, type, action)
+      const found = await findKnownReach(db, reach, type, action, status)
       if (found === undefined) largeReaches.set(place, true)
       return { value: found ?? ('many' as const), dependsOn: [reach.userKey, anyChangeIn(reach.domainKey)] }
     })
+  }
+
+  async function rowsOf(
+    reach: Reach,
+    everything: boolean,
+    listed: { type: EntityFacts['type']; action: string; alias: string; status: string | undefined },
+  ): Promise<ReachableRows> {
+    const { type, action, alias, status } = listed
+    const rows = (plan: ReachPlan) => reachable(reach, everything, type, action, alias, plan)
+    const isWhole = everything || reach.domainActions.has(`${type}_${action}`)
+    const reached = isWhole ? 'many' : await findReached(reach, type, action, status)
+    if (reached === 'many') {
+      const found = { page: rows('row'), count: rows('set'), isWhole, isByKeys: false }
+      if (isWhole || type === 'group') return found
+      const within = () => findWithin(db, reach, type, action)
+      return { ...found, many: { table: reachedRows(reach, type, action), within } }
+    }
+    const isAmong = sql<boolean>`${sql.ref(`${alias}.key`)} = ANY (${reached.keys}::bigint[])`
+    const page = reached.size <= SMALL_REACH ? isAmong : rows('row')
+    const known = status === undefined ? {} : { known: reached }
+    return { page, count: isAmong, isWhole, isByKeys: true, ...known }
   }
 
   function isOpen(reach: Reach): boolean {
@@ -255,18 +304,12 @@ export function createAccessPolicy({
         return entity
       },
       reachable: (type, action, alias, plan) => reachable(reach, everything, type, action, alias, plan),
-      async reachableRows(type, action, alias) {
-        const rows = (plan: ReachPlan) => reachable(reach, everything, type, action, alias, plan)
-        const isWhole = everything || reach.domainActions.has(`${type}_${action}`)
-        const reached = isWhole ? 'many' : await findReached(reach, type, action)
-        if (reached === 'many') {
-          const found = { page: rows('row'), count: rows('set'), isWhole }
-          if (isWhole || type === 'group') return found
-          const within = () => findWithin(db, reach, type, action)
-          return { ...found, many: { table: reachedRows(reach, type, action), within } }
-        }
-        const isAmong = sql<boolean>`${sql.ref(`${alias}.key`)} = ANY (${reached.keys}::bigint[])`
-        return { page: reached.size <= SMALL_REACH ? isAmong : rows('row'), count: isAmong, isWhole }
+      reachableRows: async (type, action, alias, status) =>
+        await rowsOf(reach, everything, { type, action, alias, status }),
+      async rowsReadBy(userKey, type, alias, status) {
+        const user = await holdings.resolve(userKey, domainId)
+        if (user?.reach.isMember !== true) return SHOWING_NOTHING
+        return await rowsOf(user.reach, false, { type, action: 'read', alias, status })
       },
     })
   }

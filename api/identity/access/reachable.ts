@@ -161,14 +161,15 @@ export function reachedRows(reach: Reach, type: Exclude<Listed, 'group'>, action
 
 /**
  * The keys of what roles on entities and groups let the user do the action on, as an array of PostgreSQL; undefined: more than a
- * listing by keys is good for. Each part begins with the grants and goes on by an index, whatever PostgreSQL believes of the
- * tables' sizes. A parent and what lies in it are of one domain.
+ * listing by keys is good for. With a status, `all` or one, those in the table that have it. Each part begins with the grants and goes
+ * on by an index, whatever PostgreSQL believes of the tables' sizes. A parent and what lies in it are of one domain.
  */
 export async function findKnownReach(
   db: Queryable,
   reach: Reach,
   type: Listed,
   action: string,
+  status: string | undefined,
 ): Promise<{ keys: string; size: number } | undefined> {
   const { table, parent } = ENTITY_TABLES[type]
   const within = (groups: Sql<unknown>) =>
@@ -181,12 +182,15 @@ export async function findKnownReach(
     ...groupsGiving(reach, type, action).map(within),
   ]
   // An entity may be reached in several ways; the limit stops the search as soon as the reach is too large.
+  // All at once by an index that has the status; PostgreSQL looks for an array in its order.
+  const inTable = sql`${sql.table(table)} e WHERE e.key = ANY (ARRAY(SELECT key FROM found))`
+  const ofStatus = status === 'all' ? inTable : sql`${inTable} AND e.status = ${status}`
+  const shown = status === undefined ? sql`found` : ofStatus
   const { rows } = await sql<{ keys: string | null; size: number; is_whole: boolean }>`
-    SELECT string_agg(key::text, ',') AS keys, count(*)::int AS size, coalesce(sum(ways), 0) <= ${MAX_KNOWN_REACH} AS is_whole
-      FROM (SELECT key, count(*) AS ways FROM (
-              SELECT key FROM (${sql.join(parts, sql` UNION ALL `)}) reached LIMIT ${MAX_KNOWN_REACH + 1}) listed GROUP BY key) found`.execute(
-    db,
-  )
+    WITH found AS MATERIALIZED (SELECT key, count(*) AS ways FROM (
+           SELECT key FROM (${sql.join(parts, sql` UNION ALL `)}) reached LIMIT ${MAX_KNOWN_REACH + 1}) listed GROUP BY key)
+    SELECT string_agg(key::text, ',') AS keys, count(*)::int AS size,
+           (SELECT coalesce(sum(ways), 0) FROM found) <= ${MAX_KNOWN_REACH} AS is_whole FROM ${shown}`.execute(db)
   const found = rows[0]
   return found?.is_whole === true ? { keys: `{${found.keys ?? ''}}`, size: found.size } : undefined
 }

@@ -97,17 +97,21 @@ function scoped(domain: DomainAccess, scope: ScopeSet, isReading: boolean): Doma
       if (needed === undefined) return NONE
       return sql<boolean>`(${inner} AND ${inScope(type, needed, alias)})`
     },
-    async reachableRows(type, action, alias) {
+    async reachableRows(type, action, alias, status) {
       const needed = requirementOf(type, action)
-      if (needed === undefined) return { page: NONE, count: NONE, isWhole: false }
-      const inner = await domain.reachableRows(type, action, alias)
+      if (needed === undefined) return { page: NONE, count: NONE, isWhole: false, isByKeys: false }
+      const inner = await domain.reachableRows(type, action, alias, status)
       const within = inScope(type, needed, alias)
       return {
         page: sql<boolean>`(${inner.page} AND ${within})`,
         count: sql<boolean>`(${inner.count} AND ${within})`,
         isWhole: inner.isWhole && within === ALL,
+        isByKeys: inner.isByKeys,
+        ...(inner.known === undefined || within !== ALL ? {} : { known: inner.known }),
       }
     },
+    // Beside what the caller himself is shown, which is within his scopes.
+    rowsReadBy: domain.rowsReadBy,
   }
 
   /** Rows to read are listed. A call that changes something finds what its owner may read, and asks for more than that. */
