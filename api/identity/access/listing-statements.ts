@@ -111,10 +111,15 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
       : [{ isIn: [], columns }]
 
   /** The rows that say so in order, of each part of the table at most so many. */
-  function partsOf(condition: Condition, dir: Direction, { most, anchor }: { most?: number; anchor?: number }) {
+  function partsOf(
+    condition: Condition,
+    dir: Direction,
+    { most, anchor }: { most?: number; anchor?: number },
+    from = table,
+  ) {
     return tableParts.map(({ isIn, columns: sortedBy }) => {
-      const from = anchor === undefined ? [] : [isFrom(anchor, dir, sortedBy)]
-      return sql`(SELECT ${key}, ${named(sortedBy)} FROM ${table} WHERE ${allOf([...isIn, condition, ...from])}
+      const behind = anchor === undefined ? [] : [isFrom(anchor, dir, sortedBy)]
+      return sql`(SELECT ${key}, ${named(sortedBy)} FROM ${from} WHERE ${allOf([...isIn, condition, ...behind])}
         ORDER BY ${inOrder(sortedBy, dir)} ${most === undefined ? sql`` : sql`LIMIT ${most}`})`
     })
   }
@@ -128,17 +133,27 @@ export function createListing(listed: Listed, { order, status }: PageQuery, tota
       ? [ofWhole(sql<boolean>`${domainKey} = ANY (${wholeKeys}::bigint[])`)]
       : wholeKeys.map((at) => ofWhole(sql<boolean>`${domainKey} = ${at}`))
     const areInTurn = wholeKeys.length > 0 && (areFewOfWholes || slice.isMerged === true)
-    const inTurn = [
-      ...(areInTurn ? wholesInTurn : []),
-      ...(isOne ? shown : others).map((rows) => ofOther(rows, planOf(rows, plan))),
-    ]
+    const ofOthers = (isOne ? shown : others).flatMap((rows) => {
+      const way = planOf(rows, plan)
+      const condition = ofOther(rows, way)
+      // Left to itself PostgreSQL looks at row after row of the domain, however few of them are reached: 350 ms for 300 of 1,000.
+      if (slice.isMerged === true && rows.isByKeys && way === 'count')
+        return partsOf(
+          sql<boolean>`true`,
+          dir,
+          slice,
+          sql`(SELECT * FROM ${table} WHERE ${condition} OFFSET 0) ${sql.ref(alias)}`,
+        )
+      return partsOf(condition, dir, slice)
+    })
     const ofEntered = partsOf(ofWhole(sql<boolean>`${domainKey} = entered.key`), dir, slice)
     const whole = ofEntered.map(
       (part) => sql`SELECT part.* FROM unnest(${wholeKeys}::bigint[]) entered (key) CROSS JOIN LATERAL ${part} part`,
     )
     const parts = [
       ...(wholeKeys.length === 0 || areInTurn ? [] : whole),
-      ...inTurn.flatMap((condition) => partsOf(condition, dir, slice)),
+      ...(areInTurn ? wholesInTurn : []).flatMap((condition) => partsOf(condition, dir, slice)),
+      ...ofOthers,
     ]
     return sql`(${sql.join(parts, sql` UNION ALL `)}) ${sql.ref(alias)}`
   }
