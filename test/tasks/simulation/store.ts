@@ -152,6 +152,8 @@ type Numbers = { next(): number; fence(): number }
 type Statement = (store: Store, values: unknown[], numbers: Numbers) => unknown[]
 
 const list = <T>(value: unknown): T[] => value as T[]
+/** The texts that `jsonArray` was given. */
+const jsonList = (value: unknown): string[] => JSON.parse(`[${String(value).slice(1, -1)}]`) as string[]
 const byKey = (left: { key: number }, right: { key: number }) => left.key - right.key
 
 function open(store: Store, keys: readonly number[]): StoredRun[] {
@@ -223,7 +225,7 @@ const STATEMENTS: Readonly<Record<string, Statement>> = {
         drives_task: list<boolean>(drives)[at] === true,
         parent_id: null,
         state: TASK_STATE.scheduled,
-        spec: JSON.parse(list<string>(specs)[at] ?? '{}') as Record<string, unknown>,
+        spec: JSON.parse(jsonList(specs)[at] ?? '{}') as Record<string, unknown>,
         module_digest: list<string>(digests)[at] ?? '',
         needs: list<string>(needs)[at] ?? '',
         priority: list<number>(priorities)[at] ?? 0,
