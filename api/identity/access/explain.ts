@@ -3,7 +3,7 @@
  * anew instead of the policy's caches, so it tells what is stored; a test asks both and compares.
  */
 import type { Database, Queryable } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import { ACTIONS, ENTITY_TYPES, actionNamed } from './actions.ts'
@@ -49,7 +49,7 @@ export function createExplainer({ database, access }: { database: Database; acce
     async explain(caller, domainId, question) {
       const asked = parseQuestion(question)
       const subjectId = question.subject ?? caller.id
-      if (!isId(subjectId)) throw refuse('subject', 'must be the id of a user')
+      if (!isId(subjectId)) throw refusedField('subject', 'must be the id of a user')
       const domain = await access.enter(caller, domainId)
       const entity = asked.type === 'domain' ? undefined : await findEntity(db, domain.domainKey, asked.type, asked.id)
       const isKnown = asked.type === 'domain' ? asked.id === domainId : entity !== undefined
@@ -278,12 +278,8 @@ function parseQuestion({ entity, action: named }: AccessQuestion): Asked {
   const type = ENTITY_TYPES.find((one) => one === match?.[1])
   const id = match?.[2]
   if (type === undefined || id === undefined || !isId(id))
-    throw refuse('entity', `must be <type>:<id> with one of the types ${ENTITY_TYPES.join(', ')}`)
+    throw refusedField('entity', `must be <type>:<id> with one of the types ${ENTITY_TYPES.join(', ')}`)
   if (!(ACTIONS[type] as readonly string[]).includes(action))
-    throw refuse('action', `must be an action of a ${type}: ${ACTIONS[type].join(', ')}`)
+    throw refusedField('action', `must be an action of a ${type}: ${ACTIONS[type].join(', ')}`)
   return { type, id, action }
-}
-
-function refuse(path: string, message: string): ServiceError {
-  return new ServiceError('malformed', `${path} ${message}`, { details: [{ path, message }] })
 }

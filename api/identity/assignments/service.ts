@@ -3,7 +3,7 @@
  * each of which is membership of the role of its name on that entity (contract 4.3, decision 24).
  */
 import type { Database } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import type { AccessPolicy, DomainAccess, DomainAction, LocatedEntity, UserPrincipal } from '../access/index.ts'
@@ -124,8 +124,7 @@ export function createAssignmentsService({
 }
 
 function requireUserIds(ids: readonly string[]): string[] {
-  const refuse = (message: string) =>
-    new ServiceError('malformed', `user_ids ${message}`, { details: [{ path: '/user_ids', message }] })
+  const refuse = (message: string) => refusedField('/user_ids', message)
   if (ids.length === 0) throw refuse('must name at least one user')
   if (!ids.every(isId)) throw refuse('must hold UUIDs in lower case')
   if (ids.length > MAX_ASSIGNED)

@@ -1,5 +1,5 @@
 /** The second name of a domain or channel in message paths (decision 23, contract 4.2). */
-import { ServiceError } from '#core/errors/index.ts'
+import { refusedField } from '#core/errors/index.ts'
 import { isId, newToken } from '#core/ids.ts'
 
 const ROUTE = /^[A-Za-z][A-Za-z0-9_-]{0,35}$/
@@ -9,8 +9,7 @@ const SUFFIX_BYTES = 4
 
 /** Throws `malformed`. `reserved` are first path segments of the API, which a domain's route must not shadow. */
 export function requireRoute(route: string, field: string, reserved: ReadonlySet<string>): string {
-  const refuse = (message: string) =>
-    new ServiceError('malformed', `${field} ${message}`, { details: [{ path: `/${field}`, message }] })
+  const refuse = (message: string) => refusedField(`/${field}`, message)
   if (isId(route)) throw refuse('must not look like a UUID')
   if (!ROUTE.test(route)) throw refuse('must begin with a letter and have at most 36 letters, digits, _ or -')
   if (reserved.has(route.toLowerCase())) throw refuse('is a word that the API uses itself')

@@ -1,6 +1,6 @@
 /** Who is above and below a group, as its caller may see it (contract section 3, decision 26). */
 import type { Database } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import type { Page } from '#core/page.ts'
 import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
 import { findReadable } from './find.ts'
@@ -73,9 +73,6 @@ export function createKinshipService({
 function levelsOf({ start_level: fromLevel, end_level: endLevel, tree }: ChildrenQuery) {
   const end = endLevel ?? (tree === true ? -1 : 0)
   const toLevel = end < 0 ? MAX_LEVELS : end === 0 ? fromLevel : end
-  if (toLevel < fromLevel) {
-    const message = 'must not be less than start_level'
-    throw new ServiceError('malformed', `end_level ${message}`, { details: [{ path: 'end_level', message }] })
-  }
+  if (toLevel < fromLevel) throw refusedField('end_level', 'must not be less than start_level')
   return { fromLevel, toLevel }
 }

@@ -4,7 +4,7 @@
  * then; what he may not do comes before what cannot be done (decision 45).
  */
 import type { Transaction } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import type { DomainAccess, UserPrincipal } from '../access/index.ts'
 import type { Movable } from './closure.ts'
 import { attach, detach, findHeight, findLineage, lockChildren, lockHierarchy, lockNamed } from './closure.ts'
@@ -170,7 +170,4 @@ function needs(action: string, groupId: string | undefined): ServiceError {
   return new ServiceError('forbidden', `failed to perform authorization: needs ${action} on ${on}`)
 }
 
-function ownParent(path: string): ServiceError {
-  const message = 'must not name the group itself'
-  return new ServiceError('malformed', `${path.slice(1)} ${message}`, { details: [{ path, message }] })
-}
+const ownParent = (path: string) => refusedField(path, 'must not name the group itself')

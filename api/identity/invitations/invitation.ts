@@ -1,6 +1,6 @@
 /** What sending and answering an invitation have in common. */
 import type { Transaction } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { RoleEntity, RoleRecord } from '../roles/index.ts'
 import { ensureRelationRole, findAdminRole, findRole, parseRelation } from '../roles/index.ts'
@@ -21,9 +21,7 @@ export async function findOffered(
 
 /** Throws `malformed`. */
 export function requireId(id: string, path: string): void {
-  if (isId(id)) return
-  const message = 'must be a UUID in lower case'
-  throw new ServiceError('malformed', `${path.slice(1)} ${message}`, { details: [{ path, message }] })
+  if (!isId(id)) throw refusedField(path, 'must be a UUID in lower case')
 }
 
 /** Throws `invalid_state`. */

@@ -1,6 +1,6 @@
 /** The listings of the journal (contract section 10): by user, by entity, by domain. */
 import type { Database } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
@@ -204,9 +204,7 @@ const countedOf = ({ counted }: Listed, { from, to }: JournalQuery) =>
 
 function requireOrder({ from, to }: JournalQuery): void {
   if (from === undefined || to === undefined || secondsOf(from) <= secondsOf(to)) return
-  throw new ServiceError('malformed', 'from must not be later than to', {
-    details: [{ path: 'from', message: 'must not be later than to' }],
-  })
+  throw refusedField('from', 'must not be later than to')
 }
 
 /** Above this a moment is in nanoseconds (decision 19). */

@@ -3,7 +3,7 @@
  * of what he may do himself. What a token is good for is asked in `scoped-access.ts` and `route-rules.ts`.
  */
 import type { Database, Transaction } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { createFactCache } from '#core/fact-cache.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
@@ -261,8 +261,7 @@ export function createPatsService({ database, journal, access, uses }: PatsDeps)
 function parseLifetimeSeconds(duration: string): number {
   const lifetimeMs = parseDurationMs(duration, '/duration')
   if (lifetimeMs >= 1000 && lifetimeMs <= MAX_LIFETIME_MS) return lifetimeMs / 1000
-  const message = 'must be at least 1s and at most a hundred years'
-  throw new ServiceError('malformed', `duration ${message}`, { details: [{ path: '/duration', message }] })
+  throw refusedField('/duration', 'must be at least 1s and at most a hundred years')
 }
 
 function attributesOfScope(scope: Pick<ScopeRecord, 'id' | 'type' | 'operation' | 'domainId' | 'entityId'>) {

@@ -2,7 +2,7 @@
  * The relations of the older generations as roles (decision 24): what their names are called today, and which actions the
  * roles of those names are made with on each type of entity.
  */
-import { ServiceError } from '#core/errors/index.ts'
+import { refusedField } from '#core/errors/index.ts'
 import type { EntityType } from '../access/index.ts'
 import { ACTIONS, ADMIN_ROLE_NAME } from '../access/index.ts'
 
@@ -13,8 +13,7 @@ export type Relation = (typeof RELATIONS)[number]
 export function parseRelation(text: string, path = '/relation'): Relation {
   const relation = RELATIONS.find((one) => one === text.toLowerCase())
   if (relation !== undefined) return relation
-  const message = `must be one of ${RELATIONS.join(', ')}`
-  throw new ServiceError('malformed', `relation ${message}`, { details: [{ path, message }] })
+  throw refusedField(path, `must be one of ${RELATIONS.join(', ')}`)
 }
 
 /** The name of the role that a relation means. */

@@ -1,6 +1,6 @@
 /** The rules of roles and their actions, on domains, groups, channels and clients alike (contract section 2, decision 45). */
 import type { Database, Transaction } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import type { Page } from '#core/page.ts'
 import type { AccessPolicy, EntityType, UserPrincipal } from '../access/index.ts'
 import { ACTIONS, ADMIN_ROLE_NAME, actionNamed, adminRoleId } from '../access/index.ts'
@@ -257,8 +257,7 @@ function requireKnownActions(type: EntityType, actions: readonly string[]): stri
   const named = actions.map(actionNamed)
   const unknown = named.find((action) => !known.has(action))
   if (unknown === undefined) return inOrder(type, named)
-  const message = `must hold actions of a ${type}, and ${unknown} is none`
-  throw new ServiceError('malformed', `actions ${message}`, { details: [{ path: '/actions', message }] })
+  throw refusedField('/actions', `must hold actions of a ${type}, and ${unknown} is none`)
 }
 
 function nameTaken(): ServiceError {

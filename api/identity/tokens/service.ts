@@ -4,7 +4,7 @@
  */
 import { createLru } from '#core/lru.ts'
 import type { Database, Queryable } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { createFactCache } from '#core/fact-cache.ts'
 import { isId, newId } from '#core/ids.ts'
 import { sleep } from '#core/time.ts'
@@ -183,10 +183,7 @@ export function createTokensService(deps: TokensDeps): TokensService {
         throw new ServiceError('malformed', 'identity is required: a username or an email', {
           details: [{ path: '/identity', message: 'is required' }],
         })
-      if (password === undefined || password === '')
-        throw new ServiceError('malformed', 'secret is required', {
-          details: [{ path: '/secret', message: 'is required' }],
-        })
+      if (password === undefined || password === '') throw refusedField('/secret', 'is required')
       const user = await checkPassword(login, password, origin)
       const domainKey = await bindableDomain(database.db, user.key, input.domain_id)
       const session = {

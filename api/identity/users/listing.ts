@@ -1,6 +1,6 @@
 /** Which users a caller finds, and by what (contract section 5, decision 29). */
 import type { Database } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
@@ -93,10 +93,7 @@ function searchConditionsOf(query: SearchQuery): Sql<boolean>[] {
   for (const field of ['username', 'email', 'first_name', 'last_name'] as const) {
     const text = query[field]
     if (text === undefined) continue
-    if (text.length < MIN_SEARCH_CHARS) {
-      const message = `must have at least ${MIN_SEARCH_CHARS} characters`
-      throw new ServiceError('malformed', `${field} ${message}`, { details: [{ path: field, message }] })
-    }
+    if (text.length < MIN_SEARCH_CHARS) throw refusedField(field, `must have at least ${MIN_SEARCH_CHARS} characters`)
     conditions.push(contains(`u.${field}`, text))
   }
   if (query.id !== undefined) conditions.push(isId(query.id) ? sql<boolean>`u.id = ${query.id}` : sql<boolean>`false`)

@@ -1,6 +1,6 @@
 /** Changing a password with the old one, and setting a new one with a link that came by mail (contract section 5). */
 import type { Database } from '#core/database/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { Origin, UserPrincipal } from '../access/index.ts'
 import type { Mailer } from '../mail/index.ts'
@@ -129,12 +129,7 @@ export function createSecrets(deps: SecretsDeps): Secrets {
     },
     async resetSecret(token, { password, confirmation }, origin) {
       const userId = await userOf(token)
-      if (password !== confirmation) {
-        const message = 'must be the same as password'
-        throw new ServiceError('malformed', `confirm_password ${message}`, {
-          details: [{ path: '/confirm_password', message }],
-        })
-      }
+      if (password !== confirmation) throw refusedField('/confirm_password', 'must be the same as password')
       requirePassword(passwordPattern, password, '/password')
       const secretHash = await hashPassword(password)
       await changeUser(deps, 'system', userId, 'user.reset_secret', async (tx, user) => {

@@ -1,5 +1,5 @@
 /** The query of a reader, checked and in the terms of the store. */
-import { ServiceError } from '#core/errors/index.ts'
+import { refusedField } from '#core/errors/index.ts'
 import { PROTOCOLS } from '../message.ts'
 import { parseBase64Url } from '../senml/index.ts'
 import { END_TIME_SECONDS, MIN_TIME_SECONDS } from '../senml/time.ts'
@@ -33,7 +33,7 @@ const NANOSECONDS_ABOVE = 1e14
 export function parseFilter(query: MessagesQuery): Filter {
   const { subtopic, publisher, name, protocol, vs, vd } = query
   const dataValue = isGiven(vd) ? parseBase64Url(vd) : undefined
-  if (isGiven(vd) && dataValue === undefined) throw refusal('vd', 'must be base64url without padding')
+  if (isGiven(vd) && dataValue === undefined) throw refusedField('vd', 'must be base64url without padding')
   return {
     fromSeconds: toSeconds(query.from),
     toSeconds: toSeconds(query.to),
@@ -62,12 +62,12 @@ function isGiven(text: string | undefined): text is string {
 export function parseAggregation(query: MessagesQuery): AggregationRequest | undefined {
   if (query.aggregation === undefined) return undefined
   const by = AGGREGATIONS.find((name) => name === query.aggregation?.toLowerCase())
-  if (by === undefined) throw refusal('aggregation', `must be one of ${AGGREGATIONS.join(', ')}`)
+  if (by === undefined) throw refusedField('aggregation', `must be one of ${AGGREGATIONS.join(', ')}`)
   for (const bound of ['from', 'to'] as const) {
-    if ((query[bound] ?? 0) === 0) throw refusal(bound, 'must be given with an aggregation, and not be 0')
+    if ((query[bound] ?? 0) === 0) throw refusedField(bound, 'must be given with an aggregation, and not be 0')
   }
   const timeZone = query.tz ?? 'UTC'
-  if (!isTimeZone(timeZone)) throw refusal('tz', 'must be a time zone such as Europe/Belgrade')
+  if (!isTimeZone(timeZone)) throw refusedField('tz', 'must be a time zone such as Europe/Belgrade')
   return { by, interval: parseInterval(query.interval ?? '1s'), timeZone }
 }
 
@@ -94,8 +94,4 @@ function isTimeZone(name: string): boolean {
   } catch {
     return false
   }
-}
-
-function refusal(path: string, rule: string): ServiceError {
-  return new ServiceError('malformed', `${path} ${rule}`, { details: [{ path, message: rule }] })
 }

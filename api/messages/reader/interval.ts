@@ -1,5 +1,5 @@
 /** The interval of an aggregation: a Go duration, or words (contract section 8). */
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { parseDurationMs } from '#core/time.ts'
 
 /** A fixed length, or a number of calendar units, which begin at midnight of a time zone. */
@@ -42,7 +42,5 @@ function inWords(count: number, unit: string): Interval {
   return { kind: 'calendar', unit: unit as 'day' | 'week' | 'month', count }
 }
 
-function refusal(): ServiceError {
-  const message = 'must be a duration such as 90s or 1h30m, or words such as 15 minutes, 1 day or 1 month'
-  return new ServiceError('malformed', `interval ${message}`, { details: [{ path: 'interval', message }] })
-}
+const refusal = () =>
+  refusedField('interval', 'must be a duration such as 90s or 1h30m, or words such as 15 minutes, 1 day or 1 month')

@@ -1,6 +1,6 @@
 /** Certificates of clients: the paths of every generation (contract 9.3). */
 import { Id } from '#api/identity/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { refusedField } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { Type } from '#core/schema.ts'
@@ -59,7 +59,7 @@ export function certificateRoutes(certificates: CertificatesService, authority: 
       },
       async (request, reply) => {
         const clientId = request.body.client_id ?? request.body.thing_id
-        if (clientId === undefined || clientId === '') throw missing('client_id')
+        if (clientId === undefined || clientId === '') throw refusedField('/client_id', 'is required')
         void reply.code(201)
         return present(await certificates.issue(request.principal, request.params.domain_id, clientId, request.body))
       },
@@ -240,10 +240,4 @@ export function certificateRoutes(certificates: CertificatesService, authority: 
       })
     }
   }
-}
-
-function missing(field: string): ServiceError {
-  return new ServiceError('malformed', `${field} is required`, {
-    details: [{ path: `/${field}`, message: 'is required' }],
-  })
 }

@@ -1,7 +1,7 @@
 /** What a subscription's topic and contact mean (decision 57). Pure but for the rules they call. */
 import { isMailAddress } from '#api/identity/index.ts'
 import { parseMessagePath, parseSubtopicFilter } from '#api/messages/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { refusedField } from '#core/errors/index.ts'
 import { isPublicAddress } from '#core/public-address.ts'
 import { isIP } from 'node:net'
 
@@ -12,10 +12,7 @@ export function parseTopic(text: string): Topic {
   const path = parseMessagePath(text)
   if (path !== undefined) return { domain: path.domain, channel: path.channel, filter: parseSubtopicFilter(path.rest) }
   const match = /^([^./\s]+)(?:[./](.*))?$/s.exec(text)
-  if (match === null) {
-    const message = 'must be a message path or <channel>[.<subtopic>]'
-    throw new ServiceError('malformed', `topic ${message}`, { details: [{ path: '/topic', message }] })
-  }
+  if (match === null) throw refusedField('/topic', 'must be a message path or <channel>[.<subtopic>]')
   return { domain: undefined, channel: match[1] as string, filter: parseSubtopicFilter(match[2] ?? '') }
 }
 
@@ -23,11 +20,11 @@ export function parseTopic(text: string): Topic {
 export function requireContact(contact: string, privateHosts: readonly string[]): void {
   if (isMailAddress(contact)) return
   const url = URL.canParse(contact) ? new URL(contact) : undefined
-  if (url === undefined || !mayPostTo(url, privateHosts)) {
-    const message =
-      'must be an email address or a public https address without user and password; SKEIN_WEBHOOK_HOSTS allows other hosts'
-    throw new ServiceError('malformed', `contact ${message}`, { details: [{ path: '/contact', message }] })
-  }
+  if (url === undefined || !mayPostTo(url, privateHosts))
+    throw refusedField(
+      '/contact',
+      'must be an email address or a public https address without user and password; SKEIN_WEBHOOK_HOSTS allows other hosts',
+    )
 }
 
 export const isListed = (url: URL, privateHosts: readonly string[]) =>

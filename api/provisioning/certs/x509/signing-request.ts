@@ -1,7 +1,7 @@
 /** Reading a signing request (PKCS #10, RFC 2986): a device keeps its key and proves that it has it. */
 import { createPublicKey } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { childrenOf, parseDer, readOid, requireTag } from './read-der.ts'
 import { isSignedBy } from './signing.ts'
 import { TAG } from './der.ts'
@@ -11,8 +11,7 @@ const MIN_RSA_BITS = 2048
 const MAX_RSA_BITS = 8192
 const CURVES = new Set(['prime256v1', 'secp384r1', 'secp521r1'])
 
-const refuse = (message: string) =>
-  new ServiceError('malformed', `csr ${message}`, { details: [{ path: '/csr', message }] })
+const refuse = (message: string) => refusedField('/csr', message)
 
 /**
  * The public key of a request in PEM, whose signature shows that its sender has the private one. Names and extensions that
