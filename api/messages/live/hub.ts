@@ -82,8 +82,6 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
   const recent = createRecentBatches()
   let client: pg.Client | undefined
   let since: LogSnapshot | undefined
-  /** The first of those that saw what the last read did. Whoever writes it down need not write again while nothing is published. */
-  let standing: LogSnapshot | undefined
   /** Who waits to take part from the end of the next read on: at once, or with what lies behind a token before it. */
   let joining: Joining[] = []
   let backoffMs = INTERVAL_MS
@@ -125,9 +123,8 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
       const messages = await batchesOf(rows, followers.channels)
       followers.deliver(messages, tokenOf(before), tokenOf(snapshot))
     }
-    since = snapshot
-    if (rows?.length !== 0) standing = snapshot
-    standing ??= before
+    // Where nothing is published it stays, though it grows old: whoever writes the position down need not write it again.
+    since = rows?.length === 0 ? before : snapshot
     await handOver(waiting, snapshot)
   }
 
@@ -216,7 +213,6 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
   async function round(): Promise<Pause> {
     if (isStopped || followers.size === 0) {
       since = undefined
-      standing = undefined
       recent.clear()
       return { pauseMs: IDLE_MS, isPokable: true }
     }
@@ -310,7 +306,7 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
       return followers.size
     },
     get position() {
-      return standing === undefined ? undefined : tokenOf(standing)
+      return since === undefined ? undefined : tokenOf(since)
     },
     endAll() {
       isStopped = true
