@@ -100,9 +100,8 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
   const { roundMs = ROUND_MS, deadAfterSeconds = DEAD_AFTER_SECONDS } = options
   const { db } = database
   let backoffMs = roundMs
-  let isKnown = false
   /** When the node said last that it lives, and where it stood. */
-  let said = { atMs: -Infinity, position: undefined as string | undefined }
+  let said: { atMs: number; position: string | undefined } | undefined
   const mayJudge = startWatch(deadAfterSeconds * 1000, monotonicMs())
   let groupsRemovedMs = monotonicMs()
   let holdsGroups = false
@@ -110,20 +109,20 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
   /** What was said a moment ago holds, and there is nothing to add. */
   function isSaid({ node: position, moved, done, skipped, groups }: SessionPositions, atMs: number): boolean {
     return (
+      said !== undefined &&
       atMs - said.atMs < deadAfterSeconds * 1000 * SAY_SHARE &&
       position === said.position &&
       moved.length + done.length + skipped.length + groups.length === 0
     )
   }
 
-  async function sayAlive(isForgotten: boolean): Promise<void> {
+  async function sayAlive({ isOwed }: { isOwed: boolean }): Promise<void> {
     const positions = options.positions()
     const atMs = monotonicMs()
-    if (!isForgotten && isSaid(positions, atMs)) return
+    if (!isOwed && isSaid(positions, atMs)) return
     try {
       const isNew = await writeStanding(positions)
-      if (isNew && isKnown) options.onForgotten()
-      isKnown = true
+      if (isNew && said !== undefined) options.onForgotten()
       said = { atMs, position: positions.node }
     } catch (error) {
       positions.undo()
@@ -165,11 +164,12 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
 
   async function serveGroups(): Promise<void> {
     const wanted = options.wantedGroups()
-    if (wanted.length === 0 && !holdsGroups) return
+    if (said === undefined || (wanted.length === 0 && !holdsGroups)) return
+    const untilMs = said.atMs + deadAfterSeconds * 1000 * LEASE_SHARE
     const claimed = await claimGroups(database, node, wanted)
     const held = await heldGroups(database, node)
     holdsGroups = held.length > 0
-    options.onGroups({ held, claimed, untilMs: said.atMs + deadAfterSeconds * 1000 * LEASE_SHARE })
+    options.onGroups({ held, claimed, untilMs })
   }
 
   /** What there is to do, in one statement: most rounds of most nodes find nothing. */
@@ -250,7 +250,7 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
     try {
       const beganMs = monotonicMs()
       const due = await lookForWork()
-      await sayAlive(due.forgotten)
+      await sayAlive({ isOwed: due.forgotten })
       if (due.takeovers) await hearTakeovers()
       if (mayJudge(monotonicMs()) && due.dead) await clearDeadNodes()
       await serveGroups()
@@ -276,8 +276,7 @@ export function startSessionKeeper(options: KeeperOptions): SessionKeeper {
     poke: () => rounds.poke(),
     async stop() {
       await rounds.stop()
-      said.atMs = -Infinity
-      await sayAlive(false).catch((error: unknown) =>
+      await sayAlive({ isOwed: true }).catch((error: unknown) =>
         logger.warn({ err: error }, 'the positions of MQTT were not written'),
       )
       await database
