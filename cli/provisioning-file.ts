@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs'
 import { extname } from 'node:path'
 import { parse } from 'csv-parse/sync'
+import { isId } from '#core/ids.ts'
 import { CommandError } from './failures.ts'
 import { isRecord } from './values.ts'
 
@@ -21,7 +22,6 @@ export type Connections = { client_ids: string[]; channel_ids: string[]; types: 
 const MAX_FILE_BYTES = 256 * 1024 * 1024
 const MAX_NAME_CHARS = 1024
 const BOTH = ['publish', 'subscribe']
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /** Clients or channels: a column of names, or an array of records. */
 export function readEntities(path: string): Entities {
@@ -104,9 +104,9 @@ export function readConnections(path: string): { good: Connections[]; bad: BadLi
 }
 
 function problemOfIds(clients: readonly string[], channels: readonly string[]): string | undefined {
-  const client = clients.find((id) => !UUID.test(id))
+  const client = clients.find((id) => !isId(id))
   if (client !== undefined) return `client "${client}" is no UUID in lower case`
-  const channel = channels.find((id) => !UUID.test(id))
+  const channel = channels.find((id) => !isId(id))
   return channel === undefined ? undefined : `channel "${channel}" is no UUID in lower case`
 }
 

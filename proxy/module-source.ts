@@ -5,6 +5,7 @@
 import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ServiceError, isRetryable } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { ModuleRefusal } from '#core/wasm/index.ts'
@@ -95,7 +96,6 @@ export type DescribedBlob = Blob & { usedMs: number; facts: ModuleFacts | undefi
 type KnownModule = Blob & { layer: ModuleLayer }
 
 const MAX_KNOWN_MODULES = 10_000
-const DOMAIN_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 const MAX_PULLS = 8
 const MAX_WAITING_PULLS = 256
 /** An index may name an index (OCI image specification, "Image Index"); nobody nests deeper. */
@@ -334,7 +334,7 @@ export async function openModuleSource({
 function requireOwn(reference: Reference, configured: string | undefined, domainId: string): void {
   if (domainId === '' || reference.registry !== configured) return
   const [owner = ''] = reference.repository.split('/')
-  if (DOMAIN_ID.test(owner) && owner !== domainId)
+  if (isId(owner) && owner !== domainId)
     throw new ServiceError('not_found', `${reference.registry} has no ${reference.repository}`)
 }
 

@@ -3,6 +3,7 @@
  * Rights are checked by whoever writes them.
  */
 import { refusedField } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
 import { parseDurationMs } from '#core/time.ts'
 
 export const COMPARATORS = ['eq', 'lt', 'le', 'gt', 'ge'] as const
@@ -37,7 +38,6 @@ export type TriggerRule = {
 const MAX_DEBOUNCE_MS = 3_600_000
 const MAX_RATE_MS = 86_400_000
 const RATE = /^(\d{1,6}) ?\/ ?(.+)$/
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /** Throws `malformed` naming the field. */
 export function triggerRule(trigger: Trigger): TriggerRule {
@@ -70,7 +70,7 @@ function boundedMs(text: string, path: string, maxMs: number): number {
 }
 
 export function requireChannelId(id: string, path: string): void {
-  if (!UUID.test(id)) throw refusedField(path, 'must be the id of a channel')
+  if (!isId(id)) throw refusedField(path, 'must be the id of a channel')
 }
 
 const MAX_SUBTOPIC_CHARS = 1024

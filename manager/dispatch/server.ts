@@ -1,5 +1,6 @@
 /** The gRPC listener of the manager: workers dial in here, register, hold their session and fetch uploads. */
 import { create } from '@bufbuild/protobuf'
+import { isId } from '#core/ids.ts'
 import { createLru } from '#core/lru.ts'
 import { Server, ServerCredentials, experimental } from '@grpc/grpc-js'
 import type { Database } from '#core/database/index.ts'
@@ -235,15 +236,13 @@ type WorkerRow = {
   secret_matches: boolean
 }
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
-
 /** Throws `unauthenticated` for a wrong secret; undefined when the epoch is void. */
 async function findWorker(
   database: Database,
   hello: Hello,
   { cachedDigests, peerAddress }: AtRegistration = { cachedDigests: [], peerAddress: '' },
 ): Promise<WorkerFacts | undefined> {
-  const id = UUID.test(hello.workerId) ? hello.workerId : null
+  const id = isId(hello.workerId) ? hello.workerId : null
   const { rows } = await sql<WorkerRow>`
     SELECT key, id, name, domain_id, labels, runtimes, memory_bytes, slots, backlog, draining, session_epoch,
       secret_hash = ${digestSecret(hello.workerSecret)} AS secret_matches

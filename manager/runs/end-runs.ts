@@ -2,6 +2,7 @@
  * What workers report about runs, in order of their life: running, given back, ended. Everything counts only under the
  * current fence (task-manager.md section 3, rule 1).
  */
+import { isId } from '#core/ids.ts'
 import { monotonicMs } from '#core/time.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { RunIdentity } from '../dispatch/translate.ts'
@@ -157,8 +158,6 @@ const FIND_RECORDED = `
   SELECT r.id, r.fence FROM runs r
   WHERE r.id = ANY($1::uuid[]) AND r.state NOT IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})`
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
-
 /** A result that comes again gets the same acknowledgement as the first time. */
 async function findEarlierRecords(
   batch: RunBatch,
@@ -166,7 +165,7 @@ async function findEarlierRecords(
   indexes: readonly number[],
   recorded: boolean[],
 ): Promise<void> {
-  const ids = indexes.map((index) => reported[index]?.run.id ?? '').filter((id) => UUID.test(id))
+  const ids = indexes.map((index) => reported[index]?.run.id ?? '').filter((id) => isId(id))
   if (ids.length === 0) return
   const rows = await batch.rows<{ id: string; fence: number | null }>('find-recorded', FIND_RECORDED, [ids])
   const fences = new Map(rows.map((row) => [row.id, row.fence]))

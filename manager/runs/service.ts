@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import type { TaskCaller } from '../access.ts'
@@ -88,7 +89,7 @@ export function createRunsService(deps: RunsDeps) {
   }
 
   async function requireRun(taskKey: number, runId: string): Promise<RunRecord> {
-    const run = UUID.test(runId) ? await findRun(database.db, taskKey, runId) : undefined
+    const run = isId(runId) ? await findRun(database.db, taskKey, runId) : undefined
     if (run === undefined) throw new ServiceError('not_found', 'the task has no such run')
     return run
   }
@@ -238,8 +239,6 @@ export type SystemStart = {
   /** Made before by who must know it. */
   runId?: string
 }
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /** Scope: caller and task (contract decision 54). Without a principal all callers are one. */
 function idempotencyOf(caller: TaskCaller, key: string, body: RunBody | null | undefined) {

@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, requireStorable, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import { isId } from '#core/ids.ts'
 import { Type } from '#core/schema.ts'
 import type { Callers } from '../callers.ts'
 import { MAX_MODULE_BYTES, gatherModule } from '../modules/upload.ts'
@@ -209,10 +210,8 @@ function parseMetadata(text: string | undefined): Record<string, unknown> | unde
   return value as Record<string, unknown>
 }
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
-
 function requireUuid(text: string | undefined): string | undefined {
-  if (text !== undefined && !UUID.test(text)) {
+  if (text !== undefined && !isId(text)) {
     throw new ServiceError('malformed', 'worker_id must be the id of a worker', {
       details: [{ path: 'worker_id', message: 'must be a UUID' }],
     })

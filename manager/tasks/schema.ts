@@ -1,6 +1,7 @@
 /** Wire shapes of tasks (specification section Task, task-manager.md section 1). */
 import type { Static } from 'typebox'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { Type } from '#core/schema.ts'
 import { formatDurationMs, formatTime, parseDurationMs } from '#core/time.ts'
@@ -294,15 +295,13 @@ function parseBoundedDuration(text: string, path: string, maxMs: number): number
   return Math.round(durationMs)
 }
 
-const WORKER_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
-
 /** The fields that a body sets; null sets the default. Throws `malformed` for a duration or size out of range. */
 export function fromBody(body: TaskUpdate): Partial<TaskFields> {
   const set = <T, V>(value: T | null | undefined, key: keyof TaskFields, read: (value: T) => V, fallback: V) =>
     value === undefined ? {} : { [key]: value === null ? fallback : read(value) }
   const same = <T>(value: T): T => value
   const { worker_id: workerId, image_url: imageUrl } = body
-  if (typeof workerId === 'string' && workerId !== '' && !WORKER_ID.test(workerId))
+  if (typeof workerId === 'string' && workerId !== '' && !isId(workerId))
     throw refusedField('/worker_id', 'must be the id of a worker')
   return {
     ...set(body.name, 'name', same, ''),

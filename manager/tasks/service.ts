@@ -1,4 +1,5 @@
 /** The rules of tasks as records: who sees them, what may be written and when. Runs are the business of `runs/`. */
+import { isId } from '#core/ids.ts'
 import { createLru } from '#core/lru.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -35,7 +36,6 @@ export type TasksDeps = {
 }
 export type TasksService = ReturnType<typeof createTasksService>
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 /** Tasks whose id, key and domain are remembered; none of the three ever changes. */
 const REMEMBERED_TASKS = 50_000
 
@@ -46,7 +46,7 @@ export function createTasksService({ database, access, keyring, newId, now }: Ta
   async function identify(id: string): Promise<TaskIdentity | undefined> {
     const known = identities.get(id)
     if (known !== undefined) return known
-    const found = UUID.test(id) ? await findIdentity(database.db, id) : undefined
+    const found = isId(id) ? await findIdentity(database.db, id) : undefined
     if (found !== undefined) identities.set(id, found)
     return found
   }

@@ -4,6 +4,7 @@
  */
 import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import { CERTIFICATE_MS } from '../authority.ts'
 import type { Authority } from '../authority.ts'
@@ -43,8 +44,6 @@ export async function requireCertificate(
   }
 }
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
-
 /** The worker behind id and secret, with its certificate where it has one. Throws `unauthenticated`. */
 export async function authenticateWorker(
   database: Database,
@@ -52,7 +51,7 @@ export async function authenticateWorker(
   shown: string | undefined,
 ): Promise<{ key: number; id: string }> {
   const { rows } = await sql<{ key: number }>`SELECT key FROM workers
-    WHERE id = ${UUID.test(id) ? id : null} AND secret_hash = ${digestSecret(secret)} AND revoked_at IS NULL`.execute(
+    WHERE id = ${isId(id) ? id : null} AND secret_hash = ${digestSecret(secret)} AND revoked_at IS NULL`.execute(
     database.db,
   )
   const [row] = rows

@@ -4,7 +4,7 @@
  */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { newToken } from '#core/ids.ts'
+import { isId, newToken } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { RegisterRequest } from '#proto/index.ts'
 import { requireCertificate } from './certificates.ts'
@@ -29,7 +29,6 @@ export type RegistrationDeps = {
   shown: string | undefined
 }
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 const MAX_LABELS = 64
 const MAX_TEXT_CHARS = 256
 const MAX_SLOTS = 10_000
@@ -98,7 +97,7 @@ async function renew(
   deps: RegistrationDeps,
   request: RegisterRequest,
 ): Promise<Registered | undefined> {
-  if (!UUID.test(request.workerId) || request.workerSecret === '') return undefined
+  if (!isId(request.workerId) || request.workerSecret === '') return undefined
   const { rows } = await sql<WorkerRow>`UPDATE workers SET ${factColumns(request)},
       session_epoch = session_epoch + 1, manager_id = ${deps.managerId},
       lease_until = now() + make_interval(secs => ${deps.leaseMs() / 1000}::float8)
@@ -124,7 +123,7 @@ async function findRevocation(
   tx: Transaction,
   { workerId, workerSecret }: RegisterRequest,
 ): Promise<string | undefined> {
-  if (!UUID.test(workerId) || workerSecret === '') return undefined
+  if (!isId(workerId) || workerSecret === '') return undefined
   const { rows } = await sql<{ revoked_at: string }>`SELECT revoked_at::text FROM workers
     WHERE id = ${workerId} AND secret_hash = ${digestSecret(workerSecret)} AND revoked_at IS NOT NULL`.execute(tx)
   return rows[0]?.revoked_at
@@ -180,7 +179,7 @@ export type WorkerCredential = { id: string; secret: string }
 export function parseCredential(text: string): WorkerCredential | undefined {
   const dot = text.indexOf('.')
   const id = text.slice(0, dot)
-  return dot > 0 && UUID.test(id) ? { id, secret: text.slice(dot + 1) } : undefined
+  return dot > 0 && isId(id) ? { id, secret: text.slice(dot + 1) } : undefined
 }
 
 /** True when such a worker exists with this secret. */

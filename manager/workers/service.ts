@@ -2,7 +2,7 @@
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
-import { newToken } from '#core/ids.ts'
+import { isId, newToken } from '#core/ids.ts'
 import { parseDurationMs } from '#core/time.ts'
 import type { TaskAccess, TaskAction, TaskCaller, TaskDomain } from '../access.ts'
 import type { Cluster } from '../dispatch/cluster.ts'
@@ -26,7 +26,6 @@ export type WorkersDeps = {
 }
 export type WorkersService = ReturnType<typeof createWorkersService>
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 /** A join token lives no longer. */
 const MAX_TOKEN_MS = 3_600_000
 /** Workers that an explanation names. */
@@ -61,7 +60,7 @@ export function createWorkersService(deps: WorkersDeps) {
 
   /** Throws `not_found` for what the caller may not see, `forbidden` for what he may see but not drive. */
   async function require(caller: TaskCaller, id: string, action: TaskAction): Promise<WorkerRecord> {
-    const worker = UUID.test(id) ? await findWorker(database.db, id) : undefined
+    const worker = isId(id) ? await findWorker(database.db, id) : undefined
     if (
       worker === undefined ||
       (worker.domainId !== null && !(await access.can(caller, 'worker_read', worker.domainId)))

@@ -1,6 +1,7 @@
 /** Workflows: made with their tasks, started and stopped as a whole. Rights are those on the tasks of their domain. */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, fieldName } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
 import type { TaskAccess, TaskAction, TaskCaller } from '../access.ts'
 import type { RunsService } from '../runs/service.ts'
 import { findTask, insertTask, type TaskRecord } from '../tasks/repository.ts'
@@ -45,11 +46,9 @@ async function ofTask<T>(index: number, work: () => Promise<T>): Promise<T> {
   }
 }
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
-
 export function createWorkflowsService({ database, access, tasks, runs, engine, newId }: WorkflowsDeps) {
   async function require(caller: TaskCaller, id: string, action: TaskAction): Promise<WorkflowRecord> {
-    const workflow = UUID.test(id) ? await findWorkflow(database.db, id) : undefined
+    const workflow = isId(id) ? await findWorkflow(database.db, id) : undefined
     if (workflow === undefined || !(await access.can(caller, 'task_read', workflow.domainId))) {
       throw new ServiceError('not_found', 'no such workflow')
     }
