@@ -1028,6 +1028,38 @@ CREATE TABLE staged_results (
   CONSTRAINT staged_results_pkey PRIMARY KEY (digest, byte_offset)
 );
 
+CREATE TABLE tallies (
+  folder uuid NOT NULL,
+  channel_key bigint NOT NULL,
+  is_total boolean NOT NULL,
+  bucket timestamp with time zone NOT NULL,
+  retention_days smallint NOT NULL,
+  arrived_on timestamp with time zone NOT NULL,
+  series_keys bigint[] STORAGE PLAIN NOT NULL,
+  protocols smallint[] STORAGE PLAIN NOT NULL,
+  records integer[] STORAGE PLAIN NOT NULL,
+  value_counts integer[] STORAGE PLAIN NOT NULL,
+  min_values double precision[] STORAGE PLAIN NOT NULL,
+  max_values double precision[] STORAGE PLAIN NOT NULL,
+  millionths bigint[] STORAGE PLAIN NOT NULL,
+  value_sums numeric[],
+  newest_micros bigint[] STORAGE PLAIN,
+  newest_arrivals bigint[] STORAGE PLAIN,
+  newest_batch_seqs bigint[] STORAGE PLAIN,
+  newest_messages integer[] STORAGE PLAIN,
+  newest_runs integer[] STORAGE PLAIN,
+  newest_places integer[] STORAGE PLAIN,
+  newest_protocols smallint[] STORAGE PLAIN,
+  newest_values double precision[] STORAGE PLAIN,
+  newest_sums double precision[] STORAGE PLAIN,
+  newest_update_times double precision[] STORAGE PLAIN,
+  newest_bools boolean[] STORAGE PLAIN,
+  newest_strings text[],
+  newest_data bytea[]
+) WITH (toast_tuple_target=8160);
+CREATE INDEX tallies_channel_idx ON tallies USING btree (channel_key, is_total);
+CREATE INDEX tallies_folder_idx ON tallies USING btree (folder);
+
 CREATE TABLE task_events (
   seq bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   xid xid8 NOT NULL DEFAULT pg_current_xact_id(),

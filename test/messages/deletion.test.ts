@@ -2,26 +2,18 @@
 import { randomUUID } from 'node:crypto'
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { startMessages } from '#api/messages/index.ts'
-import type { IncomingMessage, Messages, MessagesQuery } from '#api/messages/index.ts'
-import { createLocalBus } from '#core/bus/index.ts'
+import type { IncomingMessage, MessagesQuery } from '#api/messages/index.ts'
 import { deleteMessages, snapshotNow } from '../../api/messages/deletion/steps.ts'
-import { foldNext } from '../../api/messages/projections/fold.ts'
 import type { TestDatabase } from '../harness/database.ts'
-import { createTestDatabase, silentLogger as logger } from '../harness/database.ts'
+import { createTestDatabase } from '../harness/database.ts'
+import { WAYS_TO_FOLD, startFoldingMessages } from './folding.ts'
 
 let server: TestDatabase
-let messages: Messages
+let messages: Awaited<ReturnType<typeof startFoldingMessages>>
 
 beforeAll(async () => {
   server = await createTestDatabase()
-  messages = await startMessages({
-    database: server.database,
-    logger,
-    bus: createLocalBus(),
-    hasRoom: () => true,
-    foldIntervalMs: 3_600_000,
-  })
+  messages = await startFoldingMessages(server.database)
 })
 afterAll(async () => {
   await messages.close()
@@ -111,7 +103,7 @@ const someStep = fc.oneof(
     ),
   }),
   fc.record({ kind: fc.constant('raw' as const), publisher: somePublisher, seconds: someTime, text: fc.string() }),
-  fc.record({ kind: fc.constant('fold' as const) }),
+  fc.record({ kind: fc.constant('fold' as const), way: fc.constantFrom(...WAYS_TO_FOLD) }),
   fc.record({
     kind: fc.constant('delete' as const),
     range: fc
@@ -148,7 +140,7 @@ test('any sequence of publishing, folding and deleting reads like a plain list, 
       const channel = newChannel()
       let stored: Sent[][] = []
       for (const step of steps) {
-        if (step.kind === 'fold') await foldNext(server.database)
+        if (step.kind === 'fold') await messages.fold(step.way)
         if (step.kind === 'publish') {
           await publishRecords(channel, step.publisher, step.records)
           stored.push(step.records.map((record) => ({ publisher: step.publisher, ...record })))
@@ -197,8 +189,10 @@ test('any sequence of publishing, folding and deleting reads like a plain list, 
       }
       const before = await everything(channel)
       expect(sorted(before)).toEqual(sorted(await everything(fresh)))
-      await foldNext(server.database)
-      expect(await everything(channel)).toEqual(before)
+      for (const way of ['own', 'tables'] as const) {
+        await messages.fold(way)
+        expect(await everything(channel)).toEqual(before)
+      }
       expect(await messages.readLatest(channel.accessOf(0), { offset: 0, limit: 1000 })).toEqual(latest)
     }),
     { numRuns: 60, interruptAfterTimeLimit: 60_000 },
@@ -249,12 +243,12 @@ test('what is published while a deletion runs is neither lost nor counted twice'
     await publishRecords(channel, index % 2, [
       { name: 'a', seconds: START_SECONDS + index * 300, value: 2, format: 'messages' },
     ])
-    if (index % 5 === 0) await foldNext(server.database)
+    if (index % 5 === 0) await messages.fold(index % 2 === 0 ? 'own' : 'tables')
   })
   await Promise.all([deleteMessages(server.database, target, snapshot), ...later])
   const range = { from: 1, to: START_SECONDS + 100_000, aggregation: 'sum', interval: '1 year' } as const
-  for (const fold of [() => Promise.resolve(), () => foldNext(server.database)]) {
-    await fold()
+  for (const way of [undefined, 'own', 'tables'] as const) {
+    if (way !== undefined) await messages.fold(way)
     expect((await readAll(channel, {})).total).toBe(40)
     const sums = (await readAll(channel, range)).messages.map(({ value }) => value)
     expect(sums.reduce((sum = 0, value = 0) => sum + value, 0)).toBe(80)

@@ -1,7 +1,7 @@
 /** The newest record of every series in one call (contract decision 54). */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { foldPending } from '../../api/messages/projections/fold.ts'
-import { replaceExpiredLatest } from '../../api/messages/projections/latest.ts'
+import { replaceExpiredLatest } from '../../api/messages/projections/replace-latest.ts'
 import type { Plant } from './support.ts'
 import { startPlant } from './support.ts'
 

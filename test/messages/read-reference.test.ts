@@ -2,26 +2,19 @@
 import { randomUUID } from 'node:crypto'
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { startMessages } from '#api/messages/index.ts'
-import { createLocalBus } from '#core/bus/index.ts'
-import type { IncomingMessage, Messages, MessagesQuery } from '#api/messages/index.ts'
-import { foldNext } from '../../api/messages/projections/fold.ts'
+import type { IncomingMessage, MessagesQuery } from '#api/messages/index.ts'
+import { lockRollups } from '../../api/messages/projections/lock.ts'
 import type { TestDatabase } from '../harness/database.ts'
-import { createTestDatabase, silentLogger as logger } from '../harness/database.ts'
+import { createTestDatabase } from '../harness/database.ts'
+import { WAYS_TO_FOLD, startFoldingMessages } from './folding.ts'
+import type { WayToFold } from './folding.ts'
 
 let server: TestDatabase
-let messages: Messages
+let messages: Awaited<ReturnType<typeof startFoldingMessages>>
 
 beforeAll(async () => {
   server = await createTestDatabase()
-  // Folded by the test, at moments of its choice.
-  messages = await startMessages({
-    database: server.database,
-    logger,
-    bus: createLocalBus(),
-    hasRoom: () => true,
-    foldIntervalMs: 3_600_000,
-  })
+  messages = await startFoldingMessages(server.database)
 })
 afterAll(async () => {
   await messages.close()
@@ -32,7 +25,14 @@ afterAll(async () => {
 const START_SECONDS = 1_700_000_550
 const HOUR_SECONDS = 3600
 
-type Sent = { publisher: number; subtopic: string; name: string; seconds: number; value: number | string }
+type Sent = {
+  publisher: number
+  subtopic: string
+  name: string
+  unit?: string
+  seconds: number
+  value: number | string
+}
 
 /** Times that meet, that lie beside each other in a message, and that are hours apart. */
 const someTime = fc
@@ -53,7 +53,7 @@ const messageOf = (records: fc.Arbitrary<Input['records']>) =>
   fc.record({
     publisher: fc.integer({ min: 0, max: 1 }),
     subtopic: fc.constantFrom('', 'x.y'),
-    isFoldedBefore: fc.boolean(),
+    foldedBefore: fc.constantFrom(undefined, ...WAYS_TO_FOLD),
     records,
   })
 /** What devices with one clock send: many messages that end at the same moment, more than a page looks at first. */
@@ -119,7 +119,7 @@ let lastKey = 50_000
 type Input = {
   publisher: number
   subtopic: string
-  isFoldedBefore: boolean
+  foldedBefore: WayToFold | undefined
   records: { name: string; unit?: string; seconds: number; value: number | string }[]
 }
 
@@ -157,13 +157,43 @@ async function publish({ publisher, subtopic, records }: Input, { accessOf }: Re
   await messages.publish({ access, subtopic, protocol: 'http', receivedAtSeconds: START_SECONDS, content })
 }
 
+/** Of each series the newest record; of equal times that of the later message, and of one message the earlier. */
+async function expectLatest(channel: ReturnType<typeof newChannel>, sent: readonly Sent[][]) {
+  const newest = new Map<string, Sent>()
+  for (const message of sent) {
+    const best = new Map<string, Sent>()
+    for (const record of message) {
+      const id = JSON.stringify([record.publisher, record.subtopic, record.name, record.unit ?? ''])
+      const known = best.get(id)
+      if (known === undefined || record.seconds > known.seconds) best.set(id, record)
+    }
+    for (const [id, record] of best) {
+      const known = newest.get(id)
+      if (known === undefined || record.seconds >= known.seconds) newest.set(id, record)
+    }
+  }
+  const found = await messages.readLatest(channel.accessOf(0), { offset: 0, limit: 1000 })
+  const order = (lines: string[]) => lines.toSorted()
+  expect(
+    order(
+      found.messages.map(({ name, unit, time, value, string_value }) =>
+        JSON.stringify([name, unit ?? '', time, value ?? string_value]),
+      ),
+    ),
+  ).toEqual(
+    order(
+      [...newest.values()].map(({ name, unit = '', seconds, value }) => JSON.stringify([name, unit, seconds, value])),
+    ),
+  )
+}
+
 test('every page and total agrees with the plain order of what was sent, whatever is folded', async () => {
   await fc.assert(
     fc.asyncProperty(someMessages, fc.array(someQuery, { minLength: 4, maxLength: 8 }), async (input, queries) => {
       const channel = newChannel()
       const sent: Sent[][] = []
       for (const message of input) {
-        if (message.isFoldedBefore) await foldNext(server.database)
+        if (message.foldedBefore !== undefined) await messages.fold(message.foldedBefore)
         // One after the other: which of two messages is the later one is known then.
         await publish(message, channel)
         const { publisher, subtopic, records } = message
@@ -186,10 +216,13 @@ test('every page and total agrees with the plain order of what was sent, whateve
         const wanted = expected.slice(query.offset, query.offset + query.limit)
         expect(shown).toEqual(wanted.map(({ seconds, name, value }) => [seconds, name, value]))
       }
+      await expectLatest(channel, sent)
     }),
     { numRuns: 60, interruptAfterTimeLimit: 60_000 },
   )
 }, 120_000)
+
+const mergeAll = () => server.database.transaction((tx) => lockRollups(tx))
 
 const AGGREGATIONS = ['sum', 'avg', 'min', 'max', 'count'] as const
 const INTERVALS = ['1s', '15m', '45 minutes', '1 hour', '1 day', '1 month'] as const
@@ -201,7 +234,7 @@ test('aggregates are the same to the last bit, whatever is folded, and are those
     fc.record({
       publisher: fc.integer({ min: 0, max: 1 }),
       subtopic: fc.constant(''),
-      isFoldedBefore: fc.boolean(),
+      foldedBefore: fc.constantFrom(undefined, ...WAYS_TO_FOLD),
       records: fc.array(fc.record({ name: fc.constantFrom('a', 'b'), seconds: someTime, value: someValue }), {
         minLength: 1,
         maxLength: 30,
@@ -220,7 +253,7 @@ test('aggregates are the same to the last bit, whatever is folded, and are those
     fc.asyncProperty(someNumbers, fc.array(someAggregation, { minLength: 2, maxLength: 5 }), async (input, asked) => {
       const channel = newChannel()
       for (const message of input) {
-        if (message.isFoldedBefore) await foldNext(server.database)
+        if (message.foldedBefore !== undefined) await messages.fold(message.foldedBefore)
         await publish(message, channel)
       }
       const queries = asked.map(
@@ -229,8 +262,11 @@ test('aggregates are the same to the last bit, whatever is folded, and are those
       )
       const readAll = () => Promise.all(queries.map((query) => messages.read(channel.accessOf(0), query)))
       const before = await readAll()
-      await foldNext(server.database)
-      expect(await readAll()).toEqual(before)
+      // What is added up already, then what is not, read from the tables, then all of it merged.
+      for (const change of [() => messages.fold('own'), () => messages.fold('tables'), mergeAll]) {
+        await change()
+        expect(await readAll()).toEqual(before)
+      }
       for (const [index, query] of queries.entries()) {
         const matching = input
           .flatMap(({ records }) => records)

@@ -3,25 +3,15 @@ import { randomUUID } from 'node:crypto'
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { IncomingMessage } from '#api/messages/index.ts'
-import { createIngest } from '../../api/messages/ingest/ingest.ts'
-import type { Ingest } from '../../api/messages/ingest/ingest.ts'
 import { foldNext } from '../../api/messages/projections/fold.ts'
-import { Tally } from '../../api/messages/projections/tally.ts'
+import { lockRollups } from '../../api/messages/projections/lock.ts'
 import { createPartitions } from '../../api/messages/retention/partitions.ts'
 import type { TestDatabase } from '../harness/database.ts'
-import { createTestDatabase, silentLogger as logger } from '../harness/database.ts'
+import { createTestDatabase } from '../harness/database.ts'
+import { createFoldingNode } from './folding.ts'
 
 let server: TestDatabase
-let ingest: Ingest
-let tally = new Tally()
-const own = {
-  foreignAgeMs: 3_600_000,
-  takeTally() {
-    const taken = tally
-    tally = new Tally()
-    return taken
-  },
-}
+let node: ReturnType<typeof createFoldingNode>
 const domainKeys: number[] = []
 const clientKeys: number[] = []
 const channelKeys: number[] = []
@@ -47,15 +37,10 @@ beforeAll(async () => {
     )
     channelKeys.push(channels.rows[0]?.key ?? 0)
   }
-  ingest = createIngest({
-    database: server.database,
-    logger,
-    hasRoom: () => true,
-    onCommitted: (seq, batch) => tally.add(seq, batch),
-  })
+  node = createFoldingNode(server.database)
 })
 afterAll(async () => {
-  await ingest.close()
+  await node.close()
   await server[Symbol.asyncDispose]()
 })
 
@@ -73,7 +58,10 @@ const someRecord = fc.record({
     fc.double({ noNaN: true, noDefaultInfinity: true }),
     fc.constant(undefined),
   ),
+  /** Of those without a number. */
+  other: fc.constantFrom('text', 'ü', true, false, Buffer.from([0, 255])),
   sum: fc.constantFrom(undefined, undefined, 4.5),
+  updateTimeSeconds: fc.constantFrom(undefined, undefined, 30.5),
 })
 const someMessage = fc.record({
   tenant: fc.constantFrom(0, 1),
@@ -118,14 +106,13 @@ function toMessage(input: Input): IncomingMessage {
           ? { kind, contentType: 'text/plain', body: Buffer.from('x') }
           : {
               kind,
-              records: records.map((record) => ({
+              records: records.map(({ other, ...record }) => ({
                 ...record,
                 unit: '',
-                stringValue: record.value === undefined ? 'text' : undefined,
                 timeSeconds: NOON_SECONDS + record.timeSeconds,
-                boolValue: undefined,
-                dataValue: undefined,
-                updateTimeSeconds: undefined,
+                stringValue: record.value === undefined && typeof other === 'string' ? other : undefined,
+                boolValue: record.value === undefined && typeof other === 'boolean' ? other : undefined,
+                dataValue: record.value === undefined && other instanceof Buffer ? other : undefined,
               })),
             },
   }
@@ -133,9 +120,11 @@ function toMessage(input: Input): IncomingMessage {
 
 const TABLES = ['rollups', 'latest_records', 'client_telemetry', 'domain_usage']
 
-/** Lines of the tables. Which of two zeros is the lower one is left to chance. */
+/** Lines of the tables once all is merged. Which of two zeros is the lower one is left to chance. */
 async function projections(): Promise<unknown[]> {
   const { pool } = server.database
+  await server.database.transaction((tx) => lockRollups(tx))
+  expect((await pool.query('SELECT FROM tallies')).rowCount).toBe(0)
   const found: unknown[] = []
   for (const table of TABLES) {
     const { rows } = await pool.query<{ line: string }>(`SELECT t::text AS line FROM ${table} t ORDER BY 1`)
@@ -150,7 +139,7 @@ const SAMPLE_SEED = 7
 /** All projections from what is stored, as if no process had added anything up. */
 async function foldAllAnew(): Promise<void> {
   const { pool } = server.database
-  for (const table of TABLES) await pool.query(`DELETE FROM ${table}`)
+  for (const table of [...TABLES, 'tallies']) await pool.query(`DELETE FROM ${table}`)
   await pool.query('UPDATE ingest_batches SET folded = false')
   await foldNext(server.database)
 }
@@ -160,12 +149,12 @@ test('a tally adds what its batches hold, whatever they hold', async () => {
     fc.asyncProperty(
       fc.array(fc.array(someMessage, { minLength: 1, maxLength: 6 }), { minLength: 1, maxLength: 4 }),
       async (rounds) => {
-        for (const table of [...TABLES, 'records', 'payloads', 'ingest_batches'])
+        for (const table of [...TABLES, 'tallies', 'records', 'payloads', 'ingest_batches'])
           await server.database.pool.query(`DELETE FROM ${table}`)
-        own.takeTally()
+        node.own.takeTally()
         for (const round of rounds) {
-          await Promise.all(round.map((input) => ingest.publish(toMessage(input))))
-          await foldNext(server.database, own)
+          await Promise.all(round.map((input) => node.publish(toMessage(input))))
+          await node.fold()
         }
         const { rows } = await server.database.pool.query('SELECT 1 FROM ingest_batches WHERE NOT folded')
         expect(rows).toEqual([])
@@ -188,16 +177,15 @@ test('a tally of more series than one statement adds is added as a whole, a chan
     value: index / 10,
     updateTimeSeconds: undefined,
   }))
-  own.takeTally()
-  for (const table of [...TABLES, 'records', 'payloads', 'ingest_batches'])
+  node.own.takeTally()
+  for (const table of [...TABLES, 'tallies', 'records', 'payloads', 'ingest_batches'])
     await server.database.pool.query(`DELETE FROM ${table}`)
   const common = { tenant: 0, isOfUser: false, subtopic: '', protocol: 'http', retentionDays: null } as const
   const message = toMessage({ ...common, kind: 'records', records: [] })
   for (const sent of [records, records.toReversed()]) {
-    await ingest.publish({ ...message, content: { kind: 'records', records: sent } })
-    const round = await foldNext(server.database, own)
-    // Two of each series, and one of the channel.
-    expect(round).toEqual({ records: 2_500, rows: 5_001, hasMore: false })
+    await node.publish({ ...message, content: { kind: 'records', records: sent } })
+    const round = await node.fold()
+    expect(round).toEqual({ records: 2_500, rows: 2_500, hasMore: false })
   }
   const added = await projections()
   await foldAllAnew()
@@ -206,13 +194,13 @@ test('a tally of more series than one statement adds is added as a whole, a chan
 
 test('a tally of which somebody folded a batch is left alone, and the rest is read', async () => {
   const input = fc.sample(someMessage, { numRuns: 6, seed: SAMPLE_SEED }).map(toMessage)
-  await Promise.all(input.map((message) => ingest.publish(message)))
+  await Promise.all(input.map((message) => node.publish(message)))
   await foldNext(server.database)
-  await Promise.all(input.map((message) => ingest.publish(message)))
-  await foldNext(server.database, own)
+  await Promise.all(input.map((message) => node.publish(message)))
+  await node.fold()
   const { rows } = await server.database.pool.query('SELECT 1 FROM ingest_batches WHERE NOT folded')
   expect(rows.length).toBeGreaterThan(0)
-  await foldNext(server.database, { ...own, foreignAgeMs: 0 })
+  await foldNext(server.database, { ...node.own, foreignAgeMs: 0 })
   const folded = await projections()
   await foldAllAnew()
   expect(folded).toEqual(await projections())
@@ -224,11 +212,152 @@ test('a time that is too far away for a tally is folded from the tables', async 
     .map((input) => toMessage({ ...input, kind: 'records' }))
   if (message?.content.kind !== 'records') throw new Error('no records')
   const records = message.content.records.map((record) => ({ ...record, timeSeconds: 200_000_000_000 }))
-  await ingest.publish({ ...message, content: { kind: 'records', records } })
-  expect(tally.isExact).toBe(false)
-  await foldNext(server.database, own)
-  await foldNext(server.database, { ...own, foreignAgeMs: 0 })
+  await node.publish({ ...message, content: { kind: 'records', records } })
+  expect(node.tally.isExact).toBe(false)
+  await node.fold()
+  await foldNext(server.database, { ...node.own, foreignAgeMs: 0 })
   const folded = await projections()
   await foldAllAnew()
   expect(folded).toEqual(await projections())
+})
+
+/** What happens between the rounds of two processes, of which each keeps what it added up. */
+const someEvent = fc.oneof(
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      kind: fc.constant('publish' as const),
+      by: fc.constantFrom(0, 1),
+      messages: fc.array(someMessage, { minLength: 1, maxLength: 4 }),
+    }),
+  },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant('fold' as const), by: fc.constantFrom(0, 1) }) },
+  // Its transaction is not committed, or nobody knows that it was.
+  {
+    weight: 1,
+    arbitrary: fc.record({ kind: fc.constant('fail' as const), by: fc.constantFrom(0, 1), isCommitted: fc.boolean() }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constantFrom('merge all' as const, 'restart' as const),
+      by: fc.constantFrom(0, 1),
+    }),
+  },
+  // So long that what waits is merged.
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('idle' as const), by: fc.constantFrom(0, 1) }) },
+)
+const IDLE_ROUNDS = 40
+
+test('whatever happens to processes and their rounds, nothing is added twice and nothing is lost', async () => {
+  const { database } = server
+  await fc.assert(
+    fc.asyncProperty(fc.array(someEvent, { minLength: 3, maxLength: 14 }), async (events) => {
+      for (const table of [...TABLES, 'tallies', 'records', 'payloads', 'ingest_batches'])
+        await database.pool.query(`DELETE FROM ${table}`)
+      const nodes = [createFoldingNode(database), createFoldingNode(database)]
+      for (const event of events) {
+        const one = nodes[event.by] as ReturnType<typeof createFoldingNode>
+        if (event.kind === 'publish') await Promise.all(event.messages.map((input) => one.publish(toMessage(input))))
+        if (event.kind === 'fold') await one.fold()
+        if (event.kind === 'fail') await expect(foldNext(failing(event.isCommitted), one.own)).rejects.toThrow('lost')
+        if (event.kind === 'merge all') await database.transaction((tx) => lockRollups(tx))
+        if (event.kind === 'idle') for (let round = 0; round < IDLE_ROUNDS; round++) await one.fold()
+        if (event.kind === 'restart') {
+          await one.close()
+          nodes[event.by] = createFoldingNode(database)
+        }
+      }
+      for (const one of nodes) await one.fold()
+      await foldNext(database)
+      const found = await projections()
+      await foldAllAnew()
+      expect(found).toEqual(await projections())
+      await Promise.all(nodes.map((one) => one.close()))
+    }),
+    { numRuns: 60, interruptAfterTimeLimit: 90_000 },
+  )
+}, 150_000)
+
+/** A database whose transactions end with an error, once they are committed or instead. */
+function failing(isCommitted: boolean): TestDatabase['database'] {
+  const { database } = server
+  return {
+    ...database,
+    async transaction(work) {
+      await database.transaction(async (tx) => {
+        await work(tx)
+        if (!isCommitted) throw new Error('lost')
+      })
+      throw new Error('lost')
+    },
+  }
+}
+
+test.for([true, false])(
+  'what a round kept in memory is not trusted when nobody knows that it was committed (it was: %s)',
+  async (isCommitted) => {
+    const { database } = server
+    for (const table of [...TABLES, 'tallies', 'records', 'payloads', 'ingest_batches'])
+      await database.pool.query(`DELETE FROM ${table}`)
+    const one = createFoldingNode(database)
+    const input = fc.sample(someMessage, { numRuns: 4, seed: SAMPLE_SEED }).map(toMessage)
+    const publish = () => Promise.all(input.map((message) => one.publish(message)))
+    await publish()
+    await one.fold()
+    // As many rows as before, so that their number tells nothing.
+    await publish()
+    await expect(foldNext(failing(isCommitted), one.own)).rejects.toThrow('lost')
+    await publish()
+    await one.fold()
+    await foldNext(database)
+    const found = await projections()
+    await foldAllAnew()
+    expect(found).toEqual(await projections())
+    await one.close()
+  },
+)
+
+test('rows are written anew with each round, and merged when they are many, old, or of another day', async () => {
+  const { database } = server
+  for (const table of [...TABLES, 'tallies', 'records', 'payloads', 'ingest_batches'])
+    await database.pool.query(`DELETE FROM ${table}`)
+  const one = createFoldingNode(database)
+  const nothing = { stringValue: undefined, boolValue: undefined, dataValue: undefined, sum: undefined }
+  const publish = async (names: number) => {
+    const records = Array.from({ length: names }, (_, index) => ({
+      ...nothing,
+      name: `name ${index}`,
+      unit: '',
+      timeSeconds: NOON_SECONDS,
+      value: index,
+      updateTimeSeconds: undefined,
+    }))
+    const common = { tenant: 0, isOfUser: false, subtopic: '', protocol: 'http', retentionDays: null } as const
+    const message = toMessage({ ...common, kind: 'records', records: [] })
+    await one.publish({ ...message, content: { kind: 'records', records } })
+  }
+  /** Series that wait, and records that were merged, after a round. */
+  const folded = async () => {
+    await one.fold()
+    const { rows } = await database.pool.query<{ waiting: number; merged: number }>(`
+      SELECT (SELECT coalesce(sum(cardinality(series_keys)), 0)::integer FROM tallies WHERE NOT is_total) AS waiting,
+             (SELECT coalesce(sum(records), 0)::integer FROM rollups WHERE series_key <> 0) AS merged`)
+    return rows[0]
+  }
+  await publish(3_000)
+  expect(await folded()).toEqual({ waiting: 3_000, merged: 0 })
+  await publish(1_000)
+  expect(await folded()).toEqual({ waiting: 3_000, merged: 0 })
+  // Too many to be written for the sake of so few.
+  await publish(10)
+  expect(await folded()).toEqual({ waiting: 10, merged: 4_000 })
+  for (let round = 0; round < IDLE_ROUNDS; round++) await one.fold()
+  expect(await folded()).toEqual({ waiting: 0, merged: 4_010 })
+  await publish(5)
+  expect(await folded()).toEqual({ waiting: 5, merged: 4_010 })
+  await publish(7)
+  await database.pool.query("UPDATE ingest_batches SET arrived_at = arrived_at + interval '1 day' WHERE NOT folded")
+  expect(await folded()).toEqual({ waiting: 7, merged: 4_015 })
+  await one.close()
 })

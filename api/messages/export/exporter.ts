@@ -14,7 +14,7 @@ import { all, conditionsIn, matchingIn, scopeOf } from '../reader/conditions.ts'
 import type { TimeRange } from '../reader/conditions.ts'
 import { parseFilter } from '../reader/filter.ts'
 import type { Filter } from '../reader/filter.ts'
-import { rollupsCondition, unfoldedBatches } from '../reader/parts.ts'
+import { foldedRollups, unfoldedBatches } from '../reader/parts.ts'
 import { payloadConditions } from '../reader/payloads.ts'
 import type { PayloadRow } from '../reader/payloads.ts'
 import { presentPayload, presentRecord } from '../reader/present.ts'
@@ -202,7 +202,7 @@ async function slicesOf(
   dir: 'asc' | 'desc',
 ): Promise<TimeRange[]> {
   const floor = range.fromSeconds === undefined ? undefined : Math.floor(range.fromSeconds / BUCKET_SECONDS)
-  const known = rollupsCondition(scope, floor === undefined ? undefined : floor * BUCKET_SECONDS, range.toSeconds)
+  const known = foldedRollups(scope, floor === undefined ? undefined : floor * BUCKET_SECONDS, range.toSeconds)
   const unfolded = await unfoldedBatches(db)
   const bucket = sql`date_bin(make_interval(secs => ${BUCKET_SECONDS}), m.min_time, 'epoch')`
   const fresh =
@@ -211,7 +211,7 @@ async function slicesOf(
       : sql`UNION ALL SELECT ${bucket}, cardinality(m.times) FROM records m WHERE ${all([conditionsIn(scope, range).rows, unfolded])}`
   const { rows } = await sql<{ start: number; records: number }>`
     SELECT extract(epoch FROM bucket)::float8 AS start, sum(records)::bigint AS records
-      FROM (SELECT b.bucket, b.records FROM rollups b WHERE ${known} ${fresh}) b
+      FROM (SELECT b.bucket, b.records FROM ${known} ${fresh}) b
      GROUP BY bucket ORDER BY bucket ${dir === 'asc' ? sql`ASC` : sql`DESC`}`.execute(db)
   const slices: { fromSeconds: number; toSeconds: number }[] = []
   let inSlice = Infinity

@@ -6,13 +6,24 @@
 /** Most values are whole millionths below this: integers of at most 15 digits, which a double holds exactly. */
 const MAX_MILLIONTHS_VALUE = 1e9
 const MILLIONTHS_SCALE = 6
-/** Beyond this the integer part moves to a bigint, before a double would lose its last digit. */
-const MAX_EXACT_TOTAL = 2 ** 52
+/** Below this the sum of two of them is a double that has lost no digit; beyond, it moves to a bigint. */
+export const MAX_EXACT_TOTAL = 2 ** 52
 
 /** From here on not every integer is a double. */
 const FIRST_EVEN_INTEGER = 2 ** 53
 
 const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/
+
+/** A finite number in whole millionths, where it is so many of them; NaN for others. */
+export function millionthsOf(value: number): number {
+  const millionths = Math.round(value * 1e6)
+  return Math.abs(value) < MAX_MILLIONTHS_VALUE && millionths / 1e6 === value ? millionths : NaN
+}
+
+/** So many millionths, below `MAX_EXACT_TOTAL`, in a form that PostgreSQL reads as numeric. */
+export function millionthsAsNumeric(millionths: number): string {
+  return `${millionths}e-${MILLIONTHS_SCALE}`
+}
 
 export class DecimalSum {
   #millionths = 0
@@ -23,13 +34,27 @@ export class DecimalSum {
 
   /** A finite number. */
   add(value: number): void {
-    const millionths = Math.round(value * 1e6)
-    if (Math.abs(value) >= MAX_MILLIONTHS_VALUE || millionths / 1e6 !== value) return this.#addDecimal(value)
+    const millionths = millionthsOf(value)
+    if (Number.isNaN(millionths)) this.#addDecimal(value)
+    else this.addMillionths(millionths)
+  }
+
+  /** Whole millionths, below `MAX_EXACT_TOTAL`. */
+  addMillionths(millionths: number): void {
     this.#hasMillionths = true
     this.#millionths += millionths
     if (Math.abs(this.#millionths) < MAX_EXACT_TOTAL) return
     this.#manyMillionths += BigInt(this.#millionths)
     this.#millionths = 0
+  }
+
+  /** What another one comes to. */
+  addSum(other: DecimalSum): void {
+    if (other.#hasMillionths) {
+      this.#manyMillionths += other.#manyMillionths
+      this.addMillionths(other.#millionths)
+    }
+    if (other.#others !== undefined) this.#addDigits(other.#others.digits, other.#others.scale)
   }
 
   /** In a form that PostgreSQL reads as numeric; null without any value. */
@@ -44,6 +69,10 @@ export class DecimalSum {
 
   #addDecimal(value: number): void {
     const { digits, places } = parseDecimal(shortestDecimal(value))
+    this.#addDigits(digits, places)
+  }
+
+  #addDigits(digits: bigint, places: number): void {
     const scale = Math.max(places, this.#others?.scale ?? 0, 0)
     const sum = this.#others === undefined ? 0n : rescaled(this.#others.digits, this.#others.scale, scale)
     this.#others = { digits: sum + rescaled(digits, places, scale), scale }

@@ -4,12 +4,16 @@
  */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
-import { addTally, inMicros } from './add-tally.ts'
+import { addTally } from './add-tally.ts'
 import type { TalliedBatch } from './add-tally.ts'
 import { addLatest } from './latest.ts'
 import { lockRollups, tryLockRollups } from './lock.ts'
+import { inMicros } from './micros.ts'
+import { partsOf } from './pace.ts'
+import type { Rest } from './pace.ts'
 import { mergeRollups, rollupsOf } from './rollups.ts'
 import type { Tally } from './tally.ts'
+import type { Unmerged } from './unmerged.ts'
 import { addUsage } from './usage.ts'
 
 /** Records that one transaction folds, as long as one batch alone does not hold more. */
@@ -20,18 +24,23 @@ const MAX_ROUND_BATCHES = 5_000
 export type OwnBatches = {
   /** Takes what was added up since the last time. */
   takeTally(): Tally
+  unmerged: Unmerged
+  rest: Rest
   /** Batches that are younger are left to the process that committed them: it need not read them. */
   foreignAgeMs: number
 }
 
-/** `rows`: those of projections that a tally gave. */
+/** `rows`: those of series that were written because of a tally. */
 export type Round = { records: number; rows: number; hasMore: boolean }
 
 /** Folds what one round takes. Returns how many records that were; undefined while somebody else is at it. */
 export async function foldNext(database: Database, own?: OwnBatches): Promise<Round | undefined> {
-  return await database.transaction(async (tx) => {
+  const round = await database.transaction(async (tx) => {
+    own?.unmerged.begin()
     return (await tryLockRollups(tx)) ? await foldRound(tx, own) : undefined
   })
+  own?.unmerged.committed()
+  return round
 }
 
 /** Folds all that is committed, waiting for whoever is at it: afterwards the projections know it. */
@@ -45,10 +54,11 @@ export async function foldPending(database: Database): Promise<void> {
   }
 }
 
-type Batch = TalliedBatch & { records: number; day: string; is_foreign: boolean }
+type Batch = TalliedBatch & { records: number; is_foreign: boolean }
 
 /** One round; the caller holds the lock. */
 export async function foldRound(tx: Transaction, own?: OwnBatches): Promise<Round> {
+  await own?.unmerged.mergeWhenDue(tx)
   // Taken first: all that is in it is committed, so that the statement below sees it.
   const tally = own?.takeTally()
   const { rows: unfolded } = await sql<Batch>`
@@ -57,14 +67,16 @@ export async function foldRound(tx: Transaction, own?: OwnBatches): Promise<Roun
            arrived_at < now() - make_interval(secs => ${(own?.foreignAgeMs ?? 0) / 1000}) OR ${own === undefined} AS is_foreign
       FROM ingest_batches WHERE NOT folded ORDER BY seq LIMIT ${MAX_ROUND_BATCHES}`.execute(tx)
   const tallied = tally === undefined ? [] : talliedOf(tally, unfolded)
-  const rows = tally === undefined ? 0 : await addTally(tx, tally, tallied)
+  const rows = tally === undefined || own === undefined ? 0 : await addTally(tx, tally, tallied, own)
   const mine = new Set(tallied)
   const others = unfolded.filter((batch) => batch.is_foreign && !mine.has(batch))
   const read = withinRound(others)
   await foldFromTables(tx, read)
   const seqs = [...tallied, ...read].map(({ seq }) => seq)
-  if (seqs.length > 0)
-    await sql`UPDATE ingest_batches SET folded = true WHERE seq = ANY (${seqs}::bigint[])`.execute(tx)
+  for (const part of partsOf(seqs)) {
+    await sql`UPDATE ingest_batches SET folded = true WHERE seq = ANY (${part}::bigint[])`.execute(tx)
+    await own?.rest()
+  }
   const records = [...tallied, ...read].reduce((sum, batch) => sum + batch.records, 0)
   return { records, rows, hasMore: read.length < others.length || unfolded.length >= MAX_ROUND_BATCHES }
 }

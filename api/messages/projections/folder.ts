@@ -5,10 +5,12 @@
 import type { Database } from '#core/database/index.ts'
 import { startRounds } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { sleep } from '#core/time.ts'
 import type { StorableMessage } from '../store/message-rows.ts'
 import { foldNext } from './fold.ts'
 import { createSummaries } from './summaries.ts'
 import { Tally } from './tally.ts'
+import { Unmerged } from './unmerged.ts'
 
 const INTERVAL_MS = 2_000
 /** Pause while somebody else folds. */
@@ -20,6 +22,8 @@ const BUSY_PAUSE_MS = 100
 const PAUSE_PER_ROW_MS = 0.03
 /** At most so many intervals. */
 const MAX_PAUSE_INTERVALS = 3
+/** Between the statements of a round: publishers have the processors for longer than such a statement takes them. */
+const REST_MS = 5
 /** Intervals that a process is given to fold its own batches before another one reads them: more than such a pause and its round. */
 const FOREIGN_INTERVALS = 6
 /** Backoff after a failed round doubles up to this. */
@@ -36,15 +40,23 @@ export type Folder = {
 
 export function startFolder(database: Database, logger: Logger, intervalMs: number = INTERVAL_MS): Folder {
   let tally = new Tally()
+  /** The one before it, whose memory the next one takes. */
+  let spare = new Tally()
+  const rest = () => sleep(REST_MS)
   const summaries = createSummaries(database)
   let backoffMs = intervalMs
   const own = {
     foreignAgeMs: intervalMs * FOREIGN_INTERVALS,
     takeTally() {
       const taken = tally
-      tally = new Tally()
+      // Of one that was taken and is left over, what is not folded is read from the tables.
+      spare.clear()
+      tally = spare
+      spare = taken
       return taken
     },
+    unmerged: new Unmerged(rest),
+    rest,
   }
   const rounds = startRounds(async () => {
     try {

@@ -53,7 +53,7 @@ export async function aggregateRecords(
   const span = spanOf(interval, shown)
   const values = partsWith(
     {
-      rollups: rollups && all([rollups, ...timeConditions(sql`b.bucket`, span)]),
+      rollups: rollups && sql`(SELECT * FROM ${rollups} WHERE ${all(timeConditions(sql`b.bucket`, span))}) b`,
       raw: raw.map((part) => within(part, span)),
     },
     (time) => startOf(interval, timeZone, time),
@@ -128,7 +128,7 @@ function partsWith(
   if (rollups !== undefined) {
     parts.push(sql`
       SELECT ${startOfTime(sql`b.bucket`)} AS start, b.series_key ${ofRollups}
-        FROM rollups b WHERE ${rollups} AND b.value_count > 0`)
+        FROM ${rollups} WHERE b.value_count > 0`)
   }
   return sql.join(parts, sql` UNION ALL `)
 }

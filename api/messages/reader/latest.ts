@@ -1,7 +1,9 @@
-/** Reads the newest record of every series: what is folded from its projection, and what is not from the records. */
+/** Reads the newest record of every series: what is folded from its projections, and what is not from the records. */
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import { LATEST_COLUMNS, LATEST_OF_RECORD, NEWEST_OF_RECORD } from '../projections/latest.ts'
+import { talliedLatest } from '../projections/tallies.ts'
 import { RECORDS } from '../store/opened.ts'
 import { all, conditionsIn, matchingIn, scopeOf } from './conditions.ts'
 import type { Filter } from './filter.ts'
@@ -18,8 +20,8 @@ export async function readLatest(
   const { protocol, ...ofSeries } = filter
   const scope = await scopeOf(tx, channelKey, { ...ofSeries, protocol: undefined })
   const { seriesKeys } = scope
-  const folded = [sql<boolean>`channel_key = ${channelKey}`]
-  if (seriesKeys !== undefined) folded.push(sql`series_key = ANY (${seriesKeys}::bigint[])`)
+  const ofSeriesIn = (key: Sql<unknown>) =>
+    seriesKeys === undefined ? sql`` : sql`AND ${key} = ANY (${seriesKeys}::bigint[])`
   const unfolded = await unfoldedBatches(tx)
   const conditions = conditionsIn(scope, { fromSeconds: undefined, toSeconds: undefined })
   const fresh =
@@ -31,7 +33,8 @@ export async function readLatest(
   const { rows: found } = await sql<RecordRow & { total: number; series_key: number | null }>`
     WITH newest AS MATERIALIZED (
       SELECT DISTINCT ON (l.series_key) l.*
-        FROM (SELECT ${LATEST_COLUMNS} FROM latest_records WHERE ${all(folded)} ${fresh}) l
+        FROM (SELECT ${LATEST_COLUMNS} FROM latest_records WHERE channel_key = ${channelKey} ${ofSeriesIn(sql`series_key`)}
+              UNION ALL ${talliedLatest(sql`t.channel_key = ${channelKey} ${ofSeriesIn(sql`e.series_key`)}`)} ${fresh}) l
        ORDER BY l.series_key, l.time DESC, l.arrived_at DESC, l.batch_seq DESC, l.message DESC, l.run, l.place
     ), matching AS (
       SELECT * FROM newest WHERE ${protocol === undefined ? sql`true` : sql`protocol = ${protocol}`}

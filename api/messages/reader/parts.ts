@@ -6,13 +6,15 @@ import { executeKept } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
+import { ROLLUP_COLUMNS } from '../projections/rollups.ts'
+import { talliedRollups } from '../projections/tallies.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { RecordConditions, Scope, TimeRange } from './conditions.ts'
 import { all, conditionsIn } from './conditions.ts'
 
 export type Parts = {
-  /** About rows `b` of the table `rollups`; undefined where they know nothing of what is asked. */
-  rollups: Sql<boolean> | undefined
+  /** A table `b` of the columns of `rollups`; undefined where they know nothing of what is asked. */
+  rollups: Sql<unknown> | undefined
   /** About records of which the rollups part knows nothing, each condition about others. */
   raw: readonly RecordConditions[]
 }
@@ -48,7 +50,7 @@ export async function partsOf(
     raw.push(restricted({ fromSeconds: range.fromSeconds, toSeconds: from }, isFolded))
   if (to !== undefined && range.toSeconds !== undefined && to < range.toSeconds)
     raw.push(restricted({ fromSeconds: to, toSeconds: range.toSeconds }, isFolded))
-  return { rollups: rollupsCondition(scope, from, to), raw }
+  return { rollups: foldedRollups(scope, from, to), raw }
 }
 
 /**
@@ -79,15 +81,32 @@ async function wholeQuarters(tx: Queryable, scope: Scope, range: TimeRange): Pro
   }
 }
 
-/** Rows of the series of the scope, or of the channel as a whole. */
-export function rollupsCondition(scope: Scope, from: number | undefined, to: number | undefined): Sql<boolean> {
-  const conditions = [
-    sql<boolean>`b.channel_key = ${scope.channelKey}`,
-    sql<boolean>`b.series_key = ANY (${scope.seriesKeys ?? [0]}::bigint[])`,
+/** So many series are looked for in rows of tallies before those are opened. */
+const FEW_SERIES = 16
+
+/** What is folded of the series of the scope, or of the channel as a whole: a table `b` of the columns of `rollups`. */
+export function foldedRollups(scope: Scope, from: number | undefined, to: number | undefined): Sql<unknown> {
+  const { channelKey, seriesKeys } = scope
+  const merged = [
+    sql<boolean>`b.channel_key = ${channelKey}`,
+    sql<boolean>`b.series_key = ANY (${seriesKeys ?? [0]}::bigint[])`,
+    ...bucketConditions(sql`b.bucket`, from, to),
   ]
-  if (from !== undefined) conditions.push(sql`b.bucket >= to_timestamp(${from})`)
-  if (to !== undefined) conditions.push(sql`b.bucket < to_timestamp(${to})`)
-  return all(conditions)
+  const tallied = [
+    sql<boolean>`t.channel_key = ${channelKey} AND t.is_total = ${seriesKeys === undefined}`,
+    ...bucketConditions(sql`t.bucket`, from, to),
+  ]
+  if (seriesKeys !== undefined) tallied.push(sql`e.series_key = ANY (${seriesKeys}::bigint[])`)
+  if (seriesKeys !== undefined && seriesKeys.length <= FEW_SERIES)
+    tallied.push(sql`t.series_keys && ${seriesKeys}::bigint[]`)
+  return sql`(SELECT ${ROLLUP_COLUMNS} FROM rollups b WHERE ${all(merged)} UNION ALL ${talliedRollups(all(tallied))}) b`
+}
+
+function bucketConditions(bucket: Sql<unknown>, from: number | undefined, to: number | undefined): Sql<boolean>[] {
+  const conditions: Sql<boolean>[] = []
+  if (from !== undefined) conditions.push(sql`${bucket} >= to_timestamp(${from})`)
+  if (to !== undefined) conditions.push(sql`${bucket} < to_timestamp(${to})`)
+  return conditions
 }
 
 const NOT_FOLDED = sql`FROM ingest_batches WHERE NOT folded`

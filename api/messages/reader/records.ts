@@ -64,7 +64,7 @@ export async function readRecords(
 
 async function countRecords(tx: Transaction, { rollups, raw }: Parts): Promise<number> {
   const counts = raw.map((part) => sql`(SELECT coalesce(sum(counted.records), 0) FROM (${countsOf(part)}) counted)`)
-  if (rollups !== undefined) counts.push(sql`(SELECT coalesce(sum(b.records), 0) FROM rollups b WHERE ${rollups})`)
+  if (rollups !== undefined) counts.push(sql`(SELECT coalesce(sum(b.records), 0) FROM ${rollups})`)
   const { rows } = await executeKept(
     tx,
     sql<{ total: number }>`SELECT (${sql.join(counts, sql` + `)})::bigint AS total`,

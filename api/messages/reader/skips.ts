@@ -37,7 +37,7 @@ export async function skipBuckets(
 ): Promise<Skipped | undefined> {
   if (rollups === undefined) return undefined
   const parts = [
-    sql`SELECT b.bucket, sum(b.records) AS records FROM rollups b WHERE ${rollups} GROUP BY 1`,
+    sql`SELECT b.bucket, sum(b.records) AS records FROM ${rollups} GROUP BY 1`,
     // The records of a row lie in one bucket.
     ...raw.map((part) => countsOf(part, sql`date_bin(${BUCKET_INTERVAL}, m.min_time, 'epoch')`)),
   ]

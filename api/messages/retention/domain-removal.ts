@@ -29,7 +29,8 @@ export async function removalsOf(database: Database, domainKey: number): Promise
     [PARTITIONED],
   )
   const keys = channels.map((channel) => channel.key)
-  const tables = [...leaves.map((leaf) => leaf.name), 'latest_records', 'series']
+  // Those that are merged into others go first.
+  const tables = ['tallies', ...leaves.map((leaf) => leaf.name), 'latest_records', 'series']
 
   // Row by row number inside one partition: a join over all of them would read them whole for each part.
   const removeOf =

@@ -3,7 +3,7 @@ import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
 import { forgetExpiredKeys } from '../ingest/idempotency.ts'
-import { replaceExpiredLatest } from '../projections/latest.ts'
+import { replaceExpiredLatest } from '../projections/replace-latest.ts'
 import { forgetOldBatches } from './batches.ts'
 import { PRESENT_DAYS, createPartitions, maintainPartitions } from './partitions.ts'
 

@@ -8,12 +8,21 @@ const HEADER_BYTES = SIGNATURE.length + 8
 const INITIAL_BYTES = 64 * 1024
 /** PostgreSQL counts timestamps in microseconds from 2000-01-01. */
 const POSTGRES_EPOCH_SECONDS = 946_684_800
-const TWO_TO_32 = 2 ** 32
+export const TWO_TO_32 = 2 ** 32
 
 /** Element types of arrays (PostgreSQL, pg_type.dat). */
-export const OIDS = { bool: 16, bytea: 17, int8: 20, text: 25, float8: 701, timestamptz: 1184 } as const
+export const OIDS = {
+  bool: 16,
+  bytea: 17,
+  int8: 20,
+  int2: 21,
+  int4: 23,
+  text: 25,
+  float8: 701,
+  timestamptz: 1184,
+} as const
 /** Number of dimensions, whether there are NULLs, element type, length, lower bound. */
-const ARRAY_HEADER_BYTES = 20
+export const ARRAY_HEADER_BYTES = 20
 
 /** What is stored of a time, as long as it is a safe integer: that of times within 285 years around 2000. */
 export function microsSince2000(epochSeconds: number): number {
