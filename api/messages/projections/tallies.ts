@@ -203,7 +203,7 @@ export function* slicesOf(rows: TallyRows, groups: readonly Group[]): Generator<
       bytes += part.bytes
     }
   }
-  yield slice
+  if (slice.length > 0) yield slice
 }
 
 function* rowsOf(rows: TallyRows, group: Group): Generator<Group & { bytes: number }> {

@@ -36,10 +36,8 @@ export class Unmerged {
   /** Day of UTC on which all of it arrived. */
   #day: string | undefined
   #rounds = 0
-  /** How many rows of the table hold it; undefined where that is not known. */
+  /** How many rows of the table hold it; undefined where that is not known, as at first. */
   #stored: number | undefined
-  /** Others that ended may have left some. */
-  #isFirst = true
   #isChanging = false
   readonly #rest: Rest
 
@@ -104,10 +102,9 @@ export class Unmerged {
       await mergeRows(tx, this.#rows, this.#partitions, this.#rest)
       await this.#removeStored(tx)
     } else {
-      // Others merge theirs themselves: each that is taken from them is read and added up by PostgreSQL.
-      await mergeTallies(tx, this.#isFirst ? undefined : this.#folder)
+      // Others that ended may have left some at first. Those that run merge theirs at less cost themselves.
+      await mergeTallies(tx, this.#stored === undefined ? undefined : this.#folder)
     }
-    this.#isFirst = false
     this.#rows.clear()
     this.#partitions.clear()
     this.#rounds = 0

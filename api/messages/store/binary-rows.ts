@@ -32,7 +32,8 @@ export function microsSince2000(epochSeconds: number): number {
 }
 
 export class BinaryRows {
-  #buffer = Buffer.allocUnsafe(INITIAL_BYTES)
+  /** None before the first row: most batches write to one table of two. */
+  #buffer = Buffer.alloc(0)
   /** The same bytes: writing numbers through it costs half of what the buffer's own methods do. */
   #view = viewOf(this.#buffer)
   #at = 0
@@ -40,19 +41,13 @@ export class BinaryRows {
   /** Where the array that is being written begins. */
   #arrayAt = 0
 
-  constructor() {
-    SIGNATURE.copy(this.#buffer)
-    // Flags and the length of the header extension: both 0.
-    this.#buffer.fill(0, SIGNATURE.length, HEADER_BYTES)
-    this.#at = HEADER_BYTES
-  }
-
   get rows(): number {
     return this.#rows
   }
 
   /** Begins a row; exactly `fields` fields must follow. */
   row(fields: number): void {
+    if (this.#rows === 0) this.#begin()
     this.#reserve(2)
     this.#view.setInt16(this.#at, fields)
     this.#at += 2
@@ -138,12 +133,21 @@ export class BinaryRows {
     this.#view.setInt32(this.#arrayAt, this.#at - this.#arrayAt - 4)
   }
 
-  /** The finished file; nothing may be written afterwards. */
+  /** The finished file, of one row at the least; nothing may be written afterwards. */
   end(): Buffer {
     this.#reserve(2)
     this.#view.setInt16(this.#at, -1)
     this.#at += 2
     return this.#buffer.subarray(0, this.#at)
+  }
+
+  #begin(): void {
+    this.#buffer = Buffer.allocUnsafe(INITIAL_BYTES)
+    this.#view = viewOf(this.#buffer)
+    SIGNATURE.copy(this.#buffer)
+    // Flags and the length of the header extension: both 0.
+    this.#buffer.fill(0, SIGNATURE.length, HEADER_BYTES)
+    this.#at = HEADER_BYTES
   }
 
   #length(bytes: number): void {
