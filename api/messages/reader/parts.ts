@@ -10,7 +10,7 @@ import { ROLLUP_COLUMNS } from '../projections/rollups.ts'
 import { talliedRollups } from '../projections/tallies.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 import type { RecordConditions, Scope, TimeRange } from './conditions.ts'
-import { all, conditionsIn } from './conditions.ts'
+import { all, conditionsIn, timeConditions } from './conditions.ts'
 
 export type Parts = {
   /** A table `b` of the columns of `rollups`; undefined where they know nothing of what is asked. */
@@ -90,23 +90,16 @@ export function foldedRollups(scope: Scope, from: number | undefined, to: number
   const merged = [
     sql<boolean>`b.channel_key = ${channelKey}`,
     sql<boolean>`b.series_key = ANY (${seriesKeys ?? [0]}::bigint[])`,
-    ...bucketConditions(sql`b.bucket`, from, to),
+    ...timeConditions(sql`b.bucket`, { fromSeconds: from, toSeconds: to }),
   ]
   const tallied = [
     sql<boolean>`t.channel_key = ${channelKey} AND t.is_total = ${seriesKeys === undefined}`,
-    ...bucketConditions(sql`t.bucket`, from, to),
+    ...timeConditions(sql`t.bucket`, { fromSeconds: from, toSeconds: to }),
   ]
   if (seriesKeys !== undefined) tallied.push(sql`e.series_key = ANY (${seriesKeys}::bigint[])`)
   if (seriesKeys !== undefined && seriesKeys.length <= FEW_SERIES)
     tallied.push(sql`t.series_keys && ${seriesKeys}::bigint[]`)
   return sql`(SELECT ${ROLLUP_COLUMNS} FROM rollups b WHERE ${all(merged)} UNION ALL ${talliedRollups(all(tallied))}) b`
-}
-
-function bucketConditions(bucket: Sql<unknown>, from: number | undefined, to: number | undefined): Sql<boolean>[] {
-  const conditions: Sql<boolean>[] = []
-  if (from !== undefined) conditions.push(sql`${bucket} >= to_timestamp(${from})`)
-  if (to !== undefined) conditions.push(sql`${bucket} < to_timestamp(${to})`)
-  return conditions
 }
 
 const NOT_FOLDED = sql`FROM ingest_batches WHERE NOT folded`

@@ -2,7 +2,7 @@
  * Arrays in the binary format of PostgreSQL (`array_recv`), as parameters of statements: some thousand numbers cost a tenth of what
  * they do as text, on both sides.
  */
-import { ARRAY_HEADER_BYTES, OIDS, TWO_TO_32 } from './binary-rows.ts'
+import { ARRAY_HEADER_BYTES, OIDS, viewOf, writeArrayHeader, writeInt64 } from './binary-rows.ts'
 
 const LENGTH_BYTES = 4
 /** Of the types that numbers are written as. */
@@ -14,7 +14,8 @@ export type NumberType = keyof typeof NUMBER_BYTES
 export function numberArray(type: NumberType, values: Float64Array): Buffer {
   const bytes = NUMBER_BYTES[type]
   const buffer = Buffer.allocUnsafe(ARRAY_HEADER_BYTES + values.length * (LENGTH_BYTES + bytes))
-  const view = writeHeader(buffer, OIDS[type], values.length)
+  const view = viewOf(buffer)
+  writeArrayHeader(view, 0, OIDS[type], values.length)
   let at = ARRAY_HEADER_BYTES
   for (const value of values) {
     const isNull = Number.isNaN(value)
@@ -22,15 +23,24 @@ export function numberArray(type: NumberType, values: Float64Array): Buffer {
     at += LENGTH_BYTES
     if (isNull) continue
     if (type === 'float8') view.setFloat64(at, value)
+    else if (bytes === 8) writeInt64(view, at, value)
     else if (bytes === 4) view.setInt32(at, value)
-    else if (bytes === 2) view.setInt16(at, value)
-    else {
-      view.setInt32(at, Math.floor(value / TWO_TO_32))
-      view.setUint32(at + 4, value >>> 0)
-    }
+    else view.setInt16(at, value)
     at += bytes
   }
   return buffer.subarray(0, at)
+}
+
+/** The same of a number of each row; undefined is NULL too. */
+export function numbersOf<Row>(
+  type: NumberType,
+  rows: Iterable<Row>,
+  numberOf: (row: Row, index: number) => number | undefined,
+): Buffer {
+  return numberArray(
+    type,
+    Float64Array.from(rows, (row, index) => numberOf(row, index) ?? NaN),
+  )
 }
 
 export function booleanArray(values: readonly (boolean | undefined)[]): Buffer {
@@ -56,7 +66,8 @@ function byteArrays(oid: number, elements: readonly (Uint8Array | undefined)[]):
   const buffer = Buffer.allocUnsafe(
     elements.reduce((sum, element) => sum + LENGTH_BYTES + (element?.length ?? 0), ARRAY_HEADER_BYTES),
   )
-  const view = writeHeader(buffer, oid, elements.length)
+  const view = viewOf(buffer)
+  writeArrayHeader(view, 0, oid, elements.length)
   let at = ARRAY_HEADER_BYTES
   for (const element of elements) {
     view.setInt32(at, element?.length ?? -1)
@@ -66,16 +77,4 @@ function byteArrays(oid: number, elements: readonly (Uint8Array | undefined)[]):
     at += element.length
   }
   return buffer
-}
-
-/** One dimension that begins at 1. */
-function writeHeader(buffer: Buffer, oid: number, length: number): DataView {
-  const view = new DataView(buffer.buffer, buffer.byteOffset, buffer.byteLength)
-  view.setInt32(0, 1)
-  // Whether it has NULLs; PostgreSQL looks for itself.
-  view.setInt32(4, 0)
-  view.setInt32(8, oid)
-  view.setInt32(12, length)
-  view.setInt32(16, 1)
-  return view
 }

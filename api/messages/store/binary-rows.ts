@@ -8,7 +8,7 @@ const HEADER_BYTES = SIGNATURE.length + 8
 const INITIAL_BYTES = 64 * 1024
 /** PostgreSQL counts timestamps in microseconds from 2000-01-01. */
 const POSTGRES_EPOCH_SECONDS = 946_684_800
-export const TWO_TO_32 = 2 ** 32
+const TWO_TO_32 = 2 ** 32
 
 /** Element types of arrays (PostgreSQL, pg_type.dat). */
 export const OIDS = {
@@ -117,15 +117,8 @@ export class BinaryRows {
   beginArray(oid: number, length: number): void {
     this.#reserve(4 + ARRAY_HEADER_BYTES)
     this.#arrayAt = this.#at
-    const at = this.#at + 4
-    const view = this.#view
-    view.setInt32(at, 1)
-    // Whether it has NULLs; PostgreSQL looks for itself.
-    view.setInt32(at + 4, 0)
-    view.setInt32(at + 8, oid)
-    view.setInt32(at + 12, length)
-    view.setInt32(at + 16, 1)
-    this.#at = at + ARRAY_HEADER_BYTES
+    writeArrayHeader(this.#view, this.#at + 4, oid, length)
+    this.#at += 4 + ARRAY_HEADER_BYTES
   }
 
   /** Ends the array that was begun last. */
@@ -157,8 +150,7 @@ export class BinaryRows {
   }
 
   #int64(value: number): void {
-    this.#view.setInt32(this.#at, Math.floor(value / TWO_TO_32))
-    this.#view.setUint32(this.#at + 4, value >>> 0)
+    writeInt64(this.#view, this.#at, value)
     this.#at += 8
   }
 
@@ -172,6 +164,22 @@ export class BinaryRows {
   }
 }
 
-function viewOf({ buffer, byteOffset, byteLength }: Buffer): DataView {
+/** A safe integer. */
+export function writeInt64(view: DataView, at: number, value: number): void {
+  view.setInt32(at, Math.floor(value / TWO_TO_32))
+  view.setUint32(at + 4, value >>> 0)
+}
+
+/** Of one dimension that begins at 1. */
+export function writeArrayHeader(view: DataView, at: number, oid: number, length: number): void {
+  view.setInt32(at, 1)
+  // Whether it has NULLs; PostgreSQL looks for itself.
+  view.setInt32(at + 4, 0)
+  view.setInt32(at + 8, oid)
+  view.setInt32(at + 12, length)
+  view.setInt32(at + 16, 1)
+}
+
+export function viewOf({ buffer, byteOffset, byteLength }: Buffer): DataView {
   return new DataView(buffer, byteOffset, byteLength)
 }
