@@ -4,9 +4,7 @@ import type { IncomingMessage } from '#api/messages/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { createIngest } from '../../api/messages/ingest/ingest.ts'
 import { foldNext } from '../../api/messages/projections/fold.ts'
-import type { OwnBatches } from '../../api/messages/projections/fold.ts'
-import { Tally } from '../../api/messages/projections/tally.ts'
-import { Unmerged } from '../../api/messages/projections/unmerged.ts'
+import { createOwnBatches } from '../../api/messages/projections/own-batches.ts'
 import { createPartitions } from '../../api/messages/retention/partitions.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 
@@ -15,31 +13,16 @@ const FOREIGN_AGE_MS = 3_600_000
 
 /** A process that folds what it stored itself, when it is told to. */
 export function createFoldingNode(database: Database) {
-  let tally = new Tally()
-  const rest = () => Promise.resolve()
-  const own: OwnBatches = {
-    foreignAgeMs: FOREIGN_AGE_MS,
-    takeTally() {
-      const taken = tally
-      tally = new Tally()
-      return taken
-    },
-    unmerged: new Unmerged(rest),
-    rest,
-  }
+  const own = createOwnBatches({ foreignAgeMs: FOREIGN_AGE_MS, rest: () => Promise.resolve() })
   const ingest = createIngest({
     database,
     logger,
     hasRoom: () => true,
-    onCommitted: (seq, batch) => tally.add(seq, batch),
+    onCommitted: (seq, batch) => own.tally.add(seq, batch),
   })
   let folded: Promise<unknown> = Promise.resolve()
   return {
     own,
-    /** What it stored and did not fold yet. */
-    get tally() {
-      return tally
-    },
     publish: (message: IncomingMessage) => ingest.publish(message),
     /** A round of its folder, which does one after the other. */
     fold() {

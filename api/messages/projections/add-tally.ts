@@ -2,16 +2,16 @@
 import { prepared } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
-import { numberArray } from '../store/binary-arrays.ts'
+import { numbersOf } from '../store/binary-arrays.ts'
 import { fromMicros } from './micros.ts'
+import type { OwnBatches } from './own-batches.ts'
 import { partsOf } from './pace.ts'
 import type { Rest } from './pace.ts'
 import type { Tally } from './tally.ts'
-import type { Unmerged } from './unmerged.ts'
 import { insertTelemetry, insertUsage } from './usage.ts'
 
-/** A batch of the tally: when it arrived, as text and in microseconds since 2000, and on which day of UTC. */
-export type TalliedBatch = { seq: number; arrived_at: string; arrived_micros: number; day: string }
+/** A batch of the tally: when it arrived, in microseconds since 2000, and on which day of UTC. */
+export type TalliedBatch = { seq: number; arrived_micros: number; day: string }
 
 /**
  * The caller holds the lock of rollups and has seen that no batch of the tally is folded; all arrived on one day of UTC. Without a batch
@@ -21,14 +21,14 @@ export async function addTally(
   tx: Transaction,
   tally: Tally,
   batches: readonly TalliedBatch[],
-  { unmerged, rest }: { unmerged: Unmerged; rest: Rest },
+  { unmerged, rest }: OwnBatches,
 ): Promise<number> {
   const [first] = batches
   if (first === undefined) return 0
   const arrivals = new Map(batches.map((batch) => [batch.seq, batch.arrived_micros]))
   await addUsage(tx, tally, first.day, arrivals, rest)
   if (tally.records === 0) return 0
-  return await unmerged.add(tx, tally.rows, first.day, arrivals)
+  return await unmerged.add(tx, tally.rows, { day: first.day, arrivals }, rest)
 }
 
 const addTelemetry = prepared(
@@ -77,5 +77,5 @@ async function addUsage(
 }
 
 function bigints<Row>(rows: readonly Row[], valueOf: (row: Row) => number): Buffer {
-  return numberArray('int8', Float64Array.from(rows, valueOf))
+  return numbersOf('int8', rows, valueOf)
 }

@@ -20,11 +20,6 @@ export function millionthsOf(value: number): number {
   return Math.abs(value) < MAX_MILLIONTHS_VALUE && millionths / 1e6 === value ? millionths : NaN
 }
 
-/** So many millionths, below `MAX_EXACT_TOTAL`, in a form that PostgreSQL reads as numeric. */
-export function millionthsAsNumeric(millionths: number): string {
-  return `${millionths}e-${MILLIONTHS_SCALE}`
-}
-
 export class DecimalSum {
   #millionths = 0
   #manyMillionths = 0n

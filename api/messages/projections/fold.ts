@@ -9,26 +9,15 @@ import type { TalliedBatch } from './add-tally.ts'
 import { addLatest } from './latest.ts'
 import { lockRollups, tryLockRollups } from './lock.ts'
 import { inMicros } from './micros.ts'
+import type { OwnBatches } from './own-batches.ts'
 import { partsOf } from './pace.ts'
-import type { Rest } from './pace.ts'
 import { mergeRollups, rollupsOf } from './rollups.ts'
 import type { Tally } from './tally.ts'
-import type { Unmerged } from './unmerged.ts'
 import { addUsage } from './usage.ts'
 
 /** Records that one transaction folds, as long as one batch alone does not hold more. */
 const MAX_ROUND_RECORDS = 500_000
 const MAX_ROUND_BATCHES = 5_000
-
-/** What a process knows of the batches that it committed itself. */
-export type OwnBatches = {
-  /** Takes what was added up since the last time. */
-  takeTally(): Tally
-  unmerged: Unmerged
-  rest: Rest
-  /** Batches that are younger are left to the process that committed them: it need not read them. */
-  foreignAgeMs: number
-}
 
 /** `rows`: those of series that were written because of a tally. */
 export type Round = { records: number; rows: number; hasMore: boolean }
@@ -54,11 +43,11 @@ export async function foldPending(database: Database): Promise<void> {
   }
 }
 
-type Batch = TalliedBatch & { records: number; is_foreign: boolean }
+type Batch = TalliedBatch & { records: number; arrived_at: string; is_foreign: boolean }
 
 /** One round; the caller holds the lock. */
 export async function foldRound(tx: Transaction, own?: OwnBatches): Promise<Round> {
-  await own?.unmerged.mergeWhenDue(tx)
+  await own?.unmerged.mergeWhenDue(tx, own.rest)
   // Taken first: all that is in it is committed, so that the statement below sees it.
   const tally = own?.takeTally()
   const { rows: unfolded } = await sql<Batch>`

@@ -8,9 +8,8 @@ import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
 import type { StorableMessage } from '../store/message-rows.ts'
 import { foldNext } from './fold.ts'
+import { createOwnBatches } from './own-batches.ts'
 import { createSummaries } from './summaries.ts'
-import { Tally } from './tally.ts'
-import { Unmerged } from './unmerged.ts'
 
 const INTERVAL_MS = 2_000
 /** Pause while somebody else folds. */
@@ -39,25 +38,9 @@ export type Folder = {
 }
 
 export function startFolder(database: Database, logger: Logger, intervalMs: number = INTERVAL_MS): Folder {
-  let tally = new Tally()
-  /** The one before it, whose memory the next one takes. */
-  let spare = new Tally()
-  const rest = () => sleep(REST_MS)
+  const own = createOwnBatches({ foreignAgeMs: intervalMs * FOREIGN_INTERVALS, rest: () => sleep(REST_MS) })
   const summaries = createSummaries(database)
   let backoffMs = intervalMs
-  const own = {
-    foreignAgeMs: intervalMs * FOREIGN_INTERVALS,
-    takeTally() {
-      const taken = tally
-      // Of one that was taken and is left over, what is not folded is read from the tables.
-      spare.clear()
-      tally = spare
-      spare = taken
-      return taken
-    },
-    unmerged: new Unmerged(rest),
-    rest,
-  }
   const rounds = startRounds(async () => {
     try {
       const folded = await foldNext(database, own)
@@ -77,6 +60,7 @@ export function startFolder(database: Database, logger: Logger, intervalMs: numb
   })
   return {
     committed(batchSeq, batch) {
+      const { tally } = own
       if (!tally.isFull) tally.add(batchSeq, batch)
       if (tally.isFull || tally.records >= EARLY_RECORDS) rounds.poke()
     },

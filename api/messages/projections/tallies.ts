@@ -6,7 +6,7 @@ import { prepared } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { booleanArray, byteaArray, numberArray, textArray } from '../store/binary-arrays.ts'
+import { booleanArray, byteaArray, numberArray, numbersOf, textArray } from '../store/binary-arrays.ts'
 import type { NumberType } from '../store/binary-arrays.ts'
 import { BUCKET_SECONDS } from '../store/runs.ts'
 import { mergeLatest } from './latest.ts'
@@ -14,7 +14,7 @@ import { fromMicros } from './micros.ts'
 import { PART_ROWS, partsOf } from './pace.ts'
 import type { Rest } from './pace.ts'
 import { upsertRollups } from './rollups.ts'
-import type { TallyRows } from './tally-rows.ts'
+import type { Column, TallyRows } from './tally-rows.ts'
 
 /** Series of a row of the table: with numbers it fills half a page. */
 const ROW_SERIES = 36
@@ -85,21 +85,20 @@ export function groupsOf(rows: TallyRows): Group[] {
 
 /** Channel, quarter, class and partition of each as parameters; `partitions`: where those of the classes begin, in microseconds since 2000. */
 export function columnsOf(groups: readonly Group[], partitions: ReadonlyMap<number, number>): Buffer[] {
-  const arrayOf = (type: NumberType, valueOf: (group: Group) => number) =>
-    numberArray(type, Float64Array.from(groups, valueOf))
   return [
-    arrayOf('int8', ({ channelKey }) => channelKey),
-    arrayOf('timestamptz', ({ bucket }) => bucket * BUCKET_MICROS),
-    arrayOf('int2', ({ retentionDays }) => retentionDays),
-    arrayOf('timestamptz', ({ retentionDays }) => partitions.get(retentionDays) ?? NaN),
+    numbersOf('int8', groups, ({ channelKey }) => channelKey),
+    numbersOf('timestamptz', groups, ({ bucket }) => bucket * BUCKET_MICROS),
+    numbersOf('int2', groups, ({ retentionDays }) => retentionDays),
+    numbersOf('timestamptz', groups, ({ retentionDays }) => partitions.get(retentionDays)),
   ]
 }
 
 /** What the series of a channel come to together: counts alone. Parameters for lowest protocol and records. */
-export function totalsOf(rows: TallyRows, groups: readonly Group[]): Buffer[] {
-  const protocols = groups.map((group) => rows.column('protocol', group.rows).reduce((low, one) => Math.min(low, one)))
-  const records = groups.map((group) => rows.column('records', group.rows).reduce((sum, one) => sum + one))
-  return [numberArray('int2', Float64Array.from(protocols)), numberArray('int8', Float64Array.from(records))]
+export function totalsOf(tally: TallyRows, groups: readonly Group[]): Buffer[] {
+  return [
+    numbersOf('int2', groups, ({ rows }) => tally.column('protocol', rows).reduce((low, one) => Math.min(low, one))),
+    numbersOf('int8', groups, ({ rows }) => tally.column('records', rows).reduce((sum, one) => sum + one)),
+  ]
 }
 
 const insertTotals = prepared(
@@ -111,42 +110,52 @@ const insertTotals = prepared(
        AS t (channel_key, bucket, retention_days, arrived_on, protocol, records)`,
 )
 
-/** Columns with an element for each series, after those of the row, with their types, in the order of the parameters. */
-const ELEMENTS = {
-  series_keys: 'bigint',
-  protocols: 'smallint',
-  records: 'integer',
-  value_counts: 'integer',
-  min_values: 'float8',
-  max_values: 'float8',
-  millionths: 'bigint',
+/** Columns with a number for each series, and where it stands in the tally. */
+const NUMBERS = {
+  series_keys: ['int8', 'seriesKey'],
+  protocols: ['int2', 'protocol'],
+  records: ['int4', 'records'],
+  value_counts: ['int4', 'valueCount'],
+  min_values: ['float8', 'min'],
+  max_values: ['float8', 'max'],
+  millionths: ['int8', 'millionths'],
+  newest_micros: ['int8', 'newestMicros'],
+  newest_arrivals: ['int8', 'newestArrival'],
+  newest_batch_seqs: ['int8', 'newestBatchSeq'],
+  newest_messages: ['int4', 'newestMessage'],
+  newest_runs: ['int4', 'newestRun'],
+  newest_places: ['int4', 'newestPlace'],
+  newest_protocols: ['int2', 'newestProtocol'],
+  newest_values: ['float8', 'newestValue'],
+} as const satisfies Record<string, [NumberType, Column]>
+
+/** Columns of what few series have, with their types. */
+const OTHERS = {
   value_sums: 'text',
-  newest_micros: 'bigint',
-  newest_arrivals: 'bigint',
-  newest_batch_seqs: 'bigint',
-  newest_messages: 'integer',
-  newest_runs: 'integer',
-  newest_places: 'integer',
-  newest_protocols: 'smallint',
-  newest_values: 'float8',
   newest_sums: 'float8',
   newest_update_times: 'float8',
-  newest_bools: 'boolean',
+  newest_bools: 'bool',
   newest_strings: 'text',
   newest_data: 'bytea',
 } as const
+
+type Elements = Record<keyof typeof NUMBERS, Buffer> & Record<keyof typeof OTHERS, Buffer | null>
+
+/** In the order of the parameters, after those of the row. */
+const ELEMENTS = [
+  ...Object.entries(NUMBERS).map(([column, [type]]) => ({ column: column as keyof Elements, type })),
+  ...Object.entries(OTHERS).map(([column, type]) => ({ column: column as keyof Elements, type })),
+]
 const FIRST_ELEMENT = 8
 
 const insertSeries = prepared(
   'series_of_tally',
-  `INSERT INTO tallies (folder, channel_key, is_total, bucket, retention_days, arrived_on, ${Object.keys(ELEMENTS).join()})
+  `INSERT INTO tallies (folder, channel_key, is_total, bucket, retention_days, arrived_on, ${ELEMENTS.map(({ column }) => column).join()})
    SELECT $1, channel_key, false, bucket, retention_days, arrived_on,
-          ${Object.entries(ELEMENTS)
-            .map(([column, type], index) => {
-              const part = `($${FIRST_ELEMENT + index}::${type}[])[first:last]`
-              return column === 'value_sums' ? `${part}::numeric[]` : part
-            })
-            .join(', ')}
+          ${ELEMENTS.map(({ column, type }, index) => {
+            const part = `($${FIRST_ELEMENT + index}::${type}[])[first:last]`
+            return column === 'value_sums' ? `${part}::numeric[]` : part
+          }).join(', ')}
      FROM unnest($2::bigint[], $3::timestamptz[], $4::smallint[], $5::timestamptz[], $6::integer[], $7::integer[])
        AS t (channel_key, bucket, retention_days, arrived_on, first, last)`,
 )
@@ -166,18 +175,18 @@ export async function storeTally(
   }
   let stored = groups.length
   for (const slice of slicesOf(rows, groups)) {
-    const places = slice.flatMap((part) => part.rows)
-    const lasts = new Float64Array(slice.length)
-    for (const [index, part] of slice.entries()) lasts[index] = (lasts[index - 1] ?? 0) + part.rows.length
+    let last = 0
+    const lasts = slice.map(({ rows: { length } }) => (last += length))
+    const elements = elementsOf(
+      rows,
+      slice.flatMap((part) => part.rows),
+    )
     await insertSeries(tx, [
       folder,
       ...columnsOf(slice, partitions),
-      numberArray(
-        'int4',
-        lasts.map((last, index) => last + 1 - (slice[index]?.rows.length ?? 0)),
-      ),
-      numberArray('int4', lasts),
-      ...elementsOf(rows, places),
+      numbersOf('int4', slice, (part, index) => (lasts[index] ?? 0) - part.rows.length + 1),
+      numbersOf('int4', lasts, (one) => one),
+      ...ELEMENTS.map(({ column }) => elements[column]),
     ])
     stored += slice.length
     await rest()
@@ -223,57 +232,40 @@ function* rowsOf(rows: TallyRows, group: Group): Generator<Group & { bytes: numb
   yield { ...group, rows: part, bytes }
 }
 
-/** Parameters for the columns of `ELEMENTS`. */
-export function elementsOf(rows: TallyRows, places: readonly number[]): (Buffer | null)[] {
-  const sums = places.map((row) => (rows.hasDecimals(row) ? rows.valueSum(row) : undefined))
-  const newest = places.map((row) => rows.newestRecord(row))
-  const millionths = rows.column('millionths', places)
-  sums.forEach((sum, index) => {
-    if (sum !== undefined) millionths[index] = NaN
-  })
-  const floats = (values: readonly (number | undefined)[]) =>
-    numberArray(
-      'float8',
-      Float64Array.from(values, (value) => value ?? NaN),
-    )
-  return [
-    numberArray('int8', rows.column('seriesKey', places)),
-    numberArray('int2', rows.column('protocol', places)),
-    numberArray('int4', rows.column('records', places)),
-    numberArray('int4', rows.column('valueCount', places)),
-    numberArray('float8', rows.column('min', places)),
-    numberArray('float8', rows.column('max', places)),
-    numberArray('int8', millionths),
-    unlessEmpty(sums, textArray),
-    numberArray('int8', rows.column('newestMicros', places)),
-    numberArray('int8', rows.column('newestArrival', places)),
-    numberArray('int8', rows.column('newestBatchSeq', places)),
-    numberArray('int4', rows.column('newestMessage', places)),
-    numberArray('int4', rows.column('newestRun', places)),
-    numberArray('int4', rows.column('newestPlace', places)),
-    numberArray('int2', rows.column('newestProtocol', places)),
-    numberArray('float8', rows.column('newestValue', places)),
-    unlessEmpty(
+/** Parameters by their columns. */
+export function elementsOf(tally: TallyRows, rows: readonly number[]): Elements {
+  const numbers = Object.fromEntries(
+    Object.entries(NUMBERS).map(([column, [type, place]]) => [column, numberArray(type, tally.column(place, rows))]),
+  ) as Record<keyof typeof NUMBERS, Buffer>
+  const newest = rows.map((row) => tally.newestRecord(row))
+  const floats = (values: readonly (number | undefined)[]) => numbersOf('float8', values, (value) => value)
+  return {
+    ...numbers,
+    value_sums: unlessEmpty(
+      rows.map((row) => tally.decimalSum(row)),
+      textArray,
+    ),
+    newest_sums: unlessEmpty(
       newest.map((record) => record?.sum),
       floats,
     ),
-    unlessEmpty(
+    newest_update_times: unlessEmpty(
       newest.map((record) => record?.updateTimeSeconds),
       floats,
     ),
-    unlessEmpty(
+    newest_bools: unlessEmpty(
       newest.map((record) => record?.boolValue),
       booleanArray,
     ),
-    unlessEmpty(
+    newest_strings: unlessEmpty(
       newest.map((record) => record?.stringValue),
       textArray,
     ),
-    unlessEmpty(
+    newest_data: unlessEmpty(
       newest.map((record) => record?.dataValue),
       byteaArray,
     ),
-  ]
+  }
 }
 
 /** Most records are numbers: NULL stands for as many NULLs as the other columns have elements. */

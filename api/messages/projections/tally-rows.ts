@@ -3,7 +3,7 @@
  * numbers: as objects they would outlive two collections, each of which moves all of them, and be found dead by a third.
  */
 import type { ResolvedRecord } from '../senml/index.ts'
-import { DecimalSum, MAX_EXACT_TOTAL, millionthsAsNumeric, millionthsOf } from './decimal-sum.ts'
+import { DecimalSum, MAX_EXACT_TOTAL, millionthsOf } from './decimal-sum.ts'
 
 const INITIAL_ROWS = 1024
 const ROW_LENGTH = 18
@@ -21,7 +21,7 @@ export const COLUMNS = {
   valueCount: 6,
   min: 7,
   max: 8,
-  /** The sum of the values that are whole millionths, or a part of it. */
+  /** The sum of the values, where they are whole millionths and not too many; none where there is a `decimalSum`. */
   millionths: 9,
   newestMicros: 10,
   /** Microseconds since 2000, once it is known. */
@@ -55,7 +55,7 @@ export class TallyRows {
   readonly #current = new Map<number, number>()
   /** The other rows, by series, quarter and class. */
   readonly #others = new Map<string, number>()
-  /** What `millionths` do not hold of the sums: values that are none, or very many. */
+  /** Sums of rows for which `millionths` is too small or too coarse. */
   readonly #sums = new Map<number, DecimalSum>()
   /** The newest records that are more than a value that is a number, by row. */
   readonly #newest = new Map<number, ResolvedRecord>()
@@ -81,20 +81,9 @@ export class TallyRows {
     return found
   }
 
-  /** Whether `millionths` do not hold all of the sum. */
-  hasDecimals(row: number): boolean {
-    return this.#sums.has(row)
-  }
-
-  /** In a form that PostgreSQL reads as numeric; undefined without a value. */
-  valueSum(row: number): string | undefined {
-    const millionths = this.get(row, 'millionths')
-    const sum = this.#sums.get(row)
-    if (sum === undefined) return Number.isNaN(millionths) ? undefined : millionthsAsNumeric(millionths)
-    const whole = new DecimalSum()
-    whole.addSum(sum)
-    if (!Number.isNaN(millionths)) whole.addMillionths(millionths)
-    return whole.toNumeric() ?? undefined
+  /** The sum where `millionths` do not hold it, in a form that PostgreSQL reads as numeric. */
+  decimalSum(row: number): string | undefined {
+    return this.#sums.get(row)?.toNumeric() ?? undefined
   }
 
   /** The newest record, where its value does not say all of it. */
@@ -143,7 +132,8 @@ export class TallyRows {
     )
     this.#widen(at, theirs[from + COLUMNS.min] as number)
     this.#widen(at, theirs[from + COLUMNS.max] as number)
-    this.#addMillionths(row, theirs[from + COLUMNS.millionths] as number)
+    const millionths = theirs[from + COLUMNS.millionths] as number
+    if (!Number.isNaN(millionths)) this.#addMillionths(row, millionths)
     const sum = other.#sums.get(otherRow)
     if (sum !== undefined) this.#sumOf(row).addSum(sum)
     if ((theirs[from + COLUMNS.newestMicros] as number) < (numbers[at + COLUMNS.newestMicros] as number)) return
@@ -224,18 +214,13 @@ export class TallyRows {
     if (!((numbers[at + COLUMNS.max] as number) >= value)) numbers[at + COLUMNS.max] = value
   }
 
-  /** Below `MAX_EXACT_TOTAL`, or NaN for none. */
+  /** Below `MAX_EXACT_TOTAL`. */
   #addMillionths(row: number, millionths: number): void {
-    if (Number.isNaN(millionths)) return
     const at = row * ROW_LENGTH + COLUMNS.millionths
     const before = this.#numbers[at] as number
     const sum = Number.isNaN(before) ? millionths : before + millionths
-    if (Math.abs(sum) < MAX_EXACT_TOTAL) {
-      this.#numbers[at] = sum
-      return
-    }
-    this.#sumOf(row).addMillionths(before)
-    this.#numbers[at] = millionths
+    if (Math.abs(sum) < MAX_EXACT_TOTAL && !this.#sums.has(row)) this.#numbers[at] = sum
+    else this.#sumOf(row).addMillionths(millionths)
   }
 
   #setNewest(row: number, micros: number, where: Where, place: number, record: ResolvedRecord): void {
@@ -253,9 +238,16 @@ export class TallyRows {
     else if (this.#newest.size > 0) this.#newest.delete(row)
   }
 
+  /** From here on it holds the sum of the row instead of `millionths`. */
   #sumOf(row: number): DecimalSum {
-    let sum = this.#sums.get(row)
-    if (sum === undefined) this.#sums.set(row, (sum = new DecimalSum()))
+    const known = this.#sums.get(row)
+    if (known !== undefined) return known
+    const sum = new DecimalSum()
+    const at = row * ROW_LENGTH + COLUMNS.millionths
+    const millionths = this.#numbers[at] as number
+    if (!Number.isNaN(millionths)) sum.addMillionths(millionths)
+    this.#numbers[at] = NaN
+    this.#sums.set(row, sum)
     return sum
   }
 }

@@ -29,6 +29,9 @@ const ROWS_AT_ONCE = 5_000
 /** By retention class: where the partition of arrivals begins, in microseconds since 2000. */
 type Partitions = ReadonlyMap<number, number>
 
+/** The day of UTC on which batches arrived, and when each did, in microseconds since 2000. */
+type Arrived = { day: string; arrivals: ReadonlyMap<number, number> }
+
 export class Unmerged {
   readonly #folder = randomUUID()
   readonly #rows = new TallyRows()
@@ -39,11 +42,6 @@ export class Unmerged {
   /** How many rows of the table hold it; undefined where that is not known, as at first. */
   #stored: number | undefined
   #isChanging = false
-  readonly #rest: Rest
-
-  constructor(rest: Rest) {
-    this.#rest = rest
-  }
 
   /** Called with each attempt at a transaction that may change it. */
   begin(): void {
@@ -58,17 +56,14 @@ export class Unmerged {
   }
 
   /** Merges what has waited long enough; the caller holds the lock of rollups. */
-  async mergeWhenDue(tx: Transaction): Promise<void> {
-    if (this.#stored === undefined || this.#rounds >= MAX_ROUNDS) await this.#merge(tx)
+  async mergeWhenDue(tx: Transaction, rest: Rest): Promise<void> {
+    if (this.#stored === undefined || this.#rounds >= MAX_ROUNDS) await this.#merge(tx, rest)
     else if (this.#rows.length > 0) this.#rounds += 1
   }
 
-  /**
-   * Adds rows of batches that arrived on this day, at these times in microseconds since 2000; the caller holds the lock of rollups.
-   * Returns how many rows were written.
-   */
-  async add(tx: Transaction, added: TallyRows, day: string, arrivals: ReadonlyMap<number, number>): Promise<number> {
-    if (this.#isTooMuchFor(added) || this.#day !== day || !(await this.#isStored(tx))) await this.#merge(tx)
+  /** Adds rows of these batches; the caller holds the lock of rollups. Returns how many rows were written. */
+  async add(tx: Transaction, added: TallyRows, { day, arrivals }: Arrived, rest: Rest): Promise<number> {
+    if (this.#isTooMuchFor(added) || this.#day !== day || !(await this.#isStored(tx))) await this.#merge(tx, rest)
     this.#day = day
     for (let row = 0; row < added.length; row++) {
       this.#rows.addRow(added, row, arrivals)
@@ -76,7 +71,7 @@ export class Unmerged {
     }
     await this.#findPartitions(tx, day)
     await this.#removeStored(tx)
-    this.#stored = await storeTally(tx, this.#folder, this.#rows, this.#partitions, this.#rest)
+    this.#stored = await storeTally(tx, this.#folder, this.#rows, this.#partitions, rest)
     return this.#rows.length
   }
 
@@ -97,9 +92,9 @@ export class Unmerged {
     await sql`DELETE FROM tallies WHERE folder = ${this.#folder}`.execute(tx)
   }
 
-  async #merge(tx: Transaction): Promise<void> {
+  async #merge(tx: Transaction, rest: Rest): Promise<void> {
     if (await this.#isStored(tx)) {
-      await mergeRows(tx, this.#rows, this.#partitions, this.#rest)
+      await mergeRows(tx, this.#rows, this.#partitions, rest)
       await this.#removeStored(tx)
     } else {
       // Others that ended may have left some at first. Those that run merge theirs at less cost themselves.
@@ -132,6 +127,18 @@ const upsertTotals = prepared(
   ).statement().text,
 )
 
+/** What follows the columns of the row, in the order of the parameters. */
+const OF_ROLLUPS = [
+  'series_keys',
+  'protocols',
+  'records',
+  'value_counts',
+  'min_values',
+  'max_values',
+  'millionths',
+  'value_sums',
+] as const
+
 const upsertSeries = prepared(
   'rollups_of_series',
   upsertRollups(
@@ -144,6 +151,24 @@ const upsertSeries = prepared(
          ORDER BY 1, 2, 3, 4, 5`,
   ).statement().text,
 )
+
+/** The same of channel and retention class. */
+const OF_NEWEST = [
+  'series_keys',
+  'newest_micros',
+  'newest_arrivals',
+  'newest_batch_seqs',
+  'newest_messages',
+  'newest_runs',
+  'newest_places',
+  'newest_protocols',
+  'newest_values',
+  'newest_sums',
+  'newest_update_times',
+  'newest_bools',
+  'newest_strings',
+  'newest_data',
+] as const
 
 const upsertNewest = prepared(
   'latest_of_series',
@@ -168,15 +193,15 @@ async function mergeRows(tx: Transaction, rows: TallyRows, partitions: Partition
   }
   for (const slice of slicesOf(rows, groups)) {
     const each = slice.flatMap((part) => part.rows.map((row) => ({ ...part, rows: [row] })))
-    const [channelKeys, buckets, retentionDays, arrivedOn] = columnsOf(each, partitions)
+    const columns = columnsOf(each, partitions)
+    const [channelKeys, , retentionDays] = columns
     const elements = elementsOf(
       rows,
       each.flatMap((one) => one.rows),
     )
-    const [seriesKeys] = elements
-    await upsertSeries(tx, [channelKeys, buckets, retentionDays, arrivedOn, ...elements.slice(0, 8)])
+    await upsertSeries(tx, [...columns, ...OF_ROLLUPS.map((column) => elements[column])])
     await rest()
-    await upsertNewest(tx, [channelKeys, retentionDays, seriesKeys, ...elements.slice(8)])
+    await upsertNewest(tx, [channelKeys, retentionDays, ...OF_NEWEST.map((column) => elements[column])])
     await rest()
   }
 }
