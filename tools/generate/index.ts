@@ -25,7 +25,6 @@ export async function generateAll(): Promise<Map<string, string>> {
 
 async function generateFromDatabase(): Promise<Map<string, string>> {
   await using database = await openScratchDatabase()
-  // The dump comes first: a running app makes partitions.
   const schema = await dumpSchema(database.client)
   await using full = await startFullApp(database.address)
   const document = await full.app.inject({ method: 'GET', url: '/openapi.json' })

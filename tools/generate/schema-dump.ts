@@ -33,6 +33,12 @@ type Named = { table_oid: number; name: string; definition: string }
 const NOT_OF_EXTENSION = (catalog: string, oid: string) =>
   `NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = '${catalog}'::regclass AND d.objid = ${oid} AND d.deptype = 'e')`
 
+/**
+ * A partition for a range of time. Retention creates and drops them as time passes, so they are not part of the schema:
+ * a dump with them would differ from week to week.
+ */
+const IS_LEAF_OF_TIME = "(c.relispartition AND pg_get_expr(c.relpartbound, c.oid) LIKE 'FOR VALUES FROM %')"
+
 const HEADER = `-- The schema that the migrations make, for reading. Written by \`npm run generate\`, never by hand; a change of the
 -- schema is a new file in this folder.
 `
@@ -104,7 +110,7 @@ async function dumpTables(client: Client): Promise<string[]> {
     FROM pg_class c
     LEFT JOIN pg_inherits i ON i.inhrelid = c.oid LEFT JOIN pg_class parent ON parent.oid = i.inhparent
     WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND c.relname <> 'migrations'
-      AND ${NOT_OF_EXTENSION('pg_class', 'c.oid')}
+      AND ${NOT_OF_EXTENSION('pg_class', 'c.oid')} AND NOT ${IS_LEAF_OF_TIME}
     ORDER BY (parent.relname IS NOT NULL), c.relname`)
   const columns = grouped(await readColumns(client))
   const constraints = grouped(await readConstraints(client))
