@@ -25,6 +25,7 @@ export default defineConfig({
         needsPostgres: true,
       }),
       suite('matrix', ['test/matrix/**/*.test.ts'], { needsPostgres: true, testTimeout: 240_000 }),
+      suite('security', ['test/security/**/*.test.ts'], { needsPostgres: true, testTimeout: 120_000 }),
       suite('fuzz', ['test/fuzz/**/*.test.ts'], { needsPostgres: true, testTimeout: 120_000 }),
       suite('database', ['test/database/**/*.test.ts'], { testTimeout: 180_000 }),
       suite('worker', ['test/worker/**/*.test.ts'], { testTimeout: 120_000 }),
