@@ -1,7 +1,18 @@
 /** The settings of a worker (contract section 15). */
 import { join } from 'node:path'
-import { bytes, durationMs, flag, labels, optionalInteger, optionalText, secret, text } from '#core/config/index.ts'
+import {
+  bytes,
+  choice,
+  durationMs,
+  flag,
+  labels,
+  optionalInteger,
+  optionalText,
+  secret,
+  text,
+} from '#core/config/index.ts'
 import type { ConfigOf } from '#core/config/index.ts'
+import { ISOLATION_LEVELS } from './isolation/levels.ts'
 
 export const WORKER_SETTINGS = {
   dataDir: text('SKEIN_DATA_DIR', './data', 'Folder of all data; a worker keeps its own in worker/ below it'),
@@ -20,6 +31,12 @@ export const WORKER_SETTINGS = {
   cacheBytes: bytes('SKEIN_WORKER_CACHE_BYTES', '1GiB', 'Size of the module cache; the least recently used goes first'),
   spoolBytes: bytes('SKEIN_WORKER_SPOOL_BYTES', '256MiB', 'Unacknowledged results beyond which no new work is taken'),
   drainMs: durationMs('SKEIN_WORKER_DRAIN', '10s', 'Time that runs get to end when the worker is stopped'),
+  isolation: choice(
+    'SKEIN_WORKER_ISOLATION',
+    ISOLATION_LEVELS,
+    'process',
+    'Weakest isolation of guests that this worker starts with: namespace (bubblewrap), uid (users of their own, as root) or process (permission model of Node); the strongest one that works is used',
+  ),
   allowGc: flag('SKEIN_WORKER_ALLOW_GC', false, 'Accept modules with garbage-collected types, which no limit bounds'),
   host: text('SKEIN_HOST', '127.0.0.1', 'Address that every listener binds to'),
   peerPort: optionalInteger(

@@ -11,7 +11,7 @@ import { workerFolder } from './config.ts'
 import type { WorkerConfig } from './config.ts'
 import { lockFolder } from './folder-lock.ts'
 import { readIdentity } from './identity.ts'
-import { reachableFolder } from './isolation/index.ts'
+import { establishIsolation, reachableFolder } from './isolation/index.ts'
 import { Lease } from './lease.ts'
 import { Membership } from './membership.ts'
 import type { Member, WorkerTiming } from './membership.ts'
@@ -86,6 +86,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     )
   }
   const slots = config.slots ?? availableParallelism()
+  const isolation = await establishIsolation({ required: config.isolation, folder: open })
   const spool = await Spool.open(join(folder, 'spool'), { maxBytes: config.spoolBytes })
   opening.defer(() => spool.close())
   const member: Member = { identity }
@@ -111,7 +112,11 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   const peers = peerListener && (await startPeerServer({ ...peerListener, trust, modules, logger }))
   opening.defer(() => peers?.close())
   const components = await Components.open(
-    { folder: join(modulesFolder, 'components'), codeFolder: await stageTranspilerCode(join(open, 'transpiler')) },
+    {
+      isolation,
+      folder: join(modulesFolder, 'components'),
+      codeFolder: await stageTranspilerCode(join(open, 'transpiler')),
+    },
     modules.digests(),
   )
   opening.defer(() => components.close())
@@ -119,7 +124,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     slots,
     runners: Math.min(slots, availableParallelism()),
     codeFolder: await stageRunnerCode(join(open, 'runner')),
-    modulesFolder,
+    isolation,
     maxModuleBytes,
     allowGc: config.allowGc,
     logger,

@@ -8,6 +8,8 @@ import { parse } from '@bytecodealliance/jco-transpile/wasm-tools'
 import wabt from 'wabt'
 import { createLogger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
+import { establishIsolation } from '#worker/isolation/index.ts'
+import type { IsolationLevel } from '#worker/isolation/index.ts'
 import { createRunnerPool, stageRunnerCode } from '#worker/runner/index.ts'
 import { Components, stageTranspilerCode } from '#worker/transpile/index.ts'
 import type { RunOutcome, RunRequest, RunnerPool, RunnerPoolOptions } from '#worker/runner/index.ts'
@@ -41,22 +43,27 @@ export type TestPool = {
   [Symbol.asyncDispose]: () => Promise<void>
 }
 
-export async function startPool(options: Partial<RunnerPoolOptions> = {}): Promise<TestPool> {
+/** `level`: the strongest one to use; by default the strongest that works here. */
+export async function startPool({
+  level,
+  ...options
+}: Partial<RunnerPoolOptions> & { level?: IsolationLevel } = {}): Promise<TestPool> {
   // Runners have users of their own where the tests run as root: they must be able to enter.
   const folder = mkdtempSync(join(tmpdir(), 'skein-pool-'))
   const modulesFolder = join(folder, 'modules')
-  mkdirSync(modulesFolder)
+  mkdirSync(modulesFolder, { mode: 0o700 })
   chmodSync(folder, 0o755)
+  const isolation = await establishIsolation({ required: 'process', strongest: level, folder })
   const componentsFolder = join(modulesFolder, 'components')
   const components = await Components.open(
-    { folder: componentsFolder, codeFolder: await stageTranspilerCode(join(folder, 'transpiler')) },
+    { isolation, folder: componentsFolder, codeFolder: await stageTranspilerCode(join(folder, 'transpiler')) },
     [],
   )
   const pool = createRunnerPool({
     slots: 4,
     runners: 2,
     codeFolder: await stageRunnerCode(join(folder, 'code')),
-    modulesFolder,
+    isolation,
     maxModuleBytes: 64 * MIB,
     allowGc: false,
     logger: createLogger({ name: 'test', level: 'fatal' }),

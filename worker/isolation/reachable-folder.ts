@@ -1,7 +1,7 @@
 /** Where runner processes find code and modules: a folder that their users can enter. */
 import { createHash } from 'node:crypto'
-import { mkdir, stat } from 'node:fs/promises'
-import { dirname, resolve } from 'node:path'
+import { chmod, copyFile, mkdir, rename, stat } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
 
 /** Used where the data folder lies below a folder that only its owner may enter; a folder of its own per data folder. */
 const SHARED_ROOT = '/var/lib/skein/worker'
@@ -19,6 +19,22 @@ export async function reachableFolder(folder: string): Promise<string> {
   const shared = `${SHARED_ROOT}/${createHash('sha256').update(path).digest('hex').slice(0, 16)}`
   await mkdir(shared, { recursive: true, mode: 0o755 })
   return shared
+}
+
+/**
+ * Node at a path that other users can reach: where it lies, or a copy below `folder` when it lies below a closed folder
+ * (a 0700 home, for instance).
+ */
+export async function reachableBinary(folder: string): Promise<string> {
+  if (await canOthersEnter(dirname(process.execPath))) return process.execPath
+  const copy = join(folder, `node-${process.version}`)
+  const [there, wanted] = await Promise.all([stat(copy).catch(() => undefined), stat(process.execPath)])
+  if (there?.size === wanted.size) return copy
+  const draft = `${copy}.${process.pid}`
+  await copyFile(process.execPath, draft)
+  await chmod(draft, 0o755)
+  await rename(draft, copy)
+  return copy
 }
 
 async function canOthersEnter(path: string): Promise<boolean> {

@@ -1,6 +1,4 @@
 /** Reads, bounds, rewrites and compiles a module in a runner's main thread, off the threads that run guests. */
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import {
   DEFAULT_MODULE_BOUNDS,
   ModuleRefusal,
@@ -13,23 +11,30 @@ import {
   readComponent,
 } from '#core/wasm/index.ts'
 import type { ModuleBounds } from '#core/wasm/index.ts'
+import { COMPONENT_SCRIPT } from '../transpile/files.ts'
 import { sharePages } from '../runtime/component.ts'
 import type { CompiledComponent, ComponentCore } from '../runtime/component.ts'
 import type { CompiledModule } from '../runtime/core-module.ts'
 import { limitModule } from '../runtime/limits.ts'
 import type { ModuleOrder } from './messages.ts'
+import type { ModuleFile } from './module-intake.ts'
 
-/** Throws ModuleRefusal, or a CompileError of the engine. */
-export async function compileModule(order: ModuleOrder): Promise<CompiledModule | CompiledComponent> {
+/** `files` in the order of `order.files`. Throws ModuleRefusal, or a CompileError of the engine. */
+export async function compileModule(
+  order: ModuleOrder,
+  files: readonly ModuleFile[],
+): Promise<CompiledModule | CompiledComponent> {
   const bounds = {
     ...DEFAULT_MODULE_BOUNDS,
     memoryLimitBytes: order.memoryLimitBytes,
     allowGc: order.allowGc,
     maxModuleBytes: order.maxModuleBytes,
   }
-  const bytes = await readFile(order.path)
-  const { componentFolder } = order
-  return componentFolder === undefined ? compileCore(bytes, bounds) : compileComponent(bytes, bounds, componentFolder)
+  const [module, ...transpiled] = files
+  if (module === undefined) throw new Error('an order without a module')
+  return transpiled.length === 0
+    ? compileCore(module.bytes, bounds)
+    : compileComponent(module.bytes, bounds, transpiled)
 }
 
 async function compileCore(given: Uint8Array, bounds: ModuleBounds): Promise<CompiledModule> {
@@ -47,18 +52,24 @@ async function compileCore(given: Uint8Array, bounds: ModuleBounds): Promise<Com
 }
 
 /** The core modules that the transpiler gives are the component's own; each is bounded once more as it stands there. */
-async function compileComponent(given: Uint8Array, bounds: ModuleBounds, folder: string): Promise<CompiledComponent> {
+async function compileComponent(
+  given: Uint8Array,
+  bounds: ModuleBounds,
+  transpiled: readonly ModuleFile[],
+): Promise<CompiledComponent> {
   const layout = readComponent(given)
   const needs = checkComponentBounds(given, layout, bounds)
   requireOffered(findUnofferedOfComponent(layout))
   const extraPages = sharePages(needs, memoryLimitPages(bounds.memoryLimitBytes))
-  const names = JSON.parse(await readFile(join(folder, 'files.json'), 'utf8')) as string[]
   const cores: ComponentCore[] = []
-  for (const name of names.filter((file) => file.endsWith('.wasm'))) {
-    const { bytes, growFlag } = limitModule(await readFile(join(folder, name)), bounds, extraPages)
-    cores.push({ name, module: await WebAssembly.compile(bytes), growFlag })
+  let script = ''
+  for (const file of transpiled) {
+    if (file.name === COMPONENT_SCRIPT) script = new TextDecoder().decode(file.bytes)
+    else {
+      const { bytes, growFlag } = limitModule(file.bytes, bounds, extraPages)
+      cores.push({ name: file.name, module: await WebAssembly.compile(bytes), growFlag })
+    }
   }
-  const script = await readFile(join(folder, 'component.js'), 'utf8')
   return { kind: 'component', description: describeComponent(layout), script, cores }
 }
 

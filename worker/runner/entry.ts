@@ -1,17 +1,23 @@
 /**
  * A runner process: its main thread loads modules and passes messages on, its lanes run guests. It believes its parent
  * in everything and decides nothing: deadlines, memory and fairness are the parent's (`pool.ts`), because a process that
- * runs guest code cannot be trusted to watch itself.
+ * runs guest code cannot be trusted to watch itself. Orders and modules come on standard input, answers go to standard output.
  */
+import { confirmIsolation } from '../isolation/confirm.ts'
 import type { CompiledComponent } from '../runtime/component.ts'
 import type { CompiledModule } from '../runtime/core-module.ts'
 import { compileModule } from './compile.ts'
+import { FRAME, FrameReader, encodeMessages } from './frames.ts'
 import { Lanes } from './lanes.ts'
-import type { FromRunner, ModuleOrder, ToRunner } from './messages.ts'
+import type { FromRunner, ToRunner } from './messages.ts'
+import { ModuleIntake } from './module-intake.ts'
+import type { ReceivedModule } from './module-intake.ts'
 
 const RESIDENT_INTERVAL_MS = 100
+/** The parent is trusted; the bound keeps a fault of its own from becoming ours. */
+const MAX_FRAME_BYTES = 1024 * 1024 * 1024
 
-function serveRunner(channel: NodeJS.Process): void {
+function serveRunner(): void {
   const modules = new Map<string, CompiledModule | CompiledComponent>()
   let outbox: FromRunner[] = []
   const send = (message: FromRunner) => {
@@ -20,21 +26,24 @@ function serveRunner(channel: NodeJS.Process): void {
     setImmediate(() => {
       const batch = outbox
       outbox = []
-      channel.send?.(batch)
+      process.stdout.write(encodeMessages(batch))
     })
   }
   const lanes = new Lanes(send)
 
-  const loadModule = async (order: ModuleOrder): Promise<void> => {
+  const loadModule = async ({ order, files }: ReceivedModule): Promise<void> => {
     const { moduleKey } = order
     try {
-      modules.set(moduleKey, await compileModule(order))
+      modules.set(moduleKey, await compileModule(order, files))
       send({ type: 'module_ready', moduleKey })
     } catch (error) {
       const reason = error instanceof RangeError ? 'oom' : 'module_invalid'
       send({ type: 'module_ready', moduleKey, reason, refused: error instanceof Error ? error.message : String(error) })
     }
   }
+
+  // A rejection rises and ends the process: its parent requeues what it held.
+  const intake = new ModuleIntake((received) => void loadModule(received))
 
   const handle = (message: ToRunner): void | Promise<void> => {
     switch (message.type) {
@@ -50,7 +59,7 @@ function serveRunner(channel: NodeJS.Process): void {
       case 'kill_lane':
         return lanes.kill(message.lane)
       case 'load_module':
-        return loadModule(message.module)
+        return intake.order(message.module)
       case 'guest_reply': {
         const { sequence, callId, reply } = message
         return lanes.reply(message.lane, { sequence, callId, reply })
@@ -61,17 +70,19 @@ function serveRunner(channel: NodeJS.Process): void {
     }
   }
 
-  channel.on('message', (batch: ToRunner[]) => {
-    // A rejection rises and ends the process: its parent requeues what it held.
-    for (const message of batch) void handle(message)
+  const reader = new FrameReader(MAX_FRAME_BYTES, (kind, payload) => {
+    if (kind === FRAME.module) return intake.take(payload)
+    for (const message of JSON.parse(payload.toString()) as ToRunner[]) void handle(message)
     lanes.flush()
   })
-  // The parent is gone: nobody waits for anything that runs here.
-  channel.on('disconnect', () => process.exit(0))
+  process.stdin.on('data', (chunk: Buffer) => reader.push(chunk))
+  // The parent is gone, or wants us to leave: nobody waits for anything that runs here.
+  process.stdin.on('end', () => process.exit(0))
   if (process.platform !== 'linux') {
     setInterval(() => send({ type: 'resident', residentBytes: process.memoryUsage.rss() }), RESIDENT_INTERVAL_MS)
   }
   send({ type: 'ready' })
 }
 
-serveRunner(process)
+confirmIsolation()
+serveRunner()

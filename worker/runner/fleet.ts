@@ -66,10 +66,12 @@ export class Fleet {
     const taken = new Set(this.runners.map((runner) => runner.index))
     let index = 0
     while (taken.has(index)) index++
+    const { isolation, codeFolder } = this.#deps
     const process = new RunnerProcess(
-      { codeFolder: this.#deps.codeFolder, modulesFolder: this.#deps.modulesFolder, index },
+      { isolation, codeFolder, index },
       {
         onMessage: (message) => this.#receive(runner, message),
+        onFault: (cause) => this.#kill(runner, cause),
         onExit: (cause) => this.#bury(runner, cause),
       },
     )
@@ -78,13 +80,12 @@ export class Fleet {
       process,
       state: 'starting',
       domain: undefined,
-      reservedFor: undefined,
       isAlone: false,
       lanes: [],
       modules: new Map(),
       idleSinceMs: nowMs,
       startDeadlineMs: nowMs + START_DEADLINE_MS,
-      hasServed: false,
+      hasStarted: false,
       killCause: undefined,
       isOverMemory: false,
     }
@@ -99,7 +100,7 @@ export class Fleet {
   }
 
   loadModule(runner: Runner, run: PendingRun): void {
-    const { modulePath: path, moduleBytes: bytes, memoryLimitBytes, componentFolder } = run.request
+    const { modulePath, componentFolder, moduleBytes: bytes, memoryLimitBytes } = run.request
     const nowMs = monotonicMs()
     for (const moduleKey of findModulesToDrop(runner, bytes)) {
       runner.modules.delete(moduleKey)
@@ -113,21 +114,20 @@ export class Fleet {
       lastUsedMs: nowMs,
     })
     const { maxModuleBytes, allowGc } = this.#deps
-    const module = { moduleKey: run.moduleKey, path, memoryLimitBytes, maxModuleBytes, allowGc }
-    runner.process.send({
-      type: 'load_module',
-      module: componentFolder === undefined ? module : { ...module, componentFolder },
-    })
+    runner.domain = run.request.domain
+    runner.process.loadModule(
+      { moduleKey: run.moduleKey, memoryLimitBytes, maxModuleBytes, allowGc },
+      { modulePath, componentFolder },
+    )
   }
 
   /** Gives the run to the lane, whose runner has its module loaded. */
   handOver(runner: Runner, lane: Lane, run: PendingRun): void {
     const { request } = run
     run.sequence = ++this.#sequence
-    runner.domain = request.domain
-    runner.hasServed = true
-    this.#startFailures.succeeded()
-    runner.reservedFor = undefined
+    run.answeredCalls = 0
+    run.isCalling = false
+    run.outputBytes = { stdout: 0, stderr: 0 }
     const module = runner.modules.get(run.moduleKey)
     if (module !== undefined) module.lastUsedMs = monotonicMs()
     lane.runs.push(run)
@@ -180,15 +180,22 @@ export class Fleet {
   #receive(runner: Runner, message: FromRunner): void {
     switch (message.type) {
       case 'ready':
+        if (runner.state !== 'starting') throw new Error('it was ready before')
         runner.state = 'ready'
+        this.openLane(runner)
         break
       case 'lane_ready':
         laneOf(runner, message.lane).isReady = true
+        runner.hasStarted = true
+        this.#startFailures.succeeded()
         break
-      case 'lane_killed':
-        this.#laneRuns.endKilled(laneOf(runner, message.lane))
+      case 'lane_killed': {
+        const lane = laneOf(runner, message.lane)
+        if (lane.killing === undefined) throw new Error('a thread was ended that was not to be ended')
+        this.#laneRuns.endKilled(lane)
         this.#laneRuns.settle(runner)
         break
+      }
       case 'lane_lost':
         this.#laneRuns.lose(runner, laneOf(runner, message.lane), message.error)
         break
@@ -209,8 +216,7 @@ export class Fleet {
         void this.#serveGuest(runner, message)
         return
       case 'output': {
-        const run = findRun(runner, message)
-        run?.request.onOutput?.(message.output, Buffer.from(message.data, 'base64'))
+        this.#passOutput(runner, message)
         return
       }
       case 'resident':
@@ -242,11 +248,26 @@ export class Fleet {
     this.#laneRuns.settle(runner)
   }
 
+  /** A lane keeps output within its bound; one that says more was taken over. */
+  #passOutput(runner: Runner, message: Extract<FromRunner, { type: 'output' }>): void {
+    const run = findRun(runner, message)
+    if (run === undefined) return
+    const data = Buffer.from(message.data, 'base64')
+    run.outputBytes[message.output] += data.length
+    if (run.outputBytes[message.output] > run.request.maxOutputBytes) throw new Error('a run wrote beyond its bound')
+    run.request.onOutput?.(message.output, data)
+  }
+
   async #serveGuest(runner: Runner, message: Extract<FromRunner, { type: 'guest_call' }>): Promise<void> {
     const { lane, sequence, callId, call } = message
     const run = findRun(runner, message)
     if (run === undefined) return
+    // A guest waits for the answer of one call before it makes the next.
+    if (callId !== run.answeredCalls + 1 || run.isCalling) return this.#kill(runner, 'a call came out of turn')
+    run.isCalling = true
     const reply = (await run.request.onGuestCall?.(callId, call)) ?? refuseCall('forbidden', NO_CHANNELS)
+    run.isCalling = false
+    run.answeredCalls = callId
     // The thread may have been ended meanwhile; an answer for a run that is gone is dropped there.
     if (runner.state === 'ready') runner.process.send({ type: 'guest_reply', lane, sequence, callId, reply })
   }
@@ -290,11 +311,15 @@ export class Fleet {
         if (isLate) this.#kill(runner, `a module was not compiled within ${LOAD_DEADLINE_MS} ms`)
       }
       const isIdle = runner.state === 'ready' && !isHoldingRuns(runner) && nowMs - runner.idleSinceMs > this.#idleMs
-      if (isIdle) {
-        runner.state = 'dying'
-        void runner.process.close()
-      }
+      const isSpareOfOthers = runner.domain === undefined && this.runners.some(({ domain }) => domain !== undefined)
+      if (isIdle && !isSpareOfOthers) this.sendAway(runner)
     }
+  }
+
+  /** Ends a runner that holds nothing. */
+  sendAway(runner: Runner): void {
+    runner.state = 'dying'
+    void runner.process.close()
   }
 
   #kill(runner: Runner, cause: string): void {
@@ -310,7 +335,7 @@ export class Fleet {
     this.runners.splice(this.runners.indexOf(runner), 1)
     if (this.#isClosed) return
     const wasSentAway = runner.state === 'dying' && runner.killCause === undefined
-    if (!runner.hasServed && !wasSentAway) this.#countStartFailure(cause)
+    if (!runner.hasStarted && !wasSentAway) this.#countStartFailure(cause)
     if (isHoldingRuns(runner) || runner.state !== 'dying') {
       this.#deps.logger.warn({ pid: runner.process.pid, cause, underWay: runsUnderWay(runner).length }, 'a runner died')
     }
@@ -343,6 +368,6 @@ function findRun(runner: Runner, message: { lane: number; sequence: number }): P
 
 function laneOf(runner: Runner, index: number): Lane {
   const lane = runner.lanes[index]
-  if (lane === undefined) throw new Error(`runner ${runner.index} spoke of lane ${index}, which was never opened`)
+  if (lane === undefined) throw new Error(`it spoke of lane ${index}, which was never opened`)
   return lane
 }

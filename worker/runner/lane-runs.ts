@@ -70,10 +70,9 @@ export class LaneRuns {
     this.#onReturned(taken)
   }
 
-  /** A runner that holds nothing belongs to nobody. */
+  /** A runner that holds nothing is idle from now on. */
   settle(runner: Runner): void {
     if (isHoldingRuns(runner)) return
-    runner.domain = undefined
     runner.isAlone = false
     runner.idleSinceMs = monotonicMs()
   }

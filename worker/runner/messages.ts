@@ -1,7 +1,7 @@
 /**
- * What a worker process and its runner processes say to each other. Travels as JSON in arrays, one array per turn of
- * the event loop, so that a thousand short runs cost a few system calls. JSON and not structured clone: the far side of
- * this channel runs guest code.
+ * What a worker process and its runner processes say to each other. Travels as JSON in frames (`frames.ts`), one per turn
+ * of the event loop, so that a thousand short runs cost a few system calls. What a runner says is read by
+ * `from-runner.ts`, which believes nothing: the far side runs guest code.
  */
 import type { Json } from '#core/wasm/index.ts'
 import type { CompiledComponent } from '../runtime/component.ts'
@@ -26,9 +26,8 @@ export type RunOrder = {
 
 export type ModuleOrder = {
   moduleKey: string
-  path: string
-  /** Where the transpiled form of a component lies; absent for a core module. */
-  componentFolder?: string
+  /** What follows in frames of `FRAME.module`, in this order: the module, then for a component its transpiled form. */
+  files: { name: string; bytes: number }[]
   memoryLimitBytes: number
   maxModuleBytes: number
   allowGc: boolean

@@ -5,6 +5,7 @@
  */
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import type { Isolation } from '../isolation/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { CallTimes } from './call-times.ts'
 import { Fleet } from './fleet.ts'
@@ -16,12 +17,11 @@ import { Suspects } from './suspects.ts'
 export type RunnerPoolOptions = {
   /** Calls under way at a time, over all runners. */
   slots: number
-  /** Runner processes that share the slots, normally one per core. More start when domains would wait for each other. */
+  /** Runner processes that one domain may have, normally one per core. */
   runners: number
+  isolation: Isolation
   /** Folder of the runners' code, as `stageRunnerCode` laid it out. */
   codeFolder: string
-  /** Folder that every `modulePath` lies in; runners may read it. */
-  modulesFolder: string
   maxModuleBytes: number
   allowGc: boolean
   logger: Logger
@@ -43,8 +43,8 @@ export type RunnerPool = {
 
 /** Runs that may wait; whoever calls keeps to its slots, so this is never reached in order. */
 const MAX_WAITING = 10_000
-/** Runner processes beyond one per core start only for domains that would wait for each other. */
-const MAX_RUNNERS = 16
+/** Runner processes side by side, unless there are more slots: each domain has its own. */
+const MIN_MAX_RUNNERS = 16
 
 export function createRunnerPool(options: RunnerPoolOptions): RunnerPool {
   return new Pool(options)
@@ -56,6 +56,7 @@ class Pool implements RunnerPool {
   readonly #suspects = new Suspects()
   readonly #callTimes = new CallTimes()
   readonly #lanesPerRunner: number
+  readonly #maxRunners: number
   #waiting: PendingRun[] = []
   #isPlacing = false
   #isClosed = false
@@ -63,6 +64,7 @@ class Pool implements RunnerPool {
   constructor(options: RunnerPoolOptions) {
     this.#options = options
     this.#lanesPerRunner = Math.ceil(options.slots / options.runners)
+    this.#maxRunners = Math.max(MIN_MAX_RUNNERS, options.slots)
     this.#fleet = new Fleet({
       ...options,
       suspects: this.#suspects,
@@ -95,6 +97,9 @@ class Pool implements RunnerPool {
         moduleKey: `${request.digest} ${request.memoryLimitBytes}`,
         sequence: 0,
         hasEnded: false,
+        answeredCalls: 0,
+        isCalling: false,
+        outputBytes: { stdout: 0, stderr: 0 },
         end: (outcome) => {
           if (run.hasEnded) return
           run.hasEnded = true
@@ -152,10 +157,17 @@ class Pool implements RunnerPool {
   #place(): void {
     const waiting = this.#waiting
     this.#waiting = []
-    this.#dropReservations(waiting)
     const turn = new PlacingTurn(this.#fleet.runners)
     const left = waiting.filter((run) => !run.hasEnded && !this.#placeOne(run, turn))
     this.#waiting = left.concat(this.#waiting)
+    this.#keepSpare()
+  }
+
+  /** A runner that has served nobody, for the next domain that comes: it need not wait for a start then. */
+  #keepSpare(): void {
+    const { runners } = this.#fleet
+    const hasSpare = runners.some(({ domain }) => domain === undefined)
+    if (!hasSpare && runners.length > 0 && runners.length < this.#maxRunners) this.#fleet.start()
   }
 
   /** True when the run went to a lane. False: it waits, and what it waits for has been set going. */
@@ -173,7 +185,12 @@ class Pool implements RunnerPool {
     const isIdle = lane?.runs.length === 0
     if (!isIdle) this.#addLane(runner, turn, lane !== undefined)
     if (lane === undefined || module?.state !== 'ready') return false
-    if (isIdle && turn.underWay >= this.#options.slots) return false
+    if (isIdle && turn.underWay >= this.#options.slots) {
+      turn.waitsForSlot ??= run.request.domain
+      return false
+    }
+    // Runs that go behind others take no slot; while another domain waits for one, its turn comes first.
+    if (!isIdle && turn.waitsForSlot !== undefined && turn.waitsForSlot !== run.request.domain) return false
     if (isIdle) turn.underWay++
     if (mustRunAlone) runner.isAlone = true
     this.#fleet.handOver(runner, lane, run)
@@ -184,50 +201,44 @@ class Pool implements RunnerPool {
   #addLane(runner: Runner, turn: PlacingTurn, isShared: boolean): void {
     const opening = runner.lanes.filter((lane) => !lane.isReady).length
     if (turn.claim(runner, opening)) return
-    const isFirst = runner.lanes.length === 0
-    if (!isFirst && this.#fleet.runners.length < this.#options.runners) {
+    if (this.#countOf(runner.domain) < this.#options.runners && this.#fleet.runners.length < this.#maxRunners) {
       if (!turn.claim('runner', turn.starting)) this.#fleet.start()
       return
     }
     const isFull = runner.lanes.length >= this.#lanesPerRunner || turn.underWay + opening >= this.#options.slots
-    if (isFirst || (!isShared && !isFull)) this.#fleet.openLane(runner)
+    if (!isShared && !isFull) this.#fleet.openLane(runner)
   }
 
-  /** No runner takes this domain now: start one where that is allowed, else keep the emptiest one free for it. */
+  #countOf(domain: string | undefined): number {
+    return this.#fleet.runners.filter((runner) => runner.domain === domain).length
+  }
+
+  /** No runner takes this domain now: start one, and where there are enough, end the one that was idle for longest. */
   #makeRoomFor(domain: string, turn: PlacingTurn): void {
     if (turn.hasAsked.has(domain)) return
     turn.hasAsked.add(domain)
     if (turn.claim('runner', turn.starting)) return
-    const count = this.#fleet.runners.length
-    const isAllowed = count < this.#options.runners || (count < MAX_RUNNERS && turn.underWay < this.#options.slots)
-    if (isAllowed) return this.#fleet.start()
-    if (this.#fleet.runners.some((runner) => runner.reservedFor === domain)) return
-    const [emptiest] = this.#fleet.runners
-      .filter((runner) => runner.state === 'ready' && runner.reservedFor === undefined)
-      .sort((a, b) => countHeld(a) - countHeld(b))
-    if (emptiest !== undefined) emptiest.reservedFor = domain
-  }
-
-  /** A domain that waits no more needs no runner kept free. */
-  #dropReservations(waiting: PendingRun[]): void {
-    for (const runner of this.#fleet.runners) {
-      if (runner.reservedFor === undefined) continue
-      if (!waiting.some((run) => run.request.domain === runner.reservedFor)) runner.reservedFor = undefined
-    }
+    const { runners } = this.#fleet
+    if (runners.length < this.#maxRunners) return this.#fleet.start()
+    if (runners.some(({ state }) => state === 'dying')) return
+    const [longestIdle] = runners
+      .filter((runner) => runner.state === 'ready' && countHeld(runner) === 0 && runner.domain !== domain)
+      .sort((a, b) => a.idleSinceMs - b.idleSinceMs)
+    if (longestIdle !== undefined) this.#fleet.sendAway(longestIdle)
   }
 
   /**
-   * The runner for a run: of its domain or of none. Where calls are short the one that holds some already and has room
-   * for more, else the one with the fewest.
+   * The runner for a run: of its domain, or the spare while the domain has less than its share. Where calls are short the
+   * one that holds some already and has room for more, else the one with the fewest.
    */
   #findRunner(run: PendingRun, mustRunAlone: boolean, depth: number): Runner | undefined {
     const { domain } = run.request
+    const mayTakeSpare = mustRunAlone || this.#countOf(domain) < this.#options.runners
     let best: Runner | undefined
     let bestHeld = Infinity
     for (const runner of this.#fleet.runners) {
       if (runner.state !== 'ready' || runner.isAlone) continue
-      if (runner.domain !== undefined && runner.domain !== domain) continue
-      if (runner.reservedFor !== undefined && runner.reservedFor !== domain) continue
+      if (runner.domain === undefined ? !mayTakeSpare : runner.domain !== domain) continue
       const held = countHeld(runner)
       if (mustRunAlone && (held > 0 || isLoadingAnother(runner, run.moduleKey))) continue
       const isLoaded = runner.modules.get(run.moduleKey)?.state === 'ready'
@@ -248,6 +259,8 @@ class PlacingTurn {
   underWay: number
   /** Domains that no runner takes and for which one was asked. */
   readonly hasAsked = new Set<string>()
+  /** The first domain in the queue that waits for a slot. */
+  waitsForSlot: string | undefined
   readonly #claims = new Map<Runner | 'runner', number>()
 
   constructor(runners: Runner[]) {

@@ -4,7 +4,7 @@ import type { GuestCall, GuestReply, OutputName } from '../runtime/guest-host.ts
 import type { CallOutcome } from '../runtime/outcome.ts'
 
 export type RunRequest = {
-  /** A runner process holds runs of one domain at a time; empty: the platform's own. */
+  /** A runner process serves one domain for all its life; empty: the platform's own. */
   domain: string
   /** Digest of the module, and the file that holds it in the module cache. */
   digest: string
@@ -48,5 +48,9 @@ export type PendingRun = {
   /** New at each hand-over to a lane, so that a late message about an earlier one is known for what it is. */
   sequence: number
   hasEnded: boolean
+  /** Since the last hand-over: calls of the guest that were answered, one that waits, bytes that it wrote. */
+  answeredCalls: number
+  isCalling: boolean
+  outputBytes: Record<OutputName, number>
   end: (outcome: RunOutcome) => void
 }

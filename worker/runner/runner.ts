@@ -27,18 +27,16 @@ export type Runner = {
   index: number
   process: RunnerProcess
   state: 'starting' | 'ready' | 'dying'
-  /** Domain of what it holds; undefined while it holds nothing. */
+  /** The first domain that it served; it never serves another. Undefined: the spare, which has served nobody. */
   domain: string | undefined
-  /** The one domain that it takes next, so that a domain that waits is not kept out by a busy one. */
-  reservedFor: string | undefined
   /** It holds a module that must run alone. */
   isAlone: boolean
   lanes: Lane[]
   modules: Map<string, LoadedModule>
   idleSinceMs: number
   startDeadlineMs: number
-  /** A run was handed to it: it and its lanes do start. */
-  hasServed: boolean
+  /** Its first lane runs. */
+  hasStarted: boolean
   /** Why we killed it; undefined while we have not. */
   killCause: string | undefined
   isOverMemory: boolean

@@ -7,10 +7,12 @@ import { join } from 'node:path'
 import { createLru } from '#core/lru.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { readModuleKind } from '#core/wasm/index.ts'
+import type { Isolation } from '../isolation/index.ts'
+import { COMPONENT_MANIFEST } from './files.ts'
 import { transpile } from './transpile.ts'
 
 export type ComponentsOptions = {
-  /** Below a folder that runners may read. */
+  isolation: Isolation
   folder: string
   /** Where `stageTranspilerCode` put the code; its name changes with every version of it. */
   codeFolder: string
@@ -19,8 +21,6 @@ export type ComponentsOptions = {
 /** Kinds and refusals that are remembered. */
 const MAX_REMEMBERED = 1_000
 const MAGIC_BYTES = 8
-/** Names the files of a component; written last, so that a folder with it is whole. */
-const MANIFEST = 'files.json'
 /** On disk before the next one is written: a folder that a crash left half written must not look whole. */
 const WHOLE = { mode: 0o644, flush: true }
 
@@ -103,16 +103,22 @@ export class Components {
 
   async #makeIfMissing(folder: string, path: string): Promise<void> {
     this.#abort.signal.throwIfAborted()
-    if (await readFile(join(folder, MANIFEST)).catch(() => undefined)) return
-    const files = await transpile(this.#options.codeFolder, path, this.#abort.signal)
+    if (await readFile(join(folder, COMPONENT_MANIFEST)).catch(() => undefined)) return
+    const files = await transpile(this.#options, path, this.#abort.signal)
     const draft = `${folder}.new`
     await rm(draft, { recursive: true, force: true })
     await mkdir(draft, { mode: 0o755 })
     for (const [name, bytes] of files) await writeFile(join(draft, name), bytes, WHOLE)
-    await writeFile(join(draft, MANIFEST), JSON.stringify(files.map(([name]) => name)), WHOLE)
+    await writeFile(join(draft, COMPONENT_MANIFEST), JSON.stringify(files.map(([name]) => name)), WHOLE)
     await rm(folder, { recursive: true, force: true })
     await rename(draft, folder)
   }
+}
+
+/** Paths of the files in a folder that `prepare` answered. */
+export async function listComponentFiles(folder: string): Promise<string[]> {
+  const names = JSON.parse(await readFile(join(folder, COMPONENT_MANIFEST), 'utf8')) as string[]
+  return names.map((name) => join(folder, name))
 }
 
 async function readKind(path: string) {

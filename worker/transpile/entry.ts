@@ -3,10 +3,9 @@
  * its core modules. It may read its own code alone.
  */
 import { $init, generate } from '@bytecodealliance/jco-transpile/component'
+import { confirmIsolation } from '../isolation/confirm.ts'
+import { COMPONENT_SCRIPT } from './files.ts'
 import { encodeFrame } from './frame.ts'
-
-/** Name of the script; core modules are `component.core.wasm`, `component.core2.wasm` and so on. */
-const SCRIPT = 'component.js'
 
 async function readInput(): Promise<Buffer> {
   const parts: Buffer[] = []
@@ -39,9 +38,9 @@ async function transpile(): Promise<Buffer> {
     base64Cutoff: 0,
   })
   const cores = files.filter(([name]) => name.endsWith('.wasm'))
-  const source = files.find(([name]) => name === SCRIPT)
+  const source = files.find(([name]) => name === COMPONENT_SCRIPT)
   if (source === undefined) throw new Error('the transpiler made no code')
-  return encodeFrame([[SCRIPT, Buffer.from(toScript(Buffer.from(source[1]).toString()))], ...cores])
+  return encodeFrame([[COMPONENT_SCRIPT, Buffer.from(toScript(Buffer.from(source[1]).toString()))], ...cores])
 }
 
 function sentenceOf(error: unknown): string {
@@ -49,4 +48,5 @@ function sentenceOf(error: unknown): string {
   return typeof payload === 'string' ? payload : error instanceof Error ? error.message : String(error)
 }
 
+confirmIsolation()
 process.stdout.write(await transpile().catch((error: unknown) => encodeFrame(sentenceOf(error))))

@@ -1,2 +1,2 @@
-export { Components } from './components.ts'
+export { Components, listComponentFiles } from './components.ts'
 export { stageTranspilerCode } from './transpile.ts'

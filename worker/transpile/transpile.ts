@@ -1,11 +1,11 @@
 /** Transpiles one component in a process of its own, which is gone afterwards, within bounds of time, memory and size. */
-import { spawn } from 'node:child_process'
 import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { ServiceError } from '#core/errors/index.ts'
-import { isolate, preferToLose, residentBytesOf, stageCode, toStagedPath } from '../isolation/index.ts'
+import { IsolatedProcess, stageCode, toStagedPath } from '../isolation/index.ts'
+import type { Isolation } from '../isolation/index.ts'
 import { decodeFrame } from './frame.ts'
 import type { TranspiledFile } from './frame.ts'
 
@@ -42,31 +42,37 @@ export function stageTranspilerCode(folder: string): Promise<string> {
   })
 }
 
+export type Transpiler = {
+  isolation: Isolation
+  /** Where `stageTranspilerCode` put the code. */
+  codeFolder: string
+}
+
 /** Throws `malformed` when the component cannot be transpiled within the bounds, and with the signal's reason. */
-export async function transpile(codeFolder: string, path: string, signal: AbortSignal): Promise<TranspiledFile[]> {
+export async function transpile(
+  { isolation, codeFolder }: Transpiler,
+  path: string,
+  signal: AbortSignal,
+): Promise<TranspiledFile[]> {
   const { size } = await stat(path)
-  const { execPath, execArgv, options } = isolate({
-    readable: [codeFolder],
+  const isolated = new IsolatedProcess(isolation, {
+    codeFolder,
+    entry: join(codeFolder, toStagedPath(ENTRY)),
     user: USER,
     maxHeapMib: MAX_HEAP_MIB,
-    flags: [],
   })
-  const child = spawn(execPath, [...execArgv, join(codeFolder, toStagedPath(ENTRY))], {
-    ...options,
-    stdio: ['pipe', 'pipe', 'pipe'],
-  })
-  preferToLose(child.pid)
+  const { child } = isolated
   let refusal: string | undefined
   const end = (why?: string) => {
     refusal ??= why
-    child.kill('SIGKILL')
+    isolated.kill()
   }
   const onAbort = () => end()
   signal.addEventListener('abort', onAbort, { once: true })
   const deadline = setTimeout(() => end(`it takes longer than ${DEADLINE_MS / 1_000} s`), DEADLINE_MS)
   const maxBytes = BASE_MEMORY_BYTES + MEMORY_PER_BYTE * size
   const memory = setInterval(() => {
-    if ((residentBytesOf(child.pid) ?? 0) > maxBytes) end(`it takes more than ${maxBytes} bytes of memory`)
+    if ((isolated.residentBytes() ?? 0) > maxBytes) end(`it takes more than ${maxBytes} bytes of memory`)
   }, MEMORY_INTERVAL_MS)
   let errorOutput = ''
   child.stderr.setEncoding('utf8').on('data', (text: string) => {

@@ -1,0 +1,124 @@
+/**
+ * Which boundary of the operating system this machine can put around a process that handles what tenants sent
+ * (task-manager.md section 4). Each level is tried with a real process before it is used.
+ */
+import { spawn } from 'node:child_process'
+import { accessSync, constants } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { delimiter, join } from 'node:path'
+import { ServiceError } from '#core/errors/index.ts'
+import { monotonicMs } from '#core/time.ts'
+import { ISOLATION_LEVELS } from './levels.ts'
+import type { IsolationLevel } from './levels.ts'
+import { reachableBinary } from './reachable-folder.ts'
+import { commandFor } from './command.ts'
+
+/** How isolated processes are started on this machine. */
+export type Isolation = {
+  level: IsolationLevel
+  /** True as root: every isolated process gets a user of its own, inside a namespace too. */
+  changesUser: boolean
+  /** Node, at a path that the users of isolated processes can reach. */
+  node: string
+  /** Bubblewrap, and the libraries that Node loads; present at level `namespace`. */
+  namespace?: { bwrap: string; libraries: readonly string[] }
+}
+
+/** Where bubblewrap is looked for, beside PATH: a service often starts with a short one. */
+const BWRAP_FOLDERS = ['/usr/bin', '/usr/local/bin', '/bin']
+const PROBE_DEADLINE_MS = 10_000
+const MAX_PROBE_OUTPUT_CHARACTERS = 500
+
+export type EstablishOptions = {
+  /** The level that the operator requires; a weaker one is refused. */
+  required: IsolationLevel
+  /** Levels above this one are not tried. */
+  strongest?: IsolationLevel | undefined
+  /** Folder of the worker that other users can enter; Node is copied there when they cannot reach it elsewhere. */
+  folder: string
+}
+
+/**
+ * Finds the strongest level that works here. Throws `unprocessable` when it is weaker than the required one, with the
+ * reason for each level that does not work.
+ */
+export async function establishIsolation({ required, strongest, folder }: EstablishOptions): Promise<Isolation> {
+  const reasons: string[] = []
+  for (const level of ISOLATION_LEVELS.slice(ISOLATION_LEVELS.indexOf(strongest ?? 'namespace'))) {
+    const isolation = await prepare(level, folder)
+    const reason = typeof isolation === 'string' ? isolation : await probe(isolation)
+    if (typeof isolation !== 'string' && reason === undefined) return isolation
+    reasons.push(`${level}: ${reason}`)
+    if (level === required) {
+      throw new ServiceError('unprocessable', `SKEIN_WORKER_ISOLATION requires ${required} (${reasons.join('; ')})`)
+    }
+  }
+  throw new ServiceError('unprocessable', `no isolated process starts (${reasons.join('; ')})`)
+}
+
+/** A string: why the level does not work. */
+async function prepare(level: IsolationLevel, folder: string): Promise<Isolation | string> {
+  const isRoot = process.getuid?.() === 0
+  switch (level) {
+    case 'namespace': {
+      if (process.platform !== 'linux') return 'needs Linux'
+      const bwrap = findBwrap()
+      if (bwrap === undefined) return 'bwrap is not installed (package bubblewrap)'
+      const node = isRoot ? await reachableBinary(folder) : process.execPath
+      return { level, changesUser: isRoot, node, namespace: { bwrap, libraries: await librariesOfNode() } }
+    }
+    case 'uid':
+      if (!isRoot) return 'the worker does not run as root'
+      // The binary may lie below a folder that the other user cannot enter; this name needs no path to it.
+      return { level, changesUser: true, node: process.platform === 'linux' ? '/proc/self/exe' : process.execPath }
+    case 'process':
+      return { level, changesUser: false, node: process.execPath }
+  }
+}
+
+function findBwrap(): string | undefined {
+  const folders = [...BWRAP_FOLDERS, ...(process.env['PATH'] ?? '').split(delimiter)]
+  return folders.map((folder) => join(folder, 'bwrap')).find(isExecutable)
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** Shared objects that this process has loaded; an isolated Node needs the same, and no other file of the system. */
+async function librariesOfNode(): Promise<string[]> {
+  const maps = await readFile('/proc/self/maps', 'utf8')
+  // address, permissions, offset, device, inode, path (proc_pid_maps(5))
+  const paths = maps.split('\n').map((line) => line.split(/ +/).slice(5).join(' '))
+  return [...new Set(paths)].filter((path) => /^\/.*\.so(\.[0-9.]+)?$/.test(path))
+}
+
+/** Starts Node in it once. Undefined: it works; else why it does not. */
+async function probe(isolation: Isolation): Promise<string | undefined> {
+  const { command, args, options } = commandFor(isolation, { codeFolder: undefined, user: 0, node: ['--version'] })
+  const child = spawn(command, args, { ...options, stdio: ['ignore', 'ignore', 'pipe'] })
+  const startedMs = monotonicMs()
+  let output = ''
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    output = (output + text).slice(-MAX_PROBE_OUTPUT_CHARACTERS)
+  })
+  const timer = setTimeout(() => child.kill('SIGKILL'), PROBE_DEADLINE_MS)
+  try {
+    const code = await new Promise<number | null>((resolve, reject) => {
+      child.once('close', resolve)
+      child.once('error', reject)
+    })
+    if (code === 0) return undefined
+    if (monotonicMs() - startedMs >= PROBE_DEADLINE_MS) return `did not start within ${PROBE_DEADLINE_MS / 1_000} s`
+    return output.trim() === '' ? `ended with exit code ${code}` : output.trim()
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  } finally {
+    clearTimeout(timer)
+  }
+}

@@ -1,0 +1,196 @@
+/**
+ * Reads what a runner says. A runner may have been taken over by a guest, so nothing is believed: each message is
+ * rebuilt from the fields that it must have, of the type and size that they must have. Whether it is in order, for the
+ * lane and the run that it names, is the fleet's question.
+ */
+import type { Json } from '#core/wasm/index.ts'
+import type { GuestCall } from '../runtime/guest-host.ts'
+import type { CallOutcome, FailureReason, RunResults } from '../runtime/outcome.ts'
+import { LANE_DEPTH } from './messages.ts'
+import type { FromRunner } from './messages.ts'
+
+/** Longest error text; a lane cuts its own far below. */
+const MAX_ERROR_CHARACTERS = 16 * 1024
+/** Nesting of a result; the types of components allow less. */
+const MAX_RESULT_DEPTH = 256
+/** Messages of one frame; a runner closes a frame at a mebibyte. */
+const MAX_MESSAGES = 100_000
+
+const REASONS: ReadonlySet<unknown> = new Set<FailureReason>([
+  'timeout',
+  'oom',
+  'trap',
+  'guest_error',
+  'module_invalid',
+  'no_such_function',
+])
+
+type Fields = Record<string, unknown>
+
+/** Throws an Error that says what is wrong; the runner is not to be trusted any more. */
+export function parseFromRunner(payload: Buffer): FromRunner[] {
+  const batch: unknown = JSON.parse(payload.toString())
+  if (!Array.isArray(batch) || batch.length > MAX_MESSAGES) throw new Error('a frame is not a list of messages')
+  return batch.map(parseMessage)
+}
+
+function parseMessage(value: unknown): FromRunner {
+  const message = fields(value, 'a message')
+  switch (message['type']) {
+    case 'ready':
+      return { type: 'ready' }
+    case 'lane_ready':
+      return { type: 'lane_ready', lane: count(message, 'lane') }
+    case 'lane_killed':
+      return { type: 'lane_killed', lane: count(message, 'lane') }
+    case 'lane_lost':
+      return { type: 'lane_lost', lane: count(message, 'lane'), error: text(message, 'error', MAX_ERROR_CHARACTERS) }
+    case 'module_ready':
+      return parseModuleReady(message)
+    case 'ended':
+      return {
+        type: 'ended',
+        ...runOf(message),
+        outcome: parseOutcome(fields(message['outcome'], 'an outcome')),
+        durationMs: duration(message),
+        isStreamed: flag(message, 'isStreamed'),
+      }
+    case 'guest_call':
+      return {
+        type: 'guest_call',
+        ...runOf(message),
+        callId: count(message, 'callId'),
+        call: parseCall(fields(message['call'], 'a call')),
+      }
+    case 'output':
+      return {
+        type: 'output',
+        ...runOf(message),
+        output: oneOf(message, 'output', ['stdout', 'stderr'] as const),
+        data: text(message, 'data'),
+      }
+    case 'recalled':
+      return { type: 'recalled', lane: count(message, 'lane'), sequences: counts(message, 'sequences') }
+    case 'resident':
+      return { type: 'resident', residentBytes: count(message, 'residentBytes') }
+    default:
+      throw new Error('a message of an unknown type')
+  }
+}
+
+function parseModuleReady(message: Fields): FromRunner {
+  const moduleKey = text(message, 'moduleKey')
+  if (message['refused'] === undefined) return { type: 'module_ready', moduleKey }
+  return {
+    type: 'module_ready',
+    moduleKey,
+    refused: text(message, 'refused').slice(0, MAX_ERROR_CHARACTERS),
+    reason: oneOf(message, 'reason', ['module_invalid', 'oom'] as const),
+  }
+}
+
+function parseOutcome(outcome: Fields): CallOutcome {
+  const output = {
+    ...(outcome['stdout'] === undefined ? {} : { stdout: text(outcome, 'stdout') }),
+    ...(outcome['stderr'] === undefined ? {} : { stderr: text(outcome, 'stderr') }),
+    ...(outcome['isOutputTruncated'] === undefined ? {} : { isOutputTruncated: flag(outcome, 'isOutputTruncated') }),
+  }
+  const results = outcome['results'] as RunResults | undefined
+  if (results !== undefined) requireShallow(results as Json)
+  if (outcome['state'] === 'completed') {
+    if (results === undefined) throw new Error('a completed outcome without results')
+    return { ...output, state: 'completed', results }
+  }
+  const { reason } = outcome
+  if (outcome['state'] !== 'failed' || !REASONS.has(reason)) throw new Error('an outcome that there is not')
+  return {
+    ...output,
+    state: 'failed',
+    reason: reason as FailureReason,
+    error: text(outcome, 'error', MAX_ERROR_CHARACTERS),
+    ...(results === undefined ? {} : { results }),
+  }
+}
+
+function parseCall(call: Fields): GuestCall {
+  if (call['kind'] === 'publish') {
+    return { kind: 'publish', topic: text(call, 'topic'), payload: text(call, 'payload') }
+  }
+  if (call['kind'] !== 'read') throw new Error('a call of an unknown kind')
+  return {
+    kind: 'read',
+    topic: text(call, 'topic'),
+    name: text(call, 'name'),
+    from: optionalNumber(call, 'from'),
+    to: optionalNumber(call, 'to'),
+    limit: count(call, 'limit'),
+  }
+}
+
+function runOf(message: Fields): { lane: number; sequence: number } {
+  return { lane: count(message, 'lane'), sequence: count(message, 'sequence') }
+}
+
+/** Without recursion, which a deep value would exhaust. */
+function requireShallow(value: Json): void {
+  let level: Json[] = [value]
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > MAX_RESULT_DEPTH) throw new Error(`a result nested deeper than ${MAX_RESULT_DEPTH}`)
+    const next: Json[] = []
+    for (const item of level) {
+      if (typeof item !== 'object' || item === null) continue
+      for (const inner of Array.isArray(item) ? item : Object.values(item)) {
+        if (typeof inner === 'object' && inner !== null) next.push(inner)
+      }
+    }
+    level = next
+  }
+}
+
+function fields(value: unknown, what: string): Fields {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new Error(`${what} is not an object`)
+  return value as Fields
+}
+
+function text(message: Fields, name: string, maxCharacters = Infinity): string {
+  const value = message[name]
+  if (typeof value !== 'string') throw new Error(`${name} is not text`)
+  if (value.length > maxCharacters) throw new Error(`${name} is longer than ${maxCharacters} characters`)
+  return value
+}
+
+function count(message: Fields, name: string): number {
+  const value = message[name]
+  if (!Number.isSafeInteger(value) || (value as number) < 0) throw new Error(`${name} is not a whole number`)
+  return value as number
+}
+
+function counts(message: Fields, name: string): number[] {
+  const values = message[name]
+  if (!Array.isArray(values) || values.length > LANE_DEPTH) throw new Error(`${name} is not a list of runs`)
+  return values.map((value: unknown) => count({ [name]: value }, name))
+}
+
+function duration(message: Fields): number {
+  const value = message['durationMs']
+  if (typeof value !== 'number' || !Number.isFinite(value) || value < 0) throw new Error('durationMs is not a duration')
+  return value
+}
+
+function optionalNumber(message: Fields, name: string): number | null {
+  const value = message[name]
+  if (value === null || typeof value === 'number') return value
+  throw new Error(`${name} is neither a number nor null`)
+}
+
+function flag(message: Fields, name: string): boolean {
+  const value = message[name]
+  if (typeof value !== 'boolean') throw new Error(`${name} is neither true nor false`)
+  return value
+}
+
+function oneOf<T extends string>(message: Fields, name: string, values: readonly T[]): T {
+  const found = values.find((value) => value === message[name])
+  if (found === undefined) throw new Error(`${name} is none of ${values.join(', ')}`)
+  return found
+}
