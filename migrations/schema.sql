@@ -1299,6 +1299,8 @@ CREATE TABLE workers (
   alive_history timestamp with time zone[] NOT NULL,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   revoked_at timestamp with time zone,
+  isolation text NOT NULL DEFAULT ''::text,
+  platform_only boolean NOT NULL DEFAULT false,
   CONSTRAINT workers_pkey PRIMARY KEY (key),
   CONSTRAINT workers_id_key UNIQUE (id)
 );

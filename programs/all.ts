@@ -11,7 +11,7 @@ import { sleep } from '#core/time.ts'
 import { MANAGER_SETTINGS } from '#manager/config.ts'
 import { PROXY_SETTINGS } from '#proxy/config.ts'
 import { WORKER_SETTINGS } from '#worker/config.ts'
-import { renderBanner } from './start/banner.ts'
+import { isolationNotices, renderBanner } from './start/banner.ts'
 import { launchLocalWorker } from './start/local-worker.ts'
 import { createProgress } from './start/progress.ts'
 
@@ -182,7 +182,7 @@ await runProgram({
         databaseNote: ground.databaseNote,
         takenPorts: listeners.taken,
         admin: api.identity.firstAdmin,
-        notices: ground.notices,
+        notices: [...ground.notices, ...isolationNotices(worker.isolation())],
       },
       process.stdout.isTTY,
     )

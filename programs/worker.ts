@@ -1,13 +1,21 @@
 /** `npm run worker`: a node that joins a manager and runs WebAssembly for it. */
 import { readBuildInfo } from '#core/build-info.ts'
 import { runProgram } from '#core/program.ts'
+import { IDENTITY_SETTINGS } from '#api/config.ts'
+import { HTTP_SETTINGS } from '#core/http/settings.ts'
 import { LOG_LEVEL_SETTING } from '#core/logging/index.ts'
+import { isLoopbackHost, isPublishedElsewhere } from '#core/loopback.ts'
 import { WORKER_SETTINGS, readStatus, renderStatus, startWorker, workerFolder } from '#worker/index.ts'
 
 await runProgram({
   name: 'worker',
   summary: 'Joins a manager and runs WebAssembly for it.',
-  settings: { worker: WORKER_SETTINGS, log: LOG_LEVEL_SETTING },
+  settings: {
+    worker: WORKER_SETTINGS,
+    // Of a platform on the same machine: whether others reach it.
+    platform: { trustProxy: HTTP_SETTINGS.trustProxy, publicUrl: IDENTITY_SETTINGS.publicUrl },
+    log: LOG_LEVEL_SETTING,
+  },
   flags: {
     manager: { setting: 'SKEIN_WORKER_MANAGER' },
     token: { setting: 'SKEIN_WORKER_TOKEN' },
@@ -30,7 +38,11 @@ await runProgram({
         logger,
         version: readBuildInfo().version,
         signal: life.signal,
+        isBesidePlatform: process.connected,
+        isExposed: !isLoopbackHost(config.worker.host) || isPublishedElsewhere(config.platform),
       })
+      // `npm start` shows it.
+      process.send?.({ isolation: worker.isolation })
       return { value: worker, stop: () => worker.stop() }
     })
   },

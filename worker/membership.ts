@@ -11,6 +11,7 @@ import type { ModuleRuntime } from '#core/wasm/index.ts'
 import type { WorkerConfig } from './config.ts'
 import { writeIdentity } from './identity.ts'
 import type { Identity } from './identity.ts'
+import type { IsolationLevel } from './isolation/index.ts'
 import type { Lease } from './lease.ts'
 import type { ModuleCache } from './modules/index.ts'
 import type { Runs } from './runs.ts'
@@ -60,6 +61,9 @@ export type MembershipDeps = {
   runs: Runs
   modules: ModuleCache
   lease: Lease
+  isolation: IsolationLevel
+  /** Tasks of domains are refused. */
+  isPlatformOnly: boolean
 }
 
 /** Keeps one session after the other, and ends what the lease no longer covers. */
@@ -178,6 +182,8 @@ export class Membership {
       slots,
       backlog,
       runtimes: RUNTIMES,
+      isolation: this.#deps.isolation,
+      platformOnly: this.#deps.isPlatformOnly,
       cachedDigests: modules.digests().slice(-MAX_CACHED_DIGESTS),
       certificateRequest: wantsCertificate ? await certificate.request() : new Uint8Array(),
       modulePeerAddress: this.#deps.modulePeerAddress,

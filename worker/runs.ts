@@ -52,6 +52,8 @@ export type RunsDeps = {
   slots: number
   /** Runs taken beyond the slots, to begin as slots come free. */
   backlog: number
+  /** Tasks of domains are refused. */
+  isPlatformOnly: boolean
   logger: Logger
 }
 
@@ -156,7 +158,7 @@ export class Runs {
   take(assignment: Assignment): void {
     const { run } = assignment
     if (run === undefined || this.#isKnown(run)) return
-    const refusal = this.#findRefusal()
+    const refusal = this.#findRefusal(assignment)
     if (refusal !== undefined) return this.#outbox?.rejected(run, ...refusal)
     if (isComplete(assignment)) {
       void this.#execute(assignment, 'assigned')
@@ -239,7 +241,10 @@ export class Runs {
     clearTimeout(timer)
   }
 
-  #findRefusal(): [RejectReason, string] | undefined {
+  #findRefusal({ domainId }: Assignment): [RejectReason, string] | undefined {
+    if (this.#deps.isPlatformOnly && domainId !== '') {
+      return [RejectReason.ISOLATION, 'its isolation is too weak for the task of a domain']
+    }
     if (this.#isDraining) return [RejectReason.DRAINING, 'the worker drains']
     if (this.#deps.spool.isFull) return [RejectReason.NO_SLOT, 'too many results wait for their acknowledgement']
     const { slots, backlog } = this.#deps

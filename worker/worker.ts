@@ -1,8 +1,9 @@
 /** A worker: its parts and how they are joined. */
-import { readFile } from 'node:fs/promises'
+import { access, constants, readFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { ServiceError } from '#core/errors/index.ts'
+import { SECRET_KEY_FILE } from '#core/keyring/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import { DEFAULT_MODULE_BOUNDS } from '#core/wasm/index.ts'
@@ -12,6 +13,7 @@ import type { WorkerConfig } from './config.ts'
 import { lockFolder } from './folder-lock.ts'
 import { readIdentity } from './identity.ts'
 import { establishIsolation, reachableFolder } from './isolation/index.ts'
+import type { IsolationLevel } from './isolation/index.ts'
 import { Lease } from './lease.ts'
 import { Membership } from './membership.ts'
 import type { Member, WorkerTiming } from './membership.ts'
@@ -38,10 +40,14 @@ export type StartWorkerOptions = {
   /** Of the product; the manager shows it and may refuse it. */
   version: string
   signal?: AbortSignal
+  /** The platform runs beside this worker, started by the same program. */
+  isBesidePlatform?: boolean
+  /** Other machines can reach the platform of this machine. */
+  isExposed?: boolean
   timing?: Partial<WorkerTiming>
 }
 
-export type Worker = { id: string; stop: () => Promise<void> }
+export type Worker = { id: string; isolation: IsolationLevel; stop: () => Promise<void> }
 
 export const DEFAULT_TIMING: WorkerTiming = { reconnectMinMs: 250, reconnectMaxMs: 10_000, leaseCheckMs: 250 }
 
@@ -87,6 +93,14 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   }
   const slots = config.slots ?? availableParallelism()
   const isolation = await establishIsolation({ required: config.isolation, folder: open })
+  // Only the kernel keeps a guest that broke out from files of its own user: not where tenants of a server would try.
+  const isPlatformOnly =
+    isolation.level === 'process' && options.isExposed === true && (await holdsPlatformFiles(options))
+  if (isPlatformOnly) {
+    logger.warn(
+      'tasks of domains are refused: guests have the isolation level process and share a user with the files of the platform, which other machines can reach; install bubblewrap or run the worker as root (SKEIN_WORKER_ISOLATION)',
+    )
+  }
   const spool = await Spool.open(join(folder, 'spool'), { maxBytes: config.spoolBytes })
   opening.defer(() => spool.close())
   const member: Member = { identity }
@@ -99,7 +113,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   const peerListener = checkPeerListener(config, isTls)
   const trust = new SiteTrust({ isTls, shown: () => certificate.shown })
   const { maxModuleBytes } = DEFAULT_MODULE_BOUNDS
-  const modulesFolder = join(open, 'modules')
+  const modulesFolder = join(folder, 'modules')
   const modules = await ModuleCache.open({
     folder: modulesFolder,
     maxBytes: config.cacheBytes,
@@ -132,7 +146,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   opening.defer(() => pool.close())
   const backlog = slots * BACKLOG_PER_SLOT
   const journal = await AssignmentJournal.open(join(folder, 'assignments'), logger)
-  const runs = new Runs({ pool, modules, components, spool, journal, slots, backlog, logger })
+  const runs = new Runs({ pool, modules, components, spool, journal, slots, backlog, isPlatformOnly, logger })
   const lease = new Lease({ now: monotonicMs, wallNow: Date.now })
   const membership = new Membership({
     ...options,
@@ -152,6 +166,8 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     runs,
     modules,
     lease,
+    isolation: isolation.level,
+    isPlatformOnly,
   })
 
   opening.defer(() => membership.leave())
@@ -174,6 +190,8 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
       under_way: underWay,
     })),
     resident_bytes: process.memoryUsage.rss(),
+    isolation: isolation.level,
+    platform_only: isPlatformOnly,
     certificate_ends_at: certificate.endsAt?.toISOString() ?? null,
   }))
   opening.defer(() => status.close())
@@ -187,7 +205,17 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     await waitUntil(() => spool.size === 0 || !membership.isConnected, LAST_RESULTS_MS)
     await parts.disposeAsync()
   }
-  return { id, stop: () => (stopping ??= stop()) }
+  return { id, isolation: isolation.level, stop: () => (stopping ??= stop()) }
+}
+
+/** True when guests that broke out could read what the platform keeps for itself. */
+async function holdsPlatformFiles({ config, isBesidePlatform }: StartWorkerOptions): Promise<boolean> {
+  if (isBesidePlatform === true) return true
+  const secretKey = join(config.dataDir, SECRET_KEY_FILE)
+  return access(secretKey, constants.R_OK).then(
+    () => true,
+    () => false,
+  )
 }
 
 /** Looks each few milliseconds until it holds or the time is over. */

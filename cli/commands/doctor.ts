@@ -203,6 +203,8 @@ async function checkWorkers(cli: Cli, print: Print): Promise<void> {
             hint: 'join one: docs/guides/join-a-worker.md',
           },
     )
+    const workers = isRecord(value) && Array.isArray(value['workers']) ? value['workers'].filter(isRecord) : []
+    checkIsolation(workers, print)
   } catch (error) {
     const isRefused = error instanceof RefusedError && (error.status === 401 || error.status === 403)
     print({
@@ -210,5 +212,16 @@ async function checkWorkers(cli: Cli, print: Print): Promise<void> {
       what: `workers: ${(error as Error).message}`,
       hint: error instanceof CommandError ? error.hint : undefined,
     })
+  }
+}
+
+/** Only who may see a worker whole sees its isolation. */
+function checkIsolation(workers: readonly Record<string, unknown>[], print: Print): void {
+  for (const worker of workers) {
+    const level = worker['isolation']
+    if (typeof level !== 'string' || level === '') continue
+    const what = `guests of worker ${plainText(worker['name'], 'without a name')} have the isolation level ${level}`
+    const hint = 'install bubblewrap on its machine or run it as root: docs/guides/join-a-worker.md'
+    print(level === 'process' ? { verdict: 'warning', what, hint } : { verdict: 'ok', what })
   }
 }

@@ -1,5 +1,5 @@
 export { createKeyring } from './keyring.ts'
 export type { Keyring } from './keyring.ts'
-export { loadMasterKey, parsePreviousKey, requireSameKey } from './master-key.ts'
+export { SECRET_KEY_FILE, loadMasterKey, parsePreviousKey, requireSameKey } from './master-key.ts'
 export { rotateSecretKey } from './rotate.ts'
 export type { SealedColumn } from './rotate.ts'

@@ -9,7 +9,8 @@ import { newId } from '../ids.ts'
 import { MASTER_KEY_BYTES } from './keyring.ts'
 import { sql } from '../sql.ts'
 
-const FILE_NAME = 'secret.key'
+/** In the data folder. */
+export const SECRET_KEY_FILE = 'secret.key'
 /** 32 bytes in base64, in either alphabet. Anything else `Buffer.from` would read as well as it can. */
 const ENCODED = /^[A-Za-z0-9+/_-]{43}=?$/
 const OTHERS_MAY_READ = 0o077
@@ -42,7 +43,7 @@ export async function loadMasterKey(options: {
       `SKEIN_SECRET_KEY is required with SKEIN_DATABASE_URL (make one with: openssl rand -base64 ${MASTER_KEY_BYTES}, and keep it with your backups)`,
     )
   }
-  const path = join(options.dataDir, FILE_NAME)
+  const path = join(options.dataDir, SECRET_KEY_FILE)
   await mkdir(options.dataDir, { recursive: true })
   const text = await readKeyFile(path)
   if (text !== undefined) return decode(text, path)

@@ -228,6 +228,7 @@ type WorkerRow = {
   domain_id: string | null
   labels: Record<string, string>
   runtimes: string[]
+  platform_only: boolean
   memory_bytes: number
   slots: number
   backlog: number
@@ -244,7 +245,7 @@ async function findWorker(
 ): Promise<WorkerFacts | undefined> {
   const id = isId(hello.workerId) ? hello.workerId : null
   const { rows } = await sql<WorkerRow>`
-    SELECT key, id, name, domain_id, labels, runtimes, memory_bytes, slots, backlog, draining, session_epoch,
+    SELECT key, id, name, domain_id, labels, runtimes, platform_only, memory_bytes, slots, backlog, draining, session_epoch,
       secret_hash = ${digestSecret(hello.workerSecret)} AS secret_matches
     FROM workers WHERE id = ${id} AND revoked_at IS NULL`.execute(database.db)
   const row = rows[0]
@@ -258,6 +259,7 @@ async function findWorker(
     domainId: row.domain_id,
     labels: row.labels,
     runtimes: row.runtimes,
+    isPlatformOnly: row.platform_only,
     memoryBytes: row.memory_bytes,
     slots: row.slots,
     backlog: row.backlog,

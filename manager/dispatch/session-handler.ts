@@ -124,6 +124,7 @@ const REJECTIONS: Readonly<Record<RejectReason, string>> = {
   [RejectReason.DRAINING]: 'the worker drains',
   [RejectReason.NO_RUNTIME]: 'the worker does not have the runtime',
   [RejectReason.RUNNER_KILLED]: 'its runner was killed because of another run',
+  [RejectReason.ISOLATION]: 'its isolation is too weak for the task of a domain',
 }
 
 function receive(deps: SessionDeps, session: WorkerSession, request: SessionRequest): void {

@@ -12,6 +12,7 @@ const FACTS = {
   domainId: null,
   labels: {},
   runtimes: [],
+  isPlatformOnly: false,
   memoryBytes: 1,
   slots: 2,
   backlog: 100,

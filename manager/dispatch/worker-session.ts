@@ -20,6 +20,7 @@ export type WorkerFacts = {
   domainId: string | null
   labels: Readonly<Record<string, string>>
   runtimes: readonly string[]
+  isPlatformOnly: boolean
   memoryBytes: number
   slots: number
   backlog: number
@@ -92,6 +93,7 @@ export class WorkerSession implements WorkerView {
   readonly domainId: string | null
   readonly labels: Readonly<Record<string, string>>
   readonly runtimes: readonly string[]
+  readonly isPlatformOnly: boolean
   readonly memoryBytes: number
   readonly slots: number
   readonly backlog: number
@@ -126,6 +128,7 @@ export class WorkerSession implements WorkerView {
     this.domainId = facts.domainId
     this.labels = facts.labels
     this.runtimes = facts.runtimes
+    this.isPlatformOnly = facts.isPlatformOnly
     this.memoryBytes = facts.memoryBytes
     this.slots = facts.slots
     this.backlog = facts.backlog

@@ -20,6 +20,7 @@ type WorkerRow = {
   domain_id: string | null
   labels: Record<string, string>
   runtimes: string[]
+  platform_only: boolean
   memory_bytes: number
   slots: number
   backlog: number
@@ -28,7 +29,7 @@ type WorkerRow = {
 }
 
 const ALIVE_WORKERS = `
-  SELECT key, id, domain_id, labels, runtimes, memory_bytes, slots, backlog, draining, manager_id FROM workers
+  SELECT key, id, domain_id, labels, runtimes, platform_only, memory_bytes, slots, backlog, draining, manager_id FROM workers
   WHERE manager_id IS NOT NULL AND lease_until > now() ORDER BY key LIMIT ${MAX_WORKERS}`
 
 /** Ids of the workers that could run it now, at whatever manager. Throws `unavailable` when there is none. */
@@ -43,6 +44,7 @@ export async function findBroadcastWorkers(batch: RunBatch, needs: RunNeeds): Pr
       domainId: row.domain_id,
       labels: row.labels,
       runtimes: row.runtimes,
+      isPlatformOnly: row.platform_only,
       memoryBytes: row.memory_bytes,
       isAlive: true,
       isSuspect: session?.isSuspect ?? false,

@@ -12,6 +12,7 @@ function aWorker(changes: Partial<WorkerView> = {}): WorkerView {
     domainId: null,
     labels: {},
     runtimes: ['core'],
+    isPlatformOnly: false,
     memoryBytes: 1024 * MIB,
     isAlive: true,
     isSuspect: false,
@@ -47,8 +48,13 @@ test.each([
   [{ memoryBytes: 32 * MIB }, {}, 'bytes of memory'],
   [{ domainId: 'd1' }, { domainId: 'd2' }, 'own domain only'],
   [{ domainId: 'd1' }, { domainId: null }, 'own domain only'],
+  [{ isPlatformOnly: true }, { domainId: 'd1' }, 'SKEIN_WORKER_ISOLATION'],
 ] as const)('a worker %j is refused for %j with the reason "%s"', (worker, needs, reason) => {
   expect(refusalOf(someNeeds(needs), aWorker(worker))).toContain(reason)
+})
+
+test('a worker for the platform alone takes tasks of no domain', () => {
+  expect(refusalOf(someNeeds(), aWorker({ isPlatformOnly: true }))).toBeUndefined()
 })
 
 test('a platform worker takes the tasks of every domain', () => {

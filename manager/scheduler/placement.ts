@@ -10,6 +10,8 @@ export type WorkerView = {
   domainId: string | null
   labels: Readonly<Record<string, string>>
   runtimes: readonly string[]
+  /** It runs no task of a domain. */
+  isPlatformOnly: boolean
   memoryBytes: number
   isAlive: boolean
   /** Missed two beats or its stream broke: keeps its runs, gets no new ones. */
@@ -33,6 +35,9 @@ export const BACKLOG_TARGET_MS = 100
 export function refusalOf(needs: RunNeeds, worker: WorkerView): string | undefined {
   if (needs.workerId !== null && needs.workerId !== worker.id) return `the task is pinned to worker ${needs.workerId}`
   if (worker.domainId !== null && worker.domainId !== needs.domainId) return 'it runs the tasks of its own domain only'
+  if (worker.isPlatformOnly && needs.domainId !== null) {
+    return 'it runs no task of a domain: its guests have the isolation level process and share a user with the files of the platform, which other machines can reach; install bubblewrap or run the worker as root (SKEIN_WORKER_ISOLATION)'
+  }
   if (!worker.isAlive) return 'it is dead'
   if (worker.isSuspect) return 'it has not been heard of for two heartbeats'
   if (worker.isDraining) return 'it is draining'

@@ -73,6 +73,7 @@ function requireFacts(request: RegisterRequest): void {
     request.version,
     request.os,
     request.arch,
+    request.isolation,
     request.modulePeerAddress,
     ...request.runtimes,
     ...labels.flat(),
@@ -86,7 +87,8 @@ function requireFacts(request: RegisterRequest): void {
 function factColumns(request: RegisterRequest) {
   return sql`name = ${request.name}, version = ${request.version}, labels = ${JSON.stringify(request.labels)}::jsonb,
     os = ${request.os}, arch = ${request.arch}, cpu_cores = ${request.cpuCores}, memory_bytes = ${Number(request.memoryBytes)},
-    slots = ${request.slots}, backlog = ${request.backlog}, runtimes = ${request.runtimes}::text[]`
+    slots = ${request.slots}, backlog = ${request.backlog}, runtimes = ${request.runtimes}::text[],
+    isolation = ${request.isolation}, platform_only = ${request.platformOnly}`
 }
 
 type WorkerRow = { key: number; id: string; session_epoch: number; domain_id: string | null; draining: boolean }
@@ -154,11 +156,12 @@ async function insert(
   const id = deps.newId()
   const { rows } =
     await sql<WorkerRow>`INSERT INTO workers (id, domain_key, domain_id, name, secret_hash, boot_id, version,
-      labels, os, arch, cpu_cores, memory_bytes, slots, backlog, runtimes, session_epoch, manager_id, lease_until, last_alive_at,
-      alive_history)
+      labels, os, arch, cpu_cores, memory_bytes, slots, backlog, runtimes, isolation, platform_only, session_epoch, manager_id, lease_until,
+      last_alive_at, alive_history)
     VALUES (${id}, ${token.domain_key}, ${token.domain_id}, ${request.name}, ${digestSecret(secret)}, ${request.bootId},
       ${request.version}, ${JSON.stringify(request.labels)}::jsonb, ${request.os}, ${request.arch}, ${request.cpuCores},
-      ${Number(request.memoryBytes)}, ${request.slots}, ${request.backlog}, ${request.runtimes}::text[], 1, ${deps.managerId},
+      ${Number(request.memoryBytes)}, ${request.slots}, ${request.backlog}, ${request.runtimes}::text[],
+      ${request.isolation}, ${request.platformOnly}, 1, ${deps.managerId},
       now() + make_interval(secs => ${deps.leaseMs() / 1000}::float8), now(), ARRAY[now()])
     RETURNING key, id, session_epoch, domain_id, draining`.execute(tx)
   const row = rows[0]

@@ -18,6 +18,8 @@ export type WorkerRecord = {
   slots: number
   backlog: number
   runtimes: string[]
+  isolation: string
+  isPlatformOnly: boolean
   isDraining: boolean
   isAlive: boolean
   isRevoked: boolean
@@ -32,7 +34,7 @@ const ALIVE = sql<boolean>`(w.manager_id IS NOT NULL AND w.lease_until > now())`
 
 const WORKERS = sql`
   SELECT w.key, w.id, w.domain_id AS "domainId", w.name, w.version, w.labels, w.os, w.arch, w.cpu_cores AS "cpuCores",
-    w.memory_bytes AS "memoryBytes", w.slots, w.backlog, w.runtimes, w.draining AS "isDraining",
+    w.memory_bytes AS "memoryBytes", w.slots, w.backlog, w.runtimes, w.isolation, w.platform_only AS "isPlatformOnly", w.draining AS "isDraining",
     w.revoked_at IS NOT NULL AS "isRevoked", ${ALIVE} AS "isAlive",
     to_jsonb(w.alive_history) AS "aliveHistory", w.last_alive_at AS "lastAliveAt", w.created_at AS "createdAt",
     (SELECT count(*) FROM runs r WHERE r.worker_key = w.key AND r.next_check_at IS NOT NULL) AS "taskCount"

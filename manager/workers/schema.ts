@@ -24,6 +24,12 @@ export const Worker = Type.Object(
     cpu_cores: Type.Optional(Type.Integer()),
     memory_bytes: Type.Optional(Type.Integer()),
     runtimes: Type.Optional(Type.Array(Type.String())),
+    isolation: Type.Optional(
+      Type.String({ description: 'Of its guests: namespace, uid or process, the strongest first; empty: not known' }),
+    ),
+    platform_only: Type.Optional(
+      Type.Boolean({ description: 'It runs no task of a domain: its isolation is too weak where it runs' }),
+    ),
     version: Type.Optional(Type.String()),
     os: Type.Optional(Type.String()),
     arch: Type.Optional(Type.String()),
@@ -110,6 +116,8 @@ export function presentWorker(worker: WorkerRecord, cachedModules: readonly stri
     cpu_cores: worker.cpuCores,
     memory_bytes: worker.memoryBytes,
     runtimes: worker.runtimes,
+    isolation: worker.isolation,
+    platform_only: worker.isPlatformOnly,
     version: worker.version,
     os: worker.os,
     arch: worker.arch,

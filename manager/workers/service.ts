@@ -47,6 +47,7 @@ export function createWorkersService(deps: WorkersDeps) {
       domainId: worker.domainId,
       labels: worker.labels,
       runtimes: worker.runtimes,
+      isPlatformOnly: worker.isPlatformOnly,
       memoryBytes: worker.memoryBytes,
       isAlive: worker.isAlive,
       isSuspect: session?.isSuspect ?? false,

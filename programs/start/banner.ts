@@ -24,6 +24,14 @@ export type BannerFacts = {
   notices: readonly string[]
 }
 
+/** What a user should know who runs modules of others here. */
+export function isolationNotices(level: string | undefined): string[] {
+  if (level !== 'process') return []
+  return [
+    'guests run with the permission model of Node alone (isolation level process): install bubblewrap, or start as root, before you run modules of others',
+  ]
+}
+
 /** Where the tour and the command line look by themselves. */
 const DEFAULT_BASE = 'http://127.0.0.1:8080'
 const DEFAULT_MANAGER = 'http://127.0.0.1:7070'

@@ -20,12 +20,15 @@ const STOP_DEADLINE_MS = 15_000
 export type LocalWorker = {
   /** Tells it where to join, now and after every start of its own. */
   join(manager: string, token: string): void
+  /** Isolation of its guests; undefined until it has joined. */
+  isolation(): string | undefined
   stop(): Promise<void>
 }
 
 export function launchLocalWorker({ environment, logger }: { environment: Environment; logger: Logger }): LocalWorker {
   const stopping = new AbortController()
   let child: ChildProcess | undefined
+  let isolation: string | undefined
   let settings: Record<string, string> | undefined
 
   const launch = (): Promise<string> => {
@@ -36,6 +39,10 @@ export function launchLocalWorker({ environment, logger }: { environment: Enviro
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     })
     if (settings !== undefined) started.send(settings)
+    started.on('message', (message) => {
+      const { isolation: level } = message as { isolation?: unknown }
+      if (typeof level === 'string') isolation = level
+    })
     child = started
     return new Promise((resolve) => {
       started.once('error', (error) => resolve(error.message))
@@ -63,6 +70,7 @@ export function launchLocalWorker({ environment, logger }: { environment: Enviro
       settings = { SKEIN_WORKER_MANAGER: manager, SKEIN_WORKER_TOKEN: token }
       child?.send(settings)
     },
+    isolation: () => isolation,
     async stop() {
       stopping.abort()
       child?.kill('SIGTERM')

@@ -38,27 +38,16 @@ export function commandFor(isolation: Isolation, wanted: IsolatedCommand): Spawn
   const { bwrap, libraries } = isolation.namespace
   const readable = [...libraries, ...(codeFolder === undefined ? [] : [codeFolder])].filter(isAbsolute)
   const args = [
-    '--unshare-user',
-    '--unshare-ipc',
-    '--unshare-pid',
-    '--unshare-net',
-    '--unshare-uts',
-    '--unshare-cgroup-try',
-    '--disable-userns',
-    '--die-with-parent',
-    '--new-session',
-    '--as-pid-1',
-    '--clearenv',
-    ...['--cap-drop', 'ALL'],
-    ...(wanted.reportsPid === true ? ['--info-fd', String(INFO_FD)] : []),
-    ...readable.flatMap((path) => ['--ro-bind', path, path]),
-    ...['--ro-bind', isolation.node, NODE_INSIDE],
-    ...['--dev', '/dev'],
-    ...['--remount-ro', '/'],
-    ...['--chdir', codeFolder ?? '/'],
-    '--',
-    NODE_INSIDE,
-    ...node,
-  ]
+    ['--unshare-user', '--unshare-ipc', '--unshare-pid', '--unshare-net', '--unshare-uts', '--unshare-cgroup-try'],
+    ['--disable-userns', '--die-with-parent', '--new-session', '--as-pid-1', '--clearenv'],
+    ['--cap-drop', 'ALL'],
+    wanted.reportsPid === true ? ['--info-fd', String(INFO_FD)] : [],
+    ...readable.map((path) => ['--ro-bind', path, path]),
+    ['--ro-bind', isolation.node, NODE_INSIDE],
+    ['--dev', '/dev'],
+    ['--remount-ro', '/'],
+    ['--chdir', codeFolder ?? '/'],
+    ['--', NODE_INSIDE, ...node],
+  ].flat()
   return { command: bwrap, args, options: { env: {}, cwd: '/', ...owner } }
 }

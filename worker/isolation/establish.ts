@@ -4,7 +4,6 @@
  */
 import { spawn } from 'node:child_process'
 import { accessSync, constants } from 'node:fs'
-import { readFile } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
 import { ServiceError } from '#core/errors/index.ts'
 import { monotonicMs } from '#core/time.ts'
@@ -65,7 +64,7 @@ async function prepare(level: IsolationLevel, folder: string): Promise<Isolation
       const bwrap = findBwrap()
       if (bwrap === undefined) return 'bwrap is not installed (package bubblewrap)'
       const node = isRoot ? await reachableBinary(folder) : process.execPath
-      return { level, changesUser: isRoot, node, namespace: { bwrap, libraries: await librariesOfNode() } }
+      return { level, changesUser: isRoot, node, namespace: { bwrap, libraries: librariesOfNode() } }
     }
     case 'uid':
       if (!isRoot) return 'the worker does not run as root'
@@ -90,12 +89,15 @@ function isExecutable(path: string): boolean {
   }
 }
 
-/** Shared objects that this process has loaded; an isolated Node needs the same, and no other file of the system. */
-async function librariesOfNode(): Promise<string[]> {
-  const maps = await readFile('/proc/self/maps', 'utf8')
-  // address, permissions, offset, device, inode, path (proc_pid_maps(5))
-  const paths = maps.split('\n').map((line) => line.split(/ +/).slice(5).join(' '))
-  return [...new Set(paths)].filter((path) => /^\/.*\.so(\.[0-9.]+)?$/.test(path))
+/** Shared objects that this process has loaded, by the names it knows them by; an isolated Node needs no other file. */
+function librariesOfNode(): string[] {
+  const report = process.report as NodeJS.ProcessReport & { excludeNetwork: boolean }
+  const isNetworkExcluded = report.excludeNetwork
+  // Otherwise the report asks name servers about every open connection.
+  report.excludeNetwork = true
+  const { sharedObjects } = report.getReport() as { sharedObjects: string[] }
+  report.excludeNetwork = isNetworkExcluded
+  return sharedObjects.filter((path) => path.startsWith('/') && path !== process.execPath)
 }
 
 /** Starts Node in it once. Undefined: it works; else why it does not. */

@@ -66,9 +66,12 @@ export class IsolatedProcess {
     return this.#pid === undefined ? 0 : residentBytesOf(this.#pid)
   }
 
-  /** At once, with everything in its namespace. */
+  /** At once. In a namespace Node is killed, not bubblewrap around it, which then reaps it and ends too. */
   kill(): void {
-    this.child.kill('SIGKILL')
+    const hasEnded = this.child.exitCode !== null || this.child.signalCode !== null
+    if (hasEnded) return
+    if (this.#pid === undefined || this.#pid === this.child.pid) this.child.kill('SIGKILL')
+    else killIfThere(this.#pid)
   }
 
   #readPid(info: Readable): void {
@@ -80,6 +83,14 @@ export class IsolatedProcess {
       this.#pid = Number(pid)
       preferToLose(this.#pid)
     })
+  }
+}
+
+function killIfThere(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch {
+    // It has ended by itself, which is heard of in a moment.
   }
 }
 

@@ -44,7 +44,7 @@ export async function stageCode(folder: string, code: StagedCode): Promise<strin
     await writeFile(file, toJavaScript(source))
   }
   for (const staged of code.packages) await copyPackage(staged, join(draft, 'node_modules', staged.name))
-  await writeFile(join(draft, 'package.json'), JSON.stringify({ type: 'module', imports: { '#core/*': './core/*' } }))
+  await writeFile(join(draft, 'package.json'), JSON.stringify({ type: 'module', imports: IMPORTS }))
   await chmod(draft, 0o755)
   try {
     await rename(draft, target)
@@ -83,6 +83,8 @@ async function collectSources(entries: string[]): Promise<[string, string][]> {
   }
   return [...sources].sort(([a], [b]) => (a < b ? -1 : 1))
 }
+
+const IMPORTS = { '#core/*': './core/*', '#worker/*': './worker/*' }
 
 /** An import or re-export of one of our own files, but for those of types alone, which stripping removes. */
 const IMPORT = /^(?:import|export) (?!type )[^']*? from '([.#][^']*\.ts)'/gm

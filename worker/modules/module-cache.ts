@@ -4,7 +4,7 @@
  * disk: what an earlier process left is hashed once more before its first use, and is fetched anew when a power cut damaged it.
  */
 import type { Hash } from 'node:crypto'
-import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { chmod, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isDiskFull } from '#core/disk-full.ts'
@@ -75,7 +75,9 @@ export class ModuleCache {
   /** Reads what earlier processes left; parts of modules stay to be resumed. */
   static async open(options: ModuleCacheOptions): Promise<ModuleCache> {
     const cache = new ModuleCache(options)
-    await mkdir(options.folder, { recursive: true, mode: 0o755 })
+    await mkdir(options.folder, { recursive: true, mode: 0o700 })
+    // Users of isolated processes enter the folder around it, for their code; modules of tenants are none of their business.
+    await chmod(options.folder, 0o700)
     const found: { digest: string; bytes: number; usedMs: number }[] = []
     for (const name of await readdir(options.folder)) {
       const hex = /^([0-9a-f]{64})\.wasm$/.exec(name)?.[1]
@@ -252,7 +254,7 @@ export class ModuleCache {
   /** How many bytes there are then, what was there before included; at most one chunk more than the module has. */
   async #receive(wanted: WantedModule, partPath: string, hash: Hash, download: Download): Promise<number> {
     const offset = download.receivedBytes
-    const file = await open(partPath, offset === 0 ? 'w' : 'a', 0o644)
+    const file = await open(partPath, offset === 0 ? 'w' : 'a', 0o600)
     const writer = new FileWriter(file)
     let received = offset
     try {

@@ -116,11 +116,11 @@ class Pool implements RunnerPool {
 
   stats(): RunnerPoolStats {
     return {
-      runners: this.#fleet.runners.map((runner) => ({
-        pid: runner.process.pid ?? 0,
-        residentBytes: runner.process.residentBytes(),
-        underWay: runsUnderWay(runner).length,
-      })),
+      runners: this.#fleet.runners.flatMap((runner) => {
+        const { pid } = runner.process
+        const underWay = runsUnderWay(runner).length
+        return pid === undefined ? [] : [{ pid, residentBytes: runner.process.residentBytes(), underWay }]
+      }),
       waiting: this.#waiting.length,
     }
   }

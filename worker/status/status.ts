@@ -18,6 +18,10 @@ export type WorkerStatus = {
   cached_modules: number
   runners: { pid: number; resident_bytes: number; under_way: number }[]
   resident_bytes: number
+  /** Of its guests: namespace, uid or process. */
+  isolation: string
+  /** It runs no task of a domain, because the isolation is too weak where it runs. */
+  platform_only: boolean
   /** When its certificate ends; null: it has none. */
   certificate_ends_at: string | null
 }
@@ -46,6 +50,10 @@ export function renderStatus(status: WorkerStatus): string {
     [
       'Memory',
       `${mib(status.resident_bytes)}, runners ${status.runners.map(({ resident_bytes }) => mib(resident_bytes)).join(', ') || 'none'}`,
+    ],
+    [
+      'Isolation',
+      `${status.isolation}${status.platform_only ? '; runs no task of a domain (SKEIN_WORKER_ISOLATION)' : ''}`,
     ],
     ['Certificate', status.certificate_ends_at === null ? 'none' : `until ${status.certificate_ends_at}`],
   ]

@@ -288,6 +288,7 @@ export class World {
       domainId: null,
       labels: {},
       runtimes: ['core'],
+      isPlatformOnly: false,
       memoryBytes: 2 ** 34,
       slots: 2,
       backlog: 4,
