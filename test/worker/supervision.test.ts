@@ -144,7 +144,7 @@ describe('sharing', () => {
     expect(await endless).toMatchObject({ state: 'stopped' })
   })
 
-  test('a runner holds runs of one domain at a time, and no domain waits for another for ever', async () => {
+  test('runs of two domains are under way in different runners', async () => {
     await using host = await startPool({ slots: 4, runners: 2 })
     const abort = new AbortController()
     const north = [host.run('endless', {}, abort.signal), host.run('endless', {}, abort.signal)]
@@ -164,6 +164,45 @@ describe('sharing', () => {
     expect(servedBy.filter((pid) => !before.has(pid))).toHaveLength(1)
     abort.abort()
     for (const outcome of await Promise.all([...north, south])) expect(outcome.state).toBe('stopped')
+  })
+
+  test('a runner serves the first domain that it met and never another', async () => {
+    await using host = await startPool({ slots: 1, runners: 1 })
+    const runnerOf = async (domain: string) => {
+      const abort = new AbortController()
+      const run = host.run('endless', { domain }, abort.signal)
+      const pid = await runnerWith(host, 1)
+      abort.abort()
+      expect(await run).toMatchObject({ state: 'stopped' })
+      return pid
+    }
+    const north = await runnerOf('north')
+    const south = await runnerOf('south')
+    expect(south).not.toBe(north)
+    expect(await runnerOf('north')).toBe(north)
+    expect(await runnerOf('south')).toBe(south)
+  })
+
+  test('more domains than there are runners come one after the other, and a spare is kept for the next', async () => {
+    await using host = await startPool({ slots: 1, runners: 1 })
+    for (let domain = 0; domain < 20; domain++) {
+      expect(await host.run('add', { domain: `domain ${domain}`, inputs: [domain, 1] })).toMatchObject({
+        results: [domain + 1],
+      })
+      expect(host.pool.stats().runners.length).toBeLessThanOrEqual(16)
+    }
+  })
+
+  test('a domain with many short runs does not keep another from the only slot', async () => {
+    await using host = await startPool({ slots: 1, runners: 1 })
+    let hasEnded = false
+    const flood = async () => {
+      while (!hasEnded) await host.run('add', { inputs: [1, 2] })
+    }
+    const floods = Array.from({ length: 20 }, flood)
+    expect(await host.run('add', { domain: 'south', inputs: [2, 2] })).toMatchObject({ results: [4] })
+    hasEnded = true
+    await Promise.all(floods)
   })
 
   test('runs beyond the slots wait and all end', async () => {

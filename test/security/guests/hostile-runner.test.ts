@@ -1,0 +1,150 @@
+/**
+ * A runner that a guest has taken over says what it likes to the worker (task-manager.md section 4): the worker survives every
+ * message, kills that runner alone, and believes nothing about runs of others.
+ */
+import { copyFileSync, mkdirSync, mkdtempSync, chmodSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { stageCode } from '#worker/isolation/index.ts'
+import { FRAME, encodeFrame, encodeMessages } from '#worker/runner/frames.ts'
+import type { GuestCall, RunOutcome } from '#worker/runner/index.ts'
+import { startPool, until } from '../../worker/pool.ts'
+import type { TestPool } from '../../worker/pool.ts'
+
+let folder: string
+let codeFolder: string
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'skein-hostile-'))
+  chmodSync(folder, 0o755)
+  codeFolder = await stageCode(join(folder, 'code'), {
+    entries: ['test/security/guests/hostile-runner.ts'],
+    packages: [],
+  })
+  const entry = join(codeFolder, 'worker/runner/entry.js')
+  mkdirSync(dirname(entry), { recursive: true })
+  copyFileSync(join(codeFolder, 'test/security/guests/hostile-runner.js'), entry)
+})
+afterAll(() => rmSync(folder, { recursive: true }))
+
+const json = (text: string) => encodeFrame(FRAME.messages, Buffer.from(text))
+const messages = (...list: unknown[]) => encodeMessages(list)
+const ended = { type: 'ended', lane: 0, sequence: 'SEQUENCE', durationMs: 1, isStreamed: false }
+const call = {
+  type: 'guest_call',
+  lane: 0,
+  sequence: 'SEQUENCE',
+  callId: 1,
+  call: { kind: 'publish', topic: '', payload: '' },
+}
+const output = { type: 'output', lane: 0, sequence: 'SEQUENCE', output: 'stdout' }
+
+const deep = `${'['.repeat(200_000)}${']'.repeat(200_000)}`
+
+const WRONG: [string, Buffer][] = [
+  ['bytes that are no frame', Buffer.from('{"cmd":"NODE_HANDLE","type":"nothing"}\n')],
+  ['a frame that announces four gigabytes', Buffer.from([FRAME.messages, 255, 255, 255, 255])],
+  ['a frame of another kind', encodeFrame(FRAME.module, Buffer.from('x'))],
+  ['JSON that is broken off', json('[{"type":')],
+  ['JSON that is no list', json('{"type":"ready"}')],
+  ['a list of null', json('[null]')],
+  ['a message of no kind', messages({ type: 'constructor' })],
+  ['to be ready again', messages({ type: 'ready' })],
+  ['a lane that was never opened', messages({ type: 'lane_ready', lane: 7 })],
+  ['a lane that is no number', messages({ type: 'lane_ready', lane: '__proto__' })],
+  ['the end of a thread that was not to end', messages({ type: 'lane_killed', lane: 0 })],
+  ['an outcome that there is not', messages({ ...ended, outcome: { state: 'stopped' } })],
+  ['an outcome without results', messages({ ...ended, outcome: { state: 'completed' } })],
+  [
+    'a reason that there is not',
+    messages({ ...ended, outcome: { state: 'failed', reason: 'fetch_failed', error: '' } }),
+  ],
+  [
+    'output that is no text',
+    messages({ ...ended, outcome: { state: 'completed', results: [], stdout: { length: 1e9 } } }),
+  ],
+  ['a duration that is none', messages({ ...ended, durationMs: -1, outcome: { state: 'completed', results: [] } })],
+  [
+    'a result that is nested without end',
+    json(
+      `[${JSON.stringify({ ...ended, outcome: 0 })
+        .replace('0', `{"state":"completed","results":${deep}}`)
+        .replace('"outcome":{', '"outcome":{')}]`,
+    ),
+  ],
+  [
+    'an error of a megabyte',
+    messages({ ...ended, outcome: { state: 'failed', reason: 'trap', error: 'x'.repeat(1e6) } }),
+  ],
+  ['a call of no kind', messages({ ...call, call: { kind: 'exec' } })],
+  ['a second call before the answer to the first', messages(call, { ...call, callId: 2 })],
+  ['a call out of turn', messages({ ...call, callId: 9 })],
+  ['output beyond the bound', messages({ ...output, data: Buffer.alloc(2 * 1024 * 1024).toString('base64') })],
+  ['sequences that are no numbers', messages({ type: 'recalled', lane: 0, sequences: [{}] })],
+  [
+    'more sequences than a lane holds',
+    messages({ type: 'recalled', lane: 0, sequences: Array.from({ length: 1000 }, () => 1) }),
+  ],
+]
+
+describe('a runner that was taken over', () => {
+  let host: TestPool
+  beforeAll(async () => {
+    host = await startPool({ codeFolder, slots: 4, runners: 1 })
+  })
+  afterAll(() => host[Symbol.asyncDispose]())
+
+  test.each(WRONG)('is killed alone when it sends %s', async (_, bytes) => {
+    const abort = new AbortController()
+    // The neighbour is of another domain, and so in another runner; the module is a fresh one, so that none is suspected.
+    const neighbour = host.run('add', { domain: 'south', taskName: 'patient' }, abort.signal)
+    await until(() => host.pool.stats().runners.some(({ underWay }) => underWay === 1))
+    const spared = host.pool.stats().runners.find(({ underWay }) => underWay === 1)?.pid
+    const calls: GuestCall[] = []
+    const outcome = await host.run('hello', {
+      taskName: 'hostile',
+      digest: `sha256:${String(WRONG.findIndex(([name]) => name === _)).padStart(64, '0')}`,
+      stdin: bytes.toString('base64'),
+      onGuestCall: (__, made) => {
+        calls.push(made)
+        return new Promise(() => undefined)
+      },
+    })
+    expect(outcome).toMatchObject({
+      state: 'requeue',
+      cause: expect.stringContaining('the runner process died') as string,
+    })
+    expect(host.pool.stats().runners.find(({ underWay }) => underWay === 1)?.pid).toBe(spared)
+    expect(calls.length).toBeLessThanOrEqual(1)
+    abort.abort()
+    expect(await neighbour).toMatchObject({ state: 'stopped' })
+    expect(await host.run('add', { domain: 'north' })).toMatchObject({ state: 'completed' })
+  })
+
+  test('ends no run of another domain and calls nothing in its name', async () => {
+    const abort = new AbortController()
+    const called: GuestCall[] = []
+    const onGuestCall = (_: number, made: GuestCall) => {
+      called.push(made)
+      return Promise.resolve({ ok: true as const, records: '' })
+    }
+    let victimOutcome: RunOutcome | undefined
+    const victim = host.run('add', { domain: 'south', taskName: 'patient', onGuestCall }, abort.signal)
+    void victim.then((outcome) => (victimOutcome = outcome))
+    await until(() => host.pool.stats().runners.some(({ underWay }) => underWay === 1))
+    // Every number that a run of another domain may have, then its own end.
+    const guesses = Array.from({ length: 200 }, (_, sequence) => [
+      { ...ended, sequence, outcome: { state: 'completed', results: ['forged'] } },
+      { ...call, sequence },
+      { ...output, sequence, data: 'Zm9yZ2Vk' },
+    ]).flat()
+    const bytes = messages(...guesses, { ...ended, outcome: { state: 'completed', results: [2] } })
+    const outcome = await host.run('hello', { taskName: 'hostile', stdin: bytes.toString('base64') })
+    expect(outcome.state).toMatch(/completed|requeue/)
+    expect(victimOutcome).toBeUndefined()
+    expect(called).toEqual([])
+    abort.abort()
+    expect(await victim).toMatchObject({ state: 'stopped' })
+  })
+})
