@@ -24,7 +24,8 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/* \
  && groupadd --gid 10001 skein \
  && useradd --uid 10001 --gid skein --home-dir /data --no-create-home --shell /usr/sbin/nologin skein \
- && install -d -o skein -g skein -m 0700 /data
+ && install -d -o skein -g skein -m 0700 /data \
+ && install -d -m 0755 /var/lib/skein
 COPY --from=packages /opt/node/bin/node /usr/local/bin/node
 WORKDIR /opt/skein
 COPY --from=packages /opt/skein ./
@@ -40,6 +41,7 @@ COPY proxy proxy
 COPY programs programs
 COPY cli cli
 # Everything above belongs to root; the programs write below /data and /tmp alone, so the root file system may be read-only.
+# A worker that runs as root, for the sake of its guests' isolation, writes below /var/lib/skein instead (docker-compose.yml).
 USER skein
 ENV NODE_ENV=production \
     NODE_COMPILE_CACHE=/tmp/node-compile-cache \

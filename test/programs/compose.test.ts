@@ -130,6 +130,15 @@ describe('docker-compose.yml', () => {
     expect(new Set(direct.map((port) => port.split(' ')[1])).size).toBe(4)
   })
 
+  it('workers alone run as root, with the rights that give guests users of their own and no others', () => {
+    for (const { service, program } of ours) {
+      const isWorker = program === 'worker'
+      expect(service.user).toBe(isWorker ? '0:0' : undefined)
+      expect(service.cap_add ?? []).toEqual(isWorker ? ['SETUID', 'SETGID', 'KILL'] : [])
+      expect(environmentOf(service, prepared.variables)['SKEIN_WORKER_ISOLATION']).toBe(isWorker ? 'uid' : undefined)
+    }
+  })
+
   it('guests reach neither the database nor the network', () => {
     for (const { service } of ours.filter(({ program }) => program === 'worker')) {
       expect(service.networks).toEqual(['cluster'])
