@@ -9,6 +9,8 @@ const MAX_PACKET_BYTES = 65_000
 const ANSWER_DEADLINE_MS = 30_000
 /** What is not answered is sent again (RFC 7252 section 4.2): a socket that is full loses what comes. */
 const RETRANSMIT_MS = 2000
+/** RFC 9175 section 2.2; the packet library has no name for it. */
+const ECHO = '252'
 
 export type Ask = {
   code?: Packet['code']
@@ -32,6 +34,8 @@ export type CoapPeer = Disposable & {
   request(request: Ask): Promise<ParsedPacket>
   /** Resolves with what came with this token so far as soon as there is so much. */
   answers(token: Buffer, count: number, deadlineMs?: number): Promise<ParsedPacket[]>
+  /** Shows the server that this peer is at its address, by the Echo value that it offers with the answer to a GET. */
+  prove(path: string): Promise<void>
   acknowledge(packet: ParsedPacket): void
   reset(packet: ParsedPacket): void
 }
@@ -101,6 +105,12 @@ export function openPeer(port: number): Promise<CoapPeer> {
       await until(() => withToken(token).length >= count, `${count} answers`, deadlineMs)
       return withToken(token)
     },
+    async prove(path) {
+      const value = echoOf(await peer.request({ path }))
+      // It is not offered to a peer that has proved it already.
+      if (value === undefined) return
+      await peer.request({ path, options: [{ name: Number(ECHO), value }] })
+    },
     acknowledge: ({ messageId }) => send(generate({ code: '0.00', messageId, ack: true })),
     reset: ({ messageId }) => send(generate({ code: '0.00', messageId, reset: true })),
     [Symbol.dispose]() {
@@ -109,6 +119,11 @@ export function openPeer(port: number): Promise<CoapPeer> {
     },
   }
   return new Promise((resolve) => socket.bind(0, '127.0.0.1', () => resolve(peer)))
+}
+
+/** The Echo value of an answer. */
+export function echoOf(packet: ParsedPacket | undefined): Buffer | undefined {
+  return packet?.options.find(({ name }) => String(name) === ECHO)?.value
 }
 
 export function optionOf(packet: ParsedPacket | undefined, name: OptionName): number | undefined {

@@ -470,7 +470,9 @@ describe('GET', () => {
   })
 })
 
+/** Observes from an address that has proved itself; others are sent one notification until they acknowledge it. */
 async function observe(peer: CoapPeer, path: string, options: { name: string; value: Buffer }[] = []) {
+  await peer.prove(path)
   const { token } = peer.ask({ path, options: [uint('Observe', 0), ...options] })
   const [first] = await peer.answers(token, 1)
   return { token, first }

@@ -12,6 +12,10 @@ export type Answer = {
   route: string
   /** The peer has shown a secret that counts. Others are never sent more than they sent (RFC 7252 section 11.3). */
   isPeerKnown: boolean
+  /** For everybody, and short: may be larger than the request, as an answer to a peer that is known. */
+  isPublic: boolean
+  /** The request holds what only a receiver of an earlier answer knows: the peer is at its address. */
+  isProof: boolean
   /** The request changed something, or may have: repeated, it is answered with this code and not carried out again. */
   isRemembered: boolean
   /** Called when the answer has been sent. */
@@ -24,7 +28,17 @@ const MAX_DIAGNOSTIC_CHARS = 200
 const DEFAULT_RETRY_SECONDS = 1
 
 export function answer(code: number, parts: Partial<Answer> = {}): Answer {
-  return { code, options: [], payload: NOTHING, route: 'unknown', isPeerKnown: false, isRemembered: false, ...parts }
+  return {
+    code,
+    options: [],
+    payload: NOTHING,
+    route: 'unknown',
+    isPeerKnown: false,
+    isPublic: false,
+    isProof: false,
+    isRemembered: false,
+    ...parts,
+  }
 }
 
 export function refusal(error: unknown, parts: Partial<Answer> = {}): Answer {

@@ -15,6 +15,16 @@ const RESERVED_EXPONENT = 7
 
 export const sizeOf = ({ exponent }: Block): number => 2 ** (exponent + 4)
 
+/** The same place in a body, in blocks of at most so many bytes, if the smallest is not larger (RFC 7959 section 2.4). */
+export function narrowed(block: Block, maxBytes: number): Block {
+  let { number, exponent } = block
+  while (exponent > 0 && 2 ** (exponent + 4) > maxBytes) {
+    exponent--
+    number *= 2
+  }
+  return { ...block, number, exponent }
+}
+
 /** Throws `malformed` for the reserved size. */
 export function parseBlock(value: number | undefined): Block | undefined {
   if (value === undefined) return undefined

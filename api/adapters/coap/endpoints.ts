@@ -1,7 +1,7 @@
 /**
  * What is known of the peers: which of their requests were answered with an effect, so that a repeated one is answered again
- * and not carried out again (RFC 7252 section 4.5), and the number of the next message to each. Only peers that have shown a
- * secret are remembered, so a stranger cannot fill this.
+ * and not carried out again (RFC 7252 section 4.5), the number of the next message to each, and when its address proved
+ * itself. Only peers that have shown a secret are remembered, so a stranger cannot fill this.
  */
 import { randomInt } from 'node:crypto'
 import type { Observation } from './observations.ts'
@@ -20,6 +20,9 @@ const MAX_NOTIFIED = 128
 const MESSAGE_IDS = 0x1_0000
 /** Seconds are kept modulo this, in the upper part of a small integer; the lower part is the code. */
 const CLOCK_SECONDS = 0x1_0000
+/** An address that proved itself counts as that of the peer for so long. */
+const PROOF_MS = 300_000
+const ROUNDS = 4
 /** Each sweep looks at this part of the endpoints. */
 const SWEEP_PARTS = 50
 
@@ -30,18 +33,54 @@ export class Endpoint {
   /** By message identifier, oldest first: second and code of the answer. */
   readonly answered = new Map<number, number>()
   lastAt: number
-  #nextMessageId = randomInt(MESSAGE_IDS)
+  /** When the peer last proved that it is at this address. */
+  provenAt: number | undefined
+  /** The message whose acknowledgement proves the address. */
+  challengeId: number | undefined
+  /** Confirmable notifications that are not acknowledged yet: no other is sent to the peer until they are. */
+  awaited = 0
+  /** Notifications since the last confirmable one, and when that was sent. */
+  unconfirmed = 0
+  lastConfirmableAt: number
+  #sent = randomInt(MESSAGE_IDS)
+  readonly #keys = [randomInt(2 ** 32), randomInt(2 ** 32)] as const
   readonly #notified = new Map<number, Observation>()
 
   constructor(peer: Peer, now: number) {
     this.peer = peer
     this.lastAt = now
+    this.lastConfirmableAt = now
   }
 
+  /**
+   * Each of the 65,536 identifiers once, then again from the first, in an order that nobody can guess: an acknowledgement
+   * proves that its message was received. A Feistel network permutes the numbers of the messages.
+   */
   nextMessageId(): number {
-    const id = this.#nextMessageId
-    this.#nextMessageId = (id + 1) % MESSAGE_IDS
-    return id
+    let left = this.#sent >> 8
+    let right = this.#sent & 0xff
+    this.#sent = (this.#sent + 1) % MESSAGE_IDS
+    for (let round = 0; round < ROUNDS; round++) {
+      const key = this.#keys[round % 2 === 0 ? 0 : 1]
+      const mixed = scramble(key ^ right ^ (round << 8)) & 0xff
+      const swapped = right
+      right = left ^ mixed
+      left = swapped
+    }
+    return (left << 8) | right
+  }
+
+  /** The peer is gone: nothing is sent to it any more. */
+  endObservations(): void {
+    for (const observation of [...this.observations.values()]) observation.end()
+  }
+
+  /** Sends what was held back, until a confirmable notification is among it. */
+  resumeObservations(): void {
+    for (const observation of [...this.observations.values()]) {
+      if (this.awaited > 0) return
+      observation.resume()
+    }
   }
 
   /** A reset of this message ends the observation. */
@@ -91,6 +130,15 @@ export class Endpoints {
     return endpoint
   }
 
+  isProven(key: string): boolean {
+    const provenAt = this.#endpoints.get(key)?.provenAt
+    return provenAt !== undefined && this.#nowMs() - provenAt < PROOF_MS
+  }
+
+  prove(peer: Peer): void {
+    this.of(peer).provenAt = this.#nowMs()
+  }
+
   remember(peer: Peer, messageId: number, code: number): void {
     const { answered } = this.of(peer)
     // Set anew, so that the oldest stay in front.
@@ -122,7 +170,8 @@ export class Endpoints {
         this.#remembered--
       }
       const isIdle = now - endpoint.lastAt > EXCHANGE_LIFETIME_SECONDS * 1000
-      if (isIdle && endpoint.answered.size === 0 && endpoint.observations.size === 0) this.#endpoints.delete(key)
+      const isNeeded = endpoint.answered.size > 0 || endpoint.observations.size > 0 || this.isProven(key)
+      if (isIdle && !isNeeded) this.#endpoints.delete(key)
     }
   }
 
@@ -130,4 +179,11 @@ export class Endpoints {
     const second = Math.floor(this.#nowMs() / 1000) % CLOCK_SECONDS
     return (second - (entry >> 8) + CLOCK_SECONDS) % CLOCK_SECONDS > EXCHANGE_LIFETIME_SECONDS
   }
+}
+
+/** Mixes all bits of a 32-bit integer (the finalizer of MurmurHash3). */
+function scramble(value: number): number {
+  let mixed = Math.imul(value ^ (value >>> 16), 0x85eb_ca6b)
+  mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2_ae35)
+  return mixed ^ (mixed >>> 16)
 }

@@ -5,11 +5,14 @@
 import { randomInt } from 'node:crypto'
 import { ServiceError } from '#core/errors/index.ts'
 import { monotonicMs } from '#core/time.ts'
+import { MAX_AMPLIFICATION } from './addresses.ts'
+import type { AddressProofs } from './addresses.ts'
 import type { Answer } from './answer.ts'
 import { refusal } from './answer.ts'
 import type { Endpoints, Peer } from './endpoints.ts'
 import { METHODS, NOTHING, TYPES, emptyMessage, formatMessage, isRequest, parseMessage } from './message.ts'
-import type { CoapMessage } from './message.ts'
+import type { CoapMessage, CoapOption } from './message.ts'
+import { MAX_COPIES } from './outbox.ts'
 import type { Outbox } from './outbox.ts'
 import type { Resource } from './resource.ts'
 
@@ -20,16 +23,27 @@ const MAX_UNANSWERED_PER_PEER = 1000
 const ACKNOWLEDGE_AFTER_MS = 1000
 const RETRY_AFTER_SECONDS = 2
 const MESSAGE_IDS = 0x1_0000
+const EMPTY_MESSAGE_BYTES = 4
 
 const BUSY: Answer = refusal(
   new ServiceError('unavailable', 'too much is waiting: try again', { retryAfterSeconds: RETRY_AFTER_SECONDS }),
 )
+
+/** What may be sent for a request. */
+type Allowance = {
+  /** Bytes of the request. */
+  askedBytes: number
+  /** Bytes of everything that answers it, to a peer that is known. */
+  maxBytes: number
+  isEchoed: boolean
+}
 
 type Unanswered = { request: CoapMessage; peer: Peer; sinceMs: number; isAcknowledged: boolean }
 
 export type ExchangesDeps = {
   endpoints: Endpoints
   outbox: Outbox
+  addresses: AddressProofs
   resource: Resource
   send: (bytes: Buffer, peer: Peer) => void
   /** A request came to its end: what it was, the code of its answer or undefined where it has none. */
@@ -88,14 +102,19 @@ export class Exchanges {
   }
 
   #settle(peer: Peer, type: number, messageId: number): void {
+    const { endpoints, outbox, addresses } = this.#deps
     const isReset = type === TYPES.reset
-    if (this.#deps.outbox.settle(peer, messageId, isReset ? 'reset' : 'acknowledged') || !isReset) return
+    if (outbox.awaits(peer, messageId)) {
+      // A reset proves nothing: any host with CoAP resets what it did not ask for.
+      if (!isReset) addresses.acknowledged(peer, messageId)
+      outbox.settle(peer, messageId, isReset ? 'reset' : 'acknowledged')
+    } else if (!isReset) addresses.strayed(peer)
     // A notification that was sent once.
-    this.#deps.endpoints.find(peer.key)?.notificationOf(messageId)?.end()
+    else endpoints.find(peer.key)?.notificationOf(messageId)?.end()
   }
 
   #request(request: CoapMessage, peer: Peer, askedBytes: number): void {
-    const { endpoints, resource, onAnswered } = this.#deps
+    const { endpoints, resource, addresses, onAnswered } = this.#deps
     const isConfirmable = request.type === TYPES.confirmable
     const waiting = this.#unanswered.get(peer.key)
     const same = waiting?.get(request.messageId)
@@ -103,10 +122,13 @@ export class Exchanges {
       if (same.isAcknowledged) this.#deps.send(emptyMessage(TYPES.acknowledgement, request.messageId), peer)
       return
     }
+    const isEchoed = addresses.isEchoed(peer, request.options)
+    const isProven = isEchoed || addresses.isProven(peer)
+    const allowance = { askedBytes, maxBytes: isProven ? Infinity : MAX_AMPLIFICATION * askedBytes, isEchoed }
     const before = endpoints.answerOf(peer.key, request.messageId)
     if (before !== undefined) {
       // A duplicate that asks for no acknowledgement is ignored (section 4.5).
-      if (isConfirmable) this.#send(request, peer, resource.again(request, before), false, askedBytes)
+      if (isConfirmable) this.#send(request, peer, resource.again(request, before), false, allowance)
       return
     }
     const isBusy =
@@ -114,14 +136,14 @@ export class Exchanges {
       (waiting?.size ?? 0) >= MAX_UNANSWERED_PER_PEER ||
       (request.code === METHODS.post && endpoints.isFull(this.#count))
     if (isBusy || this.#isStopping) {
-      if (isConfirmable) this.#send(request, peer, BUSY, false, askedBytes)
+      if (isConfirmable) this.#send(request, peer, BUSY, false, allowance)
       onAnswered('refused', isConfirmable ? BUSY.code : undefined, 0)
       return
     }
     const sinceMs = monotonicMs()
-    const handled = resource.handle(request, peer)
+    const handled = resource.handle(request, peer, allowance.maxBytes)
     if (!(handled instanceof Promise)) {
-      this.#answer(request, peer, handled, false, askedBytes, sinceMs)
+      this.#answer(request, peer, handled, false, allowance, sinceMs)
       return
     }
     const exchange: Unanswered = { request, peer, sinceMs, isAcknowledged: false }
@@ -132,7 +154,7 @@ export class Exchanges {
       .catch((error: unknown) => refusal(error))
       .then((answered) => {
         this.#forget(exchange)
-        this.#answer(request, peer, answered, exchange.isAcknowledged, askedBytes, sinceMs)
+        this.#answer(request, peer, answered, exchange.isAcknowledged, allowance, sinceMs)
       })
   }
 
@@ -149,21 +171,21 @@ export class Exchanges {
     peer: Peer,
     answered: Answer,
     isAcknowledged: boolean,
-    askedBytes: number,
+    allowance: Allowance,
     sinceMs: number,
   ): void {
+    if (answered.isPeerKnown && (allowance.isEchoed || answered.isProof)) this.#deps.addresses.prove(peer)
     if (answered.isRemembered) this.#deps.endpoints.remember(peer, request.messageId, answered.code)
     // Nothing tells an unconfirmable request from one that was lost, and at the bound it is (contract section 7.6).
     const isDropped = request.type === TYPES.nonConfirmable && answered.code === BUSY.code
-    if (!isDropped) this.#send(request, peer, answered, isAcknowledged, askedBytes)
+    if (!isDropped) this.#send(request, peer, answered, isAcknowledged, allowance)
     this.#deps.onAnswered(answered.route, isDropped ? undefined : answered.code, monotonicMs() - sinceMs)
     answered.afterwards?.()
   }
 
   /** On the acknowledgement of the request where that has not gone yet, else in a message of its own. */
-  #send(request: CoapMessage, peer: Peer, answered: Answer, isAcknowledged: boolean, askedBytes: number): void {
-    const { endpoints, outbox, send } = this.#deps
-    const { code, options } = answered
+  #send(request: CoapMessage, peer: Peer, answered: Answer, isAcknowledged: boolean, allowance: Allowance): void {
+    const { endpoints, outbox, addresses, send } = this.#deps
     const isPiggybacked = request.type === TYPES.confirmable && !isAcknowledged
     const messageId = isPiggybacked
       ? request.messageId
@@ -173,10 +195,26 @@ export class Exchanges {
       : request.type === TYPES.confirmable
         ? TYPES.confirmable
         : TYPES.nonConfirmable
-    const message = { type, code, messageId, token: request.token, options, payload: answered.payload }
-    let bytes = formatMessage(message)
-    if (!answered.isPeerKnown && bytes.length > askedBytes) bytes = formatMessage({ ...message, payload: NOTHING })
-    if (type === TYPES.confirmable) outbox.send(peer, messageId, bytes)
-    else send(bytes, peer)
+    const maxBytes =
+      (answered.isPeerKnown || answered.isPublic ? allowance.maxBytes : allowance.askedBytes) -
+      (isAcknowledged ? EMPTY_MESSAGE_BYTES : 0)
+    const isProven = allowance.maxBytes === Infinity
+    const { code, options, payload } = answered
+    const message = { type, code, messageId, token: request.token, options, payload }
+    const isOffered = request.code === METHODS.get && !isProven
+    const bytes = fit(message, isOffered ? [addresses.echoOption(peer)] : [], maxBytes)
+    if (type !== TYPES.confirmable) return send(bytes, peer)
+    if (answered.isPeerKnown) addresses.challenge(peer, messageId)
+    const maxCopies = Math.min(MAX_COPIES, Math.max(1, Math.floor(maxBytes / bytes.length)))
+    outbox.send(peer, messageId, bytes, { maxCopies })
   }
+}
+
+/** With the options that are offered besides where there is room, and without payload where there is none for it. */
+function fit(message: CoapMessage, offered: readonly CoapOption[], maxBytes: number): Buffer {
+  const bytes = formatMessage(message)
+  if (bytes.length > maxBytes) return formatMessage({ ...message, payload: NOTHING })
+  if (offered.length === 0) return bytes
+  const more = formatMessage({ ...message, options: [...message.options, ...offered] })
+  return more.length > maxBytes ? bytes : more
 }

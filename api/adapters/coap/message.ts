@@ -61,6 +61,12 @@ export function formatCode(code: number): string {
   return `${code >> 5}.${String(code & 31).padStart(2, '0')}`
 }
 
+/** Header, token, the options that answers with a message have (Observe, Content-Format, ETag, Block2, Echo), and the marker. */
+const MAX_HEAD_BYTES = 43
+
+/** Bytes that a message of so many leaves to its payload. */
+export const payloadRoom = (messageBytes: number): number => messageBytes - MAX_HEAD_BYTES
+
 export const isRequest = (code: number): boolean => code >> 5 === 0 && code !== CODES.empty
 
 /** Undefined for what is no CoAP of version 1 at all, which is ignored (section 3). */

@@ -1,13 +1,18 @@
-/** Peers that observe a channel (RFC 7641): a notification for each message, until they or their rights go. */
+/**
+ * Peers that observe a channel (RFC 7641): a notification for each message, until they or their rights go. After a confirmable
+ * notification the next one waits for its acknowledgement, so that a peer that is not there, or never asked, is sent little.
+ */
 import type { MessageAccess } from '#api/devices/index.ts'
 import type { Delivery, EndReason, LiveMessage, Messages } from '#api/messages/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import type { AddressProofs } from './addresses.ts'
 import type { Block } from './blocks.ts'
 import { formatFor } from './content-formats.ts'
 import type { Endpoint, Endpoints, Peer } from './endpoints.ts'
-import { CODES, NOTHING, TYPES, codeOfKind, formatMessage } from './message.ts'
+import { CODES, NOTHING, TYPES, codeOfKind, formatMessage, payloadRoom } from './message.ts'
 import type { CoapOption } from './message.ts'
 import { OPTIONS, uintOption } from './options.ts'
+import { MAX_COPIES } from './outbox.ts'
 import type { Outbox } from './outbox.ts'
 import type { Representation, Representations } from './representations.ts'
 
@@ -18,8 +23,12 @@ const MAX_OBSERVATIONS_PER_ENDPOINT = 100
 const CONFIRM_EVERY = 20
 const CONFIRM_ACTIVE_MS = 60_000
 const CONFIRM_SILENT_MS = 24 * 3_600_000
-/** Messages that wait until the observer has got its first answer; the oldest are dropped beyond. */
-const MAX_EARLY = 1000
+/**
+ * Messages that wait until the observer has got its first answer, or has acknowledged a notification; the oldest are dropped
+ * beyond. Those of one observer, and the bytes of all of them.
+ */
+const MAX_HELD = 1000
+const MAX_HELD_BYTES = 64 * 1024 * 1024
 /** 24 bits, compared by RFC 7641 section 3.4. */
 const SEQUENCES = 2 ** 24
 /** A new observation begins above an older one of the same token that is forgotten, unless that had more a second. */
@@ -36,24 +45,35 @@ export type Observing = {
   /** Names the resource and the peer, for the blocks that are asked for later. */
   representationKey: string
   authorize: () => Promise<unknown>
+  /** The bytes that it may be sent before its address has proved itself. */
+  unpaidBytes: number
 }
 
-export type Observation = { end(): void }
+export type Observation = {
+  end(): void
+  /** Sends what was held back. */
+  resume(): void
+}
 
 export type ObservationsDeps = {
   messages: Messages
   endpoints: Endpoints
   outbox: Outbox
+  addresses: AddressProofs
   representations: Representations
   send: (bytes: Buffer, peer: Peer) => void
   nowMs: () => number
   logger: Logger
 }
 
+/** Payloads that wait in all observations. */
+type Held = { bytes: number }
+
 export class Observations {
   readonly #deps: ObservationsDeps
   readonly #open = new Set<OpenObservation>()
   #opening = 0
+  readonly #held: Held = { bytes: 0 }
 
   constructor(deps: ObservationsDeps) {
     this.#deps = deps
@@ -77,7 +97,7 @@ export class Observations {
     if (isOneMore && (isFull || endpoint.observations.size >= MAX_OBSERVATIONS_PER_ENDPOINT)) return undefined
     const sequence = before instanceof OpenObservation ? before.sequence : undefined
     before?.end()
-    const observation = new OpenObservation(observing, endpoint, this.#deps, sequence, () => {
+    const observation = new OpenObservation(observing, endpoint, this.#deps, this.#held, sequence, () => {
       this.#open.delete(observation)
       if (endpoint.observations.get(name) === observation) endpoint.observations.delete(name)
     })
@@ -123,29 +143,35 @@ export class OpenObservation implements Observation {
   readonly #endpoint: Endpoint
   readonly #deps: ObservationsDeps
   readonly #onClosed: () => void
-  /** Messages that came before the first answer went out. */
-  #early: LiveMessage[] | undefined = []
+  readonly #allHeld: Held
+  /** Messages that wait: for the first answer, or for an acknowledgement. */
+  #held: LiveMessage[] = []
+  #hasBegun = false
   #stop: (() => void) | undefined
   #isOpen = true
   #isShown = false
-  #sent = 0
   #lastSentAt: number
-  #lastConfirmedAt: number
-  #awaitsAcknowledgement = false
+  /** The peer was at its address when it was sent a notification of this observation, or asked for it. */
+  #isProven = false
+  #unpaidBytes: number
   sequence: number
 
   constructor(
     observing: Observing,
     endpoint: Endpoint,
     deps: ObservationsDeps,
+    allHeld: Held,
     sequence: number | undefined,
     onClosed: () => void,
   ) {
     this.#observing = observing
     this.#endpoint = endpoint
     this.#deps = deps
+    this.#allHeld = allHeld
     this.#onClosed = onClosed
-    this.#lastSentAt = this.#lastConfirmedAt = deps.nowMs()
+    this.#lastSentAt = deps.nowMs()
+    this.#unpaidBytes = observing.unpaidBytes
+    this.#isProven = observing.unpaidBytes === Infinity
     this.sequence = sequence ?? Math.floor((Date.now() / 1000) * SEQUENCES_PER_SECOND) % SEQUENCES
   }
 
@@ -161,20 +187,41 @@ export class OpenObservation implements Observation {
 
   /** The first answer has gone out, with this message; what came after it follows. */
   begin(answered: LiveMessage | undefined): void {
-    const early = this.#early ?? []
-    this.#early = undefined
-    const at = early.findIndex(({ batchSeq, index }) => batchSeq === answered?.batchSeq && index === answered.index)
-    for (const message of early.slice(at + 1)) this.#notify(message)
+    const at = this.#held.findIndex(
+      ({ batchSeq, index }) => batchSeq === answered?.batchSeq && index === answered.index,
+    )
+    for (let count = 0; count <= at; count++) this.#takeHeld()
+    this.#hasBegun = true
+    this.resume()
   }
 
   deliver(deliveries: readonly Delivery[]): void {
     for (const { message } of deliveries) {
-      if (this.#early === undefined) this.#notify(message)
-      else {
-        this.#early.push(message)
-        if (this.#early.length > MAX_EARLY) this.#early.shift()
-      }
+      if (this.#isFree && this.#held.length === 0) this.#notify(message)
+      else this.#hold(message)
     }
+  }
+
+  resume(): void {
+    while (this.#isFree && this.#held.length > 0) this.#notify(this.#takeHeld())
+  }
+
+  get #isFree(): boolean {
+    return this.#isOpen && this.#hasBegun && this.#endpoint.awaited === 0
+  }
+
+  #hold(message: LiveMessage): void {
+    if (!this.#isOpen) return
+    this.#held.push(message)
+    this.#allHeld.bytes += message.payload.length
+    while (this.#held.length > 0 && (this.#held.length > MAX_HELD || this.#allHeld.bytes > MAX_HELD_BYTES))
+      this.#takeHeld()
+  }
+
+  #takeHeld(): LiveMessage | undefined {
+    const message = this.#held.shift()
+    this.#allHeld.bytes -= message?.payload.length ?? 0
+    return message
   }
 
   whenEnded(stop: () => void): void {
@@ -203,6 +250,7 @@ export class OpenObservation implements Observation {
   end(): void {
     if (!this.#isOpen) return
     this.#isOpen = false
+    while (this.#held.length > 0) this.#takeHeld()
     this.#showOffline()
     this.#onClosed()
     this.#stop?.()
@@ -219,50 +267,72 @@ export class OpenObservation implements Observation {
   }
 
   tick(now: number): void {
-    if (this.#early !== undefined || now - this.#lastSentAt < CONFIRM_SILENT_MS) return
+    if (!this.#isFree || now - this.#lastSentAt < CONFIRM_SILENT_MS) return
     // Not once more while the message is looked for.
     this.#lastSentAt = now
     const { access, filter } = this.#observing
     this.#deps.messages.latest(access, filter).then(
-      (message) => this.#notify(message),
+      (message) => void (this.#isFree && this.#notify(message)),
       (error: unknown) => this.#deps.logger.warn({ err: error }, 'an observer could not be asked for a sign of life'),
     )
   }
 
   #notify(message: LiveMessage | undefined): void {
-    if (!this.#isOpen) return
-    const { accept, block, representationKey } = this.#observing
+    const { peer, accept, block, representationKey } = this.#observing
+    const { addresses, outbox, representations, nowMs, messages } = this.#deps
     const contentFormat = message === undefined ? undefined : formatFor(message.contentType, accept)
     // Of a channel with messages in several formats the observer is sent those that it accepts.
     if (contentFormat === false) return
+    const now = nowMs()
+    const endpoint = this.#endpoint
+    this.#isProven ||= addresses.isProven(peer)
+    const isConfirmable =
+      !this.#isProven ||
+      endpoint.unconfirmed + 1 >= CONFIRM_EVERY ||
+      now - endpoint.lastConfirmableAt >= CONFIRM_ACTIVE_MS
+    // It would not be known whether it was acknowledged: dropped, as a network does.
+    if (isConfirmable && outbox.isFull) return
     const representation: Representation = { payload: message?.payload ?? NOTHING, contentFormat }
     const first = block === undefined ? undefined : { ...block, number: 0 }
-    const { options, payload } = this.#deps.representations.part(representationKey, representation, first)
-    const now = this.#deps.nowMs()
-    this.#sent++
-    const isDue = this.#sent % CONFIRM_EVERY === 0 || now - this.#lastConfirmedAt >= CONFIRM_ACTIVE_MS
+    const room = this.#isProven ? Infinity : payloadRoom(this.#unpaidBytes)
+    const { options, payload } = representations.part(representationKey, representation, first, room)
     const observe = uintOption(OPTIONS.observe, this.nextSequence())
-    this.#send(CODES.content, [observe, ...options], payload, isDue && !this.#awaitsAcknowledgement)
+    this.#send(CODES.content, [observe, ...options], payload, isConfirmable)
     this.#lastSentAt = now
     if (message !== undefined && this.#isShown)
-      this.#deps.messages.presence.delivered(this.#observing.access.publisherKey as number, 1)
+      messages.presence.delivered(this.#observing.access.publisherKey as number, 1)
   }
 
   #send(code: number, options: readonly CoapOption[], payload: Buffer, isConfirmable: boolean): void {
     const { peer, token } = this.#observing
-    const messageId = this.#endpoint.nextMessageId()
+    const endpoint = this.#endpoint
+    const messageId = endpoint.nextMessageId()
     const type = isConfirmable ? TYPES.confirmable : TYPES.nonConfirmable
     const bytes = formatMessage({ type, code, messageId, token, options, payload })
-    this.#endpoint.notified(messageId, this)
+    endpoint.notified(messageId, this)
     if (!isConfirmable) {
+      endpoint.unconfirmed++
       this.#deps.send(bytes, peer)
       return
     }
-    this.#awaitsAcknowledgement = true
-    this.#lastConfirmedAt = this.#deps.nowMs()
-    this.#deps.outbox.send(peer, messageId, bytes, (fate) => {
-      this.#awaitsAcknowledgement = false
-      if (fate !== 'acknowledged') this.end()
+    const { addresses, outbox, nowMs } = this.#deps
+    const paidCopies = Math.max(1, Math.floor(this.#unpaidBytes / bytes.length))
+    const maxCopies = this.#isProven ? MAX_COPIES : Math.min(MAX_COPIES, paidCopies)
+    if (!this.#isProven) this.#unpaidBytes = Math.max(0, this.#unpaidBytes - maxCopies * bytes.length)
+    addresses.challenge(peer, messageId)
+    endpoint.unconfirmed = 0
+    endpoint.lastConfirmableAt = nowMs()
+    if (!outbox.isFull) endpoint.awaited++
+    outbox.send(peer, messageId, bytes, {
+      maxCopies,
+      onEnd: (fate) => {
+        endpoint.awaited--
+        if (fate === 'lost') endpoint.endObservations()
+        else {
+          if (fate === 'reset') this.end()
+          endpoint.resumeObservations()
+        }
+      },
     })
   }
 }

@@ -21,6 +21,8 @@ export const OPTIONS = {
   proxyUri: 35,
   proxyScheme: 39,
   size1: 60,
+  /** RFC 9175 section 2.2. */
+  echo: 252,
 } as const
 
 /** Bounds of the length in bytes; an option outside of them counts as one that is not known (section 5.4.3). */
@@ -28,6 +30,7 @@ type Rule = { minBytes: number; maxBytes: number; isRepeatable?: true }
 
 const RULES: ReadonlyMap<number, Rule> = new Map<number, Rule>([
   [OPTIONS.uriHost, { minBytes: 1, maxBytes: 255 }],
+  [OPTIONS.etag, { minBytes: 1, maxBytes: 8, isRepeatable: true }],
   [OPTIONS.observe, { minBytes: 0, maxBytes: 3 }],
   [OPTIONS.uriPort, { minBytes: 0, maxBytes: 2 }],
   [OPTIONS.uriPath, { minBytes: 0, maxBytes: 255, isRepeatable: true }],
@@ -43,6 +46,7 @@ export type RequestOptions = {
   /** The elements joined by `/`. */
   path: string
   queries: readonly string[]
+  etags: readonly Buffer[]
   observe: number | undefined
   contentFormat: number | undefined
   accept: number | undefined
@@ -67,6 +71,7 @@ export class CoapRefusal extends Error {
 export function readOptions(options: readonly CoapOption[]): RequestOptions {
   const path: string[] = []
   const queries: string[] = []
+  const etags: Buffer[] = []
   const single = new Map<number, Buffer>()
   for (const { number, value } of options) {
     if (number === OPTIONS.proxyUri || number === OPTIONS.proxyScheme)
@@ -82,6 +87,7 @@ export function readOptions(options: readonly CoapOption[]): RequestOptions {
       if (number % 2 === 1) throw new CoapRefusal(CODES.badOption, `option ${number} is not understood`)
     } else if (number === OPTIONS.uriPath) path.push(pathElement(value))
     else if (number === OPTIONS.uriQuery) queries.push(textOf(value, 'query'))
+    else if (number === OPTIONS.etag) etags.push(value)
     else single.set(number, value)
   }
   const uint = (number: number) => {
@@ -91,6 +97,7 @@ export function readOptions(options: readonly CoapOption[]): RequestOptions {
   return {
     path: path.join('/'),
     queries,
+    etags,
     observe: uint(OPTIONS.observe),
     contentFormat: uint(OPTIONS.contentFormat),
     accept: uint(OPTIONS.accept),

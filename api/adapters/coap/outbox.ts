@@ -5,6 +5,8 @@ import type { Peer } from './endpoints.ts'
 const ACK_TIMEOUT_MS = 2000
 const ACK_RANDOM_FACTOR = 1.5
 const MAX_RETRANSMIT = 4
+/** A message is sent so often at most. */
+export const MAX_COPIES = MAX_RETRANSMIT + 1
 /** Messages that await their acknowledgement; beyond, they are sent once. */
 const MAX_UNACKNOWLEDGED = 20_000
 
@@ -14,6 +16,7 @@ type Unacknowledged = {
   peer: Peer
   bytes: Buffer
   sent: number
+  maxCopies: number
   timeoutMs: number
   nextAt: number
   onEnd: (fate: Fate) => void
@@ -36,23 +39,37 @@ export class Outbox {
     return this.#messages.size
   }
 
-  /** `onEnd` is told once what became of it; not where too many await theirs already. */
-  send(peer: Peer, messageId: number, bytes: Buffer, onEnd: (fate: Fate) => void = () => undefined): void {
-    this.#send(bytes, peer)
-    if (this.#messages.size >= MAX_UNACKNOWLEDGED) return
-    const timeoutMs = this.#ackTimeoutMs * (1 + Math.random() * (ACK_RANDOM_FACTOR - 1))
-    const nextAt = this.#nowMs() + timeoutMs
-    this.#messages.set(`${peer.key} ${messageId}`, { peer, bytes, sent: 1, timeoutMs, nextAt, onEnd })
+  get isFull(): boolean {
+    return this.#messages.size >= MAX_UNACKNOWLEDGED
   }
 
-  /** True where the peer spoke of a message of ours that awaits it. */
-  settle(peer: Peer, messageId: number, fate: 'acknowledged' | 'reset'): boolean {
+  /**
+   * `onEnd` is told once what became of it; not where too many await theirs already. With `maxCopies` it is sent no more
+   * often, and given up when it would be otherwise.
+   */
+  send(
+    peer: Peer,
+    messageId: number,
+    bytes: Buffer,
+    { maxCopies = MAX_COPIES, onEnd = () => undefined }: { maxCopies?: number; onEnd?: (fate: Fate) => void } = {},
+  ): void {
+    this.#send(bytes, peer)
+    if (this.isFull) return
+    const timeoutMs = this.#ackTimeoutMs * (1 + Math.random() * (ACK_RANDOM_FACTOR - 1))
+    const nextAt = this.#nowMs() + timeoutMs
+    this.#messages.set(`${peer.key} ${messageId}`, { peer, bytes, sent: 1, maxCopies, timeoutMs, nextAt, onEnd })
+  }
+
+  awaits(peer: Peer, messageId: number): boolean {
+    return this.#messages.has(`${peer.key} ${messageId}`)
+  }
+
+  /** The peer spoke of a message of ours that awaits it. */
+  settle(peer: Peer, messageId: number, fate: 'acknowledged' | 'reset'): void {
     const key = `${peer.key} ${messageId}`
     const message = this.#messages.get(key)
-    if (message === undefined) return false
     this.#messages.delete(key)
-    message.onEnd(fate)
-    return true
+    message?.onEnd(fate)
   }
 
   /** Sends again what is due. */
@@ -68,7 +85,7 @@ export class Outbox {
       message.sent++
       message.timeoutMs *= 2
       message.nextAt = now + message.timeoutMs
-      this.#send(message.bytes, message.peer)
+      if (message.sent <= message.maxCopies) this.#send(message.bytes, message.peer)
     }
   }
 }

@@ -16,7 +16,7 @@ import { answer, isFault, refusal } from './answer.ts'
 import { blockValue } from './blocks.ts'
 import { LINK_FORMAT, contentTypeOf, formatFor } from './content-formats.ts'
 import type { Peer } from './endpoints.ts'
-import { CODES, METHODS, NOTHING } from './message.ts'
+import { CODES, METHODS, NOTHING, payloadRoom } from './message.ts'
 import type { CoapMessage } from './message.ts'
 import type { Observations } from './observations.ts'
 import type { RequestOptions } from './options.ts'
@@ -29,6 +29,8 @@ const LINKS = Buffer.from('</m>;obs,</channels>;obs')
 const WELL_KNOWN = '.well-known/core'
 const AUTH = 'auth='
 const OBSERVE = { register: 0, deregister: 1 } as const
+/** An observer that is not known to be at its address is answered with this part; the rest is for the notification that asks. */
+const FIRST_ANSWER_PART = 0.5
 
 export type ResourceDeps = {
   gate: MessageGate
@@ -41,13 +43,20 @@ export type ResourceDeps = {
 }
 
 export type Resource = {
-  /** Never throws. A promise where something has to be waited for. */
-  handle(request: CoapMessage, peer: Peer): Answer | Promise<Answer>
+  /** Never throws. A promise where something has to be waited for. An answer with a message has at most `maxBytes`. */
+  handle(request: CoapMessage, peer: Peer, maxBytes: number): Answer | Promise<Answer>
   /** The answer to a request that was answered with this code before. */
   again(request: CoapMessage, code: number): Answer
 }
 
-type Asked = { options: RequestOptions; path: ChannelPath; rest: string; credentials: MessageCredentials }
+type Asked = {
+  options: RequestOptions
+  path: ChannelPath
+  rest: string
+  credentials: MessageCredentials
+  /** Of everything that answers it: Infinity where the peer is known to be at its address. */
+  maxBytes: number
+}
 
 export function createResource(deps: ResourceDeps): Resource {
   const { gate, messages, uploads, representations, observations, maxBodyBytes, logger } = deps
@@ -112,18 +121,21 @@ export function createResource(deps: ResourceDeps): Resource {
   }
 
   function get(asked: Asked, request: CoapMessage, peer: Peer): Answer | Promise<Answer> {
-    const { options, rest } = asked
+    const { options, rest, maxBytes } = asked
     const isObserve = options.observe === OBSERVE.register
     const route = isObserve ? 'GET message, observe' : 'GET message'
     const key = `${peer.key}\n${options.path}`
-    const known = { route, isPeerKnown: true }
+    const known = { route, isPeerKnown: true, isProof: representations.isKnown(key, options.etags) }
     const present = async (access: MessageAccess): Promise<Answer> => {
       try {
         const filter = parseSubtopicFilter(rest)
         if (options.observe === OBSERVE.deregister) observations.close(peer, request.token)
         const kept = (options.block2?.number ?? 0) > 0 ? representations.find(key) : undefined
         if (kept !== undefined)
-          return answer(CODES.content, { ...known, ...representations.part(key, kept, options.block2) })
+          return answer(CODES.content, {
+            ...known,
+            ...representations.part(key, kept, options.block2, payloadRoom(maxBytes)),
+          })
         if (isObserve) return await observe(asked, access, filter, request, peer, key, known)
         const message = await messages.latest(access, filter)
         if (message === undefined && options.observe !== OBSERVE.deregister)
@@ -131,7 +143,10 @@ export function createResource(deps: ResourceDeps): Resource {
         const representation = represent(message, options.accept)
         if (representation === undefined)
           throw new CoapRefusal(CODES.notAcceptable, 'the newest message has another format')
-        return answer(CODES.content, { ...known, ...representations.part(key, representation, options.block2) })
+        return answer(CODES.content, {
+          ...known,
+          ...representations.part(key, representation, options.block2, payloadRoom(maxBytes)),
+        })
       } catch (error) {
         return refuse(error, known)
       }
@@ -140,7 +155,7 @@ export function createResource(deps: ResourceDeps): Resource {
   }
 
   async function observe(
-    { options, credentials, path }: Asked,
+    { options, credentials, path, maxBytes }: Asked,
     access: MessageAccess,
     filter: string,
     { token }: CoapMessage,
@@ -150,12 +165,15 @@ export function createResource(deps: ResourceDeps): Resource {
   ): Promise<Answer> {
     const { accept, block2: block } = options
     const authorize = async () => await gate.authorize(credentials, path, 'subscribe')
-    const observing = { peer, token: Buffer.from(token), access, filter, accept, block, representationKey, authorize }
+    const unpaidBytes = maxBytes * (1 - FIRST_ANSWER_PART)
+    const observed = { access, filter, accept, block, representationKey, authorize, unpaidBytes }
+    const observing = { peer, token: Buffer.from(token), ...observed }
     const observation = await observations.open(observing)
     try {
       const message = await messages.latest(access, filter)
       const representation = represent(message, accept) ?? { payload: NOTHING, contentFormat: undefined }
-      const part = representations.part(representationKey, representation, block)
+      const room = payloadRoom(maxBytes * FIRST_ANSWER_PART)
+      const part = representations.part(representationKey, representation, block, room)
       if (observation === undefined) return answer(CODES.content, { ...known, ...part })
       const observeValue = uintOption(OPTIONS.observe, observation.nextSequence())
       const afterwards = () => observation.begin(message)
@@ -173,7 +191,7 @@ export function createResource(deps: ResourceDeps): Resource {
     return answer(code, { options, isPeerKnown: true })
   }
 
-  function handle(request: CoapMessage, peer: Peer): Answer | Promise<Answer> {
+  function handle(request: CoapMessage, peer: Peer, maxBytes: number): Answer | Promise<Answer> {
     try {
       const { code } = request
       if (code !== METHODS.get && code !== METHODS.post)
@@ -185,7 +203,7 @@ export function createResource(deps: ResourceDeps): Resource {
           route: `GET ${WELL_KNOWN}`,
           options: [contentFormat],
           payload: LINKS,
-          isPeerKnown: true,
+          isPublic: true,
         })
       }
       const path = parseMessagePath(options.path)
@@ -196,6 +214,7 @@ export function createResource(deps: ResourceDeps): Resource {
         path: { domain: path.domain, channel: path.channel },
         rest: path.rest,
         credentials: credentialsOf(options),
+        maxBytes,
       }
       const answered = code === METHODS.post ? post(asked, request, peer) : get(asked, request, peer)
       const route = code === METHODS.post ? 'POST message' : 'GET message'

@@ -9,6 +9,7 @@ import { portError } from '#core/http/index.ts'
 import type { Metrics } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep, withDeadline } from '#core/time.ts'
+import { AddressProofs } from './addresses.ts'
 import { Endpoints } from './endpoints.ts'
 import type { Peer } from './endpoints.ts'
 import { Exchanges } from './exchanges.ts'
@@ -78,14 +79,17 @@ export async function startCoapServer(deps: CoapServerDeps): Promise<CoapServer>
     }
   }
   const endpoints = new Endpoints(nowMs)
+  const addresses = new AddressProofs(endpoints, nowMs)
   const outbox = new Outbox(send, nowMs, deps.ackTimeoutMs)
   const uploads = new Uploads(maxBodyBytes)
   const representations = new Representations()
-  const observations = new Observations({ messages, endpoints, outbox, representations, send, nowMs, logger })
+  const observed = { messages, endpoints, outbox, addresses, representations, send, nowMs, logger }
+  const observations = new Observations(observed)
   const resource = createResource({ gate, messages, uploads, representations, observations, maxBodyBytes, logger })
   const exchanges = new Exchanges({
     endpoints,
     outbox,
+    addresses,
     resource,
     send,
     acknowledgeAfterMs: deps.acknowledgeAfterMs,
