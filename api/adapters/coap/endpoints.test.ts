@@ -49,11 +49,39 @@ test('what waits for its answer counts before it is remembered', () => {
   expect(endpoints.isFull(0)).toBe(true)
 })
 
-test('message identifiers of a peer follow one another and wrap', () => {
+test('message identifiers of a peer come each once before one comes again, in an order of its own', () => {
   const endpoint = new Endpoints(() => 0).of(peer(1))
   const first = endpoint.nextMessageId()
   const all = new Set([first])
   for (let count = 1; count < 65_536; count++) all.add(endpoint.nextMessageId())
   expect(all.size).toBe(65_536)
   expect(endpoint.nextMessageId()).toBe(first)
+})
+
+test('a message identifier cannot be guessed from the one before', () => {
+  const endpoint = new Endpoints(() => 0).of(peer(1))
+  const distances = new Map<number, number>()
+  let before = endpoint.nextMessageId()
+  for (let count = 0; count < 10_000; count++) {
+    const next = endpoint.nextMessageId()
+    const distance = (next - before + 65_536) % 65_536
+    distances.set(distance, (distances.get(distance) ?? 0) + 1)
+    before = next
+  }
+  // Of 65,536 distances each comes 0.15 times on average.
+  expect(Math.max(...distances.values())).toBeLessThan(20)
+})
+
+test('an address that proved itself is known for five minutes, whatever else is forgotten', () => {
+  let now = 0
+  const endpoints = new Endpoints(() => now)
+  endpoints.prove(peer(1))
+  now = 299_000
+  for (let round = 0; round < 100; round++) endpoints.sweep()
+  expect(endpoints.isProven(peer(1).key)).toBe(true)
+  expect(endpoints.isProven(peer(2).key)).toBe(false)
+  now = 300_000
+  expect(endpoints.isProven(peer(1).key)).toBe(false)
+  for (let round = 0; round < 100; round++) endpoints.sweep()
+  expect(endpoints.find(peer(1).key)).toBeUndefined()
 })
