@@ -3,6 +3,7 @@
  * public HTTP API is all that it uses.
  */
 import type { Answer, ApiRequest, Cli, Reply } from './command.ts'
+import type { ConfigFile } from './config-file.ts'
 import { curlLine } from './curl.ts'
 import { CommandError } from './failures.ts'
 import { exchange } from './http.ts'
@@ -19,13 +20,15 @@ import { isRecord, plainText } from './values.ts'
 
 /** How long a server may be silent; a bulk of 10,000 items takes seconds. */
 const ANSWER_DEADLINE_MS = 60_000
-export function createCli(invocation: Invocation): Cli {
+
+export function createCli(invocation: Invocation, file: ConfigFile): Cli {
   const { environment, streams, signal } = invocation
-  const settings = readSettings(invocation)
+  const settings = readSettings(invocation, file)
   const output = createOutput(streams, settings.isRaw, environment)
-  const session = createSession(settings, (request) =>
-    send(request, typeof request.authorization === 'object' ? request.authorization.header : undefined),
-  )
+  const session = createSession(settings, async (request) => {
+    const url = urlOf(settings.address(request.service).url, request)
+    return await send(request, await session.authorization(request, url))
+  })
 
   async function prepare(request: ApiRequest): Promise<{ url: string; headers: Record<string, string> }> {
     const url = urlOf(settings.address(request.service).url, request)

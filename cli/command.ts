@@ -68,6 +68,8 @@ export type Group = {
   columns?: readonly string[]
   /** Words for the numbers of a column. */
   labels?: View['labels']
+  /** False for what concerns this machine alone. */
+  needsServer?: false
   commands: readonly Command[]
 }
 
@@ -101,9 +103,9 @@ export type ApiRequest = {
   file?: string
   /**
    * `needed`: a token of the command line, the environment, the configuration file or the saved login; `optional`: the
-   * same, or none. Anything else is the value of the header.
+   * same, or none; `refresh`: the refresh token of the saved login. Anything else is the value of the header.
    */
-  authorization?: 'needed' | 'optional' | 'none' | { header: string }
+  authorization?: 'needed' | 'optional' | 'none' | 'refresh' | { header: string }
   /** A token of the command line. */
   token?: string | undefined
   headers?: Readonly<Record<string, string>>

@@ -2,7 +2,7 @@
  * The configuration file: TOML of any generation, read by key whatever table the key stands in. Holds no tokens of ours;
  * those lie in the login store. A `user_token` that somebody put into it is honoured.
  */
-import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { TomlError, parse } from 'smol-toml'
@@ -58,7 +58,26 @@ limit = "10"
 tls_verification = true
 `
 
-export type ConfigFile = { path: string; values: Readonly<Record<string, string>>; addresses: Addresses }
+export type ConfigFile = {
+  path: string
+  values: Readonly<Record<string, string>>
+  addresses: Addresses
+  /** The file that names the addresses. */
+  addressesFrom: string
+  /** It lies in the current folder and was not named: somebody else may have written it. */
+  isOfFolder: boolean
+}
+
+const MAX_FOLDER_FILE_BYTES = 1024 * 1024
+
+/** What the file of the current folder sets without a question: filters and output. Everything else needs one. */
+const HARMLESS_KEYS: ReadonlySet<string> = new Set([
+  'raw_output',
+  'msg_content_type',
+  ...Object.entries(CONFIG_KEYS).flatMap(([key, { table }]) => (table === 'filter' ? [key] : [])),
+])
+/** All that is read from a file. */
+const READ_KEYS = [...Object.keys(CONFIG_KEYS), 'user_token']
 
 /** The folder for what the user's programs remember. */
 export function configFolder(environment: Environment): string {
@@ -68,25 +87,45 @@ export function configFolder(environment: Environment): string {
   return join(base !== undefined && base !== '' ? base : join(homedir(), '.config'), 'skein')
 }
 
+export const ownConfigPath = (environment: Environment): string => join(configFolder(environment), 'config.toml')
+
+/** Contexts, logins, and what was answered about folders. */
+export const contextsPathOf = (environment: Environment): string => join(configFolder(environment), 'contexts.json')
+
+/** Addresses, TLS verification and tokens of a file, in the order of their keys. */
+export function sensitiveValues({ values }: ConfigFile): (readonly [string, string])[] {
+  return READ_KEYS.filter((key) => !HARMLESS_KEYS.has(key))
+    .toSorted()
+    .flatMap((key) => (values[key] === undefined ? [] : [[key, values[key]] as const]))
+}
+
+/** Filters and output of the folder's file, everything else of the user's own. */
+export function restrictedBy(file: ConfigFile, own: ConfigFile): ConfigFile {
+  const harmless = Object.entries(file.values).filter(([key]) => HARMLESS_KEYS.has(key))
+  return { ...own, path: file.path, values: { ...own.values, ...Object.fromEntries(harmless) } }
+}
+
 /** Reads the file that is named, else `./config.toml`, else the user's own, which is made when it is missing. */
 export function readConfigFile(named: string | undefined, environment: Environment): ConfigFile {
-  const own = join(configFolder(environment), 'config.toml')
-  const candidates = named === undefined ? [resolve('config.toml'), own] : [resolve(named)]
+  const own = ownConfigPath(environment)
+  const isNamed = named !== undefined && named !== ''
+  const candidates = isNamed ? [resolve(named)] : [resolve('config.toml'), own]
   for (const path of candidates) {
-    const text = readIfThere(path)
-    if (text !== undefined) return parseConfigFile(path, text)
+    const isOfFolder = !isNamed && path !== own
+    const text = readIfThere(path, isOfFolder)
+    if (text !== undefined) return parseConfigFile(path, text, isOfFolder)
   }
   const path = candidates.at(-1) ?? own
   try {
     writePrivate(path, NEW_FILE)
   } catch (error) {
     // A home that cannot be written to is no reason to refuse everything; a file that was asked for is.
-    if (named !== undefined) throw new CommandError(`cannot make ${path}: ${(error as Error).message}`)
+    if (isNamed) throw new CommandError(`cannot make ${path}: ${(error as Error).message}`)
   }
-  return parseConfigFile(path, NEW_FILE)
+  return parseConfigFile(path, NEW_FILE, false)
 }
 
-function parseConfigFile(path: string, text: string): ConfigFile {
+function parseConfigFile(path: string, text: string, isOfFolder: boolean): ConfigFile {
   let document: Record<string, unknown>
   try {
     document = parse(text)
@@ -107,7 +146,7 @@ function parseConfigFile(path: string, text: string): ConfigFile {
     const value = values[key]
     if (kind === 'url' && value !== undefined) addresses[key] = parseAddress(value, `${key} in ${path}`)
   }
-  return { path, values, addresses }
+  return { path, values, addresses, addressesFrom: path, isOfFolder }
 }
 
 /** Sets one key and keeps everything else as it stands, comments included. Returns the path. */
@@ -115,7 +154,7 @@ export function setConfigKey(file: ConfigFile, key: string, value: string): void
   const known = CONFIG_KEYS[key]
   if (known === undefined) throw new CommandError(`no such key: ${key}`, `keys: ${Object.keys(CONFIG_KEYS).join(', ')}`)
   const line = `${key} = ${renderValue(key, known.kind, value)}`
-  const text = readIfThere(file.path) ?? NEW_FILE
+  const text = readIfThere(file.path, false) ?? NEW_FILE
   const lines = text.split('\n')
   const at = lines.findIndex((one) => new RegExp(`^\\s*${key}\\s*=`).test(one))
   if (at >= 0) lines[at] = line
@@ -127,7 +166,7 @@ export function setConfigKey(file: ConfigFile, key: string, value: string): void
   }
   const next = lines.join('\n')
   // A file written in a way that lines do not show (inline tables, several lines): refused rather than spoiled.
-  if (value !== '' && parseConfigFile(file.path, next).values[key] === undefined)
+  if (value !== '' && parseConfigFile(file.path, next, false).values[key] === undefined)
     throw new CommandError(`cannot set ${key} in ${file.path}`, 'set it there with an editor')
   writePrivate(file.path, next)
 }
@@ -149,13 +188,22 @@ function renderValue(key: string, kind: Kind, value: string): string {
   return JSON.stringify(value)
 }
 
-function readIfThere(path: string): string | undefined {
+function readIfThere(path: string, isOfFolder: boolean): string | undefined {
   try {
+    // A pipe or a device of a foreign folder would be read for ever.
+    if (isOfFolder) requirePlain(path)
     return readFileSync(path, 'utf8')
   } catch (error) {
+    if (error instanceof CommandError) throw error
     if (['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '')) return undefined
     throw new CommandError(`cannot read ${path}: ${(error as Error).message}`)
   }
+}
+
+function requirePlain(path: string): void {
+  const found = statSync(path)
+  if (!found.isFile() || found.size > MAX_FOLDER_FILE_BYTES)
+    throw new CommandError(`${path} must be a plain file of at most ${MAX_FOLDER_FILE_BYTES} bytes`)
 }
 
 function writePrivate(path: string, text: string): void {

@@ -35,7 +35,12 @@ export type Incoming = { status: number; headers: IncomingMessage['headers']; te
 
 const agent = new HttpAgent({ keepAlive: true })
 
-/** Sends and waits for the head of the answer; the caller reads the body. */
+const REDIRECTS = new Set([301, 302, 303, 307, 308])
+
+/**
+ * Sends and waits for the head of the answer; the caller reads the body. A redirect is a failure: nobody said that the token
+ * belongs to the other address too.
+ */
 export async function open(outgoing: Outgoing): Promise<IncomingMessage> {
   const url = new URL(outgoing.url)
   const isTls = url.protocol === 'https:'
@@ -56,7 +61,16 @@ export async function open(outgoing: Outgoing): Promise<IncomingMessage> {
         ),
       )
     })
-    request.once('response', resolve)
+    request.once('response', (response) => {
+      if (!REDIRECTS.has(response.statusCode ?? 0)) return resolve(response)
+      response.destroy()
+      reject(
+        new CommandError(
+          `${url.origin} redirects to ${response.headers.location ?? 'another address'}: redirects are not followed`,
+          'use the other address if you know it: --url, SKEIN_URL',
+        ),
+      )
+    })
     request.once('error', (error) => reject(explain(error, url, outgoing.signal)))
     writeBody(request, outgoing, reject)
   })

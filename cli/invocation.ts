@@ -1,9 +1,11 @@
 /** What one call of the program was given, and the settings that follow from it. */
-import { join } from 'node:path'
-import { configFolder, readConfigFile } from './config-file.ts'
+import { contextsPathOf } from './config-file.ts'
+import type { ConfigFile } from './config-file.ts'
 import type { GivenFlags } from './flags.ts'
 import { readContexts } from './login-store.ts'
 import type { Stream } from './output.ts'
+import { SERVICES } from './services.ts'
+import type { ServiceName } from './services.ts'
 import { environmentAddresses, flagAddresses, resolveAddress } from './settings.ts'
 import type { Environment, Settings } from './settings.ts'
 
@@ -18,9 +20,8 @@ export type Invocation = {
 }
 
 /** Flag before environment before context before file (contract 15). */
-export function readSettings({ flags, environment, version }: Invocation): Settings {
-  const file = readConfigFile(flags.get('config') ?? filled(environment['SKEIN_CONFIG']), environment)
-  const contextsPath = join(configFolder(environment), 'contexts.json')
+export function readSettings({ flags, environment, version }: Invocation, file: ConfigFile): Settings {
+  const contextsPath = contextsPathOf(environment)
   const all = readContexts(contextsPath)
   const contextName = flags.get('context') ?? filled(environment['SKEIN_CONTEXT']) ?? all.current
   const context = all.contexts[contextName]
@@ -29,12 +30,11 @@ export function readSettings({ flags, environment, version }: Invocation): Setti
     { from: 'flag', addresses: flagAddresses(flags) },
     { from: 'environment', addresses: environmentAddresses(environment) },
     { from: `context ${contextName}`, addresses: context?.addresses ?? {} },
-    { from: file.path, addresses: file.addresses },
+    { from: file.addressesFrom, addresses: file.addresses },
   ]
-  const tokenOfEnvironment = filled(environment['SKEIN_TOKEN'])
-  const tokenOfFile = file.values['user_token']
+  const address = (service: ServiceName) => resolveAddress(service, sources)
   return {
-    address: (service) => resolveAddress(service, sources),
+    address,
     givenAddresses: given,
     isInsecure: flags.has('insecure') || file.values['tls_verification'] === 'false',
     isCurl: flags.has('curl'),
@@ -46,14 +46,41 @@ export function readSettings({ flags, environment, version }: Invocation): Setti
     contextsPath,
     configPath: file.path,
     domain: flags.get('domain') ?? filled(environment['SKEIN_DOMAIN']) ?? context?.domain,
-    token:
-      tokenOfEnvironment !== undefined
-        ? { value: tokenOfEnvironment, from: 'SKEIN_TOKEN' }
-        : tokenOfFile !== undefined
-          ? { value: tokenOfFile, from: file.path }
-          : undefined,
+    token: tokenOf(environment, file, address),
     version,
   }
 }
 
 const filled = (value: string | undefined): string | undefined => (value === '' ? undefined : value)
+
+/**
+ * The token of the environment, else that of the file, and the addresses that it belongs to. SKEIN_TOKEN belongs to those that
+ * SKEIN_URL and SKEIN_MANAGER_URL name; without SKEIN_URL to all but those of the current folder's file. The token of a file
+ * belongs to the addresses of this file, where it names any.
+ */
+function tokenOf(environment: Environment, file: ConfigFile, address: Settings['address']): Settings['token'] {
+  const originOf = (url: string) => new URL(url).origin
+  const ofEnvironment = filled(environment['SKEIN_TOKEN'])
+  if (ofEnvironment !== undefined) {
+    const named = environmentAddresses(environment)
+    const origins = new Set(Object.values(named).map(originOf))
+    return {
+      value: ofEnvironment,
+      from: 'SKEIN_TOKEN',
+      isFor: (service) =>
+        named['url'] === undefined
+          ? !file.isOfFolder || address(service).from !== file.path
+          : origins.has(originOf(address(service).url)),
+    }
+  }
+  const ofFile = file.values['user_token']
+  if (ofFile === undefined) return undefined
+  const sources = [{ from: file.path, addresses: file.addresses }]
+  const origins = new Set(SERVICES.map((service) => originOf(resolveAddress(service, sources).url)))
+  const namesAny = Object.keys(file.addresses).length > 0
+  return {
+    value: ofFile,
+    from: file.path,
+    isFor: (service) => !namesAny || origins.has(originOf(address(service).url)),
+  }
+}

@@ -29,7 +29,12 @@ export type Login = {
 
 export type Context = { addresses: Addresses; domain?: string; login?: Login }
 
-export type Contexts = { current: string; contexts: Record<string, Context> }
+export type Contexts = {
+  current: string
+  contexts: Record<string, Context>
+  /** By the path of a `config.toml`: whether its addresses, TLS verification and tokens count, and which those are. */
+  folders?: Record<string, { digest: string; isAgreed: boolean }>
+}
 
 const LOCK_DEADLINE_MS = 15_000
 /** A lock older than this was left by a command that died: nothing holds it longer than one refresh. */

@@ -1,5 +1,9 @@
-/** The forms of output (contract section 13): data, created, ok, revoked, usage, error; colours on a terminal only. */
-import { oneLine, safeJson } from './plain-text.ts'
+/**
+ * The forms of output (contract section 13): data, created, ok, revoked, usage, error; colours on a terminal only. Everything
+ * that reaches a terminal leaves through here, and nothing that acts on it but our own styles: text of servers, devices and
+ * guests is escaped at the door, whatever was done to it before. A pipe gets what it always got.
+ */
+import { forTerminal, oneLine, safeJson } from './plain-text.ts'
 import { renderAnswer } from './table.ts'
 import type { View } from './table.ts'
 import type { Environment } from './settings.ts'
@@ -16,8 +20,15 @@ const CODES: Readonly<Record<Style, readonly [number, number]>> = {
 }
 
 const DEFAULT_WIDTH = 100
+const STYLES = new RegExp(`(\\u001B\\[(?:${Object.values(CODES).flat().join('|')})m)`)
+const CLEAR_SCREEN = '\u001B[H\u001B[2J'
+const CLEAR_LINE = '\r\u001B[K'
 
-export type Stream = { isTTY?: boolean; columns?: number; write: (text: string) => boolean }
+export type Stream = {
+  isTTY?: boolean
+  columns?: number
+  write: (text: string, done?: (error?: Error | null) => void) => boolean
+}
 
 export type Output = {
   /** Whether a person reads standard output; then data are tables. */
@@ -29,10 +40,18 @@ export type Output = {
   created(id: string): void
   ok(): void
   revoked(time: string): void
-  /** One line of text on standard output. */
+  /** One line of text on standard output, or several. */
   line(text: string): void
+  /** The same, composed of painted parts and of texts that went through `oneLine`. */
+  styledLine(text: string): void
+  /** Text without an end of its own. Resolves when there is room for more. */
+  text(text: string): Promise<void>
   /** One event of a stream: a line of JSON for a pipe. */
   event(value: unknown, asText: () => string): void
+  /** The same, in the place of everything that a terminal shows. */
+  screen(value: unknown, asText: () => string): void
+  /** A line on standard error that replaces itself; empty: takes it away. Where somebody reads it alone. */
+  progress(text: string): void
   /** For the user and not for the pipe: standard error. */
   note(text: string): void
   error(message: string, hint?: string): void
@@ -52,30 +71,50 @@ export function createOutput(
   const paint = styled(stdout)
   const paintError = styled(stderr)
   const isTerminal = stdout.isTTY === true && !isRaw
-  const out = (text: string) => void stdout.write(`${text}\n`)
-  const err = (text: string) => void stderr.write(`${text}\n`)
+  const plain = (stream: Stream, text: string) => (stream.isTTY === true ? forTerminal(text) : text)
+  // Foreign text in it went through `oneLine`; should any have been forgotten, it can be bold at most.
+  const withStyles = (stream: Stream, text: string) =>
+    stream.isTTY === true
+      ? text
+          .split(STYLES)
+          .map((part, index) => (index % 2 === 1 ? part : forTerminal(part)))
+          .join('')
+      : text
+  const out = (text: string) => void stdout.write(`${plain(stdout, text)}\n`)
+  const styledOut = (text: string) => void stdout.write(`${withStyles(stdout, text)}\n`)
+  const err = (text: string) => void stderr.write(`${plain(stderr, text)}\n`)
   return {
     isTerminal,
     isErrorTerminal: stderr.isTTY === true,
     isRaw,
     paint,
     data(value, view = {}) {
-      if (isTerminal) out(renderAnswer(value, view, stdout.columns ?? DEFAULT_WIDTH, paint))
+      if (isTerminal) styledOut(renderAnswer(value, view, stdout.columns ?? DEFAULT_WIDTH, paint))
       else out(safeJson(value, 2))
     },
-    created: (id) => out(isRaw ? id : paint('blue', `created: ${oneLine(id)}`)),
-    ok: () => out(paint('blue', 'ok')),
-    revoked: (time) => out(isRaw ? time : paint('blue', `revoked: ${oneLine(time)}`)),
+    created: (id) => (isRaw ? out(id) : styledOut(paint('blue', `created: ${oneLine(id)}`))),
+    ok: () => styledOut(paint('blue', 'ok')),
+    revoked: (time) => (isRaw ? out(time) : styledOut(paint('blue', `revoked: ${oneLine(time)}`))),
     line: out,
-    event: (value, asText) => out(isTerminal ? asText() : safeJson(value)),
+    styledLine: styledOut,
+    text: (text) => new Promise((resolve) => void stdout.write(plain(stdout, text), () => resolve())),
+    event: (value, asText) => (isTerminal ? styledOut(asText()) : out(safeJson(value))),
+    screen(value, asText) {
+      if (isTerminal) stdout.write(CLEAR_SCREEN)
+      if (isTerminal) styledOut(asText())
+      else out(safeJson(value))
+    },
+    progress(text) {
+      if (stderr.isTTY === true) stderr.write(`${CLEAR_LINE}${oneLine(text)}`)
+    },
     note: err,
     error(message, hint) {
-      err(`${paintError('red', 'error:')} ${oneLine(message)}`)
-      if (hint !== undefined) err(`${paintError('dim', hint)}`)
+      stderr.write(`${paintError('red', 'error:')} ${oneLine(message)}\n`)
+      if (hint !== undefined) stderr.write(`${paintError('dim', plain(stderr, hint))}\n`)
     },
     usage(usage, message) {
       if (message !== undefined) err(message)
-      err(`${paintError('yellow', 'usage:')} ${usage}`)
+      stderr.write(`${paintError('yellow', 'usage:')} ${plain(stderr, usage)}\n`)
     },
   }
 }

@@ -1,10 +1,15 @@
 /** Text of devices and servers, made safe for a terminal, and its width there. */
 
-/** C0 and C1 controls, and the marks that turn the direction of text. */
+/**
+ * C0 and C1 controls, the ends of lines of Unicode, and the marks that turn the direction of text, but for tab and end of line
+ * in the second.
+ */
 // eslint-disable-next-line no-control-regex -- controls are what it is about
-const UNSAFE = /[\u0000-\u001F\u007F-\u009F\u200E\u200F\u202A-\u202E\u2066-\u2069]/g
+const UNSAFE = /[\u0000-\u001F\u007F-\u009F\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/g
 // eslint-disable-next-line no-control-regex -- as above
-const UNSAFE_BUT_LINES = /[\u0000-\u0008\u000B-\u001F\u007F-\u009F\u200E\u200F\u202A-\u202E\u2066-\u2069]/g
+const UNSAFE_BUT_LINES = /[\u0000-\u0008\u000B-\u001F\u007F-\u009F\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/g
+/** JSON escapes C0 by itself. */
+const UNSAFE_IN_JSON = /[\u007F-\u009F\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/g
 
 const WIDE =
   /\p{Script=Han}|\p{Script=Hangul}|\p{Script=Hiragana}|\p{Script=Katakana}|\p{Emoji_Presentation}|[\uFF01-\uFF60]/u
@@ -20,13 +25,17 @@ export function manyLines(text: string): string {
   return text.replace(UNSAFE_BUT_LINES, '�')
 }
 
+/** As a terminal may be sent it: several lines, with an escape in the place of what would act on it. */
+export function forTerminal(text: string): string {
+  return text.replaceAll('\r\n', '\n').replaceAll(UNSAFE_BUT_LINES, escaped)
+}
+
+const escaped = (char: string): string => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`
+
 /** JSON escapes C0 by itself; the rest is written as escapes too, so that nothing is lost. */
 export function safeJson(value: unknown, indent?: number): string {
   const text = JSON.stringify(value, undefined, indent) ?? 'null'
-  return text.replaceAll(
-    /[\u007F-\u009F\u200E\u200F\u202A-\u202E\u2066-\u2069]/g,
-    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  )
+  return text.replaceAll(UNSAFE_IN_JSON, escaped)
 }
 
 export function widthOf(text: string): number {

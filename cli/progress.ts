@@ -18,7 +18,7 @@ export function createProgress(output: Output, what: string, format: (amount: nu
   let isShown = false
   const show = (text: string) => {
     isShown = true
-    process.stderr.write(`\r\u001B[K${text}`)
+    output.progress(text)
   }
   return {
     at(done, total) {
@@ -36,7 +36,7 @@ export function createProgress(output: Output, what: string, format: (amount: nu
       show(`${what} ${text}`)
     },
     end() {
-      if (isShown) process.stderr.write('\r\u001B[K')
+      if (isShown) output.progress('')
       isShown = false
     },
   }

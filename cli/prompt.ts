@@ -2,9 +2,11 @@
 import { createInterface } from 'node:readline'
 import { Writable } from 'node:stream'
 import { CommandError, InterruptedError } from './failures.ts'
+import { forTerminal } from './plain-text.ts'
 
 /** Asks on standard error, so that standard output stays clean; a secret is not shown while it is typed. */
-export async function ask(question: string, { isSecret }: { isSecret: boolean }, signal: AbortSignal): Promise<string> {
+export async function ask(text: string, { isSecret }: { isSecret: boolean }, signal: AbortSignal): Promise<string> {
+  const question = forTerminal(text)
   if (!process.stdin.isTTY)
     throw new CommandError(
       `there is no terminal to ask for the ${question.replace(': ', '')}`,

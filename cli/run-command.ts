@@ -1,5 +1,6 @@
 /** Runs one row: one request and the form of its answer, or its own function. */
 import { createCli } from './cli.ts'
+import { readAgreedConfig } from './folder-consent.ts'
 import type { Invocation } from './invocation.ts'
 import type { Group } from './command.ts'
 import { domainIdOf } from './domain-names.ts'
@@ -14,7 +15,7 @@ export async function runCommand(
   group: Group,
   { command, args, rest }: Resolved,
 ): Promise<void> {
-  const cli = createCli(invocation)
+  const cli = createCli(invocation, await readAgreedConfig(invocation, group.needsServer !== false))
   const { domain, credential } = tailOf(command.tail, rest, cli.session.hasToken())
   const token = credential ?? cli.settings.token?.value
   const named =

@@ -1,11 +1,13 @@
 /**
  * Whose token a request carries: that of the command line, the environment, the configuration file, or the saved login.
- * A saved token goes to the addresses of its own context alone: a `config.toml` in a foreign folder cannot send it anywhere.
+ * A saved token, the refresh token too, goes to the addresses that the login was made for, and SKEIN_TOKEN to those that it
+ * belongs to: neither a `config.toml` in a foreign folder nor an address in the environment can send it anywhere else.
  */
 import type { ApiRequest, Session } from './command.ts'
 import { CommandError } from './failures.ts'
 import type { Incoming } from './http.ts'
 import { changeContexts, claimsOf, readContexts } from './login-store.ts'
+import type { Login } from './login-store.ts'
 import { SERVICES } from './services.ts'
 import type { Settings } from './settings.ts'
 import { isRecord } from './values.ts'
@@ -27,9 +29,11 @@ export function createSession(settings: Settings, send: (request: ApiRequest) =>
   const { contextName, contextsPath } = settings
   let login = readContexts(contextsPath).contexts[contextName]?.login
 
+  const isForUsers = ({ origins }: Login) => origins.includes(new URL(settings.address('users').url).origin)
+
   async function refresh(): Promise<boolean> {
     const before = login
-    if (before === undefined) return false
+    if (before === undefined || !isForUsers(before)) return false
     return await changeContexts(contextsPath, async (all) => {
       const kept = all.contexts[contextName]
       if (kept?.login === undefined) return false
@@ -42,7 +46,7 @@ export function createSession(settings: Settings, send: (request: ApiRequest) =>
         method: 'POST',
         service: 'users',
         path: '/users/tokens/refresh',
-        authorization: { header: `Bearer ${before.refresh_token}` },
+        authorization: 'refresh',
         deadlineMs: REFRESH_DEADLINE_MS,
       })
       const value: unknown = answer.status === 201 ? JSON.parse(answer.text) : undefined
@@ -68,6 +72,22 @@ export function createSession(settings: Settings, send: (request: ApiRequest) =>
       const { authorization = 'needed' } = request
       if (authorization === 'none') return undefined
       if (typeof authorization === 'object') return authorization.header
+      const { origin } = new URL(url)
+      const refuse = (what: string) => {
+        if (authorization === 'optional') return undefined
+        throw new CommandError(
+          `${what} is not for ${origin}`,
+          'log in there: skein login --url URL --context NAME; or give a token as the last argument',
+        )
+      }
+      if (authorization === 'refresh') {
+        if (login === undefined) throw new CommandError('you are not logged in', 'log in: skein login')
+        return login.origins.includes(origin)
+          ? `Bearer ${login.refresh_token}`
+          : refuse(`the login of context ${contextName}`)
+      }
+      if (request.token === undefined && settings.token !== undefined && !settings.token.isFor(request.service))
+        return refuse(`the token of ${settings.token.from}`)
       const given = request.token ?? settings.token?.value
       if (given !== undefined) return `Bearer ${given.replace(/^Bearer /, '')}`
       if (login === undefined) {
@@ -77,14 +97,7 @@ export function createSession(settings: Settings, send: (request: ApiRequest) =>
           'run "skein login", set SKEIN_TOKEN, or give a token as the last argument',
         )
       }
-      const { origin } = new URL(url)
-      if (!login.origins.includes(origin)) {
-        if (authorization === 'optional') return undefined
-        throw new CommandError(
-          `the login of context ${contextName} is not for ${origin}`,
-          'log in there: skein login --url URL --context NAME; or give a token as the last argument',
-        )
-      }
+      if (!login.origins.includes(origin)) return refuse(`the login of context ${contextName}`)
       if (isEnding(login.access_token) && !(await refresh()) && authorization === 'needed')
         throw new CommandError(`the login of ${login.username} has expired`, 'log in again: skein login')
       return `Bearer ${login.access_token}`

@@ -50,7 +50,8 @@ const BUILT_IN: Readonly<Record<ServiceName, string>> = {
 /** Addresses of one source, by the keys above and `url` for all of them. */
 export type Addresses = Readonly<Record<string, string>>
 
-export type Address = { url: string; from: string }
+/** `from` is the source that names it, `key` its key where it has one of its own. */
+export type Address = { url: string; from: string; key?: string }
 
 /** Everything that was decided before a command runs. */
 export type Settings = {
@@ -69,8 +70,8 @@ export type Settings = {
   configPath: string
   /** The domain of the flag, the environment or the context. */
   domain: string | undefined
-  /** A token of the environment or the configuration file, and where it is from. */
-  token: { value: string; from: string } | undefined
+  /** A token of the environment or the configuration file, where it is from, and whether a service may be sent it. */
+  token: { value: string; from: string; isFor: (service: ServiceName) => boolean } | undefined
   version: string
 }
 
@@ -119,7 +120,7 @@ export function resolveAddress(
   for (const { from, addresses } of sources) {
     for (const key of ADDRESS_KEYS[service]) {
       const value = addresses[key]
-      if (value !== undefined) return { url: value, from: `${from} (${key})` }
+      if (value !== undefined) return { url: value, from, key }
     }
     const all = addresses['url']
     if (all !== undefined) return { url: service === 'http' ? `${all}/http` : all, from }

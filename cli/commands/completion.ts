@@ -5,6 +5,7 @@ import { arg } from '../values.ts'
 
 export const completion: Group = {
   name: 'completion',
+  needsServer: false,
   summary: 'completion for bash, zsh or fish',
   commands: [
     {

@@ -5,6 +5,7 @@ import { arg } from '../values.ts'
 
 export const config: Group = {
   name: 'config',
+  needsServer: false,
   summary: 'keep a setting in the configuration file',
   commands: [
     {

@@ -41,7 +41,7 @@ async function examine(cli: Cli, given: Given): Promise<void> {
     findings.push(finding)
     if (!cli.output.isTerminal) return
     const style = finding.verdict === 'ok' ? 'green' : finding.verdict === 'warning' ? 'yellow' : 'red'
-    cli.output.line(`${cli.output.paint(style, finding.verdict.padEnd(8))} ${oneLine(finding.what)}`)
+    cli.output.styledLine(`${cli.output.paint(style, finding.verdict.padEnd(8))} ${oneLine(finding.what)}`)
     if (finding.hint !== undefined) cli.output.line(`         ${oneLine(finding.hint)}`)
   }
   checkNode(print)
@@ -127,11 +127,11 @@ async function checkServices(cli: Cli, print: Print): Promise<Set<ServiceName>> 
         else print({ verdict: 'ok', what: `${url}${version}, ${tookMs} ms (${names})` })
         checkClock(String(reply.headers['date'] ?? ''), url, print)
       } catch (error) {
-        const { from } = cli.settings.address(first)
+        const { from, key } = cli.settings.address(first)
         const hint = error instanceof CommandError ? error.hint : undefined
         print({
           verdict: 'wrong',
-          what: `${(error as Error).message} (${names}; address: ${from})`,
+          what: `${(error as Error).message} (${names}; address: ${key === undefined ? from : `${from} (${key})`})`,
           hint:
             from === 'built in'
               ? 'say where it is: skein login --url URL, or SKEIN_URL; start it here: skein up'

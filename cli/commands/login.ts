@@ -116,7 +116,7 @@ async function logOut(cli: Cli): Promise<void> {
       method: 'POST',
       service: 'users',
       path: '/users/tokens/revoke',
-      authorization: { header: `Bearer ${kept.refresh_token}` },
+      authorization: 'refresh',
     })
   } catch (error) {
     problem = error

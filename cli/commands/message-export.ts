@@ -39,7 +39,8 @@ export async function exportMessages(cli: Cli, request: ApiRequest, file: string
     throw new CommandError(`the server answered ${response.statusCode}`)
   }
   if (file === '-') {
-    await pipeline(response, process.stdout, { end: false })
+    response.setEncoding('utf8')
+    for await (const chunk of response as AsyncIterable<string>) await cli.output.text(chunk)
     return
   }
   // Of this process alone: another one may be writing the same file.

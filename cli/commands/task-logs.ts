@@ -1,7 +1,6 @@
-/** What a task wrote: printed once, or followed. */
+/** What a task wrote: printed once, or followed; unchanged to a pipe. */
 import type { ApiRequest, Cli } from '../command.ts'
 import { follow } from '../event-stream.ts'
-import { manyLines } from '../plain-text.ts'
 import { isRecord } from '../values.ts'
 import type { Given } from '../values.ts'
 
@@ -17,12 +16,12 @@ export async function printLogs(cli: Cli, given: Given, taskId: string, runId: s
   }
   if (!given.flags.has('follow')) {
     const { text } = await cli.request(request)
-    if (text !== '') write(cli, text.endsWith('\n') ? text : `${text}\n`)
+    if (text !== '') await cli.output.text(text.endsWith('\n') ? text : `${text}\n`)
     return
   }
   await follow(cli, { ...request, query: { run_id: runId, stream, follow: 'true' } }, ({ event, data }) => {
     if (event === 'end') return false
-    write(cli, textOfChunk(data))
+    void cli.output.text(textOfChunk(data))
     return true
   })
 }
@@ -37,10 +36,4 @@ function textOfChunk(data: string): string {
   } catch {
     return data
   }
-}
-
-/** A guest's output reaches a pipe unchanged and a terminal without its control characters. */
-function write(cli: Cli, text: string): void {
-  const shown = cli.output.isTerminal ? manyLines(text) : text
-  process.stdout.write(shown)
 }

@@ -9,6 +9,7 @@ const ROOT = join(import.meta.dirname, '..', '..')
 
 export const up: Group = {
   name: 'up',
+  needsServer: false,
   summary: 'start everything on this machine, as npm start does',
   commands: [
     {

@@ -92,7 +92,7 @@ async function top(cli: Cli, given: Given): Promise<void> {
       authorization: 'optional',
       token: given.credential,
     })
-    cli.output.event(value, () => screenOf(cli, value))
+    cli.output.screen(value, () => screenOf(cli, value))
     await sleep(everyMs, undefined, { signal: cli.signal }).catch(() => undefined)
   }
 }
@@ -104,5 +104,5 @@ function screenOf(cli: Cli, value: unknown): string {
   const alive = found.filter((worker) => worker['alive'] === true).length
   const head = `${alive} of ${found.length} workers alive, ${sum('task_count')} tasks running, ${sum('free_slots')} of ${sum('slots')} slots free`
   const table = renderAnswer(value, { columns: COLUMNS }, process.stdout.columns, cli.output.paint)
-  return `\u001B[H\u001B[2J${cli.output.paint('bold', head)}\n\n${table}`
+  return `${cli.output.paint('bold', head)}\n\n${table}`
 }

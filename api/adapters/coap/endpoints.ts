@@ -72,12 +72,12 @@ export class Endpoint {
 
   /** The peer is gone: nothing is sent to it any more. */
   endObservations(): void {
-    for (const observation of [...this.observations.values()]) observation.end()
+    for (const observation of this.observations.values()) observation.end()
   }
 
   /** Sends what was held back, until a confirmable notification is among it. */
   resumeObservations(): void {
-    for (const observation of [...this.observations.values()]) {
+    for (const observation of this.observations.values()) {
       if (this.awaited > 0) return
       observation.resume()
     }
