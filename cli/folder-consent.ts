@@ -34,7 +34,7 @@ export async function readAgreedConfig(invocation: Invocation, needsServer: bool
   if (kept?.digest === digest) return kept.isAgreed ? file : restricted()
   if (!process.stdin.isTTY || streams.stderr.isTTY !== true)
     throw new CommandError(
-      `${file.path} sets ${values.map(([key]) => key).join(', ')}: run skein in a terminal to be asked about it, or name the file with --config ./config.toml`,
+      `${file.path} sets ${values.map(([key]) => key).join(', ')}, which is not for use before you agree: run skein in a terminal to be asked, or name the file with --config ./config.toml`,
     )
   const answer = await ask(questionOf(file.path, values), { isSecret: false }, signal)
   const isAgreed = /^y(es)?$/i.test(answer.trim())

@@ -55,24 +55,18 @@ const filled = (value: string | undefined): string | undefined => (value === '' 
 
 /**
  * The token of the environment, else that of the file, and the addresses that it belongs to. SKEIN_TOKEN belongs to those that
- * SKEIN_URL and SKEIN_MANAGER_URL name; without SKEIN_URL to all but those of the current folder's file. The token of a file
- * belongs to the addresses of this file, where it names any.
+ * the user names: by flag, environment, context, a file of the user's own or one that is named; never to those of the current
+ * folder's file. The token of a file belongs to the addresses of this file, where it names any.
  */
 function tokenOf(environment: Environment, file: ConfigFile, address: Settings['address']): Settings['token'] {
   const originOf = (url: string) => new URL(url).origin
   const ofEnvironment = filled(environment['SKEIN_TOKEN'])
-  if (ofEnvironment !== undefined) {
-    const named = environmentAddresses(environment)
-    const origins = new Set(Object.values(named).map(originOf))
+  if (ofEnvironment !== undefined)
     return {
       value: ofEnvironment,
       from: 'SKEIN_TOKEN',
-      isFor: (service) =>
-        named['url'] === undefined
-          ? !file.isOfFolder || address(service).from !== file.path
-          : origins.has(originOf(address(service).url)),
+      isFor: (service) => !file.isOfFolder || address(service).from !== file.path,
     }
-  }
   const ofFile = file.values['user_token']
   if (ofFile === undefined) return undefined
   const sources = [{ from: file.path, addresses: file.addresses }]

@@ -227,16 +227,17 @@ describe('tokens', () => {
     expect(evil.seen).toEqual([])
   })
 
-  test('of SKEIN_TOKEN go to the addresses of SKEIN_URL and SKEIN_MANAGER_URL, where it is set', async () => {
-    inFolder('')
-    const environment = { SKEIN_TOKEN: JWT, SKEIN_URL: mine.url }
-    const ended = await run([...PROFILE, '--url', evil.url], environment)
-    expect(ended).toMatchObject({ code: 1, stdout: '' })
-    expect(ended.stderr).toContain(`the token of SKEIN_TOKEN is not for ${evil.url}`)
+  test('of SKEIN_TOKEN go to the addresses that the user names', async () => {
+    inFolder('[filter]\nlimit = "1"\n')
+    mkdirSync(join(home.folder, 'skein'), { recursive: true })
+    const environment = { SKEIN_TOKEN: JWT }
+    expect(await run(PROFILE, { ...environment, SKEIN_URL: mine.url })).toMatchObject({ code: 0 })
+    expect(await run([...PROFILE, '--url', mine.url], environment)).toMatchObject({ code: 0 })
+    writeFileSync(join(home.folder, 'skein', 'config.toml'), everyAddress(mine.url))
     expect(await run(PROFILE, environment)).toMatchObject({ code: 0 })
-    expect(await run([...PROFILE, '--url', mine.url], { SKEIN_TOKEN: JWT })).toMatchObject({ code: 0 })
-    expect(evil.seen).toEqual([])
-    expect(mine.seen.every(({ authorization }) => authorization === `Bearer ${JWT}`)).toBe(true)
+    expect(mine.seen.map(({ authorization }) => authorization)).toEqual(
+      Array.from({ length: 3 }, () => `Bearer ${JWT}`),
+    )
   })
 
   test('of SKEIN_TOKEN never go to an address of the folder, agreed or not', async () => {
