@@ -291,7 +291,7 @@ export class OpenObservation implements Observation {
       endpoint.unconfirmed + 1 >= CONFIRM_EVERY ||
       now - endpoint.lastConfirmableAt >= CONFIRM_ACTIVE_MS
     // It would not be known whether it was acknowledged: dropped, as a network does.
-    if (isConfirmable && outbox.isFull) return
+    if (isConfirmable && (this.#isProven ? outbox.isFull : outbox.isFullForUnproven)) return
     const representation: Representation = { payload: message?.payload ?? NOTHING, contentFormat }
     const first = block === undefined ? undefined : { ...block, number: 0 }
     const room = this.#isProven ? Infinity : payloadRoom(this.#unpaidBytes)

@@ -43,6 +43,11 @@ export class Outbox {
     return this.#messages.size >= MAX_UNACKNOWLEDGED
   }
 
+  /** Half of it is for peers that are known to be at their address, so that forged ones cannot take their place. */
+  get isFullForUnproven(): boolean {
+    return this.#messages.size >= MAX_UNACKNOWLEDGED / 2
+  }
+
   /**
    * `onEnd` is told once what became of it; not where too many await theirs already. With `maxCopies` it is sent no more
    * often, and given up when it would be otherwise.
