@@ -93,6 +93,8 @@ describe('to an address that has not proved itself', () => {
   test('everything that any request brings is at most three times its bytes', async () => {
     const device = await aDevice()
     await device.publish(LARGE)
+    // Published elsewhere, so that the newest message stays large.
+    const writer = await aDevice()
     const uint8 = (name: string | number, max: number) =>
       fc.integer({ min: 0, max }).map((value) => ({ name, value: Buffer.from([value]) }))
     const option = fc.oneof(
@@ -117,13 +119,15 @@ describe('to an address that has not proved itself', () => {
     for (const request of fc.sample(requests, { numRuns: 300, seed })) {
       // Of each request a new address, so that no answer to another one is counted.
       using victim = await openPeer(server.port)
-      const { bytes } = victim.ask({ ...request, code: request.code as 'GET' })
+      const path = request.code === 'POST' ? request.path.replace(device.path, writer.path) : request.path
+      const { bytes } = victim.ask({ ...request, path, code: request.code as 'GET' })
       await until(() => victim.gotBytes.length > 0, `an answer, seed ${seed}`)
       worst = Math.max(worst, sum(victim.gotBytes) / bytes)
       expect(sum(victim.gotBytes), `seed ${seed}`).toBeLessThanOrEqual(MAX_AMPLIFICATION * bytes)
     }
-    // The test sees answers that are larger than their request.
-    expect(worst).toBeGreaterThan(1)
+    console.log(`the largest answer had ${worst.toFixed(2)} times the bytes of its request`)
+    // The test sees blocks of the large message.
+    expect(worst).toBeGreaterThan(2)
   })
 
   test('an observation brings one notification until it is acknowledged, within the same bound, and then ends', async () => {
