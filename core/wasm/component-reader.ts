@@ -3,19 +3,11 @@
  * how often its core modules are instantiated, which decides what their memories and tables take together.
  */
 import { ByteCursor } from './byte-cursor.ts'
-import {
-  Budget,
-  TypeScope,
-  found,
-  readEach,
-  readExternDescription,
-  readExternName,
-  readTypes,
-  unknownForm,
-} from './component-types.ts'
+import { Budget, TypeScope, found, readEach, readExternDescription, readTypes, unknownForm } from './component-types.ts'
 import type { Exports, Extern } from './component-types.ts'
 import { ModuleRefusal } from './module-refusal.ts'
 import { readModuleKind } from './module-reader.ts'
+import { readBoundedName, readExternName, readExternNameText, showName } from './names.ts'
 
 export type ComponentLayout = {
   /** Every core module, those of nested components included. */
@@ -24,7 +16,19 @@ export type ComponentLayout = {
   instanceCounts: number[]
   imports: { name: string; extern: Extern }[]
   exports: Exports
+  /** In the order of the bytes. */
+  pieces: Piece[]
 }
+
+/**
+ * The parts of a component that know of core names, for `renameCoreNames`: a name with the length before it; a section,
+ * from its id to its end, that holds such names; a core module; and a custom section, which holds nothing that is needed.
+ */
+export type Piece =
+  | { kind: 'name'; start: number; end: number; name: string }
+  | { kind: 'section'; start: number; contentStart: number; end: number; pieces: Piece[] }
+  | { kind: 'module'; start: number; contentStart: number; end: number }
+  | { kind: 'custom'; start: number; end: number }
 
 const SECTION = {
   custom: 0,
@@ -53,7 +57,7 @@ export function readComponent(bytes: Uint8Array): ComponentLayout {
   const coreModules: Uint8Array[] = []
   const root = new ComponentReader(new ByteCursor(bytes, 8), new TypeScope(new Budget()), coreModules).read()
   const instanceCounts = coreModules.map((_, module) => root.counts.get(module) ?? 0)
-  return { coreModules, instanceCounts, imports: root.imports, exports: root.exports }
+  return { coreModules, instanceCounts, imports: root.imports, exports: root.exports, pieces: root.pieces }
 }
 
 /** A component as its parent sees it. */
@@ -62,6 +66,7 @@ type Component = {
   exports: Exports
   /** Instances per core module when the component is instantiated once. */
   counts: Map<number, number>
+  pieces: Piece[]
 }
 
 class ComponentReader {
@@ -72,7 +77,9 @@ class ComponentReader {
   /** Indices into `#coreModules`, in this component's own index space. */
   readonly #modules: number[] = []
   readonly #components: Component[] = []
-  readonly #result: Component = { imports: [], exports: new Map(), counts: new Map() }
+  /** Of the section that is being read. */
+  #namesOfSection: Piece[] = []
+  readonly #result: Component = { imports: [], exports: new Map(), counts: new Map(), pieces: [] }
 
   constructor(cursor: ByteCursor, scope: TypeScope, coreModules: Uint8Array[], parent?: ComponentReader) {
     this.#cursor = cursor
@@ -83,15 +90,30 @@ class ComponentReader {
 
   read(): Component {
     const cursor = this.#cursor
+    const { pieces } = this.#result
     while (!cursor.isAtEnd) {
+      const start = cursor.offset
       const id = cursor.byte()
       const size = cursor.u32()
-      const start = cursor.offset
+      const contentStart = cursor.offset
       cursor.skip(size)
+      const end = cursor.offset
       this.#scope.budget.spend(1)
-      this.#readSection(id, new ByteCursor(cursor.bytes, start, cursor.offset))
+      this.#namesOfSection = []
+      this.#readSection(id, new ByteCursor(cursor.bytes, contentStart, end))
+      const inner = this.#namesOfSection
+      if (id === SECTION.custom) pieces.push({ kind: 'custom', start, end })
+      else if (id === SECTION.coreModule) pieces.push({ kind: 'module', start, contentStart, end })
+      else if (inner.length > 0) pieces.push({ kind: 'section', start, contentStart, end, pieces: inner })
     }
     return this.#result
+  }
+
+  /** A name that core modules are linked by: nobody outside the component sees it. */
+  #readCoreName(cursor: ByteCursor, what: string): void {
+    const start = cursor.offset
+    const name = readBoundedName(cursor, what)
+    this.#namesOfSection.push({ kind: 'name', start, end: cursor.offset, name })
   }
 
   #readSection(id: number, content: ByteCursor): void {
@@ -107,8 +129,8 @@ class ComponentReader {
         each(() => this.#readCoreInstance(content))
         break
       case SECTION.coreType:
-        // Types of core modules that are passed around, which is refused where it is done.
-        return
+        // They hold names, which would go on to the transpiler unread, and serve nothing that is accepted.
+        throw passedAround()
       case SECTION.component:
         this.#readComponent(content)
         return
@@ -142,7 +164,9 @@ class ComponentReader {
     }
     const nested = new ByteCursor(content.bytes, content.offset + 8, content.end)
     const scope = new TypeScope(this.#scope.budget, this.#scope)
-    this.#components.push(new ComponentReader(nested, scope, this.#coreModules, this).read())
+    const component = new ComponentReader(nested, scope, this.#coreModules, this).read()
+    this.#namesOfSection = component.pieces
+    this.#components.push(component)
   }
 
   #readCoreInstance(cursor: ByteCursor): void {
@@ -151,14 +175,15 @@ class ComponentReader {
       const module = found(this.#modules[cursor.u32()], 'core module', 'beyond the last')
       this.#count(new Map([[module, 1]]))
       return readEach(cursor, this.#scope, () => {
-        cursor.name()
-        if (cursor.byte() !== CORE_SORT.instance) throw unknownForm('argument', form)
+        this.#readCoreName(cursor, 'an argument of a core instance')
+        const sort = cursor.byte()
+        if (sort !== CORE_SORT.instance) throw unknownForm('argument', sort)
         cursor.u32()
       })
     }
     if (form !== 0x01) throw unknownForm('core instance', form)
     readEach(cursor, this.#scope, () => {
-      cursor.name()
+      this.#readCoreName(cursor, 'an export of a core instance')
       cursor.skip(1)
       cursor.u32()
     })
@@ -170,7 +195,7 @@ class ComponentReader {
       const component = found(this.#components[cursor.u32()], 'component', 'beyond the last')
       this.#count(component.counts)
       readEach(cursor, this.#scope, () => {
-        cursor.name()
+        readExternNameText(cursor)
         this.#readSortIndex(cursor)
       })
       this.#scope.instances.push(component.exports)
@@ -203,10 +228,10 @@ class ComponentReader {
     const target = cursor.byte()
     if (target === 0x02) return this.#readOuterAlias(cursor, sort, coreSort)
     const index = cursor.u32()
-    const name = cursor.name()
-    if (target === 0x01) return
+    if (target === 0x01 && sort === SORT.core) return this.#readCoreName(cursor, 'an alias')
     if (target !== 0x00 || sort === SORT.core) throw unknownForm('alias', target)
-    const extern = found(this.#scope.instanceAt(index).get(name), 'export', JSON.stringify(name.slice(0, 100)))
+    const name = readBoundedName(cursor, 'an alias')
+    const extern = found(this.#scope.instanceAt(index).get(name), 'export', showName(name))
     this.#add(extern)
   }
 
@@ -231,7 +256,7 @@ class ComponentReader {
 
   #add(extern: Extern): void {
     if (extern.sort === 'module' || extern.sort === 'component') {
-      throw new ModuleRefusal('the component passes core modules or components around, which is not accepted')
+      throw passedAround()
     }
     this.#scope.add(extern)
   }
@@ -280,7 +305,7 @@ class ComponentReader {
 
   #readSortIndex(cursor: ByteCursor): Extern {
     const sort = cursor.byte()
-    if (sort === SORT.core) throw new ModuleRefusal('the component passes core modules around, which is not accepted')
+    if (sort === SORT.core) throw passedAround()
     const index = cursor.u32()
     switch (sort) {
       case SORT.function:
@@ -295,6 +320,10 @@ class ComponentReader {
         throw unknownForm('sort', sort)
     }
   }
+}
+
+function passedAround(): ModuleRefusal {
+  return new ModuleRefusal('the component passes core modules or components around, which is not accepted')
 }
 
 /** String encodings, memory, realloc and post-return; those of asynchronous functions belong to WASI 0.3. */

@@ -4,6 +4,7 @@
  */
 import type { ByteCursor } from './byte-cursor.ts'
 import { ModuleRefusal } from './module-refusal.ts'
+import { readExternName, readLabel, showName } from './names.ts'
 import type { WitPrimitive, WitType } from './wit-types.ts'
 
 export type ComponentFunction = { params: [name: string, type: WitType][]; result: WitType | undefined }
@@ -153,10 +154,10 @@ function readTypeDefinition(cursor: ByteCursor, scope: TypeScope): TypeDefinitio
 function readDefinedType(form: number, cursor: ByteCursor, scope: TypeScope): WitType {
   const primitive = PRIMITIVES[form]
   if (primitive !== undefined) return { kind: primitive }
-  const names = () => readList(cursor, scope, () => cursor.name())
+  const names = (what: string) => readList(cursor, scope, () => readLabel(cursor, what))
   switch (form) {
     case 0x72:
-      return { kind: 'record', fields: readFields(cursor, scope) }
+      return { kind: 'record', fields: readFields(cursor, scope, 'a field') }
     case 0x71:
       return { kind: 'variant', cases: readList(cursor, scope, () => readCase(cursor, scope)) }
     case 0x70:
@@ -164,9 +165,9 @@ function readDefinedType(form: number, cursor: ByteCursor, scope: TypeScope): Wi
     case 0x6f:
       return { kind: 'tuple', items: readList(cursor, scope, () => readValueType(cursor, scope)) }
     case 0x6e:
-      return { kind: 'flags', names: names() }
+      return { kind: 'flags', names: names('a flag') }
     case 0x6d:
-      return { kind: 'enum', names: names() }
+      return { kind: 'enum', names: names('a case') }
     case 0x6b:
       return { kind: 'option', item: readValueType(cursor, scope) }
     case 0x6a: {
@@ -189,12 +190,12 @@ function readList<T>(cursor: ByteCursor, scope: TypeScope, read: () => T): T[] {
   return items
 }
 
-function readFields(cursor: ByteCursor, scope: TypeScope): [string, WitType][] {
-  return readList(cursor, scope, () => [cursor.name(), readValueType(cursor, scope)])
+function readFields(cursor: ByteCursor, scope: TypeScope, what: string): [string, WitType][] {
+  return readList(cursor, scope, () => [readLabel(cursor, what), readValueType(cursor, scope)])
 }
 
 function readCase(cursor: ByteCursor, scope: TypeScope): [string, WitType | undefined] {
-  const name = cursor.name()
+  const name = readLabel(cursor, 'a case')
   const type = readOptional(cursor, () => readValueType(cursor, scope))
   if (cursor.byte() !== 0) throw new ModuleRefusal('the component has a variant whose cases refine others')
   return [name, type]
@@ -219,7 +220,7 @@ function readValueType(cursor: ByteCursor, scope: TypeScope): WitType {
 }
 
 function readFunctionType(cursor: ByteCursor, scope: TypeScope): ComponentFunction {
-  const params = readFields(cursor, scope)
+  const params = readFields(cursor, scope, 'a parameter')
   const form = cursor.byte()
   if (form === 0) return { params, result: readValueType(cursor, scope) }
   if (form !== 1 || cursor.byte() !== 0) throw unknownForm('result list', form)
@@ -264,18 +265,11 @@ function readTypeAlias(cursor: ByteCursor, scope: TypeScope): void {
   if (target === 0) {
     const exports = scope.instanceAt(cursor.u32())
     const name = cursor.name()
-    return scope.add(found(exports.get(name), 'export', JSON.stringify(name.slice(0, 100))))
+    return scope.add(found(exports.get(name), 'export', showName(name)))
   }
   if (sort !== 0x03 || target !== 2) throw unknownForm('alias', sort)
   const outer = scope.outer(cursor.u32())
   scope.add({ sort: 'type', type: outer.typeAt(cursor.u32()) })
-}
-
-/** A name after the byte that once told plain names from interfaces. */
-export function readExternName(cursor: ByteCursor): string {
-  const form = cursor.byte()
-  if (form > 1) throw unknownForm('name', form)
-  return cursor.name()
 }
 
 export function readExternDescription(cursor: ByteCursor, scope: TypeScope): Extern {

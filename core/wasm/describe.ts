@@ -7,6 +7,7 @@ import { MESSAGING_FUNCTIONS, MESSAGING_MODULE } from './messaging.ts'
 import { isWasiPreview1Import } from './wasi-preview1.ts'
 import { COMMAND_INTERFACE, findUnofferedOf, wasiPreview2Interface } from './wasi-preview2.ts'
 import { formatWitType } from './wit-types.ts'
+import type { WitType } from './wit-types.ts'
 
 /** `params` and `results` name types of core functions (`i32`) or of component functions (`list<u8>`). */
 export type DescribedExport = { name: string; kind: ExternKind | 'instance'; params: string[]; results: string[] }
@@ -18,20 +19,40 @@ const DEFAULT_FUNCTIONS = ['_start', 'run', 'main']
 /** The entry point of a command of WASI: it takes nothing and answers with its exit code. */
 export const COMMAND_FUNCTION = '_start'
 
-/** Exports and imports in the module's order; `params` and `results` are empty for what is no function. */
+/** Names and types of all exports and imports together, as JSON: what is stored, sent to workers and shown. */
+const MAX_DESCRIPTION_BYTES = 256 * 1024
+
+/**
+ * Exports and imports in the module's order; `params` and `results` are empty for what is no function. Throws
+ * ModuleRefusal when the description is larger than anybody reads.
+ */
 export function describeModule(layout: ModuleLayout): ModuleDescription {
+  const size = new DescriptionSize()
+  const describe = ({ name, kind, type }: ModuleExport | ModuleImport): DescribedExport =>
+    size.add({ name, kind, params: type?.params ?? [], results: type?.results ?? [] })
   return {
-    exports: layout.exports.map(describeExtern),
-    imports: layout.imports.map((wanted) => ({ module: wanted.module, ...describeExtern(wanted) })),
+    exports: layout.exports.map(describe),
+    imports: layout.imports.map((wanted) => ({ module: size.spend(wanted.module), ...describe(wanted) })),
   }
 }
 
-function describeExtern(extern: ModuleExport | ModuleImport): DescribedExport {
-  return {
-    name: extern.name,
-    kind: extern.kind,
-    params: extern.type?.params ?? [],
-    results: extern.type?.results ?? [],
+/** Counts while a description grows: types that are shared can make that of a small file enormous. */
+class DescriptionSize {
+  #bytes = 0
+
+  add(described: DescribedExport): DescribedExport {
+    this.spend(described)
+    return described
+  }
+
+  spend<T>(part: T): T {
+    this.#bytes += new TextEncoder().encode(JSON.stringify(part)).length
+    if (this.#bytes > MAX_DESCRIPTION_BYTES) {
+      throw new ModuleRefusal(
+        `names and types of all exports and imports take more than ${MAX_DESCRIPTION_BYTES} bytes as JSON`,
+      )
+    }
+    return part
   }
 }
 
@@ -50,19 +71,18 @@ function isMessagingImport({ module, name, type }: ModuleImport): boolean {
   return formatType(MESSAGING_FUNCTIONS[name as keyof typeof MESSAGING_FUNCTIONS]) === formatType(type)
 }
 
-/** Functions and types that a component may show together. */
-const MAX_DESCRIBED = 10_000
-
 /**
  * Functions of exported interfaces are named `<interface>#<function>`; imports are listed by interface. Throws
- * ModuleRefusal when a type is too long to be shown.
+ * ModuleRefusal when a type, or all of it, is too long to be shown.
  */
 export function describeComponent(layout: ComponentLayout): ModuleDescription {
+  const size = new DescriptionSize()
   const exports: DescribedExport[] = []
+  const format = (type: WitType) => size.spend(formatWitType(type))
   const show = (name: string, type: ComponentFunction) => {
-    if (exports.length >= MAX_DESCRIBED) throw new ModuleRefusal(`more than ${MAX_DESCRIBED} functions are exported`)
-    const params = type.params.map(([, param]) => formatWitType(param))
-    exports.push({ name, kind: 'function', params, results: type.result ? [formatWitType(type.result)] : [] })
+    const params = type.params.map(([, param]) => format(param))
+    const results = type.result === undefined ? [] : [format(type.result)]
+    exports.push({ ...size.add({ name, kind: 'function', params: [], results: [] }), params, results })
   }
   for (const [name, extern] of layout.exports) {
     if (extern.sort === 'function') show(name, extern.type)
@@ -74,7 +94,7 @@ export function describeComponent(layout: ComponentLayout): ModuleDescription {
     .filter(({ extern }) => extern.sort !== 'type')
     .map(({ name, extern }): DescribedImport => {
       const kind = extern.sort === 'function' ? 'function' : 'instance'
-      return { module: name, name: '', kind, params: [], results: [] }
+      return { module: size.spend(name), ...size.add({ name: '', kind, params: [], results: [] }) }
     })
   return { exports, imports }
 }

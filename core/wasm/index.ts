@@ -10,6 +10,7 @@ export {
 export type { ComponentNeeds, ModuleBounds } from './bounds.ts'
 export { ByteCursor, encodeUnsigned } from './byte-cursor.ts'
 export { readComponent } from './component-reader.ts'
+export { renameCoreNames } from './rename-core-names.ts'
 export type { ComponentLayout } from './component-reader.ts'
 export {
   COMMAND_FUNCTION,

@@ -5,6 +5,7 @@
  */
 import { ByteCursor } from './byte-cursor.ts'
 import { ModuleRefusal } from './module-refusal.ts'
+import { readBoundedName, showName } from './names.ts'
 import { TypeSection, readValueType } from './value-types.ts'
 import type { FunctionType } from './value-types.ts'
 
@@ -26,6 +27,9 @@ export type Limits = {
 export type ModuleImport = { module: string; name: string; kind: ExternKind; type?: FunctionType }
 export type ModuleExport = { name: string; kind: ExternKind; type?: FunctionType }
 
+/** A name of an import or export: from the length before it to its last byte. */
+export type NamePlace = { start: number; end: number; name: string }
+
 /** One section: the offset of its id, of its content and of the byte after it. */
 export type Section = { id: number; start: number; contentStart: number; end: number }
 
@@ -34,6 +38,8 @@ export type ModuleLayout = {
   sections: Section[]
   imports: ModuleImport[]
   exports: ModuleExport[]
+  /** Of imports and exports, in the order of the bytes. */
+  names: NamePlace[]
   memories: Limits[]
   tables: Limits[]
   /** Types of the module, those of a group each. */
@@ -107,6 +113,7 @@ class ModuleReader {
       sections: [],
       imports: [],
       exports: [],
+      names: [],
       memories: [],
       tables: [],
       typeCount: 0,
@@ -192,8 +199,8 @@ class ModuleReader {
   #readImports(cursor: ByteCursor): void {
     const count = cursor.count('imports', MAX_IMPORTS)
     for (let index = 0; index < count; index++) {
-      const module = cursor.name()
-      const name = cursor.name()
+      const module = this.#readName(cursor, 'an import')
+      const name = this.#readName(cursor, 'an import')
       const kind = readExternKind(cursor.byte())
       switch (kind) {
         case 'function': {
@@ -223,6 +230,13 @@ class ModuleReader {
     }
   }
 
+  #readName(cursor: ByteCursor, what: string): string {
+    const start = cursor.offset
+    const name = readBoundedName(cursor, what)
+    this.#layout.names.push({ start, end: cursor.offset, name })
+    return name
+  }
+
   #readFunctions(cursor: ByteCursor): void {
     const count = cursor.count('functions', MAX_FUNCTIONS_READ)
     this.#layout.functionCount = count
@@ -247,7 +261,7 @@ class ModuleReader {
   #readExports(cursor: ByteCursor): void {
     const count = cursor.count('exports', MAX_EXPORTS)
     for (let index = 0; index < count; index++) {
-      const name = cursor.name()
+      const name = this.#readName(cursor, 'an export')
       const kind = readExternKind(cursor.byte())
       const externIndex = cursor.u32()
       if (kind !== 'function') {
@@ -255,7 +269,7 @@ class ModuleReader {
         continue
       }
       const typeIndex = this.#functionTypes[externIndex]
-      if (typeIndex === undefined) throw new ModuleRefusal(`export ${JSON.stringify(name)} names no function`)
+      if (typeIndex === undefined) throw new ModuleRefusal(`export ${showName(name)} names no function`)
       this.#layout.exports.push({ name, kind, type: this.#describe(typeIndex) })
     }
   }

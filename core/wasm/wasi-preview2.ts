@@ -73,9 +73,15 @@ export function findUnofferedOf(name: string, extern: Extern): string[] {
   const known = wasiPreview2Interface(name)
   if (extern.sort !== 'instance') return [name]
   if (known !== undefined && WASI_PREVIEW2_DENIED.includes(known)) return []
-  const offered = known === undefined ? MESSAGING_INTERFACES[name] : WASI_PREVIEW2_FUNCTIONS[known]
+  const offered =
+    known === undefined ? functionsNamed(MESSAGING_INTERFACES, name) : functionsNamed(WASI_PREVIEW2_FUNCTIONS, known)
   if (offered === undefined) return [name]
   return [...extern.exports]
     .filter(([wanted, { sort }]) => sort === 'function' && !offered.includes(wanted))
     .map(([wanted]) => `${name}#${wanted}`)
+}
+
+/** Undefined for what every object has, such as `constructor`. */
+function functionsNamed(table: Record<string, readonly string[]>, name: string): readonly string[] | undefined {
+  return Object.hasOwn(table, name) ? table[name] : undefined
 }

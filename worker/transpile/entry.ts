@@ -5,6 +5,7 @@
 import { $init, generate } from '@bytecodealliance/jco-transpile/component'
 import { confirmIsolation } from '../isolation/confirm.ts'
 import { COMPONENT_SCRIPT } from './files.ts'
+import { renameCoreNames } from '#core/wasm/index.ts'
 import { encodeFrame } from './frame.ts'
 
 async function readInput(): Promise<Buffer> {
@@ -26,7 +27,8 @@ function toScript(source: string): string {
 }
 
 async function transpile(): Promise<Buffer> {
-  const component = await readInput()
+  // The transpiler writes core names into the script as they are.
+  const component = renameCoreNames(await readInput())
   await $init
   const { files } = generate(component, {
     name: 'component',

@@ -1,0 +1,92 @@
+/**
+ * Names in modules and components: their length, and the grammar of those that the component model defines (component
+ * model, Explainer.md, "Import and Export Definitions"). Names of the component model become identifiers and texts of the
+ * transpiled script, so a name outside the grammar is refused before the transpiler sees it.
+ */
+import type { ByteCursor } from './byte-cursor.ts'
+import { ModuleRefusal } from './module-refusal.ts'
+
+/** Of an import or export of a module or component, and of each name in the types of a component. */
+export const MAX_NAME_BYTES = 1024
+/** Of a name in a message. */
+const MAX_SHOWN_CHARACTERS = 100
+
+const LABEL = '(?:[a-z][0-9a-z]*|[A-Z][0-9A-Z]*)(?:-(?:[0-9a-z]+|[0-9A-Z]+))*'
+const WORDS = '[a-z][0-9a-z]*(?:-[0-9a-z]+)*'
+const VERSION = '[0-9]+\\.[0-9]+\\.[0-9]+(?:-[0-9A-Za-z.-]+)?(?:\\+[0-9A-Za-z.-]+)?'
+const IS_LABEL = new RegExp(`^${LABEL}$`)
+const IS_INTERFACE = new RegExp(`^${WORDS}:${WORDS}/${LABEL}(?:@${VERSION})?$`)
+/** `[method]resource.name`: the kind, the resource and the name. */
+const MEMBER = new RegExp(`^\\[(method|static)\\](${LABEL})\\.(${LABEL})$`)
+const CONSTRUCTOR = '[constructor]'
+
+/** Names that JavaScript gives a meaning of its own, whatever the transpiler makes of them. */
+const RESERVED_LABELS: ReadonlySet<string> = new Set(['constructor', 'arguments'])
+/** Properties that every class has and that cannot be assigned. */
+const RESERVED_STATICS: ReadonlySet<string> = new Set(['caller', 'length', 'name', 'prototype'])
+
+/** A name of any characters, as core modules have them. `what` names the thing in the refusal. */
+export function readBoundedName(cursor: ByteCursor, what: string): string {
+  const start = cursor.offset
+  const length = cursor.u32()
+  if (length > MAX_NAME_BYTES) {
+    throw new ModuleRefusal(
+      `the name of ${what} at byte ${start} has ${length} bytes, at most ${MAX_NAME_BYTES} are accepted`,
+    )
+  }
+  cursor.offset = start
+  return cursor.name()
+}
+
+/** The name of a field, case, flag or parameter: a label in kebab case. */
+export function readLabel(cursor: ByteCursor, what: string): string {
+  const label = readBoundedName(cursor, what)
+  if (!IS_LABEL.test(label)) {
+    throw new ModuleRefusal(
+      `${showName(label)} is not a valid name of ${what}: kebab case is accepted, such as \`max-value\``,
+    )
+  }
+  requireUnreserved(label, RESERVED_LABELS)
+  return label
+}
+
+/** The name of an import or export of a component or an instance. */
+export function readExternName(cursor: ByteCursor): string {
+  const form = cursor.byte()
+  if (form > 1) throw new ModuleRefusal(`the component uses a name of the form 0x0${form} that is not accepted`)
+  return readExternNameText(cursor)
+}
+
+/** The same without the byte before it that tells forms of names apart. */
+export function readExternNameText(cursor: ByteCursor): string {
+  const name = readBoundedName(cursor, 'an import or export')
+  if (IS_INTERFACE.test(name)) return name
+  const [, kind, resource = '', member = ''] = MEMBER.exec(name) ?? []
+  const labels =
+    kind === undefined ? [name.startsWith(CONSTRUCTOR) ? name.slice(CONSTRUCTOR.length) : name] : [resource, member]
+  if (!labels.every((label) => IS_LABEL.test(label))) {
+    throw new ModuleRefusal(
+      `${showName(name)} is not a valid name of an import or export of a component: kebab case is accepted, such as ` +
+        '`max-value`, `[constructor]sensor`, `[method]sensor.read`, `[static]sensor.open` and `acme:sensors/reader@1.0.0`',
+    )
+  }
+  for (const label of labels) requireUnreserved(label, RESERVED_LABELS)
+  if (kind === 'static') requireUnreserved(member, RESERVED_STATICS)
+  return name
+}
+
+function requireUnreserved(label: string, reserved: ReadonlySet<string>): void {
+  if (!reserved.has(label.toLowerCase())) return
+  throw new ModuleRefusal(
+    `${showName(label)} is not accepted as a name in a component: JavaScript, which components are transpiled to, reserves it`,
+  )
+}
+
+/** Quoted, without control characters and line separators, and short. */
+export function showName(name: string): string {
+  const shown = name.length > MAX_SHOWN_CHARACTERS ? `${name.slice(0, MAX_SHOWN_CHARACTERS)}…` : name
+  return JSON.stringify(shown).replaceAll(
+    /[\u007f-\u009f\u2028\u2029]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
+}

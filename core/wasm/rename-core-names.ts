@@ -1,0 +1,103 @@
+/**
+ * Replaces every name that the core modules of a component are linked by: exports and imports of the modules, exports and
+ * arguments of core instances, aliases of core exports. Nobody outside the component sees these names, they may be any
+ * text, and the transpiler writes them into a script as they are. The same name gets the same replacement throughout the
+ * file, so everything stays linked as it was. Custom sections are left out: they hold names for debuggers.
+ */
+import { encodeUnsigned } from './byte-cursor.ts'
+import { readComponent } from './component-reader.ts'
+import type { Piece } from './component-reader.ts'
+import { SECTION, readModule } from './module-reader.ts'
+import type { ModuleLayout } from './module-reader.ts'
+
+/** Throws ModuleRefusal when the bytes are no component that `readComponent` accepts, with core modules that can be read. */
+export function renameCoreNames(bytes: Uint8Array): Uint8Array {
+  const renamer = new Renamer()
+  renamer.write(bytes, 0, bytes.length, readComponent(bytes).pieces)
+  return renamer.toBytes()
+}
+
+class Renamer {
+  readonly #names: Map<string, string>
+  readonly #parts: Uint8Array[] = []
+  #length = 0
+
+  constructor(names = new Map<string, string>()) {
+    this.#names = names
+  }
+
+  /** Copies a range of the bytes, with its pieces written anew. */
+  write(bytes: Uint8Array, start: number, end: number, pieces: readonly Piece[]): void {
+    let copied = start
+    for (const piece of pieces) {
+      this.#push(bytes.subarray(copied, piece.start))
+      this.#writePiece(bytes, piece)
+      copied = piece.end
+    }
+    this.#push(bytes.subarray(copied, end))
+  }
+
+  #writePiece(bytes: Uint8Array, piece: Piece): void {
+    switch (piece.kind) {
+      case 'custom':
+        return
+      case 'name':
+        return this.#pushSized(new TextEncoder().encode(this.#rename(piece.name)))
+      case 'section': {
+        const content = new Renamer(this.#names)
+        content.write(bytes, piece.contentStart, piece.end, piece.pieces)
+        return this.#pushSection(bytes, piece.start, content)
+      }
+      case 'module': {
+        const module = bytes.subarray(piece.contentStart, piece.end)
+        const content = new Renamer(this.#names)
+        content.write(module, 0, module.length, piecesOfModule(readModule(module, { allowGc: true })))
+        return this.#pushSection(bytes, piece.start, content)
+      }
+    }
+  }
+
+  toBytes(): Uint8Array {
+    const whole = new Uint8Array(this.#length)
+    let offset = 0
+    for (const part of this.#parts) {
+      whole.set(part, offset)
+      offset += part.length
+    }
+    return whole
+  }
+
+  #rename(name: string): string {
+    const known = this.#names.get(name)
+    if (known !== undefined) return known
+    const replacement = `n${this.#names.size}`
+    this.#names.set(name, replacement)
+    return replacement
+  }
+
+  #pushSection(bytes: Uint8Array, start: number, content: Renamer): void {
+    this.#push(bytes.subarray(start, start + 1))
+    this.#push(Uint8Array.from(encodeUnsigned(content.#length)))
+    for (const part of content.#parts) this.#push(part)
+  }
+
+  #pushSized(content: Uint8Array): void {
+    this.#push(Uint8Array.from(encodeUnsigned(content.length)))
+    this.#push(content)
+  }
+
+  #push(part: Uint8Array): void {
+    this.#parts.push(part)
+    this.#length += part.length
+  }
+}
+
+function piecesOfModule(layout: ModuleLayout): Piece[] {
+  return layout.sections.flatMap(({ id, start, contentStart, end }): Piece[] => {
+    if (id === SECTION.custom) return [{ kind: 'custom', start, end }]
+    if (id !== SECTION.import && id !== SECTION.export) return []
+    const names = layout.names.filter((name) => name.start >= contentStart && name.end <= end)
+    const pieces = names.map((name): Piece => ({ kind: 'name', ...name }))
+    return [{ kind: 'section', start, contentStart, end, pieces }]
+  })
+}
