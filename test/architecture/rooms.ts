@@ -229,8 +229,13 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   },
   {
     package: '@bytecodealliance/jco-transpile',
-    owner: /^worker\/transpile\/entry\.ts$/,
+    owner: /^worker\/transpile\/generate\.ts$/,
     rule: 'components are transpiled in a process that ends afterwards',
+  },
+  {
+    package: 'acorn',
+    owner: /^worker\/transpile\/check-script\.ts$/,
+    rule: 'transpiled scripts are parsed in a process that ends afterwards',
   },
 ]
 
@@ -312,6 +317,7 @@ export const PURE_FILES: readonly RegExp[] = [
   /^api\/identity\/access\/actions\.ts$/,
   /^api\/identity\/domains\/route-name\.ts$/,
   /^manager\/(lifecycle\.ts$|scheduler\/)/,
+  /^worker\/transpile\/check-script\.ts$/,
   /^worker\/(lease|runtime\/(limits|grow-flag|module-edit|bounded-output))\.ts$/,
   /^proxy\/oci\/(reference|manifest|media-types|challenge|digest|retry-after|refusal|tar)\.ts$/,
   /^proto\/task-state\.ts$/,

@@ -1,5 +1,5 @@
 /**
- * What the transpiling process says: the length of a header, the header as JSON, then the bytes of the files one after the
+ * What a process that transpiles or checks says: the length of a header, the header as JSON, then the bytes of the files one after the
  * other. Its reader believes nothing of it: the process has handled what a tenant sent.
  */
 import { ServiceError } from '#core/errors/index.ts'
@@ -61,4 +61,16 @@ function isFile(file: unknown): file is [string, number] {
 
 function broken(): ServiceError {
   return new ServiceError('malformed', 'the component cannot be transpiled: the transpiler ended without an answer')
+}
+
+/** The sentence of whatever was thrown; the transpiler throws results of its own. */
+export function sentenceOf(error: unknown): string {
+  const { payload } = error as { payload?: unknown }
+  return typeof payload === 'string' ? payload : error instanceof Error ? error.message : String(error)
+}
+
+export async function readInput(input: AsyncIterable<unknown>): Promise<Buffer> {
+  const parts: Buffer[] = []
+  for await (const part of input) parts.push(part as Buffer)
+  return Buffer.concat(parts)
 }

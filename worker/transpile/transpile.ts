@@ -1,17 +1,25 @@
-/** Transpiles one component in a process of its own, which is gone afterwards, within bounds of time, memory and size. */
+/**
+ * Transpiles one component, and has the script that comes out checked. Each is done by a process of its own, which is gone
+ * afterwards, within bounds of time, memory and size: the one that checks has seen nothing of the component but its
+ * script, and neither the worker nor a runner has to parse it.
+ */
 import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { ServiceError } from '#core/errors/index.ts'
 import { IsolatedProcess, stageCode, toStagedPath } from '../isolation/index.ts'
 import type { Isolation } from '../isolation/index.ts'
+import { COMPONENT_SCRIPT } from './files.ts'
 import { decodeFrame } from './frame.ts'
 import type { TranspiledFile } from './frame.ts'
 
-const ENTRY = 'worker/transpile/entry.ts'
+const TRANSPILE_ENTRY = 'worker/transpile/entry.ts'
+const CHECK_ENTRY = 'worker/transpile/check-entry.ts'
 const TRANSPILER = '@bytecodealliance/jco-transpile'
 const SHIM = '@bytecodealliance/preview2-shim'
+const PARSER = 'acorn'
 const BINDGEN = 'js-component-bindgen-component'
 /** Among the users of isolated processes, far from those of the runners. */
 const USER = 500
@@ -26,10 +34,10 @@ const MAX_HEAP_MIB = 512
 const MAX_EXTRA_OUTPUT_BYTES = 32 * 1024 * 1024
 const MAX_ERROR_OUTPUT_CHARACTERS = 1_000
 
-/** Lays out the code of the transpiling process below `folder` and answers where. */
+/** Lays out the code of both processes below `folder` and answers where. */
 export function stageTranspilerCode(folder: string): Promise<string> {
   return stageCode(folder, {
-    entries: [ENTRY],
+    entries: [TRANSPILE_ENTRY, CHECK_ENTRY],
     packages: [
       {
         name: TRANSPILER,
@@ -38,6 +46,7 @@ export function stageTranspilerCode(folder: string): Promise<string> {
       },
       // The form of the shim that reaches no host: the transpiler is itself a component.
       { name: SHIM, paths: ['dist/browser'], exports: { './*': './dist/browser/*.js' } },
+      { name: PARSER, paths: ['dist/acorn.mjs'], exports: { '.': './dist/acorn.mjs' } },
     ],
   })
 }
@@ -50,14 +59,30 @@ export type Transpiler = {
 
 /** Throws `malformed` when the component cannot be transpiled within the bounds, and with the signal's reason. */
 export async function transpile(
-  { isolation, codeFolder }: Transpiler,
+  transpiler: Transpiler,
   path: string,
   signal: AbortSignal,
 ): Promise<TranspiledFile[]> {
   const { size } = await stat(path)
+  const component = { entry: TRANSPILE_ENTRY, input: createReadStream(path), size }
+  const files = decodeFrame(await runApart(transpiler, component, signal))
+  const script = files.find(([name]) => name === COMPONENT_SCRIPT)?.[1] ?? Buffer.alloc(0)
+  const check = { entry: CHECK_ENTRY, input: Readable.from([script]), size: script.length }
+  decodeFrame(await runApart(transpiler, check, signal))
+  return files
+}
+
+type Work = { entry: string; input: Readable; size: number }
+
+/** What a process answers to its input. */
+async function runApart(
+  { isolation, codeFolder }: Transpiler,
+  { entry, input, size }: Work,
+  signal: AbortSignal,
+): Promise<Buffer> {
   const isolated = new IsolatedProcess(isolation, {
     codeFolder,
-    entry: join(codeFolder, toStagedPath(ENTRY)),
+    entry: join(codeFolder, toStagedPath(entry)),
     user: USER,
     maxHeapMib: MAX_HEAP_MIB,
   })
@@ -82,7 +107,7 @@ export async function transpile(
     const [frame] = await Promise.all([
       gather(child.stdout, size + MAX_EXTRA_OUTPUT_BYTES, () => end('what comes out is too large')),
       // A process that ends before it has read everything breaks the pipe; what it said decides.
-      pipeline(createReadStream(path), child.stdin).catch(() => undefined),
+      pipeline(input, child.stdin).catch(() => undefined),
       new Promise<void>((resolve, reject) => child.once('close', () => resolve()).once('error', reject)),
     ])
     signal.throwIfAborted()
@@ -90,7 +115,7 @@ export async function transpile(
     if (frame.length === 0 && errorOutput !== '') {
       throw new ServiceError('malformed', `the component cannot be transpiled: ${errorOutput.trim()}`)
     }
-    return decodeFrame(frame)
+    return frame
   } finally {
     signal.removeEventListener('abort', onAbort)
     clearTimeout(deadline)

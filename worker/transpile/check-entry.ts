@@ -1,0 +1,13 @@
+/** A process that checks one transpiled script and ends: script on stdin, on stdout a frame without files, or why not. */
+import { confirmIsolation } from '../isolation/confirm.ts'
+import { checkScript } from './check-script.ts'
+import { encodeFrame, readInput, sentenceOf } from './frame.ts'
+
+confirmIsolation()
+const checked = readInput(process.stdin).then((script) => checkScript(script.toString()))
+process.stdout.write(
+  await checked.then(
+    () => encodeFrame([]),
+    (error: unknown) => encodeFrame(sentenceOf(error)),
+  ),
+)

@@ -1,0 +1,37 @@
+/** Makes the script and the core modules of one component. Only ever called in a process that ends afterwards. */
+import { $init, generate } from '@bytecodealliance/jco-transpile/component'
+import { renameCoreNames } from '#core/wasm/index.ts'
+import { COMPONENT_SCRIPT } from './files.ts'
+import type { TranspiledFile } from './frame.ts'
+
+/** Throws ModuleRefusal, or whatever the transpiler throws. */
+export async function transpileComponent(component: Uint8Array): Promise<TranspiledFile[]> {
+  // The transpiler writes core names into the script as they are.
+  const renamed = renameCoreNames(component)
+  await $init
+  const { files } = generate(renamed, {
+    name: 'component',
+    noTypescript: true,
+    instantiation: { tag: 'sync' },
+    noNodejsCompat: true,
+    noNamespacedExports: false,
+    noComponentErrorWrapping: false,
+    base64Cutoff: 0,
+  })
+  const cores = files.filter(([name]) => name.endsWith('.wasm'))
+  const source = files.find(([name]) => name === COMPONENT_SCRIPT)
+  if (source === undefined) throw new Error('the transpiler made no code')
+  return [[COMPONENT_SCRIPT, Buffer.from(toScript(Buffer.from(source[1]).toString()))], ...cores]
+}
+
+/**
+ * A module can never be unloaded; a script is collected with whoever compiled it. Its value is the function that makes
+ * instances. In strict mode, like the module that it was: else `this` would be the global object.
+ */
+function toScript(source: string): string {
+  const script = source
+    .replace(/^export function instantiate\(/m, 'function instantiate(')
+    .replace(/^export const _util\b/m, 'const _util')
+  if (/^(export|import)\b/m.test(script)) throw new Error('the transpiled code has exports that are not known')
+  return `(function () {\n'use strict'\n${script}\nreturn instantiate\n})()`
+}
