@@ -20,8 +20,8 @@ const IS_INTERFACE = new RegExp(`^${WORDS}:${WORDS}/${LABEL}(?:@${VERSION})?$`)
 const MEMBER = new RegExp(`^\\[(method|static)\\](${LABEL})\\.(${LABEL})$`)
 const CONSTRUCTOR = '[constructor]'
 
-/** Names that JavaScript gives a meaning of its own, whatever the transpiler makes of them. */
-const RESERVED_LABELS: ReadonlySet<string> = new Set(['constructor', 'arguments'])
+/** A property of every object in JavaScript, and a keyword of WIT. */
+const RESERVED_LABELS: ReadonlySet<string> = new Set(['constructor'])
 /** Properties that every class has and that cannot be assigned. */
 const RESERVED_STATICS: ReadonlySet<string> = new Set(['caller', 'length', 'name', 'prototype'])
 
@@ -82,11 +82,11 @@ function requireUnreserved(label: string, reserved: ReadonlySet<string>): void {
   )
 }
 
-/** Quoted, without control characters and line separators, and short. */
+/** Quoted and short; what is invisible or turns the direction of text is escaped. */
 export function showName(name: string): string {
   const shown = name.length > MAX_SHOWN_CHARACTERS ? `${name.slice(0, MAX_SHOWN_CHARACTERS)}…` : name
   return JSON.stringify(shown).replaceAll(
-    /[\u007f-\u009f\u2028\u2029]/g,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+    /[\p{C}\p{Zl}\p{Zp}]/gu,
+    (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`,
   )
 }
