@@ -52,7 +52,8 @@ export function readLabel(cursor: ByteCursor, what: string): string {
 /** The name of an import or export of a component or an instance. */
 export function readExternName(cursor: ByteCursor): string {
   const form = cursor.byte()
-  if (form > 1) throw new ModuleRefusal(`the component uses a name of the form 0x${form.toString(16)} that is not accepted`)
+  if (form > 1)
+    throw new ModuleRefusal(`the component uses a name of the form 0x${form.toString(16)} that is not accepted`)
   return readExternNameText(cursor)
 }
 

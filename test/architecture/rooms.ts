@@ -317,7 +317,6 @@ export const PURE_FILES: readonly RegExp[] = [
   /^api\/identity\/access\/actions\.ts$/,
   /^api\/identity\/domains\/route-name\.ts$/,
   /^manager\/(lifecycle\.ts$|scheduler\/)/,
-  /^worker\/transpile\/check-script\.ts$/,
   /^worker\/(lease|runtime\/(limits|grow-flag|module-edit|bounded-output))\.ts$/,
   /^proxy\/oci\/(reference|manifest|media-types|challenge|digest|retry-after|refusal|tar)\.ts$/,
   /^proto\/task-state\.ts$/,
