@@ -93,9 +93,9 @@ function isLowerLabel(name: string): boolean {
 
 /** `namespace:package/interface`, and a version behind `@`. */
 function isInterfaceName(name: string): boolean {
-  const [path = '', version] = splitOnce(name, '@')
-  const [namespace = '', rest = ''] = splitOnce(path, ':')
-  const [packageName = '', label = ''] = splitOnce(rest, '/')
+  const [path, version] = splitOnce(name, '@')
+  const [namespace, rest = ''] = splitOnce(path, ':')
+  const [packageName, label = ''] = splitOnce(rest, '/')
   const isVersioned = version === undefined || IS_VERSION.test(version)
   return isLowerLabel(namespace) && isLowerLabel(packageName) && isLabel(label) && isVersioned
 }
