@@ -138,7 +138,6 @@ describe('to an address that has not proved itself', () => {
     await victim.answers(Buffer.from('victim'), 1)
     for (let message = 0; message < 30; message++) await device.publish(`${message}${LARGE}`)
     await victim.answers(Buffer.from('victim'), 2)
-    expect(await observations(device.id)).toBe(1)
     await untilEnded(device.id)
     await device.publish(LARGE)
     const victimBytes = sum(victim.gotBytes)
@@ -196,8 +195,13 @@ async function observations(clientId: string): Promise<number> {
   return answer.json<{ subscriptions: number }>().subscriptions
 }
 
+/** It is counted a moment after it began. */
+const untilCounted = (clientId: string) =>
+  until(async () => (await observations(clientId)) === 1, 'the observation to be counted')
+
 /** All repetitions, and the end of their time: no step is longer than the wait before one of them. */
 async function untilEnded(clientId: string): Promise<void> {
+  await untilCounted(clientId)
   await until(async () => {
     aheadMs += 1000
     return (await observations(clientId)) === 0
@@ -277,6 +281,7 @@ describe('an address proves itself', () => {
     const { token } = await ask(victim, { path: device.path, options: [OBSERVE] })
     await device.publish(LARGE)
     const [, notification] = await victim.answers(token, 2)
+    await untilCounted(device.id)
     victim.reset(notification as ParsedPacket)
     await until(async () => (await observations(device.id)) === 0, 'the end of the observation')
     expect(await isLimited(victim, device.path)).toBe(true)
