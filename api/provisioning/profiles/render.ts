@@ -30,10 +30,17 @@ const NOTATIONS: Record<ContentType, Notation | undefined> = {
   'text/plain': undefined,
 }
 
-/** Throws `unprocessable` with what is missing or wrong, and where; never with a value. */
+/** Characters of the variables and of what is bound, as JSON: before anything is rendered, for whomever. */
+const MAX_INPUT_CHARS = 1_048_576
+
+/**
+ * The one way to render: the preview shows what the device would be given, and both have the same budget. Throws `unprocessable`
+ * with what is missing or wrong, and where; never with a value.
+ */
 export async function renderProfile(profile: Profile, input: RenderInput): Promise<Rendered> {
   const { contentFormat, contentType, contentTemplate } = profile
   requireBound(profile, input.bindings)
+  requireSized(input)
   if (contentFormat === 'raw') return { content: await checked(contentTemplate, contentType), contentType }
   const filled = fill(contentTemplate, contentFormat === 'json', input)
   if (contentFormat === 'go-template') return { content: await checked(filled, contentType), contentType }
@@ -44,6 +51,11 @@ export async function renderProfile(profile: Profile, input: RenderInput): Promi
 
 const refuse = (message: string, cause?: unknown) =>
   new ServiceError('unprocessable', `the profile cannot be rendered: ${message}`, { cause })
+
+function requireSized({ context, bindings }: RenderInput): void {
+  if (JSON.stringify([context, bindings]).length > MAX_INPUT_CHARS)
+    throw refuse(`variables and bindings are longer than ${MAX_INPUT_CHARS} characters of JSON`)
+}
 
 function requireBound({ bindingSlots }: Profile, bindings: readonly RenderBinding[]): void {
   const types = new Map(bindings.map(({ slot, type }) => [slot, type]))
@@ -89,6 +101,7 @@ async function read(notation: Notation, text: string): Promise<unknown> {
 }
 
 async function checked(text: string, contentType: ContentType): Promise<string> {
+  if (!text.isWellFormed()) throw refuse('the result has half of a character (a lone surrogate)')
   const notation = NOTATIONS[contentType]
   if (notation !== undefined) await read(notation, text)
   return text

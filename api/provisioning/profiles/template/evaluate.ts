@@ -2,7 +2,7 @@
  * Fills a template in. It ends: there are no loops but over values that are there, and every step and every character that is
  * made is counted. What it fails with names a place of the template, never a value.
  */
-import { FUNCTIONS, textOf } from './functions.ts'
+import { FUNCTIONS, callFunction, textOf, wellFormed } from './functions.ts'
 import type { FunctionHelp } from './functions.ts'
 import { JsonText } from './json-text.ts'
 import type { Block, Expression, Node, Pipeline } from './syntax.ts'
@@ -14,8 +14,8 @@ import type { Value } from './values.ts'
 export const MAX_OUTPUT_CHARS = 262_144
 /** Nodes and expressions that are evaluated. */
 const MAX_STEPS = 50_000
-/** Characters that functions make or compare. */
-const MAX_WORK_CHARS = 1_000_000
+/** Characters that functions are given and make. */
+const MAX_WORK_CHARS = 2_000_000
 
 type Scope = Map<string, Value>
 
@@ -73,7 +73,7 @@ export function evaluate(nodes: readonly Node[], root: Value, { isJson }: Evalua
   function act(pipeline: Pipeline, dot: Value, scopes: readonly Scope[]): void {
     const value = declare(pipeline, dot, scopes)
     if (pipeline.declared.length > 0) return
-    const text = textOf(value, help)
+    const text = wellFormed(textOf(value, help), help)
     write(isJson && json.isInString ? JSON.stringify(text).slice(1, -1) : text)
   }
 
@@ -123,7 +123,7 @@ export function evaluate(nodes: readonly Node[], root: Value, { isJson }: Evalua
       if (head === undefined) break
       if (head.kind === 'call') {
         const args = [...rest.map((one) => read(one, dot, scopes)), ...piped]
-        piped = [FUNCTIONS[head.name].call(args, help)]
+        piped = [callFunction(head.name, args, help)]
       } else piped = [read(head, dot, scopes)]
     }
     return piped[0] ?? null
@@ -140,7 +140,7 @@ export function evaluate(nodes: readonly Node[], root: Value, { isJson }: Evalua
         return follow(variable(expression.name, scopes), expression.fields, expression.name)
       case 'call':
         return FUNCTIONS[expression.name].least === 0
-          ? FUNCTIONS[expression.name].call([], help)
+          ? callFunction(expression.name, [], help)
           : fail(`${expression.name} needs arguments: put parentheses around it`)
       case 'pipeline':
         return follow(valueOf(expression.pipeline, dot, scopes), expression.fields, '(…)')

@@ -1,6 +1,7 @@
 /**
  * The functions of a template: those of Go's text/template that make no code, and `toJSON`, `default` and `required` of this
- * platform family. Each is pure; the work of each is paid for by the caller, by the size of what it makes or reads.
+ * platform family. Each is pure, and called by `callFunction` alone, which charges every one of them for what it is given and what
+ * it makes.
  */
 import { Missing, isList, isRecord, isTrue, keysOf } from './values.ts'
 import type { Value } from './values.ts'
@@ -12,10 +13,13 @@ export type FunctionHelp = {
   pay(characters: number): void
 }
 
+/** What an evaluation lends to the functions themselves: they have nothing to charge. */
+type Refusing = Pick<FunctionHelp, 'fail'>
+
 type TemplateFunction = {
   least: number
   most: number
-  call(args: readonly Value[], help: FunctionHelp): Value
+  call(args: readonly Value[], help: Refusing): Value
 }
 
 const MANY = 32
@@ -44,7 +48,9 @@ export const FUNCTIONS = {
   index: of(1, MANY, (args, help) => args.slice(1).reduce((value, key) => elementOf(value, key, help), first(args))),
   print: of(0, MANY, printed),
   printf: of(1, MANY, formatted),
-  urlquery: of(1, 1, (args, help) => encodeURIComponent(textOf(first(args), help)).replaceAll('%20', '+')),
+  urlquery: of(1, 1, (args, help) =>
+    encodeURIComponent(wellFormed(textOf(first(args), help), help)).replaceAll('%20', '+'),
+  ),
   toJSON: of(1, 1, (args, help) => jsonOf(first(args), help)),
   default: of(2, 2, (args) => (isEmpty(second(args)) ? first(args) : second(args))),
   required: of(2, 2, (args, help) =>
@@ -58,11 +64,32 @@ export function isFunction(name: string): name is FunctionName {
   return Object.hasOwn(FUNCTIONS, name)
 }
 
+/** Calls one with as many arguments as the parser has counted, and charges for them and for the result. */
+export function callFunction(name: FunctionName, args: readonly Value[], help: FunctionHelp): Value {
+  for (const one of args) help.pay(sizeOf(one))
+  // It writes the whole of a value, however deep: what it reads is as long as what it makes.
+  const result = FUNCTIONS[name].call(args, help)
+  help.pay(sizeOf(result))
+  return result
+}
+
+/** Characters of a text, entries of a list or object. A call costs something whatever it is given. */
+function sizeOf(value: Value): number {
+  if (typeof value === 'string') return value.length + 1
+  if (isList(value)) return value.length + 1
+  return isRecord(value) ? keysOf(value).length + 1 : 1
+}
+
+/** Throws for half of a character, which no UTF-8 can say. */
+export function wellFormed(text: string, { fail }: Refusing): string {
+  return text.isWellFormed() ? text : fail('a text has half of a character (a lone surrogate)')
+}
+
 /** Nothing, or a text without a character: false and 0 are values. */
 const isEmpty = (value: Value) => value === null || value === '' || value instanceof Missing
 
 /** The text of a plain value. Refuses what is not there, and what would need a notation. */
-export function textOf(value: Value, { fail }: FunctionHelp): string {
+export function textOf(value: Value, { fail }: Refusing): string {
   if (typeof value === 'string') return value
   if (typeof value === 'number' || typeof value === 'boolean') return String(value)
   if (value instanceof Missing) return fail(`${value.path} has no value`)
@@ -70,23 +97,19 @@ export function textOf(value: Value, { fail }: FunctionHelp): string {
   return fail(`${isList(value) ? 'a list' : 'an object'} has no text of its own: write it with toJSON`)
 }
 
-function jsonOf(value: Value, help: FunctionHelp): string {
-  if (value instanceof Missing) return help.fail(`${value.path} has no value`)
-  const text = JSON.stringify(value)
-  help.pay(text.length)
-  return text
+function jsonOf(value: Value, { fail }: Refusing): string {
+  return value instanceof Missing ? fail(`${value.path} has no value`) : JSON.stringify(value)
 }
 
 type Plain = string | number | boolean
 
-function plain(value: Value, { fail, pay }: FunctionHelp): Plain {
+function plain(value: Value, { fail }: Refusing): Plain {
   if (value instanceof Missing) return fail(`${value.path} has no value to compare`)
   if (typeof value === 'object') return fail('only texts, numbers and booleans are compared')
-  if (typeof value === 'string') pay(value.length)
   return value
 }
 
-function isEqual(left: Value, right: Value, help: FunctionHelp): boolean {
+function isEqual(left: Value, right: Value, help: Refusing): boolean {
   // `eq .Vars.x nil` is how a template asks whether something is there.
   if (left === null || right === null) return isNothing(left) && isNothing(right)
   return plain(left, help) === plain(right, help)
@@ -94,18 +117,15 @@ function isEqual(left: Value, right: Value, help: FunctionHelp): boolean {
 
 const isNothing = (value: Value) => value === null || value instanceof Missing
 
-function compare(args: readonly Value[], help: FunctionHelp): number {
+function compare(args: readonly Value[], help: Refusing): number {
   const [left, right] = [plain(first(args), help), plain(second(args), help)]
   if (typeof left !== typeof right || typeof left === 'boolean')
     return help.fail('only two numbers, or two texts, are smaller and larger')
   return left < right ? -1 : Number(left > right)
 }
 
-function lengthOf(value: Value, help: FunctionHelp): number {
-  if (typeof value === 'string') {
-    help.pay(value.length)
-    return Buffer.byteLength(value)
-  }
+function lengthOf(value: Value, help: Refusing): number {
+  if (typeof value === 'string') return Buffer.byteLength(value)
   if (isList(value)) return value.length
   if (isRecord(value)) return keysOf(value).length
   return help.fail(
@@ -113,7 +133,7 @@ function lengthOf(value: Value, help: FunctionHelp): number {
   )
 }
 
-function elementOf(value: Value, key: Value, { fail }: FunctionHelp): Value {
+function elementOf(value: Value, key: Value, { fail }: Refusing): Value {
   if (value instanceof Missing) return value
   if (isRecord(value) && typeof key === 'string')
     return Object.hasOwn(value, key) ? (value[key] ?? null) : new Missing(`index … ${JSON.stringify(key)}`)
@@ -123,20 +143,19 @@ function elementOf(value: Value, key: Value, { fail }: FunctionHelp): Value {
 }
 
 /** As Go's Sprint: a blank between two operands of which neither is a text. */
-function printed(args: readonly Value[], help: FunctionHelp): string {
+function printed(args: readonly Value[], help: Refusing): string {
   let text = ''
   for (const [place, value] of args.entries()) {
     const before = args[place - 1]
     if (place > 0 && typeof before !== 'string' && typeof value !== 'string') text += ' '
     text += textOf(value, help)
-    help.pay(text.length)
   }
   return text
 }
 
 const VERB = /%(0?)(\d*)(?:\.(\d+))?([a-zA-Z%])/g
 
-function formatted(args: readonly Value[], help: FunctionHelp): string {
+function formatted(args: readonly Value[], help: Refusing): string {
   const [format, ...values] = args
   if (typeof format !== 'string') return help.fail('the first argument of printf must be a text')
   let used = 0
@@ -147,17 +166,14 @@ function formatted(args: readonly Value[], help: FunctionHelp): string {
       const value = values[used++]
       if (value === undefined) return help.fail('printf has fewer values than verbs')
       if (Number(width) > MAX_WIDTH || Number(precision ?? 0) > MAX_PRECISION) return help.fail('printf is too wide')
-      const one = verbOf(verb, precision, value, help)
-      help.pay(one.length)
-      return one.padStart(Number(width), zero === '' ? ' ' : zero)
+      return verbOf(verb, precision, value, help).padStart(Number(width), zero === '' ? ' ' : zero)
     },
   )
   if (used < values.length) return help.fail('printf has more values than verbs')
-  help.pay(text.length)
   return text
 }
 
-function verbOf(verb: string, precision: string | undefined, value: Value, help: FunctionHelp): string {
+function verbOf(verb: string, precision: string | undefined, value: Value, help: Refusing): string {
   if (verb === 's' || verb === 'v' || verb === 't') return textOf(value, help)
   if (verb === 'q') return JSON.stringify(textOf(value, help))
   if (typeof value !== 'number') return help.fail(`%${verb} of printf takes a number`)

@@ -2,7 +2,7 @@
  * Reads a template: a part of the language of Go's text/template, which is what profiles of this platform family are
  * written in. There is no way to define or call anything, no file, no network; everything that is not known is refused here.
  */
-import { FUNCTIONS, isFunction } from './functions.ts'
+import { FUNCTIONS, isFunction, wellFormed } from './functions.ts'
 import type { Block, Expression, Node, Pipeline } from './syntax.ts'
 import { TemplateFault } from './syntax.ts'
 import { piecesOf } from './tokens.ts'
@@ -24,7 +24,7 @@ export function parseTemplate(template: string): Node[] {
   const root: Node[] = []
   const open: Open[] = []
   const here = () => open.at(-1)?.nodes ?? root
-  for (const piece of piecesOf(template)) {
+  for (const piece of piecesOf(wellFormed(template, failingAt(1)))) {
     if (piece.kind === 'text') here().push(piece)
     else readAction(piece, open, here)
   }
@@ -199,12 +199,18 @@ function requireArguments(command: readonly Expression[], isPiped: boolean, line
     throw new TemplateFault('the first argument of required must be a text in quotes', line)
 }
 
+const failingAt = (line: number) => ({
+  fail: (message: string): never => {
+    throw new TemplateFault(message, line)
+  },
+})
+
 /** The escapes of Go that JSON has as well, and no others. */
 function textOf(token: string, line: number): string {
   if (token.startsWith('`')) return token.slice(1, -1)
   try {
-    return String(JSON.parse(token))
-  } catch {
-    throw new TemplateFault('a text has an escape that is none', line)
+    return wellFormed(String(JSON.parse(token)), failingAt(line))
+  } catch (error) {
+    throw error instanceof TemplateFault ? error : new TemplateFault('a text has an escape that is none', line)
   }
 }

@@ -10,6 +10,9 @@ export type Token = {
 
 export type Piece = { kind: 'text'; text: string } | { kind: 'action'; tokens: Token[]; line: number }
 
+/** Words and pieces of a template: it is read again for every device that asks. */
+const MAX_TOKENS = 20_000
+
 const OPEN = '{{'
 const CLOSE = '}}'
 const BLANKS = /[ \t\r\n]/
@@ -35,6 +38,7 @@ export function piecesOf(template: string): Piece[] {
   let at = 0
   let line = 1
   let isTrimmed = false
+  let tokens = 0
   let newline = template.indexOf('\n')
   const lineUpTo = (end: number) => {
     for (; newline >= 0 && newline < end; newline = template.indexOf('\n', newline + 1)) line++
@@ -51,7 +55,11 @@ export function piecesOf(template: string): Piece[] {
     lineUpTo(end)
     if (open < 0) break
     lineUpTo(open + (isTrimming ? 3 : 2))
-    const action = isComment(template, at) ? skipComment(template, at, line) : readAction(template, at, line)
+    const action = isComment(template, at)
+      ? skipComment(template, at, line)
+      : readAction(template, at, line, MAX_TOKENS - tokens)
+    tokens += 1 + (action.tokens?.length ?? 0)
+    if (tokens > MAX_TOKENS) throw tooManyTokens(line)
     if (action.tokens !== undefined) pieces.push({ kind: 'action', tokens: action.tokens, line })
     isTrimmed = action.isTrimming
     lineUpTo(action.end)
@@ -77,7 +85,11 @@ function skipComment(template: string, at: number, line: number): Action {
   return { end: close.lastIndex, isTrimming: match[1] === '-' }
 }
 
-function readAction(template: string, from: number, line: number): Action {
+function tooManyTokens(line: number): TemplateFault {
+  return new TemplateFault(`the template has more than ${MAX_TOKENS} words`, line)
+}
+
+function readAction(template: string, from: number, line: number, maxTokens: number): Action {
   const tokens: Token[] = []
   let at = from
   for (;;) {
@@ -94,6 +106,7 @@ function readAction(template: string, from: number, line: number): Action {
         line,
       )
     }
+    if (tokens.length >= maxTokens) throw tooManyTokens(line)
     tokens.push({ ...token, isApart })
     at += token.text.length
   }
