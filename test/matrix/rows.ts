@@ -105,6 +105,8 @@ function secondNeed(name: string): Need[] {
         { on: 'domain', action: 'client_read' },
         { on: 'domain', action: 'channel_read' },
       ]
+    case 'PATCH /clients/bootstrap/enrollments/:client_id/profile':
+      return [{ on: 'domain', action: 'profile_read' }]
     case 'POST /certs':
       return [{ on: 'domain', action: 'client_read' }]
     default:

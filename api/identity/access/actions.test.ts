@@ -1,12 +1,13 @@
 import { expect, test } from 'vitest'
-import { ACTIONS, TASK_ACTIONS, parseConnectionType } from './actions.ts'
+import { ACTIONS, PROFILE_ACTIONS, TASK_ACTIONS, parseConnectionType } from './actions.ts'
 
-// contract section 2.3: the counts, and 42 and the seven of the task manager on a domain
+// contract section 2.3: the counts; on a domain 42, the seven of the task manager and the four of profiles
 test('the action lists have the lengths that the contract counts', () => {
   expect(ACTIONS.client).toHaveLength(9)
   expect(ACTIONS.channel).toHaveLength(11)
-  expect(ACTIONS.domain).toHaveLength(42 + TASK_ACTIONS.length)
+  expect(ACTIONS.domain).toHaveLength(42 + TASK_ACTIONS.length + PROFILE_ACTIONS.length)
   expect(TASK_ACTIONS).toHaveLength(7)
+  expect(PROFILE_ACTIONS).toHaveLength(4)
   expect(ACTIONS.group).toHaveLength(65)
 })
 

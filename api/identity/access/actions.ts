@@ -44,6 +44,9 @@ export const TASK_ACTIONS = [
   'worker_manage',
 ] as const
 
+/** What a profile of bootstrap configurations needs in its domain (decision 78). */
+export const PROFILE_ACTIONS = ['profile_create', 'profile_read', 'profile_update', 'profile_delete'] as const
+
 type Prefixed<P extends string, A extends readonly string[]> = { [K in keyof A]: `${P}_${A[K] & string}` }
 
 function prefixed<const P extends string, const A extends readonly string[]>(prefix: P, actions: A): Prefixed<P, A> {
@@ -66,6 +69,7 @@ export const DOMAIN_ACTIONS = [
   ...prefixed('channel', CHANNEL_ACTIONS),
   ...GROUP_ACTIONS_ON_DOMAIN,
   ...TASK_ACTIONS,
+  ...PROFILE_ACTIONS,
 ] as const
 
 export const GROUP_ACTIONS = [

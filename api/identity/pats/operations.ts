@@ -2,7 +2,14 @@
  * Which scope of a personal access token a call needs: the mapping from actions (contract 2.3) to operations on entity
  * types (contract section 6), in one place. What is not in it, no such token may do.
  */
-import type { ChannelAction, ClientAction, EntityType, OWN_ACTIONS, TASK_ACTIONS } from '../access/actions.ts'
+import type {
+  ChannelAction,
+  ClientAction,
+  EntityType,
+  OWN_ACTIONS,
+  PROFILE_ACTIONS,
+  TASK_ACTIONS,
+} from '../access/actions.ts'
 import type { ScopeEntityType, ScopeOperation } from './scopes.ts'
 
 export type Requirement = { readonly type: ScopeEntityType; readonly operation: ScopeOperation }
@@ -48,7 +55,8 @@ const PREFIXES = [
   ['group_', 'group'],
 ] as const satisfies readonly (readonly [string, EntityType])[]
 
-const TASK_REQUIREMENTS = new Map<string, Requirement>(
+/** Actions of a domain about what is neither a client, a channel nor a group. */
+const DOMAIN_REQUIREMENTS = new Map<string, Requirement>(
   Object.entries({
     task_create: { type: 'tasks', operation: 'create' },
     task_read: { type: 'tasks', operation: 'read' },
@@ -57,7 +65,12 @@ const TASK_REQUIREMENTS = new Map<string, Requirement>(
     task_delete: { type: 'tasks', operation: 'delete' },
     worker_read: { type: 'workers', operation: 'read' },
     worker_manage: { type: 'workers', operation: 'update' },
-  } satisfies Record<(typeof TASK_ACTIONS)[number], Requirement>),
+    // A profile decides what clients are given: it is asked of the scopes on all of them.
+    profile_create: { type: 'clients', operation: 'create' },
+    profile_read: { type: 'clients', operation: 'read' },
+    profile_update: { type: 'clients', operation: 'update' },
+    profile_delete: { type: 'clients', operation: 'delete' },
+  } satisfies Record<(typeof TASK_ACTIONS)[number] | (typeof PROFILE_ACTIONS)[number], Requirement>),
 )
 const OPERATIONS = new Map<string, ScopeOperation>(Object.entries(OPERATION_OF_ACTION))
 
@@ -70,8 +83,8 @@ function requirementOfOwn(entity: EntityType, action: string): Requirement | und
 
 /** What the action, asked of an entity of this type, needs; undefined: nothing gives it. */
 export function requirementOf(entity: EntityType, action: string): Requirement | undefined {
-  const ofTask = entity === 'domain' ? TASK_REQUIREMENTS.get(action) : undefined
-  if (ofTask !== undefined) return ofTask
+  const ofDomain = entity === 'domain' ? DOMAIN_REQUIREMENTS.get(action) : undefined
+  if (ofDomain !== undefined) return ofDomain
   if (entity === 'domain' || entity === 'group') {
     for (const [prefix, meant] of PREFIXES) {
       if (!action.startsWith(prefix)) continue

@@ -25,6 +25,18 @@ describe('a relation', () => {
     expect(relationActions(type, 'editor')).toContain('view_role_users')
   })
 
+  test('editor of a domain has all four actions on profiles, contributor and member none', () => {
+    const profileActions = (relation: (typeof RELATIONS)[number]) =>
+      relationActions('domain', relation).filter((action) => action.startsWith('profile_'))
+    const all = ['profile_create', 'profile_read', 'profile_update', 'profile_delete']
+    expect(profileActions('administrator')).toEqual(all)
+    expect(profileActions('editor')).toEqual(all)
+    expect(profileActions('contributor')).toEqual([])
+    expect(profileActions('member')).toEqual([])
+    expect(profileActions('viewer')).toEqual(['profile_read'])
+    expect(profileActions('guest')).toEqual(['profile_read'])
+  })
+
   test('contributor of a domain does with its clients, channels and groups what an editor does, and nothing with itself', () => {
     const actions = relationActions('domain', 'contributor')
     expect(actions).toContain('client_create')

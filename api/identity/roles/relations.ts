@@ -25,7 +25,9 @@ export const relationOf = (roleName: string): string => (roleName === ADMIN_ROLE
 const is = (action: string, ...endings: string[]) =>
   endings.some((ending) => action === ending || action.endsWith(`_${ending}`))
 
-const isEditing = (action: string) => !is(action, 'delete', 'manage_role', 'add_role_users', 'remove_role_users')
+/** Beside `*_delete` an editor has every action on profiles (decision 78). */
+const isEditing = (action: string) =>
+  action === 'profile_delete' || !is(action, 'delete', 'manage_role', 'add_role_users', 'remove_role_users')
 
 /** What a contributor does on one entity, beside what he does on its members. */
 const CONTRIBUTED = new Set(['read', 'update', 'connect_to_channel', 'connect_to_client', 'publish', 'subscribe'])

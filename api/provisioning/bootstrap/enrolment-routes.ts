@@ -23,7 +23,7 @@ export function enrolmentRoutes({ enrolments }: BootstrapService): RoutePlugin {
           tags,
           summary: 'Give a configuration a profile',
           description:
-            'What the device is given is rendered from it from then on; its own content stays and is not sent.',
+            'What the device is given is rendered from it from then on; its own content stays and is not sent. Takes `profile_read` in the domain too, and `update` on the clients that are bound.',
           params,
           body: ProfileAssignment,
           response: responses({ 204: NoBody }, ...KINDS),
@@ -127,7 +127,7 @@ export function enrolmentRoutes({ enrolments }: BootstrapService): RoutePlugin {
     app.post(
       '/:domain_id/clients/bootstrap/profiles/:profile_id/render-preview',
       {
-        config: { action: 'client_create' },
+        config: { action: 'profile_read' },
         schema: {
           tags,
           summary: 'What a device would be given',

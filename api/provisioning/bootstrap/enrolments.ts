@@ -15,6 +15,7 @@ import {
   renderProfile,
   requireProfile,
   requireSmall,
+  requireUpdateOnRendered,
   setBindings,
   touchBindings,
 } from '../profiles/index.ts'
@@ -30,7 +31,10 @@ import type { ConfigSealing } from './sealing.ts'
 export type BindingTarget = { clientKey: number; clientId: string; profile: Profile }
 
 export type Enrolments = {
-  /** Gives the configuration a profile, or none. Throws `not_found` for an unknown one. */
+  /**
+   * Gives the configuration a profile, or none. A profile takes `profile_read`, and `update` on each client that is bound: it may
+   * render what the one before did not. Throws `not_found` for an unknown one.
+   */
   assign(caller: UserPrincipal, domainId: string, clientId: string, profileId: string | undefined): Promise<void>
   /**
    * These slots lead to these clients and channels from now on; others keep what they have. Takes `update` on a client, whose
@@ -106,9 +110,12 @@ export function createEnrolments({ database, access, keyring, sealing, changes }
 
   return {
     async assign(caller, domainId, clientId, profileId) {
-      await change(caller, domainId, clientId, async ({ tx, config, record }) => {
+      // Before the configuration is looked for: what is missing is the caller's right.
+      if (profileId !== undefined) (await locate(caller, domainId, clientId)).domain.require('profile_read')
+      await change(caller, domainId, clientId, async ({ tx, config, domain, record }) => {
         const profile =
-          profileId === undefined ? undefined : await requireProfile(tx, config.domainKey, profileId, 'use')
+          profileId === undefined ? undefined : await requireProfile(tx, domain.domainKey, profileId, 'use')
+        if (profile !== undefined) await requireUpdateOnRendered(tx, domain, { configKey: config.clientKey })
         await setProfile(tx, config.clientKey, profile?.key ?? null, caller.id)
         record('config.assign_profile', { external_id: config.externalId, profile_id: profile?.id ?? '' })
       })
@@ -117,7 +124,8 @@ export function createEnrolments({ database, access, keyring, sealing, changes }
       await change(caller, domainId, clientId, async ({ tx, config, domain, record }) => {
         if (config.profileId === null)
           throw new ServiceError('invalid_state', 'the configuration has no profile: give it one first')
-        const profile = await requireProfile(tx, config.domainKey, config.profileId)
+        // Held as it is: a change of it that comes next sees what is bound here.
+        const profile = await requireProfile(tx, config.domainKey, config.profileId, 'use')
         await bindWithin(tx, domain, caller, { ...config, profile }, requests)
         record('config.bind', { external_id: config.externalId, slots: requests.map(({ slot }) => slot) })
       })
@@ -144,7 +152,7 @@ export function createEnrolments({ database, access, keyring, sealing, changes }
       const { config_id: configId, config: sample, render_context: variables = {}, bindings: samples = [] } = request
       requireSmall('render_context', variables)
       const domain = await access.enter(caller, domainId)
-      domain.require('client_create')
+      domain.require('profile_read')
       const profile = await requireProfile(database.db, domain.domainKey, profileId)
       const located = configId === undefined ? undefined : await locate(caller, domainId, configId)
       const config = located === undefined ? undefined : await findConfig(database.db, located.client.key)

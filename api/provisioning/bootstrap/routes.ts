@@ -35,7 +35,7 @@ export function bootstrapRoutes(bootstrap: BootstrapService): RoutePlugin {
             tags,
             summary: 'Create a bootstrap configuration',
             description:
-              'For a client that exists (which takes `update` on it), or for a new one. It begins inactive, unless `status` says otherwise. With `profile_id` it is an enrolment: the device is given what its profile renders.',
+              'For a client that exists (which takes `update` on it), or for a new one. It begins inactive, unless `status` says otherwise. With `profile_id` it is an enrolment: the device is given what its profile renders, and it takes `profile_read` too.',
             params: Type.Object({ domain_id: Id }),
             body: NewBootstrapConfig,
             response: responses({ 201: NoBody }, ...KINDS, 'conflict', 'unprocessable'),

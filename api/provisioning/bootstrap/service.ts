@@ -184,8 +184,9 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
       const clientId = clientIdOf(input)
       const located = clientId === undefined ? undefined : await locate(caller, domainId, clientId)
       const domain = located?.domain ?? (await access.enter(caller, domainId))
-      // Before the profile is looked for: whether there is one is not for everybody.
+      // Before the profile is looked for: whether there is one is not for everybody. What the device is given shows it.
       if (located === undefined && profileId !== '') domain.require('client_create')
+      if (profileId !== '') domain.require('profile_read')
       return await journal.change(caller, async (tx, record) => {
         const inside = devices.over(joinedTo({ database, journal, access }, tx, record, domain))
         const channelIds = input.channels ?? []

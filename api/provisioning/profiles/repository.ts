@@ -1,5 +1,6 @@
 /** SQL of profiles, and of what is bound to their slots. */
 import { allOf, contains } from '#api/identity/index.ts'
+import type { DomainAccess } from '#api/identity/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { BindingSlot, BindingType, ContentFormat, ContentType } from './schema.ts'
@@ -107,6 +108,24 @@ export async function countUses(tx: Transaction, key: number): Promise<number> {
     uses: number
   }>`SELECT count(*) AS uses FROM bootstrap_configs WHERE profile_key = ${key}`.execute(tx)
   return rows[0]?.uses ?? 0
+}
+
+/** The configurations of a profile, or one. */
+export type Enrolled = { profileKey: number } | { configKey: number }
+
+/** Whether any client of them, enrolled or bound to a slot, is one that the caller may not update. */
+export async function concernsOtherClients(tx: Transaction, domain: DomainAccess, of: Enrolled): Promise<boolean> {
+  const which =
+    'profileKey' in of ? sql<boolean>`b.profile_key = ${of.profileKey}` : sql<boolean>`b.client_key = ${of.configKey}`
+  const { rows } = await sql<{ found: boolean }>`
+    WITH concerned AS (
+      SELECT b.client_key AS key FROM bootstrap_configs b WHERE ${which}
+      UNION SELECT n.client_key FROM bootstrap_bindings n JOIN bootstrap_configs b ON b.client_key = n.config_key
+       WHERE ${which} AND n.client_key IS NOT NULL
+    )
+    SELECT EXISTS (SELECT FROM clients c WHERE c.key IN (SELECT key FROM concerned)
+      AND (${domain.reachable('client', 'update', 'c', 'row')}) IS NOT TRUE) AS found`.execute(tx)
+  return rows[0]?.found !== false
 }
 
 /** A slot of a configuration and what it leads to; the sealed secret is there for a client. */

@@ -46,7 +46,7 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
     app.post(
       '/:domain_id/clients/bootstrap/profiles',
       {
-        config: { action: 'client_create' },
+        config: { action: 'profile_create' },
         schema: {
           tags,
           summary: 'Create a profile',
@@ -65,7 +65,7 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
     app.get(
       '/:domain_id/clients/bootstrap/profiles',
       {
-        config: { action: 'client_create' },
+        config: { action: 'profile_read' },
         schema: {
           tags,
           summary: 'List profiles',
@@ -82,7 +82,7 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
     app.get(
       '/:domain_id/clients/bootstrap/profiles/:profile_id',
       {
-        config: { action: 'client_create' },
+        config: { action: 'profile_read' },
         schema: { tags, summary: 'View a profile', params, response: responses({ 200: ProfileView }, ...KINDS) },
       },
       async (request) =>
@@ -91,7 +91,7 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
     app.get(
       '/:domain_id/clients/bootstrap/profiles/:profile_id/slots',
       {
-        config: { action: 'client_create' },
+        config: { action: 'profile_read' },
         schema: {
           tags,
           summary: 'The slots of a profile',
@@ -108,11 +108,12 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
     app.patch(
       '/:domain_id/clients/bootstrap/profiles/:profile_id',
       {
-        config: { action: 'client_create' },
+        config: { action: 'profile_update' },
         schema: {
           tags,
           summary: 'Change a profile',
-          description: 'Devices are given the new one from the next fetch on.',
+          description:
+            'Devices are given the new one from the next fetch on. Takes `update` on every client that is enrolled with it or bound to its slots.',
           params,
           body: ProfileUpdate,
           response: responses({ 200: ProfileView }, ...KINDS),
@@ -126,7 +127,7 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
     app.delete(
       '/:domain_id/clients/bootstrap/profiles/:profile_id',
       {
-        config: { action: 'client_create' },
+        config: { action: 'profile_delete' },
         schema: {
           tags,
           summary: 'Delete a profile',
@@ -165,7 +166,7 @@ function uploadRoute(scope: HttpApp, profiles: ProfilesService): void {
   scope.post(
     '/:domain_id/clients/bootstrap/profiles/upload',
     {
-      config: { action: 'client_create' },
+      config: { action: 'profile_create' },
       schema: {
         tags,
         consumes: ['application/json', ...Object.values(UPLOADED).flat()],

@@ -1,14 +1,24 @@
 /**
- * The rules of profiles: one template for many devices (contract 9.1, decision 0037). They are managed by whoever may create
- * clients in the domain. A template holds no secret: those of clients are put in while it is rendered, for the device alone.
+ * The rules of profiles: one template for many devices (contract 9.1, decision 0037). They have actions of their own in the domain
+ * (decision 78). A template holds no secret: those of clients are put in while it is rendered, for the device alone. So a change
+ * of what is rendered takes `update` on every client that it concerns.
  */
-import type { AccessPolicy, DomainAccess, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
+import type { AccessPolicy, DomainAccess, DomainAction, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
 import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import type { Profile, ProfileFields, ProfileLock } from './repository.ts'
-import { countUses, deleteProfile, findProfile, insertProfile, listProfiles, updateProfile } from './repository.ts'
+import {
+  concernsOtherClients,
+  countUses,
+  deleteProfile,
+  findProfile,
+  insertProfile,
+  listProfiles,
+  updateProfile,
+} from './repository.ts'
+import type { Enrolled } from './repository.ts'
 import type { BindingSlot, ContentFormat, ContentType, NewProfile, ProfileQuery, ProfileUpdate } from './schema.ts'
 import { TemplateFault, parseTemplate } from './template/index.ts'
 
@@ -20,7 +30,10 @@ export type ProfilesService = {
   create(caller: UserPrincipal, domainId: string, input: NewProfile): Promise<ShownProfile>
   get(caller: UserPrincipal, domainId: string, id: string): Promise<ShownProfile>
   list(caller: UserPrincipal, domainId: string, query: ProfileQuery): Promise<Page<ShownProfile>>
-  /** What is absent stays; the version grows. Devices are given the new one from then on. */
+  /**
+   * What is absent stays; the version grows. Devices are given the new one from then on. Throws `forbidden` without `update` on
+   * each client that is enrolled with the profile or bound to a slot of an enrolment.
+   */
   update(caller: UserPrincipal, domainId: string, id: string, input: ProfileUpdate): Promise<ShownProfile>
   /** Throws `conflict` while a configuration uses it. */
   remove(caller: UserPrincipal, domainId: string, id: string): Promise<void>
@@ -50,10 +63,27 @@ export async function requireProfile(
   return profile
 }
 
+/**
+ * Whoever decides what is rendered decides what becomes of the secrets that are rendered: it takes `update` on the clients
+ * that are enrolled, and on those that are bound to their slots. Throws `forbidden`, and names none: they may be hidden from
+ * the caller.
+ */
+export async function requireUpdateOnRendered(
+  tx: Transaction,
+  domain: DomainAccess,
+  enrolled: Enrolled,
+): Promise<void> {
+  if (await concernsOtherClients(tx, domain, enrolled))
+    throw new ServiceError(
+      'forbidden',
+      'failed to perform authorization: this takes the action update on every client that is enrolled with the profile or bound to its slots',
+    )
+}
+
 export function createProfilesService({ database, journal, access }: ProfilesDeps): ProfilesService {
-  const enter = async (caller: UserPrincipal, domainId: string): Promise<DomainAccess> => {
+  const enter = async (caller: UserPrincipal, domainId: string, action: DomainAction): Promise<DomainAccess> => {
     const domain = await access.enter(caller, domainId)
-    domain.require('client_create')
+    domain.require(action)
     return domain
   }
 
@@ -62,11 +92,12 @@ export function createProfilesService({ database, journal, access }: ProfilesDep
     caller: UserPrincipal,
     domainId: string,
     id: string,
-    work: (inside: { tx: Transaction; profile: Profile; record: Recorder }) => Promise<T>,
+    action: DomainAction,
+    work: (inside: { tx: Transaction; domain: DomainAccess; profile: Profile; record: Recorder }) => Promise<T>,
   ): Promise<T> {
-    const { domainKey } = await enter(caller, domainId)
+    const domain = await enter(caller, domainId, action)
     return await journal.change(caller, async (tx, record) =>
-      work({ tx, profile: await requireProfile(tx, domainKey, id, 'change'), record }),
+      work({ tx, domain, profile: await requireProfile(tx, domain.domainKey, id, 'change'), record }),
     )
   }
 
@@ -80,7 +111,7 @@ export function createProfilesService({ database, journal, access }: ProfilesDep
   return {
     async create(caller, domainId, input) {
       const fields = completed(input)
-      const { domainKey } = await enter(caller, domainId)
+      const { domainKey } = await enter(caller, domainId, 'profile_create')
       const profile = await journal.change(caller, async (tx, record) => {
         const made = await insertProfile(tx, { ...fields, id: newId(), domainKey, createdBy: caller.id })
         record(entryOf('create', made))
@@ -89,24 +120,32 @@ export function createProfilesService({ database, journal, access }: ProfilesDep
       return { profile, domainId }
     },
     async get(caller, domainId, id) {
-      const { domainKey } = await enter(caller, domainId)
+      const { domainKey } = await enter(caller, domainId, 'profile_read')
       return { profile: await requireProfile(database.db, domainKey, id), domainId }
     },
     async list(caller, domainId, { offset, limit, name }) {
-      const { domainKey } = await enter(caller, domainId)
+      const { domainKey } = await enter(caller, domainId, 'profile_read')
       const { total, profiles } = await listProfiles(database.db, { domainKey, name, offset, limit })
       return { total, offset, limit, items: profiles.map((profile) => ({ profile, domainId })) }
     },
     async update(caller, domainId, id, input) {
-      const profile = await change(caller, domainId, id, async ({ tx, profile: before, record }) => {
-        const changed = await updateProfile(tx, before.key, completed(input, before), caller.id)
-        record(entryOf('update', changed))
-        return changed
-      })
+      const profile = await change(
+        caller,
+        domainId,
+        id,
+        'profile_update',
+        async ({ tx, domain, profile: before, record }) => {
+          // The row is locked, so none is enrolled or bound meanwhile.
+          await requireUpdateOnRendered(tx, domain, { profileKey: before.key })
+          const changed = await updateProfile(tx, before.key, completed(input, before), caller.id)
+          record(entryOf('update', changed))
+          return changed
+        },
+      )
       return { profile, domainId }
     },
     async remove(caller, domainId, id) {
-      await change(caller, domainId, id, async ({ tx, profile, record }) => {
+      await change(caller, domainId, id, 'profile_delete', async ({ tx, profile, record }) => {
         const uses = await countUses(tx, profile.key)
         if (uses > 0)
           throw new ServiceError(
