@@ -1,6 +1,6 @@
 /** Addresses that everybody on the internet may reach: what somebody else's URL may lead to, and nothing inside. */
 import { BlockList, isIP } from 'node:net'
-import { lookup as resolveName } from 'node:dns'
+import { Resolver, lookup as resolveName } from 'node:dns'
 import type { LookupAddress, LookupAllOptions } from 'node:dns'
 import type { LookupFunction } from 'node:net'
 import { ServiceError } from './errors/index.ts'
@@ -77,11 +77,43 @@ export function arePublic(addresses: readonly LookupAddress[]): boolean {
   return addresses.every(({ address }) => isPublicAddress(address))
 }
 
+/** Of one question to a name server; it is asked twice. */
+const DNS_TIMEOUT_MS = 2500
+const DNS_TRIES = 2
+
+/**
+ * Names as DNS has them. Not by the resolver of the system: that waits in a thread, of which a process has few, and a name
+ * whose server is silent would keep everybody else's names and files waiting.
+ */
+const resolveInDns: ResolveName = (hostname, { family }, callback) => {
+  const resolver = new Resolver({ timeout: DNS_TIMEOUT_MS, tries: DNS_TRIES })
+  const found: LookupAddress[] = []
+  const families = family === 4 || family === 6 ? [family] : [4, 6]
+  let waiting = families.length
+  let failure: Error | null = null
+  const settle = (of: number) => (error: Error | null, addresses: string[] | undefined) => {
+    if (error === null) found.push(...(addresses ?? []).map((address) => ({ address, family: of })))
+    else failure ??= error
+    waiting -= 1
+    if (waiting === 0)
+      callback(
+        found.length > 0 ? null : failure,
+        found.toSorted((a, b) => a.family - b.family),
+      )
+  }
+  for (const of of families) {
+    if (of === 4) resolver.resolve4(hostname, settle(4))
+    else resolver.resolve6(hostname, settle(6))
+  }
+}
+
 /** Leads to public addresses alone. */
-export const lookupPublic: LookupFunction = judgedLookup((hostname, addresses) =>
-  arePublic(addresses)
-    ? undefined
-    : new ServiceError('forbidden', `${hostname} is a private, loopback or link-local address`),
+export const lookupPublic: LookupFunction = judgedLookup(
+  (hostname, addresses) =>
+    arePublic(addresses)
+      ? undefined
+      : new ServiceError('forbidden', `${hostname} is a private, loopback or link-local address`),
+  resolveInDns,
 )
 
 function familyOf(family: number | 'IPv4' | 'IPv6' | undefined): number {

@@ -1,22 +1,29 @@
 /**
  * Sends what was put down: by mail or post, so many a minute to each contact, again with growing pauses when it fails, and
- * given up in the end. Any number of processes send; whoever dies leaves what it had to the others, so a message may be told
- * twice and is never forgotten.
+ * given up in the end. A bounded number is on its way at any moment, and as one of them ends another one begins; of these an
+ * owner has his share and a host its own, so that contacts which do not answer delay those of their owner alone. Any number of
+ * processes send; whoever dies leaves what it had to the others, so a message may be told twice and is never forgotten.
  */
-import { LRUCache } from 'lru-cache'
 import type { MessageGate } from '#api/devices/index.ts'
 import type { Mailer, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { kindOf } from '#core/errors/index.ts'
-import { fullBucket, refill, waitMs } from '#core/limits/index.ts'
-import type { Bucket, BucketRule, SharedLimits } from '#core/limits/index.ts'
+import { createLimiter } from './limiter.ts'
+import type { BucketRule, SharedLimits } from '#core/limits/index.ts'
 import { startRounds } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { mailOf } from './payload.ts'
-import { claimDeliveries, postponeDelivery, removeDelivery, removeOldDeadLetters } from './repository.ts'
+import {
+  claimDeliveries,
+  failDeliveries,
+  holdBackDeliveries,
+  removeDelivery,
+  removeOldDeadLetters,
+} from './repository.ts'
 import type { DueDelivery } from './repository.ts'
-import { postWebhook } from './webhook.ts'
+import { createReachability } from './reachability.ts'
+import { POST_DEADLINE_MS, postWebhook } from './webhook.ts'
 
 export type SenderDeps = {
   database: Database
@@ -30,16 +37,22 @@ export type SenderDeps = {
   /** Pauses before the second attempt, the third, and so on; tests shorten them. */
   retrySeconds?: readonly number[]
   intervalMs?: number
+  postDeadlineMs?: number
 }
 
 const INTERVAL_MS = 500
-/** Deliveries of one round, sent at once. */
-const MAX_AT_ONCE = 16
+/** Deliveries that this process has on their way, and how many of them may be of one owner. */
+const MAX_IN_FLIGHT = 64
+const MAX_OF_OWNER = 8
+/** Posts to one host at once, and mails: these leave through one server, which other mails need too. */
+const MAX_TO_HOST = 16
+const MAX_MAILS = 3
+/** What finds its host busy is looked at again after so long. */
+const BUSY_HOST_SECONDS = 1
 /** Longer than any attempt; beyond, another process takes it. */
 const LEASE_SECONDS = 120
 const RETRY_SECONDS: readonly number[] = [10, 60, 300, 1800, 7200]
 const RULE: BucketRule = { burst: 30, perMinute: 30 }
-const MAX_CONTACTS = 10_000
 const DEAD_LETTERS_KEPT_DAYS = 30
 const PURGE_INTERVAL_MS = 3_600_000
 const MAX_ERROR_CHARS = 500
@@ -51,25 +64,20 @@ export function startSender(deps: SenderDeps): { poke(): void; stop(): Promise<v
   const { db } = database
   const retrySeconds = deps.retrySeconds ?? RETRY_SECONDS
   const intervalMs = deps.intervalMs ?? INTERVAL_MS
+  const deadlineMs = deps.postDeadlineMs ?? POST_DEADLINE_MS
   const stopping = new AbortController()
-  const buckets = new LRUCache<string, Bucket>({ max: MAX_CONTACTS })
+  const limiter = createLimiter('notify', RULE, limits)
+  const reachability = createReachability(retrySeconds)
+  /** What is on its way: how many of each owner, and to each host. */
+  const ofOwners = new Map<number, number>()
+  const toHosts = new Map<string, number>()
+  const inFlight = new Set<Promise<void>>()
+  let afterOwner = 0
   let purgedAtMs = -Infinity
 
-  /** Milliseconds until the contact may be told again; 0: now, and one is taken. */
-  async function takeTurn(contact: string): Promise<number> {
-    const nowMs = monotonicMs()
-    const bucket = buckets.get(contact) ?? fullBucket(RULE, nowMs)
-    buckets.set(contact, bucket)
-    refill(bucket, RULE, nowMs)
-    const localMs = waitMs(bucket, RULE)
-    if (localMs > 0) return localMs
-    bucket.tokens -= 1
-    return (await limits?.take([{ name: `notify ${contact}`, rule: RULE }])) ?? 0
-  }
-
-  /** The rights of whoever subscribed, as they are now (decision 57). */
-  async function mayBeTold({ owner, domainId, channelId }: DueDelivery): Promise<boolean> {
-    if (!owner.isEnabled) return false
+  /** The rights of whoever subscribed, as they are now (decision 57), and whether the address of a mail agreed. */
+  async function mayBeTold({ owner, domainId, channelId, isConfirmed }: DueDelivery): Promise<boolean> {
+    if (!owner.isEnabled || !isConfirmed) return false
     const principal: UserPrincipal = {
       kind: 'user',
       key: owner.key,
@@ -97,39 +105,84 @@ export function startSender(deps: SenderDeps): { poke(): void; stop(): Promise<v
     }
     const body = JSON.stringify({ subscription_id: subscriptionId, ...payload })
     const secret = signingSecretOf(subscriptionId)
-    const status = await postWebhook(contact, { body, secret, privateHosts, signal: stopping.signal })
+    const status = await postWebhook(contact, { body, secret, privateHosts, deadlineMs, signal: stopping.signal })
     if (status < 200 || status > 299) throw new RefusedPost(status)
   }
 
-  async function deliver(due: DueDelivery): Promise<void> {
-    if (!(await mayBeTold(due))) return await removeDelivery(db, due.key)
-    const pauseMs = await takeTurn(due.contact)
-    if (pauseMs > 0)
-      return await postponeDelivery(db, due.key, {
-        pauseSeconds: pauseMs / 1000,
-        error: null,
-        countsAsAttempt: false,
-      })
+  /** Resolves to whether something was sent, so that there may be more to send at once. */
+  async function deliver(due: DueDelivery): Promise<boolean> {
+    if (!(await mayBeTold(due))) {
+      await removeDelivery(db, due.key)
+      return true
+    }
+    const { contact, owner } = due
+    if (reachability.isSilent(owner.key, contact)) {
+      await fail(due, new Error('the host of the contact did not answer lately'), 'for all')
+      return false
+    }
+    const host = hostOf(contact)
+    if ((toHosts.get(host) ?? 0) >= (host === MAIL ? MAX_MAILS : MAX_TO_HOST)) {
+      await holdBackDeliveries(db, due, BUSY_HOST_SECONDS)
+      return false
+    }
+    // Counted before anything is waited for: two that look at the same moment are two.
+    count(toHosts, host, 1)
     try {
+      const pauseMs = await limiter.take(contact)
+      if (pauseMs > 0) {
+        await holdBackDeliveries(db, due, pauseMs / 1000)
+        return false
+      }
       await send(due)
+      reachability.hasAnswered(owner.key, contact)
     } catch (error) {
-      if (stopping.signal.aborted)
-        return await postponeDelivery(db, due.key, { pauseSeconds: 0, error: null, countsAsAttempt: false })
-      const isFinal = error instanceof RefusedPost && error.status === GONE
-      const pauseSeconds = isFinal ? undefined : retrySeconds[due.attempts - 1]
-      const facts = { subscription: due.subscriptionId, attempts: due.attempts }
-      logger[pauseSeconds === undefined ? 'warn' : 'info'](
-        facts,
-        pauseSeconds === undefined ? 'a notification was given up' : 'a notification could not be delivered yet',
-      )
-      const text = error instanceof Error ? error.message : String(error)
-      return await postponeDelivery(db, due.key, {
-        pauseSeconds,
-        error: text.slice(0, MAX_ERROR_CHARS),
-        countsAsAttempt: true,
-      })
+      if (stopping.signal.aborted) {
+        await holdBackDeliveries(db, due, 0)
+        return false
+      }
+      // An answer is an answer, whatever it says: only silence is about the host.
+      if (error instanceof RefusedPost) reachability.hasAnswered(owner.key, contact)
+      else if (host !== MAIL) reachability.wasSilent(owner.key, contact)
+      await fail(due, error, error instanceof RefusedPost || host === MAIL ? 'alone' : 'for all')
+      return true
+    } finally {
+      count(toHosts, host, -1)
     }
     await removeDelivery(db, due.key)
+    return true
+  }
+
+  async function fail(due: DueDelivery, error: unknown, whom: 'alone' | 'for all'): Promise<void> {
+    const isFinal = error instanceof RefusedPost && error.status === GONE
+    const pauses = isFinal ? [] : retrySeconds
+    const isGivenUp = pauses[due.attempts - 1] === undefined
+    logger[isGivenUp ? 'warn' : 'info'](
+      { subscription: due.subscriptionId, attempts: due.attempts },
+      isGivenUp ? 'a notification was given up' : 'a notification could not be delivered yet',
+    )
+    const text = error instanceof Error ? error.message : String(error)
+    await failDeliveries(db, due, {
+      retrySeconds: pauses,
+      error: text.slice(0, MAX_ERROR_CHARS),
+      isForAll: whom === 'for all',
+    })
+  }
+
+  /** Sends it beside the others; its place is free when it has ended. */
+  function begin(due: DueDelivery): void {
+    count(ofOwners, due.owner.key, 1)
+    const work = deliver(due)
+      .catch((error: unknown) => {
+        // What could not even be put back comes again when its lease ends.
+        logger.warn({ err: error }, 'a notification was not settled')
+        return false
+      })
+      .then((isMore) => {
+        count(ofOwners, due.owner.key, -1)
+        inFlight.delete(work)
+        if (isMore) rounds.poke()
+      })
+    inFlight.add(work)
   }
 
   async function purge(): Promise<void> {
@@ -141,14 +194,14 @@ export function startSender(deps: SenderDeps): { poke(): void; stop(): Promise<v
   const rounds = startRounds(async () => {
     try {
       await purge()
-      const due = await claimDeliveries(db, MAX_AT_ONCE, LEASE_SECONDS)
-      const outcomes = await Promise.allSettled(due.map(deliver))
-      for (const outcome of outcomes) {
-        // What could not even be put back comes again when its lease ends.
-        if (outcome.status === 'rejected')
-          logger.warn({ err: outcome.reason as Error }, 'a notification was not settled')
+      const free = MAX_IN_FLIGHT - inFlight.size
+      if (free > 0) {
+        const claim = { limit: free, maxOfOwner: MAX_OF_OWNER, busy: ofOwners, leaseSeconds: LEASE_SECONDS, afterOwner }
+        const { due, nextOwner } = await claimDeliveries(db, claim)
+        afterOwner = nextOwner
+        for (const one of due) begin(one)
       }
-      return { pauseMs: due.length === MAX_AT_ONCE ? 0 : intervalMs, isPokable: true }
+      return { pauseMs: intervalMs, isPokable: true }
     } catch (error) {
       logger.warn({ err: error }, 'notifications could not be looked for')
       return { pauseMs: intervalMs, isPokable: false }
@@ -159,8 +212,21 @@ export function startSender(deps: SenderDeps): { poke(): void; stop(): Promise<v
     async stop() {
       stopping.abort()
       await rounds.stop()
+      await Promise.all(inFlight)
     },
   }
+}
+
+/** All mails leave through one server. */
+const MAIL = 'mail'
+
+const hostOf = (contact: string) => (contact.includes('://') ? new URL(contact).host : MAIL)
+
+/** Names with nothing are not kept. */
+function count<K>(counts: Map<K, number>, name: K, change: number): void {
+  const next = (counts.get(name) ?? 0) + change
+  if (next === 0) counts.delete(name)
+  else counts.set(name, next)
 }
 
 class RefusedPost extends Error {

@@ -7,7 +7,7 @@ import { lookupPublic } from '#core/public-address.ts'
 import { isListed } from './topic.ts'
 
 /** From the name to the last byte of the answer. */
-const DEADLINE_MS = 10_000
+export const POST_DEADLINE_MS = 10_000
 
 /**
  * `t=<epoch seconds>,v1=<hex of HMAC-SHA256 over "<t>.<body>">`: whoever knows the secret sees that it is ours and when it
@@ -24,11 +24,13 @@ export function postWebhook(
     body,
     secret,
     privateHosts,
+    deadlineMs,
     signal,
   }: {
     body: string
     secret: string
     privateHosts: readonly string[]
+    deadlineMs: number
     signal: AbortSignal
   },
 ): Promise<number> {
@@ -51,7 +53,7 @@ export function postWebhook(
         ...(isPrivate ? {} : { lookup: lookupPublic }),
         // A connection of its own: a kept one would skip the judgement of its address.
         agent: false,
-        signal: AbortSignal.any([signal, AbortSignal.timeout(DEADLINE_MS)]),
+        signal: AbortSignal.any([signal, AbortSignal.timeout(deadlineMs)]),
       },
       (answer) => {
         answer.destroy()
