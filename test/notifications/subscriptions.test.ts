@@ -21,6 +21,7 @@ type Subscription = {
   owner_id: string
   topic: string
   contact: string
+  status: string
   signing_secret?: string
   pending: number
   missed: number
@@ -272,7 +273,12 @@ describe('a post', () => {
 
 describe('a mail', () => {
   it('tells of the message', async () => {
-    await subscribe(channel.id, 'jane@example.com')
+    const { id, status } = await subscribe(channel.id, 'jane@example.com')
+    expect(status).toBe('pending')
+    const asking = await until(() => readMails(dataDir, 'jane@example.com')[0], 'the link')
+    const link = new URL(/^https?:\/\/\S+(?=\r$)/m.exec(asking.text)?.[0] ?? '')
+    expect((await api.anonymous('GET', `${link.pathname}${link.search}`)).status).toBe(200)
+    expect((await tenant.call('GET', `/subscriptions/${id}`)).json()).toMatchObject({ status: 'active' })
     await send('hello there')
     const mail = await until(
       () => readMails(dataDir, 'jane@example.com').find(({ text }) => text.includes('hello there')),

@@ -6,15 +6,16 @@ import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { SharedLimits } from '#core/limits/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { createConfirmations } from './confirmation.ts'
 import { startNotificationConsumer } from './consumer.ts'
 import { subscriptionRoutes } from './routes.ts'
 import { startSender } from './sender.ts'
 import { createSubscriptionsService } from './service.ts'
 
-export type NotificationTimes = { retrySeconds?: readonly number[]; intervalMs?: number }
+export type NotificationTimes = { retrySeconds?: readonly number[]; intervalMs?: number; postDeadlineMs?: number }
 
 export async function startNotifications(deps: {
-  config: { webhookHosts: readonly string[] }
+  config: { webhookHosts: readonly string[]; publicUrl: string }
   database: Database
   keyring: Keyring
   limits: SharedLimits | undefined
@@ -28,7 +29,15 @@ export async function startNotifications(deps: {
   const privateHosts = config.webhookHosts
   const signingSecretOf = (subscriptionId: string) =>
     keyring.mac('notification signature', subscriptionId).toString('hex')
-  const service = createSubscriptionsService({ database, journal: identity.journal, gate, privateHosts })
+  const service = createSubscriptionsService({
+    database,
+    journal: identity.journal,
+    gate,
+    mailer: identity.mailer,
+    limits,
+    confirmations: createConfirmations(keyring, config.publicUrl),
+    privateHosts,
+  })
   const consumer = await startNotificationConsumer(database, logger, times.intervalMs)
   const sender = startSender({
     database,

@@ -16,6 +16,7 @@ export type SubscriptionRecord = {
   topic: string
   filter: string
   contact: string
+  isConfirmed: boolean
   pending: number
   missed: number
 }
@@ -29,11 +30,15 @@ type Row = {
   topic: string
   filter: string
   contact: string
+  is_confirmed: boolean
   pending: number
   missed: number
 }
 
-const COLUMNS = sql`n.key, n.id, n.user_key AS owner_key, u.id AS owner_id, n.channel_key, n.topic, n.filter, n.contact, n.missed,
+/** Whether its contact may be sent something; `n` is the subscription. */
+const IS_CONFIRMED = sql<boolean>`(position('://' in n.contact) > 0 OR n.confirmed_at IS NOT NULL)`
+
+const COLUMNS = sql`${IS_CONFIRMED} AS is_confirmed, n.key, n.id, n.user_key AS owner_key, u.id AS owner_id, n.channel_key, n.topic, n.filter, n.contact, n.missed,
   (SELECT count(*) FROM notification_deliveries w WHERE w.subscription_key = n.key AND w.next_attempt_at IS NOT NULL) AS pending`
 const FROM = sql`notification_subscriptions n JOIN users u ON u.key = n.user_key`
 
@@ -46,22 +51,69 @@ const fromRow = (row: Row): SubscriptionRecord => ({
   topic: row.topic,
   filter: row.filter,
   contact: row.contact,
+  isConfirmed: row.is_confirmed,
   pending: row.pending,
   missed: row.missed,
 })
 
 export async function insertSubscription(
   tx: Transaction,
-  row: { id: string; userKey: number; channelKey: number; topic: string; filter: string; contact: string },
+  row: {
+    id: string
+    userKey: number
+    channelKey: number
+    topic: string
+    filter: string
+    contact: string
+    isConfirmed: boolean
+  },
 ): Promise<void> {
   await refusing(
     {
       notification_subscriptions_contact_key: () =>
         new ServiceError('conflict', 'a subscription of this contact to this topic exists'),
     },
-    sql`INSERT INTO notification_subscriptions (id, user_key, channel_key, topic, filter, contact)
-      VALUES (${row.id}, ${row.userKey}, ${row.channelKey}, ${row.topic}, ${row.filter}, ${row.contact})`.execute(tx),
+    sql`INSERT INTO notification_subscriptions (id, user_key, channel_key, topic, filter, contact, confirmed_at)
+      VALUES (${row.id}, ${row.userKey}, ${row.channelKey}, ${row.topic}, ${row.filter}, ${row.contact},
+        CASE WHEN ${row.isConfirmed}::boolean THEN now() END)`.execute(tx),
   )
+}
+
+/** Whether the address is the user's own and proved so, or has agreed to notifications of this user already. */
+export async function hasAgreed(tx: Transaction, userKey: number, address: string): Promise<boolean> {
+  const { rows } = await sql<{ agreed: boolean }>`
+    SELECT EXISTS (SELECT FROM users WHERE key = ${userKey} AND verified_at IS NOT NULL AND lower(email) = lower(${address}))
+        OR EXISTS (SELECT FROM notification_subscriptions
+                    WHERE user_key = ${userKey} AND lower(contact) = lower(${address}) AND confirmed_at IS NOT NULL) AS agreed`.execute(
+    tx,
+  )
+  return rows[0]?.agreed === true
+}
+
+/** Whether a link that is still good was sent to the address for this user. */
+export async function wasAsked(db: Queryable, userKey: number, address: string, seconds: number): Promise<boolean> {
+  const { rows } = await sql<{ asked: boolean }>`
+    SELECT EXISTS (SELECT FROM notification_subscriptions WHERE user_key = ${userKey} AND lower(contact) = lower(${address})
+      AND confirmation_sent_at > now() - make_interval(secs => ${seconds})) AS asked`.execute(db)
+  return rows[0]?.asked === true
+}
+
+export async function noteAsked(db: Queryable, id: string): Promise<void> {
+  await sql`UPDATE notification_subscriptions SET confirmation_sent_at = now() WHERE id = ${id}`.execute(db)
+}
+
+/** The address of this subscription agrees: so do all of the same user to it. Gives those that waited for it. */
+export async function confirmAddress(
+  tx: Transaction,
+  id: string,
+): Promise<{ id: string; channelKey: number }[] | undefined> {
+  const { rows: known } = await sql`SELECT FROM notification_subscriptions WHERE id = ${id}`.execute(tx)
+  if (known.length === 0) return undefined
+  const { rows } = await sql<{ id: string; channel_key: number }>`
+    UPDATE notification_subscriptions n SET confirmed_at = now() FROM notification_subscriptions o
+     WHERE o.id = ${id} AND n.user_key = o.user_key AND lower(n.contact) = lower(o.contact) AND n.confirmed_at IS NULL
+    RETURNING n.id, n.channel_key`.execute(tx)
+  return rows.map((row) => ({ id: row.id, channelKey: row.channel_key }))
 }
 
 /** Counts those of a user; two creations of one user follow each other. */
@@ -104,13 +156,15 @@ export async function listSubscriptions(
   return { total: counted[0]?.total ?? 0, subscriptions: rows.map(fromRow) }
 }
 
-/** What a message is compared with. */
+/** What a message is compared with: those that may be told. */
 export type Interest = { key: number; channelKey: number; channelId: string; filter: string }
 
 export async function listInterests(db: Queryable): Promise<Interest[]> {
   const { rows } = await sql<{ key: number; channel_key: number; channel_id: string; filter: string }>`
     SELECT n.key, n.channel_key, h.id AS channel_id, n.filter
-      FROM notification_subscriptions n JOIN channels h ON h.key = n.channel_key ORDER BY n.key`.execute(db)
+      FROM notification_subscriptions n JOIN channels h ON h.key = n.channel_key WHERE ${IS_CONFIRMED} ORDER BY n.key`.execute(
+    db,
+  )
   return rows.map((row) => ({
     key: row.key,
     channelKey: row.channel_key,
@@ -136,13 +190,13 @@ export async function insertDeliveries(
              row_number() OVER (PARTITION BY item ->> 'subscriptionKey' ORDER BY place) AS number
         FROM jsonb_array_elements(${JSON.stringify(deliveries)}::jsonb) WITH ORDINALITY AS list (item, place)
     ), room AS (
-      SELECT n.key, ${maxPending}::bigint - (SELECT count(*) FROM notification_deliveries w
+      SELECT n.key, n.user_key, ${maxPending}::bigint - (SELECT count(*) FROM notification_deliveries w
                WHERE w.subscription_key = n.key AND w.next_attempt_at IS NOT NULL) AS free
         FROM notification_subscriptions n WHERE n.key IN (SELECT subscription_key FROM wanted)
        ORDER BY n.key FOR NO KEY UPDATE OF n
     ), inserted AS (
-      INSERT INTO notification_deliveries (subscription_key, payload)
-      SELECT w.subscription_key, w.payload FROM wanted w JOIN room r ON r.key = w.subscription_key
+      INSERT INTO notification_deliveries (subscription_key, user_key, payload)
+      SELECT w.subscription_key, r.user_key, w.payload FROM wanted w JOIN room r ON r.key = w.subscription_key
        WHERE w.number <= r.free ORDER BY w.subscription_key, w.place
     )
     UPDATE notification_subscriptions n SET missed = n.missed + lost.count
@@ -154,21 +208,59 @@ export type DueDelivery = {
   key: number
   attempts: number
   payload: NotificationPayload
+  subscriptionKey: number
   subscriptionId: string
   contact: string
+  isConfirmed: boolean
   owner: { key: number; id: string; isPlatformAdmin: boolean; isEnabled: boolean }
   domainId: string
   channelId: string
 }
 
-/** Takes what is due, for so long: whoever dies with it leaves it to another one afterwards. */
-export async function claimDeliveries(db: Queryable, limit: number, leaseSeconds: number): Promise<DueDelivery[]> {
+export type Claim = {
+  /** Deliveries in all. */
+  limit: number
+  /** Deliveries of one owner at once, those that he has on their way included. */
+  maxOfOwner: number
+  /** How many each owner has on their way in this process. */
+  busy: ReadonlyMap<number, number>
+  leaseSeconds: number
+  /** Owners are looked at from this key on: so many at once that a claim has a bound. */
+  afterOwner: number
+}
+
+/** Owners with something that waits whom one claim looks at. */
+const MAX_OWNERS = 1000
+
+/**
+ * Takes what is due, for so long: whoever dies with it leaves it to another one afterwards. Owners share by turns: the first
+ * of each, then the second of each, what they have on their way counted; however much one of them has waiting, the index leads
+ * past it. `nextOwner` is where the next claim goes on.
+ */
+export async function claimDeliveries(
+  db: Queryable,
+  { limit, maxOfOwner, busy, leaseSeconds, afterOwner }: Claim,
+): Promise<{ due: DueDelivery[]; nextOwner: number }> {
+  const { rows: seen } = await sql<{ user_key: number }>`
+    WITH RECURSIVE owners (user_key) AS (
+      SELECT min(user_key) FROM notification_deliveries WHERE next_attempt_at IS NOT NULL AND user_key > ${afterOwner}
+      UNION ALL
+      SELECT (SELECT min(w.user_key) FROM notification_deliveries w WHERE w.next_attempt_at IS NOT NULL AND w.user_key > o.user_key)
+        FROM owners o WHERE o.user_key IS NOT NULL
+    )
+    SELECT user_key FROM owners WHERE user_key IS NOT NULL LIMIT ${MAX_OWNERS}`.execute(db)
+  const nextOwner = seen.length === MAX_OWNERS ? (seen.at(-1)?.user_key ?? 0) : 0
+  const owners = seen.map(({ user_key: owner }) => ({ owner, busy: busy.get(owner) ?? 0 }))
+  const open = owners.filter((one) => one.busy < maxOfOwner)
+  if (open.length === 0) return { due: [], nextOwner }
   const { rows } = await sql<{
     key: number
     attempts: number
     payload: NotificationPayload
+    subscription_key: number
     subscription_id: string
     contact: string
+    is_confirmed: boolean
     user_key: number
     user_id: string
     role: string
@@ -176,52 +268,78 @@ export async function claimDeliveries(db: Queryable, limit: number, leaseSeconds
     domain_id: string
     channel_id: string
   }>`
-    WITH due AS (
-      SELECT key FROM notification_deliveries WHERE next_attempt_at <= now()
-       ORDER BY next_attempt_at, key LIMIT ${limit} FOR UPDATE SKIP LOCKED
+    WITH ranked AS (
+      SELECT d.key, o.busy + row_number() OVER (PARTITION BY o.user_key ORDER BY d.next_attempt_at, d.key) AS place
+        FROM unnest(${open.map((one) => one.owner)}::bigint[], ${open.map((one) => one.busy)}::integer[]) AS o (user_key, busy),
+             LATERAL (SELECT w.key, w.next_attempt_at FROM notification_deliveries w
+                       WHERE w.user_key = o.user_key AND w.next_attempt_at <= now()
+                       ORDER BY w.next_attempt_at, w.key LIMIT ${maxOfOwner}::integer - o.busy) d
+    ), chosen AS (
+      SELECT key FROM ranked ORDER BY place, random() LIMIT ${limit}
+    ), due AS (
+      SELECT w.key FROM notification_deliveries w WHERE w.key IN (SELECT key FROM chosen) AND w.next_attempt_at <= now()
+       ORDER BY w.key FOR UPDATE SKIP LOCKED
     ), claimed AS (
       UPDATE notification_deliveries w SET next_attempt_at = now() + make_interval(secs => ${leaseSeconds}), attempts = w.attempts + 1
         FROM due WHERE w.key = due.key RETURNING w.key, w.attempts, w.payload, w.subscription_key
     )
-    SELECT c.key, c.attempts, c.payload, n.id AS subscription_id, n.contact, u.key AS user_key, u.id AS user_id, u.role, u.status,
-           d.id AS domain_id, h.id AS channel_id
+    SELECT c.key, c.attempts, c.payload, c.subscription_key, n.id AS subscription_id, n.contact, ${IS_CONFIRMED} AS is_confirmed,
+           u.key AS user_key, u.id AS user_id, u.role, u.status, d.id AS domain_id, h.id AS channel_id
       FROM claimed c JOIN notification_subscriptions n ON n.key = c.subscription_key JOIN users u ON u.key = n.user_key
       JOIN channels h ON h.key = n.channel_key JOIN domains d ON d.key = h.domain_key ORDER BY c.key`.execute(db)
-  return rows.map((row) => ({
-    key: row.key,
-    attempts: row.attempts,
-    payload: row.payload,
-    subscriptionId: row.subscription_id,
-    contact: row.contact,
-    owner: {
-      key: row.user_key,
-      id: row.user_id,
-      isPlatformAdmin: row.role === 'admin',
-      isEnabled: row.status === 'enabled',
-    },
-    domainId: row.domain_id,
-    channelId: row.channel_id,
-  }))
+  return { due: rows.map(dueFromRow), nextOwner }
+
+  function dueFromRow(row: (typeof rows)[number]): DueDelivery {
+    return {
+      key: row.key,
+      attempts: row.attempts,
+      payload: row.payload,
+      subscriptionKey: row.subscription_key,
+      subscriptionId: row.subscription_id,
+      contact: row.contact,
+      isConfirmed: row.is_confirmed,
+      owner: {
+        key: row.user_key,
+        id: row.user_id,
+        isPlatformAdmin: row.role === 'admin',
+        isEnabled: row.status === 'enabled',
+      },
+      domainId: row.domain_id,
+      channelId: row.channel_id,
+    }
+  }
 }
 
 export async function removeDelivery(db: Queryable, key: number): Promise<void> {
   await sql`DELETE FROM notification_deliveries WHERE key = ${key}`.execute(db)
 }
 
-/** The next attempt comes after the pause; undefined: it is given up. */
-export async function postponeDelivery(
+/** What was taken and could not be sent at all comes again, and so does what is due for the same subscription. */
+export async function holdBackDeliveries(
   db: Queryable,
-  key: number,
-  {
-    pauseSeconds,
-    error,
-    countsAsAttempt,
-  }: { pauseSeconds: number | undefined; error: string | null; countsAsAttempt: boolean },
+  { key, subscriptionKey }: DueDelivery,
+  pauseSeconds: number,
 ): Promise<void> {
-  const next = pauseSeconds === undefined ? sql`NULL` : sql`now() + make_interval(secs => ${pauseSeconds})`
   await sql`UPDATE notification_deliveries
-      SET next_attempt_at = ${next}, last_error = coalesce(${error}::text, last_error), attempts = attempts - ${countsAsAttempt ? 0 : 1}::integer
-    WHERE key = ${key}`.execute(db)
+      SET next_attempt_at = now() + make_interval(secs => ${pauseSeconds}), attempts = attempts - (key = ${key})::integer
+    WHERE subscription_key = ${subscriptionKey} AND (key = ${key} OR next_attempt_at <= now())`.execute(db)
+}
+
+/**
+ * The attempt failed. Each pause stands for one attempt; after the last one it is given up. `isForAll`: nobody answered there, so
+ * what is due for the same subscription has failed as well, and is not tried one by one.
+ */
+export async function failDeliveries(
+  db: Queryable,
+  { key, subscriptionKey }: DueDelivery,
+  { retrySeconds, error, isForAll }: { retrySeconds: readonly number[]; error: string; isForAll: boolean },
+): Promise<void> {
+  const others = isForAll ? sql`OR (subscription_key = ${subscriptionKey} AND next_attempt_at <= now())` : sql``
+  // Behind the end of the pauses is NULL: given up.
+  await sql`UPDATE notification_deliveries
+      SET attempts = attempts + (key <> ${key})::integer, last_error = ${error},
+          next_attempt_at = now() + make_interval(secs => (${[...retrySeconds]}::float8[])[attempts + (key <> ${key})::integer])
+    WHERE key = ${key} ${others}`.execute(db)
 }
 
 export type DeliveryRecord = {

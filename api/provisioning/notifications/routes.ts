@@ -1,9 +1,10 @@
 /** Subscriptions to notifications (contract section 13). */
-import { Id } from '#api/identity/index.ts'
+import { Id, MessageBody, originOf } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { Type } from '#core/schema.ts'
 import {
+  ConfirmQuery,
   DeadLetterPage,
   DeadLetterQuery,
   NewSubscription,
@@ -32,7 +33,7 @@ export function subscriptionRoutes(
           tags,
           summary: 'Be told of the messages of a channel',
           description:
-            'By mail, or by a signed post to an https address. Takes `subscribe` on the channel, now and at every delivery.',
+            'By mail, or by a signed post to an https address. Takes `subscribe` on the channel, now and at every delivery. An email address that is not the verified one of the caller is sent a link first: until it is followed, the subscription is pending.',
           body: NewSubscription,
           response: responses(
             { 201: NoBody },
@@ -63,6 +64,39 @@ export function subscriptionRoutes(
       async (request) => {
         const { items, ...page } = await subscriptions.list(request.principal, request.query)
         return { ...page, subscriptions: items.map((one) => presentSubscription(one, signingSecretOf(one.id))) }
+      },
+    )
+    app.get(
+      '/subscriptions/confirm',
+      {
+        config: { isPublic: true },
+        schema: {
+          tags,
+          summary: 'Follow the link with which an email address agrees to notifications',
+          querystring: ConfirmQuery,
+          response: responses({ 200: MessageBody }, 'unauthenticated'),
+        },
+      },
+      async (request) => {
+        await subscriptions.confirm(request.query.token, originOf(request))
+        return { message: 'notifications to this address are confirmed' }
+      },
+    )
+    app.post(
+      '/subscriptions/:subscription_id/send-confirmation',
+      {
+        config,
+        schema: {
+          tags,
+          summary: 'Send the link again with which the email address of a subscription agrees',
+          description: 'Three an hour to one address, 20 an hour of one user.',
+          params,
+          response: responses({ 200: MessageBody }, 'unauthenticated', 'not_found', 'rate_limited'),
+        },
+      },
+      async (request) => {
+        const outcome = await subscriptions.sendConfirmation(request.principal, request.params.subscription_id)
+        return { message: outcome === 'sent' ? 'the link is on its way' : 'the address is confirmed already' }
       },
     )
     app.get(

@@ -4,6 +4,7 @@ import { Id, Timestamp } from '#api/identity/index.ts'
 import { MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
 import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
+import { MAX_TOKEN_CHARS } from './confirmation.ts'
 import type { DeliveryRecord, SubscriptionRecord } from './repository.ts'
 
 const MAX_TOPIC_CHARS = 1200
@@ -36,6 +37,9 @@ export const Subscription = Type.Object(
     owner_id: Id,
     contact: Type.String(),
     topic: Type.String(),
+    status: Type.Enum(['active', 'pending'], {
+      description: 'pending: the address of a mail has not followed its link yet, and is sent nothing else',
+    }),
     signing_secret: Type.Optional(
       Type.String({ description: 'Of an https contact: the key of the signature that comes with each post' }),
     ),
@@ -44,6 +48,8 @@ export const Subscription = Type.Object(
   },
   { $id: 'Subscription', description: 'Whoever is told of the messages of a channel' },
 )
+
+export const ConfirmQuery = Type.Object({ token: Type.String({ minLength: 1, maxLength: MAX_TOKEN_CHARS }) })
 
 export const SubscriptionQuery = Type.Object({
   topic: Type.Optional(Type.String({ maxLength: MAX_TOPIC_CHARS })),
@@ -77,6 +83,7 @@ export function presentSubscription(record: SubscriptionRecord, signingSecret: s
     owner_id: record.ownerId,
     contact: record.contact,
     topic: record.topic,
+    status: record.isConfirmed ? 'active' : 'pending',
     ...(record.contact.includes('://') ? { signing_secret: signingSecret } : {}),
     pending: record.pending,
     missed: record.missed,
