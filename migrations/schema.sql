@@ -109,6 +109,16 @@ CREATE OR REPLACE FUNCTION message_partition_unit(retention_days integer)
  IMMUTABLE
 RETURN CASE WHEN ((retention_days >= 1) AND (retention_days <= 90)) THEN 'week'::text ELSE 'month'::text END;
 
+CREATE OR REPLACE FUNCTION notification_deliveries_have_an_owner()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  SELECT n.user_key INTO NEW.user_key FROM notification_subscriptions n WHERE n.key = NEW.subscription_key;
+  RETURN NEW;
+END
+$function$;
+
 CREATE TABLE api_keys (
   key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
   id uuid NOT NULL,
@@ -738,9 +748,11 @@ CREATE TABLE notification_deliveries (
   next_attempt_at timestamp with time zone DEFAULT now(),
   last_error text,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
+  user_key bigint,
   CONSTRAINT notification_deliveries_pkey PRIMARY KEY (key)
 );
 CREATE INDEX notification_deliveries_due ON notification_deliveries USING btree (next_attempt_at) WHERE (next_attempt_at IS NOT NULL);
+CREATE INDEX notification_deliveries_owner ON notification_deliveries USING btree (user_key, next_attempt_at, key) WHERE (next_attempt_at IS NOT NULL);
 CREATE INDEX notification_deliveries_subscription ON notification_deliveries USING btree (subscription_key, key);
 
 CREATE TABLE notification_subscriptions (
@@ -753,6 +765,8 @@ CREATE TABLE notification_subscriptions (
   contact text NOT NULL,
   missed bigint NOT NULL DEFAULT 0,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
+  confirmed_at timestamp with time zone,
+  confirmation_sent_at timestamp with time zone,
   CONSTRAINT notification_subscriptions_pkey PRIMARY KEY (key),
   CONSTRAINT notification_subscriptions_contact_key UNIQUE (user_key, topic, contact),
   CONSTRAINT notification_subscriptions_id_key UNIQUE (id)
@@ -1471,5 +1485,7 @@ CREATE TRIGGER groups_departed AFTER DELETE ON groups REFERENCING OLD TABLE AS g
 CREATE TRIGGER journal_days_are_uncounted AFTER DELETE ON journal REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_uncount_days();
 
 CREATE TRIGGER journal_subjects_are_noted AFTER INSERT ON journal REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION journal_note_subjects();
+
+CREATE TRIGGER notification_deliveries_have_an_owner BEFORE INSERT ON notification_deliveries FOR EACH ROW WHEN ((new.user_key IS NULL)) EXECUTE FUNCTION notification_deliveries_have_an_owner();
 
 CREATE TRIGGER users_departed AFTER DELETE ON users REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed();

@@ -4,7 +4,7 @@ import type { Group } from '../command.ts'
 export const subscription: Group = {
   name: 'subscription',
   summary: 'notifications about messages',
-  columns: ['id', 'topic', 'contact', 'owner_id'],
+  columns: ['id', 'topic', 'contact', 'status', 'owner_id'],
   commands: [
     {
       words: 'create',
@@ -40,6 +40,15 @@ export const subscription: Group = {
       summary: 'show a subscription',
       example: '<subscription_id>',
       call: { method: 'GET', service: 'host', path: '/subscriptions/{subscription_id}' },
+    },
+    {
+      words: 'sendconfirmation',
+      args: '<subscription_id>',
+      tail: 'user',
+      summary: 'send the link again with which an email address agrees to notifications',
+      example: '<subscription_id>',
+      answer: 'ok',
+      call: { method: 'POST', service: 'host', path: '/subscriptions/{subscription_id}/send-confirmation' },
     },
     {
       words: 'remove',

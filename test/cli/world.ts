@@ -267,7 +267,7 @@ export async function createWorld(
           )
         case 'subscription_id': {
           const topic = await bulk('channels')
-          await call('POST', '/subscriptions', { topic: topic['id'], contact: 'ops@example.com' })
+          await call('POST', '/subscriptions', { topic: topic['id'], contact: `ops-${randomUUID()}@example.com` })
           const found = (await call('GET', `/subscriptions?topic=${String(topic['id'])}`))['subscriptions'] as Json[]
           return String(found[0]?.['id'])
         }
