@@ -48,7 +48,7 @@ export const subscription: Group = {
       summary: 'send the link again with which an email address agrees to notifications',
       example: '<subscription_id>',
       answer: 'ok',
-      call: { method: 'POST', service: 'host', path: '/subscriptions/{subscription_id}/send-confirmation' },
+      call: { method: 'POST', service: 'host', path: '/subscriptions/{subscription_id}/confirmation' },
     },
     {
       words: 'remove',

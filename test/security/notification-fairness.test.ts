@@ -126,7 +126,7 @@ describe('what does not answer', () => {
   it('of many tenants together leaves the next free place to who has none', async () => {
     await start()
     const hostile = await Promise.all(
-      Array.from({ length: MAX_IN_FLIGHT / MAX_OF_OWNER + 2 }, (_, place) =>
+      Array.from({ length: MAX_IN_FLIGHT / MAX_OF_OWNER }, (_, place) =>
         tenantWith(SILENT_HOSTS.slice(place * 10, place * 10 + 10).map(silentContact)),
       ),
     )
@@ -151,6 +151,24 @@ describe('what does not answer', () => {
     await until(() => told.includes(path), 'the other tenant is told')
     // His was the place that came free; when he had been told, it went to somebody else again.
     expect(accepted - before).toBeLessThanOrEqual(1)
+  })
+
+  it('and is not due yet does not hide what is: every owner is looked at, however many have something that waits', async () => {
+    await start()
+    const path = `/${newId()}`
+    await tenantWith([])
+    const { pool } = api.database
+    // More owners than one claim looks at, each with something for later.
+    await pool.query(`INSERT INTO users (id, email, secret_hash)
+      SELECT gen_random_uuid(), 'waiting-' || number || '@example.com', 'x' FROM generate_series(1, 2100) number`)
+    await pool.query(`INSERT INTO notification_subscriptions (id, user_key, channel_key, topic, filter, contact)
+      SELECT gen_random_uuid(), u.key, (SELECT min(key) FROM channels), 't', '', 'https://later.example.com/'
+        FROM users u WHERE u.email LIKE 'waiting-%'`)
+    await pool.query(`INSERT INTO notification_deliveries (subscription_key, payload, next_attempt_at)
+      SELECT key, '{}', now() + interval '1 day' FROM notification_subscriptions`)
+    const last = await tenantWith([`${answeringBase}${path}`])
+    await last.send()
+    await until(() => told.includes(path), 'the owner who came last is told')
   })
 
   it('at one host takes a share of it: others who tell the same host have the rest', async () => {

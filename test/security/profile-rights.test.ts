@@ -2,6 +2,8 @@
  * Profiles are rights of their own (decision 78): whoever decides what a template renders decides what becomes of the secrets of
  * the clients that it can render.
  */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, inject, it, test } from 'vitest'
 import { migrate, readMigrations } from '#core/database/index.ts'
@@ -110,6 +112,13 @@ describe('a call of profiles', () => {
         else expect(status, `${action} ${method} ${url}`).toBe(403)
       }
     }
+  })
+
+  it('names one of the four actions, whichever call it is', () => {
+    const table = readFileSync(join(import.meta.dirname, '../matrix/access-matrix.txt'), 'utf8')
+    const calls = table.split('\n').filter((line) => line.includes('/clients/bootstrap/profiles'))
+    expect(calls.length).toBeGreaterThanOrEqual(8)
+    for (const line of calls) expect(line).toMatch(/ profile_(create|read|update|delete) /)
   })
 
   it('is open to an editor of the domain, and closed to a contributor', async () => {

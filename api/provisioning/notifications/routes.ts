@@ -83,7 +83,7 @@ export function subscriptionRoutes(
       },
     )
     app.post(
-      '/subscriptions/:subscription_id/send-confirmation',
+      '/subscriptions/:subscription_id/confirmation',
       {
         config,
         schema: {

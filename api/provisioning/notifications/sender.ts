@@ -109,7 +109,7 @@ export function startSender(deps: SenderDeps): { poke(): void; stop(): Promise<v
     if (status < 200 || status > 299) throw new RefusedPost(status)
   }
 
-  /** Resolves to whether something was sent, so that there may be more to send at once. */
+  /** Resolves to whether it is settled, so that there may be more to send at once; what is held back comes again soon. */
   async function deliver(due: DueDelivery): Promise<boolean> {
     if (!(await mayBeTold(due))) {
       await removeDelivery(db, due.key)
@@ -118,7 +118,7 @@ export function startSender(deps: SenderDeps): { poke(): void; stop(): Promise<v
     const { contact, owner } = due
     if (reachability.isSilent(owner.key, contact)) {
       await fail(due, new Error('the host of the contact did not answer lately'), 'for all')
-      return false
+      return true
     }
     const host = hostOf(contact)
     if ((toHosts.get(host) ?? 0) >= (host === MAIL ? MAX_MAILS : MAX_TO_HOST)) {
@@ -200,6 +200,8 @@ export function startSender(deps: SenderDeps): { poke(): void; stop(): Promise<v
         const { due, nextOwner } = await claimDeliveries(db, claim)
         afterOwner = nextOwner
         for (const one of due) begin(one)
+        // There are owners behind: nobody waits for a pause because many others have something that is not due.
+        if (afterOwner !== 0) return { pauseMs: 0, isPokable: true }
       }
       return { pauseMs: intervalMs, isPokable: true }
     } catch (error) {

@@ -40,7 +40,7 @@ const MAX_INPUT_CHARS = 1_048_576
 export async function renderProfile(profile: Profile, input: RenderInput): Promise<Rendered> {
   const { contentFormat, contentType, contentTemplate } = profile
   requireBound(profile, input.bindings)
-  requireSized(input)
+  requireBounds(profile, input)
   if (contentFormat === 'raw') return { content: await checked(contentTemplate, contentType), contentType }
   const filled = fill(contentTemplate, contentFormat === 'json', input)
   if (contentFormat === 'go-template') return { content: await checked(filled, contentType), contentType }
@@ -52,7 +52,9 @@ export async function renderProfile(profile: Profile, input: RenderInput): Promi
 const refuse = (message: string, cause?: unknown) =>
   new ServiceError('unprocessable', `the profile cannot be rendered: ${message}`, { cause })
 
-function requireSized({ context, bindings }: RenderInput): void {
+function requireBounds({ contentTemplate }: Profile, { context, bindings }: RenderInput): void {
+  // A raw one is sent as it is; the reader of templates refuses the same.
+  if (!contentTemplate.isWellFormed()) throw refuse('the template has half of a character (a lone surrogate)')
   if (JSON.stringify([context, bindings]).length > MAX_INPUT_CHARS)
     throw refuse(`variables and bindings are longer than ${MAX_INPUT_CHARS} characters of JSON`)
 }
@@ -101,7 +103,6 @@ async function read(notation: Notation, text: string): Promise<unknown> {
 }
 
 async function checked(text: string, contentType: ContentType): Promise<string> {
-  if (!text.isWellFormed()) throw refuse('the result has half of a character (a lone surrogate)')
   const notation = NOTATIONS[contentType]
   if (notation !== undefined) await read(notation, text)
   return text

@@ -67,7 +67,7 @@ export function isFunction(name: string): name is FunctionName {
 /** Calls one with as many arguments as the parser has counted, and charges for them and for the result. */
 export function callFunction(name: FunctionName, args: readonly Value[], help: FunctionHelp): Value {
   for (const one of args) help.pay(sizeOf(one))
-  // It writes the whole of a value, however deep: what it reads is as long as what it makes.
+  // What goes into a value, as toJSON does, makes a text of its length: that is charged as what it makes.
   const result = FUNCTIONS[name].call(args, help)
   help.pay(sizeOf(result))
   return result
