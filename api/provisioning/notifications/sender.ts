@@ -41,6 +41,8 @@ export type SenderDeps = {
 }
 
 const INTERVAL_MS = 500
+/** Between two claims, however fast places come free: what ends in it is claimed for together. */
+const CLAIM_REST_MS = 10
 /** Deliveries that this process has on their way, and how many of them may be of one owner. */
 const MAX_IN_FLIGHT = 64
 const MAX_OF_OWNER = 8
@@ -133,26 +135,24 @@ export function startSender(deps: SenderDeps): { poke(): void; stop(): Promise<v
         await holdBackDeliveries(db, due, pauseMs / 1000)
         return false
       }
-      await send(due)
-      reachability.hasAnswered(owner.key, contact)
-    } catch (error) {
-      if (stopping.signal.aborted) {
+      const failure = await failureOf(send(due))
+      if (stopping.signal.aborted && failure !== undefined) {
         await holdBackDeliveries(db, due, 0)
         return false
       }
-      // An answer is an answer, whatever it says: only silence is about the host.
-      if (error instanceof RefusedPost) reachability.hasAnswered(owner.key, contact)
-      else if (host !== MAIL) reachability.wasSilent(owner.key, contact)
-      await fail(due, error, error instanceof RefusedPost || host === MAIL ? 'alone' : 'for all')
+      // An answer is an answer, whatever it says: only silence is about the host, and of mails the relay alone knows.
+      const isSilence = failure !== undefined && !(failure instanceof RefusedPost) && host !== MAIL
+      if (isSilence) reachability.wasSilent(owner.key, contact)
+      else reachability.hasAnswered(owner.key, contact)
+      if (failure === undefined) await removeDelivery(db, due.key)
+      else await fail(due, failure, isSilence ? 'for all' : 'alone')
       return true
     } finally {
       count(toHosts, host, -1)
     }
-    await removeDelivery(db, due.key)
-    return true
   }
 
-  async function fail(due: DueDelivery, error: unknown, whom: 'alone' | 'for all'): Promise<void> {
+  async function fail(due: DueDelivery, error: Error, whom: 'alone' | 'for all'): Promise<void> {
     const isFinal = error instanceof RefusedPost && error.status === GONE
     const pauses = isFinal ? [] : retrySeconds
     const isGivenUp = pauses[due.attempts - 1] === undefined
@@ -160,10 +160,9 @@ export function startSender(deps: SenderDeps): { poke(): void; stop(): Promise<v
       { subscription: due.subscriptionId, attempts: due.attempts },
       isGivenUp ? 'a notification was given up' : 'a notification could not be delivered yet',
     )
-    const text = error instanceof Error ? error.message : String(error)
     await failDeliveries(db, due, {
       retrySeconds: pauses,
-      error: text.slice(0, MAX_ERROR_CHARS),
+      error: error.message.slice(0, MAX_ERROR_CHARS),
       isForAll: whom === 'for all',
     })
   }
@@ -203,7 +202,7 @@ export function startSender(deps: SenderDeps): { poke(): void; stop(): Promise<v
         // There are owners behind: nobody waits for a pause because many others have something that is not due.
         if (afterOwner !== 0) return { pauseMs: 0, isPokable: true }
       }
-      return { pauseMs: intervalMs, isPokable: true }
+      return { pauseMs: intervalMs, isPokable: true, restMs: CLAIM_REST_MS }
     } catch (error) {
       logger.warn({ err: error }, 'notifications could not be looked for')
       return { pauseMs: intervalMs, isPokable: false }
@@ -216,6 +215,15 @@ export function startSender(deps: SenderDeps): { poke(): void; stop(): Promise<v
       await rounds.stop()
       await Promise.all(inFlight)
     },
+  }
+}
+
+async function failureOf(work: Promise<void>): Promise<Error | undefined> {
+  try {
+    await work
+    return undefined
+  } catch (error) {
+    return error instanceof Error ? error : new Error(String(error))
   }
 }
 
