@@ -31,6 +31,7 @@ export type ComposeService = {
   user?: string
   read_only?: boolean
   cap_drop?: string[]
+  cap_add?: string[]
   security_opt?: string[]
   ports?: string[]
   volumes?: string[]
