@@ -52,6 +52,9 @@ export type EmbeddedPostgres = {
 const LEFTOVER_DEADLINE_MS = 15_000
 const LEFTOVER_PAUSE_MS = 100
 
+/** Not `FAKETIME_SHARED`: the memory that it names belongs to another user. */
+const CLOCK_VARIABLES = ['LD_PRELOAD', 'FAKETIME', 'FAKETIME_DONT_FAKE_MONOTONIC']
+
 /**
  * Resolves when the server takes connections. After an unexpected end of the server the same process may call it
  * again on the same folder. Throws ServiceError `invalid_state` (folder in use, somebody else's, of another version)
@@ -75,7 +78,13 @@ async function startLocked(options: EmbeddedOptions, place: Place, lock: FolderL
   const socketDir = ensureSocketDir(postgresDir, place.account)
   const libraries = linkLibraries(place.binaries, join(place.baseDir, 'runtime', 'lib'))
   // Nothing of our own environment: it may hold secrets, and PG* variables would change what the server does.
-  const environment = { PATH: '/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC', ...libraryVariable(libraries) }
+  const environment = {
+    PATH: '/usr/bin:/bin',
+    LC_ALL: 'C',
+    TZ: 'UTC',
+    ...libraryVariable(libraries),
+    ...(isUnsafe ? shiftedClock() : {}),
+  }
   const clusterName = clusterNameOf(place.baseDir)
   const leftovers = { clusterDir: clusterDirOf(place.baseDir), socketDir, clusterName, log }
 
@@ -142,6 +151,13 @@ function releaseWhenEnded(postmaster: Postmaster, lock: FolderLock): () => Promi
     await vacated
     lock.release()
   }
+}
+
+/** A test run whose clock libfaketime has set: the server lives on the same day as the tests. */
+function shiftedClock(): Record<string, string> {
+  if (process.env['FAKETIME'] === undefined) return {}
+  const given = CLOCK_VARIABLES.map((name) => [name, process.env[name]] as const)
+  return Object.fromEntries(given.filter((pair): pair is [string, string] => pair[1] !== undefined))
 }
 
 /** Stands in the title of every server process, by which leftovers are known. */
