@@ -139,8 +139,11 @@ describe('the blob cache', () => {
     await openBlobCache({ folder, maxBytes: 300 })
     writeFileSync(join(folder, 'tmp', 'old'), 'half')
     writeFileSync(join(folder, 'tmp', 'new'), 'half')
-    const seconds = (Date.now() - ABANDONED_AFTER_MS) / 1000 - 60
-    utimesSync(join(folder, 'tmp', 'old'), seconds, seconds)
+    const seconds = Date.now() / 1000
+    const abandoned = seconds - ABANDONED_AFTER_MS / 1000 - 60
+    utimesSync(join(folder, 'tmp', 'old'), abandoned, abandoned)
+    // The clock of the file system may be another one than ours.
+    utimesSync(join(folder, 'tmp', 'new'), seconds, seconds)
     const cache = await openBlobCache({ folder, maxBytes: 300 })
     expect(readdirSync(join(folder, 'tmp'))).toEqual(['new'])
     expect(cache.list()).toEqual([])

@@ -102,7 +102,7 @@ test('what goes with its partition is replaced by the newest record that stays',
   await send([{ n: 'b', t: 1_700_000_900, v: 3 }])
   await foldPending(plant.api.database)
   const { pool } = plant.api.database
-  await pool.query(`SELECT create_message_partitions(now() - interval '60 days', now() - interval '60 days')`)
+  await pool.query(`SELECT create_message_partitions(now() - interval '61 days', now() - interval '59 days')`)
   const old = `UPDATE records SET retention_days = 7, arrived_at = arrived_at - interval '60 days' WHERE "values"[1] IN (2, 3)`
   await pool.query(old)
   await pool.query(`UPDATE rollups SET retention_days = 7, arrived_on = date_trunc('week', now() - interval '60 days', 'UTC')

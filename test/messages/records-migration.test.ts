@@ -18,7 +18,7 @@ test('records move into runs: none is lost, none moves to another message, time 
   try {
     const migrations = await readMigrations(MIGRATIONS_FOLDER)
     await migrate(client, migrations.slice(0, RECORDS - 1), silentLogger)
-    await client.query(`SELECT create_message_partitions(now() - interval '20 days', now())`)
+    await client.query(`SELECT create_message_partitions(now() - interval '20 days', now() + interval '1 day')`)
     // Forty messages of 150 records each, every third value missing, half of them kept for 30 days, over two hours.
     await client.query(`
       INSERT INTO messages (channel_key, series_key, time, arrived_at, batch_seq, message, ordinal, retention_days, protocol,
