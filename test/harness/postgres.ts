@@ -23,6 +23,16 @@ declare module 'vitest' {
   }
 }
 
+const MAX_CLOCK_DIFFERENCE_SECONDS = 3600
+
+/** A clock that was set for the tests must be set for PostgreSQL too, or they live on different days. */
+async function requireOurTime(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ seconds: number }>('SELECT extract(epoch FROM now())::float8 AS seconds')
+  const differenceSeconds = Math.abs((rows[0]?.seconds ?? 0) - Date.now() / 1000)
+  if (differenceSeconds > MAX_CLOCK_DIFFERENCE_SECONDS)
+    throw new Error(`PostgreSQL and the tests have clocks that differ by ${Math.round(differenceSeconds)} s`)
+}
+
 /** Called by vitest once before the run; returns the way to end it. */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const folder = mkdtempSync(join(tmpdir(), 'skein-test-'))
@@ -36,6 +46,7 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
   const { host, port, user, password } = server.connection
   const admin = new pg.Client(server.connection)
   await admin.connect()
+  await requireOurTime(admin)
   await admin.query(`CREATE DATABASE ${TEMPLATE_DATABASE}`)
   await admin.end()
   const template = new pg.Client({ ...server.connection, database: TEMPLATE_DATABASE })
