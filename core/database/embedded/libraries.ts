@@ -1,7 +1,7 @@
 /**
  * The links between library names that npm packages cannot carry (`libpq.so.5` → `libpq.so.5.18`). The package makes
- * them in an install script, which `npm ci --ignore-scripts` skips: so we make those that are absent, and in a folder
- * of ours, because the package's folder may be read-only.
+ * them in an install script, which package.json denies as it denies all: so we make those that are absent, and in a
+ * folder of ours, because the package's folder may be read-only.
  */
 import {
   chmodSync,
@@ -16,6 +16,7 @@ import {
 } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { ServiceError } from '../../errors/index.ts'
+import { giveToFolderOwner } from './account.ts'
 import type { Binaries } from './binaries.ts'
 
 type Link = { source: string; target: string }
@@ -25,8 +26,11 @@ export function linkLibraries(binaries: Binaries, linkDir: string): string[] {
   const absent = readLinks(binaries).filter((link) => !existsSync(join(binaries.root, link.target)))
   if (absent.length === 0) return [binaries.libDir]
   mkdirSync(linkDir, { recursive: true })
-  // Whatever the umask is, the server's user id has to get there.
-  for (const folder of [dirname(linkDir), linkDir]) chmodSync(folder, 0o755)
+  for (const folder of [dirname(linkDir), linkDir]) {
+    // Whatever the umask is, the server's user id has to get there.
+    chmodSync(folder, 0o755)
+    giveToFolderOwner(folder)
+  }
   for (const link of absent) placeLink(join(binaries.root, link.source), join(linkDir, basename(link.target)))
   return [linkDir, binaries.libDir]
 }
