@@ -6,6 +6,14 @@ export const MAX_LIMIT = 100
 /** Deep offsets are served, absurd ones are refused before PostgreSQL counts to them. */
 export const MAX_OFFSET = 1_000_000_000
 
+/**
+ * Largest page in bytes (decision 79). A page that would be larger ends earlier, holds at least one item, and its `limit` is then
+ * the number of its items, so that `offset + limit` is where the next one begins.
+ */
+export const MAX_PAGE_BYTES = 8 * 1024 * 1024
+/** Largest result of a run in bytes that a list shows; of a larger one it shows the size. */
+export const MAX_LISTED_RESULT_BYTES = 4 * 1024
+
 export type Page<T> = { total: number; offset: number; limit: number; items: T[] }
 
 /** `offset` and `limit` of a query; other bounds where the contract names them. */

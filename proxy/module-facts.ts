@@ -18,7 +18,7 @@ import type { DescribedExport, ModuleKind } from '#core/wasm/index.ts'
 
 export type ModuleFacts = {
   kind: ModuleKind
-  /** Undefined: too large or too odd to be read here. */
+  /** Undefined: too large or too odd to be read or shown here. */
   exports: DescribedExport[] | undefined
 }
 
@@ -27,6 +27,8 @@ const HEADER_BYTES = 8
 const SECTION_HEAD_BYTES = 6
 /** Of types, imports, functions and exports together. */
 const MAX_READ_BYTES = 4 * 1024 * 1024
+/** Of the exports as JSON: they are kept on disk and sent to managers, one hundred modules at a time at most. */
+const MAX_EXPORTS_CHARS = 256 * 1024
 const MAX_SECTIONS = 10_000
 const READ_SECTIONS: ReadonlySet<number> = new Set([
   SECTION.type,
@@ -44,7 +46,8 @@ const EMPTY_BODY = Buffer.from([2, 0, 0x0b])
 export async function readModuleFacts(handle: FileHandle, sizeBytes: number): Promise<ModuleFacts> {
   const kind = readModuleKind(await readAt(handle, 0, Math.min(HEADER_BYTES, sizeBytes)))
   try {
-    return { kind, exports: await readExports(handle, sizeBytes, kind) }
+    const exports = await readExports(handle, sizeBytes, kind)
+    return { kind, exports: JSON.stringify(exports ?? []).length > MAX_EXPORTS_CHARS ? undefined : exports }
   } catch (error) {
     if (error instanceof ModuleRefusal) return { kind, exports: undefined }
     throw error

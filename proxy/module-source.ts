@@ -64,7 +64,7 @@ export type ModuleSource = {
   /** Puts bytes into the cache. Throws `malformed` when they are not those of the digest that is given. */
   keep(bytes: AsyncIterable<Buffer>, digest: string | undefined): Promise<Blob>
   /** What is known about modules that are in the cache; others are left out. */
-  describe(digests: readonly string[]): Promise<DescribedBlob[]>
+  describe(digests: readonly string[], withFacts: boolean): Promise<DescribedBlob[]>
   /** Drops a module from the cache: somebody asked for it, or its bytes are no longer those of its name. */
   discard(digest: string): Promise<void>
   /** Ends every pull under way. */
@@ -310,14 +310,19 @@ export async function openModuleSource({
 
     keep: (bytes, digest) => blobs.store(bytes, digest),
 
-    async describe(digests) {
+    async describe(digests, withFacts) {
       const described: DescribedBlob[] = []
       for (const digest of digests) {
         const blob = await blobs.peek(digest)
         if (blob === undefined) continue
         await using handle = blob.handle
         const { sizeBytes, usedMs } = blob
-        described.push({ digest, sizeBytes, usedMs, facts: await factsOf(digest, handle, sizeBytes) })
+        described.push({
+          digest,
+          sizeBytes,
+          usedMs,
+          facts: withFacts ? await factsOf(digest, handle, sizeBytes) : undefined,
+        })
       }
       return described
     },

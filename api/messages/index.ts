@@ -43,7 +43,13 @@ export { loadMessages } from './live/stored.ts'
 export { formatToken } from './live/token.ts'
 export type { Envelope } from './envelope.ts'
 export type { RetainedMessage } from './retained/retained.ts'
-export { MqttSessions, RetainedPage, createSessionsService, startSessionStore } from './sessions/index.ts'
+export {
+  MqttSessionQuery,
+  MqttSessions,
+  RetainedPage,
+  createSessionsService,
+  startSessionStore,
+} from './sessions/index.ts'
 export type {
   CloseSession,
   GroupName,

@@ -11,6 +11,8 @@ export {
 } from './errors.ts'
 export { jsonArray } from './json-array.ts'
 export { executeKept } from './kept-plans.ts'
+export { withinPage } from './page.ts'
+export type { PageRow } from './page.ts'
 export { prepared } from './prepared.ts'
 export type { Prepared } from './prepared.ts'
 export type { Queryable } from '../sql.ts'

@@ -2,7 +2,7 @@
  * What is known about modules by digest: kind, exports, imports. It never changes, so it is remembered; the bytes stay
  * in the database.
  */
-import { createLru } from '#core/lru.ts'
+import { createLruOfBytes } from '#core/lru.ts'
 import type { DescribedExport, DescribedImport } from '#core/wasm/index.ts'
 
 export type ModuleFacts = {
@@ -27,10 +27,18 @@ export type ModuleRow = {
 
 export const MODULE_COLUMNS = 'm.key, m.digest, m.size_bytes, m.kind, m.runtime, m.exports, m.imports'
 
-const REMEMBERED_MODULES = 1_000
+/** Descriptions as JSON that are remembered. */
+const REMEMBERED_BYTES = 16 * 1024 * 1024
+/** Of what is known of a module beside its description. */
+const FACTS_BYTES = 1024
+
+/** Of a module as it is remembered, in about as many bytes. */
+export function sizeOfModule({ exports, imports }: ModuleFacts): number {
+  return FACTS_BYTES + JSON.stringify(exports).length + JSON.stringify(imports).length
+}
 
 export class ModuleCatalogue {
-  readonly #known = createLru<number, ModuleFacts>(REMEMBERED_MODULES)
+  readonly #known = createLruOfBytes<number, ModuleFacts>(REMEMBERED_BYTES, sizeOfModule)
 
   /** The modules of these keys; `read` is asked for those that are not remembered. */
   async find(

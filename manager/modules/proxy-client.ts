@@ -43,7 +43,8 @@ export type ProxyClient = {
   resolve(reference: string, domainId: string | null, policy: ModulePolicy): Promise<ResolvedReference>
   /** Resolves when the module is in the proxy's cache. */
   pull(digest: string, reference: string): Promise<void>
-  describe(digests: readonly string[]): Promise<ProxiedModule[]>
+  /** What they export is read and sent where it is asked for. */
+  describe(digests: readonly string[], withExports: boolean): Promise<ProxiedModule[]>
   remove(digest: string): Promise<void>
   /** The reference with the digest of the manifest. */
   push(target: PushTarget, bytes: AsyncIterable<Uint8Array>): Promise<string>
@@ -96,8 +97,9 @@ export function createProxyClient(address: string, certificate: Buffer | undefin
       }
     },
 
-    async describe(digests) {
-      const found = await registries.describe({ digests: [...digests] }, { deadlineMs: CACHE_DEADLINE_MS, metadata })
+    async describe(digests, withExports) {
+      const request = { digests: [...digests], withoutExports: !withExports }
+      const found = await registries.describe(request, { deadlineMs: CACHE_DEADLINE_MS, metadata })
       return found.modules.map(({ digest, sizeBytes, exportsJson }) => ({
         digest,
         sizeBytes: Number(sizeBytes),

@@ -40,7 +40,7 @@ export function moduleRoutes({ modules, callers }: ModuleRoutesDeps): RoutePlugi
           tags,
           summary: 'List modules',
           description:
-            'What tasks of your domains have uploaded, and what they have used from registries: where it is cached, what it exports, when it was used last. The most recently used comes first.',
+            'What tasks of your domains have uploaded, and what they have used from registries: where it is cached, when it was used last. The most recently used comes first.',
           querystring: ModuleQuery,
           response: responses({ 200: ModulePage }, 'unauthenticated', 'forbidden'),
         },
@@ -60,14 +60,16 @@ export function moduleRoutes({ modules, callers }: ModuleRoutesDeps): RoutePlugi
         schema: {
           tags,
           summary: 'View a module',
-          description: 'One entry for each of your domains and each reference under which it was used.',
+          description:
+            'What it exports, and one entry for each of your domains and each reference under which it was used.',
           params: ModuleParams,
           response: responses({ 200: ModuleList }, 'unauthenticated', 'not_found'),
         },
       },
-      async (request) => ({
-        modules: (await modules.get(callers.of(request), request.params.digest)).map(presentModule),
-      }),
+      async (request) => {
+        const found = await modules.get(callers.of(request), request.params.digest)
+        return { exports: found.exports, modules: found.modules.map(presentModule) }
+      },
     )
     app.post(
       '/modules',

@@ -22,6 +22,22 @@ const Timestamp = Type.String({ description: 'RFC 3339; 0001-01-01T00:00:00Z: ne
 
 export const ModuleParams = Type.Object({ digest: Digest })
 
+const Exports = Type.Union(
+  [
+    Type.Array(
+      Type.Object({
+        name: Type.String(),
+        kind: Type.String(),
+        params: Type.Array(Type.String()),
+        results: Type.Array(Type.String()),
+      }),
+    ),
+    Type.Null(),
+  ],
+  { description: 'null: not known, because the module is in no cache or cannot be read' },
+)
+export type Exports = Static<typeof Exports>
+
 export const RegistryModule = Type.Object(
   {
     digest: Digest,
@@ -31,20 +47,6 @@ export const RegistryModule = Type.Object(
     reference: Type.Optional(Type.String({ description: 'With registry, repository and manifest digest' })),
     image_url: Type.Optional(Type.String({ description: 'As it was asked for last' })),
     signed: Type.Optional(Type.Boolean({ description: "A key of the domain's policy signed it" })),
-    exports: Type.Union(
-      [
-        Type.Array(
-          Type.Object({
-            name: Type.String(),
-            kind: Type.String(),
-            params: Type.Array(Type.String()),
-            results: Type.Array(Type.String()),
-          }),
-        ),
-        Type.Null(),
-      ],
-      { description: 'null: not known, because the module is in no cache or cannot be read' },
-    ),
     cached: Type.Object({
       proxy: Type.Union([Type.Boolean(), Type.Null()], {
         description: 'In the cache of the module proxy; null: the proxy does not answer, or the module was uploaded',
@@ -69,7 +71,7 @@ export const ModuleQuery = Type.Object({
 export type ModuleQuery = Static<typeof ModuleQuery>
 
 export const ModulePage = Type.Object({ ...pageFields, modules: Type.Array(RegistryModule) })
-export const ModuleList = Type.Object({ modules: Type.Array(RegistryModule) })
+export const ModuleList = Type.Object({ exports: Exports, modules: Type.Array(RegistryModule) })
 
 export const PrePull = Type.Object(
   {
@@ -122,7 +124,6 @@ export const ModulePolicyBody = Type.Object(
 )
 
 export type ShownModule = ModuleUse & {
-  shownExports: RegistryModule['exports']
   isProxied: boolean | null
   workers: { id: string; name: string }[]
 }
@@ -136,7 +137,6 @@ export function presentModule(module: ShownModule): RegistryModule {
     ...(module.reference === null ? {} : { reference: module.reference }),
     ...(module.imageUrl === null ? {} : { image_url: module.imageUrl }),
     ...(module.signed === null ? {} : { signed: module.signed }),
-    exports: module.shownExports,
     cached: { proxy: module.isProxied, workers: module.workers },
     ...(module.source === 'upload' ? { tasks: module.tasks } : {}),
     created_at: formatTime(module.createdAt),

@@ -11,8 +11,9 @@ import type { ModuleRefs } from './module-refs.ts'
 import type { ModulePolicies, ModulePolicy } from './policies.ts'
 import type { ProxiedModule, ProxyClient, ResolvedReference } from './proxy-client.ts'
 import type { ImageResolver } from './resolve.ts'
-import type { RegistryModule, ShownModule } from './schema.ts'
+import type { Exports, ShownModule } from './schema.ts'
 import { MAX_MODULE_BYTES } from './upload.ts'
+import { findModule } from './repository.ts'
 import { forgetUses, listUses } from './uses.ts'
 import type { ModuleUse, UseFilter, VisibleDomains } from './uses.ts'
 
@@ -94,22 +95,23 @@ export function createModulesService({
   }
 
   /** What the proxy has of these; undefined: it does not answer. */
-  async function askProxy(uses: readonly ModuleUse[]): Promise<Map<string, ProxiedModule> | undefined> {
+  async function askProxy(
+    uses: readonly ModuleUse[],
+    withExports: boolean,
+  ): Promise<Map<string, ProxiedModule> | undefined> {
     const digests = new Set(uses.filter(({ source }) => source === 'registry').map(({ digest }) => digest))
     if (digests.size === 0) return new Map()
     try {
-      return new Map((await proxy.describe([...digests])).map((module) => [module.digest, module]))
+      return new Map((await proxy.describe([...digests], withExports)).map((module) => [module.digest, module]))
     } catch (error) {
       logger.info({ err: error }, 'the module proxy did not say what it has')
       return undefined
     }
   }
 
-  async function show(uses: readonly ModuleUse[]): Promise<ShownModule[]> {
-    const proxied = await askProxy(uses)
+  function show(uses: readonly ModuleUse[], proxied: Map<string, ProxiedModule> | undefined): ShownModule[] {
     return uses.map((use) => ({
       ...use,
-      shownExports: (use.exports ?? proxied?.get(use.digest)?.exports ?? null) as RegistryModule['exports'],
       isProxied: use.source === 'upload' || proxied === undefined ? null : proxied.has(use.digest),
       workers: sessionsFor(use.domainId)
         .filter((session) => session.cachedDigests.has(use.digest))
@@ -149,15 +151,20 @@ export function createModulesService({
     async list(caller: TaskCaller, query: Omit<UseFilter, 'domains'> & { domainId: string | undefined }) {
       const domains = await visible(caller, 'task_read', query.domainId)
       const { total, uses } = await listUses(database, { ...query, domains })
-      return { total, modules: await show(uses) }
+      return { total, modules: show(uses, await askProxy(uses, false)) }
     },
 
-    /** One entry per domain and reference. Throws `not_found`. */
-    async get(caller: TaskCaller, digest: string): Promise<ShownModule[]> {
+    /** One entry per domain and reference, and what all of them export; null: it is not known. Throws `not_found`. */
+    async get(caller: TaskCaller, digest: string): Promise<{ modules: ShownModule[]; exports: Exports }> {
       const domains = await visible(caller, 'task_read', undefined)
       const { uses } = await listUses(database, { digest, domains, offset: 0, limit: 100 })
       if (uses.length === 0) throw new ServiceError('not_found', 'no such module')
-      return await show(uses)
+      const [uploaded, proxied] = await Promise.all([
+        uses.some(({ source }) => source === 'upload') ? findModule(database.db, digest) : undefined,
+        askProxy(uses, true),
+      ])
+      const exports = uploaded?.exports ?? (proxied?.get(digest)?.exports as Exports | undefined) ?? null
+      return { modules: show(uses, proxied), exports }
     },
 
     /**

@@ -1,10 +1,10 @@
 /** Who used which module, from registries and uploaded: the SQL behind `GET /modules`. */
 import { LRUCache } from 'lru-cache'
+import { withinPage } from '#core/database/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
-import type { ModuleRow } from './catalogue.ts'
 import type { ResolvedReference } from './proxy-client.ts'
 
 /** A module as one domain uses it. */
@@ -18,8 +18,6 @@ export type ModuleUse = {
   imageUrl: string | null
   signed: boolean | null
   sizeBytes: number
-  /** Of uploads; those of registries are known to the proxy. */
-  exports: ModuleRow['exports'] | null
   tasks: number
   createdAt: string
   lastUsedAt: string | null
@@ -86,7 +84,6 @@ type UseRow = {
   image_url: string | null
   signed: boolean | null
   size_bytes: number
-  exports: ModuleRow['exports'] | null
   tasks: number
   created_at: string
   last_used_at: string | null
@@ -100,11 +97,11 @@ function usesOf({ domains, digest, source }: Omit<UseFilter, 'offset' | 'limit'>
   const isDigest = (column: Sql<unknown>) => (digest === undefined ? sql`true` : sql`${column} = ${digest}`)
   return sql`
     (SELECT u.digest, u.domain_key, u.domain_id, 'registry' AS source, u.reference, u.image_url, u.signed, u.size_bytes,
-       NULL::jsonb AS exports, 0 AS tasks, u.created_at, u.last_used_at
+       0 AS tasks, u.created_at, u.last_used_at
      FROM module_uses u
      WHERE ${source !== 'upload'} AND ${isVisible(sql`u.domain_key`, domains)} AND ${isDigest(sql`u.digest`)}
      UNION ALL
-     SELECT m.digest, t.domain_key, t.domain_id, 'upload', NULL, NULL, NULL, m.size_bytes, m.exports, t.tasks,
+     SELECT m.digest, t.domain_key, t.domain_id, 'upload', NULL, NULL, NULL, m.size_bytes, t.tasks,
        m.created_at, t.last_used_at
      FROM (SELECT module_key, domain_key, domain_id, count(*)::integer AS tasks, max(start_time) AS last_used_at FROM tasks t
            WHERE module_key IS NOT NULL AND ${isVisible(sql`t.domain_key`, domains)}
@@ -118,12 +115,12 @@ export async function listUses(database: Database, filter: UseFilter): Promise<{
   const from = usesOf(filter)
   const [counted, listed] = await Promise.all([
     sql<{ total: number }>`SELECT count(*)::integer AS total FROM ${from}`.execute(database.db),
-    sql<UseRow>`
-      SELECT digest, domain_key, domain_id, source, reference, image_url, signed, size_bytes, exports, tasks,
+    withinPage(sql<UseRow>`
+      SELECT digest, domain_key, domain_id, source, reference, image_url, signed, size_bytes, tasks,
         created_at::text, last_used_at::text
       FROM ${from}
       ORDER BY uses.last_used_at DESC NULLS LAST, digest, domain_id, reference
-      OFFSET ${filter.offset} LIMIT ${filter.limit}`.execute(database.db),
+      OFFSET ${filter.offset} LIMIT ${filter.limit}`).execute(database.db),
   ])
   return { total: counted.rows[0]?.total ?? 0, uses: listed.rows.map(fromRow) }
 }
@@ -148,7 +145,6 @@ function fromRow(row: UseRow): ModuleUse {
     imageUrl: row.image_url,
     signed: row.signed,
     sizeBytes: row.size_bytes,
-    exports: row.exports,
     tasks: row.tasks,
     createdAt: row.created_at,
     lastUsedAt: row.last_used_at,

@@ -2,16 +2,23 @@
  * Tasks that were started here before, so that an invocation is one statement. Each is remembered with the version of its
  * row, and the statement that inserts runs leaves out those of a task that has changed since.
  */
-import { createLru } from '#core/lru.ts'
+import { createLruOfBytes } from '#core/lru.ts'
 import { isUnderWay } from '../lifecycle.ts'
+import { sizeOfModule } from '../modules/catalogue.ts'
 import type { ModuleFacts } from '../modules/catalogue.ts'
 import type { StartRequest } from './start-runs.ts'
 import type { StartTask, StartTasks } from './start-tasks.ts'
 
-const REMEMBERED_TASKS = 1_000
+/** Tasks with their modules as JSON. */
+const REMEMBERED_BYTES = 32 * 1024 * 1024
+
+type KnownTask = { task: StartTask; module: ModuleFacts | undefined }
 
 export class KnownTasks {
-  readonly #known = createLru<string, { task: StartTask; module: ModuleFacts | undefined }>(REMEMBERED_TASKS)
+  readonly #known = createLruOfBytes<string, KnownTask>(
+    REMEMBERED_BYTES,
+    ({ task, module }) => JSON.stringify(task).length + (module === undefined ? 0 : sizeOfModule(module)),
+  )
 
   /** Undefined unless all of them are known. */
   find(requests: readonly StartRequest[]): StartTasks | undefined {

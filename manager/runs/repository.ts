@@ -1,6 +1,9 @@
 /** Reads of runs for people: pages with every attempt, results however large, output as text. The writer owns all writes. */
+import { withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
+import { MAX_LISTED_RESULT_BYTES, MAX_PAGE_BYTES } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 import type { TaskState } from '#proto/index.ts'
 import { MAX_OUTPUT_BYTES } from './limits.ts'
 
@@ -39,7 +42,9 @@ export type RunRecord = {
   error: string | null
   results: unknown
   resultDigest: string | null
+  /** Of a result in parts, and of one that is not shown. */
   resultBytes: number | null
+  isResultShown: boolean
   outputTruncated: boolean
   earlier: AttemptRecord[]
 }
@@ -68,14 +73,22 @@ type Row = {
   results: unknown
   result_digest: string | null
   result_bytes: number | null
+  is_result_shown: boolean
   output_truncated: boolean
 }
 
-const RUNS = sql`
+/** Bytes of a result, in the row or in parts. */
+const RESULT_BYTES = sql`coalesce(r.result_bytes, octet_length(r.results::text))`
+
+/** Results as far as `isShown`; of the others, and of those in parts, the size. */
+const runsWith = (isShown: Sql<boolean>) => sql`
   SELECT r.key, r.id, r.drives_task, r.is_group, r.parent_id, r.state, r.attempt, r.fence, w.id AS worker_id, r.module_digest,
     r.spec ->> 'module_reference' AS module_reference, r.spec -> 'module_notes' AS module_notes, r.created_at, r.assigned_at, r.running_at, r.finished_at, r.duration_ms,
-    r.prepare_ms, r.reason, r.error, r.results, r.result_digest, r.result_bytes, r.output_truncated
+    r.prepare_ms, r.reason, r.error, CASE WHEN ${isShown} THEN r.results END AS results, (${isShown}) IS TRUE AS is_result_shown, r.result_digest,
+    CASE WHEN ${isShown} THEN r.result_bytes ELSE ${RESULT_BYTES} END AS result_bytes, r.output_truncated
   FROM runs r LEFT JOIN workers w ON w.key = r.worker_key`
+
+const WHOLE_RUNS = runsWith(sql<boolean>`true`)
 
 function fromRow(row: Row, earlier: AttemptRecord[]): RunRecord {
   return {
@@ -102,6 +115,7 @@ function fromRow(row: Row, earlier: AttemptRecord[]): RunRecord {
     results: row.results,
     resultDigest: row.result_digest,
     resultBytes: row.result_bytes,
+    isResultShown: row.is_result_shown,
     outputTruncated: row.output_truncated,
     earlier,
   }
@@ -114,23 +128,32 @@ export async function listRuns(
   page: { offset: number; limit: number },
 ): Promise<{ total: number; runs: RunRecord[] }> {
   const [{ rows }, counted] = await Promise.all([
-    sql<Row>`${RUNS} WHERE r.task_key = ${taskKey} ORDER BY r.key DESC LIMIT ${page.limit} OFFSET ${page.offset}`.execute(
-      db,
-    ),
+    withinPage(
+      sql<Row>`${runsWith(sql<boolean>`${RESULT_BYTES} <= ${MAX_LISTED_RESULT_BYTES}`)} WHERE r.task_key = ${taskKey} ORDER BY r.key DESC LIMIT ${page.limit} OFFSET ${page.offset}`,
+    ).execute(db),
     sql<{ total: number }>`SELECT count(*) AS total FROM runs WHERE task_key = ${taskKey}`.execute(db),
   ])
   return { total: counted.rows[0]?.total ?? 0, runs: await withAttempts(db, rows) }
 }
 
 export async function findRun(db: Queryable, taskKey: number, runId: string): Promise<RunRecord | undefined> {
-  const { rows } = await sql<Row>`${RUNS} WHERE r.task_key = ${taskKey} AND r.id = ${runId}`.execute(db)
+  const { rows } = await sql<Row>`${WHOLE_RUNS} WHERE r.task_key = ${taskKey} AND r.id = ${runId}`.execute(db)
   return (await withAttempts(db, rows))[0]
 }
 
-/** The runs of a broadcast, each with the worker that it is for, whether or not that has it. */
+/**
+ * The runs of a broadcast, each with the worker that it is for, whether or not that has it. Their results are shown as far as they fit
+ * on a page together.
+ */
 export async function listParts(db: Queryable, parentId: string): Promise<RunRecord[]> {
   const [{ rows }, meant] = await Promise.all([
-    sql<Row>`${RUNS} WHERE r.parent_id = ${parentId} ORDER BY r.key`.execute(db),
+    sql<Row>`
+      WITH fitting AS MATERIALIZED (
+        SELECT r.key FROM (SELECT r.key, sum(coalesce(${RESULT_BYTES}, 0)) OVER (ORDER BY r.key) AS bytes FROM runs r
+                           WHERE r.parent_id = ${parentId}) r WHERE r.bytes <= ${MAX_PAGE_BYTES})
+      ${runsWith(sql<boolean>`r.key IN (SELECT key FROM fitting)`)} WHERE r.parent_id = ${parentId} ORDER BY r.key`.execute(
+      db,
+    ),
     sql<{ key: number; worker_id: string }>`
       SELECT r.key, n.definition ->> 'workerId' AS worker_id FROM runs r JOIN run_needs n ON n.hash = r.needs
       WHERE r.parent_id = ${parentId}`.execute(db),
@@ -142,7 +165,7 @@ export async function listParts(db: Queryable, parentId: string): Promise<RunRec
 
 /** The run whose result is the task's; undefined when it was never started, or edited since. */
 export async function findDrivingRun(db: Queryable, taskKey: number): Promise<RunRecord | undefined> {
-  const { rows } = await sql<Row>`${RUNS} JOIN tasks t ON t.run_key = r.key WHERE t.key = ${taskKey}`.execute(db)
+  const { rows } = await sql<Row>`${WHOLE_RUNS} JOIN tasks t ON t.run_key = r.key WHERE t.key = ${taskKey}`.execute(db)
   return (await withAttempts(db, rows))[0]
 }
 

@@ -51,7 +51,7 @@ export const Stopped = Type.Object({ stopped: Type.Literal(true) })
 const State = Type.Integer({ minimum: 0, maximum: 7 })
 const Results = Type.Unknown({
   description:
-    'Array of the returned values; of a command: exit_code, stdout, stderr; of a component: the value; of a broadcast: worker_id, run_id, state, results, error and reason of each worker; null: none',
+    'Array of the returned values; of a command: exit_code, stdout, stderr; of a component: the value; of a broadcast: worker_id, run_id, state, results, error and reason of each worker, with result_bytes in place of results beyond 8 MiB in all; null: none',
 })
 const Words = nullable(Type.String())
 
@@ -120,7 +120,10 @@ export const Run = Type.Object(
     error: Words,
     results: Results,
     result_bytes: Type.Optional(
-      Type.Integer({ description: 'Size of a result that only the single run and /results show' }),
+      Type.Integer({
+        description:
+          'Size of a result that only the single run and /results show: a list shows results of at most 4 KiB',
+      }),
     ),
     output_truncated: Type.Boolean(),
     earlier_attempts: Type.Array(

@@ -94,6 +94,11 @@ export function createRunsService(deps: RunsDeps) {
     return run
   }
 
+  async function presentPartResult({ isResultShown, resultBytes, ...result }: RunRecord) {
+    if (isResultShown) return { results: await readResult(database.db, result) }
+    return { results: null, ...(resultBytes === null ? {} : { result_bytes: resultBytes }) }
+  }
+
   /** Parts of a broadcast, each with its worker. */
   async function presentParts(runId: string) {
     const parts = await listParts(database.db, runId)
@@ -102,7 +107,7 @@ export function createRunsService(deps: RunsDeps) {
         worker_id: part.workerId,
         run_id: part.id,
         state: part.state,
-        results: await readResult(database.db, part),
+        ...(await presentPartResult(part)),
         error: part.error,
         reason: part.reason,
       })),

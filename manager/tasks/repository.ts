@@ -1,5 +1,5 @@
 /** SQL of the tasks table, but for the states, which the run writer owns. Rows in, domain values out. */
-import { refusing, type Database, type Queryable, type Transaction } from '#core/database/index.ts'
+import { refusing, withinPage, type Database, type Queryable, type Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -108,12 +108,16 @@ type TaskRow = TaskRunFields & {
   imports: ModuleRow['imports']
 }
 
-const TASKS = sql`
+/** A list says which module a task has; what it exports and imports is shown with the task alone. */
+const LISTED_TASK = sql`NULL AS exports, NULL AS imports`
+const WHOLE_TASK = sql`m.exports, m.imports`
+
+const tasksWith = (description: Sql<unknown>) => sql`
   SELECT ${sql.raw(TASK_RUN_COLUMNS)}, t.metadata, t.start_time, t.finish_time, t.created_at, t.updated_at, t.schedule, t.timezone,
     t.catch_up, t.next_tick_at, t.trigger, t.secret_names, t.depends_on, t.run_if, f.id AS workflow_id,
     CASE WHEN g.task_key IS NOT NULL THEN json_build_object('matched', g.matched, 'dropped', g.dropped,
       'dropped_reason', g.dropped_reason, 'last_match_at', g.last_match_at) END AS trigger_status,
-    r.id AS run_id, m.digest, m.size_bytes, m.kind, m.runtime, m.exports, m.imports
+    r.id AS run_id, m.digest, m.size_bytes, m.kind, m.runtime, ${description}
   FROM tasks t LEFT JOIN modules m ON m.key = t.module_key LEFT JOIN runs r ON r.key = t.run_key
     LEFT JOIN workflows f ON f.key = t.workflow_key LEFT JOIN task_triggers g ON g.task_key = t.key`
 
@@ -170,10 +174,20 @@ function fromRow(row: TaskRow): TaskRecord {
   }
 }
 
+const fromListedRow = (row: TaskRow): TaskRecord => fromRow({ ...row, exports: [], imports: [] })
+
 export async function findTask(db: Queryable | Transaction, key: number): Promise<TaskRecord | undefined> {
-  const { rows } = await sql<TaskRow>`${TASKS} WHERE t.key = ${key}`.execute(db)
+  const { rows } = await sql<TaskRow>`${tasksWith(WHOLE_TASK)} WHERE t.key = ${key}`.execute(db)
   const row = rows[0]
   return row === undefined ? undefined : fromRow(row)
+}
+
+/** The tasks of a workflow in the order in which they were given, as many as fit on a page; `total`: all of them. */
+export async function listTasksOf(db: Queryable, workflowKey: number): Promise<{ total: number; tasks: TaskRecord[] }> {
+  const { rows } = await withinPage(
+    sql<TaskRow>`${tasksWith(LISTED_TASK)} WHERE t.workflow_key = ${workflowKey} ORDER BY t.key`,
+  ).execute(db)
+  return { total: rows[0]?.page_rows ?? 0, tasks: rows.map(fromListedRow) }
 }
 
 export async function findIdentity(db: Queryable, id: string): Promise<TaskIdentity | undefined> {
@@ -354,10 +368,12 @@ export async function listTasks(db: Queryable, filter: TaskFilter): Promise<{ to
   const where = conditions.length === 0 ? sql`` : sql`WHERE ${sql.join(conditions, sql` AND `)}`
   const dir = sql.raw(filter.dir)
   const order = ORDERS[filter.order] ?? ORDERS['updated_at']
-  const page = sql<TaskRow>`${TASKS} ${where} ORDER BY ${order} ${dir}, t.created_at ${dir}, t.id ${dir} LIMIT ${filter.limit} OFFSET ${filter.offset}`
+  const page = withinPage(
+    sql<TaskRow>`${tasksWith(LISTED_TASK)} ${where} ORDER BY ${order} ${dir}, t.created_at ${dir}, t.id ${dir} LIMIT ${filter.limit} OFFSET ${filter.offset}`,
+  )
   const count = sql<{ total: number }>`SELECT count(*) AS total FROM tasks t ${where}`
   const [{ rows }, counted] = await Promise.all([page.execute(db), count.execute(db)])
-  return { total: counted.rows[0]?.total ?? 0, tasks: rows.map(fromRow) }
+  return { total: counted.rows[0]?.total ?? 0, tasks: rows.map(fromListedRow) }
 }
 
 export function taskUnderWay(): ServiceError {

@@ -9,7 +9,7 @@ import { Type } from '#core/schema.ts'
 import type { Callers } from '../callers.ts'
 import { MAX_MODULE_BYTES, gatherModule } from '../modules/upload.ts'
 import type { RunsService } from '../runs/service.ts'
-import { NewTask, Task, TaskId, TaskPage, TaskQuery, TaskUpdate, presentTask } from './schema.ts'
+import { NewTask, Task, TaskId, TaskPage, TaskQuery, TaskUpdate, presentListedTask, presentTask } from './schema.ts'
 import type { TasksService } from './service.ts'
 
 const Params = Type.Object({ task_id: TaskId })
@@ -79,7 +79,7 @@ export function taskRoutes({
           dir: dir ?? ('asc' as const),
         }
         const page = await tasks.list(callers.of(request), filter)
-        return { offset, limit, total: page.total, tasks: page.tasks.map(presentTask) }
+        return { offset, limit, total: page.total, tasks: page.tasks.map(presentListedTask) }
       },
     )
     app.get(

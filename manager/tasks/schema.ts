@@ -237,7 +237,14 @@ export const TaskQuery = Type.Object({
 })
 export type TaskQuery = Static<typeof TaskQuery>
 
-export const TaskPage = Type.Object({ ...pageFields, tasks: Type.Array(Task) })
+/** What a task is listed as, in `GET /tasks` and in a workflow: what its module exports and imports is shown with the task alone. */
+export const ListedTask = Type.Object(
+  { ...Task.properties, module: Type.Optional(Type.Omit(Module, ['exports', 'imports'])) },
+  { $id: 'ListedTask', description: 'Task without the exports and imports of its module' },
+)
+export type ListedTask = Static<typeof ListedTask>
+
+export const TaskPage = Type.Object({ ...pageFields, tasks: Type.Array(ListedTask) })
 
 /**
  * Fields that mean something among other tasks only. Unknown fields are ignored (decision 43), but to ignore one of these
@@ -375,6 +382,12 @@ function presentSchedule(task: TaskRecord): Partial<Task> {
 }
 
 export function presentTask(task: TaskRecord): Task {
+  const { module: listed, ...shown } = presentListedTask(task)
+  if (listed === undefined || task.module === null) return shown
+  return { ...shown, module: { ...listed, exports: task.module.exports, imports: task.module.imports } }
+}
+
+export function presentListedTask(task: TaskRecord): ListedTask {
   return {
     id: task.id,
     ...(task.domainId === null ? {} : { domain_id: task.domainId }),
@@ -418,15 +431,7 @@ export function presentTask(task: TaskRecord): Task {
       : { workflow_id: task.workflowId, depends_on: [...task.dependsOn], run_if: task.runIf }),
     ...(task.module === null
       ? {}
-      : {
-          module: {
-            digest: task.module.digest,
-            size: task.module.sizeBytes,
-            kind: task.module.kind,
-            exports: task.module.exports,
-            imports: task.module.imports,
-          },
-        }),
+      : { module: { digest: task.module.digest, size: task.module.sizeBytes, kind: task.module.kind } }),
     ...(task.runId === null ? {} : { run_id: task.runId }),
     start_time: formatTime(task.startTime),
     finish_time: formatTime(task.finishTime),

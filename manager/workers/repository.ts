@@ -1,4 +1,5 @@
 /** Reads of the workers table. Registration and leases write it. */
+import { withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -62,13 +63,13 @@ export async function listWorkers(
   if (filter.label !== undefined)
     conditions.push(sql`w.labels @> ${JSON.stringify({ [filter.label.name]: filter.label.value })}::jsonb`)
   const where = conditions.length === 0 ? sql`` : sql`WHERE ${sql.join(conditions, sql` AND `)}`
-  const { rows } =
-    await sql<WorkerRecord>`${WORKERS} ${where} ORDER BY w.key LIMIT ${filter.limit} OFFSET ${filter.offset}`.execute(
-      db,
-    )
+  const { rows } = await withinPage(
+    sql<WorkerRecord>`${WORKERS} ${where} ORDER BY w.key LIMIT ${filter.limit} OFFSET ${filter.offset}`,
+  ).execute(db)
   // The last page tells the total by itself, and no worker that joins meanwhile is counted without being shown.
-  const isLastPage = rows.length < filter.limit && (rows.length > 0 || filter.offset === 0)
-  if (isLastPage) return { total: filter.offset + rows.length, workers: rows }
+  const found = rows[0]?.page_rows ?? 0
+  const isLastPage = found < filter.limit && (found > 0 || filter.offset === 0)
+  if (isLastPage) return { total: filter.offset + found, workers: rows }
   const counted = await sql<{ total: number }>`SELECT count(*) AS total FROM workers w ${where}`.execute(db)
   return { total: counted.rows[0]?.total ?? 0, workers: rows }
 }

@@ -1,5 +1,5 @@
 /** SQL of workflows, their runs and steps. */
-import { refusing, type Queryable, type Transaction } from '#core/database/index.ts'
+import { refusing, type Queryable, type Transaction, withinPage } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
@@ -56,19 +56,12 @@ export async function listWorkflows(
       ? sql`true`
       : sql`f.name ILIKE ${`%${filter.name.replaceAll(/[\\%_]/g, '\\$&')}%`}`
   const [{ rows }, counted] = await Promise.all([
-    sql<WorkflowRecord>`${WORKFLOWS} WHERE ${inDomains} AND ${named} ORDER BY f.key LIMIT ${filter.limit} OFFSET ${filter.offset}`.execute(
-      db,
-    ),
+    withinPage(
+      sql<WorkflowRecord>`${WORKFLOWS} WHERE ${inDomains} AND ${named} ORDER BY f.key LIMIT ${filter.limit} OFFSET ${filter.offset}`,
+    ).execute(db),
     sql<{ total: number }>`SELECT count(*) AS total FROM workflows f WHERE ${inDomains} AND ${named}`.execute(db),
   ])
   return { total: counted.rows[0]?.total ?? 0, workflows: rows }
-}
-
-/** Ids of its tasks in the order in which they were given. */
-export async function findTaskKeys(db: Queryable, workflowKey: number): Promise<number[]> {
-  const { rows } = await sql<{ key: number }>`
-    SELECT key FROM tasks WHERE workflow_key = ${workflowKey} ORDER BY key`.execute(db)
-  return rows.map(({ key }) => key)
 }
 
 /** False while it runs, or one of its tasks does. */

@@ -4,7 +4,7 @@ import { pageFields, pageQuery } from '#core/page.ts'
 import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import type { TaskRecord } from '../tasks/repository.ts'
-import { NewTask, RunIf, Task, TaskId, Timestamp, presentTask } from '../tasks/schema.ts'
+import { ListedTask, NewTask, RunIf, TaskId, Timestamp, presentListedTask } from '../tasks/schema.ts'
 import type { WorkflowRecord, WorkflowRunRecord } from './repository.ts'
 
 const PAGE_LIMIT = 100
@@ -65,7 +65,8 @@ export const Workflow = Type.Object(
     metadata: Type.Record(Type.String(), Type.Unknown()),
     created_at: Timestamp,
     state: Type.Integer({ description: 'Of the newest run; 0: it was never started' }),
-    tasks: Type.Array(Task),
+    tasks: Type.Array(ListedTask, { description: 'As many as 8 MiB hold' }),
+    tasks_total: Type.Optional(Type.Integer({ description: 'Number of tasks, where not all of them are shown' })),
     run: Type.Optional(WorkflowRun),
   },
   { $id: 'Workflow', description: 'Tasks that depend on each other' },
@@ -76,7 +77,7 @@ export const WorkflowQuery = Type.Object({
   ...pageQuery({ limit: PAGE_LIMIT, maxLimit: PAGE_LIMIT }),
   name: Type.Optional(Type.String({ maxLength: 1024 })),
 })
-export const WorkflowSummary = Type.Omit(Workflow, ['tasks', 'run'])
+export const WorkflowSummary = Type.Omit(Workflow, ['tasks', 'tasks_total', 'run'])
 export const WorkflowPage = Type.Object({ ...pageFields, workflows: Type.Array(WorkflowSummary) })
 export const WorkflowStarted = Type.Object({ started: Type.Literal(true), run_id: TaskId })
 export const WorkflowStopped = Type.Object({ stopped: Type.Literal(true) })
@@ -94,12 +95,13 @@ export function presentSummary(workflow: WorkflowRecord): Static<typeof Workflow
 
 export function presentWorkflow(
   workflow: WorkflowRecord,
-  tasks: readonly TaskRecord[],
+  { total, tasks }: { total: number; tasks: readonly TaskRecord[] },
   run: WorkflowRunRecord | undefined,
 ): Workflow {
   return {
     ...presentSummary(workflow),
-    tasks: tasks.map(presentTask),
+    tasks: tasks.map(presentListedTask),
+    ...(tasks.length < total ? { tasks_total: total } : {}),
     ...(run === undefined
       ? {}
       : {

@@ -4,7 +4,7 @@ import { ServiceError, fieldName } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { TaskAccess, TaskAction, TaskCaller } from '../access.ts'
 import type { RunsService } from '../runs/service.ts'
-import { findTask, insertTask, type TaskRecord } from '../tasks/repository.ts'
+import { insertTask, listTasksOf } from '../tasks/repository.ts'
 import type { TasksService } from '../tasks/service.ts'
 import type { WorkflowEngine } from './engine.ts'
 import { requireAcyclic } from './plan.ts'
@@ -13,7 +13,6 @@ import {
   beginRun,
   deleteWorkflow,
   findNewestRun,
-  findTaskKeys,
   findWorkflow,
   insertWorkflow,
   listWorkflows,
@@ -62,14 +61,8 @@ export function createWorkflowsService({ database, access, tasks, runs, engine, 
   }
 
   async function present(workflow: WorkflowRecord): Promise<Workflow> {
-    const keys = await findTaskKeys(database.db, workflow.key)
-    const members = await Promise.all(keys.map(async (key) => await findTask(database.db, key)))
-    const run = await findNewestRun(database.db, workflow.key)
-    return presentWorkflow(
-      workflow,
-      members.filter((task): task is TaskRecord => task !== undefined),
-      run,
-    )
+    const members = await listTasksOf(database.db, workflow.key)
+    return presentWorkflow(workflow, members, await findNewestRun(database.db, workflow.key))
   }
 
   return {

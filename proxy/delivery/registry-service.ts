@@ -52,11 +52,11 @@ export function registryServiceHandlers({
     else logger.info({ ...what, reason: error instanceof Error ? error.message : '' }, 'registry request refused')
   }
 
-  async function describe(digests: readonly string[]): Promise<DescribeResponse> {
+  async function describe(digests: readonly string[], withExports: boolean): Promise<DescribeResponse> {
     if (digests.length > MAX_DESCRIBED) {
       throw new ServiceError('malformed', `at most ${MAX_DESCRIBED} modules are described at a time`)
     }
-    const modules = (await source.describe(digests)).map(({ digest, sizeBytes, usedMs, facts }) => ({
+    const modules = (await source.describe(digests, withExports)).map(({ digest, sizeBytes, usedMs, facts }) => ({
       digest,
       sizeBytes: BigInt(sizeBytes),
       lastUsedMs: BigInt(Math.round(usedMs)),
@@ -86,8 +86,8 @@ export function registryServiceHandlers({
         await handle.close()
         return create(PullResponseSchema)
       }),
-    describe: ({ metadata, request: { digests } }, callback) =>
-      void answer(metadata, callback, { digests: digests.length }, () => describe(digests)),
+    describe: ({ metadata, request: { digests, withoutExports } }, callback) =>
+      void answer(metadata, callback, { digests: digests.length }, () => describe(digests, !withoutExports)),
     remove: ({ metadata, request: { digest } }, callback) =>
       void answer(metadata, callback, { digest }, async () => {
         await source.discard(digest)

@@ -1,5 +1,5 @@
 /** What operators see of MQTT over HTTP: sessions of a client, retained messages of a channel. */
-import { MqttSessions, RetainedPage } from '#api/messages/index.ts'
+import { MqttSessionQuery, MqttSessions, RetainedPage } from '#api/messages/index.ts'
 import type { SessionsService } from '#api/messages/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
@@ -20,12 +20,14 @@ export function sessionRoutes(sessions: SessionsService): RoutePlugin {
           description:
             'One for each client identifier that it connects with, on whatever node, with its subscriptions and what is on its way to it. Sessions that are kept without a connection are listed until they end.',
           params: Type.Object({ domain_id: Type.String(), client_id: Type.String() }),
+          querystring: MqttSessionQuery,
           response: responses({ 200: MqttSessions }, 'unauthenticated', 'forbidden', 'not_found'),
         },
       },
       async (request) => {
         const { domain_id: domainId, client_id: clientId } = request.params
-        return await sessions.ofClient(request.principal, domainId, clientId)
+        const { offset, limit } = request.query
+        return await sessions.ofClient(request.principal, domainId, clientId, { offset, limit })
       },
     )
     app.get(

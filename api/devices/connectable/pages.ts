@@ -9,7 +9,7 @@ import type { parseShown } from './shown-query.ts'
 export type Listed<R> = {
   type: ConnectableType
   alias: string
-  /** Those of the keys that are still there, in any order. */
+  /** Those of the keys that are still there, in their order, as far as they fit on a page. */
   find(db: Queryable, keys: readonly number[]): Promise<R[]>
 }
 
@@ -28,6 +28,5 @@ export async function findPage<R extends ConnectableRecord>(
   )
   const { total, keys } = await findPageKeys({ db, access }, { type, alias, shown, filters, labels }, query)
   if (keys.length === 0) return { total, rows: [] }
-  const found = new Map((await find(db, keys)).map((row) => [row.key, row]))
-  return { total, rows: keys.flatMap((key) => found.get(key) ?? []) }
+  return { total, rows: await find(db, keys) }
 }

@@ -1,6 +1,6 @@
 /** What clients and channels have in common in the database: their record, and the SQL that is the same for both tables. */
 import type { DomainAccess } from '#api/identity/index.ts'
-import { prepared, refusing } from '#core/database/index.ts'
+import { prepared, refusing, withinPage } from '#core/database/index.ts'
 import type { Prepared, Queryable, Transaction } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
@@ -65,14 +65,17 @@ const RECORD_COLUMNS = [
 ]
 
 /**
- * The records of some keys, in any order, with further columns of the table; `values` are the keys. The columns stand there by name: a
+ * The records of a page of keys, in its order, with further columns of the table; `values` are the keys. The columns stand there by name: a
  * connection that knows the statement would refuse it once the table has another one.
  */
 export function findingByKeys<Row extends object>(type: ConnectableType, further: readonly string[]): Prepared<Row> {
   const columns = [...RECORD_COLUMNS, ...further].map((column) => `e.${column}`).join(', ')
   return prepared<Row>(
     `find_${type}s_by_keys`,
-    `SELECT ${columns}, ${PLACE_IDS} FROM ${type}s e WHERE e.key = ANY ($1::bigint[])`,
+    withinPage(
+      sql.raw(`SELECT ${columns}, ${PLACE_IDS} FROM unnest($1::bigint[]) WITH ORDINALITY AS page (key, place)
+        JOIN ${type}s e ON e.key = page.key ORDER BY page.place`),
+    ).statement().text,
   )
 }
 

@@ -2,6 +2,7 @@
  * Who has access to one entity, by which roles, and where those lie: on the entity itself, on a group above it or on its
  * domain (contract 2.4). Listings of members, `?roles=true` and the explanation of a decision read it here.
  */
+import { withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import { ACTIONS } from './actions.ts'
@@ -109,6 +110,10 @@ export async function listRoleHolders(
       actions.every((action) => (ACTIONS[place.type] as readonly string[]).includes(action)),
   )
   const needed = JSON.stringify(places.map((place) => (place.inheritance ? [...place.inheritance.values()] : null)))
+  const page = withinPage(
+    sql`SELECT user_key FROM people ORDER BY user_key OFFSET ${offset} LIMIT ${limit}`,
+    sql<number>`(SELECT sum(octet_length(h::text)) FROM held h WHERE h.user_key = listed.user_key)`,
+  )
   const { rows } = await sql<HeldRow>`
     WITH places AS (
       SELECT p.key, p.type, p.admin_fits, p.ordinality AS place,
@@ -124,7 +129,7 @@ export async function listRoleHolders(
                   ELSE (p.needed IS NULL OR r.actions && p.needed) AND r.actions @> ${actions}::text[]
                        AND (${roleId}::text IS NULL OR r.id = ${roleId}) AND (${roleName}::text IS NULL OR r.name = ${roleName}) END),
     people AS (SELECT DISTINCT user_key FROM held),
-    page AS (SELECT user_key FROM people ORDER BY user_key OFFSET ${offset} LIMIT ${limit})
+    page AS (${page})
     SELECT t.total, u.id AS user_id, h.place, h.role_key, h.role_id, h.role_name, h.role_actions
       FROM (SELECT count(*) AS total FROM people) t
            LEFT JOIN (page JOIN held h USING (user_key) JOIN users u ON u.key = page.user_key) ON true

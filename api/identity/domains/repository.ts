@@ -1,6 +1,6 @@
 /** SQL of domains. */
 import type { Queryable, Transaction } from '#core/database/index.ts'
-import { refusing } from '#core/database/index.ts'
+import { refusing, withinPage } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -176,13 +176,13 @@ export async function listDomains(
   db: Queryable,
   listing: DomainListing,
 ): Promise<{ domain: DomainRecord; role: HeldRole | undefined }[]> {
-  const { rows } = await sql<ListedRow>`
+  const { rows } = await withinPage(sql<ListedRow>`
     SELECT d.*, held.* FROM domains d LEFT JOIN LATERAL (
         SELECT g.role_key, r.id AS role_id, r.name AS role_name, r.actions AS role_actions
           FROM grants g LEFT JOIN roles r ON r.key = g.role_key
          WHERE g.domain_key = d.key AND ${grantsOf(listing.role)} ORDER BY g.role_key LIMIT 1) held ON true
      WHERE ${withRole(listing)} AND ${listing.where}
-     ORDER BY ${orderOf('d', listing.order, listing.dir)} OFFSET ${listing.offset} LIMIT ${listing.limit}`.execute(db)
+     ORDER BY ${orderOf('d', listing.order, listing.dir)} OFFSET ${listing.offset} LIMIT ${listing.limit}`).execute(db)
   return rows.map((row) => ({
     domain: fromRow(row),
     role: row.role_key === null ? undefined : heldRole(row.key, { ...row, role_key: row.role_key }),

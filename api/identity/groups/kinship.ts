@@ -1,6 +1,7 @@
 /** Who is above and below a group, as its caller may see it (contract section 3, decision 26). */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
+import { MAX_PAGE_BYTES } from '#core/page.ts'
 import type { Page } from '#core/page.ts'
 import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
 import { findReadable } from './find.ts'
@@ -64,7 +65,13 @@ export function createKinshipService({
           'unprocessable',
           `the hierarchy has more than ${MAX_HIERARCHY_GROUPS} groups: ask for fewer levels, or page by page from /children`,
         )
-      return await listKin(db, kinship, domain.reachable('group', 'read', 'g'))
+      const { total, groups } = await listKin(db, kinship, domain.reachable('group', 'read', 'g'))
+      if (groups.length < total)
+        throw new ServiceError(
+          'unprocessable',
+          `the hierarchy has more than ${MAX_PAGE_BYTES} bytes: ask for fewer levels, or page by page from /children`,
+        )
+      return groups
     },
   }
 }

@@ -1,4 +1,5 @@
 /** SQL of groups; what joins them to a hierarchy stands in `closure.ts`. */
+import { withinPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -187,12 +188,12 @@ export async function listGroups(db: Queryable, listing: GroupListing): Promise<
   const { from, level } = tableOf(listing.kinship)
   const byLevel =
     listing.levels === undefined ? sql`` : listing.levels === 'upper first' ? sql`${level},` : sql`${level} DESC,`
-  const { rows } = await sql<Row & { level: number }>`
+  const { rows } = await withinPage(sql<Row & { level: number }>`
     SELECT ${COLUMNS}, page.level FROM (
       SELECT found.*, row_number() OVER () AS place FROM (
         SELECT g.key, ${level} AS level FROM ${from} WHERE ${listing.where}
          ORDER BY ${byLevel} ${orderOf('g', listing.order, listing.dir)} OFFSET ${listing.offset} LIMIT ${listing.limit}) found
-      ) page JOIN groups g ON g.key = page.key ORDER BY page.place`.execute(db)
+      ) page JOIN groups g ON g.key = page.key ORDER BY page.place`).execute(db)
   return rows.map((row) => ({ ...groupFromRow(row), level: row.level }))
 }
 
@@ -205,15 +206,19 @@ export async function countKin(db: Queryable, kinship: Kinship): Promise<number>
   return rows[0]?.total ?? 0
 }
 
-/** The kin of a group whether the caller may read them or not, in the order of their paths. */
+/**
+ * The kin of a group whether the caller may read them or not, in the order of their paths, as many as fit on a page; `total`: all of
+ * them.
+ */
 export async function listKin(
   db: Queryable,
   kinship: Kinship,
   isReadable: Sql<boolean>,
-): Promise<(GroupRecord & { isReadable: boolean })[]> {
+): Promise<{ total: number; groups: (GroupRecord & { isReadable: boolean })[] }> {
   const { from } = tableOf(kinship)
-  const { rows } = await sql<
-    Row & { is_readable: boolean }
-  >`SELECT ${COLUMNS}, ${isReadable} AS is_readable FROM ${from} ORDER BY path`.execute(db)
-  return rows.map((row) => ({ ...groupFromRow(row), isReadable: row.is_readable }))
+  const { rows } = await withinPage(
+    sql<Row & { is_readable: boolean }>`SELECT ${COLUMNS}, ${isReadable} AS is_readable FROM ${from} ORDER BY path`,
+  ).execute(db)
+  const groups = rows.map((row) => ({ ...groupFromRow(row), isReadable: row.is_readable }))
+  return { total: rows[0]?.page_rows ?? 0, groups }
 }

@@ -1,4 +1,5 @@
 /** SQL of invitations. */
+import { withinPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -219,11 +220,11 @@ export async function listInvitations(
   const where = await conditionOf(db, filter)
   const [counted, { rows }] = await Promise.all([
     sql<{ total: number }>`SELECT count(*) AS total FROM ${SHOWN} WHERE ${where}`.execute(db),
-    sql<ShownRow>`
+    withinPage(sql<ShownRow>`
       SELECT ${FACTS}, u.id AS user_id, d.id AS domain_id, d.name AS domain_name,
              r.name AS role_name, r.actions AS role_actions
         FROM ${SHOWN} WHERE ${where} ORDER BY i.created_at, i.domain_key, i.user_key
-      OFFSET ${offset} LIMIT ${limit}`.execute(db),
+      OFFSET ${offset} LIMIT ${limit}`).execute(db),
   ])
   return { total: counted.rows[0]?.total ?? 0, items: rows.map(fromRow) }
 }

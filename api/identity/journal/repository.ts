@@ -1,4 +1,5 @@
 /** SQL of the listings of the journal. */
+import { withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -63,7 +64,7 @@ export async function listRecords(
 ): Promise<JournalRecord[]> {
   const source = sourceOf(scope)
   const direction = dir === 'desc' ? sql`DESC` : sql`ASC`
-  const { rows } = await sql<Row>`
+  const { rows } = await withinPage(sql<Row>`
     SELECT j.xid::text || '-' || j.seq AS id, j.operation, j.occurred_at, coalesce(d.id, gone.id) AS domain_id, j.actor_id, j.address,
            j.request_id, j.token_type, j.super_admin,
            ${withAttributes ? sql`j.entity_keys, j.attributes` : sql`'{}'::bigint[] AS entity_keys, '{}'::jsonb AS attributes`}
@@ -72,7 +73,7 @@ export async function listRecords(
       JOIN journal j ON j.xid = page.xid AND j.seq = page.seq
       LEFT JOIN domains d ON d.key = j.domain_key
       LEFT JOIN departed_entities gone ON gone.key = j.domain_key
-     ORDER BY j.occurred_at ${direction}, j.xid ${direction}, j.seq ${direction}`.execute(db)
+     ORDER BY j.occurred_at ${direction}, j.xid ${direction}, j.seq ${direction}`).execute(db)
   return rows.map((row) => ({
     id: row.id,
     operation: row.operation,

@@ -1,4 +1,5 @@
 /** SQL of API keys. */
+import { withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 
@@ -77,10 +78,9 @@ export async function listApiKeys(
   owner: KeyOwner,
   page: { offset: number; limit: number },
 ): Promise<ApiKeyRecord[]> {
-  const { rows } =
-    await sql<Row>`${SELECT} WHERE ${ownedBy(owner)} ORDER BY k.issued_at DESC, k.id OFFSET ${page.offset} LIMIT ${page.limit}`.execute(
-      db,
-    )
+  const { rows } = await withinPage(
+    sql<Row>`${SELECT} WHERE ${ownedBy(owner)} ORDER BY k.issued_at DESC, k.id OFFSET ${page.offset} LIMIT ${page.limit}`,
+  ).execute(db)
   return rows.map(fromRow)
 }
 

@@ -1,5 +1,5 @@
 /** SQL of personal access tokens and their scopes. */
-import { refusing } from '#core/database/index.ts'
+import { refusing, withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
@@ -99,8 +99,9 @@ export async function countPats(db: Queryable, where: Sql<boolean>): Promise<num
 
 export async function listPats(db: Queryable, { where, dir, offset, limit }: PatListing): Promise<PatRecord[]> {
   const direction = dir === 'asc' ? sql`ASC` : sql`DESC`
-  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM pats p JOIN users u ON u.key = p.user_key WHERE ${where}
-     ORDER BY p.issued_at ${direction}, p.id OFFSET ${offset} LIMIT ${limit}`.execute(db)
+  const { rows } =
+    await withinPage(sql<Row>`SELECT ${COLUMNS} FROM pats p JOIN users u ON u.key = p.user_key WHERE ${where}
+     ORDER BY p.issued_at ${direction}, p.id OFFSET ${offset} LIMIT ${limit}`).execute(db)
   return rows.map(fromRow)
 }
 
@@ -248,7 +249,7 @@ export async function listScopes(
   patKey: number,
   page: { offset: number; limit: number },
 ): Promise<ScopeRecord[]> {
-  const { rows } = await sql<{
+  const { rows } = await withinPage(sql<{
     id: string
     pat_id: string
     entity_type: ScopeEntityType
@@ -257,7 +258,7 @@ export async function listScopes(
     entity_id: string | null
   }>`SELECT s.id, p.id AS pat_id, s.entity_type, s.operation, d.id AS domain_id, s.entity_id
        FROM pat_scopes s JOIN pats p ON p.key = s.pat_key LEFT JOIN domains d ON d.key = s.domain_key
-      WHERE s.pat_key = ${patKey} ORDER BY s.key OFFSET ${page.offset} LIMIT ${page.limit}`.execute(db)
+      WHERE s.pat_key = ${patKey} ORDER BY s.key OFFSET ${page.offset} LIMIT ${page.limit}`).execute(db)
   return rows.map((row) => ({
     id: row.id,
     patId: row.pat_id,

@@ -1,6 +1,6 @@
 /** SQL of roles and of who holds them. */
 import type { Queryable, Transaction } from '#core/database/index.ts'
-import { refusing } from '#core/database/index.ts'
+import { refusing, withinPage } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import { ADMIN_ROLE_KEY, ENTITY_TABLES } from '../access/index.ts'
@@ -74,8 +74,8 @@ export async function listRoles(
   entityKey: number,
   { offset, limit }: { offset: number; limit: number },
 ): Promise<RoleRecord[]> {
-  const { rows } = await sql<Row>`SELECT * FROM roles WHERE entity_key = ${entityKey}
-    ORDER BY key OFFSET ${offset} LIMIT ${limit}`.execute(db)
+  const { rows } = await withinPage(sql<Row>`SELECT * FROM roles WHERE entity_key = ${entityKey}
+    ORDER BY key OFFSET ${offset} LIMIT ${limit}`).execute(db)
   return rows.map(fromRow)
 }
 
@@ -127,9 +127,9 @@ export async function listMembers(
   roleKey: number,
   { offset, limit }: { offset: number; limit: number },
 ): Promise<string[]> {
-  const { rows } = await sql<{ id: string }>`SELECT u.id FROM grants g JOIN users u ON u.key = g.user_key
+  const { rows } = await withinPage(sql<{ id: string }>`SELECT u.id FROM grants g JOIN users u ON u.key = g.user_key
     WHERE g.entity_key = ${entityKey} AND g.role_key = ${roleKey}
-    ORDER BY g.created_at, u.key OFFSET ${offset} LIMIT ${limit}`.execute(db)
+    ORDER BY g.created_at, u.key OFFSET ${offset} LIMIT ${limit}`).execute(db)
   return rows.map((row) => row.id)
 }
 

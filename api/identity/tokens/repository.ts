@@ -1,4 +1,5 @@
 /** SQL of sessions. */
+import { withinPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -143,7 +144,7 @@ export async function listSessions(
   userKey: number,
   page: { offset: number; limit: number },
 ): Promise<SessionRecord[]> {
-  const { rows } = await sql<{
+  const { rows } = await withinPage(sql<{
     id: string
     address: string | null
     user_agent: string | null
@@ -153,7 +154,7 @@ export async function listSessions(
     expires_at: string
   }>`SELECT s.id, s.address, s.user_agent, d.id AS domain_id, s.created_at, s.last_used_at, s.expires_at
        FROM sessions s LEFT JOIN domains d ON d.key = s.domain_key
-      WHERE s.user_key = ${userKey} AND ${ALIVE} ORDER BY s.created_at DESC, s.id OFFSET ${page.offset} LIMIT ${page.limit}`.execute(
+      WHERE s.user_key = ${userKey} AND ${ALIVE} ORDER BY s.created_at DESC, s.id OFFSET ${page.offset} LIMIT ${page.limit}`).execute(
     db,
   )
   return rows.map((row) => ({

@@ -1,6 +1,6 @@
 /** SQL of users. Names of constraints decide which conflict it is. */
 import type { Queryable, Transaction } from '#core/database/index.ts'
-import { refusing } from '#core/database/index.ts'
+import { refusing, withinPage } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -238,10 +238,9 @@ export async function listUsers(
   { where, order, dir, offset, limit }: UserListing,
 ): Promise<UserRecord[]> {
   const sorted = order === 'name' ? sql`coalesce(u.name, u.first_name) ${sql.raw(dir)}, u.id` : orderOf('u', order, dir)
-  const { rows } =
-    await sql<Row>`SELECT u.* FROM users u WHERE ${where} ORDER BY ${sorted} OFFSET ${offset} LIMIT ${limit}`.execute(
-      db,
-    )
+  const { rows } = await withinPage(
+    sql<Row>`SELECT u.* FROM users u WHERE ${where} ORDER BY ${sorted} OFFSET ${offset} LIMIT ${limit}`,
+  ).execute(db)
   return rows.map(fromRow)
 }
 

@@ -1,4 +1,5 @@
 /** Reads the newest record of every series: what is folded from its projections, and what is not from the records. */
+import { withinPage } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -39,7 +40,7 @@ export async function readLatest(
     ), matching AS (
       SELECT * FROM newest WHERE ${protocol === undefined ? sql`true` : sql`protocol = ${protocol}`}
     ), page AS (
-      SELECT * FROM matching ORDER BY series_key LIMIT ${limit} OFFSET ${offset}
+      ${withinPage(sql`SELECT * FROM matching ORDER BY series_key LIMIT ${limit} OFFSET ${offset}`)}
     )
     SELECT (SELECT count(*) FROM matching) AS total, s.subtopic, s.publisher_id, s.name, s.unit, p.protocol, p.series_key,
            extract(epoch FROM p.time)::float8 AS time, p.value, p.sum, p.update_time, p.bool_value, p.string_value, p.data_value

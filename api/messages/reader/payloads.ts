@@ -1,4 +1,5 @@
 /** Reads JSON and raw messages. */
+import { withinPage } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -28,17 +29,15 @@ export async function readPayloads(
   const condition = sql.join(conditions, sql` AND `)
   const direction = dir === 'asc' ? sql`ASC` : sql`DESC`
   const order = sql`p.time ${direction}, p.arrived_at ${direction}, p.batch_seq ${direction}, p.message ${direction}, p.ordinal ASC`
-  const { rows } = await sql<PayloadRow & { total: number; place: number | null }>`
-    WITH page AS (
-      SELECT found.*, row_number() OVER () AS place
-        FROM (SELECT subtopic, publisher_id, protocol, extract(epoch FROM p.time)::float8 AS time, content_type,
-                     document::text AS document, body
-                FROM payloads p WHERE ${condition} ORDER BY ${order} LIMIT ${limit} OFFSET ${offset}) found
-    ), counted AS (
+  const page = withinPage(sql`
+    SELECT subtopic, publisher_id, protocol, extract(epoch FROM p.time)::float8 AS time, content_type, document::text AS document, body
+      FROM payloads p WHERE ${condition} ORDER BY ${order} LIMIT ${limit} OFFSET ${offset}`)
+  const { rows } = await sql<PayloadRow & { total: number; page_place: number | null }>`
+    WITH page AS (${page}), counted AS (
       SELECT count(*) AS total FROM payloads p WHERE ${condition}
     )
-    SELECT counted.total, page.* FROM counted LEFT JOIN page ON true ORDER BY page.place`.execute(tx)
-  return { rows: rows.filter((row) => row.place !== null), total: rows[0]?.total ?? 0 }
+    SELECT counted.total, page.* FROM counted LEFT JOIN page ON true ORDER BY page.page_place`.execute(tx)
+  return { rows: rows.filter((row) => row.page_place !== null), total: rows[0]?.total ?? 0 }
 }
 
 /** Names and values are those of records; here they filter nothing. */

@@ -1,5 +1,5 @@
 /** Reads SenML records: pages in order, and how many match. */
-import { executeKept } from '#core/database/index.ts'
+import { executeKept, withinPage } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -91,11 +91,11 @@ async function show(
   order: Sql<unknown>,
   { offset, limit }: { offset: number; limit: number },
 ): Promise<RecordRow[]> {
-  const { rows } = await sql<RecordRow>`
+  const { rows } = await withinPage(sql<RecordRow>`
     SELECT s.subtopic, s.publisher_id, s.name, s.unit, f.protocol, extract(epoch FROM f.time)::float8 AS time, f.value,
            f.sum, f.update_time, f.bool_value, f.string_value, f.data_value
       FROM (SELECT f.* FROM (${source}) f ORDER BY ${order} LIMIT ${limit} OFFSET ${offset}) f
       JOIN series s ON s.key = f.series_key
-     ORDER BY ${order}`.execute(tx)
+     ORDER BY ${order}`).execute(tx)
   return rows
 }

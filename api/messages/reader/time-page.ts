@@ -1,5 +1,5 @@
 /** A page in the order of time: few rows are opened, however many lie behind them. */
-import { executeKept } from '#core/database/index.ts'
+import { executeKept, withinPage } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
@@ -80,7 +80,7 @@ export async function pageByTime(
     const known = look < enough ? [...matching, isKnown] : matching
     // A small number stands in the text, where it tells the planner that few rows are wanted.
     const looked = look < FINE_LOOK ? sql.raw(String(look)) : sql`${look}::bigint`
-    const page = sql<RecordRow>`
+    const page = withinPage(sql<RecordRow>`
       WITH looked AS MATERIALIZED (
         SELECT m.*, row_number() OVER () AS nth FROM (
           (SELECT m.*, true AS is_near FROM records m WHERE ${all(rows)} ${uncut} ORDER BY ${orderOfRows} LIMIT ${looked}) ${cut}) m
@@ -99,13 +99,15 @@ export async function pageByTime(
              m."values"[f.place::integer] AS value, m.sums[f.place::integer] AS sum, m.update_times[f.place::integer] AS update_time,
              m.bool_values[f.place::integer] AS bool_value, m.string_values[f.place::integer] AS string_value, m.data_values[f.place::integer] AS data_value
         FROM page f JOIN shown m USING (nth) JOIN series s ON s.key = f.series_key
-       ORDER BY ${byTime(dir)}`
+       ORDER BY ${byTime(dir)}`)
     const { rows: found } = await executeKept(tx, page)
     if (look >= enough) return found
+    // What is cut was found.
+    const foundRecords = found[0]?.page_rows ?? 0
     const wanted = Math.min(limit, (await left) - offset)
-    if (found.length >= wanted) return found
-    const promised = ((offset + wanted) / (offset + found.length)) * RESERVE
-    look = roundedUp(look * (found.length === 0 ? WIDER : promised) + FIRST_ROWS)
+    if (foundRecords >= wanted) return found
+    const promised = ((offset + wanted) / (offset + foundRecords)) * RESERVE
+    look = roundedUp(look * (foundRecords === 0 ? WIDER : promised) + FIRST_ROWS)
   }
 }
 

@@ -1,4 +1,5 @@
 /** Messages that are kept for later subscribers of their topics: found, listed and deleted (MQTT 5.0 section 3.3.1.3). */
+import { withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Envelope } from '../envelope.ts'
@@ -58,9 +59,9 @@ export async function listRetained(
   const where = sql`channel_key = ${channelKey} AND (expires_at IS NULL OR expires_at > now())`
   const { rows: counted } = await sql<{ total: number }>`
     SELECT count(*) AS total FROM mqtt_retained WHERE ${where}`.execute(db)
-  const { rows } = await sql<Row>`
+  const { rows } = await withinPage(sql<Row>`
     SELECT subtopic, publisher_id, qos, envelope, payload, stored_at FROM mqtt_retained
-     WHERE ${where} ORDER BY subtopic OFFSET ${offset} LIMIT ${limit}`.execute(db)
+     WHERE ${where} ORDER BY subtopic OFFSET ${offset} LIMIT ${limit}`).execute(db)
   return { total: counted[0]?.total ?? 0, messages: rows.map(fromRow) }
 }
 

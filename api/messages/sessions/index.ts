@@ -1,4 +1,4 @@
-export { MqttSessions, RetainedPage } from './schema.ts'
+export { MqttSessionQuery, MqttSessions, RetainedPage } from './schema.ts'
 export { createSessionsService } from './service.ts'
 export type { SessionsService } from './service.ts'
 export type { SessionPositions } from './keeper.ts'

@@ -1,4 +1,5 @@
 /** The sessions of a client as they lie in their rows, on whatever node they are connected. */
+import { withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 
@@ -18,20 +19,21 @@ export type SessionRow = {
   unreleased: number
 }
 
-/** Of one answer: a client has one session for each identifier that it connects with. */
-const MAX_LISTED = 1000
-
-export async function listSessions(db: Queryable, clientKey: number): Promise<{ total: number; rows: SessionRow[] }> {
+export async function listSessions(
+  db: Queryable,
+  clientKey: number,
+  { offset, limit }: { offset: number; limit: number },
+): Promise<{ total: number; rows: SessionRow[] }> {
   const { rows: counted } = await sql<{ total: number }>`
     SELECT count(*) AS total FROM mqtt_sessions WHERE client_key = ${clientKey}`.execute(db)
-  const { rows } = await sql<SessionRow>`
+  const { rows } = await withinPage(sql<SessionRow>`
     SELECT s.client_identifier, s.is_connected, s.version, s.address, s.expiry_seconds, s.connected_at, s.disconnected_at, s.ends_at,
            s.will IS NOT NULL AS has_will, s.skipped_messages,
            coalesce((SELECT json_agg(json_build_object('filter', u.filter, 'qos', u.options & 3) ORDER BY u.filter)
                        FROM mqtt_subscriptions u WHERE u.session_key = s.key), '[]') AS subscriptions,
            (SELECT count(*) FROM mqtt_outbound o WHERE o.session_key = s.key) AS queued,
            (SELECT count(*) FROM mqtt_received r WHERE r.session_key = s.key) AS unreleased
-      FROM mqtt_sessions s WHERE s.client_key = ${clientKey} ORDER BY s.client_identifier LIMIT ${MAX_LISTED}`.execute(
+      FROM mqtt_sessions s WHERE s.client_key = ${clientKey} ORDER BY s.client_identifier OFFSET ${offset} LIMIT ${limit}`).execute(
     db,
   )
   return { total: counted[0]?.total ?? 0, rows }

@@ -1,6 +1,6 @@
 /** Sessions of a client and retained messages of a channel on the wire: what operators see of MQTT. */
 import type { Static } from 'typebox'
-import { pageFields } from '#core/page.ts'
+import { pageFields, pageQuery } from '#core/page.ts'
 import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import type { RetainedMessage } from '../retained/retained.ts'
@@ -27,7 +27,11 @@ export const MqttSession = Type.Object({
   }),
 })
 
-export const MqttSessions = Type.Object({ total: Type.Integer(), sessions: Type.Array(MqttSession) })
+/** A client has one session for each identifier that it connects with. */
+const MAX_SESSIONS = 1000
+
+export const MqttSessionQuery = Type.Object(pageQuery({ limit: MAX_SESSIONS, maxLimit: MAX_SESSIONS }))
+export const MqttSessions = Type.Object({ ...pageFields, sessions: Type.Array(MqttSession) })
 export type MqttSessions = Static<typeof MqttSessions>
 
 export const RetainedPage = Type.Object({

@@ -9,7 +9,12 @@ import { presentRetained, presentSession } from './schema.ts'
 
 export type SessionsService = {
   /** Needs `read` on the client. Throws `forbidden` and `not_found` as decision 45 says. */
-  ofClient(caller: UserPrincipal, domainId: string, clientId: string): Promise<MqttSessions>
+  ofClient(
+    caller: UserPrincipal,
+    domainId: string,
+    clientId: string,
+    page: { offset: number; limit: number },
+  ): Promise<MqttSessions>
   /** Needs `subscribe` on the channel: what is retained is content. */
   retained(
     caller: UserPrincipal,
@@ -28,10 +33,10 @@ export function createSessionsService(deps: {
 }): SessionsService {
   const { database, access, journal } = deps
   return {
-    async ofClient(caller, domainId, clientId) {
+    async ofClient(caller, domainId, clientId, page) {
       const { entity } = await access.locate(caller, domainId, 'client', clientId)
-      const { total, rows } = await listSessions(database.db, entity.key)
-      return { total, sessions: rows.map(presentSession) }
+      const { total, rows } = await listSessions(database.db, entity.key, page)
+      return { total, ...page, sessions: rows.map(presentSession) }
     },
     async retained(caller, domainId, channelId, page) {
       const { domain, entity } = await access.locate(caller, domainId, 'channel', channelId)

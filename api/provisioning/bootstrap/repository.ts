@@ -4,7 +4,7 @@
  */
 import { allOf, contains } from '#api/identity/index.ts'
 import type { DomainAccess } from '#api/identity/index.ts'
-import { prepared, refusing } from '#core/database/index.ts'
+import { prepared, refusing, withinPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
@@ -308,7 +308,7 @@ export async function listConfigs(
   const { rows: counted } = await sql<{ total: number }>`SELECT count(*) AS total FROM ${FROM} WHERE ${where}`.execute(
     db,
   )
-  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM ${FROM} WHERE ${where}
-    ORDER BY b.created_at, b.client_key OFFSET ${offset} LIMIT ${limit}`.execute(db)
+  const { rows } = await withinPage(sql<Row>`SELECT ${COLUMNS} FROM ${FROM} WHERE ${where}
+    ORDER BY b.created_at, b.client_key OFFSET ${offset} LIMIT ${limit}`).execute(db)
   return { total: counted[0]?.total ?? 0, configs: rows.map(fromRow) }
 }

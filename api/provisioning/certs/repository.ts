@@ -1,5 +1,5 @@
 /** SQL of certificates. A row outlives its client: the list of revoked certificates must name it until it expires. */
-import { prepared } from '#core/database/index.ts'
+import { prepared, withinPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import { sql } from '#core/sql.ts'
@@ -108,8 +108,8 @@ export async function listCertificates(
   const from = sql`FROM certificates f JOIN clients c ON c.key = f.client_key
     WHERE f.domain_key = ${domainKey} AND ${ofClient} AND ${state} AND ${reachable}`
   const { rows: counted } = await sql<{ total: number }>`SELECT count(*) AS total ${from}`.execute(db)
-  const { rows } = await sql<Row>`SELECT ${COLUMNS} ${from}
-    ORDER BY f.created_at DESC, f.serial OFFSET ${offset} LIMIT ${limit}`.execute(db)
+  const { rows } = await withinPage(sql<Row>`SELECT ${COLUMNS} ${from}
+    ORDER BY f.created_at DESC, f.serial OFFSET ${offset} LIMIT ${limit}`).execute(db)
   return { total: counted[0]?.total ?? 0, certificates: rows.map(fromRow) }
 }
 

@@ -1,6 +1,6 @@
 /** SQL of subscriptions and of what is still to be delivered. */
 import { allOf } from '#api/identity/index.ts'
-import { refusing } from '#core/database/index.ts'
+import { refusing, withinPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
@@ -151,8 +151,8 @@ export async function listSubscriptions(
   const { rows: counted } = await sql<{ total: number }>`SELECT count(*) AS total FROM ${FROM} WHERE ${where}`.execute(
     db,
   )
-  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM ${FROM} WHERE ${where}
-    ORDER BY n.key OFFSET ${query.offset} LIMIT ${query.limit}`.execute(db)
+  const { rows } = await withinPage(sql<Row>`SELECT ${COLUMNS} FROM ${FROM} WHERE ${where}
+    ORDER BY n.key OFFSET ${query.offset} LIMIT ${query.limit}`).execute(db)
   return { total: counted[0]?.total ?? 0, subscriptions: rows.map(fromRow) }
 }
 
@@ -358,13 +358,13 @@ export async function listDeadLetters(
   const where = sql`subscription_key = ${subscriptionKey} AND next_attempt_at IS NULL`
   const { rows: counted } = await sql<{ total: number }>`
     SELECT count(*) AS total FROM notification_deliveries WHERE ${where}`.execute(db)
-  const { rows } = await sql<{
+  const { rows } = await withinPage(sql<{
     payload: NotificationPayload
     attempts: number
     last_error: string | null
     created_at: string
   }>`SELECT payload, attempts, last_error, created_at FROM notification_deliveries WHERE ${where}
-      ORDER BY key DESC OFFSET ${offset} LIMIT ${limit}`.execute(db)
+      ORDER BY key DESC OFFSET ${offset} LIMIT ${limit}`).execute(db)
   return {
     total: counted[0]?.total ?? 0,
     letters: rows.map((row) => ({

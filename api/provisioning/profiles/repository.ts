@@ -1,6 +1,7 @@
 /** SQL of profiles, and of what is bound to their slots. */
 import { allOf, contains } from '#api/identity/index.ts'
 import type { DomainAccess } from '#api/identity/index.ts'
+import { withinPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { BindingSlot, BindingType, ContentFormat, ContentType } from './schema.ts'
@@ -98,8 +99,8 @@ export async function listProfiles(
   const { rows: counted } = await sql<{
     total: number
   }>`SELECT count(*) AS total FROM bootstrap_profiles p WHERE ${where}`.execute(db)
-  const { rows } = await sql<Profile>`SELECT ${COLUMNS} FROM bootstrap_profiles p WHERE ${where}
-    ORDER BY p.created_at, p.key OFFSET ${offset} LIMIT ${limit}`.execute(db)
+  const { rows } = await withinPage(sql<Profile>`SELECT ${COLUMNS} FROM bootstrap_profiles p WHERE ${where}
+    ORDER BY p.created_at, p.key OFFSET ${offset} LIMIT ${limit}`).execute(db)
   return { total: counted[0]?.total ?? 0, profiles: rows }
 }
 

@@ -1,0 +1,29 @@
+/** How much of a page leaves the database: rows that would make it larger than MAX_PAGE_BYTES are not sent (decision 79). */
+import { MAX_PAGE_BYTES } from '../page.ts'
+import { sql } from '../sql.ts'
+import type { Sql } from '../sql.ts'
+
+/** For the names of fields, and for what is shown beyond the rows of a page. */
+const MAX_ADDED_BYTES = 1024 * 1024
+const MAX_ROW_BYTES = MAX_PAGE_BYTES - MAX_ADDED_BYTES
+
+export type PageRow<Row> = Row & {
+  /** Rows that the page had before it was cut. */
+  page_rows: number
+}
+
+/**
+ * The rows of a page in their order, as many as MAX_ROW_BYTES of text hold, and at least the first. A row may be as large as the
+ * body of a request, so every statement that reads a page of a listing goes through here. `bytes` is the size of a row
+ * `listed` where more is shown than its columns.
+ */
+export function withinPage<Row>(
+  page: Sql<Row>,
+  bytes: Sql<number> = sql<number>`octet_length(listed::text)`,
+): Sql<PageRow<Row>> {
+  return sql<PageRow<Row>>`SELECT sized.* FROM (
+    SELECT listed.*, row_number() OVER () AS page_place, count(*) OVER () AS page_rows,
+           sum(${bytes}) OVER (ROWS UNBOUNDED PRECEDING) AS page_bytes
+      FROM (${page}) listed) sized
+    WHERE sized.page_place = 1 OR sized.page_bytes <= ${sql.raw(String(MAX_ROW_BYTES))} ORDER BY sized.page_place`
+}

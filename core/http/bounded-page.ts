@@ -1,0 +1,68 @@
+/**
+ * Pages as they leave (decision 79): never larger than MAX_PAGE_BYTES, and with a `limit` that says where the next page begins. A
+ * schema with `total`, `offset`, `limit` and an array is a page, so that no route has to remember it.
+ */
+import { MAX_PAGE_BYTES } from '../page.ts'
+
+type Page = { total?: unknown; offset?: unknown; limit?: unknown } & Record<string, unknown>
+type ObjectSchema = { properties?: Record<string, { type?: unknown }>; anyOf?: unknown }
+type Stringify = (value: unknown) => string
+
+/** Names of the arrays of a page that a response schema describes, alone or among others; none: it describes no page. */
+export function pageArrays(schema: unknown): string[] {
+  const { properties, anyOf } = (schema ?? {}) as ObjectSchema
+  if (Array.isArray(anyOf)) return anyOf.flatMap(pageArrays)
+  if (properties === undefined || !['total', 'offset', 'limit'].every((name) => name in properties)) return []
+  return Object.keys(properties).filter((name) => properties[name]?.type === 'array')
+}
+
+/** Serialises what a route with pages answers. `arrays` are those of `pageArrays`; a page may show its items in several. */
+export function pageStringify(arrays: readonly string[], stringify: Stringify): Stringify {
+  return (value) => {
+    if (!isPage(value)) return stringify(value)
+    const shown = arrays.filter((name) => Array.isArray(value[name]))
+    const [first] = shown
+    if (first === undefined) return stringify(value)
+    const items = value[first] as unknown[]
+    const whole = stringify(limited(value, countItems(items)))
+    // Trees are bounded where they are read: to leave out a branch would not end the page, but make a hole in it.
+    if (Buffer.byteLength(whole) <= MAX_PAGE_BYTES || items.some(isBranch)) return whole
+    const shortened = (count: number) =>
+      stringify({
+        ...limited(value, count),
+        ...Object.fromEntries(shown.map((name) => [name, (value[name] as unknown[]).slice(0, count)])),
+      })
+    let [fits, tooMany] = [1, items.length]
+    let text = shortened(1)
+    while (tooMany - fits > 1) {
+      const middle = Math.floor((fits + tooMany) / 2)
+      const tried = shortened(middle)
+      if (Buffer.byteLength(tried) > MAX_PAGE_BYTES) tooMany = middle
+      else [fits, text] = [middle, tried]
+    }
+    return text
+  }
+}
+
+function isPage(value: unknown): value is Page {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && 'limit' in value
+}
+
+/** With the number of its items as `limit` where the page ends before it has as many as were asked for and more follow. */
+function limited(page: Page, count: number): Page {
+  const { total, offset, limit } = page
+  if (typeof limit !== 'number' || typeof total !== 'number' || count === 0) return page
+  const isFull = count >= limit && limit > 0
+  return isFull || (typeof offset === 'number' ? offset : 0) + count >= total ? page : { ...page, limit: count }
+}
+
+type Branch = { children: unknown[] }
+
+function isBranch(item: unknown): item is Branch {
+  return typeof item === 'object' && item !== null && Array.isArray((item as Branch).children)
+}
+
+/** Items of a tree are those in `children` too. */
+function countItems(items: readonly unknown[]): number {
+  return items.reduce<number>((sum, item) => sum + 1 + (isBranch(item) ? countItems(item.children) : 0), 0)
+}
