@@ -41,7 +41,7 @@ type Run = {
 }
 
 /** How the pool answered, or why the run never reached it. */
-type Ended = RunOutcome | (RunEnd & { state: 'failed' })
+type Ended = RunOutcome | (RunEnd & { state: 'failed' }) | { state: 'crowded'; cause: string }
 
 export type RunsDeps = {
   pool: RunnerPool
@@ -64,6 +64,9 @@ const BEATS_BEFORE_REPEAT = 2
 function isRepeatedAt(beats: number): boolean {
   return beats >= BEATS_BEFORE_REPEAT && Math.log2(beats) % 1 === 0
 }
+
+/** Of one heartbeat; what is beyond is shown as not running yet. */
+const MAX_PREPARING = 1_000
 
 export class Runs {
   readonly #deps: RunsDeps
@@ -201,6 +204,15 @@ export class Runs {
     this.#unheard = unheard
   }
 
+  /** Runs whose component is being transpiled or waits for it, with its place, for a heartbeat. */
+  preparing(): { run: RunRef; position: number }[] {
+    const preparing = [...this.#held.values()].flatMap(({ assignment, isRunning }) => {
+      const position = isRunning ? undefined : this.#deps.components.positionOf(assignment.module.digest)
+      return position === undefined ? [] : [{ run: assignment.run, position }]
+    })
+    return preparing.slice(0, MAX_PREPARING)
+  }
+
   cancel(run: RunRef): void {
     if (!this.#held.has(keyOf(run))) return this.#outbox?.cancelled(run, false)
     this.#end(keyOf(run), 'cancel')
@@ -316,7 +328,10 @@ export class Runs {
     try {
       const module = await this.#deps.modules.get(toWanted(assignment.module), abort.signal)
       try {
-        const folder = await this.#deps.components.prepare(assignment.module.digest, module.path)
+        const folder = await this.#deps.components.prepare(assignment.module.digest, module.path, {
+          domainId: assignment.domainId,
+          signal: abort.signal,
+        })
         const request = toRunRequest(assignment, module.path, folder)
         const { run: ref, grants } = assignment
         const hooks = {
@@ -330,8 +345,9 @@ export class Runs {
       }
     } catch (error) {
       if (abort.signal.aborted) return { state: 'stopped', durationMs: 0 }
-      const reason = kindOf(error) === 'malformed' ? 'module_invalid' : 'fetch_failed'
       const message = error instanceof Error ? error.message : String(error)
+      if (kindOf(error) === 'rate_limited') return { state: 'crowded', cause: message }
+      const reason = kindOf(error) === 'malformed' ? 'module_invalid' : 'fetch_failed'
       if (kindOf(error) === 'internal')
         this.#deps.logger.error({ err: error, digest: assignment.module.digest }, 'a run could not be prepared')
       return { state: 'failed', reason, error: message, durationMs: 0 }
@@ -342,7 +358,7 @@ export class Runs {
     const { assignment, endingFor } = run
     const ref = assignment.run
     if (endingFor === 'nobody') return
-    const hasNotEnded = outcome.state === 'stopped' || outcome.state === 'requeue'
+    const hasNotEnded = outcome.state === 'stopped' || outcome.state === 'requeue' || outcome.state === 'crowded'
     if (hasNotEnded && endingFor === 'cancel') {
       await this.#record(
         assignment,
@@ -354,6 +370,10 @@ export class Runs {
     }
     if (outcome.state === 'stopped') {
       this.#outbox?.rejected(ref, RejectReason.DRAINING, 'the worker stops')
+      return
+    }
+    if (outcome.state === 'crowded') {
+      this.#outbox?.rejected(ref, RejectReason.CROWDED, outcome.cause)
       return
     }
     if (outcome.state === 'requeue') {

@@ -34,6 +34,8 @@ export type SessionDeps = {
 
 export type SessionCall = ServerDuplexStream<SessionRequest, SessionResponse>
 
+/** Runs of one heartbeat that are said to wait for their component. */
+const MAX_PREPARING = 1_000
 /** The first message must have come by then. */
 const HELLO_DEADLINE_MS = 10_000
 
@@ -125,6 +127,7 @@ const REJECTIONS: Readonly<Record<RejectReason, string>> = {
   [RejectReason.NO_RUNTIME]: 'the worker does not have the runtime',
   [RejectReason.RUNNER_KILLED]: 'its runner was killed because of another run',
   [RejectReason.ISOLATION]: 'its isolation is too weak for the task of a domain',
+  [RejectReason.CROWDED]: 'too many components of the domain wait to be transpiled',
 }
 
 function receive(deps: SessionDeps, session: WorkerSession, request: SessionRequest): void {
@@ -138,6 +141,17 @@ function receive(deps: SessionDeps, session: WorkerSession, request: SessionRequ
       session.freeSlots = beat.freeSlots
       for (const digest of beat.cachedDigestsAdded) session.rememberDigest(digest)
       for (const digest of beat.cachedDigestsRemoved) session.cachedDigests.delete(digest)
+      session.preparing = new Map(
+        beat.preparing.slice(0, MAX_PREPARING).flatMap(({ run, position }) => {
+          const held = heldRun(session, fromRef(run))
+          return held === undefined ? [] : [[held.id, position] as const]
+        }),
+      )
+      if (session.crowdedDomains.size > 0) {
+        session.crowdedDomains.clear()
+        cluster.changed()
+        writer.claim().catch(failed)
+      }
       leases.beat(session)
       session.repeatUnconfirmed()
       cluster.touch(session)
@@ -157,6 +171,11 @@ function receive(deps: SessionDeps, session: WorkerSession, request: SessionRequ
       return
     case 'reject': {
       const { run, reason, message: words } = message.value
+      const held = heldRun(session, fromRef(run))
+      if (reason === RejectReason.CROWDED && held !== undefined) {
+        session.crowdedDomains.add(held.spec.domain_id)
+        cluster.changed()
+      }
       const why = words === '' ? (REJECTIONS[reason] ?? 'no reason given') : words
       writer.reject(session, fromRef(run), why).catch(failed)
       return

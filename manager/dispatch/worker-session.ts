@@ -104,6 +104,10 @@ export class WorkerSession implements WorkerView {
   readonly cachedDigests: Set<string>
   /** It was told to get them and has not said that it has. */
   readonly awaitedDigests = new Set<string>()
+  /** Runs whose component it transpiles, 0, or that wait for it, with their places; of the last heartbeat. */
+  preparing: ReadonlyMap<string, number> = new Map()
+  /** Domains whose components it gave back because too many wait; until the next heartbeat. */
+  readonly crowdedDomains = new Set<string | null>()
   /** Its owner asked for it. */
   isDrainAsked: boolean
   /** It says so itself, as it does before it ends. */

@@ -20,6 +20,8 @@ export type WorkerView = {
   slots: number
   /** Runs it takes beyond its slots. */
   backlog: number
+  /** Domains whose components it transpiles no more of for now. */
+  crowdedDomains?: ReadonlySet<string | null>
   /** Runs that it holds, placed ones included. */
   held: number
   /** Rises with each placement, over all workers; decides ties. */
@@ -41,6 +43,10 @@ export function refusalOf(needs: RunNeeds, worker: WorkerView): string | undefin
   if (!worker.isAlive) return 'it is dead'
   if (worker.isSuspect) return 'it has not been heard of for two heartbeats'
   if (worker.isDraining) return 'it is draining'
+  // What a module from a registry is, is known to its worker alone.
+  const mayBeComponent = needs.runtime === null || needs.runtime === 'component'
+  if (mayBeComponent && worker.crowdedDomains?.has(needs.domainId) === true)
+    return 'too many components of the domain wait there to be transpiled'
   for (const [name, value] of Object.entries(needs.labels)) {
     if (worker.labels[name] !== value) return `its label ${name} is ${worker.labels[name] ?? 'not set'}, not ${value}`
   }

@@ -30,6 +30,8 @@ export type RegistrationDeps = {
 }
 
 const MAX_LABELS = 64
+const MAX_RUNTIMES = 32
+const MAX_RUNTIME_CHARS = 64
 const MAX_TEXT_CHARS = 256
 const MAX_SLOTS = 10_000
 const MAX_BACKLOG = 100_000
@@ -67,6 +69,9 @@ function requireFacts(request: RegisterRequest): void {
   if (request.slots < 1 || request.slots > MAX_SLOTS) refuse(`must have 1 to ${MAX_SLOTS} slots`)
   if (request.backlog > MAX_BACKLOG) refuse(`must have a backlog of at most ${MAX_BACKLOG}`)
   if (labels.length > MAX_LABELS) refuse(`must have at most ${MAX_LABELS} labels`)
+  if (request.runtimes.length > MAX_RUNTIMES) refuse(`must have at most ${MAX_RUNTIMES} runtimes`)
+  if (request.runtimes.some((name) => name === '' || name.length > MAX_RUNTIME_CHARS))
+    refuse(`must have runtimes with names of 1 to ${MAX_RUNTIME_CHARS} characters`)
   const texts = [
     request.name,
     request.bootId,

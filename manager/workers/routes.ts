@@ -149,10 +149,16 @@ export function workerRoutes({ workers, callers }: { workers: WorkersService; ca
         },
       },
       async (request) => {
-        const { runId, reason, workers: explained } = await workers.explain(callers.of(request), request.params.task_id)
+        const {
+          runId,
+          reason,
+          position,
+          workers: explained,
+        } = await workers.explain(callers.of(request), request.params.task_id)
         return {
           run_id: runId,
           reason,
+          ...(position === undefined ? {} : { position }),
           workers: explained.map(({ workerId, name, chosen, reason: why }) => ({
             worker_id: workerId,
             name,

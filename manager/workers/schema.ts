@@ -91,6 +91,13 @@ export const WorkerToken = Type.Object(
 export const Placement = Type.Object({
   run_id: Type.Union([WorkerId, Type.Null()]),
   reason: Type.String({ description: 'What the newest run of the task waits for, or where it is' }),
+  position: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      description:
+        'Where its component is among those that its worker transpiles: 0, it is being transpiled; else its place among those that wait. As of the last heartbeat of the worker, at the manager that holds its session',
+    }),
+  ),
   workers: Type.Array(
     Type.Object({
       worker_id: WorkerId,

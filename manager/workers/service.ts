@@ -54,6 +54,7 @@ export function createWorkersService(deps: WorkersDeps) {
       isDraining: worker.isDraining || (session?.isDraining ?? false),
       slots: worker.slots,
       backlog: worker.backlog,
+      ...(session === undefined ? {} : { crowdedDomains: session.crowdedDomains }),
       held: session?.held ?? worker.taskCount,
       lastPlaced: 0,
     }
@@ -179,6 +180,8 @@ export function createWorkersService(deps: WorkersDeps) {
         runtime: task.module?.runtime ?? null,
         memoryBytes: memoryClassBytes(task.memoryLimitBytes),
       }
+      const chosen = run === undefined ? undefined : workers.find(({ id }) => id === run.workerId)
+      const position = chosen && run && cluster.find(chosen.key)?.preparing.get(run.runId)
       const explained = workers.map((worker) => {
         const seen = view(worker)
         const isChosen = run?.workerId === worker.id
@@ -192,7 +195,7 @@ export function createWorkersService(deps: WorkersDeps) {
           fits: refusal === undefined,
         }
       })
-      return { runId: run?.runId ?? null, reason: reasonOf(run, explained), workers: explained }
+      return { runId: run?.runId ?? null, position, reason: reasonOf(run, explained, position), workers: explained }
     },
   }
 }
@@ -202,8 +205,11 @@ type Explained = { chosen: boolean; fits: boolean }
 function reasonOf(
   run: { state: number; workerId: string | null; isQueued: boolean } | undefined,
   workers: readonly Explained[],
+  position: number | undefined,
 ): string {
   if (run === undefined) return 'the task has not been started'
+  if (run.workerId !== null && run.state === TASK_STATE.scheduled && position !== undefined)
+    return position === 0 ? 'its component is being transpiled' : 'its component waits to be transpiled'
   if (run.workerId !== null)
     return run.state === TASK_STATE.scheduled ? 'given to a worker, not running yet' : 'it was placed'
   if (run.state !== TASK_STATE.scheduled) return 'it ended before it was placed'

@@ -184,6 +184,7 @@ class Session {
       finishedTotal: BigInt(runs.finishedTotal),
       cachedDigestsAdded: changes.added,
       cachedDigestsRemoved: changes.removed,
+      preparing: runs.preparing(),
     }
     lease.sent(this.#sequence)
     // Not through the outbox: a sign of life does not wait behind results.

@@ -1,6 +1,6 @@
 /**
  * Transpiled components on disk, beside the module cache: one folder per component and version of the transpiler. Whoever
- * wants the same component waits for one transpilation, and only one runs at a time.
+ * wants the same component waits for one transpilation, and the components of one domain do not delay those of another.
  */
 import { mkdir, open, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -9,6 +9,7 @@ import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { readModuleKind } from '#core/wasm/index.ts'
 import type { Isolation } from '../isolation/index.ts'
 import { COMPONENT_MANIFEST } from './files.ts'
+import { DomainQueue } from './domain-queue.ts'
 import { transpile } from './transpile.ts'
 
 export type ComponentsOptions = {
@@ -18,8 +19,17 @@ export type ComponentsOptions = {
   codeFolder: string
 }
 
+/** Whose run needs a component, and until when. */
+export type Asker = { domainId?: string; signal?: AbortSignal }
+
 /** Kinds and refusals that are remembered. */
 const MAX_REMEMBERED = 1_000
+/** Components that are transpiled at a time, each of another domain; one takes up to 1.5 GiB. */
+const MAX_UNDER_WAY = 2
+/** Components of one domain that wait; the run of one more is given back to the manager. */
+const MAX_WAITING_PER_DOMAIN = 16
+/** A run whose component has waited so long is given back too. */
+const WAIT_DEADLINE_MS = 300_000
 const MAGIC_BYTES = 8
 /** On disk before the next one is written: a folder that a crash left half written must not look whole. */
 const WHOLE = { mode: 0o644, flush: true }
@@ -30,9 +40,12 @@ export class Components {
   /** Folder, or undefined for a core module. */
   readonly #known = createLru<string, { folder: string | undefined }>(MAX_REMEMBERED)
   readonly #refused = createLru<string, string>(MAX_REMEMBERED)
-  readonly #underWay = new Map<string, Promise<string>>()
+  readonly #queue = new DomainQueue({
+    maxUnderWay: MAX_UNDER_WAY,
+    maxWaiting: MAX_WAITING_PER_DOMAIN,
+    waitDeadlineMs: WAIT_DEADLINE_MS,
+  })
   readonly #abort = new AbortController()
-  #last: Promise<unknown> = Promise.resolve()
 
   constructor(options: ComponentsOptions) {
     this.#options = options
@@ -52,9 +65,10 @@ export class Components {
 
   /**
    * The folder with what runners need of a component; undefined for a core module. `path` is the module's file, which
-   * must stay until this is settled. Rejects with `malformed` when the component cannot be transpiled.
+   * must stay until this is settled. Rejects with `malformed` when the component cannot be transpiled, with `rate_limited` when
+   * too many components of the domain wait, and with the reason of the signal.
    */
-  async prepare(digest: string, path: string): Promise<string | undefined> {
+  async prepare(digest: string, path: string, { domainId = '', signal }: Asker = {}): Promise<string | undefined> {
     const known = this.#known.get(digest)
     if (known !== undefined) return known.folder
     const refusal = this.#refused.get(digest)
@@ -63,12 +77,20 @@ export class Components {
       this.#known.set(digest, { folder: undefined })
       return undefined
     }
-    let work = this.#underWay.get(digest)
-    if (work === undefined) {
-      work = this.#make(digest, path).finally(() => this.#underWay.delete(digest))
-      this.#underWay.set(digest, work)
+    const folder = join(this.#options.folder, this.#nameOf(digest))
+    // What an earlier process left needs no turn.
+    if (!(await isWhole(folder))) {
+      const stopping = this.#abort.signal
+      const asker = signal === undefined ? stopping : AbortSignal.any([signal, stopping])
+      await this.#queue.run(domainId, digest, (place, left) => this.#make(digest, path, folder, place, left), asker)
     }
-    return work
+    this.#known.set(digest, { folder })
+    return folder
+  }
+
+  /** 0: it is being transpiled; else its place among those that wait. Undefined: neither. */
+  positionOf(digest: string): number | undefined {
+    return this.#queue.positionOf(digest)
   }
 
   /** The module left the cache. */
@@ -79,40 +101,34 @@ export class Components {
 
   async close(): Promise<void> {
     this.#abort.abort(new ServiceError('unavailable', 'the worker is stopping'))
-    await Promise.allSettled(this.#underWay.values())
+    await this.#queue.settled()
   }
 
   #nameOf(digest: string): string {
     return `${digest.replace(/^sha256:/, '')}-${this.#version}`
   }
 
-  async #make(digest: string, path: string): Promise<string> {
-    const folder = join(this.#options.folder, this.#nameOf(digest))
-    const turn = this.#last
-    const work = turn.catch(() => undefined).then(() => this.#makeIfMissing(folder, path))
-    this.#last = work
+  async #make(digest: string, path: string, folder: string, place: number, signal: AbortSignal): Promise<void> {
+    // Made while this one looked for it, and perhaps in use.
+    if (await isWhole(folder)) return
     try {
-      await work
+      const files = await transpile({ ...this.#options, path, place }, signal)
+      const draft = `${folder}.new`
+      await rm(draft, { recursive: true, force: true })
+      await mkdir(draft, { mode: 0o755 })
+      for (const [name, bytes] of files) await writeFile(join(draft, name), bytes, WHOLE)
+      await writeFile(join(draft, COMPONENT_MANIFEST), JSON.stringify(files.map(([name]) => name)), WHOLE)
+      await rm(folder, { recursive: true, force: true })
+      await rename(draft, folder)
     } catch (error) {
       if (kindOf(error) === 'malformed' && error instanceof Error) this.#refused.set(digest, error.message)
       throw error
     }
-    this.#known.set(digest, { folder })
-    return folder
   }
+}
 
-  async #makeIfMissing(folder: string, path: string): Promise<void> {
-    this.#abort.signal.throwIfAborted()
-    if (await readFile(join(folder, COMPONENT_MANIFEST)).catch(() => undefined)) return
-    const files = await transpile(this.#options, path, this.#abort.signal)
-    const draft = `${folder}.new`
-    await rm(draft, { recursive: true, force: true })
-    await mkdir(draft, { mode: 0o755 })
-    for (const [name, bytes] of files) await writeFile(join(draft, name), bytes, WHOLE)
-    await writeFile(join(draft, COMPONENT_MANIFEST), JSON.stringify(files.map(([name]) => name)), WHOLE)
-    await rm(folder, { recursive: true, force: true })
-    await rename(draft, folder)
-  }
+async function isWhole(folder: string): Promise<boolean> {
+  return (await readFile(join(folder, COMPONENT_MANIFEST)).catch(() => undefined)) !== undefined
 }
 
 /** Paths of the files in a folder that `prepare` answered. */

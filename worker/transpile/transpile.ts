@@ -51,24 +51,25 @@ export function stageTranspilerCode(folder: string): Promise<string> {
   })
 }
 
-export type Transpiler = {
+export type Transpilation = {
   isolation: Isolation
   /** Where `stageTranspilerCode` put the code. */
   codeFolder: string
+  /** File of the component. */
+  path: string
+  /** Number among the transpilations that run at the same time: each has a user of its own. */
+  place: number
 }
 
 /** Throws `malformed` when the component cannot be transpiled within the bounds, and with the signal's reason. */
-export async function transpile(
-  transpiler: Transpiler,
-  path: string,
-  signal: AbortSignal,
-): Promise<TranspiledFile[]> {
+export async function transpile(transpilation: Transpilation, signal: AbortSignal): Promise<TranspiledFile[]> {
+  const { path } = transpilation
   const { size } = await stat(path)
   const component = { entry: TRANSPILE_ENTRY, input: createReadStream(path), size }
-  const files = decodeFrame(await runApart(transpiler, component, signal))
+  const files = decodeFrame(await runApart(transpilation, component, signal))
   const script = files.find(([name]) => name === COMPONENT_SCRIPT)?.[1] ?? Buffer.alloc(0)
   const check = { entry: CHECK_ENTRY, input: Readable.from([script]), size: script.length }
-  decodeFrame(await runApart(transpiler, check, signal))
+  decodeFrame(await runApart(transpilation, check, signal))
   return files
 }
 
@@ -76,14 +77,14 @@ type Work = { entry: string; input: Readable; size: number }
 
 /** What a process answers to its input. */
 async function runApart(
-  { isolation, codeFolder }: Transpiler,
+  { isolation, codeFolder, place }: Transpilation,
   { entry, input, size }: Work,
   signal: AbortSignal,
 ): Promise<Buffer> {
   const isolated = new IsolatedProcess(isolation, {
     codeFolder,
     entry: join(codeFolder, toStagedPath(entry)),
-    user: USER,
+    user: USER + place,
     maxHeapMib: MAX_HEAP_MIB,
   })
   const { child } = isolated

@@ -15,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file cluster/v1/worker.proto.
  */
 export const file_cluster_v1_worker: GenFile = /*@__PURE__*/
-  fileDesc("ChdjbHVzdGVyL3YxL3dvcmtlci5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSLeAwoPUmVnaXN0ZXJSZXF1ZXN0EhIKCmpvaW5fdG9rZW4YASABKAkSEQoJd29ya2VyX2lkGAIgASgJEhUKDXdvcmtlcl9zZWNyZXQYAyABKAkSDAoEbmFtZRgEIAEoCRIPCgdib290X2lkGAUgASgJEg8KB3ZlcnNpb24YBiABKAkSPQoGbGFiZWxzGAcgAygLMi0uc2tlaW4uY2x1c3Rlci52MS5SZWdpc3RlclJlcXVlc3QuTGFiZWxzRW50cnkSCgoCb3MYCCABKAkSDAoEYXJjaBgJIAEoCRIRCgljcHVfY29yZXMYCiABKA0SFAoMbWVtb3J5X2J5dGVzGAsgASgEEg0KBXNsb3RzGAwgASgNEhAKCHJ1bnRpbWVzGA0gAygJEhYKDmNhY2hlZF9kaWdlc3RzGA4gAygJEg8KB2JhY2tsb2cYDyABKA0SGwoTY2VydGlmaWNhdGVfcmVxdWVzdBgQIAEoDBIbChNtb2R1bGVfcGVlcl9hZGRyZXNzGBEgASgJEhEKCWlzb2xhdGlvbhgSIAEoCRIVCg1wbGF0Zm9ybV9vbmx5GBMgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEinQIKEFJlZ2lzdGVyUmVzcG9uc2USEQoJd29ya2VyX2lkGAEgASgJEhUKDXdvcmtlcl9zZWNyZXQYAiABKAkSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIdChVoZWFydGJlYXRfaW50ZXJ2YWxfbXMYBCABKAQSFAoMbGVhc2VfdHRsX21zGAUgASgEEi4KBmxpbWl0cxgGIAEoCzIeLnNrZWluLmNsdXN0ZXIudjEuV29ya2VyTGltaXRzEjgKC2NlcnRpZmljYXRlGAcgASgLMiMuc2tlaW4uY2x1c3Rlci52MS5Jc3N1ZWRDZXJ0aWZpY2F0ZRISCgp0aWNrZXRfa2V5GAggASgMEhUKDWF1dGhvcml0eV9wZW0YCSABKAkiWQoRSXNzdWVkQ2VydGlmaWNhdGUSFwoPY2VydGlmaWNhdGVfcGVtGAEgASgJEhUKDWF1dGhvcml0eV9wZW0YAiABKAkSFAoMdmFsaWRfZm9yX21zGAMgASgEIlUKDFJlbmV3UmVxdWVzdBIRCgl3b3JrZXJfaWQYASABKAkSFQoNd29ya2VyX3NlY3JldBgCIAEoCRIbChNjZXJ0aWZpY2F0ZV9yZXF1ZXN0GAMgASgMIkkKDVJlbmV3UmVzcG9uc2USOAoLY2VydGlmaWNhdGUYASABKAsyIy5za2Vpbi5jbHVzdGVyLnYxLklzc3VlZENlcnRpZmljYXRlIoQBCgxXb3JrZXJMaW1pdHMSHwoXbWF4X2lubGluZV9yZXN1bHRfYnl0ZXMYASABKAQSHwoXbWF4X3N0YWdlZF9yZXN1bHRfYnl0ZXMYAiABKAQSFwoPbWF4X2NodW5rX2J5dGVzGAMgASgEEhkKEW1heF9tZXNzYWdlX2J5dGVzGAQgASgEIrUECg5TZXNzaW9uUmVxdWVzdBIoCgVoZWxsbxgBIAEoCzIXLnNrZWluLmNsdXN0ZXIudjEuSGVsbG9IABIwCgloZWFydGJlYXQYAiABKAsyGy5za2Vpbi5jbHVzdGVyLnYxLkhlYXJ0YmVhdEgAEioKBmFjY2VwdBgDIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuQWNjZXB0SAASKgoGcmVqZWN0GAQgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SZWplY3RIABI1CgxzdGF0ZV91cGRhdGUYBSABKAsyHS5za2Vpbi5jbHVzdGVyLnYxLlN0YXRlVXBkYXRlSAASKgoGcmVzdWx0GAYgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SZXN1bHRIABIvCglsb2dfY2h1bmsYByABKAsyGi5za2Vpbi5jbHVzdGVyLnYxLkxvZ0NodW5rSAASMQoKY2FuY2VsX2FjaxgIIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuQ2FuY2VsQWNrSAASMwoLZHJhaW5fc3RhdGUYCSABKAsyHC5za2Vpbi5jbHVzdGVyLnYxLkRyYWluU3RhdGVIABI1CgxyZXN1bHRfY2h1bmsYCiABKAsyHS5za2Vpbi5jbHVzdGVyLnYxLlJlc3VsdENodW5rSAASMQoKZ3Vlc3RfY2FsbBgLIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuR3Vlc3RDYWxsSABCCQoHbWVzc2FnZSLJAwoPU2Vzc2lvblJlc3BvbnNlEiwKB3dlbGNvbWUYASABKAsyGS5za2Vpbi5jbHVzdGVyLnYxLldlbGNvbWVIABIqCgZhc3NpZ24YAiABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLkFzc2lnbkgAEioKBmNhbmNlbBgDIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuQ2FuY2VsSAASNwoNbGVhc2VfcmVuZXdlZBgEIAEoCzIeLnNrZWluLmNsdXN0ZXIudjEuTGVhc2VSZW5ld2VkSAASMQoKcmVzdWx0X2FjaxgFIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuUmVzdWx0QWNrSAASLgoIcHJlZmV0Y2gYBiABKAsyGi5za2Vpbi5jbHVzdGVyLnYxLlByZWZldGNoSAASKAoFZHJhaW4YByABKAsyFy5za2Vpbi5jbHVzdGVyLnYxLkRyYWluSAASKgoGZ29hd2F5GAggASgLMhguc2tlaW4uY2x1c3Rlci52MS5Hb2F3YXlIABIzCgtndWVzdF9yZXBseRgJIAEoCzIcLnNrZWluLmNsdXN0ZXIudjEuR3Vlc3RSZXBseUgAQgkKB21lc3NhZ2UisAEKBUhlbGxvEhEKCXdvcmtlcl9pZBgBIAEoCRIVCg13b3JrZXJfc2VjcmV0GAIgASgJEhUKDXNlc3Npb25fZXBvY2gYAyABKAQSDwoHYm9vdF9pZBgEIAEoCRIqCgdydW5uaW5nGAUgAygLMhkuc2tlaW4uY2x1c3Rlci52MS5IZWxkUnVuEikKB3Nwb29sZWQYBiADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZiJcCgdIZWxkUnVuEiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEioKBXN0YXRlGAIgASgOMhsuc2tlaW4uY2x1c3Rlci52MS5UYXNrU3RhdGUiswEKB1dlbGNvbWUSJgoEa2VlcBgBIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEiYKBHN0b3AYAiADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIoCgZyZXNlbmQYAyADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIuCgxhY2tub3dsZWRnZWQYBCADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZiLFAQoJSGVhcnRiZWF0EhAKCHNlcXVlbmNlGAEgASgEEhIKCmZyZWVfc2xvdHMYAiABKA0SDwoHcnVubmluZxgDIAEoDRIQCghjcHVfbG9hZBgEIAEoARIZChFmcmVlX21lbW9yeV9ieXRlcxgFIAEoBBIWCg5maW5pc2hlZF90b3RhbBgGIAEoBBIcChRjYWNoZWRfZGlnZXN0c19hZGRlZBgHIAMoCRIeChZjYWNoZWRfZGlnZXN0c19yZW1vdmVkGAggAygJIlUKDExlYXNlUmVuZXdlZBIQCghzZXF1ZW5jZRgBIAEoBBIUCgxsZWFzZV90dGxfbXMYAiABKAQSHQoVaGVhcnRiZWF0X2ludGVydmFsX21zGAMgASgEIjsKBkFzc2lnbhIxCgthc3NpZ25tZW50cxgBIAMoCzIcLnNrZWluLmNsdXN0ZXIudjEuQXNzaWdubWVudCIwCgZBY2NlcHQSJgoEcnVucxgBIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmInAKBlJlamVjdBIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIuCgZyZWFzb24YAiABKA4yHi5za2Vpbi5jbHVzdGVyLnYxLlJlamVjdFJlYXNvbhIPCgdtZXNzYWdlGAMgASgJIjgKC1N0YXRlVXBkYXRlEikKB3J1bm5pbmcYASADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZiI2CgZSZXN1bHQSLAoHcmVzdWx0cxgBIAMoCzIbLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVzdWx0Ij4KCVJlc3VsdEFjaxIxCghyZWNlaXB0cxgBIAMoCzIfLnNrZWluLmNsdXN0ZXIudjEuUmVzdWx0UmVjZWlwdCJICg1SZXN1bHRSZWNlaXB0EiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEhAKCHJlY29yZGVkGAIgASgIImIKC1Jlc3VsdENodW5rEiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEg4KBmRpZ2VzdBgCIAEoCRIOCgZvZmZzZXQYAyABKAQSDAoEZGF0YRgEIAEoDCKPAQoITG9nQ2h1bmsSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSKwoGc3RyZWFtGAIgASgOMhsuc2tlaW4uY2x1c3Rlci52MS5Mb2dTdHJlYW0SDgoGb2Zmc2V0GAMgASgEEgwKBGRhdGEYBCABKAwSEQoJdHJ1bmNhdGVkGAUgASgIIjAKBkNhbmNlbBImCgRydW5zGAEgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYiQwoJQ2FuY2VsQWNrEiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEg8KB3N0b3BwZWQYAiABKAgiOAoIUHJlZmV0Y2gSLAoHbW9kdWxlcxgBIAMoCzIbLnNrZWluLmNsdXN0ZXIudjEuTW9kdWxlUmVmIhkKBURyYWluEhAKCGRyYWluaW5nGAEgASgIIi8KCkRyYWluU3RhdGUSEAoIZHJhaW5pbmcYASABKAgSDwoHcnVubmluZxgCIAEoDSI0CgZHb2F3YXkSDgoGcmVhc29uGAEgASgJEhoKEnJlY29ubmVjdF9hZnRlcl9tcxgCIAEoBCKrAQoJR3Vlc3RDYWxsEiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEg8KB2NhbGxfaWQYAiABKA0SMQoHcHVibGlzaBgDIAEoCzIeLnNrZWluLmNsdXN0ZXIudjEuR3Vlc3RQdWJsaXNoSAASKwoEcmVhZBgEIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuR3Vlc3RSZWFkSABCBgoEY2FsbCJFCgxHdWVzdFB1Ymxpc2gSEgoKY2hhbm5lbF9pZBgBIAEoCRIQCghzdWJ0b3BpYxgCIAEoCRIPCgdwYXlsb2FkGAMgASgMIqIBCglHdWVzdFJlYWQSEgoKY2hhbm5lbF9pZBgBIAEoCRIQCghzdWJ0b3BpYxgCIAEoCRIMCgRuYW1lGAMgASgJEhkKDGZyb21fc2Vjb25kcxgEIAEoAUgAiAEBEhcKCnRvX3NlY29uZHMYBSABKAFIAYgBARINCgVsaW1pdBgGIAEoDUIPCg1fZnJvbV9zZWNvbmRzQg0KC190b19zZWNvbmRzIs0BCgpHdWVzdFJlcGx5EiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEg8KB2NhbGxfaWQYAiABKA0SNQoJcHVibGlzaGVkGAMgASgLMiAuc2tlaW4uY2x1c3Rlci52MS5HdWVzdFB1Ymxpc2hlZEgAEhYKDHJlY29yZHNfanNvbhgEIAEoDEgAEi0KBWVycm9yGAUgASgLMhwuc2tlaW4uY2x1c3Rlci52MS5HdWVzdEVycm9ySABCCQoHb3V0Y29tZSIQCg5HdWVzdFB1Ymxpc2hlZCIrCgpHdWVzdEVycm9yEgwKBGtpbmQYASABKAkSDwoHbWVzc2FnZRgCIAEoCSrAAQoMUmVqZWN0UmVhc29uEh0KGVJFSkVDVF9SRUFTT05fVU5TUEVDSUZJRUQQABIZChVSRUpFQ1RfUkVBU09OX05PX1NMT1QQARIaChZSRUpFQ1RfUkVBU09OX0RSQUlOSU5HEAISHAoYUkVKRUNUX1JFQVNPTl9OT19SVU5USU1FEAMSHwobUkVKRUNUX1JFQVNPTl9SVU5ORVJfS0lMTEVEEAQSGwoXUkVKRUNUX1JFQVNPTl9JU09MQVRJT04QBSpVCglMb2dTdHJlYW0SGgoWTE9HX1NUUkVBTV9VTlNQRUNJRklFRBAAEhUKEUxPR19TVFJFQU1fU1RET1VUEAESFQoRTE9HX1NUUkVBTV9TVERFUlIQAjKAAgoNV29ya2VyU2VydmljZRJRCghSZWdpc3RlchIhLnNrZWluLmNsdXN0ZXIudjEuUmVnaXN0ZXJSZXF1ZXN0GiIuc2tlaW4uY2x1c3Rlci52MS5SZWdpc3RlclJlc3BvbnNlEkgKBVJlbmV3Eh4uc2tlaW4uY2x1c3Rlci52MS5SZW5ld1JlcXVlc3QaHy5za2Vpbi5jbHVzdGVyLnYxLlJlbmV3UmVzcG9uc2USUgoHU2Vzc2lvbhIgLnNrZWluLmNsdXN0ZXIudjEuU2Vzc2lvblJlcXVlc3QaIS5za2Vpbi5jbHVzdGVyLnYxLlNlc3Npb25SZXNwb25zZSgBMAFiBnByb3RvMw", [file_cluster_v1_run]);
+  fileDesc("ChdjbHVzdGVyL3YxL3dvcmtlci5wcm90bxIQc2tlaW4uY2x1c3Rlci52MSLeAwoPUmVnaXN0ZXJSZXF1ZXN0EhIKCmpvaW5fdG9rZW4YASABKAkSEQoJd29ya2VyX2lkGAIgASgJEhUKDXdvcmtlcl9zZWNyZXQYAyABKAkSDAoEbmFtZRgEIAEoCRIPCgdib290X2lkGAUgASgJEg8KB3ZlcnNpb24YBiABKAkSPQoGbGFiZWxzGAcgAygLMi0uc2tlaW4uY2x1c3Rlci52MS5SZWdpc3RlclJlcXVlc3QuTGFiZWxzRW50cnkSCgoCb3MYCCABKAkSDAoEYXJjaBgJIAEoCRIRCgljcHVfY29yZXMYCiABKA0SFAoMbWVtb3J5X2J5dGVzGAsgASgEEg0KBXNsb3RzGAwgASgNEhAKCHJ1bnRpbWVzGA0gAygJEhYKDmNhY2hlZF9kaWdlc3RzGA4gAygJEg8KB2JhY2tsb2cYDyABKA0SGwoTY2VydGlmaWNhdGVfcmVxdWVzdBgQIAEoDBIbChNtb2R1bGVfcGVlcl9hZGRyZXNzGBEgASgJEhEKCWlzb2xhdGlvbhgSIAEoCRIVCg1wbGF0Zm9ybV9vbmx5GBMgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEinQIKEFJlZ2lzdGVyUmVzcG9uc2USEQoJd29ya2VyX2lkGAEgASgJEhUKDXdvcmtlcl9zZWNyZXQYAiABKAkSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIdChVoZWFydGJlYXRfaW50ZXJ2YWxfbXMYBCABKAQSFAoMbGVhc2VfdHRsX21zGAUgASgEEi4KBmxpbWl0cxgGIAEoCzIeLnNrZWluLmNsdXN0ZXIudjEuV29ya2VyTGltaXRzEjgKC2NlcnRpZmljYXRlGAcgASgLMiMuc2tlaW4uY2x1c3Rlci52MS5Jc3N1ZWRDZXJ0aWZpY2F0ZRISCgp0aWNrZXRfa2V5GAggASgMEhUKDWF1dGhvcml0eV9wZW0YCSABKAkiWQoRSXNzdWVkQ2VydGlmaWNhdGUSFwoPY2VydGlmaWNhdGVfcGVtGAEgASgJEhUKDWF1dGhvcml0eV9wZW0YAiABKAkSFAoMdmFsaWRfZm9yX21zGAMgASgEIlUKDFJlbmV3UmVxdWVzdBIRCgl3b3JrZXJfaWQYASABKAkSFQoNd29ya2VyX3NlY3JldBgCIAEoCRIbChNjZXJ0aWZpY2F0ZV9yZXF1ZXN0GAMgASgMIkkKDVJlbmV3UmVzcG9uc2USOAoLY2VydGlmaWNhdGUYASABKAsyIy5za2Vpbi5jbHVzdGVyLnYxLklzc3VlZENlcnRpZmljYXRlIoQBCgxXb3JrZXJMaW1pdHMSHwoXbWF4X2lubGluZV9yZXN1bHRfYnl0ZXMYASABKAQSHwoXbWF4X3N0YWdlZF9yZXN1bHRfYnl0ZXMYAiABKAQSFwoPbWF4X2NodW5rX2J5dGVzGAMgASgEEhkKEW1heF9tZXNzYWdlX2J5dGVzGAQgASgEIrUECg5TZXNzaW9uUmVxdWVzdBIoCgVoZWxsbxgBIAEoCzIXLnNrZWluLmNsdXN0ZXIudjEuSGVsbG9IABIwCgloZWFydGJlYXQYAiABKAsyGy5za2Vpbi5jbHVzdGVyLnYxLkhlYXJ0YmVhdEgAEioKBmFjY2VwdBgDIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuQWNjZXB0SAASKgoGcmVqZWN0GAQgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SZWplY3RIABI1CgxzdGF0ZV91cGRhdGUYBSABKAsyHS5za2Vpbi5jbHVzdGVyLnYxLlN0YXRlVXBkYXRlSAASKgoGcmVzdWx0GAYgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SZXN1bHRIABIvCglsb2dfY2h1bmsYByABKAsyGi5za2Vpbi5jbHVzdGVyLnYxLkxvZ0NodW5rSAASMQoKY2FuY2VsX2FjaxgIIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuQ2FuY2VsQWNrSAASMwoLZHJhaW5fc3RhdGUYCSABKAsyHC5za2Vpbi5jbHVzdGVyLnYxLkRyYWluU3RhdGVIABI1CgxyZXN1bHRfY2h1bmsYCiABKAsyHS5za2Vpbi5jbHVzdGVyLnYxLlJlc3VsdENodW5rSAASMQoKZ3Vlc3RfY2FsbBgLIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuR3Vlc3RDYWxsSABCCQoHbWVzc2FnZSLJAwoPU2Vzc2lvblJlc3BvbnNlEiwKB3dlbGNvbWUYASABKAsyGS5za2Vpbi5jbHVzdGVyLnYxLldlbGNvbWVIABIqCgZhc3NpZ24YAiABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLkFzc2lnbkgAEioKBmNhbmNlbBgDIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuQ2FuY2VsSAASNwoNbGVhc2VfcmVuZXdlZBgEIAEoCzIeLnNrZWluLmNsdXN0ZXIudjEuTGVhc2VSZW5ld2VkSAASMQoKcmVzdWx0X2FjaxgFIAEoCzIbLnNrZWluLmNsdXN0ZXIudjEuUmVzdWx0QWNrSAASLgoIcHJlZmV0Y2gYBiABKAsyGi5za2Vpbi5jbHVzdGVyLnYxLlByZWZldGNoSAASKAoFZHJhaW4YByABKAsyFy5za2Vpbi5jbHVzdGVyLnYxLkRyYWluSAASKgoGZ29hd2F5GAggASgLMhguc2tlaW4uY2x1c3Rlci52MS5Hb2F3YXlIABIzCgtndWVzdF9yZXBseRgJIAEoCzIcLnNrZWluLmNsdXN0ZXIudjEuR3Vlc3RSZXBseUgAQgkKB21lc3NhZ2UisAEKBUhlbGxvEhEKCXdvcmtlcl9pZBgBIAEoCRIVCg13b3JrZXJfc2VjcmV0GAIgASgJEhUKDXNlc3Npb25fZXBvY2gYAyABKAQSDwoHYm9vdF9pZBgEIAEoCRIqCgdydW5uaW5nGAUgAygLMhkuc2tlaW4uY2x1c3Rlci52MS5IZWxkUnVuEikKB3Nwb29sZWQYBiADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZiJcCgdIZWxkUnVuEiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEioKBXN0YXRlGAIgASgOMhsuc2tlaW4uY2x1c3Rlci52MS5UYXNrU3RhdGUiswEKB1dlbGNvbWUSJgoEa2VlcBgBIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEiYKBHN0b3AYAiADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIoCgZyZXNlbmQYAyADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIuCgxhY2tub3dsZWRnZWQYBCADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZiL3AQoJSGVhcnRiZWF0EhAKCHNlcXVlbmNlGAEgASgEEhIKCmZyZWVfc2xvdHMYAiABKA0SDwoHcnVubmluZxgDIAEoDRIQCghjcHVfbG9hZBgEIAEoARIZChFmcmVlX21lbW9yeV9ieXRlcxgFIAEoBBIWCg5maW5pc2hlZF90b3RhbBgGIAEoBBIcChRjYWNoZWRfZGlnZXN0c19hZGRlZBgHIAMoCRIeChZjYWNoZWRfZGlnZXN0c19yZW1vdmVkGAggAygJEjAKCXByZXBhcmluZxgJIAMoCzIdLnNrZWluLmNsdXN0ZXIudjEuUHJlcGFyYXRpb24iRgoLUHJlcGFyYXRpb24SJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSEAoIcG9zaXRpb24YAiABKA0iVQoMTGVhc2VSZW5ld2VkEhAKCHNlcXVlbmNlGAEgASgEEhQKDGxlYXNlX3R0bF9tcxgCIAEoBBIdChVoZWFydGJlYXRfaW50ZXJ2YWxfbXMYAyABKAQiOwoGQXNzaWduEjEKC2Fzc2lnbm1lbnRzGAEgAygLMhwuc2tlaW4uY2x1c3Rlci52MS5Bc3NpZ25tZW50IjAKBkFjY2VwdBImCgRydW5zGAEgAygLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYicAoGUmVqZWN0EiUKA3J1bhgBIAEoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmEi4KBnJlYXNvbhgCIAEoDjIeLnNrZWluLmNsdXN0ZXIudjEuUmVqZWN0UmVhc29uEg8KB21lc3NhZ2UYAyABKAkiOAoLU3RhdGVVcGRhdGUSKQoHcnVubmluZxgBIAMoCzIYLnNrZWluLmNsdXN0ZXIudjEuUnVuUmVmIjYKBlJlc3VsdBIsCgdyZXN1bHRzGAEgAygLMhsuc2tlaW4uY2x1c3Rlci52MS5SdW5SZXN1bHQiPgoJUmVzdWx0QWNrEjEKCHJlY2VpcHRzGAEgAygLMh8uc2tlaW4uY2x1c3Rlci52MS5SZXN1bHRSZWNlaXB0IkgKDVJlc3VsdFJlY2VpcHQSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSEAoIcmVjb3JkZWQYAiABKAgiYgoLUmVzdWx0Q2h1bmsSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDgoGZGlnZXN0GAIgASgJEg4KBm9mZnNldBgDIAEoBBIMCgRkYXRhGAQgASgMIo8BCghMb2dDaHVuaxIlCgNydW4YASABKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZhIrCgZzdHJlYW0YAiABKA4yGy5za2Vpbi5jbHVzdGVyLnYxLkxvZ1N0cmVhbRIOCgZvZmZzZXQYAyABKAQSDAoEZGF0YRgEIAEoDBIRCgl0cnVuY2F0ZWQYBSABKAgiMAoGQ2FuY2VsEiYKBHJ1bnMYASADKAsyGC5za2Vpbi5jbHVzdGVyLnYxLlJ1blJlZiJDCglDYW5jZWxBY2sSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDwoHc3RvcHBlZBgCIAEoCCI4CghQcmVmZXRjaBIsCgdtb2R1bGVzGAEgAygLMhsuc2tlaW4uY2x1c3Rlci52MS5Nb2R1bGVSZWYiGQoFRHJhaW4SEAoIZHJhaW5pbmcYASABKAgiLwoKRHJhaW5TdGF0ZRIQCghkcmFpbmluZxgBIAEoCBIPCgdydW5uaW5nGAIgASgNIjQKBkdvYXdheRIOCgZyZWFzb24YASABKAkSGgoScmVjb25uZWN0X2FmdGVyX21zGAIgASgEIqsBCglHdWVzdENhbGwSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDwoHY2FsbF9pZBgCIAEoDRIxCgdwdWJsaXNoGAMgASgLMh4uc2tlaW4uY2x1c3Rlci52MS5HdWVzdFB1Ymxpc2hIABIrCgRyZWFkGAQgASgLMhsuc2tlaW4uY2x1c3Rlci52MS5HdWVzdFJlYWRIAEIGCgRjYWxsIkUKDEd1ZXN0UHVibGlzaBISCgpjaGFubmVsX2lkGAEgASgJEhAKCHN1YnRvcGljGAIgASgJEg8KB3BheWxvYWQYAyABKAwiogEKCUd1ZXN0UmVhZBISCgpjaGFubmVsX2lkGAEgASgJEhAKCHN1YnRvcGljGAIgASgJEgwKBG5hbWUYAyABKAkSGQoMZnJvbV9zZWNvbmRzGAQgASgBSACIAQESFwoKdG9fc2Vjb25kcxgFIAEoAUgBiAEBEg0KBWxpbWl0GAYgASgNQg8KDV9mcm9tX3NlY29uZHNCDQoLX3RvX3NlY29uZHMizQEKCkd1ZXN0UmVwbHkSJQoDcnVuGAEgASgLMhguc2tlaW4uY2x1c3Rlci52MS5SdW5SZWYSDwoHY2FsbF9pZBgCIAEoDRI1CglwdWJsaXNoZWQYAyABKAsyIC5za2Vpbi5jbHVzdGVyLnYxLkd1ZXN0UHVibGlzaGVkSAASFgoMcmVjb3Jkc19qc29uGAQgASgMSAASLQoFZXJyb3IYBSABKAsyHC5za2Vpbi5jbHVzdGVyLnYxLkd1ZXN0RXJyb3JIAEIJCgdvdXRjb21lIhAKDkd1ZXN0UHVibGlzaGVkIisKCkd1ZXN0RXJyb3ISDAoEa2luZBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJKtsBCgxSZWplY3RSZWFzb24SHQoZUkVKRUNUX1JFQVNPTl9VTlNQRUNJRklFRBAAEhkKFVJFSkVDVF9SRUFTT05fTk9fU0xPVBABEhoKFlJFSkVDVF9SRUFTT05fRFJBSU5JTkcQAhIcChhSRUpFQ1RfUkVBU09OX05PX1JVTlRJTUUQAxIfChtSRUpFQ1RfUkVBU09OX1JVTk5FUl9LSUxMRUQQBBIbChdSRUpFQ1RfUkVBU09OX0lTT0xBVElPThAFEhkKFVJFSkVDVF9SRUFTT05fQ1JPV0RFRBAGKlUKCUxvZ1N0cmVhbRIaChZMT0dfU1RSRUFNX1VOU1BFQ0lGSUVEEAASFQoRTE9HX1NUUkVBTV9TVERPVVQQARIVChFMT0dfU1RSRUFNX1NUREVSUhACMoACCg1Xb3JrZXJTZXJ2aWNlElEKCFJlZ2lzdGVyEiEuc2tlaW4uY2x1c3Rlci52MS5SZWdpc3RlclJlcXVlc3QaIi5za2Vpbi5jbHVzdGVyLnYxLlJlZ2lzdGVyUmVzcG9uc2USSAoFUmVuZXcSHi5za2Vpbi5jbHVzdGVyLnYxLlJlbmV3UmVxdWVzdBofLnNrZWluLmNsdXN0ZXIudjEuUmVuZXdSZXNwb25zZRJSCgdTZXNzaW9uEiAuc2tlaW4uY2x1c3Rlci52MS5TZXNzaW9uUmVxdWVzdBohLnNrZWluLmNsdXN0ZXIudjEuU2Vzc2lvblJlc3BvbnNlKAEwAWIGcHJvdG8z", [file_cluster_v1_run]);
 
 /**
  * Who joins and what it can do.
@@ -770,6 +770,13 @@ export type Heartbeat = Message<"skein.cluster.v1.Heartbeat"> & {
    * @generated from field: repeated string cached_digests_removed = 8;
    */
   cachedDigestsRemoved: string[];
+
+  /**
+   * Runs that wait for their component to be transpiled, at most 1,000.
+   *
+   * @generated from field: repeated skein.cluster.v1.Preparation preparing = 9;
+   */
+  preparing: Preparation[];
 };
 
 /**
@@ -778,6 +785,34 @@ export type Heartbeat = Message<"skein.cluster.v1.Heartbeat"> & {
  */
 export const HeartbeatSchema: GenMessage<Heartbeat> = /*@__PURE__*/
   messageDesc(file_cluster_v1_worker, 11);
+
+/**
+ * A run whose component is being transpiled, or waits for it.
+ *
+ * @generated from message skein.cluster.v1.Preparation
+ */
+export type Preparation = Message<"skein.cluster.v1.Preparation"> & {
+  /**
+   * Identity of the attempt.
+   *
+   * @generated from field: skein.cluster.v1.RunRef run = 1;
+   */
+  run?: RunRef | undefined;
+
+  /**
+   * 0: it is being transpiled. Else its place among those that wait, from 1.
+   *
+   * @generated from field: uint32 position = 2;
+   */
+  position: number;
+};
+
+/**
+ * Describes the message skein.cluster.v1.Preparation.
+ * Use `create(PreparationSchema)` to create a new message.
+ */
+export const PreparationSchema: GenMessage<Preparation> = /*@__PURE__*/
+  messageDesc(file_cluster_v1_worker, 12);
 
 /**
  * Answer to a heartbeat.
@@ -812,7 +847,7 @@ export type LeaseRenewed = Message<"skein.cluster.v1.LeaseRenewed"> & {
  * Use `create(LeaseRenewedSchema)` to create a new message.
  */
 export const LeaseRenewedSchema: GenMessage<LeaseRenewed> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 12);
+  messageDesc(file_cluster_v1_worker, 13);
 
 /**
  * New work: the fence of each is stored already.
@@ -833,7 +868,7 @@ export type Assign = Message<"skein.cluster.v1.Assign"> & {
  * Use `create(AssignSchema)` to create a new message.
  */
 export const AssignSchema: GenMessage<Assign> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 13);
+  messageDesc(file_cluster_v1_worker, 14);
 
 /**
  * The worker has taken these assignments and will report on them.
@@ -854,7 +889,7 @@ export type Accept = Message<"skein.cluster.v1.Accept"> & {
  * Use `create(AcceptSchema)` to create a new message.
  */
 export const AcceptSchema: GenMessage<Accept> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 14);
+  messageDesc(file_cluster_v1_worker, 15);
 
 /**
  * A run that comes back without having ended, before or after it began to run. It is requeued and costs no attempt.
@@ -889,7 +924,7 @@ export type Reject = Message<"skein.cluster.v1.Reject"> & {
  * Use `create(RejectSchema)` to create a new message.
  */
 export const RejectSchema: GenMessage<Reject> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 15);
+  messageDesc(file_cluster_v1_worker, 16);
 
 /**
  * Runs whose code began to execute.
@@ -910,7 +945,7 @@ export type StateUpdate = Message<"skein.cluster.v1.StateUpdate"> & {
  * Use `create(StateUpdateSchema)` to create a new message.
  */
 export const StateUpdateSchema: GenMessage<StateUpdate> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 16);
+  messageDesc(file_cluster_v1_worker, 17);
 
 /**
  * Runs that ended.
@@ -931,7 +966,7 @@ export type Result = Message<"skein.cluster.v1.Result"> & {
  * Use `create(ResultSchema)` to create a new message.
  */
 export const ResultSchema: GenMessage<Result> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 17);
+  messageDesc(file_cluster_v1_worker, 18);
 
 /**
  * Acknowledges results after they are committed, or tells that they are stale.
@@ -952,7 +987,7 @@ export type ResultAck = Message<"skein.cluster.v1.ResultAck"> & {
  * Use `create(ResultAckSchema)` to create a new message.
  */
 export const ResultAckSchema: GenMessage<ResultAck> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 18);
+  messageDesc(file_cluster_v1_worker, 19);
 
 /**
  * What became of one result.
@@ -980,7 +1015,7 @@ export type ResultReceipt = Message<"skein.cluster.v1.ResultReceipt"> & {
  * Use `create(ResultReceiptSchema)` to create a new message.
  */
 export const ResultReceiptSchema: GenMessage<ResultReceipt> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 19);
+  messageDesc(file_cluster_v1_worker, 20);
 
 /**
  * Part of a result; parts of one result come in order and without gaps.
@@ -1022,7 +1057,7 @@ export type ResultChunk = Message<"skein.cluster.v1.ResultChunk"> & {
  * Use `create(ResultChunkSchema)` to create a new message.
  */
 export const ResultChunkSchema: GenMessage<ResultChunk> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 20);
+  messageDesc(file_cluster_v1_worker, 21);
 
 /**
  * Output of a run. Best effort: the first thing a worker drops when it is pressed.
@@ -1071,7 +1106,7 @@ export type LogChunk = Message<"skein.cluster.v1.LogChunk"> & {
  * Use `create(LogChunkSchema)` to create a new message.
  */
 export const LogChunkSchema: GenMessage<LogChunk> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 21);
+  messageDesc(file_cluster_v1_worker, 22);
 
 /**
  * Stop these runs.
@@ -1092,7 +1127,7 @@ export type Cancel = Message<"skein.cluster.v1.Cancel"> & {
  * Use `create(CancelSchema)` to create a new message.
  */
 export const CancelSchema: GenMessage<Cancel> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 22);
+  messageDesc(file_cluster_v1_worker, 23);
 
 /**
  * Answer to Cancel, one per run. A result that was on its way comes before it and counts.
@@ -1120,7 +1155,7 @@ export type CancelAck = Message<"skein.cluster.v1.CancelAck"> & {
  * Use `create(CancelAckSchema)` to create a new message.
  */
 export const CancelAckSchema: GenMessage<CancelAck> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 23);
+  messageDesc(file_cluster_v1_worker, 24);
 
 /**
  * Modules that the worker may fetch before it needs them.
@@ -1141,7 +1176,7 @@ export type Prefetch = Message<"skein.cluster.v1.Prefetch"> & {
  * Use `create(PrefetchSchema)` to create a new message.
  */
 export const PrefetchSchema: GenMessage<Prefetch> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 24);
+  messageDesc(file_cluster_v1_worker, 25);
 
 /**
  * Take nothing new, finish what runs.
@@ -1162,7 +1197,7 @@ export type Drain = Message<"skein.cluster.v1.Drain"> & {
  * Use `create(DrainSchema)` to create a new message.
  */
 export const DrainSchema: GenMessage<Drain> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 25);
+  messageDesc(file_cluster_v1_worker, 26);
 
 /**
  * How far draining is.
@@ -1190,7 +1225,7 @@ export type DrainState = Message<"skein.cluster.v1.DrainState"> & {
  * Use `create(DrainStateSchema)` to create a new message.
  */
 export const DrainStateSchema: GenMessage<DrainState> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 26);
+  messageDesc(file_cluster_v1_worker, 27);
 
 /**
  * The manager leaves this stream; runs go on, and the worker registers again somewhere.
@@ -1218,7 +1253,7 @@ export type Goaway = Message<"skein.cluster.v1.Goaway"> & {
  * Use `create(GoawaySchema)` to create a new message.
  */
 export const GoawaySchema: GenMessage<Goaway> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 27);
+  messageDesc(file_cluster_v1_worker, 28);
 
 /**
  * A guest publishes to a channel or reads from it, through the platform and under its task's rights. It counts only
@@ -1271,7 +1306,7 @@ export type GuestCall = Message<"skein.cluster.v1.GuestCall"> & {
  * Use `create(GuestCallSchema)` to create a new message.
  */
 export const GuestCallSchema: GenMessage<GuestCall> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 28);
+  messageDesc(file_cluster_v1_worker, 29);
 
 /**
  * A message to publish. Needs a grant `publish` of the assignment for this channel and subtopic.
@@ -1306,7 +1341,7 @@ export type GuestPublish = Message<"skein.cluster.v1.GuestPublish"> & {
  * Use `create(GuestPublishSchema)` to create a new message.
  */
 export const GuestPublishSchema: GenMessage<GuestPublish> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 29);
+  messageDesc(file_cluster_v1_worker, 30);
 
 /**
  * Stored messages to read, the newest first. Needs a grant `read` of the assignment for this channel and subtopic.
@@ -1362,7 +1397,7 @@ export type GuestRead = Message<"skein.cluster.v1.GuestRead"> & {
  * Use `create(GuestReadSchema)` to create a new message.
  */
 export const GuestReadSchema: GenMessage<GuestRead> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 30);
+  messageDesc(file_cluster_v1_worker, 31);
 
 /**
  * Answer to a GuestCall.
@@ -1421,7 +1456,7 @@ export type GuestReply = Message<"skein.cluster.v1.GuestReply"> & {
  * Use `create(GuestReplySchema)` to create a new message.
  */
 export const GuestReplySchema: GenMessage<GuestReply> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 31);
+  messageDesc(file_cluster_v1_worker, 32);
 
 /**
  * A publication that is stored.
@@ -1436,7 +1471,7 @@ export type GuestPublished = Message<"skein.cluster.v1.GuestPublished"> & {
  * Use `create(GuestPublishedSchema)` to create a new message.
  */
 export const GuestPublishedSchema: GenMessage<GuestPublished> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 32);
+  messageDesc(file_cluster_v1_worker, 33);
 
 /**
  * Why a call of a guest was refused.
@@ -1464,7 +1499,7 @@ export type GuestError = Message<"skein.cluster.v1.GuestError"> & {
  * Use `create(GuestErrorSchema)` to create a new message.
  */
 export const GuestErrorSchema: GenMessage<GuestError> = /*@__PURE__*/
-  messageDesc(file_cluster_v1_worker, 33);
+  messageDesc(file_cluster_v1_worker, 34);
 
 /**
  * Why a worker gives a run back.
@@ -1513,6 +1548,14 @@ export const RejectReason = {
    * @generated from enum value: REJECT_REASON_ISOLATION = 5;
    */
   ISOLATION: 5,
+
+  /**
+   * Too many components of the run's domain wait to be transpiled, or this one has waited for too long. The manager gives
+   * the worker no component of the domain until its next heartbeat.
+   *
+   * @generated from enum value: REJECT_REASON_CROWDED = 6;
+   */
+  CROWDED: 6,
 } as const;
 
 /**
