@@ -8,17 +8,37 @@ import { findActingUser } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isForeignOrigin } from '#core/http/index.ts'
+import { isLoopbackHost } from '#core/loopback.ts'
 import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
 
 export type TaskAction = Extract<
   DomainAction,
   'task_create' | 'task_read' | 'task_update' | 'task_delete' | 'task_start' | 'worker_read' | 'worker_manage'
 >
 
-/** undefined: authorisation is off for this request, it may do everything and makes tasks of no domain. */
+/**
+ * undefined: a request without a principal. It makes tasks of no domain; with authorisation off it may do everything, else
+ * it drives tasks of no domain and sees that the platform's workers exist (contract decision 61).
+ */
 export type TaskCaller = UserPrincipal | undefined
 
 export type TaskDomain = { key: number; id: string }
+
+/** The domains in which a caller may do something: a list, 'all' where nothing is hidden, or what belongs to no domain. */
+export type DomainReach = readonly TaskDomain[] | 'all' | 'no domain'
+/** The same by key, as statements take it. */
+export type VisibleDomains = readonly number[] | 'all' | 'no domain'
+
+export function visibleDomains(reach: DomainReach): VisibleDomains {
+  return typeof reach === 'string' ? reach : reach.map(({ key }) => key)
+}
+
+/** Whether a row belongs to what is visible, by its column with the key of its domain (null: no domain). */
+export function isVisible(column: Sql<unknown>, domains: VisibleDomains): Sql<boolean> {
+  if (domains === 'all') return sql`true`
+  return domains === 'no domain' ? sql`${column} IS NULL` : sql`${column} = ANY(${[...domains]}::bigint[])`
+}
 
 export type TaskAccess = {
   /** Throws `unauthenticated`. */
@@ -27,8 +47,8 @@ export type TaskAccess = {
   can(caller: TaskCaller, action: TaskAction, domainId: string | null): Promise<boolean>
   /** The domain, when the caller may do it there. Throws `forbidden`. */
   require(caller: UserPrincipal, action: TaskAction, domainId: string): Promise<TaskDomain>
-  /** Every domain in which the caller may do it; 'all' where nothing is hidden from him. */
-  domains(caller: TaskCaller, action: TaskAction): Promise<TaskDomain[] | 'all'>
+  /** Every domain in which the caller may do it. */
+  domains(caller: TaskCaller, action: TaskAction): Promise<DomainReach>
   /**
    * The key of the channel, when the user may do it there. Throws `forbidden` alike for what he may not do, may not see, and
    * for what is not there.
@@ -41,6 +61,18 @@ export type TaskAccess = {
 export type ChannelAction = 'publish' | 'subscribe'
 
 export type AuthMode = 'auto' | 'on' | 'off'
+
+/**
+ * What SKEIN_MANAGER_AUTH means here. Behind a proxy every request comes over loopback, and not every proxy says so in a
+ * header: where one is configured, or the public address is not of this machine, `auto` is `on` (contract decision 61).
+ */
+export function authModeOf(
+  asked: AuthMode,
+  { trustProxy, publicUrl }: { trustProxy: readonly string[]; publicUrl: string },
+): AuthMode {
+  if (asked !== 'auto') return asked
+  return trustProxy.length > 0 || !isLoopbackHost(new URL(publicUrl).hostname.replaceAll(/[[\]]/g, '')) ? 'on' : 'auto'
+}
 
 export type TaskAccessDeps = {
   database: Database
@@ -69,7 +101,7 @@ export function createTaskAccess({ database, access, authenticate, mode, corsOri
       return request.principal
     },
     async can(caller, action, domainId) {
-      if (caller === undefined) return true
+      if (caller === undefined) return mode === 'off' || (domainId === null && !action.startsWith('worker_'))
       if (domainId === null) return caller.isPlatformAdmin && caller.boundDomainKey === undefined
       return (await enter(caller, domainId))?.can(action) ?? false
     },
@@ -79,7 +111,8 @@ export function createTaskAccess({ database, access, authenticate, mode, corsOri
       return { key: domain.domainKey, id: domain.domainId }
     },
     async domains(caller, action) {
-      if (caller === undefined || (caller.isPlatformAdmin && caller.boundDomainKey === undefined)) return 'all'
+      if (caller === undefined) return mode === 'off' ? 'all' : 'no domain'
+      if (caller.isPlatformAdmin && caller.boundDomainKey === undefined) return 'all'
       const found: TaskDomain[] = []
       for (const domain of await memberships(database, caller)) {
         if ((await enter(caller, domain.id))?.can(action) === true) found.push(domain)

@@ -14,7 +14,7 @@ export const MANAGER_SETTINGS = {
     'SKEIN_MANAGER_AUTH',
     ['auto', 'on', 'off'],
     'auto',
-    'Whether tasks need a token: on, off, or auto (off only for requests of this very machine)',
+    'Whether tasks need a token: on, off, or auto (tasks of no domain need none from this very machine; on with SKEIN_TRUST_PROXY or a SKEIN_PUBLIC_URL off loopback)',
   ),
   workerToken: secret(
     'SKEIN_WORKER_TOKEN',

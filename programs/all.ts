@@ -31,9 +31,9 @@ const HERE = '127.0.0.1:0'
 const JOIN_DEADLINE_MS = 20_000
 
 const MANAGER_ACCESS = {
-  auto: 'no token needed from this machine (SKEIN_MANAGER_AUTH=auto)',
+  auto: 'tasks of no domain need no token from this machine (SKEIN_MANAGER_AUTH=auto)',
   off: 'no token needed from anywhere (SKEIN_MANAGER_AUTH=off)',
-  on: 'needs a token (SKEIN_MANAGER_AUTH=on)',
+  on: 'needs a token',
 } as const
 
 await runProgram({
@@ -70,6 +70,7 @@ await runProgram({
     const {
       SERVICE_PORTS,
       createMetrics,
+      authModeOf,
       createTaskAccess,
       prepareGrpcTls,
       proxyTokenOf,
@@ -105,11 +106,15 @@ await runProgram({
     })
 
     progress.step('starting the task manager')
+    const managerAuth = authModeOf(config.manager.auth, {
+      trustProxy: config.http.trustProxy,
+      publicUrl: config.identity.publicUrl,
+    })
     const access = createTaskAccess({
       database,
       access: api.identity.access,
       authenticate: api.authenticate,
-      mode: config.manager.auth,
+      mode: managerAuth,
       corsOrigins: config.http.corsOrigins,
     })
     const tokenFile = join(ground.dataDir, 'worker-token')
@@ -174,7 +179,7 @@ await runProgram({
         manager: at(listeners.ports[1]),
         mqtt: [...mqttAt('mqtt', api.mqtt?.port), ...mqttAt('mqtts', api.mqtt?.tlsPort)].join('  ') || undefined,
         coap: api.coapPort === undefined ? undefined : `coap://${reachableFrom(`${host}:${api.coapPort}`, HERE)}`,
-        managerAccess: MANAGER_ACCESS[config.manager.auth],
+        managerAccess: MANAGER_ACCESS[managerAuth],
         grpcAddress: manager.grpcAddress,
         tokenFile,
         proxyAddress: proxy.address,

@@ -5,7 +5,7 @@ import { IDENTITY_SETTINGS, createChannelReader } from '#api/index.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS, createMetrics, startHttpServer } from '#core/http/index.ts'
 import { runProgram } from '#core/program.ts'
-import { MANAGER_SETTINGS, startManager, startTaskAccess } from '#manager/index.ts'
+import { MANAGER_SETTINGS, authModeOf, startManager, startTaskAccess } from '#manager/index.ts'
 import { SEALED_COLUMNS } from '#api/config.ts'
 
 /** Connections of the pool; the run writer and the journal's tail have their own. */
@@ -28,7 +28,10 @@ await runProgram({
       const value = await startTaskAccess({
         ground,
         config: config.identity,
-        mode: config.manager.auth,
+        mode: authModeOf(config.manager.auth, {
+          trustProxy: config.http.trustProxy,
+          publicUrl: config.identity.publicUrl,
+        }),
         corsOrigins: config.http.corsOrigins,
       })
       return { value, stop: () => value.stop() }

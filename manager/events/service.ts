@@ -7,7 +7,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { comparePositions, formatPosition, parsePosition, settledEnd, startRounds } from '#core/log/index.ts'
 import type { Position } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import type { TaskAccess, TaskCaller } from '../access.ts'
+import type { DomainReach, TaskAccess, TaskCaller } from '../access.ts'
 import type { EndReason, ServerSentEvent } from './event-stream.ts'
 import { isForgotten, readEvents } from './read.ts'
 import type { TaskEvent } from './read.ts'
@@ -30,7 +30,8 @@ export type Follower = {
   end(reason: EndReason): void
 }
 
-type Seen = { tasks: ReadonlySet<number> | 'all'; workers: ReadonlySet<number> | 'all' }
+type SeenDomains = ReadonlySet<number> | 'all' | 'no domain'
+type Seen = { tasks: SeenDomains; workers: SeenDomains }
 type Following = { follower: Follower; seen: Seen; after: EventPosition }
 type EventPosition = Position & { index: number }
 
@@ -71,7 +72,8 @@ export function createEventsService({ database, access, logger }: EventsDeps) {
       access.domains(caller, 'task_read'),
       access.domains(caller, 'worker_read'),
     ])
-    const keys = (domains: typeof tasks) => (domains === 'all' ? domains : new Set(domains.map(({ key }) => key)))
+    const keys = (domains: DomainReach) =>
+      typeof domains === 'string' ? domains : new Set(domains.map(({ key }) => key))
     return { tasks: keys(tasks), workers: keys(workers) }
   }
 
@@ -148,7 +150,8 @@ export function createEventsService({ database, access, logger }: EventsDeps) {
 function isSeen({ kind, domainKey }: TaskEvent, { tasks, workers }: Seen): boolean {
   const domains = kind === 'worker' ? workers : tasks
   if (domains === 'all') return true
-  return domainKey === null ? kind === 'worker' : domains.has(domainKey)
+  if (domainKey === null) return kind === 'worker' || domains === 'no domain'
+  return domains !== 'no domain' && domains.has(domainKey)
 }
 
 function compare(event: TaskEvent, after: EventPosition): number {

@@ -4,7 +4,8 @@ import type { Secret } from '#core/config/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import type { TaskAccess, TaskAction, TaskCaller, TaskDomain } from '../access.ts'
+import { visibleDomains } from '../access.ts'
+import type { TaskAccess, TaskAction, TaskCaller, TaskDomain, VisibleDomains } from '../access.ts'
 import type { Cluster } from '../dispatch/cluster.ts'
 import type { WorkerSession } from '../dispatch/worker-session.ts'
 import type { ModuleRefs } from './module-refs.ts'
@@ -15,7 +16,7 @@ import type { Exports, ShownModule } from './schema.ts'
 import { MAX_MODULE_BYTES } from './upload.ts'
 import { findModule } from './repository.ts'
 import { forgetUses, listUses } from './uses.ts'
-import type { ModuleUse, UseFilter, VisibleDomains } from './uses.ts'
+import type { ModuleUse, UseFilter } from './uses.ts'
 
 export type ModulesDeps = {
   database: Database
@@ -65,9 +66,7 @@ export function createModulesService({
     domainId: string | undefined,
   ): Promise<VisibleDomains> {
     if (domainId !== undefined && caller !== undefined) return [(await access.require(caller, action, domainId)).key]
-    const domains = await access.domains(caller, action)
-    if (domains !== 'all') return domains.map(({ key }) => key)
-    if (domainId === undefined) return 'all'
+    if (domainId === undefined) return visibleDomains(await access.domains(caller, action))
     throw new ServiceError('unauthenticated', 'modules of a domain need a token')
   }
 
@@ -78,12 +77,12 @@ export function createModulesService({
     domainId: string | undefined,
   ): Promise<TaskDomain | null> {
     if (caller === undefined) {
-      if (domainId === undefined) return null
-      throw new ServiceError('unauthenticated', 'what belongs to a domain needs a token')
+      if (domainId === undefined && (await access.can(caller, 'worker_manage', null))) return null
+      throw new ServiceError('unauthenticated', 'pulling, pushing and policies of modules need a token')
     }
     if (domainId !== undefined) return await access.require(caller, action, domainId)
     const domains = await access.domains(caller, action)
-    if (domains === 'all') return null
+    if (typeof domains === 'string') return null
     const [only, ...others] = domains
     if (only === undefined) {
       throw new ServiceError('forbidden', `failed to perform authorization: needs ${action} in a domain`)
@@ -222,6 +221,7 @@ export function createModulesService({
       const { uses } = await listUses(database, { digest, domains: readable, offset: 0, limit: 100 })
       if (uses.length === 0) throw new ServiceError('not_found', 'no such module')
       const removable = await visible(caller, 'task_delete', domainId)
+      if (removable === 'no domain') throw new ServiceError('unauthenticated', 'forgetting a module needs a token')
       const mine = uses.filter(({ domainKey }) => removable === 'all' || removable.includes(domainKey ?? 0))
       if (mine.length === 0) {
         throw new ServiceError('forbidden', 'failed to perform authorization: needs task_delete in the domain')

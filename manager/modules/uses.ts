@@ -5,6 +5,7 @@ import type { Database } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
+import { isVisible, type VisibleDomains } from '../access.ts'
 import type { ResolvedReference } from './proxy-client.ts'
 
 /** A module as one domain uses it. */
@@ -24,7 +25,6 @@ export type ModuleUse = {
 }
 
 /** Keys of domains, 0 for tasks of no domain; `all`: nothing is hidden. */
-export type VisibleDomains = readonly number[] | 'all'
 
 export type UseFilter = {
   domains: VisibleDomains
@@ -87,10 +87,6 @@ type UseRow = {
   tasks: number
   created_at: string
   last_used_at: string | null
-}
-
-function isVisible(column: Sql<unknown>, domains: VisibleDomains): Sql<boolean> {
-  return domains === 'all' ? sql`true` : sql`coalesce(${column}, 0) = ANY(${[...domains]}::bigint[])`
 }
 
 function usesOf({ domains, digest, source }: Omit<UseFilter, 'offset' | 'limit'>): Sql<unknown> {

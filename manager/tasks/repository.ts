@@ -4,6 +4,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
+import { isVisible, type VisibleDomains } from '../access.ts'
 import { noteTasks } from '../events/note.ts'
 import { fromModuleRow, type ModuleFacts, type ModuleRow } from '../modules/catalogue.ts'
 import type { Grant, Target, Trigger, TriggerRule } from '../channels/fields.ts'
@@ -328,8 +329,7 @@ export async function deleteTask(database: Database, key: number): Promise<boole
 }
 
 export type TaskFilter = {
-  /** Keys of domains; 'all' hides nothing. */
-  domains: readonly number[] | 'all'
+  domains: VisibleDomains
   state?: number | undefined
   name?: string | undefined
   metadata?: Readonly<Record<string, unknown>> | undefined
@@ -353,8 +353,7 @@ export async function findSecrets(db: Queryable, key: number): Promise<Buffer | 
 }
 
 export async function listTasks(db: Queryable, filter: TaskFilter): Promise<{ total: number; tasks: TaskRecord[] }> {
-  const conditions: Sql<boolean>[] = []
-  if (filter.domains !== 'all') conditions.push(sql`t.domain_key = ANY(${filter.domains}::bigint[])`)
+  const conditions: Sql<boolean>[] = [isVisible(sql`t.domain_key`, filter.domains)]
   if (filter.state !== undefined) conditions.push(sql`t.state = ${filter.state}`)
   if (filter.name !== undefined && filter.name !== '') {
     conditions.push(sql`t.name ILIKE ${`%${filter.name.replaceAll(/[\\%_]/g, '\\$&')}%`}`)
@@ -365,7 +364,7 @@ export async function listTasks(db: Queryable, filter: TaskFilter): Promise<{ to
       sql`EXISTS (SELECT 1 FROM runs l JOIN workers w ON w.key = l.worker_key WHERE l.key = t.run_key AND w.id = ${filter.workerId})`,
     )
   }
-  const where = conditions.length === 0 ? sql`` : sql`WHERE ${sql.join(conditions, sql` AND `)}`
+  const where = sql`WHERE ${sql.join(conditions, sql` AND `)}`
   const dir = sql.raw(filter.dir)
   const order = ORDERS[filter.order] ?? ORDERS['updated_at']
   const page = withinPage(

@@ -5,7 +5,7 @@ import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import { isUnderWay } from '../lifecycle.ts'
-import type { TaskAccess, TaskAction, TaskCaller, TaskDomain } from '../access.ts'
+import { visibleDomains, type TaskAccess, type TaskAction, type TaskCaller, type TaskDomain } from '../access.ts'
 import { judgeModule } from '../modules/upload.ts'
 import { refuseReferences } from '../workflows/references.ts'
 import { storeModule } from '../modules/repository.ts'
@@ -80,7 +80,7 @@ export function createTasksService({ database, access, keyring, newId, now }: Ta
     }
     if (typeof domainId === 'string' && domainId !== '') return await access.require(caller, 'task_create', domainId)
     const domains = await access.domains(caller, 'task_create')
-    if (domains === 'all') return null
+    if (typeof domains === 'string') return null
     const [only, ...others] = domains
     if (only === undefined)
       throw new ServiceError('forbidden', 'failed to perform authorization: needs task_create in a domain')
@@ -180,11 +180,8 @@ export function createTasksService({ database, access, keyring, newId, now }: Ta
     },
 
     async list(caller: TaskCaller, filter: Omit<TaskFilter, 'domains'>) {
-      const domains = await access.domains(caller, 'task_read')
-      return await listTasks(database.db, {
-        ...filter,
-        domains: domains === 'all' ? 'all' : domains.map(({ key }) => key),
-      })
+      const domains = visibleDomains(await access.domains(caller, 'task_read'))
+      return await listTasks(database.db, { ...filter, domains })
     },
 
     /** Throws `invalid_state` while a run of it is under way. */

@@ -3,6 +3,7 @@ import { withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
+import { isVisible, type VisibleDomains } from '../access.ts'
 import { noteWorkers } from '../events/note.ts'
 
 export type WorkerRecord = {
@@ -42,8 +43,8 @@ const WORKERS = sql`
   FROM workers w`
 
 export type WorkerFilter = {
-  /** Keys of domains whose workers are seen beside the platform's; 'all' hides nothing. */
-  domains: readonly number[] | 'all'
+  /** Domains whose workers are seen beside the platform's. */
+  domains: VisibleDomains
   status?: 'alive' | 'dead' | 'draining' | undefined
   label?: { name: string; value: string } | undefined
   offset: number
@@ -54,15 +55,13 @@ export async function listWorkers(
   db: Queryable,
   filter: WorkerFilter,
 ): Promise<{ total: number; workers: WorkerRecord[] }> {
-  const conditions: Sql<boolean>[] = []
-  if (filter.domains !== 'all')
-    conditions.push(sql`(w.domain_key IS NULL OR w.domain_key = ANY(${filter.domains}::bigint[]))`)
+  const conditions: Sql<boolean>[] = [sql`(w.domain_key IS NULL OR ${isVisible(sql`w.domain_key`, filter.domains)})`]
   if (filter.status === 'alive') conditions.push(sql`${ALIVE} AND NOT w.draining`)
   if (filter.status === 'dead') conditions.push(sql`NOT ${ALIVE}`)
   if (filter.status === 'draining') conditions.push(sql`${ALIVE} AND w.draining`)
   if (filter.label !== undefined)
     conditions.push(sql`w.labels @> ${JSON.stringify({ [filter.label.name]: filter.label.value })}::jsonb`)
-  const where = conditions.length === 0 ? sql`` : sql`WHERE ${sql.join(conditions, sql` AND `)}`
+  const where = sql`WHERE ${sql.join(conditions, sql` AND `)}`
   const { rows } = await withinPage(
     sql<WorkerRecord>`${WORKERS} ${where} ORDER BY w.key LIMIT ${filter.limit} OFFSET ${filter.offset}`,
   ).execute(db)

@@ -40,7 +40,8 @@ export const Worker = Type.Object(
   },
   {
     $id: 'Worker',
-    description: 'Worker; those of the platform are shown to members of domains by id, name, alive and free_slots',
+    description:
+      'Worker; those of the platform are shown to others than its administrator by id, name, alive, slots, free_slots, task_count and alive_history',
   },
 )
 export type Worker = Static<typeof Worker>
@@ -108,18 +109,23 @@ export const Placement = Type.Object({
   ),
 })
 
-/** `whole` is false for a caller who may only know that the platform's worker is there. */
+/** `whole` is false for a caller who may only see how busy a worker of the platform is. */
 export function presentWorker(worker: WorkerRecord, cachedModules: readonly string[], whole: boolean): Worker {
   const freeSlots = worker.isAlive ? Math.max(worker.slots - worker.taskCount, 0) : 0
-  const seen = { id: worker.id, name: worker.name, alive: worker.isAlive, free_slots: freeSlots }
+  const seen = {
+    id: worker.id,
+    name: worker.name,
+    alive: worker.isAlive,
+    slots: worker.slots,
+    free_slots: freeSlots,
+    task_count: worker.taskCount,
+    alive_history: worker.aliveHistory.map(formatTime),
+  }
   if (!whole) return seen
   return {
     ...seen,
-    task_count: worker.taskCount,
-    alive_history: worker.aliveHistory.map(formatTime),
     state: worker.isRevoked ? 'revoked' : worker.isAlive ? (worker.isDraining ? 'draining' : 'alive') : 'dead',
     labels: worker.labels,
-    slots: worker.slots,
     cpu_cores: worker.cpuCores,
     memory_bytes: worker.memoryBytes,
     runtimes: worker.runtimes,

@@ -4,7 +4,7 @@ import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import { isId, newToken } from '#core/ids.ts'
 import { parseDurationMs } from '#core/time.ts'
-import type { TaskAccess, TaskAction, TaskCaller, TaskDomain } from '../access.ts'
+import { visibleDomains, type TaskAccess, type TaskAction, type TaskCaller, type TaskDomain } from '../access.ts'
 import type { Cluster } from '../dispatch/cluster.ts'
 import { memoryClassBytes, refusalOf, type RunNeeds, type WorkerView } from '../scheduler/index.ts'
 import type { TasksService } from '../tasks/index.ts'
@@ -34,7 +34,7 @@ const MAX_EXPLAINED = 1_000
 export function createWorkersService(deps: WorkersDeps) {
   const { database, access, tasks, cluster, writer, newId } = deps
 
-  /** Workers of the platform are shown whole to its administrator, to members of domains that they exist. */
+  /** Workers of the platform are shown whole to its administrator, to others what they need to see whether there is room. */
   async function present(caller: TaskCaller, worker: WorkerRecord): Promise<Worker> {
     const whole = await access.can(caller, 'worker_read', worker.domainId)
     return presentWorker(worker, [...(cluster.find(worker.key)?.cachedDigests ?? [])], whole)
@@ -70,6 +70,7 @@ export function createWorkersService(deps: WorkersDeps) {
       throw new ServiceError('not_found', 'no such worker')
     }
     if (action === 'worker_manage' && !(await access.can(caller, action, worker.domainId))) {
+      if (caller === undefined) throw new ServiceError('unauthenticated', 'driving a worker needs a token')
       const where =
         worker.domainId === null ? 'the platform: only its administrator drives it' : 'the domain of the worker'
       throw new ServiceError('forbidden', `failed to perform authorization: needs worker_manage in ${where}`)
@@ -81,12 +82,13 @@ export function createWorkersService(deps: WorkersDeps) {
   async function tokenDomain(caller: TaskCaller, domainId: string | null | undefined): Promise<TaskDomain | null> {
     const isNamed = typeof domainId === 'string' && domainId !== ''
     if (caller === undefined) {
-      if (isNamed) throw new ServiceError('unauthenticated', 'workers of a domain need a token')
+      if (isNamed || !(await access.can(caller, 'worker_manage', null)))
+        throw new ServiceError('unauthenticated', 'making a join token of workers needs a token of a user')
       return null
     }
     if (isNamed) return await access.require(caller, 'worker_manage', domainId)
     const domains = await access.domains(caller, 'worker_manage')
-    if (domains === 'all') return null
+    if (typeof domains === 'string') return null
     const [only, ...others] = domains
     if (only === undefined)
       throw new ServiceError('forbidden', 'failed to perform authorization: needs worker_manage in a domain')
@@ -146,9 +148,9 @@ export function createWorkersService(deps: WorkersDeps) {
     },
 
     async list(caller: TaskCaller, query: WorkerQuery): Promise<{ total: number; workers: Worker[] }> {
-      const domains = await access.domains(caller, 'worker_read')
+      const domains = visibleDomains(await access.domains(caller, 'worker_read'))
       const page = await listWorkers(database.db, {
-        domains: domains === 'all' ? 'all' : domains.map(({ key }) => key),
+        domains,
         status: query.status,
         label: parseLabel(query.label),
         offset: query.offset,
@@ -164,11 +166,11 @@ export function createWorkersService(deps: WorkersDeps) {
     /** For each worker whether the newest run of the task is there, or why it is not. */
     async explain(caller: TaskCaller, taskId: string) {
       const task = await tasks.get(caller, taskId)
-      const domains = await access.domains(caller, 'task_read')
+      const domains = visibleDomains(await access.domains(caller, 'task_read'))
       const [run, { workers }] = await Promise.all([
         findNewestRun(database.db, task.key),
         listWorkers(database.db, {
-          domains: domains === 'all' ? 'all' : domains.map(({ key }) => key),
+          domains,
           offset: 0,
           limit: MAX_EXPLAINED,
         }),

@@ -3,6 +3,7 @@ import { refusing, type Queryable, type Transaction, withinPage } from '#core/da
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
+import { isVisible, type VisibleDomains } from '../access.ts'
 import { noteTasks } from '../events/note.ts'
 import type { RunInput } from '../runs/spec.ts'
 import type { RunIf } from './plan.ts'
@@ -48,9 +49,9 @@ export async function findWorkflow(db: Queryable, id: string): Promise<WorkflowR
 
 export async function listWorkflows(
   db: Queryable,
-  filter: { domains: readonly number[] | 'all'; name: string | undefined; offset: number; limit: number },
+  filter: { domains: VisibleDomains; name: string | undefined; offset: number; limit: number },
 ): Promise<{ total: number; workflows: WorkflowRecord[] }> {
-  const inDomains = filter.domains === 'all' ? sql`true` : sql`f.domain_key = ANY(${filter.domains}::bigint[])`
+  const inDomains = isVisible(sql`f.domain_key`, filter.domains)
   const named =
     filter.name === undefined || filter.name === ''
       ? sql`true`

@@ -2,7 +2,7 @@
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, fieldName } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
-import type { TaskAccess, TaskAction, TaskCaller } from '../access.ts'
+import { visibleDomains, type TaskAccess, type TaskAction, type TaskCaller } from '../access.ts'
 import type { RunsService } from '../runs/service.ts'
 import { insertTask, listTasksOf } from '../tasks/repository.ts'
 import type { TasksService } from '../tasks/service.ts'
@@ -86,9 +86,9 @@ export function createWorkflowsService({ database, access, tasks, runs, engine, 
     },
 
     async list(caller: TaskCaller, query: { name?: string | undefined; offset: number; limit: number }) {
-      const domains = await access.domains(caller, 'task_read')
+      const domains = visibleDomains(await access.domains(caller, 'task_read'))
       const { total, workflows } = await listWorkflows(database.db, {
-        domains: domains === 'all' ? 'all' : domains.map(({ key }) => key),
+        domains,
         name: query.name,
         offset: query.offset,
         limit: query.limit,

@@ -179,10 +179,20 @@ test('a member of several domains names the one that is meant, a foreign one is 
   expect((await client.post('/tasks', { name: 'x' }, (await member(0)).headers)).status).toBe(403)
 })
 
-test("the platform's worker is shown to members of domains as id, name, alive and free slots only", async () => {
+test("the platform's worker is shown to members of domains as how busy it is, and no more", async () => {
   const owner = await member(1)
   const { body } = await clientOf(manager.app).call('GET', '/workers', undefined, owner.headers)
-  expect(body['workers']).toEqual([{ id: worker.id, name: 'test worker', alive: true, free_slots: 2 }])
+  expect(body['workers']).toEqual([
+    {
+      id: worker.id,
+      name: 'test worker',
+      alive: true,
+      slots: 2,
+      free_slots: 2,
+      task_count: 0,
+      alive_history: expect.any(Array) as unknown,
+    },
+  ])
 })
 
 test('auto needs no token from this machine, and one from anywhere else', async () => {

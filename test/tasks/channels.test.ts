@@ -23,7 +23,7 @@ beforeAll(async () => {
         database,
         access: platform.identity.access,
         authenticate: platform.authenticate,
-        mode: 'auto',
+        mode: 'off',
         corsOrigins: [],
       })
       manager = await life.start('manager', async () => {

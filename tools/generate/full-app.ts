@@ -32,7 +32,11 @@ export const FULL_APP_ADMIN = {
   SKEIN_ADMIN_SECRET: 'the-first-admin',
 }
 
-export async function startFullApp(address: DatabaseAddress): Promise<FullApp> {
+/** `changed`: settings that differ from what documents are generated with. */
+export async function startFullApp(
+  address: DatabaseAddress,
+  changed: Readonly<Record<string, string>> = {},
+): Promise<FullApp> {
   const logger = createLogger({ name: 'generate', level: 'silent' })
   const dataDir = mkdtempSync(join(tmpdir(), 'skein-full-app-'))
   const environment = {
@@ -42,6 +46,7 @@ export async function startFullApp(address: DatabaseAddress): Promise<FullApp> {
     SKEIN_DATABASE_UNSAFE: 'true',
     SKEIN_MANAGER_GRPC_PORT: '0',
     SKEIN_MANAGER_AUTH: 'on',
+    ...changed,
   }
   const http = readConfig(HTTP_SETTINGS, environment)
   const life = createLifecycle(logger)
