@@ -46,13 +46,12 @@ export type NewApiKeyRow = {
   expiresAtSeconds: number | undefined
 }
 
-/** Undefined when the user has as many as he may have; his row is locked, so that no two calls count the same ones. */
+/** Undefined when the user, whose row the caller has locked, has as many as he may have. */
 export async function insertApiKey(
   db: Queryable,
   apiKey: NewApiKeyRow,
   maxKeys: number,
 ): Promise<ApiKeyRecord | undefined> {
-  await sql`SELECT 1 FROM users WHERE key = ${apiKey.userKey} FOR NO KEY UPDATE`.execute(db)
   await sql`INSERT INTO api_keys (id, user_key, domain_key, token_hash, kid, issued_at, expires_at)
     SELECT ${apiKey.id}::uuid, u.key, ${apiKey.domainKey ?? null}::bigint, ${apiKey.tokenHash}::bytea, ${apiKey.kid},
            to_timestamp(${apiKey.issuedAtSeconds}), to_timestamp(${apiKey.expiresAtSeconds ?? null}::float8)
@@ -97,6 +96,10 @@ export async function deleteApiKey(db: Queryable, owner: KeyOwner, id: string): 
     key: number
   }>`DELETE FROM api_keys k WHERE ${ownedBy(owner)} AND k.id = ${id} RETURNING k.key`.execute(db)
   return rows[0]?.key
+}
+
+export async function deleteApiKeysOf(db: Queryable, userKey: number): Promise<void> {
+  await sql`DELETE FROM api_keys WHERE user_key = ${userKey}`.execute(db)
 }
 
 /** What authentication must know of a key. */

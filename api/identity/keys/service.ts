@@ -11,7 +11,7 @@ import { ANY_CHANGE } from '../access/any-change.ts'
 import type { Origin, UserPrincipal } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
 import type { SigningKeys, UseRecorder } from '../tokens/index.ts'
-import { TOKEN_TYPE, hashToken, isHashOf, newClaims, signToken } from '../tokens/index.ts'
+import { TOKEN_TYPE, hashToken, isHashOf, newClaims, requireLiveLogin, signToken } from '../tokens/index.ts'
 import type { ApiKeyFacts, ApiKeyRecord } from './repository.ts'
 import {
   countApiKeys,
@@ -69,6 +69,7 @@ export function createApiKeysService({ database, journal, keys, uses }: ApiKeysD
       )
       const value = signToken(claims, kid, privateKey)
       const apiKey = await journal.change(caller, async (tx, record) => {
+        await requireLiveLogin(tx, caller)
         const created = await insertApiKey(
           tx,
           {

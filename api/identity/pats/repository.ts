@@ -61,9 +61,8 @@ export type NewPatRow = {
   lifetimeSeconds: number
 }
 
-/** Undefined when the user has as many as he may have; his row is locked, so that no two calls count the same ones. */
+/** Undefined when the user, whose row the caller has locked, has as many as he may have. */
 export async function insertPat(db: Queryable, pat: NewPatRow, maxPats: number): Promise<PatRecord | undefined> {
-  await sql`SELECT 1 FROM users WHERE key = ${pat.userKey} FOR NO KEY UPDATE`.execute(db)
   const { rows } = await sql<Row>`INSERT INTO pats AS p (id, user_key, name, description, secret_hash, expires_at)
       SELECT ${pat.id}::uuid, u.key, ${pat.name}, ${pat.description}, ${pat.secretHash}::bytea, now() + make_interval(secs => ${pat.lifetimeSeconds})
         FROM users u WHERE u.key = ${pat.userKey} AND (SELECT count(*) FROM pats o WHERE o.user_key = u.key) < ${maxPats}
@@ -127,6 +126,12 @@ export async function updatePat(db: Queryable, key: number, change: PatChange): 
 
 export async function deletePats(db: Queryable, keys: readonly number[]): Promise<void> {
   await sql`DELETE FROM pats WHERE key = ANY (${keys}::bigint[])`.execute(db)
+}
+
+export async function revokePatsOf(db: Queryable, userKey: number): Promise<void> {
+  await sql`UPDATE pats SET revoked_at = now(), updated_at = now() WHERE user_key = ${userKey} AND revoked_at IS NULL`.execute(
+    db,
+  )
 }
 
 /** Every token of the user, locked. */

@@ -14,7 +14,7 @@ import { ANY_CHANGE } from '../access/any-change.ts'
 import type { AccessPolicy, Origin, UserPrincipal } from '../access/index.ts'
 import type { Journal, Recorder } from '../journal/index.ts'
 import type { UseRecorder } from '../tokens/index.ts'
-import { hashToken, isHashOf } from '../tokens/index.ts'
+import { hashToken, isHashOf, requireLiveLogin } from '../tokens/index.ts'
 import { allOf, contains } from '../wire/index.ts'
 import type { PatFacts, PatRecord, ScopeRecord } from './repository.ts'
 import {
@@ -98,6 +98,7 @@ export function createPatsService({ database, journal, access, uses }: PatsDeps)
   ): Promise<PatRecord> {
     if (!isId(id)) throw notFound()
     return await journal.change(caller, async (tx, record) => {
+      await requireLiveLogin(tx, caller)
       const pat = await findPat(tx, caller.key, id, { forUpdate: true })
       if (pat === undefined) throw notFound()
       await work(tx, pat, record)
@@ -126,6 +127,7 @@ export function createPatsService({ database, journal, access, uses }: PatsDeps)
       const pat = await journal.change(caller, async (tx, record) => {
         const { name, description = '' } = input
         const row = { id, userKey: caller.key, name, description, secretHash: hashToken(secret), lifetimeSeconds }
+        await requireLiveLogin(tx, caller)
         const created = await insertPat(tx, row, MAX_PATS_PER_USER)
         if (created === undefined)
           throw new ServiceError(

@@ -119,6 +119,17 @@ export async function revokeSessionsOf(db: Queryable, userKey: number, except?: 
   )
 }
 
+/**
+ * Locks the user and says whether this login of his has not been ended: what makes a lasting credential asks here, in its
+ * transaction, so that nothing outlives a password reset that was committed meanwhile.
+ */
+export async function isLiveLogin(tx: Transaction, userKey: number, sessionId: string | undefined): Promise<boolean> {
+  await sql`SELECT 1 FROM users WHERE key = ${userKey} FOR NO KEY UPDATE`.execute(tx)
+  const { rows } = await sql`SELECT 1 FROM sessions
+    WHERE id = ${sessionId ?? null}::uuid AND user_key = ${userKey} AND revoked_at IS NULL`.execute(tx)
+  return rows.length > 0
+}
+
 /** A login as its user sees it. */
 export type SessionRecord = {
   id: string

@@ -1,11 +1,13 @@
 /** Changing a password with the old one, and setting a new one with a link that came by mail (contract section 5). */
-import type { Database } from '#core/database/index.ts'
+import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { Origin, UserPrincipal } from '../access/index.ts'
 import type { Mailer } from '../mail/index.ts'
 import { hashPassword, verifyPassword } from '../passwords/index.ts'
 import { createLoginThrottle, networkOf } from '../throttle/index.ts'
+import { deleteApiKeysOf } from '../keys/index.ts'
+import { revokePatsOf } from '../pats/index.ts'
 import { revokeSessionsOf } from '../tokens/index.ts'
 import type { ChangeDeps } from './changes.ts'
 import { changeUser } from './changes.ts'
@@ -28,7 +30,10 @@ export type Secrets = {
   requestReset(email: string, origin: Origin): void
   /** Throws `unauthenticated` unless the token from the mail is still good. */
   requireRecoveryToken(token: string): Promise<void>
-  /** Sets the password and ends every session; the token is used up. Throws `unauthenticated` and `malformed`. */
+  /**
+   * Sets the password and ends every session, API key and personal token: whoever recovers an account does not know what a
+   * stranger made in it. The token is used up. Throws `unauthenticated` and `malformed`.
+   */
   resetSecret(token: string, input: { password: string; confirmation: string }, origin: Origin): Promise<void>
   stop(): Promise<void>
 }
@@ -137,7 +142,7 @@ export function createSecrets(deps: SecretsDeps): Secrets {
         if ((await findMailedToken(tx, 'recovery', token)) === undefined)
           throw new ServiceError('unauthenticated', WRONG_TOKEN)
         await dropMailedTokens(tx, user.key, 'recovery')
-        await revokeSessionsOf(tx, user.key)
+        await endCredentialsOf(tx, user.key)
         return { change: { secretHash }, attributes: { address: origin.address } }
       })
     },
@@ -147,4 +152,11 @@ export function createSecrets(deps: SecretsDeps): Secrets {
       await working
     },
   }
+}
+
+/** Everything that signs in for the user. */
+async function endCredentialsOf(tx: Transaction, userKey: number): Promise<void> {
+  await revokeSessionsOf(tx, userKey)
+  await deleteApiKeysOf(tx, userKey)
+  await revokePatsOf(tx, userKey)
 }
