@@ -11,6 +11,7 @@ import {
   bootstrapCipher,
   bootstrapRoutes,
   createBootstrapService,
+  createKeyThrottle,
   deviceBootstrapRoutes,
   enrolmentRoutes,
 } from './bootstrap/index.ts'
@@ -56,7 +57,16 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
   const cipher = bootstrapCipher(config.bootstrapEncryptKey)
   const layout = await loadLayout(config)
   const certificates = await startCertificates({ config, database, journal, access, keyring, logger })
-  const bootstrap = createBootstrapService({ database, journal, access, keyring, devices })
+  const keyThrottle = createKeyThrottle(limits)
+  const bootstrap = createBootstrapService({
+    database,
+    journal,
+    access,
+    keyring,
+    devices,
+    throttle: keyThrottle,
+    allowsWeakKeys: config.bootstrapWeakKeys,
+  })
   const provision = createProvisionService({ database, journal, access, devices, bootstrap, certificates, layout })
   const login = createServiceLogin(tokens, layout.credentials)
   const throttle = createAnonymousThrottle(limits)
@@ -89,6 +99,7 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
       await notifications.routes(app)
     },
     async stop() {
+      keyThrottle.stop()
       await notifications.stop()
       await certificates.stop()
     },

@@ -42,7 +42,7 @@ export const bootstrap: Group = {
       args: '<JSON_config>',
       tail: 'domain',
       summary: 'make a configuration for a device',
-      example: `'{"external_id": "09:6:0:sb:sa", "external_key": "key", "name": "gateway", "channels": ["<channel_id>"], "content": "{}"}'`,
+      example: `'{"external_id": "09:6:0:sb:sa", "external_key": "a-secret-of-the-factory", "name": "gateway", "channels": ["<channel_id>"], "content": "{}"}'`,
       answer: 'created',
       call: { method: 'POST', service: 'bootstrap', path: CONFIGS, body: (given) => jsonObject(given, 'JSON_config') },
     },

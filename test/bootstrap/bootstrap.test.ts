@@ -131,7 +131,7 @@ describe('a bootstrap configuration', () => {
         ...fields,
       })
     expect((await again({})).status).toBe(409)
-    expect((await again({ external_key: 'another' })).status).toBe(201)
+    expect((await again({ external_key: 'another-key-of-theirs' })).status).toBe(201)
   })
 
   it('with a client and channels of another domain is refused, and nothing is made', async () => {
@@ -302,10 +302,10 @@ describe('the device', () => {
     const { external_id, external_key } = await newConfig()
     const other = await newTenant(api)
     const channel = await other.newChannel()
-    const body = { external_id, external_key: 'theirs', channels: [channel.id], content: 'theirs' }
+    const body = { external_id, external_key: 'a-key-that-is-theirs', channels: [channel.id], content: 'theirs' }
     await other.call('POST', `/${other.domainId}/clients/configs`, body)
     expect((await retrieve(external_id, external_key)).json()).toMatchObject({ content: '{"k":1}' })
-    expect((await retrieve(external_id, 'theirs')).json()).toMatchObject({ content: 'theirs' })
+    expect((await retrieve(external_id, 'a-key-that-is-theirs')).json()).toMatchObject({ content: 'theirs' })
   })
 })
 

@@ -101,7 +101,7 @@ describe('9.1 bootstrap', () => {
 })
 
 describe('9.2 provision', () => {
-  const order = (serial: string) => ({ external_id: serial, external_key: `key of ${serial}` })
+  const order = (serial: string) => ({ external_id: serial, external_key: `the key of ${serial}-000` })
   const made = {
     clients: [{ id: A_UUID, name: 'gate', key: A_STRING, metadata: having({ external_id: A_STRING }) }],
     channels: [

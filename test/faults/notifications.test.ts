@@ -35,7 +35,7 @@ test(
       const made = async <T>(path: string, body: unknown) =>
         (await whole.call('POST', path, { body, authorization })).json<T>()
       const { id: domainId } = await made<{ id: string }>('/domains', { name: 'faults' })
-      const device = { external_id: 'gateway', external_key: 'key' }
+      const device = { external_id: 'gateway', external_key: 'a-key-of-the-factory' }
       const { clients, channels } = await made<{ clients: { key: string }[]; channels: { id: string }[] }>(
         `/${domainId}/mapping`,
         device,

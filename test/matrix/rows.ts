@@ -137,7 +137,7 @@ function bodyOf(name: string, at: Furniture, { bystander, leaver, outsider }: Pe
   if (/(users\/assign|share)$/.test(url) && !url.endsWith('/unshare'))
     return { relation: 'member', user_ids: [bystander] }
   if (/(users\/unassign|unshare)$/.test(url)) return { user_ids: [leaver] }
-  const external = { external_id: newId(), external_key: 'key' }
+  const external = { external_id: newId(), external_key: 'a-key-of-the-factory' }
   switch (name) {
     case 'POST /certs':
       return { client_id: at.client.id }

@@ -63,7 +63,7 @@ afterAll(async () => {
 
 /** A provisioned device, its agent running. */
 async function startAgent(name: string) {
-  const order = { external_id: `id of ${name}`, external_key: `key of ${name}`, name }
+  const order = { external_id: `id of ${name}`, external_key: `the external key of ${name}`, name }
   const made = (await tenant.call('POST', '/mapping', order)).json<{
     clients: { id: string }[]
     channels: { id: string }[]

@@ -107,7 +107,7 @@ describe('the built-in layout', () => {
     const order = external()
     await tenant.call('POST', '/mapping', order)
     const before = await countRows(api)
-    for (const again of [order, { ...order, external_key: 'another' }])
+    for (const again of [order, { ...order, external_key: 'another-key-of-theirs' }])
       expect((await tenant.call('POST', '/mapping', again)).status).toBe(409)
     expect(await countRows(api)).toEqual(before)
   })

@@ -61,6 +61,10 @@ const MAX_PACED = 1000
 const TOO_MANY = 'too many failed logins: try again later'
 
 export type LoginThrottleOptions = {
+  /** What is tried; attempts of another purpose are counted apart. */
+  purpose?: string
+  /** What is said to somebody who tried too often. */
+  tooMany?: string
   rules?: ThrottleRules
   now?: () => number
   /** Of all nodes together. */
@@ -70,10 +74,9 @@ export type LoginThrottleOptions = {
 type Kind = 'pair' | 'address' | 'account' | 'known'
 type Wanted = readonly [Kind, string]
 
-const nameOf = ([kind, name]: Wanted) => `login ${kind}\n${name}`
-
 export function createLoginThrottle(options: LoginThrottleOptions = {}): LoginThrottle {
-  const { rules = RULES, now = monotonicMs, shared } = options
+  const { rules = RULES, now = monotonicMs, shared, purpose = 'login', tooMany = TOO_MANY } = options
+  const nameOf = ([kind, name]: Wanted) => `${purpose} ${kind}\n${name}`
   const buckets: Record<Kind, LRUCache<string, Bucket>> = {
     pair: createLru<string, Bucket>(MAX_BUCKETS),
     address: createLru<string, Bucket>(MAX_BUCKETS),
@@ -97,7 +100,7 @@ export function createLoginThrottle(options: LoginThrottleOptions = {}): LoginTh
   }
 
   const refusal = (retryMs: number) =>
-    new ServiceError('rate_limited', TOO_MANY, { retryAfterSeconds: Math.max(1, Math.ceil(retryMs / 1000)) })
+    new ServiceError('rate_limited', tooMany, { retryAfterSeconds: Math.max(1, Math.ceil(retryMs / 1000)) })
 
   /** Takes one of each, or none: of this process. Gives the way to give back, or after how long there is one of each. */
   function takeHere(wanted: readonly Wanted[]): { giveBack: () => void } | { retryMs: number } {

@@ -1,5 +1,7 @@
 /** What a device asks with nothing but its external id and key (specification section 5, contract 9.1). */
 import type { IncomingHttpHeaders } from 'node:http'
+import type { FastifyRequest } from 'fastify'
+import { originOf } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
@@ -10,7 +12,7 @@ import type { BootstrapService } from './service.ts'
 
 const tags = ['bootstrap']
 const PREFIX = 'Client '
-const KINDS = ['unauthenticated', 'forbidden', 'not_found', 'unprocessable'] as const
+const KINDS = ['unauthenticated', 'forbidden', 'not_found', 'unprocessable', 'rate_limited'] as const
 const SECURE_TYPE = 'application/octet-stream+json'
 const ExternalId = Type.String({ minLength: 1, maxLength: 1024 })
 const Bytes = Type.Unsafe<Buffer>({ type: 'string', format: 'binary' })
@@ -30,8 +32,8 @@ export function deviceBootstrapRoutes(
   cipher: BootstrapCipher | undefined,
   onSecureOff: () => void,
 ): RoutePlugin {
-  const respond = async (externalId: string, externalKey: string) => {
-    return presentForDevice(await bootstrap.retrieve(externalId, externalKey))
+  const respond = async (request: FastifyRequest, externalId: string, externalKey: string | undefined) => {
+    return presentForDevice(await bootstrap.retrieve(externalId, externalKey, originOf(request).address))
   }
   return (app) => {
     for (const collection of COLLECTIONS) {
@@ -48,7 +50,7 @@ export function deviceBootstrapRoutes(
             response: responses({ 200: DeviceConfig }, ...KINDS),
           },
         },
-        async (request) => await respond(request.params.external_id, keyOf(request.headers)),
+        async (request) => await respond(request as FastifyRequest, request.params.external_id, keyOf(request.headers)),
       )
       app.get(
         `${collection}/bootstrap/secure/:external_id`,
@@ -69,10 +71,7 @@ export function deviceBootstrapRoutes(
             onSecureOff()
             throw new ServiceError('not_found', 'entity not found')
           }
-          const externalKey = cipher.decrypt(sent)
-          if (externalKey === undefined)
-            throw new ServiceError('forbidden', 'failed to perform authorization: the external key cannot be decrypted')
-          const answer = await respond(request.params.external_id, externalKey)
+          const answer = await respond(request as FastifyRequest, request.params.external_id, cipher.decrypt(sent))
           return await reply.type(SECURE_TYPE).send(cipher.encrypt(JSON.stringify(answer)))
         },
       )

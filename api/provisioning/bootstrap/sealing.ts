@@ -1,4 +1,5 @@
 /** The secrets of a configuration, sealed for their place in the database. */
+import { refusedField } from '#core/errors/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { BootstrapConfig } from './repository.ts'
 
@@ -11,11 +12,22 @@ type Place = { domainKey: number; clientKey: number }
 
 export type ConfigSealing = ReturnType<typeof createConfigSealing>
 
-export function createConfigSealing(keyring: Keyring) {
+/** Shorter external keys are refused when they are created, unless SKEIN_BOOTSTRAP_WEAK_KEYS allows them. */
+const MIN_EXTERNAL_KEY_CHARS = 16
+
+export function createConfigSealing(keyring: Keyring, { allowsWeakKeys }: { allowsWeakKeys: boolean }) {
   const contextOf = ({ domainKey, clientKey }: Place) => `${domainKey}/${clientKey}`
   return {
     externalKeyMac: (key: string) => keyring.mac(EXTERNAL_KEY, key),
-    sealExternalKey: (place: Place, key: string) => keyring.seal(EXTERNAL_KEY, contextOf(place), key),
+    /** Throws `malformed` for a key that is too short. */
+    newExternalKey(place: Place, key: string): { externalKeyMac: Buffer; externalKeySealed: Buffer } {
+      if (!allowsWeakKeys && [...key].length < MIN_EXTERNAL_KEY_CHARS)
+        throw refusedField('/external_key', `must have at least ${MIN_EXTERNAL_KEY_CHARS} characters`)
+      return {
+        externalKeyMac: keyring.mac(EXTERNAL_KEY, key),
+        externalKeySealed: keyring.seal(EXTERNAL_KEY, contextOf(place), key),
+      }
+    },
     externalKeyOf: (config: BootstrapConfig) => keyring.open(EXTERNAL_KEY, contextOf(config), config.externalKeySealed),
     /** Null: there is none. */
     sealPrivateKey: (place: Place, key: string | undefined) =>

@@ -5,7 +5,15 @@
 import { timingSafeEqual } from 'node:crypto'
 import { openClientSecret } from '#api/devices/index.ts'
 import type { Devices } from '#api/devices/index.ts'
-import type { AccessPolicy, DomainAccess, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
+import { networkOf } from '#api/identity/index.ts'
+import type {
+  AccessPolicy,
+  DomainAccess,
+  Journal,
+  LoginThrottle,
+  Recorder,
+  UserPrincipal,
+} from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
@@ -17,7 +25,7 @@ import type { Profile } from '../profiles/index.ts'
 import { createConfigChanges, notFound } from './changes.ts'
 import { createEnrolments } from './enrolments.ts'
 import type { Enrolments } from './enrolments.ts'
-import type { BootstrapConfig, ConfigChange } from './repository.ts'
+import type { BootstrapConfig, ConfigChange, ExternalMatch } from './repository.ts'
 import {
   findByExternalId,
   findConfig,
@@ -86,8 +94,12 @@ export type BootstrapService = {
   setState(caller: UserPrincipal, domainId: string, clientId: string, isActive: boolean): Promise<void>
   remove(caller: UserPrincipal, domainId: string, clientId: string): Promise<void>
   readonly enrolments: Enrolments
-  /** Throws `unprocessable` when its profile cannot be rendered; `not_found` for an unknown external id, `forbidden` for a wrong key and for a disabled client or domain. */
-  retrieve(externalId: string, externalKey: string): Promise<DeviceAnswer>
+  /**
+   * `externalKey` undefined: what was sent could not be decrypted, and counts as a wrong key. Throws `unprocessable` when its
+   * profile cannot be rendered; `not_found` for an unknown external id, `forbidden` for a wrong key and for a disabled client
+   * or domain, `rate_limited` after too many wrong keys for the external id or from the address.
+   */
+  retrieve(externalId: string, externalKey: string | undefined, address: string): Promise<DeviceAnswer>
 }
 
 export type BootstrapDeps = {
@@ -96,11 +108,15 @@ export type BootstrapDeps = {
   access: AccessPolicy
   keyring: Keyring
   devices: Devices
+  /** Of wrong external keys. */
+  throttle: LoginThrottle
+  /** SKEIN_BOOTSTRAP_WEAK_KEYS. */
+  allowsWeakKeys: boolean
 }
 
 export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
-  const { database, journal, access, keyring, devices } = deps
-  const sealing = createConfigSealing(keyring)
+  const { database, journal, access, keyring, devices, throttle } = deps
+  const sealing = createConfigSealing(keyring, deps)
   const changes = createConfigChanges(deps)
   const { locate, change } = changes
   const enrolments = createEnrolments({ database, access, keyring, sealing, changes })
@@ -132,8 +148,7 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
           domainKey,
           clientKey,
           externalId: input.external_id,
-          externalKeyMac: sealing.externalKeyMac(input.external_key),
-          externalKeySealed: sealing.sealExternalKey(client, input.external_key),
+          ...sealing.newExternalKey(client, input.external_key),
           name: input.name ?? '',
           content: input.content ?? '',
           clientCert: input.client_cert ?? '',
@@ -263,12 +278,7 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
         const wanted: ConfigChange = {
           ...(name === undefined ? {} : { name }),
           ...(content === undefined ? {} : { content }),
-          ...(externalKey === ''
-            ? {}
-            : {
-                externalKeyMac: sealing.externalKeyMac(externalKey),
-                externalKeySealed: sealing.sealExternalKey(config, externalKey),
-              }),
+          ...(externalKey === '' ? {} : sealing.newExternalKey(config, externalKey)),
           ...(variables === undefined ? {} : { renderContextSealed: sealing.sealVariables(config, variables) }),
         }
         await updateConfig(tx, config.clientKey, wanted, caller.id)
@@ -320,13 +330,26 @@ export function createBootstrapService(deps: BootstrapDeps): BootstrapService {
         record('config.remove', { external_id: config.externalId })
       })
     },
-    async retrieve(externalId, externalKey) {
-      const mac = sealing.externalKeyMac(externalKey)
-      const found = await findByExternalId(database.db, externalId, mac)
-      if (found.length === 0) throw notFound()
-      const match = found.find((one) => timingSafeEqual(one.externalKeyMac, mac))
+    async retrieve(externalId, externalKey, address) {
       const refuse = (reason: string) => new ServiceError('forbidden', `failed to perform authorization: ${reason}`)
-      if (match === undefined) throw refuse('wrong external key')
+      const admission = await throttle.admit({ account: externalId, address: networkOf(address), isKnown: false })
+      let match: ExternalMatch | undefined
+      try {
+        if (externalKey === undefined) {
+          admission.fail()
+          throw refuse('the external key cannot be decrypted')
+        }
+        const mac = sealing.externalKeyMac(externalKey)
+        const found = await findByExternalId(database.db, externalId, mac)
+        if (found.length === 0) throw notFound()
+        match = found.find((one) => timingSafeEqual(one.externalKeyMac, mac))
+        if (match === undefined) {
+          admission.fail()
+          throw refuse('wrong external key')
+        }
+      } finally {
+        admission.release()
+      }
       if (!match.isEnabled) throw refuse('the client or its domain is disabled')
       const config = await findConfig(database.db, match.clientKey)
       if (config === undefined) throw notFound()

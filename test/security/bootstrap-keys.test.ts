@@ -1,0 +1,103 @@
+/** External keys of devices (contract decision 73): not short, and not to be guessed. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { newId } from '#core/ids.ts'
+import { startTestApi } from '../harness/api.ts'
+import type { TestApi, TestUser } from '../harness/api.ts'
+
+const LIMIT_PER_EXTERNAL_ID = 10
+const LIMIT_PER_ADDRESS = 100
+
+let api: TestApi
+let owner: TestUser
+let domain: string
+let channel: string
+beforeAll(async () => {
+  api = await startTestApi({ trustProxy: ['127.0.0.1'] })
+  ;({ owner, domain, channel } = await tenantOf(api))
+})
+afterAll(async () => {
+  await api[Symbol.asyncDispose]()
+})
+
+async function tenantOf(at: TestApi) {
+  const user = await at.newUser()
+  const made = await user.call('POST', '/domains', { name: 'plant', route: `p-${newId().slice(0, 8)}` })
+  const domainId = made.json<{ id: string }>().id
+  const { id } = (await user.call('POST', `/${domainId}/channels`, { name: 'north' })).json<{ id: string }>()
+  return { owner: user, domain: domainId, channel: id }
+}
+
+const newConfig = async (key: string) => {
+  const external = { external_id: newId(), external_key: key }
+  const made = await owner.call('POST', `/${domain}/clients/configs`, { ...external, channels: [channel] })
+  return { ...external, made }
+}
+
+/** As a device behind the trusted proxy, at an address of its own. */
+const ask = (externalId: string, key: string, address: string, collection = 'clients') =>
+  api.as(`Client ${key}`)('GET', `/${collection}/bootstrap/${externalId}`, undefined, { 'x-forwarded-for': address })
+
+describe('external keys', () => {
+  test.each(['', 's', '15 characters..', 'ключ'])('%j is refused as too short, everywhere', async (key) => {
+    expect((await newConfig(key)).made.status).toBe(400)
+    const { made } = await newConfig('a-key-of-the-factory')
+    const path = `/${domain}/clients/configs/${String(made.headers['location']).split('/').at(-1) ?? ''}`
+    const patched = await owner.call('PATCH', path, { external_key: key })
+    // An empty key of a change says that it stays.
+    expect(patched.status, patched.text).toBe(key === '' ? 200 : 400)
+    const mapped = await owner.call('POST', `/${domain}/mapping`, { external_id: newId(), external_key: key })
+    expect(mapped.status, mapped.text).toBe(400)
+  })
+
+  test('of 16 characters are taken', async () => {
+    expect((await newConfig('16 characters...')).made.status).toBe(201)
+  })
+
+  test('of any length are taken with SKEIN_BOOTSTRAP_WEAK_KEYS', async () => {
+    await using other = await startTestApi({ environment: { SKEIN_BOOTSTRAP_WEAK_KEYS: 'true' } })
+    const tenant = await tenantOf(other)
+    const body = { external_id: 'old', external_key: 'k', channels: [tenant.channel] }
+    expect((await tenant.owner.call('POST', `/${tenant.domain}/clients/configs`, body)).status).toBe(201)
+    expect((await other.as('Client k')('GET', '/clients/bootstrap/old')).status).toBe(200)
+  })
+})
+
+describe('wrong keys', () => {
+  test('are limited for each external id, from wherever they come and by whichever path', async () => {
+    const { external_id: id, external_key: key } = await newConfig('a-key-of-the-factory')
+    const other = await newConfig('a-key-of-the-factory-2')
+    const answers = await Promise.all(
+      Array.from({ length: 3 * LIMIT_PER_EXTERNAL_ID }, (_, index) =>
+        ask(id, `guess-${index}`, `198.51.100.${index}`, index % 2 === 0 ? 'clients' : 'things'),
+      ),
+    )
+    expect(answers.filter(({ status }) => status === 403)).toHaveLength(LIMIT_PER_EXTERNAL_ID)
+    const refused = answers.filter(({ status }) => status === 429)
+    expect(refused).toHaveLength(2 * LIMIT_PER_EXTERNAL_ID)
+    for (const { headers } of refused) expect(Number(headers['retry-after'])).toBeGreaterThan(0)
+    // A right key is no answer either: it would tell the guesser.
+    expect((await ask(id, key, '198.51.100.250')).status).toBe(429)
+    expect((await ask(other.external_id, other.external_key, '198.51.100.1')).status).toBe(200)
+  })
+
+  test('are limited for each address, over all external ids', async () => {
+    const configs = []
+    for (let count = 0; count <= LIMIT_PER_ADDRESS / 5; count++) configs.push(await newConfig('a-key-of-the-factory'))
+    const statuses: number[] = []
+    for (const { external_id: id } of configs)
+      for (let guess = 0; guess < 5; guess++) statuses.push((await ask(id, `guess-${guess}`, '203.0.113.7')).status)
+    expect(statuses.slice(0, LIMIT_PER_ADDRESS).every((status) => status === 403)).toBe(true)
+    expect(statuses.slice(LIMIT_PER_ADDRESS)).toContain(429)
+    const [last] = configs.slice(-1)
+    expect((await ask(last?.external_id ?? '', 'a-key-of-the-factory', '203.0.113.8')).status).toBe(200)
+  })
+
+  test('right keys and unknown devices cost nothing', async () => {
+    const { external_id: id, external_key: key } = await newConfig('a-key-of-the-factory')
+    const unknown = newId()
+    for (let count = 0; count < 3 * LIMIT_PER_EXTERNAL_ID; count++) {
+      expect((await ask(id, key, '192.0.2.9')).status).toBe(200)
+      expect((await ask(unknown, key, '192.0.2.9')).status).toBe(404)
+    }
+  })
+})
