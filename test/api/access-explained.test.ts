@@ -143,7 +143,7 @@ describe('the explanation of a decision', () => {
     const client = await own.newClient()
     const outsider = await api.newUser()
     const about = async (subject: string) =>
-      (await ask(own.call, `client:${client.id}`, 'read', subject, own.domainId)).json<Answer>()
+      (await ask(api.admin, `client:${client.id}`, 'read', subject, own.domainId)).json<Answer>()
     expect(await about(outsider.id)).toMatchObject({ allowed: false, domain: { is_member: false } })
     const member = await api.newUser()
     await grantRole(api, member.id, { type: 'domain', domainId: own.domainId, id: own.domainId }, ['client_read'])

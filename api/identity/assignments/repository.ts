@@ -3,6 +3,7 @@ import type { Queryable } from '#core/database/index.ts'
 import type { Page } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
+import type { UserPrincipal } from '../access/index.ts'
 import type { RoleEntity } from '../roles/index.ts'
 import type { UserRecord } from '../users/index.ts'
 import { countUsers, listUsers, userFilters } from '../users/index.ts'
@@ -10,8 +11,8 @@ import { allOf } from '../wire/index.ts'
 import type { AssignedQuery } from './schema.ts'
 
 /** Throws `malformed` for a metadata filter that is no JSON object: before anything is looked up (decision 45). */
-export function parseAssignedFilter(query: AssignedQuery): Sql<boolean>[] {
-  return [sql<boolean>`u.status <> 'deleted'`, ...userFilters(query)]
+export function parseAssignedFilter(caller: UserPrincipal, query: AssignedQuery): Sql<boolean>[] {
+  return [sql<boolean>`u.status <> 'deleted'`, ...userFilters(caller, query)]
 }
 
 export async function listAssigned(

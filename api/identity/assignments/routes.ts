@@ -107,7 +107,7 @@ export function assignmentRoutes(assignments: AssignmentsService): RoutePlugin {
         async (request) => {
           const target = targetOf(place, request.params as PathParams)
           const page = await assignments.listUsers(request.principal, target, request.query)
-          return presentAssigned(page, request.query.only_total)
+          return presentAssigned(request.principal, page, request.query.only_total)
         },
       )
     }

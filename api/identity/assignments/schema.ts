@@ -3,8 +3,9 @@ import type { Static } from 'typebox'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import type { Page } from '#core/page.ts'
 import { Type } from '#core/schema.ts'
+import type { UserPrincipal } from '../access/index.ts'
 import type { UserRecord } from '../users/index.ts'
-import { User, presentUser } from '../users/index.ts'
+import { User, presentTo } from '../users/index.ts'
 import { Id, MetadataFilter, Name, OrderKey } from '../wire/index.ts'
 
 /** Users that one call names: each of them is locked while it works. */
@@ -58,8 +59,12 @@ export const AssignedPage = Type.Object({
 
 export const Permissions = Type.Object({ permissions: Type.Array(Type.String()) })
 
-export function presentAssigned({ total, offset, limit, items }: Page<UserRecord>, isOnlyTotal: boolean | undefined) {
+export function presentAssigned(
+  caller: UserPrincipal,
+  { total, offset, limit, items }: Page<UserRecord>,
+  isOnlyTotal: boolean | undefined,
+) {
   if (isOnlyTotal === true) return { total }
-  const users = items.map(presentUser)
+  const users = items.map((user) => presentTo(caller, user))
   return { total, offset, limit, users, members: users }
 }

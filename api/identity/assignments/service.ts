@@ -110,7 +110,7 @@ export function createAssignmentsService({
       await roles.removeMembers(caller, target, roleId, userIds, options)
     },
     async listUsers(caller, target, query) {
-      const filter = parseAssignedFilter(query)
+      const filter = parseAssignedFilter(caller, query)
       const entered = await enter(caller, target)
       await require(entered, 'view_role_users')
       return await listAssigned(database.db, entered.entity, query, filter)

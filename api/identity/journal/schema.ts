@@ -34,7 +34,7 @@ export const JournalItem = Type.Object(
     attributes: Type.Optional(
       Type.Record(Type.String(), Type.Unknown(), {
         description:
-          'Fields of the entity; on a change `before` and `after`; `user_id`, `token_type`, `super_admin` and `request_id` of the caller, for administrators and in the own journal also his `address`',
+          'Fields of the entity; on a change `before` and `after`; `user_id`, `token_type`, `super_admin` and `request_id` of the caller, for administrators of the domain, and of the own actions in the journal of a user, also his `address`',
       }),
     ),
     metadata: Type.Optional(Type.Record(Type.String(), Type.Unknown())),

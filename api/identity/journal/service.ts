@@ -169,7 +169,11 @@ export function createJournalService({
               where: sql<boolean>`EXISTS (SELECT FROM journal b WHERE b.xid = s.xid AND b.seq = s.seq AND b.domain_key = ${bound})`,
             }
       const page = await list(asked, query)
-      return { ...page, showsAddress: true }
+      // From where somebody else called is not the user's business, whatever was done to him.
+      const items = page.items.map((record) =>
+        record.actorId === null || record.actorId === userId ? record : { ...record, address: null },
+      )
+      return { ...page, items, showsAddress: true }
     },
     async ofEntity(caller, domainId, type, id, query) {
       requireOrder(query)

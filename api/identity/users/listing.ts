@@ -13,11 +13,12 @@ import type { UserListing, UserRecord } from './repository.ts'
 import { countUsers, listUsers } from './repository.ts'
 import { getUser, isWholeAdmin } from './rules.ts'
 import type { SearchQuery, UserQuery } from './schema.ts'
+import { isSeenWhole } from './shown.ts'
 
 export type Listings = {
   getProfile(caller: UserPrincipal): Promise<UserRecord>
-  /** The record, and whether the caller sees no more of it than anybody. Throws `not_found`. */
-  get(caller: UserPrincipal, id: string): Promise<{ user: UserRecord; isStranger: boolean }>
+  /** Throws `not_found`. */
+  get(id: string): Promise<UserRecord>
   list(caller: UserPrincipal, query: UserQuery): Promise<Page<UserRecord>>
   /** Enabled users whom anybody may find, platform administrators never. Throws `malformed` without a filter to search by. */
   search(query: SearchQuery): Promise<Page<UserRecord>>
@@ -40,11 +41,7 @@ export function createListings({ database }: { database: Database }): Listings {
 
   return {
     getProfile: (caller) => getUser(db, caller.id),
-    async get(caller, id) {
-      const user = await getUser(db, id)
-      const seesAll = isWholeAdmin(caller) || caller.id === user.id || user.createdBy === caller.id
-      return { user, isStranger: !seesAll }
-    },
+    get: (id) => getUser(db, id),
     list: (caller, query) => page({ ...query, dir: query.dir ?? 'asc' }, allOf(conditionsOf(caller, query))),
     search: async (query) => await page({ ...query, dir: query.dir ?? 'asc' }, allOf(searchConditionsOf(query))),
   }
@@ -64,16 +61,26 @@ function conditionsOf(caller: UserPrincipal, query: UserQuery): Sql<boolean>[] {
   if (query.visibility === 'mine') conditions.push(owned)
   else if (query.visibility === 'shared') conditions.push(shared)
   else if (!isWholeAdmin(caller)) conditions.push(sql<boolean>`(u.key = ${caller.key} OR ${owned} OR ${shared})`)
-  return [...conditions, ...userFilters(query)]
+  return [...conditions, ...userFilters(caller, query)]
 }
 
-/** The conditions on the record itself, on the table `u`. Throws `malformed` for a metadata filter that is no JSON object. */
-export function userFilters(query: Omit<UserQuery, 'visibility' | 'offset' | 'limit'>): Sql<boolean>[] {
+/**
+ * The conditions on the record itself, on the table `u`; on fields that the caller is not shown nothing is found. Throws
+ * `malformed` for a metadata filter that is no JSON object.
+ */
+export function userFilters(
+  caller: UserPrincipal,
+  query: Omit<UserQuery, 'visibility' | 'offset' | 'limit'>,
+): Sql<boolean>[] {
   const conditions: Sql<boolean>[] = []
+  const isWhole = isSeenWhole(caller)
+  if (query.metadata !== undefined || query.email !== undefined || query.tag !== undefined) conditions.push(isWhole)
   if (query.status !== 'all') conditions.push(sql<boolean>`u.status = ${query.status}`)
   if (query.metadata !== undefined) conditions.push(containsMetadata('u.metadata', parseMetadataFilter(query.metadata)))
   if (query.identity !== undefined)
-    conditions.push(sql<boolean>`(${contains('u.email', query.identity)} OR ${contains('u.username', query.identity)})`)
+    conditions.push(
+      sql<boolean>`((${contains('u.email', query.identity)} AND ${isWhole}) OR ${contains('u.username', query.identity)})`,
+    )
   if (query.username !== undefined) conditions.push(contains('u.username', query.username))
   if (query.email !== undefined) conditions.push(contains('u.email', query.email))
   if (query.first_name !== undefined) conditions.push(contains('u.first_name', query.first_name))

@@ -15,10 +15,10 @@ import {
   UserPage,
   UserQuery,
   presentFound,
-  presentStranger,
   presentUser,
 } from './schema.ts'
 import type { UsersService } from './service.ts'
+import { presentTo } from './shown.ts'
 
 const Params = Type.Object({ user_id: Id })
 
@@ -100,8 +100,7 @@ export function userRoutes(users: UsersService, tokens: TokensService): RoutePlu
         },
       },
       async (request) => {
-        const { user, isStranger } = await users.get(request.principal, request.params.user_id)
-        return isStranger ? presentStranger(user) : presentUser(user)
+        return presentTo(request.principal, await users.get(request.params.user_id))
       },
     )
     app.get(
@@ -112,7 +111,7 @@ export function userRoutes(users: UsersService, tokens: TokensService): RoutePlu
           tags: ['users'],
           summary: 'List users',
           description:
-            'Of `visibility=all`: to the platform administrator everybody, to others themselves, whom they own and who shares a domain with them.',
+            'Of `visibility=all`: to the platform administrator everybody, to others themselves, whom they own and who shares a domain with them. Of each as much as `GET /users/{user_id}` shows; filters on other fields find nobody.',
           querystring: UserQuery,
           response: responses({ 200: UserPage }, 'unauthenticated'),
         },
@@ -120,7 +119,12 @@ export function userRoutes(users: UsersService, tokens: TokensService): RoutePlu
       async (request) => {
         const page = await users.list(request.principal, request.query)
         if (request.query.only_total === true) return { total: page.total }
-        return { total: page.total, offset: page.offset, limit: page.limit, users: page.items.map(presentUser) }
+        return {
+          total: page.total,
+          offset: page.offset,
+          limit: page.limit,
+          users: page.items.map((user) => presentTo(request.principal, user)),
+        }
       },
     )
     app.get(
