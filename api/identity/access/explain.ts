@@ -68,8 +68,7 @@ export function createExplainer({ database, access }: { database: Database; acce
       // Whoever has a domain may ask here: about users who are none of its members it tells nothing, not that there are any.
       const isWholeAdmin = caller.isPlatformAdmin && caller.boundDomainKey === undefined
       const isStranger = subject !== undefined && !subject.isMember && subjectId !== caller.id
-      if (subject === undefined || (isStranger && !isWholeAdmin))
-        throw new ServiceError('not_found', 'user not found')
+      if (subject === undefined || (isStranger && !isWholeAdmin)) throw new ServiceError('not_found', 'user not found')
       const status = await findDomainStatus(db, domain.domainKey)
       if (!isKnown && sees) throw new ServiceError('not_found', 'entity not found')
       if (!isKnown || (!sees && !held('read'))) return presentHidden(domainId, status, asked, subject)

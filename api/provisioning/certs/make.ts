@@ -22,6 +22,21 @@ export type MadeCertificate = {
   notAfter: Date
 }
 
+/** `urn:uuid:`, braces, dashes, blanks and capitals: whatever a reader of certificates may leave out of a UUID. */
+const AROUND_UUID = /^urn:uuid:|[{}\s-]/gi
+const UUID_DIGITS = /^[0-9a-f]{32}$/
+
+/**
+ * Throws `malformed` for a name that is a UUID and not that of the client: whoever reads ids of clients out of certificates
+ * would take it for another client, of whatever tenant. Nobody looks whether there is one.
+ */
+function requireNobodysId(clientId: string, field: string, name: string): void {
+  const digits = name.normalize('NFKC').replaceAll(AROUND_UUID, '').toLowerCase()
+  if (!UUID_DIGITS.test(digits) || digits === clientId.replaceAll('-', '')) return
+  const message = 'must not be a UUID other than the id of the client'
+  throw new ServiceError('malformed', `${field} ${message}`, { details: [{ path: `/options/${field}`, message }] })
+}
+
 /** Where a certificate says that its state is asked for. */
 export type StatusUrls = { ocspUrl: string; crlUrl: string }
 
@@ -40,6 +55,7 @@ export function lifetimeOf(
   return { notBefore: new Date(now.getTime() - CLOCK_SKEW_MS), notAfter: new Date(now.getTime() + ttlMs) }
 }
 
+/** Throws `malformed` for a name that could be taken for another client. */
 export function makeClientCertificate(
   authority: Authority,
   urls: StatusUrls,
@@ -53,6 +69,8 @@ export function makeClientCertificate(
 ): MadeCertificate {
   const { clientId, lifetime, order = {}, publicKey } = options
   const { common_name: commonName = '', dns_names: dnsNames = [], ...subject } = order.options ?? {}
+  requireNobodysId(clientId, 'common_name', commonName)
+  for (const name of dnsNames) requireNobodysId(clientId, 'dns_names', name)
   const made = publicKey === undefined ? generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey : undefined
   const serial = newSerial()
   const der = makeCertificate(

@@ -16,7 +16,9 @@ const NameParts = Type.Optional(Type.Array(NamePart, { maxItems: MAX_NAMES }))
 export const Ttl = Type.String({ maxLength: 32, description: 'Go duration such as 8760h; absent or empty: 8760h' })
 
 export const CertificateOptions = Type.Object({
-  common_name: Type.Optional(Type.String({ maxLength: 64, description: 'Absent or empty: the id of the client' })),
+  common_name: Type.Optional(
+    Type.String({ maxLength: 64, description: 'Absent or empty: the id of the client; no other UUID' }),
+  ),
   organization: NameParts,
   organizational_unit: NameParts,
   country: Type.Optional(Type.Array(Type.String({ pattern: '^[A-Z]{2}$' }), { maxItems: 1 })),
