@@ -156,7 +156,14 @@ export async function startApi(
             gate: devices.gate,
             messages,
             journal,
-            startStore: (options) => startSessionStore({ ...options, database, journal, logger }),
+            startStore: (options) =>
+              startSessionStore({
+                ...options,
+                database,
+                journal,
+                logger,
+                maxSessionsPerClient: mqtt.config.mqttSessionsPerClient,
+              }),
             metrics,
             logger,
           })

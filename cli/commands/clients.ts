@@ -218,6 +218,15 @@ export const clients: Group = {
       example: '<client_id>',
       call: { method: 'GET', service: SERVICE, path: `${ONE}/sessions`, query: ['limit', 'offset'] },
     },
+    {
+      words: 'sessions end',
+      args: '<client_id>',
+      tail: 'domain',
+      summary: 'end the MQTT sessions of a client; one of them with --query client_identifier=…',
+      example: '<client_id>',
+      answer: 'ok',
+      call: { method: 'DELETE', service: SERVICE, path: `${ONE}/sessions`, query: [] },
+    },
     ...roleCommands({
       service: SERVICE,
       path: ONE,

@@ -98,6 +98,7 @@ const CALLS: readonly [method: string, path: string, body: Body][] = [
   ['GET', '/channels/{channel}/clients', undefined],
   ['GET', '/clients/{client}/channels', undefined],
   ['GET', '/clients/{client}/sessions', undefined],
+  ['DELETE', '/clients/{client}/sessions', undefined],
   ['GET', '/channels/{channel}/groups', undefined],
   ['POST', '/channels/{other}/groups/assign', (chosen) => ({ group_ids: [chosen.group] })],
   ['POST', '/channels/{other}/groups/unassign', (chosen) => ({ group_ids: [chosen.group] })],

@@ -122,6 +122,7 @@ function speaking() {
     journal: plant.api.api.identity.journal,
     logger,
     roundMs: 10,
+    maxSessionsPerClient: 20,
     sendWill: () => Promise.resolve(),
     onTakeover: () => undefined,
     onForgotten: () => undefined,

@@ -33,6 +33,7 @@ export async function startNode(
   {
     roundMs = 25,
     deadAfterSeconds = NEVER_DEAD_SECONDS,
+    maxSessionsPerClient = 1_000,
     storeOf = (store) => store,
     ...options
   }: Pick<MqttServerOptions, 'metrics' | 'tls'> & {
@@ -40,6 +41,8 @@ export async function startNode(
     roundMs?: number
     /** What it takes others for dead after, and itself, as far as groups are concerned. */
     deadAfterSeconds?: number
+    /** Above what the tests of other things open. */
+    maxSessionsPerClient?: number
     /** What stands before its store of sessions. */
     storeOf?: (store: SessionStore) => SessionStore
   } = {},
@@ -65,6 +68,7 @@ export async function startNode(
                 logger,
                 roundMs,
                 deadAfterSeconds,
+                maxSessionsPerClient,
               }),
             ),
         },

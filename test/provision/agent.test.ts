@@ -45,7 +45,13 @@ beforeAll(async () => {
           messages,
           logger,
           startStore: (store) =>
-            startSessionStore({ ...store, database: api.ground.database, journal: identity.journal, logger }),
+            startSessionStore({
+              ...store,
+              database: api.ground.database,
+              journal: identity.journal,
+              logger,
+              maxSessionsPerClient: 20,
+            }),
         },
         host,
       ),

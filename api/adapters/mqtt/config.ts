@@ -1,5 +1,5 @@
 /** Settings of the MQTT adapter (contract section 15). */
-import { choice, port } from '#core/config/index.ts'
+import { choice, integer, port } from '#core/config/index.ts'
 import type { ConfigOf } from '#core/config/index.ts'
 
 export const MQTT_SETTINGS = {
@@ -14,6 +14,12 @@ export const MQTT_SETTINGS = {
     ['product', 'conformance'],
     'product',
     'conformance: a bare broker for public test suites (anonymous, free topics, nothing stored), on loopback only',
+  ),
+  mqttSessionsPerClient: integer(
+    'SKEIN_MQTT_SESSIONS_PER_CLIENT',
+    20,
+    { min: 1, max: 100_000 },
+    'MQTT sessions that one client may have, those without a connection included; the next CONNECT is refused',
   ),
 } as const
 

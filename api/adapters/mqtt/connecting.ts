@@ -61,14 +61,13 @@ async function accept(connection: Connection, packet: ConnectPacket, exchange: E
   const will = await willOf(packet, identity, exchange)
   const expirySeconds = expiryOf(packet, identity)
   await connection.host.takeOver(identity, identifier)
-  const { session, isPresent } = await exchange.open({
-    identity,
-    clientIdentifier: identifier,
-    connect: packet,
-    expirySeconds,
-    will,
-    address: connection.address,
-  })
+  const { session, isPresent } = await exchange
+    .open({ identity, clientIdentifier: identifier, connect: packet, expirySeconds, will, address: connection.address })
+    .catch((error: unknown) => {
+      // As many sessions as the client may have (contract section 15, SKEIN_MQTT_SESSIONS_PER_CLIENT).
+      if (kindOf(error) === 'unprocessable') throw new ConnectRefusal(REASON.quotaExceeded, (error as Error).message)
+      throw error
+    })
   if (!connection.isOpen) {
     // It went away meanwhile.
     connection.isWillDropped = true

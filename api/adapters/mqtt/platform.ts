@@ -40,7 +40,9 @@ export type PlatformExchangeDeps = {
   gate: MessageGate
   messages: Messages
   logger: Logger
-  startStore: (options: Omit<SessionStoreOptions, 'database' | 'journal' | 'logger'>) => SessionStore
+  startStore: (
+    options: Omit<SessionStoreOptions, 'database' | 'journal' | 'logger' | 'maxSessionsPerClient'>,
+  ) => SessionStore
 }
 
 /** Clients that changed are looked up together. */

@@ -30,6 +30,30 @@ export function sessionRoutes(sessions: SessionsService): RoutePlugin {
         return await sessions.ofClient(request.principal, domainId, clientId, { offset, limit })
       },
     )
+    app.delete(
+      '/:domain_id/clients/:client_id/sessions',
+      {
+        config: { action: 'update' },
+        schema: {
+          tags: ['clients'],
+          summary: 'End MQTT sessions of a client',
+          description:
+            'One of them, or all. Its connection is closed within a second, subscriptions and waiting messages are dropped, and its will is sent. The client may connect again.',
+          params: Type.Object({ domain_id: Type.String(), client_id: Type.String() }),
+          querystring: Type.Object({
+            client_identifier: Type.Optional(
+              Type.String({ maxLength: 1024, description: 'Which session; absent: all of the client' }),
+            ),
+          }),
+          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
+        },
+      },
+      async (request, reply) => {
+        const { domain_id: domainId, client_id: clientId } = request.params
+        await sessions.end(request.principal, domainId, clientId, request.query.client_identifier)
+        return await reply.code(204).send()
+      },
+    )
     app.get(
       '/:domain_id/channels/:channel_id/retained',
       {

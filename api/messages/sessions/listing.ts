@@ -2,6 +2,7 @@
 import { withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
+import { isLasting } from './bound.ts'
 
 export type SessionRow = {
   client_identifier: string
@@ -25,7 +26,7 @@ export async function listSessions(
   { offset, limit }: { offset: number; limit: number },
 ): Promise<{ total: number; rows: SessionRow[] }> {
   const { rows: counted } = await sql<{ total: number }>`
-    SELECT count(*) AS total FROM mqtt_sessions WHERE client_key = ${clientKey}`.execute(db)
+    SELECT count(*) AS total FROM mqtt_sessions s WHERE s.client_key = ${clientKey} AND ${isLasting('s')}`.execute(db)
   const { rows } = await withinPage(sql<SessionRow>`
     SELECT s.client_identifier, s.is_connected, s.version, s.address, s.expiry_seconds, s.connected_at, s.disconnected_at, s.ends_at,
            s.will IS NOT NULL AS has_will, s.skipped_messages,
@@ -33,7 +34,7 @@ export async function listSessions(
                        FROM mqtt_subscriptions u WHERE u.session_key = s.key), '[]') AS subscriptions,
            (SELECT count(*) FROM mqtt_outbound o WHERE o.session_key = s.key) AS queued,
            (SELECT count(*) FROM mqtt_received r WHERE r.session_key = s.key) AS unreleased
-      FROM mqtt_sessions s WHERE s.client_key = ${clientKey} ORDER BY s.client_identifier OFFSET ${offset} LIMIT ${limit}`).execute(
+      FROM mqtt_sessions s WHERE s.client_key = ${clientKey} AND ${isLasting('s')} ORDER BY s.client_identifier OFFSET ${offset} LIMIT ${limit}`).execute(
     db,
   )
   return { total: counted[0]?.total ?? 0, rows }

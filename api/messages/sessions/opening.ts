@@ -1,7 +1,9 @@
 /** A connection takes its session up, or begins a new one (MQTT 5.0 section 3.1.2.4). */
 import type { Recorder } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
+import type { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
+import { countLasting, isLasting, tooManySessions } from './bound.ts'
 import type { SessionFacts } from './happenings.ts'
 import { recordHappening } from './happenings.ts'
 import type { OpenSession, OpenedSession, SessionName, SessionOwner, StoredWill } from './rows.ts'
@@ -10,6 +12,8 @@ import { loadSubscriptions, partFromNode } from './subscriptions.ts'
 import { formatWill, parseWill } from './wills.ts'
 
 type Known = SessionFacts & {
+  /** Counts for the bound of its client. */
+  is_lasting: boolean
   key: number
   node: string
   is_connected: boolean
@@ -22,19 +26,25 @@ type Known = SessionFacts & {
 
 const idOf = ({ clientKey, clientIdentifier }: SessionOwner) => `${clientKey} ${clientIdentifier}`
 
-/** One per request, in their order; of two requests for one session the later has it. */
+/**
+ * One per request, in their order; of two requests for one session the later has it. `unprocessable` for a new session of a
+ * client that has as many as it may. The clients are locked.
+ */
 export async function openSessions(
   tx: Transaction,
   record: Recorder,
-  node: string,
+  { node, maxSessionsPerClient }: { node: string; maxSessionsPerClient: number },
   requests: readonly OpenSession[],
-): Promise<OpenedSession[]> {
+): Promise<(OpenedSession | ServiceError)[]> {
   if (requests.length === 0) return []
   const last = new Map(requests.map((request) => [idOf(request), request]))
-  const wanted = [...last.values()].toSorted(
+  const asked = [...last.values()].toSorted(
     (one, other) => one.clientKey - other.clientKey || (one.clientIdentifier < other.clientIdentifier ? -1 : 1),
   )
-  const known = await lockKnown(tx, wanted)
+  const known = await lockKnown(tx, asked)
+  const wanted = await admitted(tx, asked, known, maxSessionsPerClient)
+  const admittedIds = new Set(wanted.map(idOf))
+  for (const request of asked) if (!admittedIds.has(idOf(request))) known.delete(idOf(request))
   const isKept = (row: Known | undefined, request: OpenSession) => row !== undefined && row.is_alive && !request.isClean
   const ended = wanted.flatMap((request) => {
     const row = known.get(idOf(request))
@@ -60,6 +70,7 @@ export async function openSessions(
   const opened = await upsert(tx, node, wanted)
   for (const row of opened.values()) recordHappening(record, 'connect', row, node)
   return requests.map((request) => {
+    if (!admittedIds.has(idOf(request))) return tooManySessions(maxSessionsPerClient)
     const row = known.get(idOf(request))
     const { key, epoch } = opened.get(idOf(request)) as { key: number; epoch: number }
     const kept = isKept(row, request)
@@ -72,6 +83,26 @@ export async function openSessions(
       outbound: outbound.get(key) ?? [],
       endedWill: row === undefined ? undefined : endedWill(row, kept),
     }
+  })
+}
+
+/** Those that have a session, and of the others as many as there is room for. */
+async function admitted(
+  tx: Transaction,
+  asked: readonly OpenSession[],
+  known: ReadonlyMap<string, Known>,
+  maxSessionsPerClient: number,
+): Promise<OpenSession[]> {
+  const isNew = (request: OpenSession) => known.get(idOf(request))?.is_lasting !== true
+  const clientKeys = [...new Set(asked.filter(isNew).map(({ clientKey }) => clientKey))]
+  if (clientKeys.length === 0) return [...asked]
+  const counts = await countLasting(tx, clientKeys)
+  return asked.filter((request) => {
+    if (!isNew(request)) return true
+    const count = counts.get(request.clientKey) ?? 0
+    if (count >= maxSessionsPerClient) return false
+    counts.set(request.clientKey, count + 1)
+    return true
   })
 }
 
@@ -88,7 +119,8 @@ function endedWill(row: Known, isKept: boolean): StoredWill | undefined {
 async function lockKnown(tx: Transaction, wanted: readonly OpenSession[]): Promise<Map<string, Known>> {
   const { rows } = await sql<Known>`
     SELECT s.key, s.client_key, s.client_identifier, c.id AS client_id, c.domain_key, s.node, s.is_connected, s.epoch, s.will, s.will_payload,
-           coalesce(s.will_due_at <= now(), false) AS is_will_overdue, s.expiry_seconds > 0 AND (s.ends_at IS NULL OR s.ends_at > now()) AS is_alive
+           coalesce(s.will_due_at <= now(), false) AS is_will_overdue, s.expiry_seconds > 0 AND (s.ends_at IS NULL OR s.ends_at > now()) AS is_alive,
+           ${isLasting('s')} AS is_lasting
       FROM mqtt_sessions s JOIN clients c ON c.key = s.client_key
      WHERE (s.client_key, s.client_identifier) IN (SELECT * FROM unnest(
              ${wanted.map(({ clientKey }) => clientKey)}::bigint[], ${wanted.map(({ clientIdentifier }) => clientIdentifier)}::text[]))

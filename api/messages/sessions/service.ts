@@ -1,11 +1,16 @@
 /** What operators may see and clear of MQTT: sessions of a client, retained messages of a channel. */
 import type { AccessPolicy, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
 import { clearRetained, listRetained } from '../retained/retained.ts'
 import { parseSubtopic } from '../topics.ts'
+import { endSessions } from './ending.ts'
 import { listSessions } from './listing.ts'
 import type { MqttSessions, RetainedPage } from './schema.ts'
 import { presentRetained, presentSession } from './schema.ts'
+
+/** Identifiers that a record of the journal names. */
+const MAX_RECORDED = 100
 
 export type SessionsService = {
   /** Needs `read` on the client. Throws `forbidden` and `not_found` as decision 45 says. */
@@ -15,6 +20,11 @@ export type SessionsService = {
     clientId: string,
     page: { offset: number; limit: number },
   ): Promise<MqttSessions>
+  /**
+   * Ends one session, or all of them: connections are closed, nothing is kept, wills are sent. Needs `update` on the client.
+   * Throws `not_found` for an identifier that has no session.
+   */
+  end(caller: UserPrincipal, domainId: string, clientId: string, clientIdentifier: string | undefined): Promise<void>
   /** Needs `subscribe` on the channel: what is retained is content. */
   retained(
     caller: UserPrincipal,
@@ -37,6 +47,21 @@ export function createSessionsService(deps: {
       const { entity } = await access.locate(caller, domainId, 'client', clientId)
       const { total, rows } = await listSessions(database.db, entity.key, page)
       return { total, ...page, sessions: rows.map(presentSession) }
+    },
+    async end(caller, domainId, clientId, clientIdentifier) {
+      const { domain, entity } = await access.locate(caller, domainId, 'client', clientId)
+      await domain.requireOn(entity, 'update')
+      await journal.change(caller, async (tx, record) => {
+        const ended = await endSessions(tx, record, entity.key, clientIdentifier)
+        if (clientIdentifier !== undefined && ended.length === 0)
+          throw new ServiceError('not_found', 'the client has no such session')
+        record({
+          operation: 'client.end_sessions',
+          domainKey: domain.domainKey,
+          entityKeys: [entity.key],
+          attributes: { id: entity.id, client_identifiers: ended.slice(0, MAX_RECORDED), total: ended.length },
+        })
+      })
     },
     async retained(caller, domainId, channelId, page) {
       const { domain, entity } = await access.locate(caller, domainId, 'channel', channelId)

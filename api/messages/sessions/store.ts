@@ -21,7 +21,10 @@ import type { GroupPassed } from './writer.ts'
  * `timeout` as every write does.
  */
 export type SessionStore = {
-  /** The session of this client and identifier, from now on of this connection alone. */
+  /**
+   * The session of this client and identifier, from now on of this connection alone. Throws `unprocessable` for a new one of a
+   * client that has as many as it may.
+   */
   open(session: OpenSession): Promise<OpenedSession>
   subscribe(name: SessionName, clientKey: number, subscriptions: readonly StoredSubscription[]): Promise<void>
   unsubscribe(name: SessionName, filters: readonly string[]): Promise<void>
@@ -37,12 +40,15 @@ export type SessionStore = {
   stop(): Promise<void>
 }
 
-export type SessionStoreOptions = Omit<KeeperOptions, 'node'>
+export type SessionStoreOptions = Omit<KeeperOptions, 'node'> & {
+  /** SKEIN_MQTT_SESSIONS_PER_CLIENT. */
+  maxSessionsPerClient: number
+}
 
 export function startSessionStore(options: SessionStoreOptions): SessionStore {
-  const { journal } = options
+  const { journal, maxSessionsPerClient } = options
   const node = newId()
-  const writer = createSessionWriter(journal, node)
+  const writer = createSessionWriter(journal, { node, maxSessionsPerClient })
   const keeper = startSessionKeeper({ ...options, node })
   return {
     async open(session) {

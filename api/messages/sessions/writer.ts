@@ -8,6 +8,7 @@ import { createBatcher } from '#core/database/index.ts'
 import type { Batcher } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
+import { lockClients } from './bound.ts'
 import { closeSessions } from './closing.ts'
 import { lockGroups, writePassed } from './groups.ts'
 import type { SessionFacts } from './happenings.ts'
@@ -43,23 +44,32 @@ const MAX_BATCH = 500
 const MAX_QUEUED = 50_000
 const ANSWER_DEADLINE_MS = 10_000
 
-/** `node`: the process that has the connections. */
-export function createSessionWriter(journal: Journal, node: string): SessionWriter {
+export type SessionWriterOptions = {
+  /** The process that has the connections. */
+  node: string
+  maxSessionsPerClient: number
+}
+
+export function createSessionWriter(journal: Journal, options: SessionWriterOptions): SessionWriter {
   return createBatcher<SessionWrite, OpenedSession | undefined>({
     name: 'the writer of sessions',
     maxItems: MAX_BATCH,
     maxQueuedItems: MAX_QUEUED,
     answerDeadlineMs: ANSWER_DEADLINE_MS,
-    write: (writes) => journal.change('system', (tx, record) => writeAll(tx, record, node, writes)),
+    write: (writes) => journal.change('system', (tx, record) => writeAll(tx, record, options, writes)),
   })
 }
 
 async function writeAll(
   tx: Transaction,
   record: Recorder,
-  node: string,
+  options: SessionWriterOptions,
   writes: readonly SessionWrite[],
 ): Promise<(OpenedSession | undefined | ServiceError)[]> {
+  const { node } = options
+  await lockClients(tx, [
+    ...new Set(writes.flatMap((write) => (write.kind === 'open' ? [write.session.clientKey] : []))),
+  ])
   const owned = await lockOwned(tx, writes.flatMap(nameOf))
   const refusal = new ServiceError('conflict', 'another connection took the session over')
   const remembered = writes.flatMap((write) => (write.kind === 'remember' ? write.passed : []))
@@ -100,7 +110,7 @@ async function writeAll(
   const opened = await openSessions(
     tx,
     record,
-    node,
+    options,
     only('open').map(({ session }) => session),
   )
   let next = 0
