@@ -38,8 +38,11 @@ function encode(value: unknown): string {
   return Buffer.from(JSON.stringify(value)).toString('base64url')
 }
 
+/** The one header of our tokens: no member more, in no other order. */
+const headerOf = (kid: string): string => encode({ alg: 'EdDSA', typ: 'JWT', kid })
+
 export function signToken(claims: Claims, kid: string, privateKey: KeyObject): string {
-  const input = `${encode({ alg: 'EdDSA', typ: 'JWT', kid })}.${encode(claims)}`
+  const input = `${headerOf(kid)}.${encode(claims)}`
   return `${input}.${sign(null, Buffer.from(input), privateKey).toString('base64url')}`
 }
 
@@ -81,7 +84,8 @@ export function hasEnded(claims: Claims, nowSeconds: number): boolean {
 
 /**
  * The claims of a token whose signature is good and which has not expired at `nowSeconds`; undefined for anything else.
- * Why it was refused is nobody's business but the log's. The algorithm is ours, never the header's.
+ * Why it was refused is nobody's business but the log's. The algorithm is ours, never the header's: a header is ours letter by
+ * letter or refused, so that no `crit`, no key of its own, no member twice and no other `typ` is ever read (RFC 8725).
  */
 export function verifyToken(
   token: string,
@@ -91,15 +95,16 @@ export function verifyToken(
   if (token.length > MAX_TOKEN_CHARS) return undefined
   const parts = token.split('.')
   if (parts.length !== 3) return undefined
-  const header = decode(parts[0])
-  if (header?.['alg'] !== 'EdDSA' || typeof header['kid'] !== 'string') return undefined
-  const key = keyOf(header['kid'])
+  const kid = decode(parts[0])?.['kid']
+  if (typeof kid !== 'string' || parts[0] !== headerOf(kid)) return undefined
+  const key = keyOf(kid)
   if (key === undefined) return undefined
   const signature = Buffer.from(parts[2] ?? '', 'base64url')
   // Node reads padding and unused bits that RFC 7515 does not allow: one token is one text.
   if (signature.toString('base64url') !== parts[2]) return undefined
   if (!verify(null, Buffer.from(`${parts[0]}.${parts[1]}`), key, signature)) return undefined
   const claims = decode(parts[1])
-  if (claims === undefined || !isClaims(claims)) return undefined
+  // As it is written by us: no member twice, nothing behind it.
+  if (claims === undefined || !isClaims(claims) || parts[1] !== encode(claims)) return undefined
   return hasEnded(claims as Claims, nowSeconds) ? undefined : (claims as Claims)
 }

@@ -1,9 +1,10 @@
 /** Posting a notification: signed, to public addresses alone, without following anybody elsewhere. */
 import { createHmac } from 'node:crypto'
 import { request as requestHttps } from 'node:https'
+import { isIP } from 'node:net'
 import { ServiceError } from '#core/errors/index.ts'
 import { request as requestHttp } from '#core/node-http.ts'
-import { lookupPublic } from '#core/public-address.ts'
+import { isPublicAddress, lookupPublic } from '#core/public-address.ts'
 import { isListed } from './topic.ts'
 
 /** From the name to the last byte of the answer. */
@@ -38,6 +39,10 @@ export function postWebhook(
   const isPrivate = isListed(url, privateHosts)
   if (!isPrivate && url.protocol !== 'https:')
     return Promise.reject(new ServiceError('forbidden', 'the contact is no https address'))
+  // A literal address never reaches the lookup of a connection, and the list may have been longer when it was subscribed.
+  const literal = url.hostname.replaceAll(/[[\]]/g, '')
+  if (!isPrivate && isIP(literal) !== 0 && !isPublicAddress(literal))
+    return Promise.reject(new ServiceError('forbidden', 'the contact is a private, loopback or link-local address'))
   const atSeconds = Math.floor(Date.now() / 1000)
   return new Promise((resolve, reject) => {
     const sent = (url.protocol === 'https:' ? requestHttps : requestHttp)(
