@@ -226,7 +226,7 @@ describe('the module proxy', () => {
 test('what the machine itself is called is an inner address too, unless it is public', async () => {
   const { lookup } = await import('node:dns/promises')
   const found = await lookup(hostname(), { all: true }).catch(() => [])
-  if (found.length > 0 && found.some(({ address }) => !isPublicAddress(address)))
+  if (found.some(({ address }) => !isPublicAddress(address)))
     await expect(post(`https://${hostname()}:${port}/`)).rejects.toMatchObject({ kind: 'forbidden' })
   else expect(found.every(({ address }) => isPublicAddress(address))).toBe(true)
 })
@@ -258,7 +258,7 @@ test('every file that can open a connection is on the reviewed list, with its re
     .filter((line) => line !== '' && !line.startsWith('#'))
     .map((line) => line.split(/\s{2,}/))
   for (const [path, reason] of listed) expect(reason, `${path} needs a reason`).toMatch(/\S/)
-  expect(found).toEqual(listed.map(([path]) => path).toSorted())
+  expect(found).toEqual(listed.map(([path]) => path ?? '').toSorted((one, other) => (one < other ? -1 : 1)))
   for (const [path, reason] of listed) {
     if (reason?.startsWith('judged') !== true) continue
     const file = productSources().find((one) => one.path === path)

@@ -83,9 +83,8 @@ async function furnish({ id: userId, token }: { id: string; token: string }): Pr
     String((await make(`/${domain}/channels`, { name: 'foreign-thing' }))['id']),
     String((await make(`/${domain}/groups`, { name: 'foreign-thing' }))['id']),
   ]
-  const role = String(
-    (await make(`/domains/${domain}/roles`, { role_name: 'foreign-role' }))['role_id'] ?? (await roleOf(domain)),
-  )
+  await make(`/domains/${domain}/roles`, { role_name: 'foreign-role' })
+  const role = await roleOf(domain)
   const profile = await make(`/${domain}/clients/bootstrap/profiles`, {
     name: 'foreign-profile',
     content_format: 'json',
@@ -150,7 +149,7 @@ function unknownIds(): Ids {
         ? `sha256:${'b'.repeat(64)}`
         : id
             .replaceAll(/[0-9a-f]{8}-[0-9a-f-]{27}/g, newId())
-            .replace(/(?<=^(?:domain_)?)[0-9A-Za-z]{20,32}$/, (text) => [...text].toReversed().join('')),
+            .replace(/(?<=^(?:domain_)?)[0-9A-Za-z]{20,32}$/, (text) => Array.from(text).toReversed().join('')),
     ]),
   )
 }

@@ -21,7 +21,7 @@ export function createConfigSealing(keyring: Keyring, { allowsWeakKeys }: { allo
     externalKeyMac: (key: string) => keyring.mac(EXTERNAL_KEY, key),
     /** Throws `malformed` for a key that is too short. */
     newExternalKey(place: Place, key: string): { externalKeyMac: Buffer; externalKeySealed: Buffer } {
-      if (!allowsWeakKeys && [...key].length < MIN_EXTERNAL_KEY_CHARS)
+      if (!allowsWeakKeys && key.length < MIN_EXTERNAL_KEY_CHARS)
         throw refusedField('/external_key', `must have at least ${MIN_EXTERNAL_KEY_CHARS} characters`)
       return {
         externalKeyMac: keyring.mac(EXTERNAL_KEY, key),
