@@ -8,7 +8,7 @@ import { findActingUser } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isForeignOrigin } from '#core/http/index.ts'
-import { isLoopbackHost } from '#core/loopback.ts'
+import { isPublishedElsewhere } from '#core/loopback.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
@@ -66,12 +66,9 @@ export type AuthMode = 'auto' | 'on' | 'off'
  * What SKEIN_MANAGER_AUTH means here. Behind a proxy every request comes over loopback, and not every proxy says so in a
  * header: where one is configured, or the public address is not of this machine, `auto` is `on` (contract decision 61).
  */
-export function authModeOf(
-  asked: AuthMode,
-  { trustProxy, publicUrl }: { trustProxy: readonly string[]; publicUrl: string },
-): AuthMode {
+export function authModeOf(asked: AuthMode, reached: { trustProxy: readonly string[]; publicUrl: string }): AuthMode {
   if (asked !== 'auto') return asked
-  return trustProxy.length > 0 || !isLoopbackHost(new URL(publicUrl).hostname.replaceAll(/[[\]]/g, '')) ? 'on' : 'auto'
+  return isPublishedElsewhere(reached) ? 'on' : 'auto'
 }
 
 export type TaskAccessDeps = {

@@ -108,7 +108,13 @@ afterAll(async () => {
 })
 
 const post = (contact: string, privateHosts: readonly string[] = []) =>
-  postWebhook(contact, { body: '{}', secret: 's', privateHosts, signal: AbortSignal.timeout(DEADLINE_MS) })
+  postWebhook(contact, {
+    body: '{}',
+    secret: 's',
+    privateHosts,
+    deadlineMs: DEADLINE_MS,
+    signal: new AbortController().signal,
+  })
 
 describe('a webhook', () => {
   test.each(INNER)('to %s (%s) is refused when it is subscribed, and when it is sent', async (_what, host) => {

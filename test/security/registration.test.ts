@@ -15,7 +15,7 @@ beforeAll(async () => {
 afterAll(() => database[Symbol.asyncDispose]())
 
 const named = (count: number, name: (index: number) => string) => Array.from({ length: count }, (_, at) => name(at))
-const labels = (count: number) => Object.fromEntries(named(count, (at) => [`label${at}`, 'x'] as never))
+const labels = (count: number) => Object.fromEntries(named(count, (at) => `label${at}`).map((name) => [name, 'x']))
 
 async function register(changes: Partial<RegisterRequest>): Promise<string> {
   const deps = {
