@@ -5,6 +5,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import Fastify from 'fastify'
 import type { FastifySwaggerUiOptions } from '@fastify/swagger-ui'
+import { PAGE_HEADERS } from './security-headers.ts'
 
 const PAGE_PATH = '/docs'
 
@@ -23,7 +24,7 @@ export function registerDocsPage(app: FastifyInstance, documentOf: () => object)
     if (statusCode === 404) return reply.callNotFound()
     for (const [name, value] of Object.entries(headers))
       if (value !== undefined && !OWN_HEADERS.has(name)) void reply.header(name, value)
-    return await reply.code(statusCode).send(rawPayload)
+    return await reply.code(statusCode).headers(PAGE_HEADERS).send(rawPayload)
   }
   for (const path of [PAGE_PATH, `${PAGE_PATH}/*`])
     app.get(path, { config: { isPublic: true }, schema: { hide: true } }, answer)

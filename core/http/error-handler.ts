@@ -5,6 +5,7 @@ import { PROTOCOL_STATUS, ServiceError, presentError } from '../errors/index.ts'
 import type { ErrorKind } from '../errors/index.ts'
 import { STATUS_CODES } from '../node-http.ts'
 import { tooLarge } from './body.ts'
+import { ANSWER_HEADERS } from './security-headers.ts'
 
 /** Fastify's own refusals, by code. */
 const FRAMEWORK_KINDS: Readonly<Record<string, ErrorKind>> = {
@@ -86,8 +87,7 @@ export function sendError(request: FastifyRequest, reply: FastifyReply, thrown: 
   const { status, headers, body } = answerOf(error, request.id, request.log)
   // A request that the router refuses passes no hook.
   return reply
-    .header('X-Request-Id', request.id)
-    .headers(headers)
+    .headers({ 'X-Request-Id': request.id, ...ANSWER_HEADERS, ...headers })
     .code(status)
     .type('application/json')
     .serializer(JSON.stringify)

@@ -10,7 +10,7 @@ import type { HttpApp } from './edge.ts'
 import { createExpressConnections, expressLaneOf, takeExpress } from './express/index.ts'
 import type { ExpressConnections, ExpressTimes } from './express/index.ts'
 import { letLinger, noteRequest } from './linger.ts'
-import { answerUnreadable, lacksHost, refuse } from './unreadable.ts'
+import { answerBare, answerUnreadable, hostFault, refuse } from './unreadable.ts'
 
 export type ListenerPort = {
   port: number
@@ -72,7 +72,8 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
     // A caller that keeps its connection would send the next request to a closed door.
     if (isStopping) response.setHeader('Connection', 'close')
     noteRequest(request)
-    if (lacksHost(request)) refuse(response, new ServiceError('malformed', 'the request must have a Host header'))
+    const fault = hostFault(request)
+    if (fault !== undefined) refuse(response, fault)
     else if (lane === undefined || !takeExpress(lane, request, response)) app.routing(request, response)
   }
   const servers: Server[] = []
@@ -138,7 +139,11 @@ function createServer(
           handler,
         )
   // An upgrade on any port reaches the adapters that listen on the app's own server.
-  server.on('upgrade', (...upgrade) => void app.server.emit('upgrade', ...upgrade))
+  server.on('upgrade', (request, socket, head) => {
+    const fault = hostFault(request)
+    if (fault === undefined) app.server.emit('upgrade', request, socket, head)
+    else answerBare(socket, fault)
+  })
   server.on('clientError', answerUnreadable)
   const event = tls === undefined ? 'connection' : 'secureConnection'
   if (express !== undefined) expressFirst(server, event, express)

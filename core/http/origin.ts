@@ -4,6 +4,7 @@
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { ServiceError } from '../errors/index.ts'
+import { ANSWER_HEADERS } from './security-headers.ts'
 
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
 /** How long a browser may remember the answer to a preflight. */
@@ -19,7 +20,11 @@ export function isForeignOrigin(request: FastifyRequest, allowed: readonly strin
 
 /** Headers of every answer, whoever asks. */
 export function originHeaders(allowed: readonly string[]): Record<string, string> {
-  return { 'Access-Control-Expose-Headers': 'Location', ...(allowed.length > 0 ? { Vary: 'Origin' } : {}) }
+  return {
+    ...ANSWER_HEADERS,
+    'Access-Control-Expose-Headers': 'Location',
+    ...(allowed.length > 0 ? { Vary: 'Origin' } : {}),
+  }
 }
 
 export function registerOriginRules(app: FastifyInstance, allowed: readonly string[]): void {

@@ -4,6 +4,7 @@ import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { PROTOCOL_STATUS, ServiceError, presentError } from '../errors/index.ts'
 import { STATUS_CODES } from '../node-http.ts'
+import { ANSWER_HEADERS } from './security-headers.ts'
 import { linger } from './linger.ts'
 
 /** Codes of Node's HTTP parser and server. */
@@ -20,7 +21,11 @@ export function answerUnreadable(error: NodeJS.ErrnoException, socket: Duplex): 
     socket.destroy()
     return
   }
-  const refusal = REFUSALS[error.code ?? '']?.() ?? new ServiceError('malformed', 'the request is not valid HTTP')
+  answerBare(socket, REFUSALS[error.code ?? '']?.() ?? new ServiceError('malformed', 'the request is not valid HTTP'))
+}
+
+/** Writes a refusal as the last answer of a connection that no response stands for. */
+export function answerBare(socket: Duplex, refusal: ServiceError): void {
   const status = PROTOCOL_STATUS[refusal.kind].http
   const body = JSON.stringify(presentError(refusal))
   socket.write(
@@ -29,6 +34,7 @@ export function answerUnreadable(error: NodeJS.ErrnoException, socket: Duplex): 
       'Content-Type: application/json',
       `Content-Length: ${Buffer.byteLength(body)}`,
       'Connection: close',
+      ...Object.entries(ANSWER_HEADERS).map(([name, value]) => `${name}: ${value}`),
       '',
       body,
     ].join('\r\n'),
@@ -36,9 +42,12 @@ export function answerUnreadable(error: NodeJS.ErrnoException, socket: Duplex): 
   linger(socket as Socket)
 }
 
-/** RFC 9112 section 3.2: a request of HTTP/1.1 without a host is refused. */
-export function lacksHost({ headers, httpVersion }: IncomingMessage): boolean {
-  return headers.host === undefined && httpVersion === '1.1'
+/** RFC 9112 section 3.2: a request of HTTP/1.1 names one host; whatever names two is read by nobody alike. */
+export function hostFault({ headersDistinct, httpVersion }: IncomingMessage): ServiceError | undefined {
+  const hosts = headersDistinct['host']?.length ?? 0
+  if (hosts > 1) return new ServiceError('malformed', `the request must have one Host header, not ${hosts}`)
+  if (hosts === 0 && httpVersion === '1.1') return new ServiceError('malformed', 'the request must have a Host header')
+  return undefined
 }
 
 export function refuse(response: ServerResponse, refusal: ServiceError): void {
@@ -47,6 +56,7 @@ export function refuse(response: ServerResponse, refusal: ServiceError): void {
     'Content-Type': 'application/json',
     'Content-Length': Buffer.byteLength(body),
     Connection: 'close',
+    ...ANSWER_HEADERS,
   })
   response.end(body)
 }
