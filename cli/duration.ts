@@ -9,7 +9,7 @@ export function secondsOf(text: string, shown: string): number {
   if (!/^(\d+(\.\d+)?(ms|s|m|h|d))+$/.test(text))
     throw new CommandError(`${shown} must be a duration such as 90s or 1h30m`)
   let seconds = 0
-  for (const [, amount = '0', unit = 's'] of text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g))
+  for (const [, amount = '0', unit = 's'] of text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/gy))
     seconds += Number(amount) * (UNIT_SECONDS[unit] ?? 1)
   return seconds
 }

@@ -20,7 +20,7 @@ export function requestOf(call: Call, given: Given, settings: Settings): ApiRequ
     )
   const path = template
     .replace(/^\/\{domain\}/, given.domain === undefined ? '' : `/${encodeURIComponent(given.domain)}`)
-    .replaceAll(/\{([^}]+)\}/g, (_match, name: string) =>
+    .replaceAll(/\{([^{}]+)\}/g, (_match, name: string) =>
       encodeURIComponent(name.startsWith('domain!') ? (given.domain ?? '') : arg(given, name)),
     )
   const { auth = 'needed' } = call

@@ -23,7 +23,7 @@ const TAIL_TEXT = {
 } as const
 
 export function slotsOf(args: string): Slot[] {
-  return [...args.matchAll(/(\[)?<([^>]+)>/g)].map(([, bracket, name = '']) => ({
+  return [...args.matchAll(/(\[)?<([^<>]+)>/g)].map(([, bracket, name = '']) => ({
     name,
     isOptional: bracket !== undefined,
   }))

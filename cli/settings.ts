@@ -2,6 +2,7 @@
  * Where to talk to and how to print: flag, then environment, then the context in use, then the configuration file, then
  * built in (contract sections 13 and 15).
  */
+import { withoutTrailing } from '#core/text.ts'
 import { CommandError } from './failures.ts'
 import type { FlagName, GivenFlags } from './flags.ts'
 import { ADDRESS_KEYS } from './services.ts'
@@ -87,7 +88,7 @@ export function parseAddress(value: string, name: string): string {
     throw new CommandError(`${name} must be an address with http or https, not ${value}`)
   if (url.username !== '' || url.password !== '')
     throw new CommandError(`${name} must not hold credentials`, 'log in with skein login')
-  return value.replace(/\/+$/, '')
+  return withoutTrailing(value, '/')
 }
 
 /** Addresses that flags name. */

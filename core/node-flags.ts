@@ -7,7 +7,8 @@ const PACKAGE_FILE = join(import.meta.dirname, '..', 'package.json')
 /** The flags between `node` and the program. */
 export function nodeFlags(): string[] {
   const { scripts } = JSON.parse(readFileSync(PACKAGE_FILE, 'utf8')) as { scripts: Record<string, string> }
-  const flags = /exec node (.+) programs\//.exec(scripts['start'] ?? '')?.[1]
-  if (flags === undefined) throw new Error('package.json has no program behind the script start')
+  const [, command = ''] = (scripts['start'] ?? '').split('exec node ')
+  const flags = command.slice(0, Math.max(0, command.lastIndexOf(' programs/')))
+  if (flags === '') throw new Error('package.json has no program behind the script start')
   return flags.split(' ')
 }

@@ -47,7 +47,7 @@ export function parseDurationMs(text: string, path = 'duration'): number {
   if (text === '0') return 0
   if (!/^(\d+(\.\d+)?(ns|us|µs|μs|ms|s|m|h))+$/.test(text)) throw refuse()
   let total = 0
-  for (const [, number, unit] of text.matchAll(/(\d+(?:\.\d+)?)(ns|us|µs|μs|ms|s|m|h)/g)) {
+  for (const [, number, unit] of text.matchAll(/(\d+(?:\.\d+)?)(ns|us|µs|μs|ms|s|m|h)/gy)) {
     total += Number(number) * (UNIT_MS[unit as string] as number)
   }
   if (!Number.isFinite(total)) throw refuse()

@@ -91,9 +91,10 @@ export async function runFile(cli: Cli, given: Given): Promise<void> {
 
 /** `add` of `./add.wasm`, `add` of `ghcr.io/org/add:1`. */
 function nameOf(source: string): string {
-  return basename(source)
+  const [name = ''] = basename(source)
     .replace(/\.wasm$/, '')
-    .replace(/[:@].*$/, '')
+    .split(/[:@]/, 1)
+  return name
 }
 
 /** Looks again and again, less often the longer it takes; ends with the task. */

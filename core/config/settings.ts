@@ -3,6 +3,7 @@
  * A room declares its settings as an object of these in its `config.ts`; `readConfig` reads them once.
  */
 import { parseDurationMs } from '../time.ts'
+import { withoutTrailing } from '../text.ts'
 import { Secret } from './secret.ts'
 
 export type Setting<T> = {
@@ -208,7 +209,7 @@ export function httpUrl(name: string, fallback: string, description: string, opt
     if (url === undefined || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
       throw new Error('an address such as https://skein.example.com')
     }
-    return value.replace(/\/+$/, '')
+    return withoutTrailing(value, '/')
   }
   return setting(name, fallback, description, parse, options)
 }

@@ -12,6 +12,10 @@ import { lateCheck } from './late.ts'
 /** More faults than this help nobody. */
 const MAX_DETAILS = 20
 
+/** Of a number in a path or query: far more than a double has. */
+const MAX_NUMBER_CHARS = 400
+const NUMBER = /^[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$/
+
 type Part = 'body' | 'querystring' | 'params' | 'headers'
 
 /** Fastify's validator compiler. The returned function gives `{ value }` or `{ error }`; the check is compiled when first used. */
@@ -60,7 +64,7 @@ function convertText(schema: TSchema, input: unknown): unknown {
     if (typeof text !== 'string') continue
     if (property.type === 'integer' || property.type === 'number') {
       // An empty text and spaces are no number, though Number('') is 0.
-      if (/^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$/.test(text)) output[name] = Number(text)
+      if (text.length <= MAX_NUMBER_CHARS && NUMBER.test(text)) output[name] = Number(text)
     } else if (property.type === 'boolean') {
       if (text === 'true' || text === '1') output[name] = true
       else if (text === 'false' || text === '0') output[name] = false

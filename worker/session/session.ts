@@ -229,7 +229,7 @@ export function explainRegisterError(error: unknown, address: string): ServiceEr
     default: {
       if (error instanceof ServiceError) return error
       // grpc-js wraps the reason into a sentence about its resolver.
-      const wrapped = /Last error: (?:Error: )?(.*?)\. Resolution note/.exec(details)?.[1]
+      const [, wrapped] = /Last error: (?:Error: )?([^\n]*)/.exec(details.split('. Resolution note', 1)[0] ?? '') ?? []
       const reason = wrapped ?? (details === '' && error instanceof Error ? error.message : details)
       const help = UNKNOWN_AUTHORITY.test(reason)
         ? 'no authority that this worker knows signed its certificate; read the join token at the manager again, which names the certificate, or set SKEIN_GRPC_TLS_CA'

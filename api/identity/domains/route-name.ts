@@ -23,7 +23,8 @@ export function routeFromName(name: string): string {
     .normalize('NFKD')
     .toLowerCase()
     .replaceAll(/[^a-z0-9]+/g, '-')
-    .replaceAll(/^[^a-z]+|-+$/g, '')
+    .replace(/^[^a-z]+/, '')
+    .replace(/-$/, '')
   const stem = words === '' ? 'domain' : words
   return `${stem.slice(0, MAX_ROUTE_CHARS - suffix.length - 1)}-${suffix}`
 }

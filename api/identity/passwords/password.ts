@@ -2,6 +2,7 @@
 import { argon2, randomBytes, timingSafeEqual } from 'node:crypto'
 import { promisify } from 'node:util'
 import { ServiceError } from '#core/errors/index.ts'
+import { withoutTrailing } from '#core/text.ts'
 
 const argon2Async = promisify(argon2)
 
@@ -58,7 +59,7 @@ async function derive(
   }
 }
 
-const unpadded = (bytes: Buffer) => bytes.toString('base64').replace(/=+$/, '')
+const unpadded = (bytes: Buffer) => withoutTrailing(bytes.toString('base64'), '=')
 
 /** `$argon2id$v=19$m=…,t=…,p=…$salt$tag`. Throws `rate_limited` when too many wait. */
 export async function hashPassword(password: string): Promise<string> {

@@ -84,12 +84,22 @@ function makeAuthority(): { certificate: string; key: string } {
   return { certificate: pem('CERTIFICATE', der), key: privateKey.export({ type: 'pkcs8', format: 'pem' }) as string }
 }
 
-const CERTIFICATE_PEM = /-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----/g
+const PEM_BEGIN = '-----BEGIN CERTIFICATE-----'
+const PEM_END = '-----END CERTIFICATE-----'
+
+/** The certificates of a file, which may say something between them. */
+function certificatesOf(text: string): string[] {
+  const ended = text.split(PEM_END).slice(0, -1)
+  return ended.flatMap((before) => {
+    const begin = before.lastIndexOf(PEM_BEGIN)
+    return begin === -1 ? [] : [before.slice(begin) + PEM_END]
+  })
+}
 
 function authorityOf(chainText: string, keyText: string): Authority {
   const refuse = (message: string, cause?: unknown) =>
     new ServiceError('malformed', `SKEIN_CA_CERT and SKEIN_CA_KEY cannot be used: ${message}`, { cause })
-  const chain = chainText.match(CERTIFICATE_PEM) ?? []
+  const chain = certificatesOf(chainText)
   let certificate: X509Certificate
   let key
   try {

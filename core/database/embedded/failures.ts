@@ -6,7 +6,7 @@ import { ServiceError } from '../../errors/index.ts'
 const LEFTOVER =
   /lock file "[^"]+" already exists|pre-existing shared memory block|could not bind Unix address|Is another postmaster/
 
-const NO_SPACE = /No space left on device|Disk quota exceeded|Check free disk space|wrote only \d+ of \d+/
+const NO_SPACE = /No space left on device|Disk quota exceeded|Check free disk space|wrote only \d/
 
 /** What SQLite, of which we use the file lock, says in numbers of its own. */
 const SQLITE_CODES: Record<number, string> = { 3: 'EACCES', 8: 'EROFS', 13: 'ENOSPC', 14: 'EACCES' }

@@ -3,14 +3,14 @@
  * said in any other way, doubtfully or twice is not read here but by Node's parser, so that there is one judge of what is valid.
  */
 import { maxHeaderSize } from '../../node-http.ts'
+import { withoutTrailing } from '../../text.ts'
 import type { ExpressHead } from './lane.ts'
 
 const HEAD_END = '\r\n\r\n'
 const METHOD = Buffer.from('POST /')
 const REQUEST_LINE = /^POST (\/[!-~]*) HTTP\/1\.1\r\n/
 /** `token`, and a value of visible characters, spaces, tabs and bytes above ASCII (RFC 9110 sections 5.5 and 5.6.2). */
-const FIELD = /([!#$%&'*+\-.^_`|~\dA-Za-z]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)\r\n/y
-const TRAILING = /[ \t]+$/
+const FIELD = /([!#$%&'*+\-.^_`|~\dA-Za-z]+):([\t\x20-\x7e\x80-\xff]*)\r\n/y
 /** RFC 9110 section 7.2: of a name or address and a port; nothing that could be read in two ways. */
 const HOST = /^[\w.:[\]-]+$/
 
@@ -45,9 +45,16 @@ export function readHead(bytes: Buffer): HeadReading {
     if (field === null) return FOREIGN
     const name = (field[1] as string).toLowerCase()
     if (headers[name] !== undefined) return FOREIGN
-    headers[name] = (field[2] as string).replace(TRAILING, '')
+    headers[name] = withoutSpace(field[2] as string)
   }
   return isPlain(headers) ? { kind: 'head', head: { url: line[1], headers }, bodyStart } : FOREIGN
+}
+
+/** A value without the spaces and tabs around it, in one pass over each end. */
+function withoutSpace(value: string): string {
+  let begin = 0
+  while (value[begin] === ' ' || value[begin] === '\t') begin += 1
+  return withoutTrailing(value.slice(begin), ' \t')
 }
 
 /** One host, and a connection that stays open. */
