@@ -3,8 +3,7 @@ import { existsSync } from 'node:fs'
 import { ServiceError } from '../../errors/index.ts'
 
 /** The server found the traces of another one; a moment later the same start may succeed. */
-const LEFTOVER =
-  /lock file "[^"]+" already exists|pre-existing shared memory block|could not bind Unix address|Is another postmaster/
+const LEFTOVER = /pre-existing shared memory block|could not bind Unix address|Is another postmaster/
 
 const NO_SPACE = /No space left on device|Disk quota exceeded|Check free disk space|wrote only \d/
 
@@ -13,7 +12,8 @@ const SQLITE_CODES: Record<number, string> = { 3: 'EACCES', 8: 'EROFS', 13: 'ENO
 
 /** True when the server gave up only because an earlier one was not quite gone. */
 export function isLeftoverConflict(output: string): boolean {
-  return LEFTOVER.test(output)
+  const hasLockFile = output.includes('lock file "') && output.includes('" already exists')
+  return hasLockFile || LEFTOVER.test(output)
 }
 
 /** A program of PostgreSQL ended with this output; `what` is what it was to do. */

@@ -19,7 +19,7 @@ const BLANKS = /[ \t\r\n]/
 
 const TOKENS: readonly [Token['kind'], RegExp][] = [
   ['string', /"(?:[^"\\\n]|\\.)*"|`[^`]*`/y],
-  ['number', /[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])/y],
+  ['number', /[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?=[^\w.]|$)/y],
   ['field', /\.[\p{L}_][\p{L}\p{N}_]*/uy],
   ['dot', /\./y],
   ['variable', /\$[\p{L}\p{N}_]*/uy],
