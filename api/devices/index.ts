@@ -9,7 +9,8 @@ export type {
   MessageCredentials,
   MessageGate,
 } from './gate/index.ts'
-export { MAX_BULK_BODY_BYTES } from './bulk.ts'
+export { MAX_BULK_BODY_BYTES, MAX_BULK_ITEMS } from './bulk.ts'
+export { MAX_PAIRS, requireFewPairs } from './connections/index.ts'
 export { NewChannel } from './channels/schema.ts'
 export { NewClient } from './clients/schema.ts'
 export { enterForCreation } from './connectable/index.ts'

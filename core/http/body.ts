@@ -5,17 +5,32 @@
 import { isUtf8 } from 'node:buffer'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { ServiceError, refusedField } from '../errors/index.ts'
+import { MAX_JSON_DEPTH, SMALL_JSON_BYTES, readJsonInTurns, requireBoundedJson } from '../json-text.ts'
 import type { ErrorDetail } from '../errors/index.ts'
 
-/** Deeper JSON is no honest document and costs the stack of whoever walks it. */
-export const MAX_JSON_DEPTH = 64
+/** Items of a body that is a list, where its route says nothing else. */
+const MAX_BODY_ITEMS = 10_000
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Items of a body that is a list; more are refused before they are values. */
+    maxItems?: number
+  }
+}
 
 /** Registers the parsers. An empty JSON body is no body, as existing clients send it. */
 export function registerBodyParsers(app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
     try {
-      done(null, takesBody(request) ? parseJsonBody(body as Buffer) : undefined)
+      if (!takesBody(request)) done(null, undefined)
+      else if (body.length <= SMALL_JSON_BYTES) done(null, parseJsonBody(body as Buffer))
+      else {
+        const { maxItems = MAX_BODY_ITEMS } = request.routeOptions.config
+        const reading = readJsonInTurns(body as Buffer, { maxItems, parse: parseJson })
+        // oxlint-disable-next-line promise/no-callback-in-promise -- a callback is how a parser of both kinds answers
+        reading.then((value) => done(null, value), done)
+      }
     } catch (error) {
       done(error as Error, undefined)
     }
@@ -62,17 +77,25 @@ export function tooLarge(limit: number): ServiceError {
   return new ServiceError('too_large', `the body must have at most ${limit} bytes`)
 }
 
-/** Bytes of a JSON document to its value; undefined for an empty body. Throws `malformed`. */
+/** Bytes of a JSON document to its value; undefined for an empty body. Throws `malformed`, and `too_large` for too many values. */
 export function parseJsonBody(body: Buffer): unknown {
   if (body.length === 0) return undefined
-  if (!isUtf8(body)) throw new ServiceError('malformed', 'the body must be UTF-8')
+  requireBoundedJson(body)
+  return parseJson(body, undefined)
+}
+
+/** The value of a document, or of the item with this index of a list. */
+function parseJson(bytes: Buffer, index: number | undefined): unknown {
+  if (!isUtf8(bytes)) throw new ServiceError('malformed', 'the body must be UTF-8')
   let value: unknown
   try {
-    value = JSON.parse(body.toString('utf8'))
+    value = JSON.parse(bytes.toString('utf8'))
   } catch (error) {
-    throw new ServiceError('malformed', `the body must be JSON${placeOf(error as Error)}`)
+    const item = index === undefined ? '' : `: item ${index}`
+    throw new ServiceError('malformed', `the body must be JSON${item}${placeOf(error as Error)}`)
   }
-  requireStorable(value, '', 0)
+  if (index === undefined) requireStorable(value, '', 0)
+  else requireStorable(value, `/${index}`, 1)
   return value
 }
 

@@ -204,18 +204,18 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   },
   {
     package: 'smol-toml',
-    owner: /^(cli\/config-file|api\/provisioning\/provision\/layout|api\/provisioning\/profiles\/documents)\.ts$/,
+    owner: /^(cli\/config-file|api\/provisioning\/provision\/layout|api\/provisioning\/profiles\/notations)\.ts$/,
     rule: 'the configuration file of the command line, the layout of provisioning and documents of profiles are TOML',
   },
   {
     package: 'yaml',
-    owner: /^api\/provisioning\/profiles\/documents\.ts$/,
+    owner: /^api\/provisioning\/profiles\/notations\.ts$/,
     rule: 'documents of profiles are YAML, read and written in one place',
   },
   {
     package: 'csv-parse',
-    owner: /^(cli\/provisioning-file|api\/provisioning\/bulk\/csv)\.ts$/,
-    rule: 'files of bulk provisioning are read in one place',
+    owner: /^cli\/provisioning-file\.ts$/,
+    rule: 'the command line reads a file at once; the platform reads files in turns (api/provisioning/bulk/csv.ts)',
   },
   {
     package: 'reflect-metadata',

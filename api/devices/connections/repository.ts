@@ -48,21 +48,31 @@ export async function findEndpoints(
 /** Every client of the one list with every channel of the other, and the bits of the types that are meant. */
 export type Connecting = { clientKeys: readonly number[]; channelKeys: readonly number[]; bits: number }
 
-/** The pairs of all items, each once with the types of every item that names it: one statement cannot touch a row twice. */
-function pairsOf(items: readonly Connecting[]): { clientKey: number; channelKey: number; bits: number }[] {
-  const pairs = new Map<string, { clientKey: number; channelKey: number; bits: number }>()
+type Pair = { clientKey: number; channelKey: number; bits: number }
+
+/**
+ * The pairs of all items in the order of their keys, each once with the types of every item that names it: one statement cannot touch a row
+ * twice.
+ */
+function pairsOf(items: readonly Connecting[]): Pair[] {
+  const byClient = new Map<number, Map<number, number>>()
   for (const { clientKeys, channelKeys, bits } of items) {
     for (const clientKey of clientKeys) {
-      for (const channelKey of channelKeys) {
-        const name = `${clientKey}/${channelKey}`
-        const known = pairs.get(name)
-        if (known === undefined) pairs.set(name, { clientKey, channelKey, bits })
-        else known.bits |= bits
-      }
+      const channels = byClient.get(clientKey) ?? new Map<number, number>()
+      byClient.set(clientKey, channels)
+      for (const channelKey of channelKeys) channels.set(channelKey, (channels.get(channelKey) ?? 0) | bits)
     }
   }
-  return [...pairs.values()]
+  const byKey = ([left]: readonly [number, unknown], [right]: readonly [number, unknown]) => left - right
+  return [...byClient]
+    .toSorted(byKey)
+    .flatMap(([clientKey, channels]) =>
+      [...channels].toSorted(byKey).map(([channelKey, bits]) => ({ clientKey, channelKey, bits })),
+    )
 }
+
+/** One statement inserts so many, in the order of all: what else the process has to do comes in between. */
+const INSERTED_AT_ONCE = 10_000
 
 const INSERT = prepared(
   'insert_connections',
@@ -81,15 +91,15 @@ export async function insertConnections(
   createdBy: string,
 ): Promise<number> {
   const pairs = pairsOf(items)
-  const column = (name: keyof (typeof pairs)[number]) => pairs.map((pair) => pair[name])
-  const { numAffectedRows } = await INSERT(db, [
-    domainKey,
-    createdBy,
-    column('clientKey'),
-    column('channelKey'),
-    column('bits'),
-  ])
-  return Number(numAffectedRows ?? 0n)
+  let changed = 0
+  for (let first = 0; first < pairs.length; first += INSERTED_AT_ONCE) {
+    const some = pairs.slice(first, first + INSERTED_AT_ONCE)
+    const column = (name: keyof Pair) => some.map((pair) => pair[name])
+    const columns = [column('clientKey'), column('channelKey'), column('bits')]
+    const { numAffectedRows } = await INSERT(db, [domainKey, createdBy, ...columns])
+    changed += Number(numAffectedRows ?? 0n)
+  }
+  return changed
 }
 
 /**

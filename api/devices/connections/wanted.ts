@@ -17,8 +17,14 @@ export type Wanted = { clientIds: string[]; channelIds: string[]; bits: number }
 export function parseWanted(connections: readonly Connecting[]): Wanted[] {
   const wanted = connections.map(parseOne)
   const pairs = wanted.reduce((sum, { clientIds, channelIds }) => sum + clientIds.length * channelIds.length, 0)
-  if (pairs > MAX_PAIRS) throw new ServiceError('too_large', `one call may name ${MAX_PAIRS} pairs, not ${pairs}`)
+  requireFewPairs(pairs)
   return wanted
+}
+
+/** Throws `too_large`. */
+export function requireFewPairs(pairs: number): void {
+  if (pairs > MAX_PAIRS)
+    throw new ServiceError('too_large', `one call may name ${MAX_PAIRS} pairs of clients and channels, not ${pairs}`)
 }
 
 /** Either generation's names; no types at all means both (contract 4.2). */

@@ -1,5 +1,5 @@
 /** Files of clients, channels and connections over HTTP: CSV or JSON. */
-import { MAX_BULK_BODY_BYTES } from '#api/devices/index.ts'
+import { MAX_BULK_BODY_BYTES, MAX_BULK_ITEMS, MAX_PAIRS } from '#api/devices/index.ts'
 import { Id } from '#api/identity/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
@@ -41,7 +41,7 @@ function importRoutes(scope: HttpApp, bulk: BulkService): void {
   scope.post(
     '/:domain_id/clients/import',
     {
-      config: { action: 'client_create' },
+      config: { action: 'client_create', maxItems: MAX_BULK_ITEMS },
       bodyLimit: MAX_BULK_BODY_BYTES,
       schema: {
         ...shared,
@@ -62,7 +62,7 @@ function importRoutes(scope: HttpApp, bulk: BulkService): void {
   scope.post(
     '/:domain_id/channels/import',
     {
-      config: { action: 'channel_create' },
+      config: { action: 'channel_create', maxItems: MAX_BULK_ITEMS },
       bodyLimit: MAX_BULK_BODY_BYTES,
       schema: {
         ...shared,
@@ -80,7 +80,7 @@ function importRoutes(scope: HttpApp, bulk: BulkService): void {
   scope.post(
     '/:domain_id/connections/import',
     {
-      config: { action: 'channel_connect_to_client' },
+      config: { action: 'channel_connect_to_client', maxItems: MAX_PAIRS },
       bodyLimit: MAX_BULK_BODY_BYTES,
       schema: {
         ...shared,

@@ -2,12 +2,14 @@
  * Whole files of clients, channels or connections: all of it or nothing, and a report that names line and reason of each
  * refusal (contract section 13, bulk files). What is made is made by the services of devices.
  */
+import { MAX_BULK_ITEMS, MAX_PAIRS, requireFewPairs } from '#api/devices/index.ts'
 import type { Devices } from '#api/devices/index.ts'
 import type { AccessPolicy, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { ErrorKind } from '#core/errors/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
+import { inTurns } from '#core/turns.ts'
 import { parseCsv } from './csv.ts'
 import { createReport } from './report.ts'
 import type { Report } from './report.ts'
@@ -52,11 +54,11 @@ export function createBulkService({
   ): Promise<T[]> {
     const domain = await access.enter(caller, domainId)
     const report = createReport()
-    const placed = placedItems(file, (cells) => ({ name: cells[0] ?? '' }))
-    for (const { place, item } of placed) {
+    const placed = await placedItems(file, MAX_BULK_ITEMS, (cells) => ({ name: cells[0] ?? '' }))
+    await inTurns(placed, ({ place, item }) => {
       const fault = faultOf(`${type}s`, item)
       if (fault !== undefined) report.refuse('malformed', place, fault)
-    }
+    })
     report.requireNothing()
     const items = placed as Placed<T>[]
     refuseRepeated(report, items, 'id', (item) => item.id)
@@ -85,39 +87,36 @@ export function createBulkService({
     async importConnections(caller, domainId, file) {
       const domain = await access.enter(caller, domainId)
       const report = createReport()
-      const placed = placedItems(file, ([clientId = '', channelId = '']) => ({
+      const items = await placedItems(file, MAX_PAIRS, ([clientId = '', channelId = '']) => ({
         client_id: clientId,
         channel_id: channelId,
-      })).flatMap(({ place, item }) => {
+      }))
+      const placed: Placed<Pairs>[] = []
+      let total = 0
+      await inTurns(items, ({ place, item }) => {
         const pairs = pairsOf(item)
-        if (typeof pairs !== 'string') return [{ place, item: pairs }]
-        report.refuse('malformed', place, pairs)
-        return []
+        if (typeof pairs === 'string') return report.refuse('malformed', place, pairs)
+        total += pairs.clientIds.length * pairs.channelIds.length
+        // Before the lists are multiplied: two of 10,000 ids would be a hundred million pairs.
+        requireFewPairs(total)
+        placed.push({ place, item: pairs })
       })
       report.requireNothing()
-      const ids = (of: (pairs: Pairs) => string[]) => [...new Set(placed.flatMap(({ item }) => of(item)))]
+      const [clientIds, channelIds] = [new Set<string>(), new Set<string>()]
+      await inTurns(placed, ({ item }) => {
+        for (const id of item.clientIds) clientIds.add(id)
+        for (const id of item.channelIds) channelIds.add(id)
+      })
       const [clients, channels] = await Promise.all([
-        findKnown(
-          database.db,
-          domain,
-          'client',
-          ids((pairs) => pairs.clientIds),
-          'connect_to_channel',
-        ),
-        findKnown(
-          database.db,
-          domain,
-          'channel',
-          ids((pairs) => pairs.channelIds),
-          'connect_to_client',
-        ),
+        findKnown(database.db, domain, 'client', [...clientIds], 'connect_to_channel'),
+        findKnown(database.db, domain, 'channel', [...channelIds], 'connect_to_client'),
       ])
-      for (const { place, item } of placed) {
+      await inTurns(placed, ({ place, item }) => {
         refuseUnknown(report, place, 'client', item.clientIds, clients)
         refuseUnknown(report, place, 'channel', item.channelIds, channels)
-      }
+      })
       report.requireNothing()
-      const merged = merge(placed.map(({ item }) => item))
+      const merged = await merge(placed.map(({ item }) => item))
       await devices.connections.connect(
         caller,
         { domainId },
@@ -127,16 +126,23 @@ export function createBulkService({
           ...(types === undefined ? {} : { types }),
         })),
       )
-      return placed.reduce((sum, { item }) => sum + item.clientIds.length * item.channelIds.length, 0)
+      return total
     },
   }
 }
 
-/** Lines of CSV, items of JSON; one JSON object is a list of one. Throws `malformed` for an empty file. */
-function placedItems(file: FileBody, fromCells: (cells: string[]) => unknown): Placed<unknown>[] {
+/** Lines of CSV, items of JSON; one JSON object is a list of one. Throws `malformed` for an empty file, `too_large`. */
+async function placedItems(
+  file: FileBody,
+  maxItems: number,
+  fromCells: (cells: string[]) => unknown,
+): Promise<Placed<unknown>[]> {
   const items =
     'csv' in file
-      ? parseCsv(file.csv).map(({ line, cells }) => ({ place: `line ${line}`, item: fromCells(cells) }))
+      ? (await parseCsv(file.csv, maxItems)).map(({ line, cells }) => ({
+          place: `line ${line}`,
+          item: fromCells(cells),
+        }))
       : [file.json].flat().map((item, index) => ({ place: `item ${index + 1}`, item }))
   if (items.length === 0) throw new ServiceError('malformed', 'the file is empty')
   return items
@@ -195,23 +201,23 @@ function refuseUnknown(
 }
 
 /** Lines with the same channels become one: a file of N times M lines is one item, and one record of the journal. */
-function merge(all: readonly Pairs[]): Pairs[] {
+async function merge(all: readonly Pairs[]): Promise<Pairs[]> {
   const byClient = new Map<string, { clientId: string; types: string[] | undefined; channels: Set<string> }>()
-  for (const { clientIds, channelIds, types } of all) {
+  await inTurns(all, ({ clientIds, channelIds, types }) => {
     for (const clientId of clientIds) {
       const name = `${clientId} ${types?.toSorted().join(',') ?? ''}`
       const entry = byClient.get(name) ?? { clientId, types, channels: new Set<string>() }
       for (const channelId of channelIds) entry.channels.add(channelId)
       byClient.set(name, entry)
     }
-  }
-  const byChannels = Map.groupBy(
-    byClient.values(),
-    ({ channels, types }) => `${[...channels].toSorted().join(',')} ${types?.toSorted().join(',') ?? ''}`,
-  )
-  return [...byChannels.values()].map((entries) => ({
-    clientIds: entries.map(({ clientId }) => clientId),
-    channelIds: [...(entries[0]?.channels ?? [])],
-    types: entries[0]?.types,
-  }))
+  })
+  const byChannels = new Map<string, Pairs>()
+  await inTurns(byClient.values(), ({ clientId, channels, types }) => {
+    const channelIds = [...channels]
+    const name = `${channelIds.toSorted().join(',')} ${types?.toSorted().join(',') ?? ''}`
+    const known = byChannels.get(name)
+    if (known === undefined) byChannels.set(name, { clientIds: [clientId], channelIds, types })
+    else known.clientIds.push(clientId)
+  })
+  return [...byChannels.values()]
 }

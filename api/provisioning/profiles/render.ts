@@ -1,6 +1,6 @@
 /** What a device is given for a profile: the template filled in, and read once as what it claims to be. */
-import { ServiceError } from '#core/errors/index.ts'
-import { readDocument, writeDocument } from './documents.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
+import { checkDocument, rewriteDocument } from './documents.ts'
 import type { Notation } from './documents.ts'
 import type { Profile } from './repository.ts'
 import type { BindingType, ContentType } from './schema.ts'
@@ -41,12 +41,13 @@ export async function renderProfile(profile: Profile, input: RenderInput): Promi
   const { contentFormat, contentType, contentTemplate } = profile
   requireBound(profile, input.bindings)
   requireBounds(profile, input)
-  if (contentFormat === 'raw') return { content: await checked(contentTemplate, contentType), contentType }
+  const owner = input.device.domainId
+  if (contentFormat === 'raw') return { content: await checked(contentTemplate, contentType, owner), contentType }
   const filled = fill(contentTemplate, contentFormat === 'json', input)
-  if (contentFormat === 'go-template') return { content: await checked(filled, contentType), contentType }
-  const content = await rewritten(filled, contentFormat)
+  if (contentFormat === 'go-template') return { content: await checked(filled, contentType, owner), contentType }
+  const content = await rewritten(filled, contentFormat, owner)
   if (content.length > MAX_OUTPUT_CHARS) throw refuse(`the result is longer than ${MAX_OUTPUT_CHARS} characters`)
-  return { content: await checked(content, contentType), contentType }
+  return { content: await checked(content, contentType, owner), contentType }
 }
 
 const refuse = (message: string, cause?: unknown) =>
@@ -93,35 +94,32 @@ function fill(template: string, isJson: boolean, { device, context, bindings }: 
   }
 }
 
-/** Messages of readers quote what they read, which may be a secret: they are not passed on. */
-async function read(notation: Notation, text: string): Promise<unknown> {
-  try {
-    return await readDocument(notation, text)
-  } catch {
-    throw refuse(`the result is no ${notation.toUpperCase()}`)
-  }
-}
-
-async function checked(text: string, contentType: ContentType): Promise<string> {
+async function checked(text: string, contentType: ContentType, owner: string): Promise<string> {
   const notation = NOTATIONS[contentType]
-  if (notation !== undefined) await read(notation, text)
+  if (notation !== undefined) await readAs(notation, checkDocument(notation, text, owner))
   return text
 }
 
 /** In one form, whichever the template has: TOML may be written as JSON, and YAML is the wider of the two. */
-async function rewritten(text: string, notation: Notation): Promise<string> {
-  const value = notation === 'toml' ? await readTomlOrJson(text) : await read(notation, text)
-  try {
-    return await writeDocument(notation, value)
-  } catch {
-    throw refuse(`the result cannot be written as ${notation.toUpperCase()}`)
-  }
+async function rewritten(text: string, notation: Notation, owner: string): Promise<string> {
+  return await readAs(notation, rewriteDocument(notation, text, owner))
 }
 
-async function readTomlOrJson(text: string): Promise<unknown> {
+/** What is wrong with a result, in words of this room. */
+async function readAs<T>(notation: Notation, work: Promise<T>): Promise<T> {
   try {
-    return await readDocument('json', text)
-  } catch {
-    return await read('toml', text)
+    return await work
+  } catch (error) {
+    const name = notation.toUpperCase()
+    switch (kindOf(error)) {
+      case 'malformed':
+        throw refuse(`the result is no ${name}`)
+      case 'unprocessable':
+        throw refuse(`the result cannot be written as ${name}`)
+      case 'too_large':
+        throw refuse((error as ServiceError).message)
+      default:
+        throw error
+    }
   }
 }

@@ -1,7 +1,7 @@
 /** Profiles, for whoever manages them (contract 9.1). */
+import type { FastifyRequest } from 'fastify'
 import { Id } from '#api/identity/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
-import { NoBody, requireStorable, responses } from '#core/http/index.ts'
+import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
@@ -37,8 +37,11 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
   return async (app) => {
     await app.register((scope, _options, done) => {
       for (const [notation, types] of Object.entries(UPLOADED))
-        scope.addContentTypeParser([...types], { parseAs: 'string' }, (_request: unknown, text: string | Buffer) =>
-          readUpload(notation as Notation, String(text)),
+        scope.addContentTypeParser(
+          [...types],
+          { parseAs: 'string' },
+          (request: FastifyRequest, text: string | Buffer) =>
+            readDocument(notation as Notation, String(text), (request.params as { domain_id: string }).domain_id),
         )
       uploadRoute(scope as unknown as HttpApp, profiles)
       done()
@@ -148,18 +151,6 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
 const UPLOADED: Record<Exclude<Notation, 'json'>, readonly string[]> = {
   yaml: ['application/yaml', 'application/x-yaml', 'text/yaml'],
   toml: ['application/toml', 'text/toml'],
-}
-
-/** As JSON would have brought it. Throws `malformed`. */
-async function readUpload(notation: Notation, text: string): Promise<unknown> {
-  let value: unknown
-  try {
-    value = JSON.parse(JSON.stringify(await readDocument(notation, text)))
-  } catch (error) {
-    throw new ServiceError('malformed', `the body is no ${notation.toUpperCase()}`, { cause: error })
-  }
-  requireStorable(value, '', 0)
-  return value
 }
 
 function uploadRoute(scope: HttpApp, profiles: ProfilesService): void {
