@@ -22,6 +22,7 @@ import { openExpressLane } from './express/index.ts'
 import { registerHead, routeHeadAsGet } from './head.ts'
 import type { HealthOptions } from './health.ts'
 import { registerHealth } from './health.ts'
+import { registerLongAnswers } from './long-answers.ts'
 import { registerRequestMetrics } from './metrics.ts'
 import { registerNotFound } from './not-found.ts'
 import { registerOpenApi } from './openapi.ts'
@@ -101,6 +102,7 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
   registerErrorHandler(app as unknown as FastifyInstance)
   registerBodyParsers(app as unknown as FastifyInstance)
   registerHead(app as unknown as FastifyInstance)
+  registerLongAnswers(app as unknown as FastifyInstance, options.maxBodyBytes)
   app.addHook('onRequest', (request, reply, done) => {
     void reply.header('X-Request-Id', request.id)
     done(addressFault(request))

@@ -2,7 +2,7 @@
  * From the bytes of a message to what is stored (contract decision 17b). What is accepted here is stored unaltered;
  * what PostgreSQL would refuse or change is refused.
  */
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { parseJsonBody } from '#core/http/index.ts'
 import { parseExactJson } from '../exact-json.ts'
 import type { MessageContent } from '../message.ts'
@@ -14,6 +14,9 @@ export const SENML_CBOR = 'application/senml+cbor'
 export const JSON_TYPE = 'application/json'
 export const OCTET_STREAM = 'application/octet-stream'
 export const TEXT_PLAIN = 'text/plain'
+
+/** JSON objects of one message, each of which is stored for itself. */
+const MAX_DOCUMENTS = 10_000
 
 /** The format name of JSON messages without a subtopic. */
 export const JSON_FORMAT = 'json'
@@ -58,8 +61,8 @@ export function judgeByBytes(body: Buffer, facts: ContentFacts): MessageContent 
   try {
     return parsePackOrDocuments(body, facts)
   } catch (error) {
-    if (error instanceof ServiceError && error.kind === 'malformed')
-      return { kind: 'raw', contentType: OCTET_STREAM, body }
+    const kind = kindOf(error)
+    if (kind === 'malformed' || kind === 'too_large') return { kind: 'raw', contentType: OCTET_STREAM, body }
     throw error
   }
 }
@@ -91,6 +94,8 @@ function documentsOf(value: unknown, text: string): string[] {
     return [text]
   }
   if (!Array.isArray(value) || value.length === 0) throw refusal('', 'must be an object or an array of objects')
+  if (value.length > MAX_DOCUMENTS)
+    throw new ServiceError('too_large', `the message must have at most ${MAX_DOCUMENTS} JSON objects`)
   value.forEach((element: unknown, index) => {
     if (!isObject(element)) throw refusal(`/${index}`, 'must be an object')
     requireFreeKeys(element, `/${index}`)

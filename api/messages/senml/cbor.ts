@@ -8,6 +8,9 @@ import { isUtf8 } from 'node:buffer'
 /** Deeper nesting is refused: a pack has two levels, extensions may have a few more. */
 export const MAX_CBOR_DEPTH = 16
 
+/** Data items of one message, pieces of text and bytes among them; some 60 ms. */
+const MAX_ITEMS = 150_000
+
 /** Thrown for bytes that are not one data item of that part; the message ends the sentence "the pack …". */
 export class CborFault extends Error {}
 
@@ -26,6 +29,7 @@ class Reader {
   readonly #bytes: Uint8Array
   readonly #view: DataView
   #at = 0
+  #items = 0
 
   constructor(bytes: Uint8Array) {
     this.#bytes = bytes
@@ -36,7 +40,13 @@ class Reader {
     return this.#at === this.#bytes.length
   }
 
+  #count(): void {
+    this.#items += 1
+    if (this.#items > MAX_ITEMS) throw new CborFault(`must hold at most ${MAX_ITEMS} data items`)
+  }
+
   item(depth: number): unknown {
+    this.#count()
     if (depth > MAX_CBOR_DEPTH) throw new CborFault(`must not nest deeper than ${MAX_CBOR_DEPTH} levels`)
     const initial = this.#byte()
     const major = initial >> 5
@@ -96,6 +106,7 @@ class Reader {
     for (let initial = this.#byte(); initial !== 0xff; initial = this.#byte()) {
       // RFC 8949 section 3.2.3: chunks are definite-length strings of the same major type.
       if (initial >> 5 !== major || (initial & 0x1f) === 31) throw new CborFault('must be well-formed CBOR')
+      this.#count()
       const chunkLength = this.#argument(initial & 0x1f)
       const start = this.#advance(chunkLength)
       chunks.push(this.#bytes.subarray(start, start + chunkLength))

@@ -10,6 +10,7 @@ import {
   finite,
   newBase,
   noFields,
+  requireFewRecords,
   requireRecords,
   resolveFields,
 } from './resolution.ts'
@@ -24,6 +25,7 @@ import {
  */
 export function resolvePack(pack: unknown, receivedAtSeconds: number): ResolvedRecord[] {
   if (!Array.isArray(pack)) throw refusal('', 'must be an array of records')
+  requireFewRecords(pack.length)
   const base = newBase()
   const records: ResolvedRecord[] = []
   for (let index = 0; index < pack.length; index++) {

@@ -8,7 +8,15 @@ import { KnownStrings, NO_PREFIX, prefixOf } from './known-strings.ts'
 import { MAX_NAME_LENGTH, nameFault } from './names.ts'
 import type { ResolvedRecord } from './record.ts'
 import type { Fields } from './resolution.ts'
-import { MAX_UNIT_LENGTH, SENML_VERSION, newBase, noFields, requireRecords, resolveFields } from './resolution.ts'
+import {
+  MAX_UNIT_LENGTH,
+  SENML_VERSION,
+  newBase,
+  noFields,
+  requireFewRecords,
+  requireRecords,
+  resolveFields,
+} from './resolution.ts'
 
 const code = (character: string) => character.charCodeAt(0)
 const [TAB, LINE_FEED, RETURN, SPACE] = [code('\t'), code('\n'), code('\r'), code(' ')] as const
@@ -79,6 +87,7 @@ class PackReader {
     this.#pass(ARRAY)
     let index = 0
     do {
+      requireFewRecords(index + 1)
       const record = resolveFields(this.#record(), this.#base, index++, this.#receivedAtSeconds)
       if (record !== undefined) records.push(record)
     } while (this.#isPassed(COMMA))

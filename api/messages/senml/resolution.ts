@@ -1,4 +1,5 @@
 /** From the fields of a record and what the records before it said to a resolved record: RFC 8428 section 4. */
+import { ServiceError } from '#core/errors/index.ts'
 import { nameFault } from './names.ts'
 import type { ResolvedRecord } from './record.ts'
 import { refusal } from './refusal.ts'
@@ -98,6 +99,14 @@ export function resolveFields(
     sum,
     updateTimeSeconds: fields.updateTimeSeconds,
   }
+}
+
+/** Of one pack. Storing them takes longer than reading them: more would hold up everybody else. */
+const MAX_RECORDS = 10_000
+
+/** Throws `too_large` for more records than one pack may have, base fields alone included. */
+export function requireFewRecords(count: number): void {
+  if (count > MAX_RECORDS) throw new ServiceError('too_large', `the pack must have at most ${MAX_RECORDS} records`)
 }
 
 /** The records of a whole pack; none at all is no pack. */

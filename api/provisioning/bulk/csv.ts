@@ -53,7 +53,7 @@ function readRow(text: string, begin: number, firstLine: number): { cells: strin
   let at = begin
   for (;;) {
     const cellBegin = at
-    while (isBlank(text.charCodeAt(at))) at += 1
+    while (at <= last && isBlank(text.charCodeAt(at))) at += 1
     if (text.charCodeAt(at) === QUOTE) {
       const openLine = line
       let cell = ''
@@ -68,7 +68,8 @@ function readRow(text: string, begin: number, firstLine: number): { cells: strin
         if (text.charCodeAt(at) !== QUOTE) break
         cell += '"'
       }
-      while (isBlank(text.charCodeAt(at))) at += 1
+      while (at <= last && isBlank(text.charCodeAt(at))) at += 1
+      if (at > last) throw tooLong(firstLine)
       if (!isEndOfCell(text.charCodeAt(at))) throw refusal(line, 'is no CSV: a quote stands inside a cell')
       cells.push(cell)
     } else {

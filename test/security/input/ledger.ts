@@ -1,0 +1,51 @@
+/** What each input cost: the worst are printed, those that took too long are failures. */
+import type { Measured } from './platform.ts'
+
+/** Of processor time of the main thread, at a stretch. */
+export const MAX_TURN_MS = 100
+/** What twice the input may cost of what the input costs. */
+export const MAX_GROWTH = 2.5
+/** Below this the cost is not that of the input. */
+const MIN_COMPARED_MS = 100
+const PRINTED = 12
+
+export type Ledger = {
+  note(name: string, measured: Measured): void
+  /** Those since it was asked last whose longest turn was too long, with it. */
+  tooLong(): string[]
+  print(): void
+}
+
+export function createLedger(): Ledger {
+  const notes: (Measured & { name: string })[] = []
+  let told = 0
+  const round = (ms: number) => Math.round(ms * 10) / 10
+  return {
+    note(name, measured) {
+      notes.push({ name, ...measured })
+    },
+    tooLong() {
+      const untold = notes.slice(told)
+      told = notes.length
+      return untold
+        .filter(({ longestMs }) => longestMs > MAX_TURN_MS)
+        .map(({ name, longestMs }) => `${name}: ${round(longestMs)} ms`)
+    },
+    print() {
+      const worst = notes.toSorted((left, right) => right.longestMs - left.longestMs).slice(0, PRINTED)
+      const rows = worst.map(
+        ({ name, longestMs, totalMs, healthMs }) =>
+          `${round(longestMs)} ms at a stretch, ${round(totalMs)} ms in all, /health within ${round(healthMs)} ms: ${name}`,
+      )
+      console.log(`the ${worst.length} longest turns of ${notes.length} inputs\n${rows.join('\n')}`)
+    },
+  }
+}
+
+/** The cost of both, where the larger one costs enough to be compared: what is wrong with it, or undefined. */
+export function growthFault(once: Measured, twice: Measured): string | undefined {
+  if (twice.totalMs < MIN_COMPARED_MS || twice.totalMs <= once.totalMs * MAX_GROWTH) return undefined
+  return `${round1(once.totalMs)} ms for the input, ${round1(twice.totalMs)} ms for twice as much`
+}
+
+const round1 = (ms: number) => Math.round(ms * 10) / 10
