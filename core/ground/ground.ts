@@ -20,6 +20,8 @@ import { connectSharedLimits } from '../limits/index.ts'
 import type { SharedLimits } from '../limits/index.ts'
 import type { Lifecycle } from '../lifecycle.ts'
 import type { Logger } from '../logging/index.ts'
+import { createStreams } from '../streams/index.ts'
+import type { Streams } from '../streams/index.ts'
 import { sleep } from '../time.ts'
 import type { GroundConfig } from './settings.ts'
 import { sql } from '../sql.ts'
@@ -35,6 +37,8 @@ export type Ground = {
   readonly bus: Bus
   /** Where nodes share a Redis. */
   readonly limits: SharedLimits | undefined
+  /** What all readers of this process share. */
+  readonly streams: Streams
   /** Unique per process: its row in `nodes`. */
   readonly nodeId: string
   /** False while the disk below the embedded database is nearly full; ingest refuses until there is room again. */
@@ -128,6 +132,7 @@ export async function startGround(life: Lifecycle, options: GroundOptions): Prom
     keyring,
     bus,
     limits,
+    streams: createStreams(config),
     nodeId,
     hasRoom: server.hasRoom,
     databaseNote: server.note,

@@ -2,6 +2,7 @@
 import { flag, secret, text } from '../config/index.ts'
 import type { ConfigOf } from '../config/index.ts'
 import { LOG_LEVEL_SETTING } from '../logging/index.ts'
+import { STREAM_SETTINGS } from '../streams/index.ts'
 
 export const GROUND_SETTINGS = {
   dataDir: text(
@@ -28,6 +29,7 @@ export const GROUND_SETTINGS = {
     'the secret key until now, at the first start with another one: everything is sealed anew before anything is served',
   ),
   ...LOG_LEVEL_SETTING,
+  ...STREAM_SETTINGS,
 } as const
 
 export type GroundConfig = ConfigOf<typeof GROUND_SETTINGS>

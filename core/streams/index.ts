@@ -1,0 +1,28 @@
+import { createStreamBudget } from './budget.ts'
+import type { StreamBudget } from './budget.ts'
+import { StreamLimits } from './limits.ts'
+import type { StreamConfig } from './settings.ts'
+
+export { createStreamBudget } from './budget.ts'
+export type { Account, Reader, StreamBudget } from './budget.ts'
+export { StreamLimits } from './limits.ts'
+export type { StreamOwner } from './limits.ts'
+export { MIN_BYTES_PER_SECOND, allowedMs, atMinimumRate } from './minimum-rate.ts'
+export { STREAM_SETTINGS } from './settings.ts'
+export type { StreamConfig } from './settings.ts'
+export { startAccessWatch } from './watch.ts'
+export type { AccessWatch, Watched } from './watch.ts'
+
+/** What all readers of this process share. */
+export type Streams = { readonly budget: StreamBudget; readonly limits: StreamLimits }
+
+export function createStreams(config: StreamConfig): Streams {
+  return {
+    budget: createStreamBudget(config.streamBytes),
+    limits: new StreamLimits({
+      client: config.streamsPerClient,
+      user: config.streamsPerUser,
+      domain: config.streamsPerDomain,
+    }),
+  }
+}

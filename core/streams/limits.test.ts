@@ -1,0 +1,39 @@
+import { expect, test } from 'vitest'
+import { kindOf } from '../errors/index.ts'
+import { StreamLimits } from './limits.ts'
+
+const refusal = (open: () => unknown): unknown => {
+  try {
+    return open()
+  } catch (error) {
+    return error
+  }
+}
+
+test.each(['client', 'user', 'domain'] as const)(
+  'one %s has its limit, named by its setting; another has its own',
+  (scope) => {
+    const key = (number: number) => (scope === 'domain' ? String(number) : number)
+    const limits = new StreamLimits({ client: 9, user: 9, domain: 9, [scope]: 2 })
+    const close = limits.open({ [scope]: key(1) })
+    limits.open({ [scope]: key(1) })
+    const error = refusal(() => limits.open({ [scope]: key(1) }))
+    expect(kindOf(error)).toBe('rate_limited')
+    expect((error as Error).message).toContain(`SKEIN_STREAMS_PER_${scope.toUpperCase()}`)
+    limits.open({ [scope]: key(2) })
+    expect(limits.size).toBe(3)
+    close()
+    close()
+    expect(limits.size).toBe(2)
+    limits.open({ [scope]: key(1) })
+    expect(kindOf(refusal(() => limits.open({ [scope]: key(1) })))).toBe('rate_limited')
+  },
+)
+
+test('a stream that one limit refuses is counted by none of them', () => {
+  const limits = new StreamLimits({ client: 1, user: 1, domain: 2 })
+  limits.open({ client: 1, domain: 'a' })
+  refusal(() => limits.open({ client: 1, domain: 'a' }))
+  limits.open({ client: 2, domain: 'a' })
+  expect(limits.size).toBe(2)
+})
