@@ -82,7 +82,7 @@ export async function startApi(
     notificationTimes,
   }: ApiOptions,
 ): Promise<Api> {
-  const { database, bus, limits, keyring, logger, dataDir, hasRoom } = ground
+  const { database, bus, limits, keyring, logger, dataDir, hasRoom, streams } = ground
   const identity = await life.start('identity', async () => {
     const value = await startIdentity({
       config,
@@ -106,6 +106,7 @@ export async function startApi(
       journal: identity.journal,
       access: identity.access,
       authenticate: (token, origin) => identity.tokens.authenticate(token, origin),
+      streams,
       logger,
       redisUrl: ground.config.redisUrl?.reveal(),
       streamLength: config.eventStreamLength,
@@ -164,6 +165,7 @@ export async function startApi(
                 logger,
                 maxSessionsPerClient: mqtt.config.mqttSessionsPerClient,
               }),
+            budget: streams.budget,
             metrics,
             logger,
           })
@@ -194,7 +196,7 @@ export async function startApi(
       await events.routes(app)
       await devices.routes(app)
       const { clientOf } = provisioning.certificates
-      const adapter = { messages, gate: devices.gate, tokens: identity.tokens, clientOf }
+      const adapter = { messages, gate: devices.gate, tokens: identity.tokens, clientOf, streams }
       await httpMessageRoutes(adapter)(app)
       await deletionRoutes(deletion, devices.gate)(app)
       await usageRoutes(createUsageService({ database, access }))(app)

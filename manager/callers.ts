@@ -2,6 +2,9 @@
 import type { FastifyRequest } from 'fastify'
 import type { TaskAccess, TaskCaller } from './access.ts'
 
+/** In place of a user's key where no token is needed: users have positive ones. */
+export const NO_USER = 0
+
 export type Callers = {
   /** The hook of every route of the manager. */
   readonly onRequest: (request: FastifyRequest) => Promise<void>

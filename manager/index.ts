@@ -10,6 +10,7 @@ import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import { hintQueue } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import type { Streams } from '#core/streams/index.ts'
 import { fingerprintOf } from '#proto/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import type { TaskAccess } from './access.ts'
@@ -64,6 +65,7 @@ export type ManagerDeps = {
   bus: Bus
   keyring: Keyring
   access: TaskAccess
+  streams: Streams
   logger: Logger
   /** Intervals that tests shorten; heartbeat and lease come from the settings unless given here. */
   timing?: Partial<ManagerTiming>
@@ -100,6 +102,7 @@ export async function startManager({
   bus,
   keyring,
   access,
+  streams,
   logger,
   timing: changed,
   tls: given,
@@ -216,12 +219,12 @@ export async function startManager({
       },
       routes: async (app) => {
         await taskRoutes({ tasks, runs, callers })(app)
-        await runRoutes({ runs, callers })(app)
+        await runRoutes({ runs, access, callers, streams })(app)
         await workerRoutes({ workers, callers })(app)
         await modules.routes(callers)(app)
         await workflowRoutes({ workflows, callers })(app)
         await replayRoutes({ replays, callers })(app)
-        await taskEventRoutes({ events, access, callers })(app)
+        await taskEventRoutes({ events, access, callers, streams })(app)
       },
       async stop() {
         await dispatch.stop()

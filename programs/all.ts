@@ -126,6 +126,7 @@ await runProgram({
         bus: ground.bus,
         keyring,
         access,
+        streams: ground.streams,
         logger,
         tls,
         tokenFile,

@@ -38,13 +38,14 @@ await runProgram({
     })
     await mkdir(ground.dataDir, { recursive: true })
     const manager = await life.start('task manager', async () => {
-      const { database, bus, keyring } = ground
+      const { database, bus, keyring, streams } = ground
       const value = await startManager({
         config: config.manager,
         database,
         bus,
         keyring,
         access,
+        streams,
         logger,
         tokenFile: join(ground.dataDir, 'worker-token'),
         readChannel: createChannelReader(database),

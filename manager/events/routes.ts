@@ -1,15 +1,16 @@
 /** The stream of all states (task-manager.md section 1). */
-import { responses } from '#core/http/index.ts'
+import { EVENT_STREAM, responses, sendEventStream } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { Type } from '#core/schema.ts'
+import type { Streams } from '#core/streams/index.ts'
 import type { TaskAccess } from '../access.ts'
 import type { Callers } from '../callers.ts'
-import { EVENT_STREAM, EventStream } from './event-stream.ts'
+import { NO_USER } from '../callers.ts'
 import type { EventsService } from './service.ts'
 
-export type EventRouteDeps = { events: EventsService; access: TaskAccess; callers: Callers }
+export type EventRouteDeps = { events: EventsService; access: TaskAccess; callers: Callers; streams: Streams }
 
-export function taskEventRoutes({ events, access, callers }: EventRouteDeps): RoutePlugin {
+export function taskEventRoutes({ events, access, callers, streams }: EventRouteDeps): RoutePlugin {
   return (app) => {
     app.get(
       '/events',
@@ -29,23 +30,19 @@ export function taskEventRoutes({ events, access, callers }: EventRouteDeps): Ro
           response: responses(
             { 200: Type.String({ description: 'A stream of server-sent events' }) },
             'unauthenticated',
+            'rate_limited',
+            'unavailable',
           ),
         },
       },
       async (request, reply) => {
-        const stream = new EventStream()
         const authenticate = async () => await access.authenticate(request)
-        const following = await events.follow(authenticate, request.headers['last-event-id'], stream).catch((error) => {
-          stream.destroy()
-          throw error
-        })
-        stream.once('close', following.close)
-        return await reply
-          .type(`${EVENT_STREAM}; charset=utf-8`)
-          .header('Cache-Control', 'no-store')
-          // Reverse proxies would collect the events before they pass them on.
-          .header('X-Accel-Buffering', 'no')
-          .send(stream as never)
+        const owner = { user: callers.of(request)?.key ?? NO_USER }
+        return (await sendEventStream(
+          reply as never,
+          { streams, owner },
+          async (stream) => await events.follow(authenticate, request.headers['last-event-id'], stream),
+        )) as never
       },
     )
   }

@@ -4,20 +4,21 @@
  */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { comparePositions, formatPosition, parsePosition, settledEnd, startRounds } from '#core/log/index.ts'
+import type { EndReason, ServerSentEvent } from '#core/http/index.ts'
+import { LOG_START, comparePositions, formatPosition, parsePosition, settledEnd, startRounds } from '#core/log/index.ts'
 import type { Position } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { Slots } from '#core/slots.ts'
+import { startAccessWatch } from '#core/streams/index.ts'
 import type { DomainReach, TaskAccess, TaskCaller } from '../access.ts'
-import type { EndReason, ServerSentEvent } from './event-stream.ts'
 import { isForgotten, readEvents } from './read.ts'
 import type { TaskEvent } from './read.ts'
 
 /** How often the log is read while somebody follows it; a change of this process is read at once. */
 const READ_INTERVAL_MS = 250
-/** How often it is asked whether a follower still may see what he sees. */
-const ACCESS_INTERVAL_MS = 5_000
-/** Streams of one process; beyond, 503. */
+/** Streams of one process, and of one user in it: what each may see is looked up again and again. */
 const MAX_FOLLOWERS = 500
+const MAX_FOLLOWERS_PER_USER = 64
 
 export type EventsDeps = {
   database: Database
@@ -35,11 +36,19 @@ type Seen = { tasks: SeenDomains; workers: SeenDomains }
 type Following = { follower: Follower; seen: Seen; after: EventPosition }
 type EventPosition = Position & { index: number }
 
+const NOTHING: Seen = { tasks: new Set(), workers: new Set() }
+
 export type EventsService = ReturnType<typeof createEventsService>
 
 export function createEventsService({ database, access, logger }: EventsDeps) {
   const followers = new Set<Following>()
-  let opening = 0
+  const slots = new Slots({
+    what: 'streams of task events',
+    max: MAX_FOLLOWERS,
+    share: MAX_FOLLOWERS_PER_USER,
+    per: 'user',
+  })
+  const watch = startAccessWatch()
   let position: Position | undefined
 
   const rounds = startRounds(async () => {
@@ -95,43 +104,42 @@ export function createEventsService({ database, access, logger }: EventsDeps) {
   return {
     /**
      * Events of the caller's domains from now on, or after the event with this id. `authenticate` is asked again while
-     * the stream is open. Throws `malformed` for an id that is none, `unavailable` with too many followers.
+     * the stream is open. Throws `malformed` for an id that is none, `rate_limited` and `unavailable` with too many
+     * followers.
      */
     async follow(
       authenticate: () => Promise<TaskCaller>,
       lastEventId: string | undefined,
       follower: Follower,
     ): Promise<{ close(): void }> {
-      if (followers.size + opening >= MAX_FOLLOWERS) {
-        throw new ServiceError('unavailable', `${MAX_FOLLOWERS} streams are open already`, { retryAfterSeconds: 5 })
-      }
       const last = lastEventId === undefined ? undefined : parseEventId(lastEventId)
-      opening += 1
+      const caller = await authenticate()
+      const leave = await slots.take(caller?.key ?? null)
+      let unwatch = () => undefined as void
+      const close = () => {
+        unwatch()
+        followers.delete(following)
+        leave()
+      }
+      const after = { ...LOG_START, index: Number.MAX_SAFE_INTEGER }
+      const following: Following = { follower, seen: NOTHING, after }
       try {
-        const seen = await seenBy(await authenticate())
-        const after = last ?? { ...(await settledEnd(database.db)), index: Number.MAX_SAFE_INTEGER }
+        following.seen = await seenBy(caller)
+        following.after = last ?? { ...(await settledEnd(database.db)), index: Number.MAX_SAFE_INTEGER }
         if (last !== undefined && (await isForgotten(database.db, last)))
           follower.send({ event: 'gap', data: { message: 'events after this id were forgotten already' } })
-        const following: Following = { follower, seen, after }
         await join(following)
-        const timer = setInterval(() => {
-          authenticate()
-            .then(seenBy)
-            .then(
-              (now) => {
-                following.seen = now
-              },
-              () => close('unauthenticated'),
-            )
-        }, ACCESS_INTERVAL_MS)
-        const close = (reason?: EndReason) => {
-          clearInterval(timer)
-          followers.delete(following)
-          if (reason !== undefined) follower.end(reason)
-        }
-        return { close: () => close() }
-      } finally {
-        opening -= 1
+        unwatch = watch.add({
+          authorize: async () => (following.seen = await seenBy(await authenticate())),
+          lost(kind) {
+            close()
+            follower.end(kind === 'unauthenticated' ? kind : 'forbidden')
+          },
+        })
+        return { close }
+      } catch (error) {
+        close()
+        throw error
       }
     },
 
@@ -139,6 +147,7 @@ export function createEventsService({ database, access, logger }: EventsDeps) {
     poke: () => rounds.poke(),
 
     async stop(): Promise<void> {
+      watch.stop()
       for (const { follower } of followers) follower.end('stopping')
       followers.clear()
       await rounds.stop()

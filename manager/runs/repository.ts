@@ -241,7 +241,7 @@ export async function readLogParts(
   db: Queryable,
   runKey: number,
   places: readonly LogPlace[],
-): Promise<{ parts: LogPart[]; state: TaskState | undefined }> {
+): Promise<{ parts: LogPart[]; state: TaskState | undefined; isGone: boolean }> {
   // The state first: output that comes after its reading is found by the next one.
   const { rows: states } = await sql<{ state: TaskState; has_ended: boolean }>`
     SELECT state, next_check_at IS NULL AS has_ended FROM runs WHERE key = ${runKey}`.execute(db)
@@ -251,7 +251,7 @@ export async function readLogParts(
     JOIN run_logs l ON l.run_key = ${runKey} AND l.stream = p.stream AND l.byte_offset >= p.byte_offset
     ORDER BY l.stream, l.byte_offset LIMIT ${MAX_PARTS}`.execute(db)
   const [run] = states
-  return { parts, state: run === undefined || run.has_ended ? (run?.state ?? 0) : undefined }
+  return { parts, state: run?.has_ended === true ? run.state : undefined, isGone: run === undefined }
 }
 
 /** A guest that writes single bytes makes many rows of a bounded output. */

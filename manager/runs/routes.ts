@@ -1,9 +1,11 @@
 /** Routes below a task: start, stop, invoke, results, runs and output (task-manager.md section 1). */
-import { responses } from '#core/http/index.ts'
+import { responses, sendEventStream } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { Type } from '#core/schema.ts'
+import type { Streams } from '#core/streams/index.ts'
+import type { TaskAccess } from '../access.ts'
 import type { Callers } from '../callers.ts'
-import { EVENT_STREAM, EventStream } from '../events/index.ts'
+import { NO_USER } from '../callers.ts'
 import { TaskId } from '../tasks/schema.ts'
 import {
   InvokeBody,
@@ -27,7 +29,9 @@ const Params = Type.Object({ task_id: TaskId })
 const RunParams = Type.Object({ task_id: TaskId, run_id: TaskId })
 const tags = ['tasks']
 
-export function runRoutes({ runs, callers }: { runs: RunsService; callers: Callers }): RoutePlugin {
+export type RunRoutesDeps = { runs: RunsService; access: TaskAccess; callers: Callers; streams: Streams }
+
+export function runRoutes({ runs, access, callers, streams }: RunRoutesDeps): RoutePlugin {
   const { onRequest } = callers
   const config = (action: string) => ({ action, ownCredentials: true })
   return (app) => {
@@ -201,7 +205,7 @@ export function runRoutes({ runs, callers }: { runs: RunsService; callers: Calle
             'Of the last start unless `run_id` names a run. With `follow=true` server-sent events `stdout` and `stderr` with `{stream, offset, text}`, and `end` with the state once the run has ended.',
           params: Params,
           querystring: LogQuery,
-          response: responses({ 200: Type.String() }, 'unauthenticated', 'not_found'),
+          response: responses({ 200: Type.String() }, 'unauthenticated', 'not_found', 'rate_limited', 'unavailable'),
         },
       },
       async (request, reply) => {
@@ -209,15 +213,15 @@ export function runRoutes({ runs, callers }: { runs: RunsService; callers: Calle
         const number = stream === undefined ? undefined : stream === 'stdout' ? (1 as const) : (2 as const)
         const { task_id: taskId } = request.params
         if (follow === true) {
-          const reader = new EventStream()
-          const query = { runId, stream: number }
-          const following = await runs.followLogs(callers.of(request), taskId, query, reader).catch((error) => {
-            reader.destroy()
-            throw error
-          })
-          reader.once('close', following.close)
-          void reply.header('Cache-Control', 'no-store').header('X-Accel-Buffering', 'no')
-          return await reply.type(`${EVENT_STREAM}; charset=utf-8`).send(reader as never)
+          const caller = callers.of(request)
+          const source = await runs.logSource(caller, taskId, { runId, stream: number })
+          const owner = { user: caller?.key ?? NO_USER, domain: source.domainId ?? undefined }
+          const authenticate = async () => await access.authenticate(request)
+          return (await sendEventStream(
+            reply as never,
+            { streams, owner },
+            async (reader) => await runs.followLogs(source, authenticate, reader),
+          )) as never
         }
         void reply.type('text/plain; charset=utf-8')
         return await runs.logs(callers.of(request), taskId, { runId, stream: number })

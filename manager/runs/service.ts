@@ -10,7 +10,7 @@ import type { TasksService } from '../tasks/service.ts'
 import type { TriggerMessage } from '../channels/trigger-message.ts'
 import type { ManagerTiming } from '../timing.ts'
 import { AwaitedEnds, type RunEndings } from './endings.ts'
-import { createLogFollowing, type LogReader } from './follow-logs.ts'
+import { createLogFollowing, type LogFollower, type LogReader } from './follow-logs.ts'
 import { createInvocations, overridesOf } from './invocations.ts'
 import {
   findDrivingRun,
@@ -206,20 +206,29 @@ export function createRunsService(deps: RunsDeps) {
       return run === undefined ? '' : await readLogs(database.db, run.key, query.stream)
     },
 
-    /** The same as it comes. Throws `not_found` for a task that was never started. */
-    async followLogs(
+    /** Whose output is followed, and what of it. Throws `not_found` for a task that was never started. */
+    async logSource(
       caller: TaskCaller,
       taskId: string,
       query: { runId: string | undefined; stream: 1 | 2 | undefined },
-      reader: LogReader,
-    ): Promise<{ close(): void }> {
+    ): Promise<LogSource> {
       const task = await tasks.require(caller, taskId, 'task_read')
       const run =
         query.runId === undefined
           ? await findDrivingRun(database.db, task.key)
           : await requireRun(task.key, query.runId)
       if (run === undefined) throw new ServiceError('not_found', 'the task has not been started')
-      return following.follow(run.key, query.stream, reader)
+      return { taskId: task.id, domainId: task.domainId, runKey: run.key, stream: query.stream }
+    },
+
+    /** The output as it comes, for as long as the caller may read the task. */
+    async followLogs(
+      { taskId, ...source }: LogSource,
+      authenticate: () => Promise<TaskCaller>,
+      reader: LogReader,
+    ): Promise<{ close(): void }> {
+      const authorize = async () => await tasks.require(await authenticate(), taskId, 'task_read')
+      return await following.follow({ ...source, authorize, reader })
     },
 
     close(): void {
@@ -228,6 +237,8 @@ export function createRunsService(deps: RunsDeps) {
     },
   }
 }
+
+export type LogSource = Pick<LogFollower, 'runKey' | 'domainId' | 'stream'> & { taskId: string }
 
 /** Who starts, in place of the user of an Idempotency-Key: users have positive keys. */
 const ORIGINS = { schedule: -1, message: -2, workflow: -3 } as const

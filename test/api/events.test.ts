@@ -335,8 +335,9 @@ test('one user may not open any number of streams, and one that he leaves counts
       break
     }
     open.push(reader)
-    expect(open.length).toBeLessThanOrEqual(100)
+    expect(open.length).toBeLessThanOrEqual(64)
   }
+  expect(open.length).toBe(64)
   for (const reader of open) reader.close()
   await until(async () => {
     await using again = await follow(tenant.user, tenant.domainId, { at: served })
@@ -356,9 +357,9 @@ test('a server that stops ends its streams at once', async () => {
   await Promise.all([stopping, served.stop(0)])
 })
 
-test('a hundred readers of one domain are told of each event', async () => {
+test('the readers of one domain are each told of each event', async () => {
   const tenant = await newTenant(api)
-  const readers = await Promise.all(Array.from({ length: 90 }, () => follow(tenant.user, tenant.domainId)))
+  const readers = await Promise.all(Array.from({ length: 60 }, () => follow(tenant.user, tenant.domainId)))
   const made = await Promise.all(Array.from({ length: 10 }, () => tenant.newClient()))
   for (const reader of readers) await until(() => idsOf(reader, 'client.create').length === made.length, 'all of them')
   for (const reader of readers) {

@@ -16,7 +16,11 @@ import type { CallerName, Plan } from './request.ts'
 import type { Reference } from './values.ts'
 
 /** The document names the routes of tasks too, so the world has a task manager (and no worker). */
-async function taskRoutes(life: Lifecycle, api: Api, { database, bus, keyring, logger }: Ground): Promise<RoutePlugin> {
+async function taskRoutes(
+  life: Lifecycle,
+  api: Api,
+  { database, bus, keyring, streams, logger }: Ground,
+): Promise<RoutePlugin> {
   const access = createTaskAccess({
     database,
     access: api.identity.access,
@@ -26,7 +30,7 @@ async function taskRoutes(life: Lifecycle, api: Api, { database, bus, keyring, l
   })
   const config = readConfig(MANAGER_SETTINGS, { SKEIN_MANAGER_GRPC_PORT: '0' })
   const manager = await life.start('task manager', async () => {
-    const value = await startManager({ config, database, bus, keyring, access, logger })
+    const value = await startManager({ config, database, bus, keyring, access, streams, logger })
     return { value, stop: () => value.stop() }
   })
   return (app) => manager.routes(app)

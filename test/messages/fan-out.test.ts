@@ -31,7 +31,7 @@ let broker: Node
 let host: string
 
 beforeAll(async () => {
-  plant = await startPlant()
+  plant = await startPlant({ environment: { SKEIN_STREAMS_PER_CLIENT: '2000', SKEIN_STREAMS_PER_DOMAIN: '2000' } })
   listeners = await listen(plant.api.app, {
     host: '127.0.0.1',
     ports: [{ port: 0, isOptional: false, setting: 'TEST' }],

@@ -14,6 +14,7 @@ import { createBareExchange, startMqtt, startMqttServer } from '#api/adapters/mq
 import type { MqttOptions, MqttServer } from '#api/adapters/mqtt/index.ts'
 import { createMetrics } from '#core/http/index.ts'
 import { kindOf } from '#core/errors/index.ts'
+import { createStreamBudget } from '#core/streams/index.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
 import { connectPeer, openPeer } from './peer.ts'
@@ -30,6 +31,7 @@ beforeAll(async () => {
     port: 0,
     maxPacketBytes: 64 * 1024,
     exchange: createBareExchange,
+    budget: createStreamBudget(256 * 1024 * 1024),
     metrics,
     logger: Object.assign(Object.create(logger) as typeof logger, { error: (fault: unknown) => errors.push(fault) }),
   })

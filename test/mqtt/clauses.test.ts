@@ -3,6 +3,7 @@
  * topics and who may use them. docs/mqtt-clauses.md says which clause is held by which test.
  */
 import { connect } from 'node:net'
+import { createStreamBudget } from '#core/streams/index.ts'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createBareExchange, startMqttServer } from '#api/adapters/mqtt/index.ts'
 import type { MqttServer } from '#api/adapters/mqtt/index.ts'
@@ -16,6 +17,7 @@ beforeAll(async () => {
     port: 0,
     maxPacketBytes: 64 * 1024,
     exchange: createBareExchange,
+    budget: createStreamBudget(256 * 1024 * 1024),
     logger,
   })
 })

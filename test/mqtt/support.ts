@@ -53,6 +53,7 @@ export async function startNode(
     host: '127.0.0.1',
     port: 0,
     maxPacketBytes: MAX_PACKET_BYTES,
+    budget: api.ground.streams.budget,
     exchange(host) {
       const exchange = createPlatformExchange(
         {

@@ -38,6 +38,7 @@ beforeAll(async () => {
     port: undefined,
     tls: { port: 0, files: ensureTls(undefined), clientOf },
     maxPacketBytes: 65_536,
+    budget: api.ground.streams.budget,
     exchange: (host) =>
       createPlatformExchange(
         {

@@ -18,7 +18,7 @@ let domain: string
 
 beforeAll(async () => {
   api = await startTestApi({
-    alsoServes: async (life, platform, { database, bus, keyring, logger }) => {
+    alsoServes: async (life, platform, { database, bus, keyring, streams, logger }) => {
       const access = createTaskAccess({
         database,
         access: platform.identity.access,
@@ -35,6 +35,7 @@ beforeAll(async () => {
           bus,
           keyring,
           access,
+          streams,
           logger,
           timing: FAST,
           readChannel,

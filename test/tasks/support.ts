@@ -13,6 +13,7 @@ import { createHttpApp, createMetrics } from '#core/http/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
 import { createKeyring } from '#core/keyring/index.ts'
 import { createLogger } from '#core/logging/index.ts'
+import { STREAM_SETTINGS, createStreams } from '#core/streams/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { MANAGER_SETTINGS, startManager } from '#manager/index.ts'
 import type { Manager, ManagerTiming, TaskAccess } from '#manager/index.ts'
@@ -101,6 +102,7 @@ export async function startTestManager(
     bus: createLocalBus(),
     keyring: createKeyring(masterKey),
     access: options.access ?? OPEN_ACCESS,
+    streams: createStreams(readConfig(STREAM_SETTINGS, options.environment ?? {})),
     logger,
     timing: { ...FAST, ...options.timing },
   })

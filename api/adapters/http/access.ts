@@ -8,6 +8,7 @@ import { originOf } from '#api/identity/index.ts'
 import type { ConnectionType } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
+import type { StreamOwner } from '#core/streams/index.ts'
 import { peerCertificateOf, readCredentials } from '../credentials.ts'
 import type { Authenticators, CredentialTexts } from '../credentials.ts'
 
@@ -81,6 +82,16 @@ export function accessOf(request: FastifyRequest): MessageAccess {
   const checked = request.messageAccess
   if (checked?.access === undefined) throw checked?.refusal ?? new Error('the route has no access hook')
   return checked.access
+}
+
+/** Whose streams one of this caller counts among. Call it after `accessOf`. */
+export function ownerOf(request: FastifyRequest): StreamOwner {
+  const { credentials, access } = request.messageAccess ?? {}
+  return {
+    domain: access?.domainId,
+    client: access?.publisherKey ?? undefined,
+    user: credentials?.kind === 'user' ? credentials.principal.key : undefined,
+  }
 }
 
 /** Names the caller for idempotency keys: a client or a user. */

@@ -1,15 +1,15 @@
 /** The HTTP adapter: messages in and out of the platform over HTTP. No rule of its own. */
 import type { Messages } from '#api/messages/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import type { MessageAccessDeps } from './access.ts'
 import { liveRoutes } from './live.ts'
+import type { LiveDeps } from './live.ts'
 import { publishRoutes } from './publish.ts'
 import { readRoutes } from './read.ts'
 
 export { deletionRoutes } from './delete.ts'
 export { usageRoutes } from './usage.ts'
 
-export type HttpAdapterDeps = MessageAccessDeps & { messages: Messages }
+export type HttpAdapterDeps = LiveDeps & { messages: Messages }
 
 /** Routes to publish, to read and to follow; `messages` is not closed by them. */
 export function httpMessageRoutes({ messages, ...access }: HttpAdapterDeps): RoutePlugin {

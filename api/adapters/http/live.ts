@@ -1,33 +1,18 @@
 /** Following a channel over server-sent events; an event's id is a position, so that nothing is missed while reconnecting. */
-import { Readable } from 'node:stream'
+import type { EventEmitter } from 'node:events'
 import { formatToken, parseSubtopicFilter } from '#api/messages/index.ts'
-import type { Delivery, EndReason, LiveMessage, Messages } from '#api/messages/index.ts'
-import { responses } from '#core/http/index.ts'
+import type { Delivery, LiveMessage, Messages } from '#api/messages/index.ts'
+import { EVENT_STREAM, responses, sendEventStream } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import { Type } from '#core/schema.ts'
+import type { Streams } from '#core/streams/index.ts'
 import { readCredentials } from '../credentials.ts'
 import type { MessageAccessDeps } from './access.ts'
-import { accessOf, checkAccess, credentialsOf } from './access.ts'
+import { accessOf, checkAccess, credentialsOf, ownerOf } from './access.ts'
 
-const EVENT_STREAM = 'text/event-stream'
-/** A comment is sent after so long without a message: proxies close connections that say nothing. */
-const HEARTBEAT_MS = 15_000
-/** What a browser waits before it connects again. */
-const RETRY_MS = 2000
-/** Text that waits for one slow reader; beyond, its stream ends, and begins again where it stood. */
-const MAX_WAITING_CHARS = 4 * 1024 * 1024
-/** A reader who has not read the end of his stream after so long is cut off. */
-const END_DEADLINE_MS = 10_000
+export type LiveDeps = MessageAccessDeps & { streams: Streams }
 
-const END_MESSAGES: Record<EndReason | 'slow_reader', string> = {
-  slow_reader: 'messages came faster than they were read: connect again with Last-Event-ID to go on',
-  behind: 'the stream has fallen behind: connect again with Last-Event-ID to go on',
-  forbidden: 'you are no longer allowed to follow this channel',
-  stopping: 'the server is stopping: connect again with Last-Event-ID to go on',
-  closed: 'the reader went away',
-}
-
-export function liveRoutes(messages: Messages, deps: MessageAccessDeps): RoutePlugin {
+export function liveRoutes(messages: Messages, deps: LiveDeps): RoutePlugin {
   return async (app) => {
     await app.register((scope: HttpApp, _options, done) => {
       checkAccess(scope, 'subscribe', deps)
@@ -71,39 +56,27 @@ export function liveRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
           const filter = parseSubtopicFilter(request.query.subtopic ?? '#')
           const access = accessOf(request)
           const path = { domain: request.params.domain_id, channel: request.params.channel_id }
-          const stream = new EventStream()
           const lastEventId = request.headers['last-event-id']
-          const { close } = await messages.follow(
-            {
-              access,
-              filter,
-              authorize: async () =>
-                await deps.gate.authorize(await readCredentials(credentialsOf(request), deps), path, 'subscribe'),
-              deliver: (deliveries) => {
-                stream.deliver(deliveries)
-                if (access.publisherKey !== null) messages.presence.delivered(access.publisherKey, deliveries.length)
+          const options = { streams: deps.streams, owner: ownerOf(request) }
+          return (await sendEventStream(reply as never, options, async (stream) => {
+            const following = await messages.follow(
+              {
+                access,
+                filter,
+                authorize: async () =>
+                  await deps.gate.authorize(await readCredentials(credentialsOf(request), deps), path, 'subscribe'),
+                deliver: (deliveries) => {
+                  for (const delivery of deliveries) stream.write(...formatEvent(delivery))
+                  if (access.publisherKey !== null) messages.presence.delivered(access.publisherKey, deliveries.length)
+                },
+                onEnd: (reason) => stream.end(reason),
+                drained: () => stream.drained(),
               },
-              onEnd: (reason) => stream.end(reason),
-              drained: () => stream.drained(),
-            },
-            lastEventId === '' ? undefined : lastEventId,
-          )
-          const body = Readable.from(stream.chunks(), { objectMode: false })
-          body.once('close', close)
-          // The body waits for the next message before it closes: it is woken.
-          reply.raw.once('close', () => stream.end('closed'))
-          stream.whenEnded(() => {
-            close()
-            const cutting = setTimeout(() => body.destroy(), END_DEADLINE_MS)
-            body.once('close', () => clearTimeout(cutting))
-          })
-          if (access.publisherKey !== null) showOnline(messages, access.publisherKey, body)
-          return await reply
-            .type(`${EVENT_STREAM}; charset=utf-8`)
-            .header('Cache-Control', 'no-store')
-            // Reverse proxies would collect the events before they pass them on.
-            .header('X-Accel-Buffering', 'no')
-            .send(body as never)
+              lastEventId === '' ? undefined : lastEventId,
+            )
+            if (access.publisherKey !== null && !stream.destroyed) showOnline(messages, access.publisherKey, stream)
+            return following
+          })) as never
         },
       )
       done()
@@ -112,7 +85,7 @@ export function liveRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
 }
 
 /** A client is online while its stream is open. */
-function showOnline({ presence }: Messages, clientKey: number, body: Readable): void {
+function showOnline({ presence }: Messages, clientKey: number, body: EventEmitter): void {
   presence.online(clientKey, 'http')
   presence.subscribed(clientKey, 'http')
   body.once('close', () => {
@@ -121,79 +94,17 @@ function showOnline({ presence }: Messages, clientKey: number, body: Readable): 
   })
 }
 
-/** The text of one stream, bounded: it is read at the pace of its reader. */
-class EventStream {
-  #waiting: string[] = [`retry: ${RETRY_MS}\n\n`]
-  #waitingChars = 0
-  #ended: EndReason | 'slow_reader' | undefined
-  #wake: (() => void) | undefined
-  #whenDrained: (() => void)[] = []
-  #whenEnded: (() => void) | undefined
+/** Of a message that many follow; it is put into bytes once for all of them. */
+const presented = new WeakMap<LiveMessage, Buffer>()
+/** Followers that stand at the same place share it. */
+const heads = new WeakMap<Delivery['token'], Buffer>()
 
-  deliver(deliveries: readonly Delivery[]): void {
-    if (this.#ended !== undefined) return
-    for (const delivery of deliveries) {
-      const text = formatEvent(delivery)
-      this.#waiting.push(text)
-      this.#waitingChars += text.length
-    }
-    if (this.#waitingChars > MAX_WAITING_CHARS) this.end('slow_reader')
-    this.#wake?.()
-  }
-
-  end(reason: EndReason | 'slow_reader'): void {
-    if (this.#ended !== undefined) return
-    this.#ended = reason
-    this.#waiting = []
-    this.#wake?.()
-    this.#tellDrained()
-    this.#whenEnded?.()
-  }
-
-  /** Nothing more is taken; what tells the reader why may still be on its way. */
-  whenEnded(tell: () => void): void {
-    if (this.#ended === undefined) this.#whenEnded = tell
-    else tell()
-  }
-
-  /** Resolves when everything that was delivered is on its way. */
-  async drained(): Promise<void> {
-    if (this.#waiting.length === 0 || this.#ended !== undefined) return
-    await new Promise<void>((resolve) => this.#whenDrained.push(resolve))
-  }
-
-  async *chunks(): AsyncGenerator<string, void, void> {
-    while (this.#ended === undefined) {
-      if (this.#waiting.length === 0) await this.#pause()
-      if (this.#ended !== undefined) break
-      const text = this.#waiting.length === 0 ? ':\n\n' : this.#waiting.join('')
-      this.#waiting = []
-      this.#waitingChars = 0
-      yield text
-      if (this.#waiting.length === 0) this.#tellDrained()
-    }
-    yield `event: end\ndata: ${JSON.stringify({ reason: this.#ended, message: END_MESSAGES[this.#ended] })}\n\n`
-  }
-
-  #pause(): Promise<void> {
-    return new Promise((resolve) => {
-      const wake = () => {
-        clearTimeout(timer)
-        this.#wake = undefined
-        resolve()
-      }
-      const timer = setTimeout(wake, HEARTBEAT_MS)
-      this.#wake = wake
-    })
-  }
-
-  #tellDrained(): void {
-    for (const resolve of this.#whenDrained.splice(0)) resolve()
-  }
-}
-
-function formatEvent({ message, token }: Delivery): string {
-  return `id: ${formatToken(token)}\nevent: message\ndata: ${presentMessage(message)}\n\n`
+function formatEvent({ message, token }: Delivery): [head: Buffer, data: Buffer] {
+  let head = heads.get(token)
+  if (head === undefined) heads.set(token, (head = Buffer.from(`id: ${formatToken(token)}\nevent: message\ndata: `)))
+  let data = presented.get(message)
+  if (data === undefined) presented.set(message, (data = Buffer.from(`${presentMessage(message)}\n\n`)))
+  return [head, data]
 }
 
 /** One line of JSON. The payload of a JSON type is put in as it is, so that numbers keep their digits. */

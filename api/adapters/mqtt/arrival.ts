@@ -25,10 +25,28 @@ export type ArrivalFacts = {
 
 export class Arrival {
   readonly facts: ArrivalFacts
+  /** Messages on their way that are this one. */
+  #holders = 0
   #last: { version: Version; retain: boolean; prefix: string | undefined; template: PublishTemplate } | undefined
 
   constructor(facts: ArrivalFacts) {
     this.facts = facts
+  }
+
+  /** About how much memory it takes: what was published, and the packet made of it. */
+  get bytes(): number {
+    return 2 * this.facts.payload.length
+  }
+
+  /** One more, or one fewer, has it on its way; the bytes that are kept more, or fewer, for it. */
+  hold(): number {
+    this.#holders += 1
+    return this.#holders === 1 ? this.bytes : 0
+  }
+
+  release(): number {
+    this.#holders -= 1
+    return this.#holders === 0 ? -this.bytes : 0
   }
 
   get qos(): Qos {

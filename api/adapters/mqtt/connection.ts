@@ -2,6 +2,7 @@
 import type { Duplex } from 'node:stream'
 import type { DeviceCredentials } from '#api/devices/index.ts'
 import { kindOf } from '#core/errors/index.ts'
+import type { Account, Reader } from '#core/streams/index.ts'
 import type { Exchange } from './exchange.ts'
 import { formatAcknowledgement } from './packets/acknowledgement.ts'
 import type { AcknowledgementPacket } from './packets/acknowledgement.ts'
@@ -40,7 +41,7 @@ export type Peer = {
   recertify?: () => Promise<DeviceCredentials | undefined>
 }
 
-export class Connection implements Outlet, PublishingConnection, Writable {
+export class Connection implements Outlet, PublishingConnection, Writable, Reader {
   readonly host: ConnectionHost
   readonly socket: Duplex
   /** Who a client certificate stands for. */
@@ -72,6 +73,7 @@ export class Connection implements Outlet, PublishingConnection, Writable {
   #outBytes = 0
   #aliases: Map<number, string> | undefined
   readonly #exchange: Exchange
+  readonly #account: Account
 
   constructor(socket: Duplex, exchange: Exchange, host: ConnectionHost, peer: Peer) {
     this.socket = socket
@@ -80,9 +82,13 @@ export class Connection implements Outlet, PublishingConnection, Writable {
     this.address = peer.address
     this.certificate = peer.certificate
     this.recertify = peer.recertify
+    this.#account = host.budget.open(this)
     this.openedAtMs = this.heardAtMs = host.nowMs
     socket.on('data', (chunk: Buffer) => this.#take(chunk))
-    socket.on('drain', () => this.session?.pump())
+    socket.on('drain', () => {
+      this.#account.update()
+      this.session?.pump()
+    })
     socket.on('error', () => socket.destroy())
     // The peer sends no more: whatever it still would be sent, the connection is over (section 4.2).
     socket.on('end', () => socket.destroy())
@@ -99,8 +105,18 @@ export class Connection implements Outlet, PublishingConnection, Writable {
   }
 
   /** Bytes that wait to be read by the peer. */
-  get bufferedBytes(): number {
+  get waitingBytes(): number {
     return this.socket.writableLength + this.#outBytes
+  }
+
+  get keptBytes(): number {
+    return this.session?.keptBytes ?? 0
+  }
+
+  /** Too much waits for all readers of the process, and this one is the slowest of them. */
+  cut(): void {
+    this.close(REASON.quotaExceeded, 'more waits for all clients than is kept: this one takes it too slowly')
+    this.socket.destroy()
   }
 
   #take(chunk: Buffer): void {
@@ -291,6 +307,7 @@ export class Connection implements Outlet, PublishingConnection, Writable {
       for (const part of out) this.socket.write(part)
       this.socket.uncork()
     }
+    this.#account.update()
   }
 
   /** The peer broke a rule, or something failed on this side. */
@@ -352,6 +369,7 @@ export class Connection implements Outlet, PublishingConnection, Writable {
   }
 
   #closed(): void {
+    this.#account.close()
     this.isOpen = false
     this.#backlog = []
     this.#out = []

@@ -1,5 +1,6 @@
 /** What a connection needs of the server that has it. */
 import type { Logger } from '#core/logging/index.ts'
+import type { StreamBudget } from '#core/streams/index.ts'
 import type { Connection } from './connection.ts'
 import type { Identity } from './exchange.ts'
 import type { Packet } from './packets/packet.ts'
@@ -8,6 +9,8 @@ import type { Session } from './session.ts'
 
 export type ConnectionHost = {
   readonly logger: Logger
+  /** Of what waits for readers of this process. */
+  readonly budget: StreamBudget
   /** A coarse monotonic clock: one reading for all connections. */
   readonly nowMs: number
   /** Largest packet of a client that is known. */

@@ -9,6 +9,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { followTls, portError } from '#core/http/index.ts'
 import type { Metrics, TlsFiles } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import type { StreamBudget } from '#core/streams/index.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'
 import { Connection } from './connection.ts'
 import type { Peer } from './connection.ts'
@@ -56,6 +57,8 @@ export type MqttServerOptions = {
   maxPacketBytes: number
   /** Told of the sessions' fates. */
   exchange: (host: ExchangeHost) => Exchange | Promise<Exchange>
+  /** What waits for subscribers counts there. */
+  budget: StreamBudget
   metrics?: Metrics | undefined
   logger: Logger
 }
@@ -72,7 +75,7 @@ export type MqttServer = {
 }
 
 export async function startMqttServer(options: MqttServerOptions): Promise<MqttServer> {
-  const { logger, maxPacketBytes, metrics } = options
+  const { logger, maxPacketBytes, budget, metrics } = options
   const counts = createCounts(metrics)
   const connections = new Set<Connection>()
   const closing = new Map<Connection, number>()
@@ -98,6 +101,7 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
     filled: () => undefined,
     drained: () => undefined,
     completed: () => undefined,
+    held: budget.keep,
     takenOver(session) {
       const connection = connectionOf(session)
       if (connection === undefined) return
@@ -117,6 +121,7 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
     if (session === undefined || ended.has(session)) return
     ended.add(session)
     session.outlet = undefined
+    session.release()
     const name = nameOf(session.identity, session.clientIdentifier)
     if (byName.get(name) === connection) byName.delete(name)
     const ending = exchange
@@ -130,6 +135,7 @@ export async function startMqttServer(options: MqttServerOptions): Promise<MqttS
 
   const host: ConnectionHost = {
     logger,
+    budget,
     get nowMs() {
       return nowMs
     },

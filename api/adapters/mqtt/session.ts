@@ -13,6 +13,8 @@ import type { Subscription } from './subscription.ts'
 
 /** Messages that are sent and not acknowledged; a client may ask for less (receive maximum). */
 export const MAX_IN_FLIGHT = 512
+/** Bytes of those; beyond, the client must acknowledge some before it is sent more. */
+export const MAX_IN_FLIGHT_BYTES = 4 * 1024 * 1024
 /** Messages that wait for a place among those; beyond, the session falls behind. */
 export const MAX_QUEUED = 1000
 /** Bytes of those. */
@@ -77,6 +79,8 @@ export type SessionHost = {
   filled(session: Session): void
   /** Nothing waits any more in a session that fell behind. */
   drained(session: Session): void
+  /** So many bytes more, or fewer, are kept for what is on its way to sessions. */
+  held(bytes: number): void
   /** What was remembered for it went its whole way. */
   completed(session: Session, outbound: Outbound): void
 }
@@ -109,6 +113,8 @@ export class Session {
   /** Those before it have left. */
   #head = 0
   #queuedBytes = 0
+  #inFlightBytes = 0
+  #isReleased = false
   /** Something is being remembered: what follows must not overtake it. */
   #isWriting = false
   #lastPacketId = 0
@@ -125,6 +131,11 @@ export class Session {
 
   get inFlight(): number {
     return this.#inFlight.size
+  }
+
+  /** Bytes of what is on its way; others may share them. */
+  get keptBytes(): number {
+    return this.#isReleased ? 0 : 2 * (this.#queuedBytes + this.#inFlightBytes)
   }
 
   get queued(): number {
@@ -148,8 +159,9 @@ export class Session {
 
   /** Takes up what an earlier connection left, in its order. */
   restore(outbound: Outbound): void {
+    this.#host.held(outbound.arrival.hold())
     if (outbound.packetId === 0) this.#enqueue(outbound)
-    else this.#inFlight.set(outbound.packetId, outbound)
+    else this.#takePlace(outbound)
     this.#lastPacketId = Math.max(this.#lastPacketId, outbound.packetId)
     this.#nextOrdinal = Math.max(this.#nextOrdinal, outbound.ordinal + 1)
   }
@@ -218,6 +230,7 @@ export class Session {
       isShared: manner.isShared === true,
       step,
     }
+    if (!this.#isReleased) this.#host.held(arrival.hold())
     // Nothing is before it, as with most: it does not go through the queue.
     if (qos === 1 && !this.isBehind && this.queued === 0 && outlet !== undefined && this.#hasPlace(outlet)) {
       this.#next(outbound, outlet)
@@ -230,7 +243,12 @@ export class Session {
 
   /** The client takes one more. */
   #hasPlace(outlet: Outlet): boolean {
-    return !this.#isWriting && this.#inFlight.size < Math.min(outlet.receiveMaximum, MAX_IN_FLIGHT) && outlet.isWritable
+    return (
+      !this.#isWriting &&
+      this.#inFlight.size < Math.min(outlet.receiveMaximum, MAX_IN_FLIGHT) &&
+      this.#inFlightBytes < MAX_IN_FLIGHT_BYTES &&
+      outlet.isWritable
+    )
   }
 
   /** Takes its place among what is under way; false where it must be remembered before it is sent. */
@@ -241,10 +259,15 @@ export class Session {
       return true
     }
     outbound.packetId = this.#nextPacketId()
-    this.#inFlight.set(outbound.packetId, outbound)
+    this.#takePlace(outbound)
     if (outbound.qos === 2 || isAfterRemembered) return false
     this.#send(outbound, outlet, template)
     return true
+  }
+
+  #takePlace(outbound: Outbound): void {
+    this.#inFlight.set(outbound.packetId, outbound)
+    this.#inFlightBytes += outbound.arrival.facts.payload.length
   }
 
   #enqueue(outbound: Outbound): void {
@@ -324,9 +347,20 @@ export class Session {
   }
 
   #done(outbound: Outbound): void {
-    if (outbound.packetId !== 0) this.#inFlight.delete(outbound.packetId)
+    if (outbound.packetId !== 0 && this.#inFlight.delete(outbound.packetId))
+      this.#inFlightBytes -= outbound.arrival.facts.payload.length
+    if (!this.#isReleased) this.#host.held(outbound.arrival.release())
     if (outbound.step !== undefined) outbound.step.pending--
     if (outbound.qos === 2) this.#host.completed(this, outbound)
+  }
+
+  /** Its connection is over: what is on its way is kept for nobody here any more. */
+  release(): void {
+    if (this.#isReleased) return
+    this.#isReleased = true
+    let bytes = 0
+    for (const { arrival } of this.outbound()) bytes += arrival.release()
+    this.#host.held(bytes)
   }
 
   /** A connection took the session up: what was sent and not acknowledged is sent again [MQTT-4.4.0-1]. */

@@ -6,6 +6,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import type { Metrics, TlsFiles } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { isLoopbackHost } from '#core/loopback.ts'
+import type { StreamBudget } from '#core/streams/index.ts'
 import { createBareExchange } from './bare.ts'
 import type { MqttConfig } from './config.ts'
 import { createPlatformExchange } from './platform.ts'
@@ -25,6 +26,8 @@ export type MqttOptions = {
   messages: Messages
   journal: Journal
   startStore: PlatformExchangeDeps['startStore']
+  /** What waits for subscribers counts there. */
+  budget: StreamBudget
   metrics?: Metrics | undefined
   logger: Logger
 }
@@ -34,7 +37,7 @@ const MAX_OVERHEAD_BYTES = 128 * 1024
 
 /** Undefined: both ports are off. Throws `malformed` for the conformance profile on an address that others reach. */
 export async function startMqtt(options: MqttOptions): Promise<MqttServer> {
-  const { config, host, maxBodyBytes, tls, clientOf, journal, metrics, logger } = options
+  const { config, host, maxBodyBytes, tls, clientOf, journal, budget, metrics, logger } = options
   const isBare = config.mqttProfile === 'conformance'
   if (isBare && !isLoopbackHost(host))
     throw new ServiceError(
@@ -53,6 +56,7 @@ export async function startMqtt(options: MqttOptions): Promise<MqttServer> {
       forget = exchange.forget
       return exchange
     },
+    budget,
     metrics,
     logger,
   })

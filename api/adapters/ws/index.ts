@@ -3,11 +3,13 @@ import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { Messages } from '#api/messages/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import type { Streams } from '#core/streams/index.ts'
 import type { MessageAccessDeps } from '../http/access.ts'
 import { createUpgrades } from './upgrade.ts'
 
 export type WebSocketAdapterDeps = MessageAccessDeps & {
   messages: Messages
+  streams: Streams
   /** Aborted when the process stops: the sockets are closed then. */
   signal: AbortSignal
   /** Takes the upgrades of another adapter; true: it did. */

@@ -5,6 +5,7 @@ import type { MessageAccess } from '#api/devices/index.ts'
 import { JSON_TYPE, OCTET_STREAM, SENML_JSON, TEXT_PLAIN, judgeByBytes, parseSubtopic } from '#api/messages/index.ts'
 import type { Delivery, EndReason, IncomingMessage } from '#api/messages/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
+import type { Account } from '#core/streams/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import type { WebSocketAdapterDeps } from './index.ts'
 import type { Opening } from './upgrade.ts'
@@ -35,7 +36,8 @@ const END_CODES: Record<EndReason, { code: number; reason: string }> = {
   closed: { code: 1000, reason: '' },
 }
 
-export function openSession(socket: WebSocket, opening: Opening, deps: WebSocketAdapterDeps): void {
+/** `account`: what waits for the socket's reader is counted there. */
+export function openSession(socket: WebSocket, opening: Opening, deps: WebSocketAdapterDeps, account: Account): void {
   const { messages, gate } = deps
   const { path, filter, subscribe, clientKey } = opening
   /** Says of a message that this socket sent it; a client is known by its id, a user has none. */
@@ -141,7 +143,10 @@ export function openSession(socket: WebSocket, opening: Opening, deps: WebSocket
 
   function send(data: string | Buffer, binary: boolean): void {
     if (socket.readyState !== socket.OPEN) return
-    if (socket.bufferedAmount <= MAX_BUFFERED_BYTES) return socket.send(data, { binary })
+    if (socket.bufferedAmount <= MAX_BUFFERED_BYTES) {
+      socket.send(data, { binary })
+      return account.update()
+    }
     close(CLOSE.tryAgainLater, 'messages come faster than they are read')
     // The socket closes when its reader has come to the end, or has not for half a minute.
     stopFollowing()

@@ -7,6 +7,7 @@ import type { WebSocket } from 'ws'
 import type { ChannelPath, MessageAccess, MessageCredentials } from '#api/devices/index.ts'
 import { parseMessagePath, parseSubtopicFilter } from '#api/messages/index.ts'
 import { PROTOCOL_STATUS, ServiceError, kindOf, presentError } from '#core/errors/index.ts'
+import type { StreamOwner } from '#core/streams/index.ts'
 import { withDeadline } from '#core/time.ts'
 import { peerCertificateOf, readCredentials } from '../credentials.ts'
 import type { WebSocketAdapterDeps } from './index.ts'
@@ -31,6 +32,8 @@ export type Opening = {
   subscribe: MessageAccess | undefined
   /** Null for a user. */
   clientKey: number | null
+  /** Whose limits the socket counts against. */
+  owner: StreamOwner
 }
 
 export type Upgrades = {
@@ -44,7 +47,7 @@ export function createUpgrades(
   maxFrameBytes: number | undefined,
   logger: { error(context: object, message: string): void },
 ): Upgrades {
-  const { gate } = deps
+  const { gate, streams } = deps
   const server = new WebSocketServer({ noServer: true, maxPayload: maxFrameBytes })
   const sockets = new Set<WebSocket>()
 
@@ -70,17 +73,33 @@ export function createUpgrades(
       if (kindOf(error) !== 'forbidden' && kindOf(error) !== 'not_found') throw error
       return undefined
     })
-    const { publisherKey: clientKey } = subscribe ?? (await gate.authorize(given, path, 'publish'))
+    const { publisherKey: clientKey, domainId } = subscribe ?? (await gate.authorize(given, path, 'publish'))
+    const user = given.kind === 'user' ? given.principal.key : undefined
+    const owner = { domain: domainId, client: clientKey ?? undefined, user }
     const acknowledges = url.searchParams.get('ack') === '1'
-    return { path, rest: named.rest, filter, acknowledges, credentials, subscribe, clientKey }
+    return { path, rest: named.rest, filter, acknowledges, credentials, subscribe, clientKey, owner }
   }
 
   async function take(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     const opening = await withDeadline(open(request), AUTHORIZE_DEADLINE_MS, 'looking at the credentials')
+    const release = streams.limits.open(opening.owner)
+    // Whatever becomes of the upgrade.
+    socket.once('close', release)
+    if (socket.destroyed) return release()
     server.handleUpgrade(request, socket, head, (upgraded) => {
+      const account = streams.budget.open({
+        get waitingBytes() {
+          return upgraded.bufferedAmount
+        },
+        cut: () => upgraded.terminate(),
+      })
       sockets.add(upgraded)
-      upgraded.once('close', () => sockets.delete(upgraded))
-      openSession(upgraded, opening, deps)
+      upgraded.once('close', () => {
+        sockets.delete(upgraded)
+        account.close()
+      })
+      socket.on('drain', account.update)
+      openSession(upgraded, opening, deps, account)
     })
   }
 
@@ -119,6 +138,7 @@ const REASONS: Readonly<Record<number, string>> = {
   403: 'Forbidden',
   404: 'Not Found',
   409: 'Conflict',
+  429: 'Too Many Requests',
   503: 'Service Unavailable',
   504: 'Gateway Timeout',
 }
@@ -132,7 +152,11 @@ function refuse(socket: Duplex, error: unknown): void {
     `Content-Length: ${Buffer.byteLength(body)}`,
     'Connection: close',
     ...(status === 401 ? ['WWW-Authenticate: Bearer'] : []),
-    ...(status === 503 ? ['Retry-After: 1'] : []),
+    ...(status === 503 || status === 429 ? [`Retry-After: ${retryAfterSecondsOf(error)}`] : []),
   ]
   socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`)
+}
+
+function retryAfterSecondsOf(error: unknown): number {
+  return (error instanceof ServiceError ? error.retryAfterSeconds : undefined) ?? 1
 }

@@ -52,6 +52,22 @@ export function eventFields(record: EventRecord, attributes = record.attributes)
   }
 }
 
+/** Put into bytes once for all who may see it as it is. */
+const whole = new WeakMap<EventRecord, Buffer>()
+
+/** The record as a server-sent event, with everything that it says. */
+export function wholeEvent(record: EventRecord): Buffer {
+  let event = whole.get(record)
+  if (event === undefined) whole.set(record, (event = Buffer.from(serverSentEvent(record, record.attributes))))
+  return event
+}
+
+/** The record as a server-sent event with these attributes; its id is the position behind it. */
+export function serverSentEvent(record: EventRecord, attributes: EventRecord['attributes']): string {
+  const data = formatEvent(eventFields(record, attributes))
+  return `id: ${formatPosition(record.position)}\nevent: ${record.operation}\ndata: ${data}\n\n`
+}
+
 /** JSON with all digits of `occurred_at`. */
 export function formatEvent({ occurred_at: occurredAt, ...fields }: EventFields): string {
   return `{"occurred_at":${String(occurredAt)},${JSON.stringify(fields).slice(1)}`

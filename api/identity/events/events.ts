@@ -2,6 +2,7 @@
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import type { Streams } from '#core/streams/index.ts'
 import type { AccessPolicy, Origin, UserPrincipal } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
 import { startEventHub } from './hub.ts'
@@ -15,6 +16,7 @@ export type EventsOptions = {
   access: AccessPolicy
   /** The user behind a token; throws `unauthenticated`. */
   authenticate: (token: string, origin: Origin) => Promise<UserPrincipal>
+  streams: Streams
   logger: Logger
   /** None: no events are sent to Redis. */
   redisUrl: string | undefined
@@ -28,7 +30,8 @@ export type EventsOptions = {
 export type Events = { readonly routes: RoutePlugin; stop(): Promise<void> }
 
 export async function startEvents(options: EventsOptions): Promise<Events> {
-  const { database, journal, access, authenticate, logger, redisUrl, streamLength, signal, heartbeatMs } = options
+  const { database, journal, access, authenticate, streams, logger, redisUrl, streamLength, signal, heartbeatMs } =
+    options
   const hub = startEventHub({ database, journal, logger })
   const onAbort = () => void hub.stop()
   signal.addEventListener('abort', onAbort, { once: true })
@@ -41,15 +44,9 @@ export async function startEvents(options: EventsOptions): Promise<Events> {
       redisUrl === undefined || streamLength === 0
         ? undefined
         : await startEventPublisher({ database, journal, logger, redisUrl, streamLength })
-    const service = createEventsService({
-      database,
-      access,
-      authenticate,
-      hub,
-      ...(heartbeatMs === undefined ? {} : { heartbeatMs }),
-    })
+    const service = createEventsService({ database, access, authenticate, hub, logger })
     return {
-      routes: eventRoutes(service),
+      routes: eventRoutes({ events: service, streams, quietMs: heartbeatMs }),
       async stop() {
         await publisher?.stop()
         await end()

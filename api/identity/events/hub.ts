@@ -4,10 +4,11 @@
  * callers may still listen.
  */
 import type { Database } from '#core/database/index.ts'
-import { ServiceError, kindOf } from '#core/errors/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
 import { LOG_START, comparePositions, readSettled, settledEnd, startRounds } from '#core/log/index.ts'
 import type { Pause, Position } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { startAccessWatch } from '#core/streams/index.ts'
 import type { Journal } from '../journal/index.ts'
 import { EVENT_LOG, toEventRecords } from './repository.ts'
 import type { Subscriber } from './subscriber.ts'
@@ -18,14 +19,9 @@ const INTERVAL_MS = 250
 const IDLE_MS = 60_000
 const MAX_ROWS = 500
 const MAX_BACKOFF_MS = 5000
-/** How often the rights of every stream are looked at; a revocation is in force within a second. */
-const SWEEP_MS = 300
-/** Open streams of one process, and of one user in it. */
-const MAX_STREAMS = 10_000
-const MAX_STREAMS_PER_USER = 100
 
 export type EventHub = {
-  /** Counts the stream; it is handed records after `attach`. Throws `rate_limited`, `unavailable`. */
+  /** Watches whether its caller still may; it is handed records after `attach`. Throws `unavailable`. */
   join(subscriber: Subscriber): void
   leave(subscriber: Subscriber): void
   /** Up to where the journal was handed out. */
@@ -40,14 +36,14 @@ export type EventHub = {
 export function startEventHub(options: { database: Database; journal: Journal; logger: Logger }): EventHub {
   const { database, journal, logger } = options
   const { db } = database
-  const joined = new Set<Subscriber>()
-  const streamsOfUser = new Map<number, number>()
+  /** With the way to watch it no more. */
+  const joined = new Map<Subscriber, () => void>()
+  const watch = startAccessWatch(() => journal.isFresh())
   const attached = new Map<number, Set<Subscriber>>()
   let position: Position | undefined
   let untilRead = Promise.withResolvers<void>()
   let backoffMs = INTERVAL_MS
   let isStopped = false
-  let sweeping: NodeJS.Timeout | undefined
 
   async function readOnce(): Promise<boolean> {
     if (position === undefined) {
@@ -82,24 +78,6 @@ export function startEventHub(options: { database: Database; journal: Journal; l
     }
   }
 
-  /** Ends the streams of those who may not listen any more. While the database is away nothing is handed out either. */
-  async function sweep(): Promise<void> {
-    if (!journal.isFresh()) return
-    for (const subscriber of joined) {
-      try {
-        await subscriber.authorize()
-      } catch (error) {
-        const kind = kindOf(error)
-        if (kind === 'unauthenticated' || kind === 'forbidden') subscriber.end(kind)
-      }
-    }
-  }
-
-  async function sweepLoop(): Promise<void> {
-    await sweep().catch((error: unknown) => logger.warn({ err: error }, 'the rights of event streams were not checked'))
-    sweeping = joined.size === 0 || isStopped ? undefined : setTimeout(() => void sweepLoop(), SWEEP_MS)
-  }
-
   const rounds = startRounds(round)
   const unsubscribe = journal.onGrowth(() => {
     if (joined.size > 0) rounds.poke()
@@ -108,21 +86,16 @@ export function startEventHub(options: { database: Database; journal: Journal; l
   return {
     join(subscriber) {
       if (isStopped) throw new ServiceError('unavailable', 'the server is stopping')
-      const mine = streamsOfUser.get(subscriber.userKey) ?? 0
-      if (mine >= MAX_STREAMS_PER_USER)
-        throw new ServiceError('rate_limited', `at most ${MAX_STREAMS_PER_USER} event streams of one user may be open`)
-      if (joined.size >= MAX_STREAMS)
-        throw new ServiceError('unavailable', `this server has ${MAX_STREAMS} event streams open and takes no more`)
-      streamsOfUser.set(subscriber.userKey, mine + 1)
-      joined.add(subscriber)
+      const unwatch = watch.add({
+        authorize: () => subscriber.authorize(),
+        lost: (kind) => subscriber.end(kind === 'unauthenticated' ? kind : 'forbidden'),
+      })
+      joined.set(subscriber, unwatch)
       rounds.poke()
-      sweeping ??= setTimeout(() => void sweepLoop(), SWEEP_MS)
     },
     leave(subscriber) {
+      joined.get(subscriber)?.()
       if (!joined.delete(subscriber)) return
-      const mine = streamsOfUser.get(subscriber.userKey) ?? 0
-      if (mine > 1) streamsOfUser.set(subscriber.userKey, mine - 1)
-      else streamsOfUser.delete(subscriber.userKey)
       const peers = attached.get(subscriber.domainKey)
       peers?.delete(subscriber)
       if (peers?.size === 0) attached.delete(subscriber.domainKey)
@@ -142,8 +115,8 @@ export function startEventHub(options: { database: Database; journal: Journal; l
     async stop() {
       isStopped = true
       unsubscribe()
-      clearTimeout(sweeping)
-      for (const subscriber of joined) subscriber.end('stopping')
+      watch.stop()
+      for (const subscriber of joined.keys()) subscriber.end('stopping')
       await rounds.stop()
       // Whoever still waits for a first position is told that there will be none.
       position ??= LOG_START

@@ -1,13 +1,20 @@
 /** The event stream of a domain (contract section 10). */
-import { Readable } from 'node:stream'
-import { responses } from '#core/http/index.ts'
+import { EVENT_STREAM, responses, sendEventStream } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { Type } from '#core/schema.ts'
-import { EVENT_STREAM, bearerOf, originOf } from '../tokens/index.ts'
+import type { Streams } from '#core/streams/index.ts'
+import { bearerOf, originOf } from '../tokens/index.ts'
 import { Id } from '../wire/index.ts'
 import type { EventsService } from './service.ts'
 
-export function eventRoutes(events: EventsService): RoutePlugin {
+export type EventRoutesDeps = {
+  events: EventsService
+  streams: Streams
+  /** A quiet stream says something so often; undefined: the default. */
+  quietMs: number | undefined
+}
+
+export function eventRoutes({ events, streams, quietMs }: EventRoutesDeps): RoutePlugin {
   return (app) => {
     app.get(
       '/:domain_id/events',
@@ -43,22 +50,9 @@ export function eventRoutes(events: EventsService): RoutePlugin {
       },
       async (request, reply) => {
         const caller = { principal: request.principal, token: bearerOf(request), origin: originOf(request) }
-        const { chunks, close } = await events.open(
-          caller,
-          request.params.domain_id,
-          request.headers['last-event-id'],
-          () => body.destroy(),
-        )
-        const body = Readable.from(chunks, { objectMode: false })
-        body.once('close', close)
-        // The body waits for the next event before it closes: it is woken.
-        reply.raw.once('close', close)
-        return await reply
-          .type(`${EVENT_STREAM}; charset=utf-8`)
-          .header('Cache-Control', 'no-store')
-          // Reverse proxies would collect the events before they pass them on.
-          .header('X-Accel-Buffering', 'no')
-          .send(body as never)
+        const { domain_id: domainId } = request.params
+        const { owner, quiet, begin } = await events.open(caller, domainId, request.headers['last-event-id'])
+        return (await sendEventStream(reply as never, { streams, owner, quiet, quietMs }, begin)) as never
       },
     )
   }

@@ -4,17 +4,20 @@
  */
 import type { Database } from '#core/database/index.ts'
 import { kindOf } from '#core/errors/index.ts'
+import type { EventStream } from '#core/http/index.ts'
 import { comparePositions, formatPosition, parsePosition, settledEnd } from '#core/log/index.ts'
 import type { Position } from '#core/log/index.ts'
+import type { StreamOwner } from '#core/streams/index.ts'
+import type { Logger } from '#core/logging/index.ts'
 import { withDeadline } from '#core/time.ts'
 import type { AccessPolicy, DomainAccess, Origin, UserPrincipal } from '../access/index.ts'
 import { narrowIds, sightOf } from '../journal/index.ts'
 import type { EventRecord } from './event.ts'
-import { eventFields, formatEvent } from './event.ts'
+import { serverSentEvent, wholeEvent } from './event.ts'
 import type { EventHub } from './hub.ts'
 import { findRemovedPosition, readDomainEvents } from './repository.ts'
-import { END_MESSAGES, GRACE_MS, Subscriber } from './subscriber.ts'
-import type { EndReason } from './subscriber.ts'
+import { Subscriber } from './subscriber.ts'
+import type { SubscriberEnd } from './subscriber.ts'
 
 export type EventCaller = {
   principal: UserPrincipal
@@ -23,27 +26,22 @@ export type EventCaller = {
   origin: Origin
 }
 
-export type EventStream = {
-  /** Text of `text/event-stream`; is read at the pace of the reader. */
-  chunks: AsyncGenerator<string, void, void>
-  /** The reader is gone. */
-  close(): void
+/** What is followed once there is a stream to write it to. */
+export type EventSource = {
+  owner: StreamOwner
+  /** What a stream says after a time without an event. */
+  quiet(): string
+  /** Writes to the stream until it ends. Throws `unavailable`, `timeout`. */
+  begin(stream: EventStream): Promise<{ close(): void }>
 }
 
 export type EventsService = {
-  /**
-   * Opens the stream of a domain's events, after `lastEventId` or from now on. `onCut` is called when a reader that takes
-   * nothing must be cut off. Throws `malformed`, `forbidden`, `rate_limited`, `unavailable`.
-   */
-  open(caller: EventCaller, domainId: string, lastEventId: string | undefined, onCut: () => void): Promise<EventStream>
+  /** The events of a domain, after `lastEventId` or from now on. Throws `malformed`, `forbidden`. */
+  open(caller: EventCaller, domainId: string, lastEventId: string | undefined): Promise<EventSource>
 }
 
 /** Events of the past are read in pages of so many. */
 const PAGE_RECORDS = 200
-/** A comment is sent after so long without an event: proxies close connections that say nothing. */
-const HEARTBEAT_MS = 15_000
-/** What a client waits before it connects again. */
-const RETRY_MS = 2000
 /** The journal must be readable by then, or the stream is not opened. */
 const OPEN_DEADLINE_MS = 5000
 
@@ -52,11 +50,11 @@ export type EventsDeps = {
   access: AccessPolicy
   authenticate: (token: string, origin: Origin) => Promise<UserPrincipal>
   hub: EventHub
-  heartbeatMs?: number
+  logger: Logger
 }
 
 export function createEventsService(deps: EventsDeps): EventsService {
-  const { database, access, authenticate, hub, heartbeatMs = HEARTBEAT_MS } = deps
+  const { database, access, authenticate, hub, logger } = deps
   const { db } = database
 
   async function enter(principal: UserPrincipal, domainId: string): Promise<DomainAccess> {
@@ -65,71 +63,99 @@ export function createEventsService(deps: EventsDeps): EventsService {
     return domain
   }
 
-  /** The event as this caller may see it, with the position behind it; empty when he may not see it. */
-  async function present(domain: DomainAccess, record: EventRecord): Promise<string> {
+  /** The event as this caller may see it, with the position behind it; undefined when the caller may not see it. */
+  async function present(domain: DomainAccess, record: EventRecord): Promise<string | Buffer | undefined> {
     const sight = await sightOf(db, domain, record)
-    if (sight === 'none') return ''
-    const attributes = sight === 'all' ? record.attributes : narrowIds(record.attributes, sight.ids)
-    const fields = formatEvent(eventFields(record, attributes))
-    return `id: ${formatPosition(record.position)}\nevent: ${record.operation}\ndata: ${fields}\n\n`
+    if (sight === 'none') return undefined
+    return sight === 'all' ? wholeEvent(record) : serverSentEvent(record, narrowIds(record.attributes, sight.ids))
   }
 
   return {
-    async open({ principal, token, origin }, domainId, lastEventId, onCut) {
+    async open({ principal, token, origin }, domainId, lastEventId) {
       const after = lastEventId === undefined || lastEventId === '' ? undefined : parsePosition(lastEventId)
-      const { domainKey } = await enter(principal, domainId)
+      const { domainKey, domainId: id } = await enter(principal, domainId)
       const authorize = async () => await enter(await authenticate(token, origin), domainId)
-      let cutting: NodeJS.Timeout | undefined
-      const subscriber = new Subscriber({
-        domainKey,
-        userKey: principal.key,
-        authorize: async () => void (await authorize()),
-        onEnd: (reason) => {
-          cutting = setTimeout(onCut, GRACE_MS[reason])
+      /** Everything up to where the hub stands was written. */
+      const state = { isCaughtUp: false }
+      return {
+        owner: { user: principal.key, domain: id },
+        quiet() {
+          const position = state.isCaughtUp ? hub.currentPosition() : undefined
+          // The position moves on with events that are none of the caller's business.
+          return position === undefined ? ': quiet\n\n' : `: quiet\nid: ${formatPosition(position)}\n\n`
         },
-      })
-      const finish = () => {
-        clearTimeout(cutting)
-        hub.leave(subscriber)
-      }
-      hub.join(subscriber)
-      try {
-        const [end, removed] = await withDeadline(
-          Promise.all([settledEnd(db), findRemovedPosition(db), hub.position()]),
-          OPEN_DEADLINE_MS,
-          'reading the journal',
-        )
-        // A position ahead of everything is of another database, or of this one before it was restored.
-        const isAhead = after !== undefined && comparePositions(after, end) > 0
-        const isOld = after !== undefined && removed !== undefined && comparePositions(after, removed) < 0
-        const begin = after === undefined || isAhead ? end : after
-        const chunks = stream(subscriber, authorize, { begin, hasGap: isAhead || isOld }, finish)
-        return {
-          chunks,
-          close() {
+        async begin(stream) {
+          const subscriber = new Subscriber({
+            domainKey,
+            authorize: async () => void (await authorize()),
+            onEnd: (reason) => stream.end(reason),
+            onWaiting(bytes) {
+              stream.heldBytes = bytes
+              stream.recount()
+            },
+          })
+          hub.join(subscriber)
+          const close = () => {
             subscriber.end('closed')
-            finish()
-          },
-        }
-      } catch (error) {
-        finish()
-        throw error
+            hub.leave(subscriber)
+          }
+          try {
+            const begin = await findBegin(after)
+            write(subscriber, stream, authorize, { ...begin, state }).catch((error: unknown) => {
+              logger.warn({ err: error }, 'events could not be read for a stream: it ends')
+              stream.end('behind')
+            })
+            return { close }
+          } catch (error) {
+            close()
+            throw error
+          }
+        },
       }
     },
   }
 
-  async function* stream(
+  async function findBegin(after: Position | undefined): Promise<{ begin: Position; hasGap: boolean }> {
+    const [end, removed] = await withDeadline(
+      Promise.all([settledEnd(db), findRemovedPosition(db), hub.position()]),
+      OPEN_DEADLINE_MS,
+      'reading the journal',
+    )
+    // A position ahead of everything is of another database, or of this one before it was restored.
+    const isAhead = after !== undefined && comparePositions(after, end) > 0
+    const isOld = after !== undefined && removed !== undefined && comparePositions(after, removed) < 0
+    return { begin: after === undefined || isAhead ? end : after, hasGap: isAhead || isOld }
+  }
+
+  /** At the pace of the reader: what comes meanwhile waits with the subscriber, which is bounded. */
+  async function writeRecords(
+    stream: EventStream,
     subscriber: Subscriber,
+    domain: DomainAccess,
+    records: readonly EventRecord[],
+  ): Promise<void> {
+    for (const record of records) {
+      if (subscriber.ended !== undefined) return
+      const event = await present(domain, record)
+      if (event === undefined) continue
+      stream.write(event)
+      await stream.drained()
+    }
+  }
+
+  async function write(
+    subscriber: Subscriber,
+    stream: EventStream,
     authorize: () => Promise<DomainAccess>,
-    { begin, hasGap }: { begin: Position; hasGap: boolean },
-    finish: () => void,
-  ): AsyncGenerator<string, void, void> {
+    { begin, hasGap, state }: { begin: Position; hasGap: boolean; state: { isCaughtUp: boolean } },
+  ): Promise<void> {
     try {
       // An id without data is remembered by the client: it can go on from here before the first event.
-      yield `retry: ${RETRY_MS}\nid: ${formatPosition(begin)}\n\n`
+      stream.write(`id: ${formatPosition(begin)}\n\n`)
       if (hasGap)
-        yield control('gap', {
-          message: 'events are missing before this one: read the state anew, then go on from here',
+        stream.send({
+          event: 'gap',
+          data: { message: 'events are missing before this one: read the state anew, then go on from here' },
         })
       let position = begin
       while (subscriber.ended === undefined) {
@@ -144,52 +170,26 @@ export function createEventsService(deps: EventsDeps): EventsService {
           until: target,
           limit: PAGE_RECORDS,
         })
-        const domain = await authorize()
-        for (const record of records) {
-          const text = await present(domain, record)
-          if (text !== '') yield text
-        }
+        await writeRecords(stream, subscriber, await authorize(), records)
         position = records.length < PAGE_RECORDS ? target : (records.at(-1)?.position ?? target)
       }
-      yield* follow(subscriber, authorize)
+      for (;;) {
+        state.isCaughtUp = true
+        const turn = await subscriber.next()
+        state.isCaughtUp = false
+        if ('ended' in turn) return
+        stream.heldBytes = 0
+        await writeRecords(stream, subscriber, await authorize(), turn.records)
+      }
     } catch (error) {
       const reason = endReasonOf(error)
       if (reason === undefined) throw error
-      yield control('end', { reason, message: END_MESSAGES[reason] })
-    } finally {
-      finish()
-    }
-  }
-
-  async function* follow(subscriber: Subscriber, authorize: () => Promise<DomainAccess>): AsyncGenerator<string> {
-    for (;;) {
-      const turn = await subscriber.next(heartbeatMs)
-      if (turn === 'quiet') {
-        // The position moves on with events that are none of the caller's business.
-        const position = hub.currentPosition()
-        yield position === undefined ? ': quiet\n\n' : `: quiet\nid: ${formatPosition(position)}\n\n`
-        continue
-      }
-      if ('ended' in turn) {
-        if (turn.ended !== 'closed') yield control('end', { reason: turn.ended, message: END_MESSAGES[turn.ended] })
-        return
-      }
-      const domain = await authorize()
-      for (const record of turn.records) {
-        if (subscriber.ended !== undefined) break
-        const text = await present(domain, record)
-        if (text !== '') yield text
-      }
+      subscriber.end(reason)
     }
   }
 }
 
-/** An event about the stream itself; it has no position. */
-function control(event: 'end' | 'gap', data: Record<string, string>): string {
-  return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`
-}
-
-function endReasonOf(error: unknown): EndReason | undefined {
+function endReasonOf(error: unknown): SubscriberEnd | undefined {
   const kind = kindOf(error)
   return kind === 'unauthenticated' || kind === 'forbidden' ? kind : undefined
 }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { EventRecord } from './event.ts'
 import { MAX_WAITING_RECORDS, Subscriber } from './subscriber.ts'
-import type { EndReason } from './subscriber.ts'
+import type { SubscriberEnd } from './subscriber.ts'
 
 const record = (seq: number, entities = 1): EventRecord => ({
   position: { xid: 1n, seq },
@@ -18,24 +18,24 @@ const record = (seq: number, entities = 1): EventRecord => ({
 })
 
 function newSubscriber() {
-  const ends: EndReason[] = []
+  const ends: SubscriberEnd[] = []
+  const waiting: number[] = []
   const subscriber = new Subscriber({
     domainKey: 1,
-    userKey: 1,
     authorize: () => Promise.resolve(),
     onEnd: (reason) => ends.push(reason),
+    onWaiting: (bytes) => waiting.push(bytes),
   })
-  return { subscriber, ends }
+  return { subscriber, ends, waiting }
 }
 
-test('what waits comes in order and once; a quiet time says so', async () => {
+test('what waits comes in order and once', async () => {
   const { subscriber } = newSubscriber()
-  expect(await subscriber.next(1)).toBe('quiet')
-  const waiting = subscriber.next(10_000)
+  const waiting = subscriber.next()
   subscriber.offer(record(1))
   subscriber.offer(record(2))
   expect(await waiting).toMatchObject({ records: [{ position: { seq: 1 } }, { position: { seq: 2 } }] })
-  expect(await subscriber.next(1)).toBe('quiet')
+  expect(subscriber.waitingBytes).toBe(0)
 })
 
 test('records up to the position at which the stream began are not its own', async () => {
@@ -43,7 +43,7 @@ test('records up to the position at which the stream began are not its own', asy
   subscriber.after = { xid: 1n, seq: 5 }
   subscriber.offer(record(5))
   subscriber.offer(record(6))
-  expect(await subscriber.next(1)).toMatchObject({ records: [{ position: { seq: 6 } }] })
+  expect(await subscriber.next()).toMatchObject({ records: [{ position: { seq: 6 } }] })
 })
 
 test('one record too many ends the stream, with a reason and once; nothing of what waited follows', async () => {
@@ -51,7 +51,16 @@ test('one record too many ends the stream, with a reason and once; nothing of wh
   for (let seq = 0; seq <= MAX_WAITING_RECORDS + 5; seq++) subscriber.offer(record(seq))
   subscriber.end('stopping')
   expect(ends).toEqual(['slow_reader'])
-  expect(await subscriber.next(1)).toEqual({ ended: 'slow_reader' })
+  expect(await subscriber.next()).toEqual({ ended: 'slow_reader' })
+})
+
+test('what a record says counts as what waits', () => {
+  const { subscriber, ends, waiting } = newSubscriber()
+  subscriber.offer({ ...record(1), attributes: { text: 'x'.repeat(1_000_000) } })
+  expect(waiting[0]).toBeGreaterThan(1_000_000)
+  for (let seq = 2; seq < 6; seq++) subscriber.offer({ ...record(seq), attributes: { text: 'x'.repeat(1_000_000) } })
+  expect(ends).toEqual(['slow_reader'])
+  expect(subscriber.waitingBytes).toBe(0)
 })
 
 test('few large records end it too', () => {
@@ -62,7 +71,7 @@ test('few large records end it too', () => {
 
 test('an end wakes whoever waits', async () => {
   const { subscriber } = newSubscriber()
-  const waiting = subscriber.next(60_000)
+  const waiting = subscriber.next()
   subscriber.end('forbidden')
   expect(await waiting).toEqual({ ended: 'forbidden' })
 })

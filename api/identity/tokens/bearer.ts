@@ -2,11 +2,10 @@
 import { isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import { ServiceError } from '#core/errors/index.ts'
+import { EVENT_STREAM } from '#core/http/index.ts'
 import type { Origin } from '../access/index.ts'
 
 const PREFIX = 'Bearer '
-/** Media type of the streams that browsers follow. */
-export const EVENT_STREAM = 'text/event-stream'
 
 /**
  * The token of `Authorization: Bearer …`, or of the query of a stream; the prefix is matched exactly. Throws `unauthenticated`.

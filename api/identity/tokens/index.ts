@@ -1,4 +1,4 @@
-export { EVENT_STREAM, bearerOf, originOf } from './bearer.ts'
+export { bearerOf, originOf } from './bearer.ts'
 export { TOKEN_TYPE, newClaims, signToken } from './jwt.ts'
 export { tokenRoutes } from './routes.ts'
 export { createTokensService } from './service.ts'

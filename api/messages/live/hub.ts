@@ -19,6 +19,7 @@ import {
 } from '#core/log/index.ts'
 import type { LogRow, LogSnapshot, LogTable, Pause } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { Slots } from '#core/slots.ts'
 import { sql } from '#core/sql.ts'
 import { withDeadline } from '#core/time.ts'
 import type { IncomingMessage } from '../message.ts'
@@ -46,10 +47,17 @@ const READ_DEADLINE_MS = 5000
 const JOIN_DEADLINE_MS = 10_000
 /** Batches of one read. A process that missed more ends its streams: they begin again where they stood. */
 const MAX_BATCHES = 5000
-/** Batches of one step of a follower that catches up. */
+/** Batches of one step of a follower that catches up: few at first, more as long as what they hold stays small. */
+const FIRST_CATCH_UP_BATCHES = 8
 const CATCH_UP_BATCHES = 200
-/** Messages of such a step, where they were counted before; a batch is never cut. */
-const CATCH_UP_MESSAGES = 1000
+/** Bytes of such a step, about: a batch is never cut. */
+const CATCH_UP_BYTES = 2 * 1024 * 1024
+/** Steps that are loaded at a time by this process, and for one domain. */
+const MAX_LOADS = 8
+const MAX_LOADS_PER_DOMAIN = 6
+/** After a restart everybody comes back at once. */
+const LOAD_WAIT_MS = 60_000
+const MAX_WAITING_LOADS = 100_000
 /** How often the rights of every follower are looked at; a revocation is in force within a second. */
 const SWEEP_MS = 300
 
@@ -87,6 +95,13 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
   let backoffMs = INTERVAL_MS
   let isStopped = false
   let sweeping: NodeJS.Timeout | undefined
+  const loads = new Slots({
+    what: 'reads of missed messages',
+    max: MAX_LOADS,
+    share: MAX_LOADS_PER_DOMAIN,
+    waitMs: LOAD_WAIT_MS,
+    maxWaiting: MAX_WAITING_LOADS,
+  })
 
   async function batchesOf(rows: readonly LogRow[], channels: ReadonlyMap<number, string>): Promise<LiveMessage[]> {
     const known = new Map<number, readonly LiveMessage[]>()
@@ -161,23 +176,42 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
     return messages.filter((message) => follower.wants(message))
   }
 
+  /** A step of a follower that catches up is loaded and handed to it, which counts it, in a turn of its own. */
+  async function deliverStep(
+    follower: Follower,
+    load: () => Promise<readonly StoredBatch[]>,
+    after: LiveToken,
+    next: LiveToken,
+  ): Promise<number> {
+    const bytes = await loads.run(follower.access.domainId, async () => {
+      if (follower.isEnded) return 0
+      const messages = await loadFor(follower, await load())
+      deliverTo(follower, messages, after, next)
+      return messages.reduce((sum, { payload }) => sum + payload.length, 0)
+    })
+    await follower.drained()
+    return bytes
+  }
+
   /** Delivers in steps until little is left, at the pace of the follower; then hands over. */
   async function catchUp(follower: Follower, start: LiveToken): Promise<void> {
     let after = await catchUpBounded(follower, start)
+    let step = FIRST_CATCH_UP_BATCHES
     while (!follower.isEnded && !isStopped) {
       // Before the read: what was settled then is in it, or was delivered before.
       const settled = await settledEnd(database.db)
       const { xmax, running } = after.snapshot
       const where = sql<boolean>`(xid >= ${xmax}::xid8 OR xid = ANY (${[...running]}::xid8[]))`
-      const rows = await readSettled(database.db, BATCH_LOG, after.position, CATCH_UP_BATCHES, { where })
+      const rows = await readSettled(database.db, BATCH_LOG, after.position, step, { where })
       const last = rows.at(-1)
+      const hasMore = rows.length === step
       if (last !== undefined) {
         const next = { snapshot: after.snapshot, position: last.position }
-        deliverTo(follower, await loadFor(follower, rows.map(batchOf)), after, next)
-        await follower.drained()
+        const bytes = await deliverStep(follower, () => Promise.resolve(rows.map(batchOf)), after, next)
+        step = nextStep(step, bytes)
         after = next
       }
-      if (rows.length === CATCH_UP_BATCHES) continue
+      if (hasMore) continue
       // Nothing up to there is missing any more, and need not be read again by those who hand over.
       after = { snapshot: behind(after, settled.xid), position: after.position }
       if (await join(follower, after)) return
@@ -192,12 +226,14 @@ export function startLiveHub({ database, bus, logger }: { database: Database; bu
     if (backlog === undefined) return start
     if (backlog.skipped > 0 && !follower.isEnded) onSkipped(backlog.skipped)
     let after = start
-    for (const step of stepsOf(backlog.batches)) {
+    for (let at = 0, step = FIRST_CATCH_UP_BATCHES; at < backlog.batches.length;) {
       if (follower.isEnded || isStopped) return after
-      const { xid, seq } = step.at(-1) as Missed
+      const some = backlog.batches.slice(at, at + step)
+      const { xid, seq } = some.at(-1) as Missed
       const next = { snapshot: start.snapshot, position: { xid, seq } }
-      deliverTo(follower, await loadFor(follower, await loadLogRows(database, step)), after, next)
-      await follower.drained()
+      const bytes = await deliverStep(follower, () => loadLogRows(database, some), after, next)
+      at += some.length
+      step = nextStep(step, bytes)
       after = next
     }
     return backlog.end
@@ -333,19 +369,10 @@ function tokenOf(snapshot: LogSnapshot): LiveToken {
   return { snapshot, position: LOG_START }
 }
 
-/** Batches that are loaded and handed out together. */
-function* stepsOf(batches: readonly Missed[]): Generator<Missed[]> {
-  let step: Missed[] = []
-  let messages = 0
-  for (const batch of batches) {
-    step.push(batch)
-    messages += batch.messages
-    if (step.length < CATCH_UP_BATCHES && messages < CATCH_UP_MESSAGES) continue
-    yield step
-    step = []
-    messages = 0
-  }
-  if (step.length > 0) yield step
+/** As many batches as hold about what one step should. */
+function nextStep(step: number, bytes: number): number {
+  const fitting = Math.floor((step * CATCH_UP_BYTES) / Math.max(1, bytes))
+  return Math.max(1, Math.min(CATCH_UP_BATCHES, step * 2, fitting))
 }
 
 /** Whether the snapshot saw what the transaction wrote. */
