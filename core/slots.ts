@@ -19,6 +19,8 @@ export type SlotsOptions = {
   /** How many of one owner wait at a time. */
   maxWaiting?: number
   retryAfterSeconds?: number
+  /** What the refusal of a share is: services of ours tell each other `unavailable`. */
+  shareKind?: 'rate_limited' | 'unavailable'
 }
 
 /** Whoever shares are counted for; null: the platform itself. */
@@ -34,7 +36,14 @@ export class Slots {
   #taken = 0
 
   constructor(options: SlotsOptions) {
-    this.#options = { per: 'domain', waitMs: 0, maxWaiting: options.share, retryAfterSeconds: 5, ...options }
+    this.#options = {
+      per: 'domain',
+      waitMs: 0,
+      maxWaiting: options.share,
+      retryAfterSeconds: 5,
+      shareKind: 'rate_limited',
+      ...options,
+    }
   }
 
   get taken(): number {
@@ -130,9 +139,9 @@ export class Slots {
   }
 
   #refusal(owner: SlotOwner): ServiceError {
-    const { what, max, share, per, retryAfterSeconds } = this.#options
+    const { what, max, share, per, retryAfterSeconds, shareKind } = this.#options
     return this.#of(owner) >= share
-      ? new ServiceError('rate_limited', `one ${per} may have at most ${share} ${what} at a time: try again later`, {
+      ? new ServiceError(shareKind, `one ${per} may have at most ${share} ${what} at a time: try again later`, {
           retryAfterSeconds,
         })
       : new ServiceError(

@@ -5,6 +5,7 @@
 import type { ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
+import { countHere } from '../streams/index.ts'
 import type { Account, StreamOwner, Streams } from '../streams/index.ts'
 
 export const EVENT_STREAM = 'text/event-stream'
@@ -167,9 +168,11 @@ export class EventStream extends Readable {
   /** The answer that this is the body of: its socket is counted, and ends with it. */
   attach(raw: ServerResponse): void {
     this.#raw = raw
+    const uncount = raw.socket === null ? () => undefined : countHere(raw.socket)
     if (raw.destroyed) this.destroy()
     // The body may wait for its next event: it would not learn that nobody reads it.
     raw.once('close', () => {
+      uncount()
       clearTimeout(this.#ending)
       this.destroy()
     })

@@ -9,7 +9,10 @@ import { createServer as createHttpServer } from '../node-http.ts'
 import type { HttpApp } from './edge.ts'
 import { createExpressConnections, expressLaneOf, takeExpress } from './express/index.ts'
 import type { ExpressConnections, ExpressTimes } from './express/index.ts'
+import type { StreamBudget } from '../streams/index.ts'
 import { letLinger, noteRequest } from './linger.ts'
+import { watchSlowReaders } from './slow-readers.ts'
+import type { SlowReaderTimes } from './slow-readers.ts'
 import { answerBare, answerUnreadable, hostFault, refuse } from './unreadable.ts'
 
 export type ListenerPort = {
@@ -35,6 +38,10 @@ export type ListenOptions = {
   tls?: TlsFiles | undefined
   logger: Logger
   requestDeadlineMs?: number
+  /** Counts what waits to be read; absent: nothing is counted. */
+  budget?: StreamBudget
+  /** Tests shorten them. */
+  slowReaderTimes?: SlowReaderTimes
 }
 
 export type Listeners = {
@@ -68,7 +75,9 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
   }
   const lane = expressLaneOf(app)
   const express = lane && createExpressConnections(lane, times)
+  const slowReaders = watchSlowReaders(options.budget, options.slowReaderTimes)
   const handler = (request: IncomingMessage, response: ServerResponse) => {
+    slowReaders.watch(request.socket)
     // A caller that keeps its connection would send the next request to a closed door.
     if (isStopping) response.setHeader('Connection', 'close')
     noteRequest(request)
@@ -92,6 +101,7 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
       }
       await Promise.all(servers.map((other) => close(other, 0)))
       express?.stop()
+      slowReaders.stop()
       throw portError(error, wanted, options.host)
     }
     // From here on: a connection that could not be accepted, such as one too many for the open files of the process.
@@ -110,6 +120,7 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
       isStopping = true
       express?.stop()
       await Promise.all(servers.map((server) => close(server, deadlineMs, express)))
+      slowReaders.stop()
       await app.close()
     },
   }

@@ -10,6 +10,7 @@ import { listen } from './listeners.ts'
 import type { ListenerPort, Listeners, TlsFiles } from './listeners.ts'
 import type { Metrics } from './metrics.ts'
 import type { HttpConfig } from './settings.ts'
+import type { Streams } from '../streams/index.ts'
 import { startTlsFiles } from './tls.ts'
 
 export type HttpServerOptions = {
@@ -17,6 +18,7 @@ export type HttpServerOptions = {
   logger: Logger
   build: BuildInfo
   metrics: Metrics
+  streams: Streams
   /** The base address comes first. */
   ports: readonly ListenerPort[]
   serviceOf: (port: number | undefined) => string
@@ -33,7 +35,7 @@ export async function startHttpServer(
   life: Lifecycle,
   options: HttpServerOptions,
 ): Promise<{ app: HttpApp; listeners: Listeners; scheme: 'http' | 'https' }> {
-  const { config, logger, build, metrics, ports, serviceOf, authenticate, routes } = options
+  const { config, logger, build, metrics, streams, ports, serviceOf, authenticate, routes } = options
   const files = await startTlsFiles(life, config, logger)
   const tls = options.tlsOf === undefined ? files : options.tlsOf(files)
   const app = createHttpApp({
@@ -44,9 +46,13 @@ export async function startHttpServer(
     corsOrigins: config.corsOrigins,
     trustProxy: config.trustProxy,
   })
+  const { budget, limits } = streams
+  metrics.gauge('skein_streams', 'Event streams, followed outputs and WebSockets that are open', () => limits.size)
+  metrics.gauge('skein_stream_waiting_bytes', 'Bytes that wait for readers', () => budget.waitingBytes)
+  metrics.gauge('skein_stream_cuts', 'Readers disconnected because too many bytes waited', () => budget.cuts)
   for (const plugin of routes) await plugin(app)
   const listeners = await life.start('HTTP listeners', async () => {
-    const value = await listen(app, { host: config.host, ports, tls, logger })
+    const value = await listen(app, { host: config.host, ports, tls, logger, budget: streams.budget })
     const late = setTimeout(loadLate, LATE_MS)
     return {
       value,

@@ -33,6 +33,20 @@ export type StreamBudget = {
   keep(bytes: number): void
 }
 
+/** Sockets of readers that count themselves. */
+const counted = new WeakSet<object>()
+
+/** Whether what waits in this socket is counted by whoever writes to it. */
+export function isCounted(socket: object): boolean {
+  return counted.has(socket)
+}
+
+/** From now on it is; gives the way to end that. */
+export function countHere(socket: object): () => void {
+  counted.add(socket)
+  return () => void counted.delete(socket)
+}
+
 /** With less waiting a reader keeps pace. */
 const PACE_BYTES = 64 * 1024
 /** Where the budget was exceeded, readers are disconnected until so much of it is used: not one for each message. */

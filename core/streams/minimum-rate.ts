@@ -6,7 +6,7 @@ import { monotonicMs, sleep } from '../time.ts'
 export const MIN_BYTES_PER_SECOND = 1024
 
 /** How long a transfer may take that has moved so many bytes. */
-export function allowedMs(bytes: number, graceMs: number, bytesPerSecond = MIN_BYTES_PER_SECOND): number {
+function allowedMs(bytes: number, graceMs: number, bytesPerSecond: number): number {
   return graceMs + (bytes / bytesPerSecond) * 1000
 }
 
