@@ -4,6 +4,7 @@
  */
 import { randomUUID, X509Certificate } from 'node:crypto'
 import { rename, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
@@ -26,7 +27,7 @@ import { createEventsService, taskEventRoutes } from './events/index.ts'
 import { prepareGrpcTls } from './grpc-tls.ts'
 import type { GrpcTls } from './grpc-tls.ts'
 import { ModuleCatalogue } from './modules/catalogue.ts'
-import { createModules } from './modules/index.ts'
+import { createBodyReceiver, createModules } from './modules/index.ts'
 import { createModuleRefs } from './modules/module-refs.ts'
 import { createTicketOffice, proxyTokenOf } from './modules/tickets.ts'
 import {
@@ -66,6 +67,8 @@ export type ManagerDeps = {
   keyring: Keyring
   access: TaskAccess
   streams: Streams
+  /** Where uploads lie until they are there whole. */
+  dataDir: string
   logger: Logger
   /** Intervals that tests shorten; heartbeat and lease come from the settings unless given here. */
   timing?: Partial<ManagerTiming>
@@ -103,6 +106,7 @@ export async function startManager({
   keyring,
   access,
   streams,
+  dataDir,
   logger,
   timing: changed,
   tls: given,
@@ -151,7 +155,18 @@ export async function startManager({
   const sweeper = startSweeper({ database, writer, timing, keptRunsMs: config.keptRunsMs, logger })
   const { proxyAddress } = config
   const certificate = tls?.cert
-  const modules = createModules({ database, access, cluster, tickets, proxyAddress, proxyToken, certificate, logger })
+  const bodies = createBodyReceiver({ folder: join(dataDir, 'uploads') })
+  const modules = createModules({
+    database,
+    access,
+    cluster,
+    tickets,
+    proxyAddress,
+    proxyToken,
+    certificate,
+    bodies,
+    logger,
+  })
   const tasks = createTasksService({ database, access, keyring, newId: randomUUID, now: () => new Date() })
   const runs = createRunsService({
     database,
@@ -218,7 +233,7 @@ export async function startManager({
         return true
       },
       routes: async (app) => {
-        await taskRoutes({ tasks, runs, callers })(app)
+        await taskRoutes({ tasks, runs, callers, bodies })(app)
         await runRoutes({ runs, access, callers, streams })(app)
         await workerRoutes({ workers, callers })(app)
         await modules.routes(callers)(app)

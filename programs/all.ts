@@ -127,6 +127,7 @@ await runProgram({
         keyring,
         access,
         streams: ground.streams,
+        dataDir: ground.dataDir,
         logger,
         tls,
         tokenFile,
@@ -148,6 +149,7 @@ await runProgram({
       logger,
       build,
       metrics,
+      streams: ground.streams,
       ports: [
         { port: config.http.httpPort, isOptional: false, setting: 'SKEIN_HTTP_PORT' },
         { port: config.manager.httpPort, isOptional: false, setting: 'SKEIN_MANAGER_HTTP_PORT' },

@@ -63,6 +63,7 @@ await runProgram({
       logger,
       build: ground.build,
       metrics,
+      streams: ground.streams,
       ports: [
         { port: config.http.httpPort, isOptional: false, setting: 'SKEIN_HTTP_PORT' },
         ...(coapPort === 0 ? [] : [{ port: coapPort, isOptional: true, setting: 'SKEIN_COAP_PORT' }]),

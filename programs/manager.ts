@@ -38,7 +38,7 @@ await runProgram({
     })
     await mkdir(ground.dataDir, { recursive: true })
     const manager = await life.start('task manager', async () => {
-      const { database, bus, keyring, streams } = ground
+      const { database, bus, keyring, streams, dataDir } = ground
       const value = await startManager({
         config: config.manager,
         database,
@@ -46,6 +46,7 @@ await runProgram({
         keyring,
         access,
         streams,
+        dataDir,
         logger,
         tokenFile: join(ground.dataDir, 'worker-token'),
         readChannel: createChannelReader(database),
@@ -58,6 +59,7 @@ await runProgram({
       logger,
       build: ground.build,
       metrics: createMetrics(),
+      streams: ground.streams,
       ports: [{ port: config.manager.httpPort, isOptional: false, setting: 'SKEIN_MANAGER_HTTP_PORT' }],
       serviceOf: () => 'manager',
       authenticate,

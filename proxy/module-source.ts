@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { ServiceError, isRetryable } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { Slots } from '#core/slots.ts'
 import { monotonicMs } from '#core/time.ts'
 import { ModuleRefusal } from '#core/wasm/index.ts'
 import { openBlobCache, openRecords, openTagCache } from './cache/index.ts'
@@ -26,7 +27,6 @@ import {
 import type { FetchedManifest, ModuleLayer, Reference, RegistryClient } from './oci/index.ts'
 import { readModuleFacts } from './module-facts.ts'
 import type { ModuleFacts } from './module-facts.ts'
-import { createPullSlots } from './pull-slots.ts'
 import type { Signatures } from './signatures.ts'
 
 /** On whose behalf a reference is resolved, and what is asked of its signatures. */
@@ -96,7 +96,9 @@ export type DescribedBlob = Blob & { usedMs: number; facts: ModuleFacts | undefi
 type KnownModule = Blob & { layer: ModuleLayer }
 
 const MAX_KNOWN_MODULES = 10_000
+/** Pulls at a time, and from one registry: it may be slow. */
 const MAX_PULLS = 8
+const MAX_PULLS_PER_REGISTRY = 6
 const MAX_WAITING_PULLS = 256
 /** An index may name an index (OCI image specification, "Image Index"); nobody nests deeper. */
 const MAX_INDEX_DEPTH = 2
@@ -128,7 +130,15 @@ export async function openModuleSource({
   const tagFlights = createSingleFlight<Located>()
   const moduleFlights = createSingleFlight<KnownModule>()
   const pullFlights = createSingleFlight<Blob>()
-  const slots = createPullSlots(MAX_PULLS, MAX_WAITING_PULLS)
+  const slots = new Slots({
+    what: 'modules being pulled',
+    max: MAX_PULLS,
+    share: MAX_PULLS_PER_REGISTRY,
+    per: 'registry',
+    waitMs: limits.pullDeadlineMs,
+    maxWaiting: MAX_WAITING_PULLS,
+    shareKind: 'unavailable',
+  })
   const closing = new AbortController()
 
   /** Work is shared, so it ends by its own deadline or with the proxy, never because one of the askers went away. */
@@ -248,19 +258,23 @@ export async function openModuleSource({
     const key = `${reference.registry}/${reference.repository}@${descriptor.digest}`
     return await pullFlights.run(key, async () => {
       const signal = pullSignal(key)
-      return await slots.run(async () => {
-        const beganMs = monotonicMs()
-        const bytes = client.readBlob(reference, descriptor, signal)
-        const isArchive = form === 'tar' || form === 'tar+gzip'
-        const blob = isArchive
-          ? await storeFromArchive(layer, bytes, expected)
-          : await blobs.store(unpackModule(form, descriptor.mediaType, bytes, limits), descriptor.digest)
-        logger.info(
-          { module: key, digest: blob.digest, bytes: blob.sizeBytes, ms: Math.round(monotonicMs() - beganMs) },
-          'module pulled',
-        )
-        return blob
-      }, signal)
+      return await slots.run(
+        reference.registry,
+        async () => {
+          const beganMs = monotonicMs()
+          const bytes = client.readBlob(reference, descriptor, signal)
+          const isArchive = form === 'tar' || form === 'tar+gzip'
+          const blob = isArchive
+            ? await storeFromArchive(layer, bytes, expected)
+            : await blobs.store(unpackModule(form, descriptor.mediaType, bytes, limits), descriptor.digest)
+          logger.info(
+            { module: key, digest: blob.digest, bytes: blob.sizeBytes, ms: Math.round(monotonicMs() - beganMs) },
+            'module pulled',
+          )
+          return blob
+        },
+        signal,
+      )
     })
   }
 

@@ -1,5 +1,6 @@
 /** A module on its way into a registry: gathered in the cache, checked, and pushed from there. */
 import { ServiceError } from '#core/errors/index.ts'
+import { Slots } from '#core/slots.ts'
 import { ModuleRefusal } from '#core/wasm/index.ts'
 import { readInPieces } from './cache/index.ts'
 import { readModuleFacts } from './module-facts.ts'
@@ -36,10 +37,22 @@ export type PushesDeps = {
   signal: AbortSignal
 }
 
-const MAX_PUSHES = 4
+/** Pushes at a time, and for one domain: its registry may never answer. */
+const MAX_PUSHES = 8
+const MAX_PUSHES_PER_DOMAIN = 2
+/** Managers bound them too; a few of several managers wait. */
+const WAIT_MS = 30_000
+const MAX_WAITING = 8
 
 export function createPushes({ source, exchangeFor, defaultRegistry, limits, signal }: PushesDeps): Pushes {
-  let running = 0
+  const slots = new Slots({
+    what: 'modules being pushed',
+    max: MAX_PUSHES,
+    share: MAX_PUSHES_PER_DOMAIN,
+    waitMs: WAIT_MS,
+    maxWaiting: MAX_WAITING,
+    shareKind: 'unavailable',
+  })
 
   async function push(order: PushOrder, bytes: AsyncIterable<Buffer>): Promise<string> {
     const reference = parseReference(order.reference, defaultRegistry)
@@ -64,21 +77,7 @@ export function createPushes({ source, exchangeFor, defaultRegistry, limits, sig
     return pinnedReference(reference, manifestDigest)
   }
 
-  return {
-    async push(order, bytes) {
-      if (running >= MAX_PUSHES) {
-        throw new ServiceError('unavailable', `${MAX_PUSHES} modules are being pushed, try again`, {
-          retryAfterSeconds: 1,
-        })
-      }
-      running += 1
-      try {
-        return await push(order, bytes)
-      } finally {
-        running -= 1
-      }
-    },
-  }
+  return { push: (order, bytes) => slots.run(order.domainId, () => push(order, bytes)) }
 }
 
 /**

@@ -9,6 +9,7 @@ import type { Cluster } from '../dispatch/cluster.ts'
 import { createModuleRefs } from './module-refs.ts'
 import { createModulePolicies } from './policies.ts'
 import { createProxyClient } from './proxy-client.ts'
+import type { BodyReceiver } from './received-body.ts'
 import { createImageResolver } from './resolve.ts'
 import type { ImageResolver } from './resolve.ts'
 import { moduleRoutes } from './routes.ts'
@@ -16,6 +17,7 @@ import { createModulesService } from './service.ts'
 import type { TicketOffice } from './tickets.ts'
 import { createUseRecorder } from './uses.ts'
 
+export { createBodyReceiver } from './received-body.ts'
 export { forgetUploads } from './forget-uploads.ts'
 
 export type ModulesDeps = {
@@ -27,6 +29,7 @@ export type ModulesDeps = {
   proxyToken: Secret
   /** Which the proxy shows as well; undefined: no TLS. */
   certificate: Buffer | undefined
+  bodies: BodyReceiver
   logger: Logger
 }
 
@@ -38,12 +41,12 @@ export type Modules = {
 }
 
 export function createModules(deps: ModulesDeps): Modules {
-  const { database, access, cluster, logger } = deps
+  const { database, access, cluster, bodies, logger } = deps
   const proxy = createProxyClient(deps.proxyAddress, deps.certificate, deps.proxyToken)
   const policies = createModulePolicies(database)
   const images = createImageResolver({ proxy, policies, record: createUseRecorder(database), logger })
   const refs = createModuleRefs(deps.proxyAddress, deps.tickets)
-  const modules = createModulesService({ database, access, cluster, refs, proxy, images, policies, logger })
+  const modules = createModulesService({ database, access, cluster, refs, proxy, images, policies, bodies, logger })
   return {
     resolve: images.resolve,
     routes: (callers) => moduleRoutes({ modules, callers }),

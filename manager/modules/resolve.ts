@@ -1,9 +1,16 @@
 /** The digest behind an image reference, asked of the proxy under the policy of the domain. */
 import type { Logger } from '#core/logging/index.ts'
+import { Slots } from '#core/slots.ts'
 import type { ResolvedImage } from '../runs/start-runs.ts'
 import type { ModulePolicies } from './policies.ts'
 import type { ProxyClient, ResolvedReference } from './proxy-client.ts'
 import type { UseRecorder } from './uses.ts'
+
+/** References that are asked about at a time, and for one domain: its registry may never answer. */
+const MAX_RESOLVED = 128
+const MAX_RESOLVED_PER_DOMAIN = 32
+const WAIT_MS = 30_000
+const MAX_WAITING = 1000
 
 export type ImageResolver = {
   /**
@@ -25,8 +32,17 @@ export type ImageResolverDeps = {
 }
 
 export function createImageResolver({ proxy, policies, record, logger }: ImageResolverDeps): ImageResolver {
+  const slots = new Slots({
+    what: 'image references being resolved',
+    max: MAX_RESOLVED,
+    share: MAX_RESOLVED_PER_DOMAIN,
+    waitMs: WAIT_MS,
+    maxWaiting: MAX_WAITING,
+  })
+
   async function find(reference: string, domainId: string | null): Promise<ResolvedReference> {
-    const found = await proxy.resolve(reference, domainId, await policies.find(domainId))
+    const policy = await policies.find(domainId)
+    const found = await slots.run(domainId, () => proxy.resolve(reference, domainId, policy))
     // A list for people: a start does not fail because of it.
     await record(domainId, reference, found).catch((error: unknown) =>
       logger.warn({ err: error, digest: found.digest }, 'the use of a module was not recorded'),

@@ -19,7 +19,7 @@ import {
   presentModule,
 } from './schema.ts'
 import type { ModulesService } from './service.ts'
-import { MAX_MODULE_BYTES } from './upload.ts'
+import { MAX_MODULE_BYTES } from './received-body.ts'
 
 const tags = ['modules']
 /** RFC 7617: `Basic` and base64 of `user:password`. */
@@ -89,6 +89,7 @@ export function moduleRoutes({ modules, callers }: ModuleRoutesDeps): RoutePlugi
             'unprocessable',
             'unsupported_media_type',
             'too_large',
+            'rate_limited',
             'unavailable',
             'timeout',
           ),
@@ -215,6 +216,7 @@ function pushRoute(app: HttpApp, { modules, callers }: ModuleRoutesDeps): void {
           'unprocessable',
           'unsupported_media_type',
           'too_large',
+          'rate_limited',
           'unavailable',
           'timeout',
         ),

@@ -4,6 +4,7 @@ import type { Secret } from '#core/config/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { Slots } from '#core/slots.ts'
 import { visibleDomains } from '../access.ts'
 import type { TaskAccess, TaskAction, TaskCaller, TaskDomain, VisibleDomains } from '../access.ts'
 import type { Cluster } from '../dispatch/cluster.ts'
@@ -11,9 +12,9 @@ import type { WorkerSession } from '../dispatch/worker-session.ts'
 import type { ModuleRefs } from './module-refs.ts'
 import type { ModulePolicies, ModulePolicy } from './policies.ts'
 import type { ProxiedModule, ProxyClient, ResolvedReference } from './proxy-client.ts'
+import type { BodyReceiver } from './received-body.ts'
 import type { ImageResolver } from './resolve.ts'
-import type { Exports, ShownModule } from './schema.ts'
-import { MAX_MODULE_BYTES } from './upload.ts'
+import type { Exports, RegistryModule, ShownModule } from './schema.ts'
 import { findModule } from './repository.ts'
 import { forgetUses, listUses } from './uses.ts'
 import type { ModuleUse, UseFilter } from './uses.ts'
@@ -26,6 +27,7 @@ export type ModulesDeps = {
   proxy: ProxyClient
   images: ImageResolver
   policies: ModulePolicies
+  bodies: BodyReceiver
   logger: Logger
 }
 export type ModulesService = ReturnType<typeof createModulesService>
@@ -44,8 +46,9 @@ export type Push = {
   login: { username: string; password: Secret } | undefined
 }
 
-/** Pulls ahead that run at a time; a start does not wait behind them. */
+/** Pulls ahead that run at a time, and for one domain; a start does not wait behind them. */
 const MAX_PULLS_AHEAD = 16
+const MAX_PULLS_AHEAD_PER_DOMAIN = 4
 
 export function createModulesService({
   database,
@@ -55,9 +58,14 @@ export function createModulesService({
   proxy,
   images,
   policies,
+  bodies,
   logger,
 }: ModulesDeps) {
-  let pullsAhead = 0
+  const pullsAhead = new Slots({
+    what: 'modules being pulled ahead',
+    max: MAX_PULLS_AHEAD,
+    share: MAX_PULLS_AHEAD_PER_DOMAIN,
+  })
 
   /** Keys of the domains that are meant: the named one, else all in which the caller may do it. */
   async function visible(
@@ -168,24 +176,19 @@ export function createModulesService({
 
     /**
      * Resolves now and pulls afterwards: into the proxy, then into the chosen workers. Throws what a start of a run with
-     * this image would throw, and `unavailable` when too much is being pulled ahead already.
+     * this image would throw, `rate_limited` and `unavailable` when too much is being pulled ahead already.
      */
     async pullAhead(caller: TaskCaller, order: PullAhead) {
       const domain = await domainFor(caller, 'task_create', order.domainId)
-      if (pullsAhead >= MAX_PULLS_AHEAD) {
-        throw new ServiceError('unavailable', `${MAX_PULLS_AHEAD} modules are being pulled ahead, try again`, {
-          retryAfterSeconds: 1,
-        })
-      }
-      pullsAhead += 1
+      const giveBack = await pullsAhead.take(domain?.id ?? null)
       try {
         const found = await images.find(order.reference, domain?.id ?? null)
         const sessions = chosenWorkers(domain?.id ?? null, order)
-        pullsAhead += 1
-        void pullFor(found, sessions).finally(() => (pullsAhead -= 1))
+        void pullFor(found, sessions).finally(giveBack)
         return { ...found, notes: images.notesOf(found), workers: sessions.length }
-      } finally {
-        pullsAhead -= 1
+      } catch (error) {
+        giveBack()
+        throw error
       }
     },
 
@@ -194,22 +197,19 @@ export function createModulesService({
       return (await domainFor(caller, 'task_create', domainId))?.id ?? null
     },
 
-    /** Passes the bytes on as they come. Throws `too_large`, and `unprocessable` with what proxy or registry say. */
-    async push(domainId: string | null, { reference, login }: Push, bytes: AsyncIterable<Uint8Array>) {
-      const hash = createHash('sha256')
-      let sizeBytes = 0
-      async function* counted(): AsyncGenerator<Uint8Array> {
-        for await (const piece of bytes) {
-          sizeBytes += piece.length
-          if (sizeBytes > MAX_MODULE_BYTES) {
-            throw new ServiceError('too_large', `a module may have at most ${MAX_MODULE_BYTES} bytes`)
+    /** Hands the module on once it is here. Throws `too_large`, and `unprocessable` with what proxy or registry say. */
+    async push(domainId: string | null, { reference, login }: Push, bytes: AsyncIterable<Buffer>) {
+      return await bodies.receive(domainId, bytes, async (body) => {
+        const hash = createHash('sha256')
+        async function* hashed(): AsyncGenerator<Uint8Array> {
+          for await (const piece of body.pieces()) {
+            hash.update(piece)
+            yield piece
           }
-          hash.update(piece)
-          yield piece
         }
-      }
-      const pushed = await proxy.push({ reference, domainId, login }, counted())
-      return { digest: `sha256:${hash.digest('hex')}`, sizeBytes, reference: pushed }
+        const pushed = await proxy.push({ reference, domainId, login }, hashed())
+        return { digest: `sha256:${hash.digest('hex')}`, sizeBytes: body.sizeBytes, reference: pushed }
+      })
     },
 
     /**

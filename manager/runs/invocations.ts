@@ -1,6 +1,7 @@
 /** Invocations: runs that a caller waits for, one or many in one call (task-manager.md section 1, decision 0042). */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { Slots } from '#core/slots.ts'
 import { parseDurationMs } from '#core/time.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
 import type { TaskCaller } from '../access.ts'
@@ -21,6 +22,9 @@ export type InvocationsDeps = SubmitDeps & {
 /** How long a caller waits unless he says otherwise. */
 const DEFAULT_WAIT_MS = 60_000
 const MAX_WAIT_MS = 3_600_000
+/** Calls that wait at this process, and of one domain. */
+const MAX_WAITING = 4000
+const MAX_WAITING_PER_DOMAIN = 1000
 /** Of all results in one answer; those beyond it, and each that is stored in parts, are shown by their runs alone. */
 const MAX_SHOWN_BYTES = 16 * 1024 * 1024
 
@@ -36,6 +40,11 @@ export type Invocation = Pick<EndedRun, 'workerId' | 'durationMs' | 'reason' | '
 
 export function createInvocations(deps: InvocationsDeps) {
   const { database, tasks, endings, newId } = deps
+  const slots = new Slots({
+    what: 'calls that wait for runs',
+    max: MAX_WAITING,
+    share: MAX_WAITING_PER_DOMAIN,
+  })
 
   const submissionOf = (taskId: string, overrides: RunOverrides): Submission => ({
     taskId,
@@ -47,6 +56,10 @@ export function createInvocations(deps: InvocationsDeps) {
 
   /** Starts them and waits: each with its outcome or refusal, and with its end where that has come in time. */
   async function run(submissions: readonly Submission[], domainId: string | null, waitMs: number) {
+    return await slots.run(domainId, () => runInSlot(submissions, domainId, waitMs))
+  }
+
+  async function runInSlot(submissions: readonly Submission[], domainId: string | null, waitMs: number) {
     const awaited = new AwaitedEnds(endings)
     const submitted = await submitRuns(deps, submissions, domainId, ({ runKey }) => {
       if (runKey !== undefined) awaited.add(runKey)

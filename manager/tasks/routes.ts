@@ -7,7 +7,8 @@ import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import { isId } from '#core/ids.ts'
 import { Type } from '#core/schema.ts'
 import type { Callers } from '../callers.ts'
-import { MAX_MODULE_BYTES, gatherModule } from '../modules/upload.ts'
+import { MAX_MODULE_BYTES } from '../modules/received-body.ts'
+import type { BodyReceiver } from '../modules/received-body.ts'
 import type { RunsService } from '../runs/service.ts'
 import { NewTask, Task, TaskId, TaskPage, TaskQuery, TaskUpdate, presentListedTask, presentTask } from './schema.ts'
 import type { TasksService } from './service.ts'
@@ -21,10 +22,12 @@ export function taskRoutes({
   tasks,
   runs,
   callers,
+  bodies,
 }: {
   tasks: TasksService
   runs: RunsService
   callers: Callers
+  bodies: BodyReceiver
 }): RoutePlugin {
   const { onRequest } = callers
   const config = (action: string) => ({ action, ownCredentials: true })
@@ -141,13 +144,15 @@ export function taskRoutes({
     )
     // Multipart bodies are read by this route alone, so its parser stays in a scope of its own.
     void app.register((scope, _options, done) => {
-      uploadRoute(scope as unknown as HttpApp, { tasks, callers })
+      uploadRoute(scope as unknown as HttpApp, { tasks, callers, bodies })
       done()
     })
   }
 }
 
-function uploadRoute(app: HttpApp, { tasks, callers }: { tasks: TasksService; callers: Callers }): void {
+type UploadDeps = { tasks: TasksService; callers: Callers; bodies: BodyReceiver }
+
+function uploadRoute(app: HttpApp, { tasks, callers, bodies }: UploadDeps): void {
   void (app as unknown as FastifyInstance).register(multipart, {
     limits: { files: 1, fields: 8, parts: 9, fileSize: MAX_MODULE_BYTES + 1, fieldSize: 1024 },
     throwFileSizeLimit: false,
@@ -172,6 +177,9 @@ function uploadRoute(app: HttpApp, { tasks, callers }: { tasks: TasksService; ca
           'invalid_state',
           'unsupported_media_type',
           'too_large',
+          'rate_limited',
+          'unavailable',
+          'timeout',
         ),
       },
     },
@@ -189,7 +197,14 @@ function uploadRoute(app: HttpApp, { tasks, callers }: { tasks: TasksService; ca
           details: [{ path: 'file', message: 'is required' }],
         })
       }
-      return presentTask(await tasks.upload(callers.of(request), task, await gatherModule(part.file)))
+      const caller = callers.of(request)
+      return presentTask(
+        await bodies.receive(
+          task.domainId,
+          part.file,
+          async (body) => await tasks.upload(caller, task, await body.read()),
+        ),
+      )
     },
   )
 }

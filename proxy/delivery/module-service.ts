@@ -7,6 +7,7 @@ import type { sendUnaryData } from '@grpc/grpc-js'
 import { createLru } from '#core/lru.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { Slots } from '#core/slots.ts'
 import { withDeadline } from '#core/time.ts'
 import { FetchResponseSchema, ResolveResponseSchema, SignaturePolicy, sendChunk } from '#proto/index.ts'
 import type {
@@ -37,6 +38,8 @@ export type DeliveryLimits = {
 export type ModuleServiceDeps = { source: ModuleSource; callers: Callers; limits: DeliveryLimits; logger: Logger }
 
 const MAX_VERIFIED = 10_000
+/** Of all streams one worker has at the most; it may be a worker of one domain. */
+const SHARE_OF_WORKER = 0.5
 
 /** One that this proxy does not know asks for more than it can judge, so it counts as the strictest. */
 const POLICIES: Partial<Record<SignaturePolicy, Asker['policy']>> = {
@@ -55,7 +58,14 @@ export function moduleServiceHandlers({
   limits,
   logger,
 }: ModuleServiceDeps): ServiceHandlers<typeof ModuleService> {
-  let streams = 0
+  const slots = new Slots({
+    what: 'modules being sent',
+    max: limits.maxStreams,
+    share: Math.ceil(limits.maxStreams * SHARE_OF_WORKER),
+    per: 'worker',
+    retryAfterSeconds: 1,
+    shareKind: 'unavailable',
+  })
   /** Files that were hashed on their way out, by digest: each version once. */
   const verified = createLru<string, string>(MAX_VERIFIED)
   const pieces = createSharedPieces()
@@ -76,14 +86,8 @@ export function moduleServiceHandlers({
   }
 
   async function fetch(call: FetchCall): Promise<void> {
-    if (streams >= limits.maxStreams) {
-      throw new ServiceError('unavailable', `${limits.maxStreams} modules are being sent already`, {
-        retryAfterSeconds: 1,
-      })
-    }
-    streams += 1
+    const giveBack = await slots.take(await callers.requireReader(call.metadata, call.request))
     try {
-      await callers.requireReader(call.metadata, call.request)
       const { digest, reference, offset } = call.request
       const blob = await whileSaying(call, source.open(digest, reference))
       try {
@@ -92,7 +96,7 @@ export function moduleServiceHandlers({
         await blob.handle.close()
       }
     } finally {
-      streams -= 1
+      giveBack()
     }
   }
 

@@ -19,7 +19,7 @@ import type { Reference } from './values.ts'
 async function taskRoutes(
   life: Lifecycle,
   api: Api,
-  { database, bus, keyring, streams, logger }: Ground,
+  { database, bus, keyring, streams, dataDir, logger }: Ground,
 ): Promise<RoutePlugin> {
   const access = createTaskAccess({
     database,
@@ -30,7 +30,7 @@ async function taskRoutes(
   })
   const config = readConfig(MANAGER_SETTINGS, { SKEIN_MANAGER_GRPC_PORT: '0' })
   const manager = await life.start('task manager', async () => {
-    const value = await startManager({ config, database, bus, keyring, access, streams, logger })
+    const value = await startManager({ config, database, bus, keyring, access, streams, dataDir, logger })
     return { value, stop: () => value.stop() }
   })
   return (app) => manager.routes(app)

@@ -18,7 +18,7 @@ let domain: string
 
 beforeAll(async () => {
   api = await startTestApi({
-    alsoServes: async (life, platform, { database, bus, keyring, streams, logger }) => {
+    alsoServes: async (life, platform, { database, bus, keyring, streams, dataDir, logger }) => {
       const access = createTaskAccess({
         database,
         access: platform.identity.access,
@@ -36,6 +36,7 @@ beforeAll(async () => {
           keyring,
           access,
           streams,
+          dataDir,
           logger,
           timing: FAST,
           readChannel,

@@ -103,6 +103,7 @@ export async function startTestManager(
     keyring: createKeyring(masterKey),
     access: options.access ?? OPEN_ACCESS,
     streams: createStreams(readConfig(STREAM_SETTINGS, options.environment ?? {})),
+    dataDir: join(tmpdir(), 'skein-test-manager'),
     logger,
     timing: { ...FAST, ...options.timing },
   })

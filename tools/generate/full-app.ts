@@ -57,7 +57,7 @@ export async function startFullApp(
   try {
     const config = readConfig(GROUND_SETTINGS, environment)
     const ground = await startGround(life, { config, logger, kind: 'generate', maxConnections: 4, address })
-    const { database, bus, keyring, streams, build } = ground
+    const { database, bus, keyring, streams, dataDir, build } = ground
     const api = await startApi(life, { ground, config: readConfig(IDENTITY_SETTINGS, environment) })
     const manager = await life.start('task manager', async () => {
       const managerConfig = readConfig(MANAGER_SETTINGS, environment)
@@ -74,6 +74,7 @@ export async function startFullApp(
           corsOrigins: http.corsOrigins,
         }),
         streams,
+        dataDir,
         logger,
       })
       return { value, stop: () => value.stop() }

@@ -48,7 +48,7 @@ export function liveRoutes(messages: Messages, deps: LiveDeps): RoutePlugin {
             }),
             response: responses(
               { 200: Type.String({ description: 'A stream of server-sent events' }) },
-              ...(['unauthenticated', 'forbidden', 'not_found', 'conflict', 'timeout'] as const),
+              ...(['unauthenticated', 'forbidden', 'not_found', 'conflict', 'rate_limited', 'timeout'] as const),
             ),
           },
         },

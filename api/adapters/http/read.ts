@@ -43,6 +43,8 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
                 'forbidden',
                 'not_found',
                 'conflict',
+                'rate_limited',
+                'unavailable',
                 'timeout',
               ),
             },

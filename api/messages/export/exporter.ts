@@ -7,6 +7,7 @@ import type { MessageAccess } from '#api/devices/index.ts'
 import { translateDatabaseError } from '#core/database/index.ts'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { Slots } from '#core/slots.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql, Statement } from '#core/sql.ts'
 import { RECORDS_FORMAT } from '../ingest/content.ts'
@@ -38,13 +39,14 @@ export type MessageExport = {
 export type Exporter = {
   /**
    * Everything that matches, in the order of time; limit and offset count for nothing. Throws `malformed` for another
-   * order and for an aggregation, `unavailable` while too many others are open.
+   * order and for an aggregation, `rate_limited` while the domain has too many open, `unavailable` while all domains have.
    */
   open(access: MessageAccess, query: MessagesQuery, format: ExportFormat): Promise<MessageExport>
 }
 
 /** Each holds a connection and a snapshot. */
-const MAX_EXPORTS = 4
+const MAX_EXPORTS = 8
+const MAX_EXPORTS_PER_DOMAIN = 3
 const RETRY_SECONDS = 10
 const STATEMENT_DEADLINE_MS = 60_000
 /** A reader that takes nothing for so long is given up: its snapshot keeps PostgreSQL from cleaning up. */
@@ -58,13 +60,19 @@ const MAX_ROWS = 500
 const MAX_CHUNK_CHARS = 256 * 1024
 
 export function createExporter(database: Database, signal: AbortSignal | undefined): Exporter {
-  let open = 0
+  const slots = new Slots({
+    what: 'exports',
+    max: MAX_EXPORTS,
+    share: MAX_EXPORTS_PER_DOMAIN,
+    retryAfterSeconds: RETRY_SECONDS,
+  })
 
   async function* lines(
     client: pg.Client,
     channel: MessageAccess,
     query: MessagesQuery,
     format: ExportFormat,
+    giveBack: () => void,
   ): AsyncGenerator<string, void, void> {
     const filter = parseFilter(query)
     const dir = query.dir ?? 'desc'
@@ -83,7 +91,7 @@ export function createExporter(database: Database, signal: AbortSignal | undefin
     } catch (error) {
       throw translateDatabaseError(error)
     } finally {
-      open--
+      giveBack()
       await client.end()
     }
   }
@@ -93,11 +101,7 @@ export function createExporter(database: Database, signal: AbortSignal | undefin
       parseFilter(query)
       if (query.aggregation !== undefined) throw refusal('aggregation', 'is read as a page of JSON')
       if (query.order !== undefined && query.order !== 'time') throw refusal('order', 'must be time')
-      if (open >= MAX_EXPORTS)
-        throw new ServiceError('unavailable', 'too many exports are open: try again', {
-          retryAfterSeconds: RETRY_SECONDS,
-        })
-      open++
+      const giveBack = await slots.take(access.domainId)
       let client: pg.Client | undefined
       try {
         client = await database.dedicated('skein export')
@@ -105,11 +109,11 @@ export function createExporter(database: Database, signal: AbortSignal | undefin
           SET idle_in_transaction_session_timeout = ${STALLED_MS}; SET work_mem = '${SORT_MEMORY}';
           BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY`)
       } catch (error) {
-        open--
+        giveBack()
         await client?.end()
         throw translateDatabaseError(error)
       }
-      return { contentType: CONTENT_TYPES[format], chunks: started(lines(client, access, query, format)) }
+      return { contentType: CONTENT_TYPES[format], chunks: started(lines(client, access, query, format, giveBack)) }
     },
   }
 }
