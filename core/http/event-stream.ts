@@ -57,6 +57,8 @@ export type EventStreamOptions = {
   streams: Streams
   /** Whose limits it counts against. */
   owner: StreamOwner
+  /** Bytes of what is to be written here later; others may be sent the same, so they are counted by whoever keeps them. */
+  keptBytes?: () => number
   /** What is said after a time without an event; undefined: a comment. */
   quiet?: () => string
   quietMs?: number | undefined
@@ -64,8 +66,6 @@ export type EventStreamOptions = {
 
 /** What is read of it is the body of the answer. */
 export class EventStream extends Readable {
-  /** Bytes of what is to be written here later and is held elsewhere; they are counted with it. */
-  heldBytes = 0
   readonly #account: Account
   readonly #quieting: NodeJS.Timeout
   #waiting: Buffer[] = []
@@ -80,13 +80,16 @@ export class EventStream extends Readable {
   #whenEnded: (() => void)[] = []
 
   /** Throws what `StreamLimits.open` throws. */
-  constructor({ streams, owner, quiet = () => ':\n\n', quietMs = QUIET_MS }: EventStreamOptions) {
+  constructor({ streams, owner, keptBytes, quiet = () => ':\n\n', quietMs = QUIET_MS }: EventStreamOptions) {
     super({ highWaterMark: PIECE_BYTES })
     const release = streams.limits.open(owner)
     const stream = this
     this.#account = streams.budget.open({
       get waitingBytes() {
         return stream.waitingBytes
+      },
+      get keptBytes() {
+        return keptBytes?.() ?? 0
       },
       cut: () => this.#cut(),
     })
@@ -109,7 +112,7 @@ export class EventStream extends Readable {
 
   /** Here, in the answer and in its socket. */
   get waitingBytes(): number {
-    return this.#waitingBytes + this.heldBytes + this.readableLength + (this.#raw?.writableLength ?? 0)
+    return this.#waitingBytes + this.readableLength + (this.#raw?.writableLength ?? 0)
   }
 
   get endReason(): EndReason | undefined {
@@ -126,13 +129,8 @@ export class EventStream extends Readable {
     this.#account.update()
   }
 
-  send({ event, id, data }: ServerSentEvent): void {
-    this.write(`event: ${event}\n${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify(data)}\n\n`)
-  }
-
-  /** `heldBytes` was changed. */
-  recount(): void {
-    this.#account.update()
+  send(event: ServerSentEvent): void {
+    this.write(formatEvent(event))
   }
 
   /** The last event says why. What waits is dropped, unless nothing more was to come. */
@@ -144,7 +142,7 @@ export class EventStream extends Readable {
     if (reason === 'closed') {
       this.destroy()
     } else {
-      this.#enqueue(`event: end\ndata: ${JSON.stringify({ reason, message: END_MESSAGES[reason], ...data })}\n\n`)
+      this.#enqueue(formatEvent({ event: 'end', data: { reason, message: END_MESSAGES[reason], ...data } }))
       this.#ending = setTimeout(() => this.#cut(), GRACE_MS[reason])
       this.#flow()
     }
@@ -223,7 +221,6 @@ export class EventStream extends Readable {
   #drop(): void {
     this.#waiting = []
     this.#waitingBytes = 0
-    this.heldBytes = 0
   }
 
   /** The reader takes nothing: its connection is closed, and with it everything that waits. */
@@ -237,6 +234,11 @@ export class EventStream extends Readable {
   #tell(listeners: (() => void)[]): void {
     for (const tell of listeners.splice(0)) tell()
   }
+}
+
+/** An event as it is written; whoever sends it to many formats it once. */
+export function formatEvent({ event, id, data }: ServerSentEvent): Buffer {
+  return Buffer.from(`event: ${event}\n${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify(data)}\n\n`)
 }
 
 /**

@@ -77,7 +77,7 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
   const express = lane && createExpressConnections(lane, times)
   const slowReaders = watchSlowReaders(options.budget, options.slowReaderTimes)
   const handler = (request: IncomingMessage, response: ServerResponse) => {
-    slowReaders.watch(request.socket)
+    slowReaders.watch(request.socket, response)
     // A caller that keeps its connection would send the next request to a closed door.
     if (isStopping) response.setHeader('Connection', 'close')
     noteRequest(request)

@@ -2,6 +2,7 @@
  * Connections whose answers wait to be read: what waits counts in the budget of the process, and whoever takes less than the
  * minimum rate is disconnected. One look through all connections again and again, because most have nothing waiting.
  */
+import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { MIN_BYTES_PER_SECOND, isCounted } from '../streams/index.ts'
 import type { Account, StreamBudget } from '../streams/index.ts'
@@ -18,8 +19,8 @@ export type SlowReaderTimes = {
 const TIMES: SlowReaderTimes = { everyMs: 1000, graceMs: 30_000, bytesPerSecond: MIN_BYTES_PER_SECOND }
 
 export type SlowReaders = {
-  /** A request came over it. */
-  watch(socket: Socket): void
+  /** A request came over the socket; this will be its answer. */
+  watch(socket: Socket, response: ServerResponse): void
   stop(): void
 }
 
@@ -63,7 +64,12 @@ export function watchSlowReaders(budget: StreamBudget | undefined, times: SlowRe
   const timer = setInterval(look, times.everyMs)
   timer.unref()
   return {
-    watch(socket) {
+    watch(socket, response) {
+      // Its end was written: what the system did not take of it waits from now on.
+      response.once('prefinish', () => {
+        const known = watched.get(socket)
+        if (known !== undefined && socket.writableLength > 0) count(socket, known, socket.writableLength)
+      })
       if (watched.has(socket)) return
       const state: Watched = { takenBytes: 0, sinceMs: monotonicMs(), account: undefined }
       watched.set(socket, state)

@@ -48,9 +48,7 @@ test('the reader that has been behind for the longest goes first, not the one wi
   slow.set(200 * KIB)
   now = 1
   late.set(500 * KIB)
-  now = 2
-  // It took what waited, so it is behind since now alone.
-  slow.set(300 * KIB)
+  now = 2000
   prompt.set(400 * KIB)
   await settled()
   expect([slow.cuts, late.cuts, prompt.cuts]).toEqual([1, 0, 0])
@@ -63,7 +61,8 @@ test('a reader that keeps pace is spared however long it has been sent to', asyn
   const budget = createStreamBudget(1000 * KIB, () => now)
   const [steady, stalled] = [newReader(budget), newReader(budget)]
   steady.set(60 * KIB)
-  now = 1
+  stalled.set(900 * KIB)
+  now = 2000
   stalled.set(1000 * KIB)
   await settled()
   expect([steady.cuts, stalled.cuts]).toEqual([0, 1])
@@ -79,17 +78,30 @@ test('what readers have taken unseen is looked at before anybody is disconnected
 })
 
 test('many readers that each have little waiting are bounded too', async () => {
-  const budget = createStreamBudget(1000 * KIB)
+  let now = 0
+  const budget = createStreamBudget(1000 * KIB, () => now)
   const readers = Array.from({ length: 100 }, () => newReader(budget))
   for (const reader of readers) reader.set(20 * KIB)
   await settled()
+  expect(budget).toMatchObject({ waitingBytes: 2000 * KIB, cuts: 0 })
+  readers[0]?.set(30 * KIB)
+  await settled()
+  // Twice the budget is the end of all patience; else a second is.
   expect(budget.waitingBytes).toBeLessThanOrEqual(1000 * KIB)
-  expect(readers.filter(({ cuts }) => cuts === 0).length).toBeGreaterThan(40)
+  for (const reader of readers) if (reader.cuts === 0) reader.set(30 * KIB)
+  await settled()
+  expect(budget.waitingBytes).toBeGreaterThan(1000 * KIB)
+  now = 1000
+  readers.at(-1)?.set(30 * KIB)
+  await settled()
+  expect(budget.waitingBytes).toBeLessThanOrEqual(1000 * KIB)
+  expect(readers.filter(({ cuts }) => cuts === 0).length).toBeGreaterThan(20)
   expect(readers.every(({ cuts }) => cuts <= 1)).toBe(true)
 })
 
 test('what is kept for many is counted once, and whoever is kept the most goes', async () => {
-  const budget = createStreamBudget(1000 * KIB)
+  let now = 0
+  const budget = createStreamBudget(1000 * KIB, () => now)
   const [one, other] = [newReader(budget), newReader(budget)]
   one.keptBytes = 600 * KIB
   other.keptBytes = 900 * KIB
@@ -100,6 +112,23 @@ test('what is kept for many is counted once, and whoever is kept the most goes',
   one.set(60 * KIB)
   budget.keep(100 * KIB)
   await settled()
+  expect(budget.cuts).toBe(0)
+  now = 1000
+  one.set(60 * KIB)
+  await settled()
   expect([one.cuts, other.cuts]).toEqual([0, 1])
   expect(budget.waitingBytes).toBe(760 * KIB)
+})
+
+test('a message that waits for many for a moment disconnects nobody who keeps pace', async () => {
+  let now = 0
+  const budget = createStreamBudget(1000 * KIB, () => now)
+  const readers = Array.from({ length: 9 }, () => newReader(budget))
+  for (let message = 0; message < 10; message++) {
+    for (const reader of readers) reader.set(200 * KIB)
+    now += 300
+    for (const reader of readers) reader.set(0)
+    await settled()
+  }
+  expect(budget).toMatchObject({ waitingBytes: 0, cuts: 0 })
 })

@@ -1,7 +1,8 @@
 /**
  * One budget for all bytes that wait for readers of this process, whatever they are connected by. What waits is what a
  * connection has queued itself and what its socket has not handed to the system. Beyond the budget the slowest readers are
- * disconnected, so that memory is bounded by a number and not by what readers do.
+ * disconnected, so that memory is bounded by a number and not by what readers do. A message to many readers waits for all of
+ * them for a moment: who keeps pace is spared for a second, as long as not more than twice the budget waits.
  */
 import { monotonicMs } from '../time.ts'
 
@@ -49,6 +50,10 @@ export function countHere(socket: object): () => void {
 
 /** With less waiting a reader keeps pace. */
 const PACE_BYTES = 64 * 1024
+/** A reader that has been behind for less is not slow yet. */
+const GRACE_MS = 1000
+/** Beyond so much of the budget nobody is spared. */
+const CEILING = 2
 /** Where the budget was exceeded, readers are disconnected until so much of it is used: not one for each message. */
 const RELIEVED = 0.9
 
@@ -66,6 +71,8 @@ export function createStreamBudget(maxBytes: number, nowMs: () => number = monot
   let cuts = 0
   /** Readers are being disconnected. */
   let isRelieving = false
+  let exceededSinceMs: number | undefined
+  let looking: NodeJS.Timeout | undefined
 
   function measure(entry: Entry): void {
     const { waitingBytes } = entry.reader
@@ -86,19 +93,24 @@ export function createStreamBudget(maxBytes: number, nowMs: () => number = monot
   }
 
   function relieve(): void {
-    if (isRelieving || waiting + kept <= maxBytes) return
-    for (const entry of entries) measure(entry)
-    let excess = waiting + kept - maxBytes
-    if (excess <= 0) return
-    excess += maxBytes * (1 - RELIEVED)
+    if (isRelieving) return
+    if (waiting + kept > maxBytes) for (const entry of entries) measure(entry)
+    const total = waiting + kept
+    if (total <= maxBytes) {
+      exceededSinceMs = undefined
+      return
+    }
+    exceededSinceMs ??= nowMs()
+    const sparesNobody = total > maxBytes * CEILING || nowMs() - exceededSinceMs >= GRACE_MS
+    let excess = total - maxBytes * RELIEVED
     const chosen: Entry[] = []
     for (const entry of slowest()) {
-      if (excess <= 0) break
+      if (excess <= 0 || (!sparesNobody && nowMs() - slowness(entry) < GRACE_MS)) break
       excess -= sizeOf(entry)
       remove(entry)
       chosen.push(entry)
     }
-    if (chosen.length === 0) return
+    if (chosen.length === 0) return lookAgain()
     cuts += chosen.length
     isRelieving = true
     // Whoever called is in the middle of handing something to many readers.
@@ -107,6 +119,13 @@ export function createStreamBudget(maxBytes: number, nowMs: () => number = monot
       isRelieving = false
       relieve()
     })
+  }
+
+  function lookAgain(): void {
+    looking ??= setTimeout(() => {
+      looking = undefined
+      relieve()
+    }, GRACE_MS).unref()
   }
 
   return {

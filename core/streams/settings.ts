@@ -8,7 +8,7 @@ export const STREAM_SETTINGS = {
   streamBytes: bytes(
     'SKEIN_STREAM_BYTES',
     '256MiB',
-    'Bytes that wait for all readers of one process together: streams, sockets, subscribers and answers; beyond, the slowest reader is disconnected',
+    'Bytes that wait for all readers of one process together: streams, sockets, subscribers and answers; beyond, the slowest readers are disconnected',
   ),
   streamsPerClient: integer(
     'SKEIN_STREAMS_PER_CLIENT',

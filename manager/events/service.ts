@@ -4,7 +4,8 @@
  */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import type { EndReason, ServerSentEvent } from '#core/http/index.ts'
+import { formatEvent } from '#core/http/index.ts'
+import type { EndReason } from '#core/http/index.ts'
 import { LOG_START, comparePositions, formatPosition, parsePosition, settledEnd, startRounds } from '#core/log/index.ts'
 import type { Position } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
@@ -27,7 +28,7 @@ export type EventsDeps = {
 }
 
 export type Follower = {
-  send(event: ServerSentEvent): void
+  write(event: Buffer): void
   end(reason: EndReason): void
 }
 
@@ -72,7 +73,7 @@ export function createEventsService({ database, access, logger }: EventsDeps) {
     for (const event of events) {
       if (compare(event, following.after) <= 0) continue
       following.after = { ...event.position, index: event.index }
-      if (isSeen(event, following.seen)) following.follower.send(toServerSent(event))
+      if (isSeen(event, following.seen)) following.follower.write(formatted(event))
     }
   }
 
@@ -127,7 +128,9 @@ export function createEventsService({ database, access, logger }: EventsDeps) {
         following.seen = await seenBy(caller)
         following.after = last ?? { ...(await settledEnd(database.db)), index: Number.MAX_SAFE_INTEGER }
         if (last !== undefined && (await isForgotten(database.db, last)))
-          follower.send({ event: 'gap', data: { message: 'events after this id were forgotten already' } })
+          follower.write(
+            formatEvent({ event: 'gap', data: { message: 'events after this id were forgotten already' } }),
+          )
         await join(following)
         unwatch = watch.add({
           authorize: async () => (following.seen = await seenBy(await authenticate())),
@@ -167,8 +170,17 @@ function compare(event: TaskEvent, after: EventPosition): number {
   return comparePositions(event.position, after) || event.index - after.index
 }
 
-function toServerSent({ position, index, kind, data }: TaskEvent): ServerSentEvent {
-  return { event: kind, id: `${formatPosition(position)}-${index}`, data }
+/** Of an event that many follow; it is put into bytes once for all of them. */
+const bytes = new WeakMap<TaskEvent, Buffer>()
+
+function formatted(event: TaskEvent): Buffer {
+  let known = bytes.get(event)
+  if (known === undefined) {
+    const { position, index, kind, data } = event
+    known = formatEvent({ event: kind, id: `${formatPosition(position)}-${index}`, data })
+    bytes.set(event, known)
+  }
+  return known
 }
 
 function parseEventId(text: string): EventPosition {

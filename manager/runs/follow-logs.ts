@@ -52,8 +52,9 @@ export function createLogFollowing({ database, logger }: { database: Database; l
         const gap = part.truncated ? { truncated: true } : {}
         const data = { stream: name, offset: part.offset, text: at.decoder.decode(part.data, { stream: true }), ...gap }
         reader.send({ event: name, data })
+        await reader.drained()
+        if (signal.aborted) break
       }
-      await reader.drained()
       if (parts.length > 0) continue
       if (isGone) return reader.end('not_found')
       if (state !== undefined && endedReads * READ_INTERVAL_MS >= LAST_OUTPUT_MS) {

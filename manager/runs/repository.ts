@@ -235,6 +235,8 @@ export type LogPlace = { stream: 1 | 2; offset: number; decoder: TextDecoder }
 export type LogPart = { stream: number; offset: number; data: Buffer; truncated: boolean }
 
 const MAX_PARTS = 500
+/** Of one read, about: more is read when the reader has taken it. */
+const MAX_READ_BYTES = 64 * 1024
 
 /** What follows in each stream, and the state of the run when it has ended. */
 export async function readLogParts(
@@ -246,10 +248,12 @@ export async function readLogParts(
   const { rows: states } = await sql<{ state: TaskState; has_ended: boolean }>`
     SELECT state, next_check_at IS NULL AS has_ended FROM runs WHERE key = ${runKey}`.execute(db)
   const { rows: parts } = await sql<LogPart>`
-    SELECT l.stream, l.byte_offset AS "offset", l.data, l.truncated
-    FROM unnest(${places.map(({ stream }) => stream)}::smallint[], ${places.map(({ offset }) => offset)}::bigint[]) AS p (stream, byte_offset)
-    JOIN run_logs l ON l.run_key = ${runKey} AND l.stream = p.stream AND l.byte_offset >= p.byte_offset
-    ORDER BY l.stream, l.byte_offset LIMIT ${MAX_PARTS}`.execute(db)
+    SELECT stream, "offset", data, truncated FROM (
+      SELECT l.stream, l.byte_offset AS "offset", l.data, l.truncated,
+        sum(length(l.data)) OVER (ORDER BY l.stream, l.byte_offset) - length(l.data) AS bytes_before
+      FROM unnest(${places.map(({ stream }) => stream)}::smallint[], ${places.map(({ offset }) => offset)}::bigint[]) AS p (stream, byte_offset)
+      JOIN run_logs l ON l.run_key = ${runKey} AND l.stream = p.stream AND l.byte_offset >= p.byte_offset) l
+    WHERE bytes_before < ${MAX_READ_BYTES} ORDER BY stream, "offset" LIMIT ${MAX_PARTS}`.execute(db)
   const [run] = states
   return { parts, state: run?.has_ended === true ? run.state : undefined, isGone: run === undefined }
 }

@@ -44,7 +44,7 @@ export async function startEvents(options: EventsOptions): Promise<Events> {
       redisUrl === undefined || streamLength === 0
         ? undefined
         : await startEventPublisher({ database, journal, logger, redisUrl, streamLength })
-    const service = createEventsService({ database, access, authenticate, hub, logger })
+    const service = createEventsService({ database, access, authenticate, hub, budget: streams.budget, logger })
     return {
       routes: eventRoutes({ events: service, streams, quietMs: heartbeatMs }),
       async stop() {

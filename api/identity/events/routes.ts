@@ -51,8 +51,8 @@ export function eventRoutes({ events, streams, quietMs }: EventRoutesDeps): Rout
       async (request, reply) => {
         const caller = { principal: request.principal, token: bearerOf(request), origin: originOf(request) }
         const { domain_id: domainId } = request.params
-        const { owner, quiet, begin } = await events.open(caller, domainId, request.headers['last-event-id'])
-        return (await sendEventStream(reply as never, { streams, owner, quiet, quietMs }, begin)) as never
+        const { begin, ...source } = await events.open(caller, domainId, request.headers['last-event-id'])
+        return (await sendEventStream(reply as never, { ...source, streams, quietMs }, begin)) as never
       },
     )
   }

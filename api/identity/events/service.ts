@@ -7,7 +7,7 @@ import { kindOf } from '#core/errors/index.ts'
 import type { EventStream } from '#core/http/index.ts'
 import { comparePositions, formatPosition, parsePosition, settledEnd } from '#core/log/index.ts'
 import type { Position } from '#core/log/index.ts'
-import type { StreamOwner } from '#core/streams/index.ts'
+import type { StreamBudget, StreamOwner } from '#core/streams/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { withDeadline } from '#core/time.ts'
 import type { AccessPolicy, DomainAccess, Origin, UserPrincipal } from '../access/index.ts'
@@ -29,6 +29,8 @@ export type EventCaller = {
 /** What is followed once there is a stream to write it to. */
 export type EventSource = {
   owner: StreamOwner
+  /** See `EventStreamOptions`. */
+  keptBytes(): number
   /** What a stream says after a time without an event. */
   quiet(): string
   /** Writes to the stream until it ends. Throws `unavailable`, `timeout`. */
@@ -50,11 +52,12 @@ export type EventsDeps = {
   access: AccessPolicy
   authenticate: (token: string, origin: Origin) => Promise<UserPrincipal>
   hub: EventHub
+  budget: StreamBudget
   logger: Logger
 }
 
 export function createEventsService(deps: EventsDeps): EventsService {
-  const { database, access, authenticate, hub, logger } = deps
+  const { database, access, authenticate, hub, budget, logger } = deps
   const { db } = database
 
   async function enter(principal: UserPrincipal, domainId: string): Promise<DomainAccess> {
@@ -77,31 +80,31 @@ export function createEventsService(deps: EventsDeps): EventsService {
       const authorize = async () => await enter(await authenticate(token, origin), domainId)
       /** Everything up to where the hub stands was written. */
       const state = { isCaughtUp: false }
+      let subscriber: Subscriber | undefined
       return {
         owner: { user: principal.key, domain: id },
+        keptBytes: () => subscriber?.keptBytes ?? 0,
         quiet() {
           const position = state.isCaughtUp ? hub.currentPosition() : undefined
           // The position moves on with events that are none of the caller's business.
           return position === undefined ? ': quiet\n\n' : `: quiet\nid: ${formatPosition(position)}\n\n`
         },
         async begin(stream) {
-          const subscriber = new Subscriber({
+          const following = new Subscriber({
             domainKey,
             authorize: async () => void (await authorize()),
             onEnd: (reason) => stream.end(reason),
-            onWaiting(bytes) {
-              stream.heldBytes = bytes
-              stream.recount()
-            },
+            keep: budget.keep,
           })
-          hub.join(subscriber)
+          subscriber = following
+          hub.join(following)
           const close = () => {
-            subscriber.end('closed')
-            hub.leave(subscriber)
+            following.end('closed')
+            hub.leave(following)
           }
           try {
             const begin = await findBegin(after)
-            write(subscriber, stream, authorize, { ...begin, state }).catch((error: unknown) => {
+            write(following, stream, authorize, { ...begin, state }).catch((error: unknown) => {
               logger.warn({ err: error }, 'events could not be read for a stream: it ends')
               stream.end('behind')
             })
@@ -178,7 +181,6 @@ export function createEventsService(deps: EventsDeps): EventsService {
         const turn = await subscriber.next()
         state.isCaughtUp = false
         if ('ended' in turn) return
-        stream.heldBytes = 0
         await writeRecords(stream, subscriber, await authorize(), turn.records)
       }
     } catch (error) {

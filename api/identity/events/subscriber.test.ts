@@ -19,14 +19,14 @@ const record = (seq: number, entities = 1): EventRecord => ({
 
 function newSubscriber() {
   const ends: SubscriberEnd[] = []
-  const waiting: number[] = []
+  const kept = { bytes: 0 }
   const subscriber = new Subscriber({
     domainKey: 1,
     authorize: () => Promise.resolve(),
     onEnd: (reason) => ends.push(reason),
-    onWaiting: (bytes) => waiting.push(bytes),
+    keep: (bytes) => (kept.bytes += bytes),
   })
-  return { subscriber, ends, waiting }
+  return { subscriber, ends, kept }
 }
 
 test('what waits comes in order and once', async () => {
@@ -35,7 +35,9 @@ test('what waits comes in order and once', async () => {
   subscriber.offer(record(1))
   subscriber.offer(record(2))
   expect(await waiting).toMatchObject({ records: [{ position: { seq: 1 } }, { position: { seq: 2 } }] })
-  expect(subscriber.waitingBytes).toBe(0)
+  expect(subscriber.keptBytes).toBeGreaterThan(0)
+  void subscriber.next()
+  expect(subscriber.keptBytes).toBe(0)
 })
 
 test('records up to the position at which the stream began are not its own', async () => {
@@ -54,13 +56,33 @@ test('one record too many ends the stream, with a reason and once; nothing of wh
   expect(await subscriber.next()).toEqual({ ended: 'slow_reader' })
 })
 
-test('what a record says counts as what waits', () => {
-  const { subscriber, ends, waiting } = newSubscriber()
-  subscriber.offer({ ...record(1), attributes: { text: 'x'.repeat(1_000_000) } })
-  expect(waiting[0]).toBeGreaterThan(1_000_000)
-  for (let seq = 2; seq < 6; seq++) subscriber.offer({ ...record(seq), attributes: { text: 'x'.repeat(1_000_000) } })
+test('what a record says counts as what waits, until it is written', async () => {
+  const { subscriber, ends, kept } = newSubscriber()
+  const large = (seq: number) => ({ ...record(seq), attributes: { text: 'x'.repeat(1_000_000) } })
+  subscriber.offer(large(1))
+  expect(kept.bytes).toBeGreaterThan(1_000_000)
+  expect(subscriber.keptBytes).toBe(kept.bytes)
+  await subscriber.next()
+  expect(kept.bytes).toBeGreaterThan(1_000_000)
+  const waiting = subscriber.next()
+  expect(kept.bytes).toBe(0)
+  for (let seq = 2; seq < 8; seq++) subscriber.offer(large(seq))
   expect(ends).toEqual(['slow_reader'])
-  expect(subscriber.waitingBytes).toBe(0)
+  expect(await waiting).toEqual({ ended: 'slow_reader' })
+  expect(kept.bytes).toBe(0)
+})
+
+test('what several wait for is kept once', async () => {
+  const [one, other] = [newSubscriber(), newSubscriber()]
+  const shared = record(1)
+  one.subscriber.offer(shared)
+  other.subscriber.offer(shared)
+  expect(one.kept.bytes).toBeGreaterThan(0)
+  expect(other.kept.bytes).toBe(0)
+  one.subscriber.end('closed')
+  expect(one.kept.bytes).toBeGreaterThan(0)
+  other.subscriber.end('closed')
+  expect(one.kept.bytes + other.kept.bytes).toBe(0)
 })
 
 test('few large records end it too', () => {

@@ -26,7 +26,9 @@ export class Subscriber {
   /** Throws when the caller may not read on. */
   readonly authorize: () => Promise<void>
   readonly #onEnd: (reason: SubscriberEnd) => void
-  readonly #onWaiting: (bytes: number) => void
+  readonly #keep: (bytes: number) => void
+  /** What was handed out and is being written. */
+  #inHand: EventRecord[] = []
   #waiting: EventRecord[] = []
   #waitingBytes = 0
   #ended: SubscriberEnd | undefined
@@ -37,18 +39,18 @@ export class Subscriber {
     authorize: () => Promise<void>
     /** Called once, at once: the writer may be held up by a reader that takes nothing. */
     onEnd: (reason: SubscriberEnd) => void
-    /** Told how much waits when it becomes more. */
-    onWaiting: (bytes: number) => void
+    /** So many bytes more, or fewer, are kept for subscribers together: what several wait for is kept once. */
+    keep: (bytes: number) => void
   }) {
     this.domainKey = options.domainKey
     this.authorize = options.authorize
     this.#onEnd = options.onEnd
-    this.#onWaiting = options.onWaiting
+    this.#keep = options.keep
   }
 
-  /** About how much memory takes what waits. */
-  get waitingBytes(): number {
-    return this.#waitingBytes
+  /** About how much memory takes what waits and what is being written; others may wait for the same. */
+  get keptBytes(): number {
+    return [...this.#inHand, ...this.#waiting].reduce((sum, record) => sum + sizeOf(record), 0)
   }
 
   get ended(): SubscriberEnd | undefined {
@@ -59,30 +61,59 @@ export class Subscriber {
   offer(record: EventRecord): void {
     if (this.#ended !== undefined || comparePositions(record.position, this.after) <= 0) return
     this.#waiting.push(record)
-    this.#waitingBytes += RECORD_BYTES + wholeEvent(record).length + record.entityKeys.length * ID_BYTES
+    this.#waitingBytes += sizeOf(record)
+    this.#keep(hold(record))
     if (this.#waiting.length > MAX_WAITING_RECORDS || this.#waitingBytes > MAX_WAITING_BYTES) this.end('slow_reader')
     else this.#wake?.()
-    this.#onWaiting(this.#waitingBytes)
   }
 
   /** Ends the stream; what waits is not sent any more. */
   end(reason: SubscriberEnd): void {
     if (this.#ended !== undefined) return
     this.#ended = reason
+    this.#release(this.#waiting)
     this.#waiting = []
     this.#waitingBytes = 0
     this.#wake?.()
     this.#onEnd(reason)
   }
 
-  /** What to write next. */
+  /** What to write next; what was given before is written. */
   async next(): Promise<Turn> {
+    this.#release(this.#inHand)
+    this.#inHand = []
     if (this.#ended === undefined && this.#waiting.length === 0)
       await new Promise<void>((resolve) => (this.#wake = resolve))
     if (this.#ended !== undefined) return { ended: this.#ended }
     const records = this.#waiting
+    this.#inHand = records
     this.#waiting = []
     this.#waitingBytes = 0
     return { records }
   }
+  #release(records: readonly EventRecord[]): void {
+    let bytes = 0
+    for (const record of records) bytes += letGo(record)
+    if (bytes !== 0) this.#keep(bytes)
+  }
+}
+
+/** How many subscribers wait for a record. */
+const holders = new WeakMap<EventRecord, number>()
+
+/** The bytes that are kept more, or fewer, with one more or fewer who waits. */
+function hold(record: EventRecord): number {
+  const count = holders.get(record) ?? 0
+  holders.set(record, count + 1)
+  return count === 0 ? sizeOf(record) : 0
+}
+
+function letGo(record: EventRecord): number {
+  const count = (holders.get(record) ?? 1) - 1
+  holders.set(record, count)
+  return count === 0 ? -sizeOf(record) : 0
+}
+
+function sizeOf(record: EventRecord): number {
+  return RECORD_BYTES + wholeEvent(record).length + record.entityKeys.length * ID_BYTES
 }
