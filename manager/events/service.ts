@@ -133,7 +133,12 @@ export function createEventsService({ database, access, logger }: EventsDeps) {
           )
         await join(following)
         unwatch = watch.add({
-          authorize: async () => (following.seen = await seenBy(await authenticate())),
+          async authorize() {
+            const seen = await seenBy(await authenticate())
+            if (isNothing(seen) && !isNothing(following.seen))
+              throw new ServiceError('forbidden', 'no domain is left in which tasks or workers may be read')
+            following.seen = seen
+          },
           lost(kind) {
             close()
             follower.end(kind === 'unauthenticated' ? kind : 'forbidden')
@@ -164,6 +169,10 @@ function isSeen({ kind, domainKey }: TaskEvent, { tasks, workers }: Seen): boole
   if (domains === 'all') return true
   if (domainKey === null) return kind === 'worker' || domains === 'no domain'
   return domains !== 'no domain' && domains.has(domainKey)
+}
+
+function isNothing({ tasks, workers }: Seen): boolean {
+  return tasks !== 'all' && workers !== 'all' && tasks.size + workers.size === 0
 }
 
 function compare(event: TaskEvent, after: EventPosition): number {
