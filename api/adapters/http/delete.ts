@@ -22,7 +22,7 @@ export function deletionRoutes(deletion: MessageDeletion, gate: MessageGate): Ro
             channel_id: Type.String({ description: 'Id or route of the channel' }),
           }),
           querystring: DeletionQuery,
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'timeout'),
+          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found', 'rate_limited', 'timeout'),
         },
       },
       async (request, reply) => {

@@ -2,6 +2,7 @@
 import type { AccessPolicy, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
+import { Slots } from '#core/slots.ts'
 import { parseFilter } from '../reader/filter.ts'
 import type { DeletionQuery } from './schema.ts'
 import { deleteMessages, snapshotNow } from './steps.ts'
@@ -10,13 +11,14 @@ export type MessageDeletion = {
   /**
    * Deletes the messages of a channel in a range of times, of a publisher, or both. Everything acknowledged before the
    * call is gone with its end, what comes later stays. Throws `malformed` where none of the three is given, or a filter of pages, `forbidden` and
-   * `not_found` as decision 45 says, `unavailable` while too many others are at it.
+   * `not_found` as decision 45 says, `rate_limited` while the domain has too many under way, `unavailable` while all domains have.
    */
   remove(caller: UserPrincipal, domainId: string, channelId: string, query: DeletionQuery): Promise<void>
 }
 
 /** Each holds a connection of the pool most of the time. */
-const MAX_DELETIONS = 2
+const MAX_DELETIONS = 4
+const MAX_DELETIONS_PER_DOMAIN = 2
 const RETRY_SECONDS = 5
 
 /** What a reader narrows a page with: to ignore one, as other queries ignore what they do not know, would delete what was not meant. */
@@ -33,7 +35,12 @@ export function createMessageDeletion(deps: {
   journal: Journal
 }): MessageDeletion {
   const { database, access, journal } = deps
-  let running = 0
+  const slots = new Slots({
+    what: 'deletions of messages',
+    max: MAX_DELETIONS,
+    share: MAX_DELETIONS_PER_DOMAIN,
+    retryAfterSeconds: RETRY_SECONDS,
+  })
   return {
     async remove(caller, domainId, channelId, query) {
       refuseOtherFilters(query)
@@ -42,11 +49,7 @@ export function createMessageDeletion(deps: {
         throw new ServiceError('malformed', 'one of from, to and publisher must be given: they say what is deleted')
       const { domain, entity } = await access.locate(caller, domainId, 'channel', channelId)
       await domain.requireOn(entity, 'delete')
-      if (running >= MAX_DELETIONS)
-        throw new ServiceError('unavailable', 'other messages are being deleted: try again', {
-          retryAfterSeconds: RETRY_SECONDS,
-        })
-      running++
+      const giveBack = await slots.take(domain.domainId)
       try {
         // Told before it is done: a deletion that is cut short has deleted something.
         const snapshot = await journal.change(caller, async (tx, record) => {
@@ -65,7 +68,7 @@ export function createMessageDeletion(deps: {
         })
         await deleteMessages(database, { channelKey: entity.key, fromSeconds, toSeconds, publisherId }, snapshot)
       } finally {
-        running--
+        giveBack()
       }
     },
   }
