@@ -83,10 +83,10 @@ export class EventStream extends Readable {
   constructor({ streams, owner, keptBytes, quiet = () => ':\n\n', quietMs = QUIET_MS }: EventStreamOptions) {
     super({ highWaterMark: PIECE_BYTES })
     const release = streams.limits.open(owner)
-    const stream = this
+    const waitingBytes = () => this.waitingBytes
     this.#account = streams.budget.open({
       get waitingBytes() {
-        return stream.waitingBytes
+        return waitingBytes()
       },
       get keptBytes() {
         return keptBytes?.() ?? 0

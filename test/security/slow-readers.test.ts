@@ -1,7 +1,9 @@
 // principles 6 and 7, contract sections 7.2, 7.3, 7.6 and 10: readers of every kind that take nothing are disconnected, never the process
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createHttpApp, createMetrics, listen } from '#core/http/index.ts'
 import { sql } from '#core/sql.ts'
+import { silentLogger as logger } from '../harness/database.ts'
 import { openEvents } from '../harness/event-stream.ts'
 import { until } from '../harness/until.ts'
 import { untilAllFollow } from '../messages/support.ts'
@@ -195,11 +197,55 @@ test('followed outputs: what a reader does not take is not read from the databas
   const looking = setInterval(() => (most = Math.max(most, budget().waitingBytes)), 1)
   readers.defer(() => clearInterval(looking))
   await using prompt = await openEvents(`http://${whole.host}/tasks/${id}/logs?follow=true`, asOwner())
-  const received = () => prompt.events.reduce((sum, { data }) => sum + String(data['text'] ?? '').length, 0)
+  const received = () =>
+    prompt.events.reduce((sum, { data }) => sum + ((data['text'] as string | undefined)?.length ?? 0), 0)
   await until(() => received() === PARTS * PART_BYTES, 'the whole output', DEADLINE_MS)
   expect(most).toBeLessThanOrEqual(2 * BUDGET_BYTES)
   const figures = { readers: READERS, outputMiB: (PARTS * PART_BYTES) / MIB, mostWaitingMiB: Math.round(most / MIB) }
   process.stdout.write(
     `slow readers, followed outputs: ${JSON.stringify({ ...figures, disconnected: budget().cuts - before })}\n`,
   )
+})
+
+test('an answer that is read more slowly than at the minimum rate is ended, and one that is read is not', async () => {
+  const TIMES = { everyMs: 20, graceMs: 3000, bytesPerSecond: 1024 * MIB }
+  const text = 'x'.repeat(32 * MIB)
+  const app = createHttpApp({
+    logger,
+    health: {
+      build: { version: '0', commit: 'none', buildTime: 'now' },
+      metrics: createMetrics(),
+      serviceOf: () => '',
+    },
+    maxBodyBytes: MIB,
+    corsOrigins: [],
+    trustProxy: [],
+    authenticate: () => Promise.resolve(),
+  })
+  /** Ports of readers whose connections the server has ended. */
+  const ended = new Set<number | undefined>()
+  app.get('/large', { config: { isPublic: true } }, async (request, reply) => {
+    const { socket } = request.raw
+    const { remotePort } = socket
+    socket.once('close', () => ended.add(remotePort))
+    return await reply.send(text as never)
+  })
+  const listeners = await listen(app, {
+    host: '127.0.0.1',
+    ports: [{ port: 0, isOptional: false, setting: 'TEST' }],
+    logger,
+    slowReaderTimes: TIMES,
+  })
+  const port = listeners.ports[0] as number
+  try {
+    using deaf = await askDeaf(port, '/large', {})
+    expect((await (await fetch(`http://127.0.0.1:${port}/large`)).text()).length).toBe(text.length)
+    await until(() => ended.has(deaf.socket.localPort), 'its connection is ended')
+    let bytes = 0
+    deaf.socket.on('data', (chunk: Buffer) => (bytes += chunk.length)).resume()
+    await until(() => deaf.isClosed, 'the reader learns of it')
+    expect(bytes).toBeLessThan(text.length)
+  } finally {
+    await listeners.stop(0)
+  }
 })

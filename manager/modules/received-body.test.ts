@@ -1,0 +1,57 @@
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, expect, test } from 'vitest'
+import { MAX_MODULE_BYTES, createBodyReceiver } from './received-body.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'skein-bodies-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+async function* pieces(count: number, bytes: number): AsyncGenerator<Buffer> {
+  for (let index = 0; index < count; index++) {
+    await Promise.resolve()
+    yield Buffer.alloc(bytes, index)
+  }
+}
+
+/** Says a little and then nothing, for ever. */
+async function* trickling(): AsyncGenerator<Buffer> {
+  yield Buffer.from('ab')
+  await new Promise(() => undefined)
+}
+
+test('what was received is read as it came, whole or in pieces, and leaves no file', async () => {
+  const bodies = createBodyReceiver({ folder })
+  const sent = Buffer.concat(await Array.fromAsync(pieces(40, 70_000)))
+  const read = await bodies.receive('a', pieces(40, 70_000), async (body) => {
+    expect(body.sizeBytes).toBe(sent.length)
+    expect(Buffer.concat(await Array.fromAsync(body.pieces())).equals(sent)).toBe(true)
+    expect(readdirSync(folder)).toEqual([])
+    return await body.read()
+  })
+  expect(read.equals(sent)).toBe(true)
+})
+
+test('a body that comes too slowly is refused, whoever sends it', async () => {
+  const bodies = createBodyReceiver({ folder, graceMs: 50 })
+  const work = () => Promise.reject(new Error('never begun'))
+  await expect(bodies.receive('a', trickling(), work)).rejects.toMatchObject({
+    kind: 'timeout',
+    message: 'the body must arrive at 1024 bytes a second or faster',
+  })
+})
+
+test('a body that is too large is refused at its bound', async () => {
+  const bodies = createBodyReceiver({ folder })
+  const work = () => Promise.reject(new Error('never begun'))
+  const tooMany = pieces(MAX_MODULE_BYTES / (8 * 1024 * 1024) + 1, 8 * 1024 * 1024)
+  await expect(bodies.receive('a', tooMany, work)).rejects.toMatchObject({ kind: 'too_large' })
+})
+
+test('a body that trickles holds no slot of those that are there', async () => {
+  const bodies = createBodyReceiver({ folder, graceMs: 60_000 })
+  const begun = Array.from({ length: 7 }, () => bodies.receive('a', trickling(), () => Promise.resolve()))
+  for (const one of begun) one.catch(() => undefined)
+  expect(await bodies.receive('a', pieces(1, 10), (body) => Promise.resolve(body.sizeBytes))).toBe(10)
+  expect(await bodies.receive('b', pieces(1, 10), (body) => Promise.resolve(body.sizeBytes))).toBe(10)
+})
