@@ -172,7 +172,7 @@ function isSeen({ kind, domainKey }: TaskEvent, { tasks, workers }: Seen): boole
 }
 
 function isNothing({ tasks, workers }: Seen): boolean {
-  return tasks !== 'all' && workers !== 'all' && tasks.size + workers.size === 0
+  return typeof tasks !== 'string' && typeof workers !== 'string' && tasks.size + workers.size === 0
 }
 
 function compare(event: TaskEvent, after: EventPosition): number {

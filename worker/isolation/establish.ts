@@ -5,6 +5,7 @@
 import { spawn } from 'node:child_process'
 import { accessSync, constants } from 'node:fs'
 import { delimiter, join } from 'node:path'
+import { processEnvironment } from '#core/config/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { ISOLATION_LEVELS } from './levels.ts'
@@ -76,7 +77,7 @@ async function prepare(level: IsolationLevel, folder: string): Promise<Isolation
 }
 
 function findBwrap(): string | undefined {
-  const folders = [...BWRAP_FOLDERS, ...(process.env['PATH'] ?? '').split(delimiter)]
+  const folders = [...BWRAP_FOLDERS, ...(processEnvironment()['PATH'] ?? '').split(delimiter)]
   return folders.map((folder) => join(folder, 'bwrap')).find(isExecutable)
 }
 

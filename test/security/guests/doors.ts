@@ -57,6 +57,7 @@ const DOORS: Record<string, Door> = {
     inspector.open(0)
     return inspector.url()
   },
+  // oxlint-disable-next-line no-eval -- one of the doors
   'code from text': () => globalThis.eval('"made"') as unknown,
   'variables of the environment': () => {
     const names = Object.keys(process.env).filter((name) => name !== 'PWD')
