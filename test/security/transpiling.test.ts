@@ -1,6 +1,7 @@
 /** Transpiling components is fair (task-manager.md section 4): bounded for each domain, and /placement shows where a run stands. */
 import { afterAll, expect, test } from 'vitest'
-import { clientOf, exampleModule, startDatabase, startTestManager, startTestWorker, until } from '../tasks/support.ts'
+import { clientOf, startDatabase, startTestManager, startTestWorker, until } from '../tasks/support.ts'
+import { componentFromText } from '../worker/pool.ts'
 
 const db = await startDatabase()
 const manager = await startTestManager(db.database)
@@ -23,7 +24,12 @@ function copyOf(bytes: Buffer, number: number): Buffer {
 }
 
 test('components beyond the bound of a domain go back to the queue and are run later; placement shows the places', async () => {
-  const component = exampleModule('agent')
+  const component = Buffer.from(
+    await componentFromText(`(component
+      (core module $m (func (export "f") (result i32) (i32.const 7)))
+      (core instance $i (instantiate $m)) (type $t (func (result u32)))
+      (func $f (type $t) (canon lift (core func $i "f"))) (export "run" (func $f)))`),
+  )
   const ids: string[] = []
   for (let number = 0; number < COMPONENTS; number++) {
     const { body } = await client.post('/tasks', { name: `agent ${number}` })
@@ -44,4 +50,5 @@ test('components beyond the bound of a domain go back to the queue and are run l
   expect(seen.find(({ position }) => Number(position) >= 1)).toMatchObject({
     reason: 'its component waits to be transpiled',
   })
+  for (const id of ids) expect(await client.ended(id, 60_000)).toMatchObject({ state: 3, results: 7 })
 })
