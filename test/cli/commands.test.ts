@@ -217,7 +217,7 @@ const SIGNING_REQUEST = 'pump.csr'
 async function newConfig(w: World) {
   return {
     external_id: unique(),
-    external_key: unique(),
+    external_key: `key-of-${unique()}`,
     name: 'gateway',
     channels: [await w.value('channel_id', new Map())],
     content: '{}',
@@ -248,7 +248,7 @@ async function profiled(w: World): Promise<{ profile_id: string; client_id: stri
   const external_id = unique()
   await w.call('POST', `/${w.domain}/clients/configs`, {
     external_id,
-    external_key: unique(),
+    external_key: `key-of-${unique()}`,
     name: 'gateway',
     profile_id,
     bindings: [{ slot: 'device', type: 'client' }],
