@@ -85,6 +85,8 @@ type Special = {
 }
 
 const unique = () => randomBytes(6).toString('hex')
+/** As long as a new one has to be. */
+const newExternalKey = () => randomBytes(8).toString('hex')
 
 const ASSIGNED: Special = {
   prepare: (w, values) =>
@@ -217,7 +219,7 @@ const SIGNING_REQUEST = 'pump.csr'
 async function newConfig(w: World) {
   return {
     external_id: unique(),
-    external_key: `key-of-${unique()}`,
+    external_key: newExternalKey(),
     name: 'gateway',
     channels: [await w.value('channel_id', new Map())],
     content: '{}',
@@ -248,7 +250,7 @@ async function profiled(w: World): Promise<{ profile_id: string; client_id: stri
   const external_id = unique()
   await w.call('POST', `/${w.domain}/clients/configs`, {
     external_id,
-    external_key: `key-of-${unique()}`,
+    external_key: newExternalKey(),
     name: 'gateway',
     profile_id,
     bindings: [{ slot: 'device', type: 'client' }],
