@@ -8,14 +8,16 @@ import { createTurns } from './turns.ts'
 
 /** Deeper JSON is no honest document and costs the stack of whoever walks it. */
 export const MAX_JSON_DEPTH = 64
-/** Items and fields of one document, or of one item of a long list; some 30 ms. */
-const MAX_VALUES = 200_000
+/** Items and fields of one document, or of one item of a long list; some 30 ms with their check. */
+const MAX_VALUES = 100_000
 /** Fields among them, the names of which are what costs most; some 40 ms. */
 const MAX_FIELDS = 30_000
 /** A document, or an item of a long list, which becomes values at once. */
 const MAX_WHOLE_BYTES = 2 * 1024 * 1024
 /** A text below this holds too little to be counted. */
 export const SMALL_JSON_BYTES = 64 * 1024
+/** Blanks before and after a list. */
+const MAX_BLANKS = 64 * 1024
 /** Bytes between two looks at the clock. */
 const BYTES_PER_LOOK = 64 * 1024
 
@@ -134,10 +136,11 @@ export async function readJsonInTurns(
   }
 }
 
-/** The first byte from there on that is no blank. */
+/** The first byte from there on that is no blank, or that of the last blank that is looked at. */
 function findText(bytes: Uint8Array, from: number): number {
+  const end = from + MAX_BLANKS
   let at = from
-  while (bytes[at] === 0x20 || bytes[at] === 0x0a || bytes[at] === 0x0d || bytes[at] === 0x09) at += 1
+  while (at < end && (bytes[at] === 0x20 || bytes[at] === 0x0a || bytes[at] === 0x0d || bytes[at] === 0x09)) at += 1
   return at
 }
 
