@@ -72,6 +72,8 @@ class Scanner {
         case END_OF_OBJECT:
           if (this.depth === depth) return this.at
           this.depth -= 1
+          break
+        default:
       }
     }
     return undefined

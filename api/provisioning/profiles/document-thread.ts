@@ -5,6 +5,6 @@ import type { Notation, Wanted } from './notations.ts'
 
 export type DocumentJob = { wanted: Wanted; notation: Notation; text: string }
 
-parentPort?.on('message', async ({ wanted, notation, text }: DocumentJob) => {
-  parentPort?.postMessage(await convertDocument(wanted, notation, text))
+parentPort?.on('message', ({ wanted, notation, text }: DocumentJob) => {
+  void convertDocument(wanted, notation, text).then((converted) => parentPort?.postMessage(converted))
 })
