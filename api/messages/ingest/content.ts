@@ -4,6 +4,7 @@
  */
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { parseJsonBody } from '#core/http/index.ts'
+import { requireBoundedJson } from '#core/json-text.ts'
 import { parseExactJson } from '../exact-json.ts'
 import type { MessageContent } from '../message.ts'
 import { parseCborPack, parseJson, resolvePack, resolvePlainPack } from '../senml/index.ts'
@@ -30,14 +31,16 @@ export type ContentFacts = { subtopic: string; receivedAtSeconds: number }
 
 /**
  * Reads a body of one of the content types above, without parameters; undefined = none was given. Throws `malformed`
- * for a body that is not of its type, `unsupported_media_type` for other types.
+ * for a body that is not of its type, `too_large` for one of too many records or values, `unsupported_media_type` for other types.
  */
 export function parseContent(contentType: string | undefined, body: Buffer, facts: ContentFacts): MessageContent {
   switch (contentType) {
     case SENML_JSON: {
       const { receivedAtSeconds } = facts
-      const records = resolvePlainPack(body, receivedAtSeconds) ?? resolvePack(parseJson(body), receivedAtSeconds)
-      return { kind: 'records', records }
+      const plain = resolvePlainPack(body, receivedAtSeconds)
+      if (plain !== undefined) return { kind: 'records', records: plain }
+      requireBoundedJson(body)
+      return { kind: 'records', records: resolvePack(parseJson(body), receivedAtSeconds) }
     }
     case SENML_CBOR:
       return { kind: 'records', records: resolvePack(parseCborPack(body), facts.receivedAtSeconds) }

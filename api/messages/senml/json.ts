@@ -1,11 +1,9 @@
 /** Bytes to the JSON values of a pack. Nothing is repaired: bytes that are no UTF-8 are refused, never replaced. */
 import { isUtf8 } from 'node:buffer'
-import { requireBoundedJson } from '#core/json-text.ts'
 import { refusal } from './refusal.ts'
 
-/** Throws `too_large` for more values than can be made at once, `malformed` for bytes that are not one JSON text in UTF-8 (RFC 8428 section 5). */
+/** Throws `malformed` for bytes that are not one JSON text in UTF-8 (RFC 8428 section 5). */
 export function parseJson(bytes: Uint8Array): unknown {
-  requireBoundedJson(bytes)
   if (!isUtf8(bytes)) throw refusal('', 'must be UTF-8')
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString()
   try {

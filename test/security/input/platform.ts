@@ -7,7 +7,7 @@ import { nodeFlags } from '#core/node-flags.ts'
 import { freePorts } from '../../harness/ports.ts'
 import { until } from '../../harness/until.ts'
 import { createInstallation } from '../../harness/whole.ts'
-import type { ProbeOrder, ProbeReport } from './program.ts'
+import type { ProbeOrder, ProbeReport } from './probe.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..', '..')
 const READY_DEADLINE_MS = 120_000
@@ -45,10 +45,9 @@ export async function startPlatform(): Promise<Platform> {
     SKEIN_WORKER_HEARTBEAT: '10s',
     SKEIN_WORKER_LEASE: '60s',
   })
-  const child = fork(join(import.meta.dirname, 'program.ts'), {
+  const child = fork(join(ROOT, 'programs', 'all.ts'), {
     cwd: ROOT,
-    // The probe spins: beyond the flags of a start it needs nothing.
-    execArgv: nodeFlags(),
+    execArgv: [...nodeFlags(), '--import', join(import.meta.dirname, 'probe.ts')],
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...installation.environment },
   })

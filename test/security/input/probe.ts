@@ -1,5 +1,5 @@
 /**
- * The whole product with a probe in its main thread, told what to do by its parent. A turn is what happens between two looks of the event loop;
+ * Loaded before a program: a probe in its main thread, told what to do by the parent of the process. A turn is what happens between two looks of the event loop;
  * it is measured in processor time of the thread, which others on the machine do not change.
  */
 
@@ -45,5 +45,3 @@ process.on('message', ({ order }: ProbeOrder) => {
     process.send?.({ longestMs: longestUs / 1000, totalMs: totalUs / 1000 } satisfies ProbeReport)
   }
 })
-
-await import('../../../programs/all.ts')
