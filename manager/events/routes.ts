@@ -1,11 +1,13 @@
 /** The stream of all states (task-manager.md section 1). */
-import { EVENT_STREAM, responses, sendEventStream } from '#core/http/index.ts'
+import { EVENT_STREAM, formatEvent, responses, sendEventStream } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { formatPosition } from '#core/log/index.ts'
 import { Type } from '#core/schema.ts'
 import type { Streams } from '#core/streams/index.ts'
 import type { TaskAccess } from '../access.ts'
 import type { Callers } from '../callers.ts'
 import { NO_USER } from '../callers.ts'
+import type { TaskEvent } from './read.ts'
 import type { EventsService } from './service.ts'
 
 export type EventRouteDeps = { events: EventsService; access: TaskAccess; callers: Callers; streams: Streams }
@@ -41,9 +43,28 @@ export function taskEventRoutes({ events, access, callers, streams }: EventRoute
         return (await sendEventStream(
           reply as never,
           { streams, owner },
-          async (stream) => await events.follow(authenticate, request.headers['last-event-id'], stream),
+          async (stream) =>
+            await events.follow(authenticate, request.headers['last-event-id'], {
+              deliver: (event) => stream.write(formatted(event)),
+              gap: () =>
+                stream.send({ event: 'gap', data: { message: 'events after this id were forgotten already' } }),
+              end: (reason) => stream.end(reason),
+            }),
         )) as never
       },
     )
   }
+}
+
+/** Of an event that many follow; it is put into bytes once for all of them. */
+const bytes = new WeakMap<TaskEvent, Buffer>()
+
+function formatted(event: TaskEvent): Buffer {
+  let known = bytes.get(event)
+  if (known === undefined) {
+    const { position, index, kind, data } = event
+    known = formatEvent({ event: kind, id: `${formatPosition(position)}-${index}`, data })
+    bytes.set(event, known)
+  }
+  return known
 }

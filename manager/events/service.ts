@@ -4,9 +4,7 @@
  */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { formatEvent } from '#core/http/index.ts'
-import type { EndReason } from '#core/http/index.ts'
-import { LOG_START, comparePositions, formatPosition, parsePosition, settledEnd, startRounds } from '#core/log/index.ts'
+import { LOG_START, comparePositions, parsePosition, settledEnd, startRounds } from '#core/log/index.ts'
 import type { Position } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { Slots } from '#core/slots.ts'
@@ -28,8 +26,10 @@ export type EventsDeps = {
 }
 
 export type Follower = {
-  write(event: Buffer): void
-  end(reason: EndReason): void
+  deliver(event: TaskEvent): void
+  /** Events before the next one were forgotten already. */
+  gap(): void
+  end(reason: 'unauthenticated' | 'forbidden' | 'stopping'): void
 }
 
 type SeenDomains = ReadonlySet<number> | 'all' | 'no domain'
@@ -73,7 +73,7 @@ export function createEventsService({ database, access, logger }: EventsDeps) {
     for (const event of events) {
       if (compare(event, following.after) <= 0) continue
       following.after = { ...event.position, index: event.index }
-      if (isSeen(event, following.seen)) following.follower.write(formatted(event))
+      if (isSeen(event, following.seen)) following.follower.deliver(event)
     }
   }
 
@@ -127,10 +127,7 @@ export function createEventsService({ database, access, logger }: EventsDeps) {
       try {
         following.seen = await seenBy(caller)
         following.after = last ?? { ...(await settledEnd(database.db)), index: Number.MAX_SAFE_INTEGER }
-        if (last !== undefined && (await isForgotten(database.db, last)))
-          follower.write(
-            formatEvent({ event: 'gap', data: { message: 'events after this id were forgotten already' } }),
-          )
+        if (last !== undefined && (await isForgotten(database.db, last))) follower.gap()
         await join(following)
         unwatch = watch.add({
           async authorize() {
@@ -177,19 +174,6 @@ function isNothing({ tasks, workers }: Seen): boolean {
 
 function compare(event: TaskEvent, after: EventPosition): number {
   return comparePositions(event.position, after) || event.index - after.index
-}
-
-/** Of an event that many follow; it is put into bytes once for all of them. */
-const bytes = new WeakMap<TaskEvent, Buffer>()
-
-function formatted(event: TaskEvent): Buffer {
-  let known = bytes.get(event)
-  if (known === undefined) {
-    const { position, index, kind, data } = event
-    known = formatEvent({ event: kind, id: `${formatPosition(position)}-${index}`, data })
-    bytes.set(event, known)
-  }
-  return known
 }
 
 function parseEventId(text: string): EventPosition {

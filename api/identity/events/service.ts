@@ -4,7 +4,6 @@
  */
 import type { Database } from '#core/database/index.ts'
 import { kindOf } from '#core/errors/index.ts'
-import type { EventStream } from '#core/http/index.ts'
 import { comparePositions, formatPosition, parsePosition, settledEnd } from '#core/log/index.ts'
 import type { Position } from '#core/log/index.ts'
 import type { StreamBudget, StreamOwner } from '#core/streams/index.ts'
@@ -26,6 +25,16 @@ export type EventCaller = {
   origin: Origin
 }
 
+/** What events are written to. */
+export type EventWriter = {
+  /** A whole event. */
+  write(event: string | Buffer): void
+  send(event: { event: string; data: unknown }): void
+  end(reason: SubscriberEnd | 'behind'): void
+  /** Resolves when what was written is on its way. */
+  drained(): Promise<void>
+}
+
 /** What is followed once there is a stream to write it to. */
 export type EventSource = {
   owner: StreamOwner
@@ -34,7 +43,7 @@ export type EventSource = {
   /** What a stream says after a time without an event. */
   quiet(): string
   /** Writes to the stream until it ends. Throws `unavailable`, `timeout`. */
-  begin(stream: EventStream): Promise<{ close(): void }>
+  begin(stream: EventWriter): Promise<{ close(): void }>
 }
 
 export type EventsService = {
@@ -132,7 +141,7 @@ export function createEventsService(deps: EventsDeps): EventsService {
 
   /** At the pace of the reader: what comes meanwhile waits with the subscriber, which is bounded. */
   async function writeRecords(
-    stream: EventStream,
+    stream: EventWriter,
     subscriber: Subscriber,
     domain: DomainAccess,
     records: readonly EventRecord[],
@@ -148,7 +157,7 @@ export function createEventsService(deps: EventsDeps): EventsService {
 
   async function write(
     subscriber: Subscriber,
-    stream: EventStream,
+    stream: EventWriter,
     authorize: () => Promise<DomainAccess>,
     { begin, hasGap, state }: { begin: Position; hasGap: boolean; state: { isCaughtUp: boolean } },
   ): Promise<void> {
