@@ -105,6 +105,8 @@ export class EventStream extends Readable {
       this.#account.close()
       this.#ended ??= 'closed'
       this.#drop()
+      // Whoever writes at the pace of the reader waits for it no more.
+      this.#tell(this.#whenDrained)
       this.#tell(this.#whenEnded)
     })
     this.write(`retry: ${RETRY_MS}\n\n`)

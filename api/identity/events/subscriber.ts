@@ -71,7 +71,8 @@ export class Subscriber {
   end(reason: SubscriberEnd): void {
     if (this.#ended !== undefined) return
     this.#ended = reason
-    this.#release(this.#waiting)
+    this.#release([...this.#inHand, ...this.#waiting])
+    this.#inHand = []
     this.#waiting = []
     this.#waitingBytes = 0
     this.#wake?.()
