@@ -1,8 +1,7 @@
 /** `npm run worker`: a node that joins a manager and runs WebAssembly for it. */
 import { readBuildInfo } from '#core/build-info.ts'
 import { runProgram } from '#core/program.ts'
-import { IDENTITY_SETTINGS } from '#api/config.ts'
-import { HTTP_SETTINGS } from '#core/http/settings.ts'
+import { PUBLISHED_SETTINGS } from '#api/config.ts'
 import { LOG_LEVEL_SETTING } from '#core/logging/index.ts'
 import { isLoopbackHost, isPublishedElsewhere } from '#core/loopback.ts'
 import { WORKER_SETTINGS, readStatus, renderStatus, startWorker, workerFolder } from '#worker/index.ts'
@@ -13,7 +12,7 @@ await runProgram({
   settings: {
     worker: WORKER_SETTINGS,
     // Of a platform on the same machine: whether others reach it.
-    platform: { trustProxy: HTTP_SETTINGS.trustProxy, publicUrl: IDENTITY_SETTINGS.publicUrl },
+    platform: PUBLISHED_SETTINGS,
     log: LOG_LEVEL_SETTING,
   },
   flags: {

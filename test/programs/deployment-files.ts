@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { parse } from 'yaml'
-import { COAP_SETTINGS, IDENTITY_SETTINGS, MQTT_SETTINGS } from '#api/index.ts'
+import { COAP_SETTINGS, IDENTITY_SETTINGS, MQTT_SETTINGS, PUBLISHED_SETTINGS } from '#api/index.ts'
 import type { Settings } from '#core/config/index.ts'
 import { GROUND_SETTINGS } from '#core/ground/index.ts'
 import { HTTP_SETTINGS } from '#core/http/index.ts'
@@ -21,7 +21,7 @@ export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
   api: [GROUND_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS, COAP_SETTINGS, MQTT_SETTINGS],
   manager: [GROUND_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS, MANAGER_SETTINGS],
   proxy: [PROXY_SETTINGS, LOG_LEVEL_SETTING],
-  worker: [WORKER_SETTINGS, LOG_LEVEL_SETTING],
+  worker: [WORKER_SETTINGS, PUBLISHED_SETTINGS, LOG_LEVEL_SETTING],
 }
 
 export type ComposeService = {

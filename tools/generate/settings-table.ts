@@ -1,5 +1,11 @@
 /** The table of every variable that a program reads, for people: docs/settings.md. */
-import { COAP_SETTINGS, IDENTITY_SETTINGS, MQTT_SETTINGS, PROVISIONING_SETTINGS } from '#api/index.ts'
+import {
+  COAP_SETTINGS,
+  IDENTITY_SETTINGS,
+  MQTT_SETTINGS,
+  PROVISIONING_SETTINGS,
+  PUBLISHED_SETTINGS,
+} from '#api/index.ts'
 import type { Setting, Settings } from '#core/config/index.ts'
 import { GROUND_SETTINGS } from '#core/ground/index.ts'
 import { HTTP_SETTINGS } from '#core/http/index.ts'
@@ -23,7 +29,7 @@ export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
   ],
   api: [GROUND_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS, PROVISIONING_SETTINGS, COAP_SETTINGS, MQTT_SETTINGS],
   manager: [GROUND_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS, MANAGER_SETTINGS],
-  worker: [WORKER_SETTINGS, LOG_LEVEL_SETTING],
+  worker: [WORKER_SETTINGS, PUBLISHED_SETTINGS, LOG_LEVEL_SETTING],
   proxy: [PROXY_SETTINGS, LOG_LEVEL_SETTING],
 }
 

@@ -1,0 +1,8 @@
+/** The settings that tell whether other machines reach a platform that listens on loopback. */
+import { HTTP_SETTINGS } from '#core/http/settings.ts'
+import { IDENTITY_SETTINGS } from './identity/config.ts'
+
+export const PUBLISHED_SETTINGS = {
+  trustProxy: HTTP_SETTINGS.trustProxy,
+  publicUrl: IDENTITY_SETTINGS.publicUrl,
+} as const
