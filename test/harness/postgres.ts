@@ -12,6 +12,7 @@ import { migrate, readMigrations } from '#core/database/index.ts'
 import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
 import { MIGRATIONS_FOLDER } from '#core/ground/index.ts'
 import { createLogger } from '#core/logging/index.ts'
+import { shiftedClock } from '../../tools/shifted-clock.ts'
 
 export type TestServer = { host: string; port: number; user: string; password: string }
 
@@ -42,6 +43,7 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
     log: () => undefined,
     unsafe: true,
     settings: { max_connections: '300' },
+    environment: shiftedClock(),
   })
   const { host, port, user, password } = server.connection
   const admin = new pg.Client(server.connection)

@@ -8,6 +8,7 @@ import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
 import type { EmbeddedConnection } from '#core/database/embedded/index.ts'
 import { MIGRATIONS_FOLDER } from '#core/ground/index.ts'
 import { createLogger } from '#core/logging/index.ts'
+import { shiftedClock } from '../shifted-clock.ts'
 
 export type ScratchDatabase = AsyncDisposable & {
   readonly address: EmbeddedConnection
@@ -21,7 +22,12 @@ export async function openScratchDatabase(): Promise<ScratchDatabase> {
   const folder = mkdtempSync(join(tmpdir(), 'skein-generate-'))
   // The server runs as another user where we are root.
   chmodSync(folder, 0o755)
-  const server = await startEmbeddedPostgres({ dataDir: folder, log: () => undefined, unsafe: true })
+  const server = await startEmbeddedPostgres({
+    dataDir: folder,
+    log: () => undefined,
+    unsafe: true,
+    environment: shiftedClock(),
+  })
   const close = async () => {
     await server.stop()
     rmSync(folder, { recursive: true, force: true, maxRetries: 5 })

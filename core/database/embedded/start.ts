@@ -24,6 +24,8 @@ export type EmbeddedOptions = {
   unsafe?: boolean
   /** Overrides of tunable server settings (memory, checkpoints, connections). */
   settings?: Record<string, string>
+  /** Variables for PostgreSQL's programs beside those that they always get: the clock of a test run. */
+  environment?: Record<string, string>
   /** The server has a process; it takes a while until it takes connections. */
   onSpawn?: () => void
   signal?: AbortSignal
@@ -51,9 +53,6 @@ export type EmbeddedPostgres = {
 
 const LEFTOVER_DEADLINE_MS = 15_000
 const LEFTOVER_PAUSE_MS = 100
-
-/** Not `FAKETIME_SHARED`: the memory that it names belongs to another user. */
-const CLOCK_VARIABLES = ['LD_PRELOAD', 'FAKETIME', 'FAKETIME_DONT_FAKE_MONOTONIC']
 
 /**
  * Resolves when the server takes connections. After an unexpected end of the server the same process may call it
@@ -83,7 +82,7 @@ async function startLocked(options: EmbeddedOptions, place: Place, lock: FolderL
     LC_ALL: 'C',
     TZ: 'UTC',
     ...libraryVariable(libraries),
-    ...(isUnsafe ? shiftedClock() : {}),
+    ...options.environment,
   }
   const clusterName = clusterNameOf(place.baseDir)
   const leftovers = { clusterDir: clusterDirOf(place.baseDir), socketDir, clusterName, log }
@@ -151,13 +150,6 @@ function releaseWhenEnded(postmaster: Postmaster, lock: FolderLock): () => Promi
     await vacated
     lock.release()
   }
-}
-
-/** A test run whose clock libfaketime has set: the server lives on the same day as the tests. */
-function shiftedClock(): Record<string, string> {
-  if (process.env['FAKETIME'] === undefined) return {}
-  const given = CLOCK_VARIABLES.map((name) => [name, process.env[name]] as const)
-  return Object.fromEntries(given.filter((pair): pair is [string, string] => pair[1] !== undefined))
 }
 
 /** Stands in the title of every server process, by which leftovers are known. */
