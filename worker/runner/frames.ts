@@ -40,12 +40,13 @@ export function encodeMessages(messages: readonly unknown[]): Buffer {
   return frames.length === 1 ? (frames[0] as Buffer) : Buffer.concat(frames)
 }
 
-/** Cuts a stream of bytes into frames. Each byte is copied once, however the stream is cut. */
+/** Cuts a stream of bytes into frames. What it holds of a frame that is not whole takes as much memory as its bytes, however the stream is cut. */
 export class FrameReader {
   readonly #maxPayloadBytes: number
   readonly #onFrame: (kind: number, payload: Buffer) => void
-  #chunks: Buffer[] = []
-  #bytes = 0
+  /** The beginning of a frame: the first `#filled` bytes of this. */
+  #held: Buffer = Buffer.alloc(0)
+  #filled = 0
 
   constructor(maxPayloadBytes: number, onFrame: (kind: number, payload: Buffer) => void) {
     this.#maxPayloadBytes = maxPayloadBytes
@@ -54,40 +55,50 @@ export class FrameReader {
 
   /** Throws when a frame is longer than the bound. */
   push(chunk: Buffer): void {
-    this.#chunks.push(chunk)
-    this.#bytes += chunk.length
-    while (this.#bytes >= HEADER_BYTES) {
-      const header = this.#peek(HEADER_BYTES)
-      const payloadBytes = header.readUInt32LE(1)
-      if (payloadBytes > this.#maxPayloadBytes) {
-        throw new RangeError(`a frame of ${payloadBytes} bytes, at most ${this.#maxPayloadBytes} are accepted`)
+    let rest = chunk
+    while (rest.length > 0) {
+      // A frame that is whole in the chunk is not copied.
+      const whole = this.#filled === 0 && rest.length >= HEADER_BYTES ? this.#frameBytes(rest) : Infinity
+      if (rest.length >= whole) {
+        this.#give(rest.subarray(0, whole))
+        rest = rest.subarray(whole)
+        continue
       }
-      if (this.#bytes < HEADER_BYTES + payloadBytes) return
-      const frame = this.#peek(HEADER_BYTES + payloadBytes)
-      this.#drop(frame.length)
-      this.#onFrame(header.readUInt8(0), frame.subarray(HEADER_BYTES))
+      const isHeader = this.#filled < HEADER_BYTES
+      const wanted = isHeader ? HEADER_BYTES : this.#frameBytes(this.#held)
+      const part = rest.subarray(0, wanted - this.#filled)
+      this.#hold(part, wanted)
+      rest = rest.subarray(part.length)
+      if (this.#filled < HEADER_BYTES || this.#filled < this.#frameBytes(this.#held)) continue
+      const frame = this.#held.subarray(0, this.#filled)
+      this.#held = Buffer.alloc(0)
+      this.#filled = 0
+      this.#give(frame)
     }
   }
 
-  /** The first bytes in one piece; there must be so many. */
-  #peek(bytes: number): Buffer {
-    const [first] = this.#chunks
-    if (first !== undefined && first.length >= bytes) return first.subarray(0, bytes)
-    const head: Buffer[] = []
-    let taken = 0
-    while (taken < bytes) {
-      const chunk = this.#chunks.shift() as Buffer
-      head.push(chunk)
-      taken += chunk.length
-    }
-    const joined = Buffer.concat(head)
-    this.#chunks.unshift(joined)
-    return joined.subarray(0, bytes)
+  #give(frame: Buffer): void {
+    this.#onFrame(frame.readUInt8(0), frame.subarray(HEADER_BYTES))
   }
 
-  #drop(bytes: number): void {
-    this.#bytes -= bytes
-    const first = this.#chunks.shift() as Buffer
-    if (first.length > bytes) this.#chunks.unshift(first.subarray(bytes))
+  /** Of the frame that begins with these bytes, its header included. */
+  #frameBytes(head: Buffer): number {
+    const payloadBytes = head.readUInt32LE(1)
+    if (payloadBytes > this.#maxPayloadBytes) {
+      throw new RangeError(`a frame of ${payloadBytes} bytes, at most ${this.#maxPayloadBytes} are accepted`)
+    }
+    return HEADER_BYTES + payloadBytes
+  }
+
+  /** Room grows with what has come and not with what was announced. */
+  #hold(part: Buffer, wanted: number): void {
+    const filled = this.#filled + part.length
+    if (filled > this.#held.length) {
+      const larger = Buffer.allocUnsafe(Math.max(filled, Math.min(wanted, 2 * this.#held.length)))
+      this.#held.copy(larger, 0, 0, this.#filled)
+      this.#held = larger
+    }
+    part.copy(this.#held, this.#filled)
+    this.#filled = filled
   }
 }

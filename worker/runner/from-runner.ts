@@ -6,6 +6,7 @@
 import type { Json } from '#core/wasm/index.ts'
 import type { GuestCall } from '../runtime/guest-host.ts'
 import type { CallOutcome, FailureReason, RunResults } from '../runtime/outcome.ts'
+import { requireModest } from './json-size.ts'
 import { LANE_DEPTH } from './messages.ts'
 import type { FromRunner } from './messages.ts'
 
@@ -29,6 +30,7 @@ type Fields = Record<string, unknown>
 
 /** Throws an Error that says what is wrong; the runner is not to be trusted any more. */
 export function parseFromRunner(payload: Buffer): FromRunner[] {
+  requireModest(payload)
   const batch: unknown = JSON.parse(payload.toString())
   if (!Array.isArray(batch) || batch.length > MAX_MESSAGES) throw new Error('a frame is not a list of messages')
   return batch.map(parseMessage)

@@ -40,6 +40,8 @@ const call = {
 }
 const output = { type: 'output', lane: 0, sequence: 'SEQUENCE', output: 'stdout' }
 
+/** What the worker takes at most in one frame. */
+const MAX_FRAME_BYTES = 128 * 1024 * 1024
 const deep = `${'['.repeat(200_000)}${']'.repeat(200_000)}`
 
 const WRONG: [string, Buffer][] = [
@@ -146,5 +148,56 @@ describe('a runner that was taken over', () => {
     expect(called).toEqual([])
     abort.abort()
     expect(await victim).toMatchObject({ state: 'stopped' })
+  })
+
+  test.each([
+    ['empty objects', '{}'],
+    ['members of objects', '{"a":0}'],
+    ['lists', '[]'],
+    ['items', '0'],
+  ])('costs the worker little when it sends the largest frame, full of %s', async (_, part) => {
+    const neighbour = host.run('add', { domain: 'south' })
+    const before = process.memoryUsage()
+    let peak = 0
+    const watch = setInterval(() => (peak = Math.max(peak, process.memoryUsage().heapUsed)), 1)
+    const outcome = await host.run('hello', {
+      digest: `sha256:${Buffer.from(_).toString('hex').padStart(64, 'f')}`,
+      taskName: 'repeat',
+      stdin: part,
+      inputs: [MAX_FRAME_BYTES],
+    })
+    clearInterval(watch)
+    expect(outcome).toMatchObject({ state: 'requeue', cause: expect.stringContaining('objects and members') as string })
+    expect(peak - before.heapUsed).toBeLessThan(64 * 1024 * 1024)
+    expect(await neighbour).toMatchObject({ state: 'completed' })
+  })
+
+  test('cannot say of a module what counts for the same module of another domain', async () => {
+    const digest = `sha256:${'7'.repeat(64)}`
+    const request = { digest, memoryLimitBytes: 64 * 1024 * 1024 }
+    // Every way in which the worker might call the module.
+    const keys = [`${digest} ${request.memoryLimitBytes}`, `south ${digest} ${request.memoryLimitBytes}`]
+    const refusals = keys.map((moduleKey) => ({
+      type: 'module_ready',
+      moduleKey,
+      refused: 'forged',
+      reason: 'module_invalid',
+    }))
+    const bytes = messages(...refusals, { ...ended, outcome: { state: 'completed', results: [1] } })
+    // A module that kills runners over and over is suspected where it does so, and nowhere else.
+    for (let time = 0; time < 4; time++) {
+      const abort = new AbortController()
+      const isUnderWay = (count: number) => () =>
+        host.pool.stats().runners.reduce((sum, { underWay }) => sum + underWay, 0) === count
+      const patient = [1, 2, 3].map(() => host.run('add', { domain: 'west', taskName: 'patient' }, abort.signal))
+      await until(isUnderWay(3))
+      // It takes the last slot, so that the runs of the other domain wait while it speaks.
+      const forged = host.run('hello', { ...request, taskName: 'hostile', stdin: bytes.toString('base64') })
+      const victims = Array.from({ length: 4 }, () => host.run('add', { ...request, domain: 'south' }))
+      expect((await forged).state).toMatch(/completed|requeue|failed/)
+      for (const victim of victims) expect(await victim).toMatchObject({ state: 'completed', results: [1] })
+      abort.abort()
+      for (const run of patient) expect(await run).toMatchObject({ state: 'stopped' })
+    }
   })
 })

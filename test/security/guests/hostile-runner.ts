@@ -6,9 +6,10 @@
 import { FRAME, FrameReader, encodeMessages } from '#worker/runner/frames.ts'
 import type { RunOrder, ToRunner } from '#worker/runner/messages.ts'
 
+const PART = 10_000
 const say = (message: unknown) => process.stdout.write(encodeMessages([message]))
 
-function answer(lane: number, { sequence, taskName, stdin }: RunOrder): void {
+function answer(lane: number, { sequence, taskName, inputs, stdin }: RunOrder): void {
   if (taskName === 'hostile') {
     // As long as what it stands for: the lengths of frames stay right.
     const number = String(sequence).padStart('"SEQUENCE"'.length)
@@ -18,6 +19,16 @@ function answer(lane: number, { sequence, taskName, stdin }: RunOrder): void {
   }
   // The task `patient` never ends.
   if (taskName === 'patient') return
+  // `repeat`: a frame of so many bytes as its first input says, with the text of its standard input again and again.
+  if (taskName === 'repeat') return repeat(stdin, Number(inputs[0]))
+  // `flood`: the same bytes again and again, until somebody ends it.
+  if (taskName === 'flood' || taskName === 'flood-errors') {
+    const bytes = Buffer.from(stdin, 'base64')
+    const stream = taskName === 'flood' ? process.stdout : process.stderr
+    const more = () => void stream.write(bytes, more)
+    more()
+    return
+  }
   say({
     type: 'ended',
     lane,
@@ -26,6 +37,24 @@ function answer(lane: number, { sequence, taskName, stdin }: RunOrder): void {
     durationMs: 1,
     isStreamed: false,
   })
+}
+
+/** Written in parts: a runner has not as much memory as the frame has bytes. */
+function repeat(text: string, bytes: number): void {
+  const count = Math.floor((bytes - 3) / (text.length + 1))
+  const header = Buffer.alloc(5)
+  header.writeUInt8(FRAME.messages, 0)
+  header.writeUInt32LE(count * (text.length + 1) + 3, 1)
+  process.stdout.write(Buffer.concat([header, Buffer.from('[')]))
+  const part = Buffer.from(`${text},`.repeat(PART))
+  let left = count
+  const more = () => {
+    if (left === 0) return void process.stdout.write('0]')
+    const now = Math.min(left, PART)
+    left -= now
+    process.stdout.write(part.subarray(0, now * (text.length + 1)), more)
+  }
+  more()
 }
 
 const reader = new FrameReader(1 << 30, (kind, payload) => {

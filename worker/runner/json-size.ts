@@ -1,0 +1,35 @@
+/** What JSON becomes in memory, counted before it is parsed: a list of two bytes becomes an object of sixteen and more. */
+
+/** Objects, lists and members of objects. The heap of a lane (`lanes.ts`) holds no more, so that no real result has more. */
+const MAX_PARTS = 1_000_000
+/** Items of lists: numbers take eight bytes each there. */
+const MAX_ITEMS = 8_000_000
+/** Shorter text cannot have too many of either. */
+const HARMLESS_BYTES = MAX_PARTS
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+const COMMA = 0x2c
+const COLON = 0x3a
+const BRACKET = 0x5b
+const BRACE = 0x7b
+
+/** Throws an Error when the text, parsed, has more parts than a runner can have had. */
+export function requireModest(json: Uint8Array): void {
+  if (json.length <= HARMLESS_BYTES) return
+  let parts = 0
+  let items = 0
+  let isText = false
+  for (let at = 0; at < json.length; at++) {
+    const byte = json[at]
+    if (isText) {
+      if (byte === BACKSLASH) at++
+      else if (byte === QUOTE) isText = false
+    } else if (byte === QUOTE) isText = true
+    else if (byte === COMMA) items++
+    else if (byte === BRACKET || byte === BRACE || byte === COLON) parts++
+    if (parts > MAX_PARTS || items > MAX_ITEMS) {
+      throw new Error(`a frame with more than ${MAX_PARTS} objects and members, or ${MAX_ITEMS} items`)
+    }
+  }
+}
