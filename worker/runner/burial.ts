@@ -24,7 +24,7 @@ export function endRunsUnderWay(
     for (const run of underWay) run.end({ state: 'requeue', cause: `the runner process died: ${cause}` })
   }
   if (culprits.length > 0) {
-    suspects.foundTogether(culprits.map((run) => run.request.digest))
+    suspects.foundTogether(culprits.map((run) => run.request))
     return requeue()
   }
   const loading = [...runner.modules].filter(([, module]) => module.state === 'loading')
@@ -32,16 +32,16 @@ export function endRunsUnderWay(
   if (underWay.length === 1 && loading.length === 0 && only !== undefined) {
     const durationMs = 0
     if (runner.isOverMemory) return only.end({ state: 'failed', reason: 'oom', error: cause, durationMs })
-    if (runner.isAlone && suspects.foundAlone(only.request.digest)) {
+    if (runner.isAlone && suspects.foundAlone(only.request)) {
       const error = `its runner process died each time it ran alone: ${cause}`
       return only.end({ state: 'failed', reason: 'trap', error, durationMs })
     }
   }
   for (const [moduleKey, module] of loading) {
-    const isAlone = underWay.length === 0 && loading.length === 1 && suspects.mustRunAlone(module.digest)
-    if (!isAlone || !suspects.foundAlone(module.digest)) continue
+    const isAlone = underWay.length === 0 && loading.length === 1 && suspects.mustRunAlone(module)
+    if (!isAlone || !suspects.foundAlone(module)) continue
     onModuleRefused(moduleKey, 'module_invalid', `its runner process died while it was compiled: ${cause}`)
   }
-  suspects.foundTogether([...underWay.map((run) => run.request.digest), ...loading.map(([, module]) => module.digest)])
+  suspects.foundTogether([...underWay.map((run) => run.request), ...loading.map(([, module]) => module)])
   requeue()
 }

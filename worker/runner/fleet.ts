@@ -108,6 +108,7 @@ export class Fleet {
     }
     runner.modules.set(run.moduleKey, {
       bytes,
+      domain: run.request.domain,
       digest: run.request.digest,
       state: 'loading',
       loadDeadlineMs: nowMs + LOAD_DEADLINE_MS,

@@ -94,7 +94,8 @@ class Pool implements RunnerPool {
     return new Promise((resolve) => {
       const run: PendingRun = {
         request,
-        moduleKey: `${request.digest} ${request.memoryLimitBytes}`,
+        // Of the domain: what a runner says of a module, and how long its calls take, counts for nobody else.
+        moduleKey: `${request.domain} ${request.digest} ${request.memoryLimitBytes}`,
         sequence: 0,
         hasEnded: false,
         answeredCalls: 0,
@@ -172,7 +173,7 @@ class Pool implements RunnerPool {
 
   /** True when the run went to a lane. False: it waits, and what it waits for has been set going. */
   #placeOne(run: PendingRun, turn: PlacingTurn): boolean {
-    const mustRunAlone = this.#suspects.mustRunAlone(run.request.digest)
+    const mustRunAlone = this.#suspects.mustRunAlone(run.request)
     const depth = mustRunAlone ? 1 : this.#callTimes.laneDepth(run.moduleKey)
     const runner = this.#findRunner(run, mustRunAlone, depth)
     if (runner === undefined) {

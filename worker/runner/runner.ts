@@ -17,6 +17,7 @@ export type Lane = {
 
 export type LoadedModule = {
   bytes: number
+  domain: string
   digest: string
   state: 'loading' | 'ready'
   loadDeadlineMs: number
