@@ -171,6 +171,7 @@ await runProgram({
     const hasWorker = await manager.untilWorker(JOIN_DEADLINE_MS, life.signal)
     if (life.signal.aborted) return
     if (!hasWorker) logger.warn('the local worker has not joined yet; tasks wait for it')
+    const isolation = hasWorker ? await worker.isolation() : undefined
     const at = (port: number | undefined) => `${scheme}://${reachableFrom(`${config.http.host}:${port}`, HERE)}`
     const mqttAt = (protocol: string, port: number | undefined) =>
       port === undefined ? [] : [`${protocol}://${reachableFrom(`${host}:${port}`, HERE)}`]
@@ -190,7 +191,7 @@ await runProgram({
         databaseNote: ground.databaseNote,
         takenPorts: listeners.taken,
         admin: api.identity.firstAdmin,
-        notices: [...ground.notices, ...isolationNotices(worker.isolation())],
+        notices: [...ground.notices, ...isolationNotices(isolation)],
       },
       process.stdout.isTTY,
     )

@@ -14,21 +14,23 @@ const FIRST_PAUSE_MS = 250
 const MAX_PAUSE_MS = 30_000
 /** A worker that ran so long starts again at once when it dies. */
 const STABLE_MS = 60_000
+/** A worker that has joined says its isolation at once. */
+const ISOLATION_DEADLINE_MS = 5_000
 /** A worker drains its runs when it is asked to stop; beyond this it is killed. */
 const STOP_DEADLINE_MS = 15_000
 
 export type LocalWorker = {
   /** Tells it where to join, now and after every start of its own. */
   join(manager: string, token: string): void
-  /** Isolation of its guests; undefined until it has joined. */
-  isolation(): string | undefined
+  /** Isolation of its guests, said once it has joined; undefined when that takes too long. */
+  isolation(): Promise<string | undefined>
   stop(): Promise<void>
 }
 
 export function launchLocalWorker({ environment, logger }: { environment: Environment; logger: Logger }): LocalWorker {
   const stopping = new AbortController()
   let child: ChildProcess | undefined
-  let isolation: string | undefined
+  const isolation = Promise.withResolvers<string>()
   let settings: Record<string, string> | undefined
 
   const launch = (): Promise<string> => {
@@ -41,7 +43,7 @@ export function launchLocalWorker({ environment, logger }: { environment: Enviro
     if (settings !== undefined) started.send(settings)
     started.on('message', (message) => {
       const { isolation: level } = message as { isolation?: unknown }
-      if (typeof level === 'string') isolation = level
+      if (typeof level === 'string') isolation.resolve(level)
     })
     child = started
     return new Promise((resolve) => {
@@ -70,7 +72,11 @@ export function launchLocalWorker({ environment, logger }: { environment: Enviro
       settings = { SKEIN_WORKER_MANAGER: manager, SKEIN_WORKER_TOKEN: token }
       child?.send(settings)
     },
-    isolation: () => isolation,
+    // The manager hears that it joined before we do.
+    isolation() {
+      const late = () => undefined
+      return Promise.race([isolation.promise, sleep(ISOLATION_DEADLINE_MS, stopping.signal).then(late, late)])
+    },
     async stop() {
       stopping.abort()
       child?.kill('SIGTERM')
