@@ -24,6 +24,9 @@ const DEADLINE_INTERVAL_MS = 10
 const MEMORY_INTERVAL_MS = 100
 const START_DEADLINE_MS = 10_000
 const LOAD_DEADLINE_MS = 30_000
+/** Pieces of output that a run may have at once, and more with time: more than a lane (`lane-host.ts`) ever passes on. */
+const MAX_OUTPUT_PIECES = 10_000
+const MAX_OUTPUT_PIECES_PER_MS = 1
 const NO_CHANNELS = 'no channel is granted to this task'
 
 export type FleetHooks = {
@@ -129,6 +132,8 @@ export class Fleet {
     run.answeredCalls = 0
     run.isCalling = false
     run.outputBytes = { stdout: 0, stderr: 0 }
+    run.outputPieces = 0
+    run.handedOverMs = monotonicMs()
     const module = runner.modules.get(run.moduleKey)
     if (module !== undefined) module.lastUsedMs = monotonicMs()
     lane.runs.push(run)
@@ -178,7 +183,9 @@ export class Fleet {
     await Promise.all(this.runners.map((runner) => runner.process.close()))
   }
 
-  #receive(runner: Runner, message: FromRunner): void {
+  /** False: it changed nothing. */
+  #receive(runner: Runner, message: FromRunner): boolean {
+    let isOfUse = true
     switch (message.type) {
       case 'ready':
         if (runner.state !== 'starting') throw new Error('it was ready before')
@@ -186,6 +193,7 @@ export class Fleet {
         this.openLane(runner)
         break
       case 'lane_ready':
+        isOfUse = !laneOf(runner, message.lane).isReady
         laneOf(runner, message.lane).isReady = true
         runner.hasStarted = true
         this.#startFailures.succeeded()
@@ -198,73 +206,89 @@ export class Fleet {
         break
       }
       case 'lane_lost':
+        isOfUse = laneOf(runner, message.lane).runs.length > 0
         this.#laneRuns.lose(runner, laneOf(runner, message.lane), message.error)
         break
       case 'module_ready':
-        this.#receiveModule(runner, message)
+        isOfUse = this.#receiveModule(runner, message)
         break
       case 'ended':
-        this.#receiveEnd(runner, message)
+        isOfUse = this.#receiveEnd(runner, message)
         break
       case 'recalled': {
         const lane = laneOf(runner, message.lane)
+        isOfUse = lane.isRecalling
         lane.isRecalling = false
         this.#laneRuns.takeBack(lane, (run) => message.sequences.includes(run.sequence))
         this.#laneRuns.settle(runner)
         break
       }
       case 'guest_call':
-        void this.#serveGuest(runner, message)
-        return
-      case 'output': {
-        this.#passOutput(runner, message)
-        return
-      }
+        return this.#serveGuest(runner, message)
+      case 'output':
+        return this.#passOutput(runner, message)
       case 'resident':
-        return
+        return false
     }
-    this.#deps.hooks.onCapacity()
+    if (isOfUse) this.#deps.hooks.onCapacity()
+    return isOfUse
   }
 
-  #receiveModule(runner: Runner, message: Extract<FromRunner, { type: 'module_ready' }>): void {
+  #receiveModule(runner: Runner, message: Extract<FromRunner, { type: 'module_ready' }>): boolean {
     const { moduleKey, refused, reason = 'module_invalid' } = message
     const module = runner.modules.get(moduleKey)
-    if (module === undefined) return
+    if (module?.state !== 'loading') return false
     if (refused === undefined) {
       module.state = 'ready'
-      return
+      return true
     }
     runner.modules.delete(moduleKey)
     this.#deps.hooks.onModuleRefused(moduleKey, reason, refused)
+    return true
   }
 
-  #receiveEnd(runner: Runner, message: Extract<FromRunner, { type: 'ended' }>): void {
+  #receiveEnd(runner: Runner, message: Extract<FromRunner, { type: 'ended' }>): boolean {
     const lane = laneOf(runner, message.lane)
     const position = lane.runs.findIndex((run) => run.sequence === message.sequence)
     const [run] = position === -1 ? [] : lane.runs.splice(position, 1)
-    if (run === undefined) return
+    if (run === undefined) return false
     this.#deps.callTimes.record(run.moduleKey, message.durationMs)
     run.end({ ...message.outcome, durationMs: message.durationMs, isStreamed: message.isStreamed })
     if (position === 0) this.#laneRuns.beginHead(lane)
     this.#laneRuns.settle(runner)
+    return true
   }
 
   /** A lane keeps output within its bound; one that says more was taken over. */
-  #passOutput(runner: Runner, message: Extract<FromRunner, { type: 'output' }>): void {
+  #passOutput(runner: Runner, message: Extract<FromRunner, { type: 'output' }>): boolean {
     const run = findRun(runner, message)
-    if (run === undefined) return
+    if (run === undefined) return false
     const data = Buffer.from(message.data, 'base64')
+    run.outputPieces++
+    const elapsedMs = monotonicMs() - run.handedOverMs
+    if (run.outputPieces > MAX_OUTPUT_PIECES + elapsedMs * MAX_OUTPUT_PIECES_PER_MS) {
+      throw new Error('a run wrote in more pieces than a lane passes on')
+    }
     run.outputBytes[message.output] += data.length
     if (run.outputBytes[message.output] > run.request.maxOutputBytes) throw new Error('a run wrote beyond its bound')
     run.request.onOutput?.(message.output, data)
+    return true
   }
 
-  async #serveGuest(runner: Runner, message: Extract<FromRunner, { type: 'guest_call' }>): Promise<void> {
-    const { lane, sequence, callId, call } = message
+  #serveGuest(runner: Runner, message: Extract<FromRunner, { type: 'guest_call' }>): boolean {
     const run = findRun(runner, message)
-    if (run === undefined) return
+    if (run === undefined) return false
     // A guest waits for the answer of one call before it makes the next.
-    if (callId !== run.answeredCalls + 1 || run.isCalling) return this.#kill(runner, 'a call came out of turn')
+    if (message.callId !== run.answeredCalls + 1 || run.isCalling) throw new Error('a call came out of turn')
+    void this.#answerGuest(runner, run, message)
+    return true
+  }
+
+  async #answerGuest(
+    runner: Runner,
+    run: PendingRun,
+    { lane, sequence, callId, call }: Extract<FromRunner, { type: 'guest_call' }>,
+  ): Promise<void> {
     run.isCalling = true
     const reply = (await run.request.onGuestCall?.(callId, call)) ?? refuseCall('forbidden', NO_CHANNELS)
     run.isCalling = false

@@ -9,6 +9,8 @@ import type { FromLane } from './messages.ts'
 const STREAM_AFTER_MS = 250
 const STREAM_EVERY_MS = 250
 const STREAM_BYTES = 16 * 1024
+/** A guest that waits for less passes nothing on: it could make as many messages as it writes bytes. */
+const LONG_WAIT_MS = 10
 
 export type Replies = { port: MessagePort; arrived: Int32Array }
 export type ReplyMessage = { sequence: number; callId: number; reply: GuestReply }
@@ -53,14 +55,16 @@ export class LaneHost implements GuestHost {
     if (this.#unsentBytes >= STREAM_BYTES || nowMs - this.#sentMs >= STREAM_EVERY_MS) this.#stream(nowMs)
   }
 
-  beforeWait(): void {
-    if (this.#unsentBytes > 0) this.#stream(monotonicMs())
+  beforeWait(waitMs: number): void {
+    if (this.#unsentBytes === 0) return
+    const nowMs = monotonicMs()
+    if (waitMs >= LONG_WAIT_MS || nowMs - this.#sentMs >= STREAM_EVERY_MS) this.#stream(nowMs)
   }
 
   /** Passes on the rest when some of it went ahead; true then: the outcome's output is known already. */
   finish(): boolean {
     if (this.#sentMs === 0) return false
-    this.beforeWait()
+    if (this.#unsentBytes > 0) this.#stream(monotonicMs())
     return true
   }
 

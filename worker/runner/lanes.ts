@@ -43,6 +43,9 @@ export class Lanes {
       transferList: [port2],
       env: {},
       stdin: false,
+      // Nobody reads them. Else what a thread writes would stand between the frames on the standard output.
+      stdout: true,
+      stderr: true,
       resourceLimits: {
         maxOldGenerationSizeMb: MAX_LANE_HEAP_MIB,
         maxYoungGenerationSizeMb: 8,

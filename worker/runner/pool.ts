@@ -101,6 +101,8 @@ class Pool implements RunnerPool {
         answeredCalls: 0,
         isCalling: false,
         outputBytes: { stdout: 0, stderr: 0 },
+        outputPieces: 0,
+        handedOverMs: 0,
         end: (outcome) => {
           if (run.hasEnded) return
           run.hasEnded = true

@@ -52,5 +52,8 @@ export type PendingRun = {
   answeredCalls: number
   isCalling: boolean
   outputBytes: Record<OutputName, number>
+  /** Pieces in which they came. */
+  outputPieces: number
+  handedOverMs: number
   end: (outcome: RunOutcome) => void
 }

@@ -19,6 +19,17 @@ const CLOSE_DEADLINE_MS = 1_000
 const MAX_MAIN_HEAP_MIB = 128
 /** Largest message of a runner: a result of 16 MiB beside stdout and stderr of 16 MiB each, some of it escaped. */
 const MAX_FRAME_BYTES = 128 * 1024 * 1024
+/** Nothing but the last words of the engine comes there. */
+const MAX_ALL_ERROR_BYTES = 1024 * 1024
+/**
+ * Of frames that change nothing: a lane says a few about runs that were taken from it meanwhile. A runner that keeps on saying
+ * them takes the worker's time from everybody else.
+ */
+const MAX_IDLE_BYTES = 64 * 1024 * 1024
+/** What reading a message costs beside its bytes, in bytes. */
+const IDLE_MESSAGE_BYTES = 256
+/** Of them forgotten with each order: orders are what messages that come too late result from. */
+const IDLE_BYTES_PER_ORDER = 64 * 1024
 /** Bytes of a module that are sent at a time. */
 const MODULE_PART_BYTES = 256 * 1024
 
@@ -42,8 +53,8 @@ export type RunnerLaunch = {
 export type ModuleSource = { modulePath: string; componentFolder: string | undefined }
 
 export type RunnerProcessHandlers = {
-  /** May throw: then the runner is not to be trusted any more, and ends. */
-  onMessage: (message: FromRunner) => void
+  /** False: it changed nothing. May throw: then the runner is not to be trusted any more, and ends. */
+  onMessage: (message: FromRunner) => boolean
   /** It said what no runner says, or takes no more modules; it is to be killed. */
   onFault: (cause: string) => void
   /** Called once, after the last message. */
@@ -55,6 +66,8 @@ export class RunnerProcess {
   readonly #onFault: (cause: string) => void
   #outbox: ToRunner[] = []
   #errorOutput = ''
+  #errorBytes = 0
+  #idleBytes = 0
   #reportedResidentBytes = 0
   #hasExited = false
   /** Ends when the last module that was ordered has been sent. */
@@ -73,6 +86,8 @@ export class RunnerProcess {
     const { child } = this.#process
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       this.#errorOutput = (this.#errorOutput + text).slice(-MAX_ERROR_OUTPUT_BYTES)
+      this.#errorBytes += text.length
+      if (this.#errorBytes > MAX_ALL_ERROR_BYTES) handlers.onFault('it does not stop writing to its error output')
     })
     // It may end at any time; what was on its way to it is of no use then.
     child.stdin.on('error', () => undefined)
@@ -100,6 +115,7 @@ export class RunnerProcess {
   /** Sends in one batch what is sent within a turn of the event loop. To a process that is gone it sends nothing. */
   send(message: ToRunner): void {
     this.#outbox.push(message)
+    this.#idleBytes = Math.max(0, this.#idleBytes - IDLE_BYTES_PER_ORDER)
     if (this.#outbox.length > 1) return
     setImmediate(() => this.#flush())
   }
@@ -134,10 +150,14 @@ export class RunnerProcess {
     let isTrusted = true
     const reader = new FrameReader(MAX_FRAME_BYTES, (kind, payload) => {
       if (kind !== FRAME.messages) throw new Error(`a frame of the unknown kind ${kind}`)
-      for (const message of parseFromRunner(payload)) {
-        if (message.type === 'resident') this.#reportedResidentBytes = message.residentBytes
-        else onMessage(message)
+      const messages = parseFromRunner(payload)
+      let idle = messages.length === 0 ? 1 : 0
+      for (const message of messages) {
+        if (!(message.type === 'resident' ? this.#noteResident(message.residentBytes) : onMessage(message))) idle++
       }
+      if (idle === 0) return
+      this.#idleBytes += payload.length + idle * IDLE_MESSAGE_BYTES
+      if (this.#idleBytes > MAX_IDLE_BYTES) throw new Error('too many that change nothing')
     })
     this.#process.child.stdout.on('data', (chunk: Buffer) => {
       if (!isTrusted) return
@@ -148,6 +168,12 @@ export class RunnerProcess {
         onFault(`it sent a wrong message: ${(error as Error).message}`)
       }
     })
+  }
+
+  #noteResident(residentBytes: number): boolean {
+    this.#reportedResidentBytes = residentBytes
+    // Where the system tells, a runner has no reason to.
+    return process.platform !== 'linux'
   }
 
   #flush(): void {

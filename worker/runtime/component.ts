@@ -52,7 +52,7 @@ export class LoadedComponent {
     const stderr = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stderr', data))
     const args = [call.taskName, ...call.args]
     const stdin = new TextEncoder().encode(call.stdin)
-    const beforeWait = () => guestHost.beforeWait()
+    const beforeWait = (waitMs: number) => guestHost.beforeWait(waitMs)
     const wasi = createWasiPreview2({ args, env: call.env, stdin, stdout, stderr, beforeWait })
     const interfaces = { ...wasi, ...componentMessaging(guestHost) }
     const instances: Instances = new Map()

@@ -44,7 +44,7 @@ export function callFunction(compiled: CompiledModule, call: Call, guestHost: Gu
   const stderr = new BoundedOutput(call.maxOutputBytes, (data) => guestHost.wrote('stderr', data))
   const args = [call.taskName, ...call.args]
   const stdin = new TextEncoder().encode(call.stdin)
-  const beforeWait = () => guestHost.beforeWait()
+  const beforeWait = (waitMs: number) => guestHost.beforeWait(waitMs)
   const wasi = createWasiHost({ args, env: call.env, stdin, stdout, stderr, beforeWait })
   const host = { wasi, messaging: coreMessaging(guestHost, wasi.memory) }
   const { outcome, memoryBytes, exitCode } = execute({ compiled, chosen, values, host, call })

@@ -15,8 +15,8 @@ export type GuestHost = {
   call: (call: GuestCall) => GuestReply
   /** The guest wrote this, within the bound of its output. */
   wrote: (output: OutputName, data: Uint8Array) => void
-  /** The guest is about to wait for some time. */
-  beforeWait: () => void
+  /** The guest is about to wait for so long. */
+  beforeWait: (waitMs: number) => void
 }
 
 /** Records that one read may ask for. */

@@ -14,7 +14,7 @@ export type WasiOptions = {
   stdout: BoundedOutput
   stderr: BoundedOutput
   /** Called before the guest waits for some time. */
-  beforeWait: () => void
+  beforeWait: (waitMs: number) => void
 }
 
 export type WasiHost = {
@@ -129,7 +129,7 @@ const MAX_SUBSCRIPTIONS = 1_000
 const never = new Int32Array(new SharedArrayBuffer(4))
 
 /** Files are always ready; with clocks alone it waits for the earliest of them and reports that one. */
-function pollOneoff(view: DataView, poll: Poll, beforeWait: () => void): number {
+function pollOneoff(view: DataView, poll: Poll, beforeWait: (waitMs: number) => void): number {
   if (poll.count < 1 || poll.count > MAX_SUBSCRIPTIONS) return wasi.ERRNO_INVAL
   const subscriptions = Array.from({ length: poll.count }, (_, index) => {
     const at = poll.inPointer + index * SUBSCRIPTION_BYTES
@@ -139,7 +139,7 @@ function pollOneoff(view: DataView, poll: Poll, beforeWait: () => void): number 
   })
   const waitMs = Math.min(...subscriptions.map((subscription) => subscription.waitMs))
   if (waitMs > 0) {
-    beforeWait()
+    beforeWait(waitMs)
     Atomics.wait(never, 0, 0, waitMs)
   }
   const ready = subscriptions.filter((subscription) => subscription.waitMs <= waitMs)

@@ -16,7 +16,7 @@ export type WasiPreview2Options = {
   stdout: BoundedOutput
   stderr: BoundedOutput
   /** Called before the guest waits for some time. */
-  beforeWait: () => void
+  beforeWait: (waitMs: number) => void
 }
 
 export type Interfaces = Record<string, Record<string, unknown>>
@@ -60,9 +60,9 @@ class IoError extends Resource {
 /** Ready at a moment of the monotonic clock; what streams wait for is always ready. */
 class Pollable extends Resource {
   readonly #readyAtNs: bigint
-  readonly #beforeWait: (() => void) | undefined
+  readonly #beforeWait: ((waitMs: number) => void) | undefined
 
-  constructor(readyAtNs = 0n, beforeWait?: () => void) {
+  constructor(readyAtNs = 0n, beforeWait?: (waitMs: number) => void) {
     super()
     this.#readyAtNs = readyAtNs
     this.#beforeWait = beforeWait
@@ -75,7 +75,7 @@ class Pollable extends Resource {
   block(): void {
     const waitNs = this.waitNs()
     if (waitNs <= 0n) return
-    this.#beforeWait?.()
+    this.#beforeWait?.(Number(waitNs) / 1e6)
     waitFor(waitNs)
   }
 
@@ -205,7 +205,7 @@ export function createWasiPreview2(options: WasiPreview2Options): Interfaces {
   }
 }
 
-function monotonicClock(beforeWait: () => void) {
+function monotonicClock(beforeWait: (waitMs: number) => void) {
   return {
     now: nowNs,
     resolution: () => 1n,

@@ -172,6 +172,54 @@ describe('a runner that was taken over', () => {
     expect(await neighbour).toMatchObject({ state: 'completed' })
   })
 
+  const FLOODS: [string, string, Buffer][] = [
+    [
+      'ends of runs that it does not have',
+      'flood',
+      messages({ ...ended, sequence: 1e9, outcome: { state: 'completed', results: [] } }),
+    ],
+    ['calls of runs that it does not have', 'flood', messages({ ...call, sequence: 1e9 })],
+    ['output of runs that it does not have', 'flood', messages({ ...output, sequence: 1e9, data: '' })],
+    ['threads that are ready', 'flood', messages({ type: 'lane_ready', lane: 0 })],
+    [
+      'threads that are lost and ready',
+      'flood',
+      messages({ type: 'lane_lost', lane: 1, error: '' }, { type: 'lane_ready', lane: 1 }),
+    ],
+    ['modules that nobody ordered', 'flood', messages({ type: 'module_ready', moduleKey: 'x' })],
+    ['runs that nobody recalled', 'flood', messages({ type: 'recalled', lane: 0, sequences: [] })],
+    ['how much memory it takes', 'flood', messages({ type: 'resident', residentBytes: 1 })],
+    ['frames without messages', 'flood', json('[]')],
+    ['errors', 'flood-errors', Buffer.alloc(64 * 1024, 'x')],
+  ]
+  test.each(FLOODS)('is killed alone when it does not stop saying %s', async (name, taskName, bytes) => {
+    const abort = new AbortController()
+    const neighbour = host.run('add', { domain: 'south', taskName: 'patient' }, abort.signal)
+    await until(() => host.pool.stats().runners.some(({ underWay }) => underWay === 1))
+    const outcome = await host.run('hello', {
+      taskName,
+      digest: `sha256:${Buffer.from(name).toString('hex').slice(0, 64).padStart(64, 'e')}`,
+      // As many as one write takes, so that the test is about their number and not about the pipe.
+      stdin: Buffer.concat(Array.from({ length: Math.ceil(65_536 / bytes.length) }, () => bytes)).toString('base64'),
+    })
+    expect(outcome).toMatchObject({
+      state: 'requeue',
+      cause: expect.stringMatching(/change nothing|does not stop|never opened/) as string,
+    })
+    abort.abort()
+    expect(await neighbour).toMatchObject({ state: 'stopped' })
+  })
+
+  test('is killed when it passes on output in more pieces than a lane does', async () => {
+    const outcome = await host.run('hello', {
+      taskName: 'flood',
+      digest: `sha256:${'d'.repeat(64)}`,
+      stdin: messages(...Array.from({ length: 1_000 }, () => ({ ...output, data: '' }))).toString('base64'),
+      onOutput: () => undefined,
+    })
+    expect(outcome).toMatchObject({ state: 'requeue', cause: expect.stringContaining('in more pieces') as string })
+  })
+
   test('cannot say of a module what counts for the same module of another domain', async () => {
     const digest = `sha256:${'7'.repeat(64)}`
     const request = { digest, memoryLimitBytes: 64 * 1024 * 1024 }

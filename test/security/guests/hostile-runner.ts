@@ -23,7 +23,9 @@ function answer(lane: number, { sequence, taskName, inputs, stdin }: RunOrder): 
   if (taskName === 'repeat') return repeat(stdin, Number(inputs[0]))
   // `flood`: the same bytes again and again, until somebody ends it.
   if (taskName === 'flood' || taskName === 'flood-errors') {
-    const bytes = Buffer.from(stdin, 'base64')
+    const number = String(sequence).padStart('"SEQUENCE"'.length)
+    const text = Buffer.from(stdin, 'base64').toString('latin1').replaceAll('"SEQUENCE"', number)
+    const bytes = Buffer.from(text, 'latin1')
     const stream = taskName === 'flood' ? process.stdout : process.stderr
     const more = () => void stream.write(bytes, more)
     more()
