@@ -163,6 +163,8 @@ class Pool implements RunnerPool {
     const turn = new PlacingTurn(this.#fleet.runners)
     const left = waiting.filter((run) => !run.hasEnded && !this.#placeOne(run, turn))
     this.#waiting = left.concat(this.#waiting)
+    // Last, so that a runner whose module has just been loaded has its run before anybody finds it idle.
+    for (const domain of turn.withoutRunner) this.#makeRoomFor(domain, turn)
     this.#keepSpare()
   }
 
@@ -179,7 +181,7 @@ class Pool implements RunnerPool {
     const depth = mustRunAlone ? 1 : this.#callTimes.laneDepth(run.moduleKey)
     const runner = this.#findRunner(run, mustRunAlone, depth)
     if (runner === undefined) {
-      this.#makeRoomFor(run.request.domain, turn)
+      turn.withoutRunner.add(run.request.domain)
       return false
     }
     const module = runner.modules.get(run.moduleKey)
@@ -218,14 +220,12 @@ class Pool implements RunnerPool {
 
   /** No runner takes this domain now: start one, and where there are enough, end the one that was idle for longest. */
   #makeRoomFor(domain: string, turn: PlacingTurn): void {
-    if (turn.hasAsked.has(domain)) return
-    turn.hasAsked.add(domain)
     if (turn.claim('runner', turn.starting)) return
     const { runners } = this.#fleet
     if (runners.length < this.#maxRunners) return this.#fleet.start()
     if (runners.some(({ state }) => state === 'dying')) return
     const [longestIdle] = runners
-      .filter((runner) => runner.state === 'ready' && countHeld(runner) === 0 && runner.domain !== domain)
+      .filter((runner) => isIdle(runner) && runner.domain !== domain)
       .sort((a, b) => a.idleSinceMs - b.idleSinceMs)
     if (longestIdle !== undefined) this.#fleet.sendAway(longestIdle)
   }
@@ -260,8 +260,8 @@ class PlacingTurn {
   readonly nowMs = monotonicMs()
   readonly starting: number
   underWay: number
-  /** Domains that no runner takes and for which one was asked. */
-  readonly hasAsked = new Set<string>()
+  /** Domains that no runner takes. */
+  readonly withoutRunner = new Set<string>()
   /** The first domain in the queue that waits for a slot. */
   waitsForSlot: string | undefined
   readonly #claims = new Map<Runner | 'runner', number>()
@@ -277,6 +277,12 @@ class PlacingTurn {
     this.#claims.set(what, claimed + 1)
     return claimed < available
   }
+}
+
+/** It holds nothing and loads nothing that a run waits for. */
+function isIdle(runner: Runner): boolean {
+  const isLoading = [...runner.modules.values()].some(({ state }) => state === 'loading')
+  return runner.state === 'ready' && countHeld(runner) === 0 && !isLoading
 }
 
 function isLoadingAnother(runner: Runner, moduleKey: string): boolean {

@@ -249,3 +249,18 @@ describe('a runner that was taken over', () => {
     }
   })
 })
+
+test('many domains do not take the runner of one whose module is being loaded', async () => {
+  await using host = await startPool({ codeFolder, slots: 4, runners: 1 })
+  const abort = new AbortController()
+  const victim = host.run('add', { domain: 'victim', digest: `sha256:${'5'.repeat(64)}` }, abort.signal)
+  await until(() => host.pool.stats().runners.length > 0)
+  const [first] = host.pool.stats().runners
+  // More than the runners that a pool has: the longest idle one leaves for each.
+  for (let domain = 0; domain < 24; domain++) {
+    expect(await host.run('add', { domain: `domain-${domain}` })).toMatchObject({ state: 'completed' })
+  }
+  expect(host.pool.stats().runners.map(({ pid }) => pid)).toContain(first?.pid)
+  abort.abort()
+  expect(await victim).toMatchObject({ state: 'stopped' })
+})
