@@ -1,6 +1,6 @@
 /** A runner pool over the examples and hand-written modules, with a folder of its own. */
 import { createHash } from 'node:crypto'
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -76,7 +76,8 @@ export async function startPool({
       const bytes = typeof module === 'string' ? exampleBytes(module) : module
       const digest = digestOf(bytes)
       const modulePath = join(modulesFolder, `${digest.slice(7)}.wasm`)
-      writeFileSync(modulePath, bytes)
+      // Once: a runner may be reading it.
+      if (!existsSync(modulePath)) writeFileSync(modulePath, bytes)
       const defaults: RunRequest = {
         domain: 'north',
         digest,
