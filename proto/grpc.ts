@@ -3,7 +3,6 @@
  * service description. The only place that serializes, so that no caller holds a Buffer of a message.
  */
 import {
-  ScalarType,
   fromBinary,
   toBinary,
   type DescMessage,
@@ -31,9 +30,6 @@ import {
   type handleServerStreamingCall,
   type handleUnaryCall,
 } from '@grpc/grpc-js'
-import { SessionRequestSchema, SessionResponseSchema } from './gen/cluster/v1/worker_pb.ts'
-import type { SessionRequest, SessionResponse } from './gen/cluster/v1/worker_pb.ts'
-import { decodeRequest, decodeResponse, encodeRequest, encodeResponse } from './hot-messages.ts'
 
 /** What a generated service looks like to the type system. */
 export type GeneratedService = DescService & {
@@ -85,43 +81,9 @@ export function serviceDefinition<S extends GeneratedService>(service: S): Servi
 
 type AnyMessage = MessageShape<DescMessage>
 
-const NO_BYTES = new Uint8Array(0)
-/** Wire type of bytes. */
-const LENGTH_DELIMITED = 2
-/** Proto3 fields without `optional`: the empty value is not written (descriptor.proto, FeatureSet.FieldPresence). */
-const IMPLICIT = 2
-
-type HotCodec = {
-  encode?: (message: AnyMessage) => Buffer | undefined
-  decode?: (bytes: Buffer) => AnyMessage | undefined
-}
-
-/** Messages that are written or read by hand where that pays. */
-const HOT: ReadonlyMap<string, HotCodec> = new Map([
-  [
-    SessionRequestSchema.typeName,
-    { encode: (message: AnyMessage) => encodeRequest(message as SessionRequest), decode: decodeRequest },
-  ],
-  [
-    SessionResponseSchema.typeName,
-    { encode: (message: AnyMessage) => encodeResponse(message as SessionResponse), decode: decodeResponse },
-  ],
-])
-
 function methodDefinition(method: DescMethod): MethodDefinition<AnyMessage, AnyMessage> {
-  const write = (schema: DescMessage) => {
-    const blob = schema.fields.length === 1 ? schema.fields[0] : undefined
-    if (blob?.fieldKind === 'scalar' && blob.scalar === ScalarType.BYTES && blob.presence === IMPLICIT) {
-      return (message: AnyMessage) =>
-        frameBytes(blob.number, (message as unknown as Record<string, Uint8Array>)[blob.localName] ?? NO_BYTES)
-    }
-    const hot = HOT.get(schema.typeName)
-    return (message: AnyMessage) => hot?.encode?.(message) ?? asBuffer(toBinary(schema, message))
-  }
-  const read = (schema: DescMessage) => {
-    const hot = HOT.get(schema.typeName)
-    return (bytes: Buffer) => hot?.decode?.(bytes) ?? fromBinary(schema, bytes)
-  }
+  const write = (schema: DescMessage) => (message: AnyMessage) => asBuffer(toBinary(schema, message))
+  const read = (schema: DescMessage) => (bytes: Buffer) => fromBinary(schema, bytes)
   return {
     path: `/${method.parent.typeName}/${method.name}`,
     requestStream: method.methodKind === 'client_streaming' || method.methodKind === 'bidi_streaming',
@@ -132,27 +94,6 @@ function methodDefinition(method: DescMethod): MethodDefinition<AnyMessage, AnyM
     responseDeserialize: read(method.output),
     originalName: method.name,
   }
-}
-
-/**
- * A message of bytes alone, as `toBinary` writes it, with one copy instead of three: parts of modules are most of what
- * goes through here (Protocol Buffers, "Encoding": tag, length, bytes).
- */
-function frameBytes(fieldNumber: number, bytes: Uint8Array): Buffer {
-  if (bytes.length === 0) return Buffer.alloc(0)
-  const head = [...varint((fieldNumber << 3) | LENGTH_DELIMITED), ...varint(bytes.length)]
-  const framed = Buffer.allocUnsafe(head.length + bytes.length)
-  framed.set(head)
-  framed.set(bytes, head.length)
-  return framed
-}
-
-function varint(value: number): number[] {
-  const bytes: number[] = []
-  let rest = value
-  for (; rest > 0x7f; rest = Math.floor(rest / 0x80)) bytes.push((rest & 0x7f) | 0x80)
-  bytes.push(rest)
-  return bytes
 }
 
 /** A view of the same bytes: grpc-js asks for a Buffer, protobuf-es gives a Uint8Array. */

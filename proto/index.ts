@@ -19,7 +19,6 @@ export {
 } from './dial.ts'
 export type { ClientPair, Dialling } from './dial.ts'
 export { createServiceClient, serviceDefinition } from './grpc.ts'
-export { encodeResult } from './hot-messages.ts'
 export type {
   GeneratedService,
   ServerDuplexStream,

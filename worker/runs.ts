@@ -2,8 +2,8 @@
  * The runs that this worker holds, from their assignment to the acknowledgement of their result. Lives as long as the
  * process; streams to the manager come and go, and what is said while there is none is said by the next Hello.
  */
-import { create, fromBinary } from '@bufbuild/protobuf'
-import { HeldRunSchema, OnLost, RejectReason, RunResultSchema, WireTaskState, encodeResult } from '#proto/index.ts'
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
+import { HeldRunSchema, OnLost, RejectReason, RunResultSchema, WireTaskState } from '#proto/index.ts'
 import type { Assignment, GuestReply, HeldRun, RunRef, Welcome } from '#proto/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
@@ -404,7 +404,7 @@ export class Runs {
     const result = toRunResult(assignment, end, prepareMs)
     const isCheap = assignment.onLost !== OnLost.WAIT && end.durationMs < SPOOL_PATIENCE_MS
     const urgency = isCheap && this.#outbox !== undefined ? 'patient' : 'now'
-    const stored = this.#deps.spool.add(keyOf(assignment.run), encodeResult(result), urgency)
+    const stored = this.#deps.spool.add(keyOf(assignment.run), toBinary(RunResultSchema, result), urgency)
     this.#outbox?.ended(result)
     await stored.catch((error: unknown) => {
       this.#deps.logger.error({ err: error }, 'a result could not be spooled and would be lost in a crash')
