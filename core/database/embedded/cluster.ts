@@ -10,7 +10,6 @@ import { ensurePassword } from './password.ts'
 import { clusterDirOf } from './place.ts'
 import type { Place } from './place.ts'
 import { runProgram } from './run-program.ts'
-import { makeSpareLog } from './spare-log.ts'
 import { syncFolder } from './sync-folder.ts'
 
 export const DATABASE_USER = 'skein'
@@ -99,8 +98,6 @@ async function createCluster(options: ClusterOptions, clusterDir: string, passwo
   const unique = newToken(6)
   const fresh = `${clusterDir}.new-${unique}`
   const passwordFile = join(postgresDir, `password.new-${unique}`)
-  // A server that forces nothing to disk waits for no segment either.
-  const spareLog = options.isUnsafe ? undefined : makeSpareLog(`${fresh}.log`, place.account)
   options.log(`making a new database in ${clusterDir}`)
   try {
     writeFileSync(passwordFile, password, { mode: 0o600, flag: 'wx' })
@@ -128,8 +125,6 @@ async function createCluster(options: ClusterOptions, clusterDir: string, passwo
     })
     // Copied as files: nobody writes meanwhile, and the log need not hold it all.
     await runSingle(options, fresh, `CREATE DATABASE ${DATABASE_NAME} STRATEGY file_copy`)
-    // Without them the cluster is as good, and commits wait now and then until it is as old as its log is long.
-    await spareLog?.install(fresh).catch((error: unknown) => options.log(`no spare log was made: ${String(error)}`))
     await rename(fresh, clusterDir)
     syncFolder(postgresDir)
   } catch (error) {
@@ -137,7 +132,6 @@ async function createCluster(options: ClusterOptions, clusterDir: string, passwo
     throw signal?.aborted ? error : fileFailure(error, 'a new database cannot be made')
   } finally {
     await rm(passwordFile, { force: true })
-    await spareLog?.discard()
   }
 }
 

@@ -28,14 +28,12 @@ export const MIN_FREE_BYTES = 1024 ** 3
 export const MIN_FREE_FRACTION = 0.05
 const INTERVAL_MS = 2000
 
-/** What an ordinary user may still write; blocks that are reserved for root do not count. */
+/**
+ * What an ordinary user may still write; blocks that are reserved for root do not count. Throws the file system's error for a path that
+ * does not exist.
+ */
 export async function diskSpace(path: string): Promise<DiskSpace> {
   return toSpace(await statfs(path))
-}
-
-/** Throws the file system's error for a path that does not exist. */
-export async function freeDiskBytes(path: string): Promise<number> {
-  return (await diskSpace(path)).freeBytes
 }
 
 /** The first look is taken at once, so that `hasRoom` is right from the start; throws for a path that does not exist. */

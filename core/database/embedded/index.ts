@@ -1,4 +1,4 @@
-export { MIN_FREE_BYTES, MIN_FREE_FRACTION, createDiskGuard, diskSpace, freeDiskBytes } from './disk-guard.ts'
+export { MIN_FREE_BYTES, MIN_FREE_FRACTION, createDiskGuard, diskSpace } from './disk-guard.ts'
 export type { DiskGuard, DiskGuardOptions, DiskSpace } from './disk-guard.ts'
 export type { PostmasterExit } from './postmaster.ts'
 export { MIN_SERVER_VERSION, checkServerSafety } from './safety.ts'

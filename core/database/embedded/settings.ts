@@ -3,8 +3,6 @@
  * ALTER SYSTEM can weaken them, and a new version of Skein brings its own.
  */
 
-import { SPARE_LOG_BYTES } from './spare-log.ts'
-
 export type SettingsChoice = {
   socketDir: string
   port: number
@@ -25,8 +23,8 @@ const TUNABLE: Record<string, string> = {
   effective_cache_size: '512MB',
   // Group commit makes one large transaction out of many small ones; the checkpoints stay rare and spread out.
   max_wal_size: '1GB',
-  // Segments that go round: a new one has to be made while commits wait.
-  min_wal_size: `${SPARE_LOG_BYTES / 1024 ** 2}MB`,
+  // Segments of the log that are reused: commits wait while the server makes a new one.
+  min_wal_size: '512MB',
   checkpoint_timeout: '15min',
   checkpoint_completion_target: '0.9',
   // No replica reads this log; the launcher and the workers of replication would be processes for nothing.
