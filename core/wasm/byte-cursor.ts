@@ -65,10 +65,10 @@ export class ByteCursor {
     throw new ModuleRefusal(`not a 64-bit integer at byte ${this.offset - 1}`)
   }
 
-  /** Steps over a signed LEB128 of at most `bits` bits, whose value nobody asks for. */
-  skipSigned(bits: 32 | 33 | 64): void {
-    for (let taken = 0; taken < Math.ceil(bits / 7); taken++) if (this.byte() < 0x80) return
-    throw new ModuleRefusal(`not a ${bits}-bit integer at byte ${this.offset - 1}`)
+  /** Steps over a signed LEB128 of 33 bits, of at most five bytes, without reading its value. */
+  skipSigned33(): void {
+    for (let taken = 0; taken < 5; taken++) if (this.byte() < 0x80) return
+    throw new ModuleRefusal(`not a 33-bit integer at byte ${this.offset - 1}`)
   }
 
   /** The length of a vector whose elements take at least one byte each, so that a lie is found before it costs memory. */

@@ -42,8 +42,6 @@ export type ModuleLayout = {
   names: NamePlace[]
   memories: Limits[]
   tables: Limits[]
-  /** Types of the module, those of a group each. */
-  typeCount: number
   functionCount: number
   largestBodyBytes: number
   elementBytes: number
@@ -116,7 +114,6 @@ class ModuleReader {
       names: [],
       memories: [],
       tables: [],
-      typeCount: 0,
       functionCount: 0,
       largestBodyBytes: 0,
       elementBytes: 0,
@@ -158,7 +155,6 @@ class ModuleReader {
           this.#allowGc,
           (offset) => new ByteCursor(this.#bytes, offset, content.end),
         )
-        this.#layout.typeCount = this.#types.length
         break
       case SECTION.import:
         this.#readImports(content)

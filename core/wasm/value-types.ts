@@ -40,7 +40,7 @@ export function readValueType(cursor: ByteCursor, allowGc: boolean): ValueType {
   if (plain !== undefined) return plain
   if (code === 0x63 || code === 0x64) {
     if (!allowGc) throw unknownForm('reference type', code)
-    cursor.skipSigned(33)
+    cursor.skipSigned33()
     return 'ref'
   }
   if (GC_TYPES.has(code) && allowGc) return 'ref'

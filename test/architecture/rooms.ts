@@ -317,7 +317,7 @@ export const PURE_FILES: readonly RegExp[] = [
   /^api\/identity\/access\/actions\.ts$/,
   /^api\/identity\/domains\/route-name\.ts$/,
   /^manager\/(lifecycle\.ts$|scheduler\/)/,
-  /^worker\/(lease|runtime\/(limits|grow-flag|module-edit|bounded-output))\.ts$/,
+  /^worker\/(lease|runtime\/(limits|bounded-output))\.ts$/,
   /^proxy\/oci\/(reference|manifest|media-types|challenge|digest|retry-after|refusal|tar)\.ts$/,
   /^proto\/task-state\.ts$/,
   /^core\/(wasm\/|errors\/|log\/position\.ts$)/,

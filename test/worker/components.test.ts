@@ -192,18 +192,41 @@ describe('a component that goes wrong', () => {
     expect(await host.run(deep)).toMatchObject({ reason: 'trap', error: 'call stack exhausted' })
   })
 
-  test('ends with oom when it traps after it was refused memory, whose limit all its memories share', async () => {
+  test('is refused memory beyond its limit, which all its memories share; a trap says that a memory stands there', async () => {
     const grow = (pages: number) => `(component
       (core module $a (memory 10)) (core instance (instantiate $a))
-      (core module $m (memory 1) (func (export "f") (if (i32.eq (memory.grow (i32.const ${pages})) (i32.const -1))
-        (then unreachable)))) (core instance $i (instantiate $m))
+      (core module $m (memory (export "memory") 1) (func (export "f") (drop (memory.grow (i32.const 9)))
+        (if (i32.eq (memory.grow (i32.const ${pages - 9})) (i32.const -1)) (then unreachable))))
+      (core instance $i (instantiate $m))
       (type $t (func)) (func $f (type $t) (canon lift (core func $i "f"))) (export "run" (func $f)))`
     // 31 pages for both: 20 are left when they start, and each may take half of them.
     const memoryLimitBytes = 31 * 65_536
     expect(await host.run(await componentFromText(grow(10)), { memoryLimitBytes })).toMatchObject({
       state: 'completed',
     })
-    expect(await host.run(await componentFromText(grow(11)), { memoryLimitBytes })).toMatchObject({ reason: 'oom' })
+    expect(await host.run(await componentFromText(grow(11)), { memoryLimitBytes })).toMatchObject({
+      reason: 'trap',
+      error: expect.stringMatching(/unreachable.*, with its memory at 655360 of at most 720896 bytes$/) as string,
+    })
+  })
+
+  test('ends with oom when its command fails while its memory stands at its limit, and not otherwise', async () => {
+    const fail = (pages: number) => `(component
+      (core module $m (memory (export "memory") 1)
+        (func (export "f") (result i32) (drop (memory.grow (i32.const ${pages}))) (i32.const 1)))
+      (core instance $i (instantiate $m)) (type $t (func (result (result))))
+      (func $f (type $t) (canon lift (core func $i "f")))
+      (instance $run (export "run" (func $f))) (export "wasi:cli/run@0.2.3" (instance $run)))`
+    const memoryLimitBytes = 8 * 65_536
+    expect(await host.run(await componentFromText(fail(7)), { memoryLimitBytes })).toMatchObject({
+      reason: 'oom',
+      error: expect.stringContaining('exit code 1, with its memory at 524288 of at most 524288 bytes') as string,
+      results: { exit_code: 1 },
+    })
+    expect(await host.run(await componentFromText(fail(5)), { memoryLimitBytes })).toMatchObject({
+      reason: 'guest_error',
+      results: { exit_code: 1 },
+    })
   })
 
   test('ends with module_invalid when the limit of the run is below what its memories start with', async () => {

@@ -116,17 +116,47 @@ describe('a guest that goes wrong', () => {
     expect(await host.run('endless', { timeoutMs: 100 })).toMatchObject({ state: 'failed', reason: 'timeout' })
   })
 
-  test('ends with oom when its memory is full', async () => {
-    const outcome = await host.run('memory-eater', { memoryLimitBytes: 8 * 65_536 })
-    expect(outcome).toMatchObject({ state: 'failed', reason: 'oom' })
+  const memoryLimitBytes = 8 * 65_536
+
+  test('ends with trap when it traps, and the text says when its memory stands at its limit', async () => {
+    expect(await host.run('memory-eater', { memoryLimitBytes })).toMatchObject({
+      state: 'failed',
+      reason: 'trap',
+      error: 'unreachable, with its memory at 524288 of at most 524288 bytes',
+    })
+    const module = await moduleFromText(`(module (memory (export "memory") 1)
+      (func (export "run") (param $pages i32) (drop (memory.grow (local.get $pages))) unreachable))`)
+    const ofSmall = { reason: 'trap', error: 'unreachable' }
+    expect(await host.run(module, { inputs: [5], memoryLimitBytes })).toMatchObject(ofSmall)
+    expect(await host.run(module, { inputs: [100], memoryLimitBytes })).toMatchObject(ofSmall)
   })
 
-  test('ends with oom when it traps after it was refused memory in one piece, and with trap when it was not', async () => {
-    const module = await moduleFromText(`(module (memory 1)
-      (func (export "run") (param $pages i32) (drop (memory.grow (local.get $pages))) unreachable))`)
-    const memoryLimitBytes = 8 * 65_536
-    expect(await host.run(module, { inputs: [100], memoryLimitBytes })).toMatchObject({ reason: 'oom' })
-    expect(await host.run(module, { inputs: [7], memoryLimitBytes })).toMatchObject({ reason: 'trap' })
+  test('ends with oom when it exits with a failure while its memory stands at its limit, and not otherwise', async () => {
+    const module = await moduleFromText(`(module
+      (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+      (memory (export "memory") 1)
+      (func (export "run") (param $pages i32) (param $code i32)
+        (drop (memory.grow (local.get $pages))) (call $exit (local.get $code)) unreachable))`)
+    const exit = (pages: number, code: number) => host.run(module, { inputs: [pages, code], memoryLimitBytes })
+    for (const pages of [6, 7]) {
+      expect(await exit(pages, 2)).toMatchObject({
+        state: 'failed',
+        reason: 'oom',
+        error: `run ended with exit code 2, with its memory at ${(pages + 1) * 65_536} of at most 524288 bytes`,
+        results: { exit_code: 2 },
+      })
+    }
+    expect(await exit(5, 2)).toMatchObject({ reason: 'guest_error', error: 'run ended with exit code 2' })
+    expect(await exit(8, 2)).toMatchObject({ reason: 'guest_error' })
+    expect(await exit(7, 0)).toMatchObject({ state: 'completed', results: { exit_code: 0 } })
+  })
+
+  test('ends with trap when it gives a function of the host a place outside of its memory', async () => {
+    const module = await moduleFromText(`(module
+      (import "wasi_snapshot_preview1" "args_sizes_get" (func $sizes (param i32 i32) (result i32)))
+      (memory (export "memory") 1)
+      (func (export "run") (drop (call $sizes (i32.const -4) (i32.const 0)))))`)
+    expect(await host.run(module)).toMatchObject({ state: 'failed', reason: 'trap' })
   })
 
   test('ends with module_invalid when its tables would take gigabytes, and the neighbours go on', async () => {

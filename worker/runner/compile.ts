@@ -1,4 +1,4 @@
-/** Reads, bounds, rewrites and compiles a module in a runner's main thread, off the threads that run guests. */
+/** Reads, bounds and compiles a module in a runner's main thread, off the threads that run guests. */
 import {
   DEFAULT_MODULE_BOUNDS,
   ModuleRefusal,
@@ -38,7 +38,7 @@ export async function compileModule(
 }
 
 async function compileCore(given: Uint8Array, bounds: ModuleBounds): Promise<CompiledModule> {
-  const { layout, bytes, growFlag } = limitModule(given, bounds)
+  const { layout, bytes } = limitModule(given, bounds)
   requireOffered(findUnofferedImports(layout))
   const module = await WebAssembly.compile(bytes)
   return {
@@ -47,7 +47,6 @@ async function compileCore(given: Uint8Array, bounds: ModuleBounds): Promise<Com
     description: describeModule(layout),
     needsHost: layout.imports.length > 0,
     hasMemory: layout.memories.length > 0,
-    growFlag,
   }
 }
 
@@ -66,8 +65,8 @@ async function compileComponent(
   for (const file of transpiled) {
     if (file.name === COMPONENT_SCRIPT) script = new TextDecoder().decode(file.bytes)
     else {
-      const { bytes, growFlag } = limitModule(file.bytes, bounds, extraPages)
-      cores.push({ name: file.name, module: await WebAssembly.compile(bytes), growFlag })
+      const { bytes, memoryLimitBytes } = limitModule(file.bytes, bounds, extraPages)
+      cores.push({ name: file.name, module: await WebAssembly.compile(bytes), memoryLimitBytes })
     }
   }
   return { kind: 'component', description: describeComponent(layout), script, cores }

@@ -10,13 +10,13 @@ import { chooseFunction } from './choose-function.ts'
 import type { Call } from './core-module.ts'
 import type { GuestHost } from './guest-host.ts'
 import { componentMessaging } from './messaging.ts'
-import { explainFailure, failed } from './outcome.ts'
-import type { CallOutcome, CallReport } from './outcome.ts'
+import { explainExit, explainFailure, failed } from './outcome.ts'
+import type { CallOutcome, CallReport, GuestMemory } from './outcome.ts'
 import { ComponentExit, createWasiPreview2 } from './wasi-preview2.ts'
 import type { Interfaces } from './wasi-preview2.ts'
 
-/** A core module of a component under the name that the transpiled code calls it by. */
-export type ComponentCore = { name: string; module: WebAssembly.Module; growFlag: string | undefined }
+/** A core module of a component under the name that the transpiled code calls it by, and the limit of its own memory. */
+export type ComponentCore = { name: string; module: WebAssembly.Module; memoryLimitBytes: number }
 
 /** What travels to a lane: the text of the script and the compiled core modules. */
 export type CompiledComponent = {
@@ -56,23 +56,22 @@ export class LoadedComponent {
     const wasi = createWasiPreview2({ args, env: call.env, stdin, stdout, stderr, beforeWait })
     const interfaces = { ...wasi, ...componentMessaging(guestHost) }
     const instances: Instances = new Map()
-    const ended = this.#execute({ call, chosen, values, interfaces, instances })
+    const ended = this.#execute({ chosen, values, interfaces, instances })
     const output = {
       stdout: stdout.text(),
       stderr: stderr.text(),
       isOutputTruncated: stdout.isTruncated || stderr.isTruncated,
     }
-    const memoryBytes = memoryBytesOf(instances)
+    const memories = memoriesOf(instances)
+    const memoryBytes = memories.reduce((sum, { bytes }) => sum + bytes, 0)
     if (typeof ended !== 'number') return { outcome: { ...ended, ...output }, memoryBytes }
     const results = { exit_code: ended, stdout: output.stdout, stderr: output.stderr }
-    if (ended === 0) return { outcome: { ...output, state: 'completed', results }, memoryBytes }
-    const error = `${chosen.name} ended with exit code ${ended}`
-    return { outcome: { ...output, ...failed('guest_error', error), results }, memoryBytes }
+    return { outcome: { ...output, ...explainExit(chosen.name, results, memories) }, memoryBytes }
   }
 
   /** A number: the exit code of a command. */
   #execute(execution: Execution): CallOutcome | number {
-    const { call, chosen, values, instances } = execution
+    const { chosen, values, instances } = execution
     try {
       const called = findCallable(this.#start(execution), chosen.name)
       const returned = called(...values)
@@ -83,12 +82,13 @@ export class LoadedComponent {
       if (isErr(error)) {
         return isCommand(chosen) ? 1 : explainErr(error.payload, chosen)
       }
-      return explainFailure(error, this.#wasRefusedMemory(instances), call.memoryLimitBytes)
+      return explainFailure(error, memoriesOf(instances))
     }
   }
 
   #start({ interfaces, instances }: Execution): Record<string, unknown> {
     const modules = new Map(this.#compiled.cores.map(({ name, module }) => [name, module]))
+    const limits = new Map(this.#compiled.cores.map(({ module, memoryLimitBytes }) => [module, memoryLimitBytes]))
     const getCore = (name: string) => {
       const module = modules.get(name)
       if (module === undefined) throw new WebAssembly.LinkError(`the component has no core module ${name}`)
@@ -100,24 +100,15 @@ export class LoadedComponent {
     })
     return this.#instantiate(getCore, imports, (module, coreImports) => {
       const instance = new WebAssembly.Instance(module, coreImports)
-      instances.set(instance, module)
+      instances.set(instance, limits.get(module) ?? 0)
       return instance
-    })
-  }
-
-  #wasRefusedMemory(instances: Instances): boolean {
-    const flags = new Map(this.#compiled.cores.map(({ module, growFlag }) => [module, growFlag]))
-    return [...instances].some(([instance, module]) => {
-      const name = flags.get(module)
-      const flag = name === undefined ? undefined : instance.exports[name]
-      return flag instanceof WebAssembly.Global && flag.value === 1
     })
   }
 }
 
-type Instances = Map<WebAssembly.Instance, WebAssembly.Module>
+/** In the order in which they were made, each with the limit of its own memory. */
+type Instances = Map<WebAssembly.Instance, number>
 type Execution = {
-  call: Call
   chosen: DescribedExport
   values: unknown[]
   interfaces: Interfaces
@@ -160,12 +151,13 @@ function explainErr(payload: unknown, chosen: DescribedExport): CallOutcome {
   return { ...failed('guest_error', `${chosen.name} returned an error: ${text}`), results: { err } }
 }
 
-function memoryBytesOf(instances: Instances): number {
-  const memories = new Set<WebAssembly.Memory>()
-  for (const instance of instances.keys()) {
+/** Each memory once, with the limit of the instance that made it: later instances may export it again. */
+function memoriesOf(instances: Instances): GuestMemory[] {
+  const limits = new Map<WebAssembly.Memory, number>()
+  for (const [instance, limitBytes] of instances) {
     for (const exported of Object.values(instance.exports)) {
-      if (exported instanceof WebAssembly.Memory) memories.add(exported)
+      if (exported instanceof WebAssembly.Memory && !limits.has(exported)) limits.set(exported, limitBytes)
     }
   }
-  return [...memories].reduce((sum, memory) => sum + memory.buffer.byteLength, 0)
+  return [...limits].map(([memory, limitBytes]) => ({ bytes: memory.buffer.byteLength, limitBytes }))
 }

@@ -5,8 +5,8 @@ import { BoundedOutput } from './bounded-output.ts'
 import { chooseFunction } from './choose-function.ts'
 import type { GuestHost } from './guest-host.ts'
 import { coreMessaging } from './messaging.ts'
-import { explainFailure, failed } from './outcome.ts'
-import type { CallOutcome, CallReport } from './outcome.ts'
+import { explainExit, explainFailure } from './outcome.ts'
+import type { CallOutcome, CallReport, GuestMemory } from './outcome.ts'
 import { ProcessExit, createWasiHost } from './wasi-preview1.ts'
 import type { WasiHost } from './wasi-preview1.ts'
 
@@ -29,8 +29,6 @@ export type CompiledModule = {
   /** It imports something. */
   needsHost: boolean
   hasMemory: boolean
-  /** See `LimitedModule`. */
-  growFlag: string | undefined
 }
 
 /** Never throws: whatever the guest does is an outcome. */
@@ -47,17 +45,15 @@ export function callFunction(compiled: CompiledModule, call: Call, guestHost: Gu
   const beforeWait = (waitMs: number) => guestHost.beforeWait(waitMs)
   const wasi = createWasiHost({ args, env: call.env, stdin, stdout, stderr, beforeWait })
   const host = { wasi, messaging: coreMessaging(guestHost, wasi.memory) }
-  const { outcome, memoryBytes, exitCode } = execute({ compiled, chosen, values, host, call })
+  const { outcome, memoryBytes, exit } = execute({ compiled, chosen, values, host, call })
   const output = {
     stdout: stdout.text(),
     stderr: stderr.text(),
     isOutputTruncated: stdout.isTruncated || stderr.isTruncated,
   }
-  if (exitCode === undefined) return { outcome: { ...outcome, ...output }, memoryBytes }
-  const results = { exit_code: exitCode, stdout: output.stdout, stderr: output.stderr }
-  if (exitCode === 0) return { outcome: { ...output, state: 'completed', results }, memoryBytes }
-  const error = `${chosen.name} ended with exit code ${exitCode}`
-  return { outcome: { ...output, ...failed('guest_error', error), results }, memoryBytes }
+  if (exit === undefined) return { outcome: { ...outcome, ...output }, memoryBytes }
+  const results = { exit_code: exit.code, stdout: output.stdout, stderr: output.stderr }
+  return { outcome: { ...output, ...explainExit(chosen.name, results, exit.memories) }, memoryBytes }
 }
 
 type Execution = {
@@ -68,25 +64,28 @@ type Execution = {
   call: Call
 }
 
-/** `exitCode` is there when the guest is a command or called `proc_exit`: then it decides, not the outcome. */
-function execute(execution: Execution): CallReport & { exitCode?: number } {
+/** `exit` is there when the guest is a command or called `proc_exit`: then it decides, not the outcome. */
+function execute(execution: Execution): CallReport & { exit?: { code: number; memories: GuestMemory[] } } {
   const { compiled, chosen, call } = execution
   const isCommand = chosen.name === COMMAND_FUNCTION
   let instance: WebAssembly.Instance | undefined
   const report = (outcome: CallOutcome) => ({ outcome, memoryBytes: memoryBytesOf(instance, compiled, call) })
+  const memories = () => [{ bytes: exportedMemoryBytes(instance), limitBytes: call.memoryLimitBytes }]
+  const exited = (code: number) => ({
+    ...report({ state: 'completed', results: [] }),
+    exit: { code, memories: memories() },
+  })
   try {
     instance = instantiate(execution)
     const initialize = instance.exports['_initialize']
     if (typeof initialize === 'function' && !isCommand) initialize()
     const called = instance.exports[chosen.name] as (...values: unknown[]) => unknown
     const returned = called(...execution.values)
-    if (isCommand) return { ...report({ state: 'completed', results: [] }), exitCode: 0 }
+    if (isCommand) return exited(0)
     return report({ state: 'completed', results: presentResults(returned, chosen) })
   } catch (error) {
-    if (error instanceof ProcessExit) {
-      return { ...report({ state: 'completed', results: [] }), exitCode: Number(error.code) >>> 0 }
-    }
-    return report(explainFailure(error, wasRefusedMemory(instance, compiled), call.memoryLimitBytes))
+    if (error instanceof ProcessExit) return exited(Number(error.code) >>> 0)
+    return report(explainFailure(error, memories()))
   }
 }
 
@@ -96,12 +95,7 @@ function memoryBytesOf(instance: WebAssembly.Instance | undefined, compiled: Com
   return exportedMemoryBytes(instance) || call.memoryLimitBytes
 }
 
-function wasRefusedMemory(instance: WebAssembly.Instance | undefined, compiled: CompiledModule): boolean {
-  if (compiled.growFlag === undefined) return false
-  const flag = instance?.exports[compiled.growFlag]
-  return flag instanceof WebAssembly.Global && flag.value === 1
-}
-
+/** 0 while the module exports no memory, or none has been made. */
 function exportedMemoryBytes(instance: WebAssembly.Instance | undefined): number {
   const memory = Object.values(instance?.exports ?? {}).find((exported) => exported instanceof WebAssembly.Memory)
   return memory?.buffer.byteLength ?? 0

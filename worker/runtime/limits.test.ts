@@ -1,7 +1,9 @@
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import wabt from 'wabt'
-import { DEFAULT_MODULE_BOUNDS, readModule } from '#core/wasm/index.ts'
+import { DEFAULT_MODULE_BOUNDS, SECTION, readModule } from '#core/wasm/index.ts'
 import { limitModule } from './limits.ts'
 
 const library = await wabt()
@@ -63,4 +65,21 @@ test('the rewritten module compiles, runs and cannot grow beyond the limit', () 
     }),
     { numRuns: 100 },
   )
+})
+
+test('what a compiler wrote stays valid, and keeps every section but the one that was changed', () => {
+  const hello = readFileSync(fileURLToPath(new URL('../../examples/hello/hello.wasm', import.meta.url)))
+  const { layout, bytes } = limitModule(hello, DEFAULT_MODULE_BOUNDS)
+  expect(WebAssembly.validate(bytes)).toBe(true)
+  const contents = ({ bytes: whole, sections }: typeof layout) =>
+    sections.map(({ id, contentStart, end }) => [id, Buffer.from(whole.subarray(contentStart, end)).toString('hex')])
+  const [before, after] = [contents(layout), contents(readModule(bytes, { allowGc: false }))]
+  expect(after.map(([id]) => id)).toEqual(before.map(([id]) => id))
+  expect(after.filter((section, at) => section[1] !== before[at]?.[1]).map(([id]) => id)).toEqual([SECTION.memory])
+})
+
+test('says what the limits leave to the memory: all of the limit, or the share of a memory of a component', () => {
+  const bytes = library.parseWat('test.wat', '(module (memory 2))').toBinary({}).buffer
+  expect(limitModule(bytes, bounds).memoryLimitBytes).toBe(4 * 65_536)
+  expect(limitModule(bytes, bounds, 1n).memoryLimitBytes).toBe(3 * 65_536)
 })

@@ -3,7 +3,7 @@
  * added, and a table without a maximum gets one, so that neither can grow beyond what the run was given.
  */
 import {
-  SECTION,
+  PAGE_BYTES,
   encodeUnsigned,
   memoryLimitPages,
   ownMemories,
@@ -11,8 +11,9 @@ import {
   tableEntries,
 } from '#core/wasm/index.ts'
 import type { Limits, ModuleBounds, ModuleLayout } from '#core/wasm/index.ts'
-import { addGrowFlag } from './grow-flag.ts'
-import { ModuleEdit } from './module-edit.ts'
+
+/** Magic and version. */
+const HEADER_BYTES = 8
 
 type Patch = { start: number; end: number; replacement: number[] }
 
@@ -20,8 +21,8 @@ export type LimitedModule = {
   /** Of the module as it was given: what it exports and imports. */
   layout: ModuleLayout
   bytes: Uint8Array
-  /** Exported global that is 1 once the module was refused memory; undefined when it cannot be told. */
-  growFlag: string | undefined
+  /** The largest size that the run's limits leave to its memory. */
+  memoryLimitBytes: number
 }
 
 /**
@@ -31,21 +32,17 @@ export type LimitedModule = {
  */
 export function limitModule(bytes: Uint8Array, bounds: ModuleBounds, extraPages?: bigint): LimitedModule {
   const layout = readBoundedModule(bytes, bounds)
-  const edit = new ModuleEdit(layout)
-  const patches = [...memoryPatches(layout, bounds, extraPages), ...tablePatches(layout, bounds)]
-  for (const id of [SECTION.import, SECTION.table, SECTION.memory]) applyPatches(layout, edit, id, patches)
-  const growFlag = addGrowFlag(layout, edit)
-  return { layout, bytes: edit.toBytes(), growFlag }
+  const limitPages = memoryLimitPages(bounds.memoryLimitBytes)
+  const [own] = ownMemories(layout)
+  const maxPages = own === undefined || extraPages === undefined ? limitPages : own.min + extraPages
+  const patches = [...memoryPatches(layout.memories, maxPages), ...tablePatches(layout, bounds)]
+  return { layout, bytes: applyPatches(layout, patches), memoryLimitBytes: Number(maxPages) * PAGE_BYTES }
 }
 
-function memoryPatches(layout: ModuleLayout, bounds: ModuleBounds, extraPages: bigint | undefined): Patch[] {
-  const limit = memoryLimitPages(bounds.memoryLimitBytes)
-  const own = ownMemories(layout)
-  const maximumOf = (memory: Limits) =>
-    extraPages !== undefined && own.includes(memory) ? memory.min + extraPages : limit
-  return layout.memories
-    .filter((memory) => memory.max === undefined || memory.max > maximumOf(memory))
-    .map((memory) => withMaximum(memory, maximumOf(memory)))
+function memoryPatches(memories: Limits[], maxPages: bigint): Patch[] {
+  return memories
+    .filter((memory) => memory.max === undefined || memory.max > maxPages)
+    .map((memory) => withMaximum(memory, maxPages))
 }
 
 /** Tables without a maximum share what the others leave of the bound, and each keeps at least its minimum. */
@@ -66,19 +63,38 @@ function withMaximum(limits: Limits, max: bigint): Patch {
   }
 }
 
-function applyPatches(layout: ModuleLayout, edit: ModuleEdit, id: number, patches: Patch[]): void {
-  const section = layout.sections.find((candidate) => candidate.id === id)
-  if (section === undefined) return
-  const own = patches
-    .filter((patch) => patch.start >= section.contentStart && patch.end <= section.end)
-    .toSorted((a, b) => a.start - b.start)
-  if (own.length === 0) return
+/** The same bytes when there is nothing to patch. A section that is patched may have another length. */
+function applyPatches({ bytes, sections }: ModuleLayout, patches: Patch[]): Uint8Array {
+  if (patches.length === 0) return bytes
+  const parts = [bytes.subarray(0, HEADER_BYTES)]
+  for (const { id, start, contentStart, end } of sections) {
+    const own = patches.filter((patch) => patch.start >= contentStart && patch.end <= end)
+    if (own.length === 0) parts.push(bytes.subarray(start, end))
+    else {
+      const content = patchContent(bytes, contentStart, end, own)
+      parts.push(Uint8Array.from([id, ...encodeUnsigned(content.length)]), content)
+    }
+  }
+  return concatenate(parts)
+}
+
+function patchContent(bytes: Uint8Array, start: number, end: number, patches: Patch[]): Uint8Array {
   const parts: Uint8Array[] = []
-  let copied = section.contentStart
-  for (const patch of own) {
-    parts.push(layout.bytes.subarray(copied, patch.start), Uint8Array.from(patch.replacement))
+  let copied = start
+  for (const patch of patches.toSorted((a, b) => a.start - b.start)) {
+    parts.push(bytes.subarray(copied, patch.start), Uint8Array.from(patch.replacement))
     copied = patch.end
   }
-  parts.push(layout.bytes.subarray(copied, section.end))
-  edit.replace(id, parts)
+  parts.push(bytes.subarray(copied, end))
+  return concatenate(parts)
+}
+
+function concatenate(parts: Uint8Array[]): Uint8Array {
+  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0))
+  let offset = 0
+  for (const part of parts) {
+    whole.set(part, offset)
+    offset += part.length
+  }
+  return whole
 }

@@ -553,7 +553,7 @@ export const FailureReason = {
   TIMEOUT: 1,
 
   /**
-   * The run exceeded its memory limit, or trapped after a refused memory.grow.
+   * The run was killed for memory, was refused memory at its start, or ended by itself with a failure while its memory stood at the limit.
    *
    * @generated from enum value: FAILURE_REASON_OOM = 2;
    */
