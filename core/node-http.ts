@@ -4,4 +4,4 @@
  */
 const http = process.getBuiltinModule('node:http')
 
-export const { Agent, STATUS_CODES, createServer, maxHeaderSize, request } = http
+export const { Agent, STATUS_CODES, createServer, request } = http

@@ -18,7 +18,6 @@ import type { Logger } from '../logging/index.ts'
 import { declareEdgeAnswers } from './answers.ts'
 import { registerBodyParsers, textFault } from './body.ts'
 import { registerErrorHandler, sendError } from './error-handler.ts'
-import { openExpressLane } from './express/index.ts'
 import { registerHead, routeHeadAsGet } from './head.ts'
 import type { HealthOptions } from './health.ts'
 import { registerHealth } from './health.ts'
@@ -26,7 +25,7 @@ import { registerLongAnswers } from './long-answers.ts'
 import { registerRequestMetrics } from './metrics.ts'
 import { registerNotFound } from './not-found.ts'
 import { registerOpenApi } from './openapi.ts'
-import { originHeaders, registerOriginRules } from './origin.ts'
+import { registerOriginRules } from './origin.ts'
 import { createRequestLog } from './request-log.ts'
 import type { SchemaTypes } from './schema-types.ts'
 import { compileSerializer } from './serialize.ts'
@@ -118,12 +117,6 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
   })
   registerOpenApi(app, options.health.build)
   registerHealth(app, options.health)
-  openExpressLane(app, {
-    logger: options.logger,
-    metrics: options.health.metrics,
-    maxBodyBytes: options.maxBodyBytes,
-    headers: originHeaders(options.corsOrigins),
-  })
   return app
 }
 

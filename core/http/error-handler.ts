@@ -60,14 +60,10 @@ function lowerFirst(text: string): string {
   return text.charAt(0).toLowerCase() + text.slice(1)
 }
 
-export type ErrorAnswer = { status: number; headers: Record<string, string>; body: object }
+type ErrorAnswer = { status: number; headers: Record<string, string>; body: object }
 
 /** What a thrown value is answered with; it is logged on the way. */
-export function answerOf(
-  thrown: unknown,
-  requestId: string,
-  log: Pick<FastifyBaseLogger, 'error' | 'info'>,
-): ErrorAnswer {
+function answerOf(thrown: unknown, requestId: string, log: Pick<FastifyBaseLogger, 'error' | 'info'>): ErrorAnswer {
   const error = toServiceError(thrown)
   const status = PROTOCOL_STATUS[error.kind].http
   if (error.kind === 'internal') log.error({ err: error.cause ?? error }, 'internal error')

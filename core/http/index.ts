@@ -1,8 +1,6 @@
 export { ErrorBody, NoBody, responses } from './answers.ts'
 export { createHttpApp } from './edge.ts'
 export type { EdgeOptions, HttpApp, RoutePlugin } from './edge.ts'
-export { addExpressRoute } from './express/index.ts'
-export type { ExpressHead, ExpressRoute, ExpressTaken } from './express/index.ts'
 export { lateCheck } from './late.ts'
 export { isForeignOrigin } from './origin.ts'
 export { parseJsonBody, requireStorable, textFault } from './body.ts'

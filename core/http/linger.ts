@@ -3,24 +3,17 @@
  * caller are unread is reset, and the reset overtakes the answer. So its own side is closed, and the rest is read and dropped
  * until the caller closes his, for a bounded time.
  */
-import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
+import type { Connections } from './connections.ts'
 
 /** A caller who has not finished sending by then is cut off. */
 const LINGER_MS = 3000
 
-const requests = new WeakMap<Socket, IncomingMessage>()
-
-/** The request that the connection is busy with. */
-export function noteRequest(request: IncomingMessage): void {
-  requests.set(request.socket, request)
-}
-
 /** Listener of new connections. Node closes one by `destroySoon` when the last answer is sent. */
-export function letLinger(socket: Socket): void {
+export function letLinger(socket: Socket, connections: Connections): void {
   const close = socket.destroySoon.bind(socket)
   socket.destroySoon = () => {
-    if (requests.get(socket)?.complete !== false || socket.readableEnded) close()
+    if (connections.of(socket)?.isSending !== true || socket.readableEnded) close()
     else linger(socket)
   }
 }

@@ -6,11 +6,10 @@ import { Server as TlsServer } from 'node:tls'
 import type { Logger } from '../logging/index.ts'
 import { ServiceError } from '../errors/index.ts'
 import { createServer as createHttpServer } from '../node-http.ts'
+import { Connections } from './connections.ts'
 import type { HttpApp } from './edge.ts'
-import { createExpressConnections, expressLaneOf, takeExpress } from './express/index.ts'
-import type { ExpressConnections, ExpressTimes } from './express/index.ts'
 import type { StreamBudget } from '../streams/index.ts'
-import { letLinger, noteRequest } from './linger.ts'
+import { letLinger } from './linger.ts'
 import { watchSlowReaders } from './slow-readers.ts'
 import type { SlowReaderTimes } from './slow-readers.ts'
 import { answerBare, answerUnreadable, hostFault, refuse } from './unreadable.ts'
@@ -68,22 +67,18 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
   await app.ready()
   let isStopping = false
   const { requestDeadlineMs = REQUEST_DEADLINE_MS } = options
-  const times = {
-    requestDeadlineMs,
-    keepAliveMs: KEEP_ALIVE_MS,
-    checkMs: Math.min(DEADLINE_CHECK_MS, requestDeadlineMs),
-  }
-  const lane = expressLaneOf(app)
-  const express = lane && createExpressConnections(lane, times)
+  const connections = new Connections()
   const slowReaders = watchSlowReaders(options.budget, options.slowReaderTimes)
   const handler = (request: IncomingMessage, response: ServerResponse) => {
     slowReaders.watch(request.socket, response)
     // A caller that keeps its connection would send the next request to a closed door.
     if (isStopping) response.setHeader('Connection', 'close')
-    noteRequest(request)
-    const fault = hostFault(request)
-    if (fault !== undefined) refuse(response, fault)
-    else if (lane === undefined || !takeExpress(lane, request, response)) app.routing(request, response)
+    const handle = () => {
+      const fault = hostFault(request)
+      if (fault !== undefined) refuse(response, fault)
+      else app.routing(request, response)
+    }
+    connections.of(request.socket)?.take(request, response, handle)
   }
   const servers: Server[] = []
   const bound = new Set<number>()
@@ -91,7 +86,7 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
   for (const wanted of options.ports) {
     // Two settings may name the same port: it serves every route anyway.
     if (wanted.port !== 0 && bound.has(wanted.port)) continue
-    const server = createServer(app, handler, { tls: options.tls, times, express })
+    const server = createServer(app, handler, { tls: options.tls, requestDeadlineMs, connections })
     try {
       await bind(server, wanted.port, options.host)
     } catch (error) {
@@ -100,7 +95,6 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
         continue
       }
       await Promise.all(servers.map((other) => close(other, 0)))
-      express?.stop()
       slowReaders.stop()
       throw portError(error, wanted, options.host)
     }
@@ -118,8 +112,8 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
     taken,
     async stop(deadlineMs = DRAIN_MS) {
       isStopping = true
-      express?.stop()
-      await Promise.all(servers.map((server) => close(server, deadlineMs, express)))
+      connections.closeWhenAnswered()
+      await Promise.all(servers.map((server) => close(server, deadlineMs)))
       slowReaders.stop()
       await app.close()
     },
@@ -129,13 +123,17 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
 function createServer(
   app: HttpApp,
   handler: (request: IncomingMessage, response: ServerResponse) => void,
-  { tls, times, express }: { tls: TlsFiles | undefined; times: ExpressTimes; express: ExpressConnections | undefined },
+  {
+    tls,
+    requestDeadlineMs,
+    connections,
+  }: { tls: TlsFiles | undefined; requestDeadlineMs: number; connections: Connections },
 ): Server {
   const settings: ServerOptions = {
-    requestTimeout: times.requestDeadlineMs,
-    headersTimeout: times.requestDeadlineMs,
-    keepAliveTimeout: times.keepAliveMs,
-    connectionsCheckingInterval: times.checkMs,
+    requestTimeout: requestDeadlineMs,
+    headersTimeout: requestDeadlineMs,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    connectionsCheckingInterval: Math.min(DEADLINE_CHECK_MS, requestDeadlineMs),
     // Node's own refusal has no body; ours is that of the contract.
     requireHostHeader: false,
     // Clients offer HTTP/2 by an upgrade (`h2c`) that we do not take: RFC 9110 section 7.8 lets us go on without it.
@@ -155,22 +153,18 @@ function createServer(
     if (fault === undefined) app.server.emit('upgrade', request, socket, head)
     else answerBare(socket, fault)
   })
-  server.on('clientError', answerUnreadable)
-  const event = tls === undefined ? 'connection' : 'secureConnection'
-  if (express !== undefined) expressFirst(server, event, express)
-  server.on(event, letLinger)
+  server.on('clientError', (error, duplex) => {
+    const socket = duplex as Socket
+    answerUnreadable(error, socket, connections.of(socket)?.isAnswering === true)
+  })
+  server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
+    connections.open(socket)
+    letLinger(socket, connections)
+  })
   if (server instanceof TlsServer) followTls(server, tls)
   // RFC 9110 section 10.1.1 lets us go on where more is expected than we know of.
   server.on('checkExpectation', handler)
   return server
-}
-
-/** Connections are the lane's until something comes that is not for it; then they are opened for Node's server. */
-function expressFirst(server: Server, event: string, express: ExpressConnections): void {
-  const [native] = server.listeners(event) as ((socket: Socket) => void)[]
-  if (native === undefined) throw new Error('the HTTP server listens to its connections in another way than it did')
-  server.off(event, native)
-  server.on(event, (socket: Socket) => express.open(socket, () => native.call(server, socket)))
 }
 
 /** New handshakes get what is new; connections that are open keep what they began with. */
@@ -189,24 +183,17 @@ function bind(server: Server, port: number, host: string): Promise<void> {
   })
 }
 
-function close(server: Server, deadlineMs: number, express?: ExpressConnections): Promise<void> {
+function close(server: Server, deadlineMs: number): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(() => {
-      server.closeAllConnections()
-      express?.closeAll()
-    }, deadlineMs)
-    const closeIdle = () => {
-      server.closeIdleConnections()
-      express?.closeIdle()
-    }
+    const timer = setTimeout(() => server.closeAllConnections(), deadlineMs)
     // A kept-alive connection that was busy when the stop began idles once its answer is sent.
-    const idle = setInterval(closeIdle, IDLE_CHECK_MS)
+    const idle = setInterval(() => server.closeIdleConnections(), IDLE_CHECK_MS)
     server.close(() => {
       clearTimeout(timer)
       clearInterval(idle)
       resolve()
     })
-    closeIdle()
+    server.closeIdleConnections()
   })
 }
 

@@ -19,7 +19,7 @@ export function isForeignOrigin(request: FastifyRequest, allowed: readonly strin
 }
 
 /** Headers of every answer, whoever asks. */
-export function originHeaders(allowed: readonly string[]): Record<string, string> {
+function originHeaders(allowed: readonly string[]): Record<string, string> {
   return {
     ...ANSWER_HEADERS,
     'Access-Control-Expose-Headers': 'Location',

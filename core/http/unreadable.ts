@@ -14,10 +14,9 @@ const REFUSALS: Readonly<Record<string, () => ServiceError>> = {
   ERR_HTTP_REQUEST_TIMEOUT: () => new ServiceError('malformed', 'the request did not arrive in time'),
 }
 
-/** Listener of `clientError`: answers where the connection still takes it and no answer has begun, and closes it. */
-export function answerUnreadable(error: NodeJS.ErrnoException, socket: Duplex): void {
-  const { _httpMessage: response } = socket as Duplex & { _httpMessage?: { headersSent: boolean } | null }
-  if (error.code === 'ECONNRESET' || !socket.writable || response?.headersSent === true) {
+/** For `clientError`: answers where the connection still takes it and no answer has begun, and closes it. */
+export function answerUnreadable(error: NodeJS.ErrnoException, socket: Socket, isAnswering: boolean): void {
+  if (error.code === 'ECONNRESET' || !socket.writable || isAnswering) {
     socket.destroy()
     return
   }

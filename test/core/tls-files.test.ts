@@ -8,7 +8,7 @@ import { connect } from 'node:tls'
 import { promisify } from 'node:util'
 import { Writable } from 'node:stream'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { addExpressRoute, createHttpApp, createMetrics, listen, startTlsFiles } from '#core/http/index.ts'
+import { createHttpApp, createMetrics, listen, startTlsFiles } from '#core/http/index.ts'
 import { createLifecycle } from '#core/lifecycle.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { until } from '../harness/until.ts'
@@ -65,13 +65,16 @@ function newApp() {
   return createHttpApp({ logger, health, maxBodyBytes: 1024, corsOrigins: [], trustProxy: [], authenticate })
 }
 
-test('the express lane and the router serve one connection over TLS, one after the other', async () => {
+test('requests of different routes, behind one another and in pieces, are answered on one connection over TLS', async () => {
   const bodies: string[] = []
   const app = newApp()
-  addExpressRoute(app, {
-    take: ({ url }) =>
-      url === '/lane' ? { name: 'lane', work: async (body) => void bodies.push(body.toString()) } : undefined,
-    learn: () => undefined,
+  await app.register((scope, _options, done) => {
+    scope.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, parsed) => parsed(null, body))
+    scope.post('/kept', { config: { isPublic: true } }, (request, reply) => {
+      bodies.push(String(request.body))
+      return reply.code(202).send()
+    })
+    done()
   })
   const [cert, key] = await Promise.all(['old.crt', 'old.key'].map((name) => readFile(join(folder, name))))
   const listeners = await listen(app, {
@@ -84,13 +87,13 @@ test('the express lane and the router serve one connection over TLS, one after t
   try {
     let text = ''
     socket.on('data', (chunk: Buffer) => (text += chunk.toString()))
-    const post = (body: string) => `POST /lane HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n${body}`
+    const post = (body: string) => `POST /kept HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n${body}`
     socket.write(post('one') + post('two').slice(0, -1))
-    await until(() => text.includes('HTTP/1.1 202'), 'the lane answers')
+    await until(() => text.includes('HTTP/1.1 202'), 'the first is answered')
     socket.write('o')
-    await until(() => text.split('HTTP/1.1 202').length === 3, 'the lane answers again')
+    await until(() => text.split('HTTP/1.1 202').length === 3, 'the second is answered')
     socket.write('GET /health HTTP/1.1\r\nHost: x\r\n\r\n')
-    await until(() => text.includes('HTTP/1.1 200'), 'the router answers')
+    await until(() => text.includes('HTTP/1.1 200'), 'the other route answers')
     expect(bodies).toEqual(['one', 'two'])
   } finally {
     socket.destroy()

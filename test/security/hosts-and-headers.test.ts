@@ -1,64 +1,52 @@
 /** What requests must say about the host that they are for, and what answers say to browsers. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { addExpressRoute } from '#core/http/index.ts'
 import { openRaw, parseAnswer, startEdge } from '../core/edge.ts'
 import type { TestEdge } from '../core/edge.ts'
 
 let edge: TestEdge
-/** The same edge where connections are read by the express lane first. */
-let express: TestEdge
 
 beforeAll(async () => {
   edge = await startEdge()
-  express = await startEdge({
-    routes: (app) => addExpressRoute(app, { take: () => undefined, learn: () => undefined }),
-  })
 })
 
 afterAll(async () => {
   await edge[Symbol.asyncDispose]()
-  await express[Symbol.asyncDispose]()
 })
 
-const ask = async (to: TestEdge, text: string) => {
-  const { socket, closed } = openRaw(to.port)
+const ask = async (text: string) => {
+  const { socket, closed } = openRaw(edge.port)
   socket.write(text)
   return parseAnswer(await closed)
 }
 
 describe('the host of a request', () => {
-  const edges: [string, () => TestEdge][] = [
-    ['by Node alone', () => edge],
-    ['by the express lane first', () => express],
-  ]
   const BODY = '{"name":"a"}'
   const LENGTH = `Content-Type: application/json\r\nContent-Length: ${BODY.length}\r\nConnection: close`
 
-  test.each(edges)('two of them are 400, also where they are equal (%s)', async (_reader, of) => {
+  test('two of them are 400, also where they are equal', async () => {
     for (const hosts of ['Host: a\r\nHost: b', 'Host: a\r\nhost: a', 'Host: a\r\nX-Other: b\r\nHOST: c']) {
       for (const text of [
         `POST /pumps HTTP/1.1\r\n${hosts}\r\n${LENGTH}\r\n\r\n${BODY}`,
         `GET /health HTTP/1.1\r\n${hosts}\r\nConnection: close\r\n\r\n`,
         `GET /health HTTP/1.0\r\n${hosts}\r\n\r\n`,
       ]) {
-        const { status, body } = await ask(of(), text)
+        const { status, body } = await ask(text)
         expect([status, body['message']], text).toEqual([400, 'the request must have one Host header, not 2'])
       }
     }
   })
 
-  test.each(edges)('two of them are 400 for an upgrade too (%s)', async (_reader, of) => {
-    const of1 = of()
-    of1.app.server.on('upgrade', (_request, socket) => socket.end('HTTP/1.1 101 Switching Protocols\r\n\r\n'))
+  test('two of them are 400 for an upgrade too', async () => {
+    edge.app.server.on('upgrade', (_request, socket) => socket.end('HTTP/1.1 101 Switching Protocols\r\n\r\n'))
     const upgrade = 'Connection: Upgrade\r\nUpgrade: websocket'
-    expect((await ask(of1, `GET /ws HTTP/1.1\r\nHost: a\r\nHost: b\r\n${upgrade}\r\n\r\n`)).status).toBe(400)
-    const { socket, closed } = openRaw(of1.port)
+    expect((await ask(`GET /ws HTTP/1.1\r\nHost: a\r\nHost: b\r\n${upgrade}\r\n\r\n`)).status).toBe(400)
+    const { socket, closed } = openRaw(edge.port)
     socket.write(`GET /ws HTTP/1.1\r\nHost: a\r\n${upgrade}\r\n\r\n`)
     expect(await closed).toMatch(/^HTTP\/1.1 101/)
   })
 
-  test.each(edges)('one is enough (%s)', async (_reader, of) => {
-    const { status } = await ask(of(), `POST /pumps HTTP/1.1\r\nHost: a\r\n${LENGTH}\r\n\r\n${BODY}`)
+  test('one is enough', async () => {
+    const { status } = await ask(`POST /pumps HTTP/1.1\r\nHost: a\r\n${LENGTH}\r\n\r\n${BODY}`)
     expect(status).toBe(201)
   })
 })
@@ -88,7 +76,7 @@ describe('what answers say to browsers', () => {
     ['no request at all', 'nonsense\r\n\r\n'],
     ['a request without a host', 'GET /health HTTP/1.1\r\n\r\n'],
   ])('so is the answer to %s', async (_what, text) => {
-    expect((await ask(edge, text)).headers).toContain('x-content-type-options: nosniff')
+    expect((await ask(text)).headers).toContain('x-content-type-options: nosniff')
   })
 
   test('the page loads what is ours alone, stands in no frame and tells nobody where it was left from', async () => {

@@ -1,16 +1,14 @@
 /** Publishing over HTTP (contract section 7.1, decisions 17, 17b and 54): 202 means stored. */
 import type { FastifyRequest } from 'fastify'
-import { idempotencyOf, parseSubtopic } from '#api/messages/index.ts'
-import type { Messages } from '#api/messages/index.ts'
+import { OCTET_STREAM, idempotencyOf, parseContent, parseSubtopic } from '#api/messages/index.ts'
+import type { IncomingMessage, Messages } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { NoBody, addExpressRoute, responses } from '#core/http/index.ts'
+import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import { Type } from '#core/schema.ts'
 import type { MessageAccessDeps } from './access.ts'
 import { accessOf, callerOf, checkAccess } from './access.ts'
 import { MESSAGE_TYPES, contentTypeOf, messageBytes, takeMessageBodies } from './body.ts'
-import { expressPublish } from './express-publish.ts'
-import { readMessage } from './message.ts'
 
 const DomainChannel = Type.Object({
   domain_id: Type.String({ description: 'Id or route of the domain' }),
@@ -51,7 +49,6 @@ export function publishRoutes(messages: Messages, deps: MessageAccessDeps): Rout
       }
       done()
     })
-    addExpressRoute(app, expressPublish(messages, deps.gate))
   }
 
   function addRoute(scope: HttpApp, path: string, params: typeof DomainChannel | typeof Channel): void {
@@ -93,8 +90,12 @@ export function publishRoutes(messages: Messages, deps: MessageAccessDeps): Rout
   function publish(request: FastifyRequest, body: Buffer): Promise<void> {
     const contentType = contentTypeOf(request)
     const subtopic = subtopicOf(request)
-    const message = readMessage(contentType, body, subtopic, () => accessOf(request))
-    const { access } = message
+    const receivedAtSeconds = Date.now() / 1000
+    // What is wrong with the body is answered before what is wrong with the channel.
+    const content = parseContent(contentType, body, { subtopic, receivedAtSeconds })
+    const access = accessOf(request)
+    const original = { contentType: contentType ?? OCTET_STREAM, body }
+    const message: IncomingMessage = { access, subtopic, protocol: 'http', receivedAtSeconds, content, original }
     const key = request.headers['idempotency-key']
     if (key === undefined) return messages.publish(message)
     if (Array.isArray(key)) throw new ServiceError('malformed', 'the header Idempotency-Key must be given once')

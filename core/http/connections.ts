@@ -1,0 +1,79 @@
+/**
+ * What each connection is busy with. A client may send requests before it has the answers to earlier ones (RFC 9112 section
+ * 9.3.2): a bounded number of them is handled at a time, the ones behind them wait, and nothing is read while one waits.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+
+/** Requests of one connection that are handled at a time. */
+const MAX_UNANSWERED = 16
+
+export class Connections {
+  readonly #open = new Map<Socket, Connection>()
+
+  /** Listener of new connections. */
+  readonly open = (socket: Socket): void => {
+    this.#open.set(socket, new Connection(socket))
+    socket.once('close', () => this.#open.delete(socket))
+  }
+
+  of(socket: Socket): Connection | undefined {
+    return this.#open.get(socket)
+  }
+
+  /** Every connection ends with the answer to the last request that it has sent. */
+  closeWhenAnswered(): void {
+    for (const connection of this.#open.values()) connection.closeWhenAnswered()
+  }
+}
+
+export class Connection {
+  readonly #socket: Socket
+  /** In the order of their requests, which is the order in which Node sends them. */
+  readonly #unanswered: ServerResponse[] = []
+  readonly #waiting: (() => void)[] = []
+  #lastRequest: IncomingMessage | undefined
+
+  constructor(socket: Socket) {
+    this.#socket = socket
+    // Reading the body of a request resumes the socket too.
+    socket.on('resume', () => {
+      if (this.#waiting.length > 0) socket.pause()
+    })
+  }
+
+  /** The body of the last request is still being sent. */
+  get isSending(): boolean {
+    return this.#lastRequest?.complete === false
+  }
+
+  /** An answer has begun, so that nothing else can be written. */
+  get isAnswering(): boolean {
+    return this.#unanswered[0]?.headersSent === true
+  }
+
+  /** Calls `handle` when it is the turn of the request: at once, or after earlier ones are answered. */
+  take(request: IncomingMessage, response: ServerResponse, handle: () => void): void {
+    this.#lastRequest = request
+    response.once('close', this.#onAnswered)
+    if (this.#unanswered.push(response) <= MAX_UNANSWERED) {
+      handle()
+      return
+    }
+    this.#waiting.push(handle)
+    this.#socket.pause()
+  }
+
+  readonly #onAnswered = () => {
+    this.#unanswered.shift()
+    const next = this.#waiting.shift()
+    if (next === undefined) return
+    if (this.#waiting.length === 0) this.#socket.resume()
+    next()
+  }
+
+  closeWhenAnswered(): void {
+    const last = this.#unanswered.at(-1)
+    if (last !== undefined && !last.headersSent) last.setHeader('Connection', 'close')
+  }
+}

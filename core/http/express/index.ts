@@ -1,5 +1,0 @@
-export { createExpressConnections } from './connection.ts'
-export type { ExpressConnections, ExpressTimes } from './connection.ts'
-export { addExpressRoute, expressLaneOf, openExpressLane } from './lane.ts'
-export type { ExpressHead, ExpressRoute, ExpressTaken } from './lane.ts'
-export { takeExpress } from './request.ts'
