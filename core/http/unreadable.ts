@@ -41,9 +41,16 @@ export function answerBare(socket: Duplex, refusal: ServiceError): void {
   linger(socket as Socket)
 }
 
+const HOST = 'host'
+
 /** RFC 9112 section 3.2: a request of HTTP/1.1 names one host; whatever names two is read by nobody alike. */
-export function hostFault({ headersDistinct, httpVersion }: IncomingMessage): ServiceError | undefined {
-  const hosts = headersDistinct['host']?.length ?? 0
+export function hostFault({ rawHeaders, httpVersion }: IncomingMessage): ServiceError | undefined {
+  let hosts = 0
+  // Names and values by turns.
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at] as string
+    if (name.length === HOST.length && name.toLowerCase() === HOST) hosts += 1
+  }
   if (hosts > 1) return new ServiceError('malformed', `the request must have one Host header, not ${hosts}`)
   if (hosts === 0 && httpVersion === '1.1') return new ServiceError('malformed', 'the request must have a Host header')
   return undefined

@@ -295,6 +295,27 @@ test('a caller who takes no answers is not read from without end', async () => {
   socket.destroy()
 })
 
+test('a caller who sends more than is answered is not read from without end, and has all answers in the end', async () => {
+  await using site = await startSite()
+  const { socket, received } = openRaw(site.port)
+  const request = Buffer.from(post('later', 'x'.repeat(1000)).repeat(100))
+  let sent = 0
+  let isAccepted = true
+  for (let round = 0; round < 2000 && isAccepted; round++) {
+    isAccepted = socket.write(request) || (await drained(socket))
+    sent += 100
+  }
+  expect(isAccepted).toBe(false)
+  expect(site.release.length).toBe(16)
+  while (site.bodies.length < sent) {
+    expect(site.release.length).toBeLessThanOrEqual(16)
+    for (const release of site.release.splice(0)) release()
+    await new Promise<void>((resolve) => setImmediate(resolve))
+  }
+  await until(() => occurrences(received(), 'HTTP/1.1 202') === sent, 'all are answered')
+  socket.destroy()
+})
+
 /** Whether what was written is gone within a moment. */
 function drained(socket: { once(event: 'drain', listener: () => void): unknown }): Promise<boolean> {
   return new Promise((resolve) => {
