@@ -299,7 +299,9 @@ test('a caller who sends more than is answered is not read from without end, and
   await using site = await startSite()
   const { socket, received } = openRaw(site.port)
   const request = Buffer.from(post('later', 'x'.repeat(1000)).repeat(100))
-  let sent = 0
+  socket.write(request)
+  await until(() => site.release.length === 16, 'sixteen are handled')
+  let sent = 100
   let isAccepted = true
   for (let round = 0; round < 2000 && isAccepted; round++) {
     isAccepted = socket.write(request) || (await drained(socket))
