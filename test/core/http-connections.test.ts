@@ -16,7 +16,7 @@ type Site = TestEdge & Kept
 
 /** What the route does: `bad` is refused, `later` waits until it is let go, everything else is kept. */
 async function keep(site: Kept, name: string, body: Buffer): Promise<void> {
-  if (name === 'bad') throw new ServiceError('unprocessable', 'ünfit for the röute')
+  if (name === 'bad') throw new ServiceError('unprocessable', 'ünfit for the route')
   if (name === 'later') await new Promise<void>((resolve) => site.release.push(resolve))
   site.bodies.push(`${name} ${body.toString('latin1')}`)
 }
