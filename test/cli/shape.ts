@@ -8,6 +8,8 @@ const RULES: readonly (readonly [RegExp, string])[] = [
   [/(domain|client|channel|group)_[\w-]{22}/g, 'role'],
   [/\bpat_[\w-]+/g, 'pat'],
   [/[\w.-]+@example\.com/g, 'email'],
+  // The strongest isolation of guests that the machine has.
+  [/(?<=\bisolation {2,})(namespace|uid|process)\b/g, 'level'],
   // 32 random bytes.
   [/(?<![\w-])[\w-]{43}(?![\w-])/g, 'secret'],
   [/(?<![\w<[;.])\d+\.\d+\b(?!\.)/g, 'number'],
