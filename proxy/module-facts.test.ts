@@ -14,7 +14,7 @@ async function factsOf(bytes: Uint8Array) {
     const path = join(folder, 'module.wasm')
     await writeFile(path, bytes)
     await using handle = await open(path, 'r')
-    return await readModuleFacts(handle, bytes.length)
+    return await readModuleFacts(handle, bytes.length, 'somebody')
   } finally {
     await rm(folder, { recursive: true })
   }

@@ -3,15 +3,12 @@
  * module must pass through the proxy without the process growing by it. Workers judge modules; this is for people.
  */
 import type { FileHandle } from 'node:fs/promises'
+import { ServiceError } from '#core/errors/index.ts'
 import {
   ByteCursor,
-  ModuleRefusal,
   SECTION,
-  describeComponent,
-  describeModule,
+  describeExports,
   encodeUnsigned,
-  readComponent,
-  readModule,
   readModuleKind,
 } from '#core/wasm/index.ts'
 import type { DescribedExport, ModuleKind } from '#core/wasm/index.ts'
@@ -42,37 +39,44 @@ const READ_SECTIONS: ReadonlySet<number> = new Set([
 /** A function without locals that ends at once: what stands for each body that was left out. */
 const EMPTY_BODY = Buffer.from([2, 0, 0x0b])
 
-/** Throws `ModuleRefusal` when the file is no WebAssembly. */
-export async function readModuleFacts(handle: FileHandle, sizeBytes: number): Promise<ModuleFacts> {
+/** Throws `ModuleRefusal` when the file is no WebAssembly, `rate_limited` when too many modules are being read. `owner` is who it is read for. */
+export async function readModuleFacts(handle: FileHandle, sizeBytes: number, owner: string): Promise<ModuleFacts> {
   const kind = readModuleKind(await readAt(handle, 0, Math.min(HEADER_BYTES, sizeBytes)))
   try {
-    const exports = await readExports(handle, sizeBytes, kind)
+    const exports = await readExports(handle, sizeBytes, kind, owner)
     return { kind, exports: JSON.stringify(exports ?? []).length > MAX_EXPORTS_CHARS ? undefined : exports }
   } catch (error) {
-    if (error instanceof ModuleRefusal) return { kind, exports: undefined }
+    if (isOdd(error)) return { kind, exports: undefined }
     throw error
   }
+}
+
+/** It breaks a bound, or takes too long or too much memory to read. */
+function isOdd(error: unknown): boolean {
+  return error instanceof ServiceError && (error.kind === 'malformed' || error.kind === 'too_large')
 }
 
 async function readExports(
   handle: FileHandle,
   sizeBytes: number,
   kind: ModuleKind,
+  owner: string,
 ): Promise<DescribedExport[] | undefined> {
   if (kind === 'component') {
     // Its parts refer to each other by position, so none can be left out.
     if (sizeBytes > MAX_READ_BYTES) return undefined
-    return describeComponent(readComponent(await readAt(handle, 0, sizeBytes))).exports
+    return await describeExports(kind, await readAt(handle, 0, sizeBytes), owner)
   }
   const outline = await readOutline(handle, sizeBytes)
-  return outline === undefined ? undefined : describeModule(readModule(outline, { allowGc: true })).exports
+  return outline === undefined ? undefined : await describeExports(kind, outline, owner)
 }
 
 /** A module with the same types, imports and exports whose functions do nothing. */
-async function readOutline(handle: FileHandle, sizeBytes: number): Promise<Buffer | undefined> {
-  const parts = [await readAt(handle, 0, HEADER_BYTES)]
+async function readOutline(handle: FileHandle, sizeBytes: number): Promise<Buffer<ArrayBuffer> | undefined> {
+  const parts: Buffer[] = [await readAt(handle, 0, HEADER_BYTES)]
   let readBytes = 0
   let functions = 0
+  let hasCode = false
   let position = HEADER_BYTES
   for (let count = 0; position < sizeBytes; count++) {
     const head = new ByteCursor(await readAt(handle, position, Math.min(SECTION_HEAD_BYTES, sizeBytes - position)), 0)
@@ -89,10 +93,23 @@ async function readOutline(handle: FileHandle, sizeBytes: number): Promise<Buffe
       if (id === SECTION.function && functions > section.length) return undefined
       parts.push(section)
     }
-    if (id === SECTION.code) parts.push(emptyCode(functions))
+    if (id === SECTION.code) {
+      // A second one is no module, and would cost as much memory as the first.
+      if (hasCode) return undefined
+      hasCode = true
+      parts.push(emptyCode(functions))
+    }
     position = end
   }
-  return Buffer.concat(parts)
+  return joined(parts)
+}
+
+/** In memory of its own. */
+function joined(parts: readonly Buffer[]): Buffer<ArrayBuffer> {
+  const whole = Buffer.alloc(parts.reduce((sum, { length }) => sum + length, 0))
+  let at = 0
+  for (const part of parts) at += part.copy(whole, at)
+  return whole
 }
 
 function emptyCode(functions: number): Buffer {
@@ -102,7 +119,7 @@ function emptyCode(functions: number): Buffer {
   return Buffer.concat([Buffer.from([SECTION.code, ...encodeUnsigned(contentBytes), ...count]), bodies])
 }
 
-async function readAt(handle: FileHandle, position: number, sizeBytes: number): Promise<Buffer> {
+async function readAt(handle: FileHandle, position: number, sizeBytes: number): Promise<Buffer<ArrayBuffer>> {
   const buffer = Buffer.alloc(sizeBytes)
   const { bytesRead } = await handle.read(buffer, 0, sizeBytes, position)
   return buffer.subarray(0, bytesRead)

@@ -4,7 +4,7 @@
  */
 import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
-import { ServiceError, isRetryable } from '#core/errors/index.ts'
+import { ServiceError, isRetryable, kindOf } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { Slots } from '#core/slots.ts'
@@ -217,11 +217,12 @@ export async function openModuleSource({
     const known = await facts.get(digest)
     if (known !== undefined) return known
     try {
-      const found = await readModuleFacts(handle, sizeBytes)
+      const found = await readModuleFacts(handle, sizeBytes, digest)
       await facts.set(digest, found)
       return found
     } catch (error) {
-      if (error instanceof ModuleRefusal) return undefined
+      // Later, perhaps.
+      if (error instanceof ModuleRefusal || kindOf(error) === 'rate_limited') return undefined
       throw error
     }
   }

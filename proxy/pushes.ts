@@ -66,7 +66,7 @@ export function createPushes({ source, exchangeFor, defaultRegistry, limits, sig
     const { digest } = await source.keep(atMost(bytes, maxBytes), order.digest)
     const module = await source.open(digest, '')
     await using handle = module.handle
-    const { kind } = await readModuleFacts(handle, module.sizeBytes).catch(async (error: unknown) => {
+    const { kind } = await readModuleFacts(handle, module.sizeBytes, order.domainId).catch(async (error: unknown) => {
       await source.discard(digest)
       throw error instanceof ModuleRefusal ? moduleInvalid(error.message) : error
     })

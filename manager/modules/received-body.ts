@@ -25,8 +25,8 @@ const READ_BYTES = 1024 * 1024
 
 export type ReceivedBody = {
   readonly sizeBytes: number
-  /** The whole. */
-  read(): Promise<Buffer>
+  /** The whole, in memory of its own. */
+  read(): Promise<Buffer<ArrayBuffer>>
   /** Piece by piece. */
   pieces(): AsyncGenerator<Buffer, void, void>
 }
@@ -87,7 +87,7 @@ async function store(body: AsyncIterable<Buffer>, file: FileHandle): Promise<num
 }
 
 function receivedIn(file: FileHandle, sizeBytes: number): ReceivedBody {
-  async function readAt(position: number, bytes: Buffer): Promise<Buffer> {
+  async function readAt(position: number, bytes: Buffer<ArrayBuffer>): Promise<Buffer<ArrayBuffer>> {
     for (let at = 0; at < bytes.length;) {
       const { bytesRead } = await file.read(bytes, at, bytes.length - at, position + at)
       if (bytesRead === 0) throw new Error('a received module is shorter than it was')
@@ -97,7 +97,7 @@ function receivedIn(file: FileHandle, sizeBytes: number): ReceivedBody {
   }
   return {
     sizeBytes,
-    read: () => readAt(0, Buffer.allocUnsafe(sizeBytes)),
+    read: () => readAt(0, Buffer.allocUnsafeSlow(sizeBytes)),
     async *pieces() {
       for (let position = 0; position < sizeBytes; position += READ_BYTES)
         yield await readAt(position, Buffer.allocUnsafe(Math.min(READ_BYTES, sizeBytes - position)))

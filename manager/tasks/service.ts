@@ -4,9 +4,9 @@ import { createLru } from '#core/lru.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
+import { judgeModule } from '#core/wasm/index.ts'
 import { isUnderWay } from '../lifecycle.ts'
 import { visibleDomains, type TaskAccess, type TaskAction, type TaskCaller, type TaskDomain } from '../access.ts'
-import { judgeModule } from '../modules/upload.ts'
 import { refuseReferences } from '../workflows/references.ts'
 import { storeModule } from '../modules/repository.ts'
 import { extrasOf, type ExtrasDeps } from './extras.ts'
@@ -165,9 +165,13 @@ export function createTasksService({ database, access, keyring, newId, now }: Ta
       return task
     },
 
-    /** Stores the module and gives it to the task. Throws `malformed` for what is no module, or none that runs here. */
-    async upload(caller: TaskCaller, task: TaskIdentity, bytes: Uint8Array): Promise<TaskRecord> {
-      const module = judgeModule(bytes)
+    /**
+     * Stores the module and gives it to the task; the bytes cannot be used afterwards. Throws `malformed` for what is no module, or none that
+     * runs here, and what `judgeModule` throws.
+     */
+    async upload(caller: TaskCaller, task: TaskIdentity, bytes: Uint8Array<ArrayBuffer>): Promise<TaskRecord> {
+      const judged = await judgeModule(bytes, task.domainId ?? '')
+      const module = { ...judged, sizeBytes: judged.bytes.byteLength }
       const isSet = await database.transaction(async (tx) => {
         const stored = await storeModule(tx, module)
         return await setModule(tx, task.key, stored.key, caller?.key ?? null)

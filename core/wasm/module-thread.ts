@@ -1,0 +1,41 @@
+/** The thread that reads modules: one at a time; whoever waits for one ends the thread when it takes too long. */
+import { createHash } from 'node:crypto'
+import { parentPort } from 'node:worker_threads'
+import { readComponent } from './component-reader.ts'
+import { describeComponent, describeModule } from './describe.ts'
+import type { DescribedExport } from './describe.ts'
+import { examineModule } from './examine.ts'
+import type { ExaminedModule } from './examine.ts'
+import { readModule } from './module-reader.ts'
+import type { ModuleKind } from './module-reader.ts'
+import { ModuleRefusal } from './module-refusal.ts'
+
+export type ModuleJob =
+  | { wanted: 'verdict'; bytes: Uint8Array<ArrayBuffer> }
+  | { wanted: 'exports'; kind: ModuleKind; bytes: Uint8Array<ArrayBuffer> }
+
+export type ModuleAnswer =
+  | { refusal: string }
+  | { digest: string; examined: ExaminedModule; bytes: Uint8Array<ArrayBuffer> }
+  | { exports: DescribedExport[] }
+
+parentPort?.on('message', (job: ModuleJob) => {
+  const answer = answerOf(job)
+  parentPort?.postMessage(answer, 'bytes' in answer ? [answer.bytes.buffer] : [])
+})
+
+function answerOf(job: ModuleJob): ModuleAnswer {
+  const { bytes } = job
+  try {
+    if (job.wanted === 'verdict') {
+      const examined = examineModule(bytes)
+      return { digest: `sha256:${createHash('sha256').update(bytes).digest('hex')}`, examined, bytes }
+    }
+    // What workers refuse is shown as well.
+    if (job.kind === 'component') return { exports: describeComponent(readComponent(bytes)).exports }
+    return { exports: describeModule(readModule(bytes, { allowGc: true })).exports }
+  } catch (error) {
+    if (error instanceof ModuleRefusal) return { refusal: error.message }
+    throw error
+  }
+}
