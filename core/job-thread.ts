@@ -63,7 +63,10 @@ export function createJobThread<Job, Answer>(options: JobThreadOptions): JobThre
     }
     thread ??= start()
     thread.ref()
-    const timer = setTimeout(() => end(`the ${what} takes too long to read: write it in a simpler way`), options.maxJobMs)
+    const timer = setTimeout(
+      () => end(`the ${what} takes too long to read: write it in a simpler way`),
+      options.maxJobMs,
+    )
     current = { one, timer }
     thread.postMessage(one.job, one.transfer)
   }

@@ -4,13 +4,7 @@
  */
 import type { FileHandle } from 'node:fs/promises'
 import { ServiceError } from '#core/errors/index.ts'
-import {
-  ByteCursor,
-  SECTION,
-  describeExports,
-  encodeUnsigned,
-  readModuleKind,
-} from '#core/wasm/index.ts'
+import { ByteCursor, SECTION, describeExports, encodeUnsigned, readModuleKind } from '#core/wasm/index.ts'
 import type { DescribedExport, ModuleKind } from '#core/wasm/index.ts'
 
 export type ModuleFacts = {

@@ -16,7 +16,8 @@ export type Ledger = {
   print(): void
 }
 
-export function createLedger(): Ledger {
+/** `subject` is what its inputs are, in what it prints. */
+export function createLedger(subject = ''): Ledger {
   const notes: (Measured & { name: string })[] = []
   let told = 0
   const round = (ms: number) => Math.round(ms * 10) / 10
@@ -37,7 +38,8 @@ export function createLedger(): Ledger {
         ({ name, longestMs, totalMs, healthMs }) =>
           `${round(longestMs)} ms at a stretch, ${round(totalMs)} ms in all, /health within ${round(healthMs)} ms: ${name}`,
       )
-      console.log(`the ${worst.length} longest turns of ${notes.length} inputs\n${rows.join('\n')}`)
+      const head = `${subject === '' ? '' : `${subject}: `}the ${worst.length} longest turns of ${notes.length} inputs`
+      console.log(`${head}\n${rows.join('\n')}`)
     },
   }
 }
