@@ -30,6 +30,9 @@ import {
   type handleServerStreamingCall,
   type handleUnaryCall,
 } from '@grpc/grpc-js'
+import { SessionRequestSchema } from './gen/cluster/v1/worker_pb.ts'
+import type { SessionRequest, SessionResponse } from './gen/cluster/v1/worker_pb.ts'
+import { MAX_FIELDS, MAX_FIELDS_AT_ONCE, countFields, readInTurns } from './large-messages.ts'
 
 /** What a generated service looks like to the type system. */
 export type GeneratedService = DescService & {
@@ -81,15 +84,42 @@ export function serviceDefinition<S extends GeneratedService>(service: S): Servi
 
 type AnyMessage = MessageShape<DescMessage>
 
+/** A message of a session that is too large to be read at once. */
+class LargeRequest {
+  readonly bytes: Buffer
+
+  constructor(bytes: Buffer) {
+    this.bytes = bytes
+  }
+}
+
+/** What a worker says on its session, in order; a large message is read in turns. Throws for one that cannot be read. */
+export async function* sessionRequests(
+  call: ServerDuplexStream<SessionRequest, SessionResponse>,
+): AsyncGenerator<SessionRequest, void, void> {
+  for await (const request of call as AsyncIterable<SessionRequest | LargeRequest>) {
+    yield request instanceof LargeRequest ? await readInTurns(SessionRequestSchema, request.bytes) : request
+  }
+}
+
 function methodDefinition(method: DescMethod): MethodDefinition<AnyMessage, AnyMessage> {
   const write = (schema: DescMessage) => (message: AnyMessage) => asBuffer(toBinary(schema, message))
   const read = (schema: DescMessage) => (bytes: Buffer) => fromBinary(schema, bytes)
+  /** Whoever asks may mean harm, so that fields are counted before they are read. */
+  const readRequest = (schema: DescMessage) => {
+    const isSession = schema.typeName === SessionRequestSchema.typeName
+    const maxFields = isSession ? MAX_FIELDS : MAX_FIELDS_AT_ONCE
+    return (bytes: Buffer): AnyMessage => {
+      const isLarge = countFields(schema, bytes, maxFields) > MAX_FIELDS_AT_ONCE
+      return isLarge ? (new LargeRequest(bytes) as unknown as AnyMessage) : fromBinary(schema, bytes)
+    }
+  }
   return {
     path: `/${method.parent.typeName}/${method.name}`,
     requestStream: method.methodKind === 'client_streaming' || method.methodKind === 'bidi_streaming',
     responseStream: method.methodKind === 'server_streaming' || method.methodKind === 'bidi_streaming',
     requestSerialize: write(method.input),
-    requestDeserialize: read(method.input),
+    requestDeserialize: readRequest(method.input),
     responseSerialize: write(method.output),
     responseDeserialize: read(method.output),
     originalName: method.name,

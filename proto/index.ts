@@ -18,7 +18,7 @@ export {
   serverName,
 } from './dial.ts'
 export type { ClientPair, Dialling } from './dial.ts'
-export { createServiceClient, serviceDefinition } from './grpc.ts'
+export { createServiceClient, serviceDefinition, sessionRequests } from './grpc.ts'
 export type {
   GeneratedService,
   ServerDuplexStream,

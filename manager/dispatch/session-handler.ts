@@ -6,7 +6,7 @@ import { status } from '@grpc/grpc-js'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'
-import { RejectReason, taskStateFromWire, TASK_STATE } from '#proto/index.ts'
+import { RejectReason, sessionRequests, taskStateFromWire, TASK_STATE } from '#proto/index.ts'
 import type { GuestCall, Hello, ServerDuplexStream, SessionRequest, SessionResponse } from '#proto/index.ts'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import type { GuestReplySchema } from '#proto/index.ts'
@@ -43,7 +43,7 @@ const HELLO_DEADLINE_MS = 10_000
 export async function serveSession(deps: SessionDeps, call: SessionCall): Promise<void> {
   let session: WorkerSession | undefined
   try {
-    const messages = call[Symbol.asyncIterator]() as AsyncIterator<SessionRequest>
+    const messages = sessionRequests(call)
     const first = await withDeadline(messages.next(), HELLO_DEADLINE_MS, 'the Hello of a worker')
     if (first.done === true) return
     if (first.value.message.case !== 'hello')
