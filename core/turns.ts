@@ -7,6 +7,8 @@ const TURN_MS = 10
 export type Turns = {
   /** Whether this turn has been long enough; asked between pieces of work that take microseconds. */
   readonly isOver: boolean
+  /** Says that a turn begins, where the event loop has given it. */
+  begin(): void
   /** Resolves when others have had theirs. */
   next(): Promise<void>
 }
@@ -16,6 +18,9 @@ export function createTurns(): Turns {
   return {
     get isOver() {
       return performance.now() - beganMs > TURN_MS
+    },
+    begin() {
+      beganMs = performance.now()
     },
     async next() {
       await setImmediate()

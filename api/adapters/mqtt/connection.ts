@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream'
 import type { DeviceCredentials } from '#api/devices/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import type { Account, Reader } from '#core/streams/index.ts'
+import { createTurns as createLongTurns } from '#core/turns.ts'
 import type { Exchange } from './exchange.ts'
 import { formatAcknowledgement } from './packets/acknowledgement.ts'
 import type { AcknowledgementPacket } from './packets/acknowledgement.ts'
@@ -64,8 +65,14 @@ export class Connection implements Outlet, PublishingConnection, Writable, Reade
   isOpen = true
   flushedIn = -1
   readonly #frames = new Frames(MAX_CONNECT_BYTES)
-  /** Packets that wait until the one before them is done. */
+  /** Packets that wait until the one before them is done, or for the next turn; those before the head are. */
   #backlog: Packet[] = []
+  #head = 0
+  /** Tens of thousands of packets fit into a chunk: the rest of them waits when a turn has been long enough. */
+  readonly #turns = createLongTurns()
+  #isWaitingForTurn = false
+  /** What is handled at once asks for the next while it is handled. */
+  #isDraining = false
   #isBusy = false
   #isConnecting = false
   #isPaused = false
@@ -122,11 +129,13 @@ export class Connection implements Outlet, PublishingConnection, Writable, Reade
   #take(chunk: Buffer): void {
     if (!this.isOpen) return
     this.heardAtMs = this.host.nowMs
+    this.#turns.begin()
     try {
       this.#frames.push(chunk, this.#takeFrame)
     } catch (error) {
       this.fail(error)
     }
+    if (this.#waits > 0) this.resumeReading()
   }
 
   readonly #takeFrame = (first: number, bytes: Buffer, start: number, end: number): void => {
@@ -139,10 +148,28 @@ export class Connection implements Outlet, PublishingConnection, Writable, Reade
       this.version = packet.version
       this.maxPacketBytes = packet.properties.maximumPacketSize ?? NO_LIMIT
     }
-    if (this.#isBusy || this.#backlog.length > 0 || this.publishing?.isFull === true) {
+    if (this.#isBusy || this.#waits > 0 || this.publishing?.isFull === true || this.#turns.isOver) {
       this.#backlog.push(packet)
       this.#pause()
     } else this.#handle(packet)
+  }
+
+  get #waits(): number {
+    return this.#backlog.length - this.#head
+  }
+
+  #forgetBacklog(): void {
+    this.#backlog = []
+    this.#head = 0
+  }
+
+  #goOnNextTurn(): void {
+    this.#isWaitingForTurn = true
+    setImmediate(() => {
+      this.#isWaitingForTurn = false
+      this.#turns.begin()
+      this.resumeReading()
+    })
   }
 
   #pause(): void {
@@ -152,16 +179,21 @@ export class Connection implements Outlet, PublishingConnection, Writable, Reade
   }
 
   resumeReading(): void {
-    if (!this.#isPaused || this.#isBusy) return
-    while (this.#backlog.length > 0) {
+    if (!this.#isPaused || this.#isBusy || this.#isWaitingForTurn || this.#isDraining) return
+    while (this.#waits > 0) {
       if (!this.isOpen || this.#isBusy || this.publishing?.isFull === true) return
+      if (this.#turns.isOver) return this.#goOnNextTurn()
+      this.#isDraining = true
       try {
-        this.#handle(this.#backlog.shift() as Packet)
+        this.#handle(this.#backlog[this.#head++] as Packet)
       } catch (error) {
         this.fail(error)
         return
+      } finally {
+        this.#isDraining = false
       }
     }
+    this.#forgetBacklog()
     if (!this.isOpen || this.#isBusy || this.publishing?.isFull === true) return
     this.#isPaused = false
     this.heardAtMs = this.host.nowMs
@@ -361,7 +393,7 @@ export class Connection implements Outlet, PublishingConnection, Writable, Reade
   #shut(): void {
     this.flush()
     this.isOpen = false
-    this.#backlog = []
+    this.#forgetBacklog()
     this.host.closing(this)
     this.socket.end()
     // Whatever else it sends is not read; without reading, its end would not be heard of.
@@ -371,7 +403,7 @@ export class Connection implements Outlet, PublishingConnection, Writable, Reade
   #closed(): void {
     this.#account.close()
     this.isOpen = false
-    this.#backlog = []
+    this.#forgetBacklog()
     this.#out = []
     this.host.closed(this)
   }

@@ -4,7 +4,7 @@ import type { Socket as UdpSocket } from 'node:dgram'
 import { connect } from 'node:net'
 import { Client, Metadata, credentials } from '@grpc/grpc-js'
 
-const DEADLINE_MS = 60_000
+const DEADLINE_MS = 20_000
 const UDP_ASK_AGAIN_MS = 200
 
 /** As often as fits into so many bytes. */
@@ -113,9 +113,12 @@ export const protobuf = {
 
 export type Grpc = Disposable & {
   unary(path: string, message: Buffer): Promise<{ code: number; answer: Buffer }>
-  /** Sends the messages, each when there is room, and waits for the end of the stream; gives what it said. */
+  /** Sends the messages, each when there is room, and waits for the answer to a heartbeat or the end of the stream; gives what it said. */
   stream(path: string, messages: Iterable<Buffer>): Promise<{ code: number; answers: Buffer[] }>
 }
+
+/** The tag of the answer to a heartbeat: everything that was sent before it has been looked at. */
+const LEASE_RENEWED = 0x22
 
 const same = (bytes: Buffer): Buffer => bytes
 
@@ -143,7 +146,10 @@ export function openGrpc(port: number, compression = 0): Grpc {
             if (!call.write(next.value)) return call.once('drain', write)
           }
         }
-        call.on('data', (answer: Buffer) => answers.push(answer))
+        call.on('data', (answer: Buffer) => {
+          answers.push(answer)
+          if (answer[0] === LEASE_RENEWED) call.cancel()
+        })
         call.on('error', () => undefined)
         call.on('status', ({ code }) => resolve({ code, answers }))
         write()
