@@ -1,5 +1,6 @@
 /** SUBSCRIBE and UNSUBSCRIBE (sections 3.8 and 3.10): each filter is answered for itself. */
 import { kindOf } from '#core/errors/index.ts'
+import { createTurns } from '#core/turns.ts'
 import type { Connection } from './connection.ts'
 import type { Exchange } from './exchange.ts'
 import { REASON, SUBACK_FAILURE, carriedBy, reasonCodeOf } from './packets/reason-codes.ts'
@@ -22,15 +23,22 @@ export async function subscribe(
   packet: SubscribePacket,
 ): Promise<void> {
   const identifier = packet.properties.subscriptionIdentifiers?.[0]
-  const granted: Subscription[] = []
+  const grantedByFilter = new Map<string, Subscription>()
+  /** Granted in this packet, and not among the session's yet. */
+  let added = 0
   const codes: number[] = []
+  const turns = createTurns()
   for (const wanted of packet.filters) {
+    if (turns.isOver) await turns.next()
     try {
+      const isNew = !session.subscriptions.has(wanted.filter) && !grantedByFilter.has(wanted.filter)
+      if (isNew && session.subscriptions.size + added >= MAX_SUBSCRIPTIONS)
+        throw new ProtocolError(REASON.quotaExceeded, `a session may have ${MAX_SUBSCRIPTIONS} subscriptions`)
       const subscription = await resolve(session, exchange, wanted, identifier)
       // The same filter twice in one packet: the second replaces the first, as in two packets [MQTT-3.8.4-3].
-      const same = granted.findIndex(({ filter }) => filter === subscription.filter)
-      if (same >= 0) granted.splice(same, 1)
-      granted.push(subscription)
+      grantedByFilter.delete(subscription.filter)
+      grantedByFilter.set(subscription.filter, subscription)
+      if (isNew) added += 1
       codes.push(subscription.qos)
     } catch (error) {
       const reasonCode = error instanceof ProtocolError ? error.reasonCode : reasonCodeOf(kindOf(error))
@@ -39,6 +47,7 @@ export async function subscribe(
       codes.push(connection.version === 5 ? carriedBy('suback', reasonCode) : SUBACK_FAILURE)
     }
   }
+  const granted = [...grantedByFilter.values()]
   const known = new Set(granted.filter(({ filter }) => session.subscriptions.has(filter)))
   if (granted.length > 0) await exchange.subscribe(session, granted)
   connection.send(formatSuback(connection.version, packet.packetId, codes))
@@ -59,8 +68,6 @@ async function resolve(
   const shared = parseShared(wanted.filter)
   if (shared === undefined)
     throw new ProtocolError(REASON.topicFilterInvalid, 'the filter of a shared subscription is malformed')
-  if (!session.subscriptions.has(wanted.filter) && session.subscriptions.size >= MAX_SUBSCRIPTIONS)
-    throw new ProtocolError(REASON.quotaExceeded, `a session may have ${MAX_SUBSCRIPTIONS} subscriptions`)
   const target = await exchange.filter(session.identity, shared.topicFilter)
   return { ...wanted, ...target, ...shared, session, identifier }
 }

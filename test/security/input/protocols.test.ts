@@ -135,6 +135,7 @@ describe('MQTT', () => {
     ['PUBREC', (bytes) => repeated(bytes, [0x50, 2, 0, 1])],
     ['PUBREL', (bytes) => repeated(bytes, [0x62, 2, 0, 1])],
     ['PUBCOMP', (bytes) => repeated(bytes, [0x70, 2, 0, 1])],
+    ['SUBSCRIBE to one refused filter', (bytes) => repeated(bytes, mqtt.subscribe(1, filter('a')))],
     ['SUBSCRIBE to one filter', (bytes) => repeated(bytes / 128, mqtt.subscribe(1, filter(`${topic()}/a`)))],
     ['UNSUBSCRIBE', (bytes) => repeated(bytes, mqtt.unsubscribe(1, mqtt.text('a')))],
     [
