@@ -134,6 +134,17 @@ describe.each([4, 5] as const)('protocol level %i', (protocolVersion) => {
   })
 })
 
+test('a session has at most 1,000 subscriptions, those that one packet asks for included', async () => {
+  const { sender, topic } = await two()
+  using peer = await sender.connect({ protocolVersion: 5 })
+  const filters = Array.from({ length: 1005 }, (_, index) => ({ topic: `${topic}/s${index}`, qos: 0 as const }))
+  peer.send({ cmd: 'subscribe', messageId: 1, subscriptions: [...filters, { topic: `${topic}/s0`, qos: 0 }] })
+  const { granted } = await peer.next('suback')
+  expect(granted.slice(0, 1000).every((code) => code === 0)).toBe(true)
+  // Quota exceeded; the repeated filter has its place already.
+  expect(granted.slice(1000)).toEqual([0x97, 0x97, 0x97, 0x97, 0x97, 0])
+})
+
 test('a message from HTTP reaches subscribers of MQTT, and one from MQTT a reader of HTTP', async () => {
   const device = await aDevice(plant, node.port)
   using peer = await device.connect()
