@@ -56,6 +56,12 @@ describe('messages of CoAP', () => {
     expect(message === undefined ? undefined : 'unreadable' in message ? 'unreadable' : message).toBe(expected)
   })
 
+  test('a message has at most 256 options', () => {
+    const options = (count: number) => Buffer.concat([Buffer.from([0x40, 1, 0, 1]), Buffer.alloc(count)])
+    expect(parseMessage(options(256))).toMatchObject({ options: { length: 256 } })
+    expect(parseMessage(options(257))).toEqual({ unreadable: true, type: 0, messageId: 1 })
+  })
+
   test('codes are written with their class and two digits', () => {
     expect(formatCode(CODES.changed)).toBe('2.04')
     expect(formatCode(CODES.continue)).toBe('2.31')

@@ -41,6 +41,8 @@ export type Unreadable = { unreadable: true; type: MessageType; messageId: numbe
 export const NOTHING: Buffer = Buffer.alloc(0)
 const HEADER_BYTES = 4
 const MAX_TOKEN_BYTES = 8
+/** Of one message; an option of no bytes takes one, so that a datagram could have 60,000 of them. */
+const MAX_OPTIONS = 256
 const PAYLOAD_MARKER = 0xff
 const VERSION = 1
 
@@ -108,6 +110,7 @@ export function parseMessage(datagram: Buffer): CoapMessage | Unreadable | undef
     length = extended(length)
     // Also true for NaN.
     if (!(at + length <= datagram.length) || !(number + delta <= 0xffff)) return unreadable
+    if (options.length === MAX_OPTIONS) return unreadable
     number += delta
     options.push({ number, value: datagram.subarray(at, at + length) })
     at += length

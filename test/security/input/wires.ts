@@ -1,8 +1,11 @@
 /** Bytes of each protocol as somebody writes them who means harm: nothing here keeps to what an honest library would send. */
+import { createSocket } from 'node:dgram'
+import type { Socket as UdpSocket } from 'node:dgram'
 import { connect } from 'node:net'
 import { Client, Metadata, credentials } from '@grpc/grpc-js'
 
 const DEADLINE_MS = 20_000
+const UDP_ASK_AGAIN_MS = 200
 
 /** As often as fits into so many bytes. */
 export function repeated(bytes: number, piece: Buffer | number[]): Buffer {
@@ -116,6 +119,8 @@ export const protobuf = {
 
 export type Grpc = Disposable & {
   unary(path: string, message: Buffer): Promise<{ code: number; answer: Buffer }>
+  /** Sends the messages, each when there is room, and waits for the end of the stream; gives what it said. */
+  stream(path: string, messages: Iterable<Buffer>): Promise<{ code: number; answers: Buffer[] }>
 }
 
 const same = (bytes: Buffer): Buffer => bytes
@@ -133,8 +138,104 @@ export function openGrpc(port: number, compression = 0): Grpc {
           resolve({ code: error === null ? 0 : error.code, answer: answer ?? Buffer.alloc(0) }),
         )
       }),
+    stream: (path, messages) =>
+      new Promise((resolve) => {
+        const call = client.makeBidiStreamRequest(path, same, same, new Metadata(), options())
+        const answers: Buffer[] = []
+        const rest = messages[Symbol.iterator]()
+        const write = () => {
+          for (let next = rest.next(); ; next = rest.next()) {
+            if (next.done === true) return call.end()
+            if (!call.write(next.value)) return call.once('drain', write)
+          }
+        }
+        call.on('data', (answer: Buffer) => answers.push(answer))
+        call.on('error', () => undefined)
+        call.on('status', ({ code }) => resolve({ code, answers }))
+        write()
+      }),
     [Symbol.dispose]: () => client.close(),
   }
+}
+
+export const coap = {
+  option: (delta: number, value: Buffer): Buffer => {
+    const nibble = (of: number) => (of < 13 ? of : of < 269 ? 13 : 14)
+    const rest = (of: number) => (of < 13 ? Buffer.alloc(0) : of < 269 ? Buffer.from([of - 13]) : mqtt.uint16(of - 269))
+    return Buffer.concat([
+      Buffer.from([(nibble(delta) << 4) | nibble(value.length)]),
+      rest(delta),
+      rest(value.length),
+      value,
+    ])
+  },
+  /** Confirmable; method 1 is GET, 2 is POST. */
+  request: (method: number, messageId: number, options: Buffer, payload: Buffer = NOTHING): Buffer =>
+    Buffer.concat([
+      Buffer.from([0x41, method]),
+      mqtt.uint16(messageId),
+      Buffer.from([1]),
+      options,
+      payload.length === 0 ? payload : Buffer.from([0xff]),
+      payload,
+    ]),
+}
+
+export type CoapPeer = Disposable & {
+  /** Sends them all at once. */
+  flood(datagrams: readonly Buffer[]): Promise<void>
+  /** Sends one, again and again until its answer comes. */
+  ask(datagram: Buffer): Promise<Buffer>
+}
+
+export async function openCoap(port: number): Promise<CoapPeer> {
+  const socket: UdpSocket = createSocket('udp4')
+  await new Promise<void>((resolve) => socket.connect(port, '127.0.0.1', resolve))
+  socket.on('error', () => undefined)
+  const send = (bytes: Buffer) => new Promise<void>((resolve) => socket.send(bytes, () => resolve()))
+  async function ask(datagram: Buffer): Promise<Buffer> {
+    const messageId = datagram.readUInt16BE(2)
+    return await new Promise<Buffer>((resolve, reject) => {
+      const again = setInterval(() => void send(datagram), UDP_ASK_AGAIN_MS)
+      const finish = () => {
+        clearInterval(again)
+        clearTimeout(late)
+        socket.removeListener('message', take)
+      }
+      const late = setTimeout(() => {
+        finish()
+        reject(new Error('no answer came'))
+      }, DEADLINE_MS)
+      const take = (answer: Buffer) => {
+        if (answer.length < 4 || answer.readUInt16BE(2) !== messageId) return
+        finish()
+        resolve(answer)
+      }
+      socket.on('message', take)
+      void send(datagram)
+    })
+  }
+  let pings = 0xf000
+  return {
+    ask,
+    async flood(datagrams) {
+      await Promise.all(datagrams.map(send))
+      // What was sent before it is done when it is answered.
+      await ask(Buffer.concat([Buffer.from([0x40, 0]), mqtt.uint16(pings++)]))
+    },
+    [Symbol.dispose]: () => socket.close(),
+  }
+}
+
+/** A frame of WebSocket as clients send it. */
+export function frame(opcode: number, payload: Buffer, isLast = true): Buffer {
+  const { length } = payload
+  const head = [(isLast ? 0x80 : 0) | opcode, 0x80 | (length < 126 ? length : length < 0x1_0000 ? 126 : 127)]
+  const size = length < 126 ? Buffer.alloc(0) : Buffer.alloc(length < 0x1_0000 ? 2 : 8)
+  if (size.length === 2) size.writeUInt16BE(length)
+  else if (size.length === 8) size.writeBigUInt64BE(BigInt(length))
+  // The mask is zeros: it changes nothing.
+  return Buffer.concat([Buffer.from(head), size, Buffer.alloc(4), payload])
 }
 
 const MAGIC = Buffer.from('\0asm', 'latin1')
@@ -146,4 +247,5 @@ export const wasm = {
     Buffer.concat([leb(count), ...Array.from({ length: count }, (_, index) => Buffer.from(item(index)))]),
   name: (text: string): Buffer => Buffer.concat([leb(Buffer.byteLength(text)), Buffer.from(text)]),
   core: (...sections: Buffer[]): Buffer => Buffer.concat([MAGIC, Buffer.from([1, 0, 0, 0]), ...sections]),
+  component: (...sections: Buffer[]): Buffer => Buffer.concat([MAGIC, Buffer.from([13, 0, 1, 0]), ...sections]),
 }

@@ -1,0 +1,95 @@
+/** What the tests of each protocol share: a platform of their own, the ledger of what inputs cost, and payloads that are dear to read. */
+import { Encoder } from 'cbor-x'
+import { afterAll, beforeAll, expect } from 'vitest'
+import { JSON_VALUES, SENML } from './forms.ts'
+import { createLedger, growthFault } from './ledger.ts'
+import { startPlatform } from './platform.ts'
+import type { Measured, Platform } from './platform.ts'
+
+export const KIB = 1024
+export const MIB = 1024 * KIB
+/** A little below the largest message that devices send. */
+export const MESSAGE_BYTES = MIB - 4096
+/** A little below the largest message of gRPC. */
+export const GRPC_BYTES = 4 * MIB - 4096
+export const TIMEOUT = { timeout: 120_000 }
+
+/** The platform of one test file; it is there when its tests run. */
+export function platformOfTests(): () => Platform {
+  let platform: Platform | undefined
+  beforeAll(async () => {
+    platform = await startPlatform()
+  })
+  afterAll(async () => {
+    await platform?.[Symbol.asyncDispose]()
+  })
+  return () => {
+    if (platform === undefined) throw new Error('the platform has not started')
+    return platform
+  }
+}
+
+/** What came of `work` with so many bytes, or items. */
+type Work = (size: number) => Promise<unknown>
+
+/** Notes what each input of one protocol costs. */
+export function ledgerOf(protocol: string, platform: () => Platform) {
+  const ledger = createLedger(protocol)
+  afterAll(() => ledger.print())
+
+  async function once(name: string, work: () => Promise<unknown>): Promise<Measured> {
+    const measured = await platform().measure(work)
+    ledger.note(name, measured)
+    return measured
+  }
+  return {
+    /** One input. */
+    async measure(name: string, work: () => Promise<unknown>): Promise<void> {
+      await once(name, work)
+      expect(ledger.tooLong()).toEqual([])
+    },
+    /** The input, and half of it. Collecting garbage belongs to neither, so a growth that is too large is looked at twice. */
+    async requireLinear(name: string, size: number, work: Work): Promise<void> {
+      let fault: string | undefined
+      for (let time = 0; time < 2 && (time === 0 || fault !== undefined); time++) {
+        const half = await once(`half of ${name}`, () => work(size / 2))
+        fault = growthFault(half, await once(name, () => work(size)))
+      }
+      expect([name, fault]).toEqual([name, undefined])
+      expect(ledger.tooLong()).toEqual([])
+    },
+  }
+}
+
+const packOfCbor = (bytes: number): Buffer =>
+  new Encoder({ useRecords: false, mapsAsObjects: false }).encode(
+    Array.from(
+      { length: bytes / 10 },
+      (_, index) =>
+        new Map<number, unknown>([
+          [0, `n${index}`],
+          [2, index],
+        ]),
+    ),
+  )
+
+/** Payloads that are small to send and dear to read, by their type. */
+export const PAYLOADS: readonly { name: string; type: string; of: (bytes: number) => Buffer }[] = [
+  ...SENML.slice(0, 3).map(({ name, of }) => ({
+    name: `SenML of ${name}`,
+    type: 'application/senml+json',
+    of: (bytes: number) => Buffer.from(of(bytes)),
+  })),
+  ...JSON_VALUES.slice(0, 3).map(({ name, of }) => ({
+    name: `JSON of ${name}`,
+    type: 'application/json',
+    of: (bytes: number) => Buffer.from(of(bytes)),
+  })),
+  { name: 'SenML in CBOR', type: 'application/senml+cbor', of: packOfCbor },
+  { name: 'nested CBOR', type: 'application/senml+cbor', of: (bytes) => Buffer.alloc(bytes, 0x81) },
+  {
+    name: 'CBOR of empty maps',
+    type: 'application/senml+cbor',
+    of: (bytes) => Buffer.concat([Buffer.from([0x9f]), Buffer.alloc(bytes, 0xa0), Buffer.from([0xff])]),
+  },
+]
