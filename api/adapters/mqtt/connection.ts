@@ -319,8 +319,15 @@ export class Connection implements Outlet, PublishingConnection, Writable, Reade
   }
 
   /** Beside what else comes: the client must be able to acknowledge what it is sent. */
-  sendRetained(subscription: Subscription): void {
-    this.#exchange.sendRetained(subscription).catch((error: unknown) => this.fail(error))
+  /** One after the other: a packet may ask for a thousand, and each may match many messages. */
+  sendRetained(subscriptions: readonly Subscription[]): void {
+    const sendAll = async () => {
+      for (const subscription of subscriptions) {
+        if (!this.isOpen) return
+        await this.#exchange.sendRetained(subscription)
+      }
+    }
+    sendAll().catch((error: unknown) => this.fail(error))
   }
 
   /** Writes what was sent in this turn. */

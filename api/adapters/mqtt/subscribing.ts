@@ -51,12 +51,10 @@ export async function subscribe(
   const known = new Set(granted.filter(({ filter }) => session.subscriptions.has(filter)))
   if (granted.length > 0) await exchange.subscribe(session, granted)
   connection.send(formatSuback(connection.version, packet.packetId, codes))
-  for (const subscription of granted) {
-    const isWanted =
-      subscription.retainHandling === 0 || (subscription.retainHandling === 1 && !known.has(subscription))
-    // Never for a shared subscription (section 4.8.2).
-    if (isWanted && subscription.group === undefined) connection.sendRetained(subscription)
-  }
+  const wantsRetained = (subscription: Subscription) =>
+    subscription.retainHandling === 0 || (subscription.retainHandling === 1 && !known.has(subscription))
+  // Never for a shared subscription (section 4.8.2).
+  connection.sendRetained(granted.filter((one) => one.group === undefined && wantsRetained(one)))
 }
 
 async function resolve(
