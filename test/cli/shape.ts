@@ -9,7 +9,8 @@ const RULES: readonly (readonly [RegExp, string])[] = [
   [/\bpat_[\w-]+/g, 'pat'],
   [/[\w.-]+@example\.com/g, 'email'],
   // The strongest isolation of guests that the machine has.
-  [/(?<=\bisolation {2,})(namespace|uid|process)\b/g, 'level'],
+  // oxlint-disable-next-line no-control-regex -- what a terminal is sent
+  [/(?<=isolation *\u{1B}\[22m +)(namespace|uid|process)\b/gu, 'level'],
   // 32 random bytes.
   [/(?<![\w-])[\w-]{43}(?![\w-])/g, 'secret'],
   [/(?<![\w<[;.])\d+\.\d+\b(?!\.)/g, 'number'],
