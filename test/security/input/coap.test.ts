@@ -22,7 +22,7 @@ describe('CoAP', () => {
 
   /** Uri-Path of the channel, and the secret as Uri-Query behind it. */
   const address = (rest: readonly string[] = [], between = none) => {
-    const [first = '', ...others] = ['m', platform().domainId, 'c', platform().channelId, ...rest]
+    const [first, ...others] = ['m', platform().domainId, 'c', platform().channelId, ...rest]
     return Buffer.concat([
       coap.option(URI_PATH, Buffer.from(first)),
       ...others.map((element) => coap.option(0, Buffer.from(element))),
