@@ -20,13 +20,15 @@ const record = (seq: number, entities = 1): EventRecord => ({
 function newSubscriber() {
   const ends: SubscriberEnd[] = []
   const kept = { bytes: 0 }
+  const clock = { ms: 0 }
   const subscriber = new Subscriber({
     domainKey: 1,
     authorize: () => Promise.resolve(),
     onEnd: (reason) => ends.push(reason),
     keep: (bytes) => (kept.bytes += bytes),
+    now: () => clock.ms,
   })
-  return { subscriber, ends, kept }
+  return { subscriber, ends, kept, clock }
 }
 
 test('what waits comes in order and once', async () => {
@@ -57,7 +59,7 @@ test('one record too many ends the stream, with a reason and once; nothing of wh
 })
 
 test('what a record says counts as what waits, until it is written', async () => {
-  const { subscriber, ends, kept } = newSubscriber()
+  const { subscriber, ends, kept, clock } = newSubscriber()
   const large = (seq: number) => ({ ...record(seq), attributes: { text: 'x'.repeat(1_000_000) } })
   subscriber.offer(large(1))
   expect(kept.bytes).toBeGreaterThan(1_000_000)
@@ -67,6 +69,10 @@ test('what a record says counts as what waits, until it is written', async () =>
   const waiting = subscriber.next()
   expect(kept.bytes).toBe(0)
   for (let seq = 2; seq < 8; seq++) subscriber.offer(large(seq))
+  // All at once: a reader that keeps pace takes it within a second.
+  expect(ends).toEqual([])
+  clock.ms += 1_001
+  subscriber.offer(large(8))
   expect(ends).toEqual(['slow_reader'])
   expect(await waiting).toEqual({ ended: 'slow_reader' })
   expect(kept.bytes).toBe(0)
@@ -86,8 +92,11 @@ test('what several wait for is kept once', async () => {
 })
 
 test('few large records end it too', () => {
-  const { subscriber, ends } = newSubscriber()
-  for (let seq = 1; seq <= 8; seq++) subscriber.offer(record(seq, 10_000))
+  const { subscriber, ends, clock } = newSubscriber()
+  for (let seq = 1; seq <= 8; seq++) {
+    subscriber.offer(record(seq, 10_000))
+    clock.ms += 1_001
+  }
   expect(ends).toEqual(['slow_reader'])
 })
 

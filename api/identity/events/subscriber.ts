@@ -2,13 +2,16 @@
 import type { EndReason } from '#core/http/index.ts'
 import { LOG_START, comparePositions } from '#core/log/index.ts'
 import type { Position } from '#core/log/index.ts'
+import { monotonicMs } from '#core/time.ts'
 import type { EventRecord } from './event.ts'
 import { wholeEvent } from './event.ts'
 
-/** Records that wait for one slow reader; together with the size below, whichever comes first. */
+/** Records that wait for one slow reader. */
 export const MAX_WAITING_RECORDS = 1000
-/** About how much memory they may take. */
+/** About how much memory they may take for longer than the time below; the budget of the process bounds what is there before. */
 export const MAX_WAITING_BYTES = 4 * 1024 * 1024
+/** The log may come late, held up by older transactions, and then all at once: a reader that keeps pace takes it in less. */
+const SPARED_MS = 1_000
 /** A record beside its text. */
 const RECORD_BYTES = 500
 /** An id in a list, with its key. */
@@ -27,10 +30,13 @@ export class Subscriber {
   readonly authorize: () => Promise<void>
   readonly #onEnd: (reason: SubscriberEnd) => void
   readonly #keep: (bytes: number) => void
+  readonly #now: () => number
   /** What was handed out and is being written. */
   #inHand: EventRecord[] = []
   #waiting: EventRecord[] = []
   #waitingBytes = 0
+  /** Since when more waits than may. */
+  #overSinceMs: number | undefined
   #ended: SubscriberEnd | undefined
   #wake: (() => void) | undefined
 
@@ -41,11 +47,14 @@ export class Subscriber {
     onEnd: (reason: SubscriberEnd) => void
     /** So many bytes more, or fewer, are kept for subscribers together: what several wait for is kept once. */
     keep: (bytes: number) => void
+    /** Milliseconds of a monotonic clock. */
+    now?: () => number
   }) {
     this.domainKey = options.domainKey
     this.authorize = options.authorize
     this.#onEnd = options.onEnd
     this.#keep = options.keep
+    this.#now = options.now ?? monotonicMs
   }
 
   /** About how much memory takes what waits and what is being written; others may wait for the same. */
@@ -63,8 +72,15 @@ export class Subscriber {
     this.#waiting.push(record)
     this.#waitingBytes += sizeOf(record)
     this.#keep(hold(record))
-    if (this.#waiting.length > MAX_WAITING_RECORDS || this.#waitingBytes > MAX_WAITING_BYTES) this.end('slow_reader')
+    if (this.#waiting.length > MAX_WAITING_RECORDS || this.#hasTakenTooMuch()) this.end('slow_reader')
     else this.#wake?.()
+  }
+
+  #hasTakenTooMuch(): boolean {
+    if (this.#waitingBytes <= MAX_WAITING_BYTES) return false
+    const nowMs = this.#now()
+    this.#overSinceMs ??= nowMs
+    return nowMs - this.#overSinceMs > SPARED_MS
   }
 
   /** Ends the stream; what waits is not sent any more. */
@@ -90,8 +106,10 @@ export class Subscriber {
     this.#inHand = records
     this.#waiting = []
     this.#waitingBytes = 0
+    this.#overSinceMs = undefined
     return { records }
   }
+
   #release(records: readonly EventRecord[]): void {
     let bytes = 0
     for (const record of records) bytes += letGo(record)
