@@ -15,6 +15,9 @@ export const MAX_MODULE_BYTES = 64 * 1024 * 1024
 /** Bodies that are being received by this process, and of one domain: so much of the disk they take at the most. */
 const MAX_RECEIVED = 64
 const MAX_RECEIVED_PER_DOMAIN = 8
+/** Many small modules at once have their turn within this; nothing of them is read before. */
+const RECEIVE_WAIT_MS = 5_000
+const MAX_WAITING_PER_DOMAIN = 256
 /** Modules that are read and stored, or handed on to the proxy, at a time: each is in memory whole. */
 const MAX_WORKED_ON = 4
 const MAX_WORKED_ON_PER_DOMAIN = 2
@@ -47,7 +50,13 @@ export type BodyReceiverOptions = {
 }
 
 export function createBodyReceiver({ folder, graceMs = GRACE_MS }: BodyReceiverOptions): BodyReceiver {
-  const receiving = new Slots({ what: 'modules being uploaded', max: MAX_RECEIVED, share: MAX_RECEIVED_PER_DOMAIN })
+  const receiving = new Slots({
+    what: 'modules being uploaded',
+    max: MAX_RECEIVED,
+    share: MAX_RECEIVED_PER_DOMAIN,
+    waitMs: RECEIVE_WAIT_MS,
+    maxWaiting: MAX_WAITING_PER_DOMAIN,
+  })
   const working = new Slots({
     what: 'uploaded modules being worked on',
     max: MAX_WORKED_ON,

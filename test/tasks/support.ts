@@ -19,6 +19,7 @@ import { MANAGER_SETTINGS, startManager } from '#manager/index.ts'
 import type { Manager, ManagerTiming, TaskAccess } from '#manager/index.ts'
 import { WORKER_SETTINGS, startWorker } from '#worker/index.ts'
 import type { Worker } from '#worker/index.ts'
+import { shiftedClock } from '../../tools/shifted-clock.ts'
 
 const level = process.env['SKEIN_TEST_LOG'] === undefined ? 'silent' : 'debug'
 export const logger = createLogger({ name: 'test', level })
@@ -46,7 +47,12 @@ export type TestDatabase = { database: Database; address: DatabaseAddress; close
 
 export async function startDatabase(): Promise<TestDatabase> {
   const folder = temporaryFolder('skein-tasks-')
-  const server = await startEmbeddedPostgres({ dataDir: folder, log: () => undefined, unsafe: true })
+  const server = await startEmbeddedPostgres({
+    dataDir: folder,
+    log: () => undefined,
+    unsafe: true,
+    environment: shiftedClock(),
+  })
   const client = new pg.Client(server.connection)
   await client.connect()
   await migrate(client, await readMigrations(join(import.meta.dirname, '../../migrations')), logger)

@@ -2,7 +2,6 @@
 import type { EndReason } from '#core/http/index.ts'
 import { LOG_START, comparePositions } from '#core/log/index.ts'
 import type { Position } from '#core/log/index.ts'
-import { monotonicMs } from '#core/time.ts'
 import type { EventRecord } from './event.ts'
 import { wholeEvent } from './event.ts'
 
@@ -30,13 +29,13 @@ export class Subscriber {
   readonly authorize: () => Promise<void>
   readonly #onEnd: (reason: SubscriberEnd) => void
   readonly #keep: (bytes: number) => void
-  readonly #now: () => number
+  readonly #sparedMs: number
   /** What was handed out and is being written. */
   #inHand: EventRecord[] = []
   #waiting: EventRecord[] = []
   #waitingBytes = 0
-  /** Since when more waits than may. */
-  #overSinceMs: number | undefined
+  /** Runs while more waits than may. */
+  #sparing: NodeJS.Timeout | undefined
   #ended: SubscriberEnd | undefined
   #wake: (() => void) | undefined
 
@@ -47,14 +46,14 @@ export class Subscriber {
     onEnd: (reason: SubscriberEnd) => void
     /** So many bytes more, or fewer, are kept for subscribers together: what several wait for is kept once. */
     keep: (bytes: number) => void
-    /** Milliseconds of a monotonic clock. */
-    now?: () => number
+    /** How long more may wait than the bound allows, in milliseconds. */
+    sparedMs?: number
   }) {
     this.domainKey = options.domainKey
     this.authorize = options.authorize
     this.#onEnd = options.onEnd
     this.#keep = options.keep
-    this.#now = options.now ?? monotonicMs
+    this.#sparedMs = options.sparedMs ?? SPARED_MS
   }
 
   /** About how much memory takes what waits and what is being written; others may wait for the same. */
@@ -72,21 +71,22 @@ export class Subscriber {
     this.#waiting.push(record)
     this.#waitingBytes += sizeOf(record)
     this.#keep(hold(record))
-    if (this.#waiting.length > MAX_WAITING_RECORDS || this.#hasTakenTooMuch()) this.end('slow_reader')
-    else this.#wake?.()
+    if (this.#waiting.length > MAX_WAITING_RECORDS) return this.end('slow_reader')
+    if (this.#waitingBytes > MAX_WAITING_BYTES)
+      this.#sparing ??= setTimeout(() => this.end('slow_reader'), this.#sparedMs)
+    this.#wake?.()
   }
 
-  #hasTakenTooMuch(): boolean {
-    if (this.#waitingBytes <= MAX_WAITING_BYTES) return false
-    const nowMs = this.#now()
-    this.#overSinceMs ??= nowMs
-    return nowMs - this.#overSinceMs > SPARED_MS
+  #stopSparing(): void {
+    clearTimeout(this.#sparing)
+    this.#sparing = undefined
   }
 
   /** Ends the stream; what waits is not sent any more. */
   end(reason: SubscriberEnd): void {
     if (this.#ended !== undefined) return
     this.#ended = reason
+    this.#stopSparing()
     this.#release([...this.#inHand, ...this.#waiting])
     this.#inHand = []
     this.#waiting = []
@@ -106,7 +106,7 @@ export class Subscriber {
     this.#inHand = records
     this.#waiting = []
     this.#waitingBytes = 0
-    this.#overSinceMs = undefined
+    this.#stopSparing()
     return { records }
   }
 
