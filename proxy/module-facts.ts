@@ -4,7 +4,8 @@
  */
 import type { FileHandle } from 'node:fs/promises'
 import { ServiceError } from '#core/errors/index.ts'
-import { ByteCursor, SECTION, describeExports, encodeUnsigned, readModuleKind } from '#core/wasm/index.ts'
+import { describeExports } from '#core/module-reading/index.ts'
+import { ByteCursor, SECTION, encodeUnsigned, readModuleKind } from '#core/wasm/index.ts'
 import type { DescribedExport, ModuleKind } from '#core/wasm/index.ts'
 
 export type ModuleFacts = {

@@ -36,8 +36,6 @@ export { isCallableFromJson, parseInputs } from './inputs.ts'
 export type { InputRefusal } from './inputs.ts'
 export { presentResult } from './numbers.ts'
 export type { JsonNumber } from './numbers.ts'
-export { describeExports, judgeModule } from './read-modules.ts'
-export type { JudgedModule } from './read-modules.ts'
 export { SECTION, readModule, readModuleKind } from './module-reader.ts'
 export type {
   ExternKind,

@@ -3,10 +3,8 @@
  * read in a thread that is ended when it takes too long. Its bytes go there and come back without being copied.
  */
 import { createJobThread } from '../job-thread.ts'
-import type { DescribedExport } from './describe.ts'
-import type { ExaminedModule } from './examine.ts'
-import type { ModuleKind } from './module-reader.ts'
-import { ModuleRefusal } from './module-refusal.ts'
+import { ModuleRefusal } from '../wasm/index.ts'
+import type { DescribedExport, ExaminedModule, ModuleKind } from '../wasm/index.ts'
 import type { ModuleAnswer, ModuleJob } from './module-thread.ts'
 
 /** The digest of 64 MiB takes a third of a second on a slow machine, reading what is within the bounds less. */

@@ -1,14 +1,15 @@
 /** The thread that reads modules: one at a time; whoever waits for one ends the thread when it takes too long. */
 import { createHash } from 'node:crypto'
 import { parentPort } from 'node:worker_threads'
-import { readComponent } from './component-reader.ts'
-import { describeComponent, describeModule } from './describe.ts'
-import type { DescribedExport } from './describe.ts'
-import { examineModule } from './examine.ts'
-import type { ExaminedModule } from './examine.ts'
-import { readModule } from './module-reader.ts'
-import type { ModuleKind } from './module-reader.ts'
-import { ModuleRefusal } from './module-refusal.ts'
+import {
+  ModuleRefusal,
+  describeComponent,
+  describeModule,
+  examineModule,
+  readComponent,
+  readModule,
+} from '../wasm/index.ts'
+import type { DescribedExport, ExaminedModule, ModuleKind } from '../wasm/index.ts'
 
 export type ModuleJob =
   | { wanted: 'verdict'; bytes: Uint8Array<ArrayBuffer> }
