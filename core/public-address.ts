@@ -77,6 +77,9 @@ export function arePublic(addresses: readonly LookupAddress[]): boolean {
   return addresses.every(({ address }) => isPublicAddress(address))
 }
 
+/** Means loopback, and is asked of no name server (RFC 6761 section 6.3). */
+const LOCALHOST = /(?:^|\.)localhost\.?$/i
+
 /** Of one question to a name server; it is asked twice. */
 const DNS_TIMEOUT_MS = 2500
 const DNS_TRIES = 2
@@ -86,6 +89,7 @@ const DNS_TRIES = 2
  * whose server is silent would keep everybody else's names and files waiting.
  */
 const resolveInDns: ResolveName = (hostname, { family }, callback) => {
+  if (LOCALHOST.test(hostname)) return callback(null, [{ address: '127.0.0.1', family: 4 }])
   const resolver = new Resolver({ timeout: DNS_TIMEOUT_MS, tries: DNS_TRIES })
   const found: LookupAddress[] = []
   const families = family === 4 || family === 6 ? [family] : [4, 6]
