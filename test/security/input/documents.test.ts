@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { CSV, DOCUMENTS, SENML, TOML, YAML, fill } from './forms.ts'
 import type { Form } from './forms.ts'
-import { createLedger, growthFault } from './ledger.ts'
+import { MAX_TRIES, cheapest, createLedger, growthFault } from './ledger.ts'
 import { startPlatform } from './platform.ts'
 import type { Measured, Platform, Sent } from './platform.ts'
 
@@ -56,18 +56,19 @@ async function measure(name: string, sent: Sent): Promise<{ measured: Measured; 
   return { measured, ...answer }
 }
 
-/** The cheaper one of two tries: collecting garbage belongs to neither. */
-async function cheaper(name: string, sent: Sent): Promise<{ measured: Measured; status: number }> {
-  const [one, other] = [await measure(name, sent), await measure(name, sent)]
-  return one.measured.totalMs < other.measured.totalMs ? one : other
-}
-
-/** The input, and twice as much of it. */
+/** The input, and twice as much of it. Collecting garbage belongs to neither: the cheapest of a few tries of each counts. */
 async function requireLinear(name: string, { of }: Form, bytes: number, sentOf: (text: string) => Sent): Promise<void> {
-  const once = await cheaper(`half of ${name}`, sentOf(of(bytes / 2)))
-  const twice = await cheaper(name, sentOf(of(bytes)))
-  expect([once.status, twice.status]).not.toContain(500)
-  expect([name, growthFault(once.measured, twice.measured)]).toEqual([name, undefined])
+  const tries: [Measured[], Measured[]] = [[], []]
+  let fault: string | undefined
+  for (let time = 0; time === 0 || (time < MAX_TRIES && fault !== undefined); time++) {
+    for (const [at, text] of [of(bytes / 2), of(bytes)].entries()) {
+      const { measured, status } = await measure(at === 0 ? `half of ${name}` : name, sentOf(text))
+      expect(status).not.toBe(500)
+      tries[at]?.push(measured)
+    }
+    fault = growthFault(cheapest(tries[0]), cheapest(tries[1]))
+  }
+  expect([name, fault]).toEqual([name, undefined])
   expect(ledger.tooLong()).toEqual([])
 }
 

@@ -8,6 +8,8 @@ export const MAX_GROWTH = 2.5
 /** Below this the cost is not that of the input. */
 const MIN_COMPARED_MS = 100
 const PRINTED = 12
+/** Of an input whose growth seems too large. */
+export const MAX_TRIES = 5
 
 export type Ledger = {
   note(name: string, measured: Measured): void
@@ -42,6 +44,10 @@ export function createLedger(subject = ''): Ledger {
       console.log(`${head}\n${rows.join('\n')}`)
     },
   }
+}
+
+export function cheapest(tries: readonly Measured[]): Measured {
+  return tries.reduce((best, one) => (one.totalMs < best.totalMs ? one : best))
 }
 
 /** The cost of both, where the larger one costs enough to be compared: what is wrong with it, or undefined. */
