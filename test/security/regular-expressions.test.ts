@@ -29,6 +29,11 @@ const COMPUTED: readonly { path: string; text: string; because: string }[] = [
       'the name is literal text with one class per letter (api/identity/wire/listing.ts), followed by one class and its end',
   },
   {
+    path: 'cli/output.ts',
+    text: "`(\\\\u001B\\\\[(?:${Object.values(CODES).flat().join('|')})m)`",
+    because: 'alternatives of fixed numbers, without repetition',
+  },
+  {
     path: 'api/identity/identity.ts',
     text: 'pattern',
     because: 'SKEIN_PASSWORD_PATTERN is written by the operator; passwords have a largest length',
