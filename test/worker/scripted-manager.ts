@@ -14,6 +14,7 @@ import {
   SessionResponseSchema,
   WorkerService,
   serviceDefinition,
+  sessionRequests,
 } from '#proto/index.ts'
 import type {
   RegisterRequest,
@@ -102,9 +103,13 @@ export class ScriptedManager {
       session: (stream) => {
         this.stream = stream
         this.sessions++
-        stream.on('data', (request: SessionRequest) => this.#hear(request))
-        stream.on('end', () => stream.end())
         stream.on('error', () => undefined)
+        const hearAll = async () => {
+          for await (const request of sessionRequests(stream)) this.#hear(request)
+          stream.end()
+        }
+        // A stream that breaks is what some tests are about.
+        hearAll().catch(() => undefined)
       },
     }
     const moduleHandlers: ServiceHandlers<typeof ModuleService> = {
