@@ -144,7 +144,7 @@ async function fill(): Promise<World> {
     })
   }
   for (const [index, id] of clientIds.entries()) {
-    const config = { external_id: `device-${index}`, external_key: `key-of-device-${index}`, client_id: id }
+    const config = { external_id: `device-${index}`, external_key: `external-key-of-device-${index}`, client_id: id }
     await made(`/${domainId}/clients/configs`, { ...config, channels: [channelId] })
   }
   const tasks: string[] = []
