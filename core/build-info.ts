@@ -1,9 +1,9 @@
-/** Which build this is: from `build.json` of an image, else from the checkout itself. */
+/** Which build this is: from the `build.json` that `npm run build` writes, else from the checkout itself. */
 import { readFileSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import type { BuildInfo } from './http/index.ts'
+import { HOME } from './installation.ts'
 
-const ROOT = join(import.meta.dirname, '..')
+export type BuildInfo = { version: string; commit: string; buildTime: string }
 
 function read(path: string): string | undefined {
   try {
@@ -33,11 +33,11 @@ function packedCommit(common: string, reference: string): string | undefined {
 }
 
 export function readBuildInfo(): BuildInfo {
-  const { version } = JSON.parse(read(join(ROOT, 'package.json')) ?? '{}') as { version?: string }
-  const built = JSON.parse(read(join(ROOT, 'build.json')) ?? '{}') as { commit?: string; build_time?: string }
+  const { version } = JSON.parse(read(join(HOME, 'package.json')) ?? '{}') as { version?: string }
+  const built = JSON.parse(read(join(HOME, 'build.json')) ?? '{}') as { commit?: string; build_time?: string }
   return {
     version: version ?? 'unknown',
-    commit: built.commit ?? commitOf(ROOT),
-    buildTime: built.build_time ?? statSync(join(ROOT, 'package.json')).mtime.toISOString(),
+    commit: built.commit ?? commitOf(HOME),
+    buildTime: built.build_time ?? statSync(join(HOME, 'package.json')).mtime.toISOString(),
   }
 }

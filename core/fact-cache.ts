@@ -48,10 +48,12 @@ export function createFactCache<V>({
   let clearedAt = 0
 
   const entries = new LRUCache<string, Entry<V>>({
-    // By size, even where only their number counts: see createLru.
-    maxSize: bytes?.max ?? maxEntries,
-    sizeCalculation:
-      bytes === undefined ? () => 1 : (entry) => Math.max(Math.ceil(bytes.max / maxEntries), bytes.of(entry.value)),
+    ...(bytes === undefined
+      ? { max: maxEntries }
+      : {
+          maxSize: bytes.max,
+          sizeCalculation: (entry: Entry<V>) => Math.max(Math.ceil(bytes.max / maxEntries), bytes.of(entry.value)),
+        }),
     dispose: (entry, key) => {
       for (const entity of entry.dependsOn) {
         const keys = dependents.get(entity)

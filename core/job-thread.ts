@@ -11,6 +11,7 @@ export type JobThreadOptions = {
   script: URL
   /** What it reads, as a refusal names it: `document`. */
   what: string
+  /** A job that takes longer ends the thread. */
   maxJobMs: number
   /** The heap of the thread. */
   maxHeapMib: number

@@ -1,5 +1,5 @@
 /** Paging of listings: one query shape, one page shape (contract section 0). */
-import { Type } from './schema.ts'
+import { Type } from 'typebox'
 
 export const DEFAULT_LIMIT = 10
 export const MAX_LIMIT = 100

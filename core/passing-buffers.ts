@@ -18,9 +18,9 @@ let collect: Collect | undefined
 let passedBytes = 0
 let nextMs = 0
 
-/** To be called with the size of every buffer that went by and is not kept. */
-export function countPassing(sizeBytes: number): void {
-  passedBytes += sizeBytes * COPIES
+/** To be called with the size of every buffer that went by and is not kept; `copies`: how often its bytes were copied. */
+export function countPassing(sizeBytes: number, copies = COPIES): void {
+  passedBytes += sizeBytes * copies
   if (passedBytes < COLLECT_AFTER_BYTES) return
   if (monotonicMs() < nextMs) return
   passedBytes = 0

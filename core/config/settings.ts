@@ -2,6 +2,7 @@
  * The vocabulary of settings: each is an environment variable with a name, a meaning, a default and a parser.
  * A room declares its settings as an object of these in its `config.ts`; `readConfig` reads them once.
  */
+import { parseSize } from '../bytes/index.ts'
 import { parseDurationMs } from '../time.ts'
 import { withoutTrailing } from '../text.ts'
 import { Secret } from './secret.ts'
@@ -123,23 +124,11 @@ export function durationMs(name: string, fallbackText: string, description: stri
   )
 }
 
-const BYTE_UNITS: Record<string, number> = {
-  '': 1,
-  KIB: 1024,
-  MIB: 1024 ** 2,
-  GIB: 1024 ** 3,
-  KB: 1e3,
-  MB: 1e6,
-  GB: 1e9,
-}
-
 /** A size: a number of bytes, or with a unit (`1MiB`, `64 MiB`, `2GB`). */
 export function bytes(name: string, fallbackText: string, description: string): Setting<number> {
   const parse = (value: string) => {
-    const match = /^(\d+) ?(|[KMG]i?B)$/i.exec(value.trim())
-    const unit = match?.[2] === undefined ? undefined : BYTE_UNITS[match[2].toUpperCase()]
-    const size = match === null || unit === undefined ? NaN : Number(match[1]) * unit
-    if (!Number.isSafeInteger(size)) throw new Error('a size such as 1048576, 512KiB or 1MiB')
+    const size = parseSize(value)
+    if (size === undefined) throw new Error('a size such as 1048576, 512KiB or 1MiB')
     return size
   }
   return setting(name, parse(fallbackText), description, parse, { defaultText: fallbackText })

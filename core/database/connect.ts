@@ -2,7 +2,6 @@
  * The connection to PostgreSQL: one pool for requests, dedicated connections for whoever must not wait behind them.
  * Values are read so that nothing is lost: int8 as a checked integer, timestamptz as UTC text with microseconds.
  */
-import type { Socket } from 'node:net'
 import pg from 'pg'
 import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
@@ -10,6 +9,7 @@ import { withConnection } from './driver.ts'
 import { translateDatabaseError } from './errors.ts'
 import { keepPlans } from './kept-plans.ts'
 import type { Queryable } from '../sql.ts'
+import { SocketClient, socketOf } from './together.ts'
 import { Transaction, runTransaction } from './transaction.ts'
 
 export type DatabaseAddress =
@@ -105,9 +105,9 @@ function watchConnections(pool: pg.Pool, silenceMs: number, logger: Logger): voi
     client.on('error', (error) => {
       if (taken.has(client)) logger.warn({ err: error }, 'a database connection broke under a statement')
     })
-    const { stream } = (client as unknown as { connection: { stream: Socket } }).connection
-    stream.setTimeout(silenceMs, () => {
-      if (taken.has(client)) stream.destroy(new ServiceError('timeout', 'the database did not answer in time'))
+    const socket = socketOf(client)
+    socket?.setTimeout(silenceMs, () => {
+      if (taken.has(client)) socket.destroy(new ServiceError('timeout', 'the database did not answer in time'))
     })
   })
 }
@@ -119,6 +119,7 @@ export function createDatabase(options: DatabaseOptions): Database {
   const silenceMs = statementDeadlineMs + (options.silenceGraceMs ?? SILENCE_GRACE_MS)
   const pool = new pg.Pool({
     ...clientConfig(address, applicationName, connectDeadlineMs),
+    Client: SocketClient,
     max: maxConnections,
     pipeline: true,
     idleTimeoutMillis: IDLE_CONNECTION_MS,
@@ -152,7 +153,7 @@ export function createDatabase(options: DatabaseOptions): Database {
       })
     },
     async dedicated(name, deadlineMs = connectDeadlineMs) {
-      const client = new pg.Client(clientConfig(address, name, deadlineMs))
+      const client = new SocketClient(clientConfig(address, name, deadlineMs))
       client.on('error', (error) => logger.warn({ err: error, connection: name }, 'a database connection broke'))
       try {
         await client.connect()

@@ -4,7 +4,7 @@
  */
 import type pg from 'pg'
 import type { QueryResult, Statement } from '../sql.ts'
-import { streamOf } from './together.ts'
+import { socketOf } from './together.ts'
 
 const WRITES = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE'])
 
@@ -97,11 +97,11 @@ export class Connection {
   #hold(): void {
     if (this.#isHeld) return
     this.#isHeld = true
-    const stream = streamOf(this.#client)
-    stream?.cork()
+    const socket = socketOf(this.#client)
+    socket?.cork()
     process.nextTick(() => {
       this.#isHeld = false
-      stream?.uncork()
+      socket?.uncork()
     })
   }
 }

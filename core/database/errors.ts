@@ -81,6 +81,11 @@ export function isDatabaseAway(error: unknown): boolean {
   return AWAY_CODES.has(code) || SOCKET_CODES.has(code) || (code.length === 5 && AWAY_CLASSES.has(code.slice(0, 2)))
 }
 
+/** PostgreSQL itself answered with this error and goes on serving: the transaction is rolled back, or the statement was not run. */
+export function isAnswered(error: unknown): boolean {
+  return codeOf(error)?.length === 5 && !isDatabaseAway(error)
+}
+
 /** Seconds after which a caller may try again when the database is away. */
 export const DATABASE_AWAY_RETRY_SECONDS = 2
 /** The same after deadlocks: whoever was in the way is done by then. */
@@ -105,6 +110,12 @@ export function translateDatabaseError(error: unknown): unknown {
     })
   }
   return error
+}
+
+/** The connection is gone, could not be made, or gave no answer in time. Deadlocks that do not end count as well. */
+export function isOutage(error: unknown): boolean {
+  const translated = translateDatabaseError(error)
+  return translated instanceof ServiceError && (translated.kind === 'unavailable' || translated.kind === 'timeout')
 }
 
 /**

@@ -3,6 +3,7 @@ export type { Database, DatabaseAddress, DatabaseOptions } from './connect.ts'
 export {
   DATABASE_AWAY_RETRY_SECONDS,
   isDatabaseAway,
+  isOutage,
   isRefusedData,
   isRepeatable,
   refusing,
@@ -18,7 +19,8 @@ export type { Prepared } from './prepared.ts'
 export type { Queryable } from '../sql.ts'
 export { sendTogether } from './together.ts'
 export type { Transaction } from './transaction.ts'
-export { createBatcher } from './batcher.ts'
-export type { Batcher, BatcherOptions } from './batcher.ts'
+export type { Batch, ItemOutcome } from './batch-commit.ts'
+export { GroupCommit } from './group-commit.ts'
+export type { GroupCommitOptions } from './group-commit.ts'
 export { migrate, readMigrations } from './migrate.ts'
 export type { Migration } from './migrate.ts'

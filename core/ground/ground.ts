@@ -2,23 +2,24 @@
  * The ground that a process with a database stands on, in the order in which it is laid: server, safety, schema, secret
  * key, hints, sign of life. Stopped in reverse by the lifecycle.
  */
-import { resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import { hostname } from 'node:os'
 import { readBuildInfo } from '../build-info.ts'
+import type { BuildInfo } from '../build-info.ts'
 import { connectBus } from '../bus/index.ts'
 import type { Bus } from '../bus/index.ts'
 import { createDatabase, migrate, readMigrations } from '../database/index.ts'
 import type { Database, DatabaseAddress } from '../database/index.ts'
 import { checkServerSafety, createDiskGuard, superviseEmbeddedPostgres } from '../database/embedded/index.ts'
 import { ServiceError } from '../errors/index.ts'
-import type { BuildInfo } from '../http/index.ts'
 import { newId } from '../ids.ts'
+import { HOME } from '../installation.ts'
 import { createKeyring, loadMasterKey, parsePreviousKey, requireSameKey, rotateSecretKey } from '../keyring/index.ts'
 import type { Keyring, SealedColumn } from '../keyring/index.ts'
-import { sentenceOf } from '../lifecycle.ts'
+import { sentenceOf } from '../program/index.ts'
 import { connectSharedLimits } from '../limits/index.ts'
 import type { SharedLimits } from '../limits/index.ts'
-import type { Lifecycle } from '../lifecycle.ts'
+import type { Lifecycle } from '../program/index.ts'
 import type { Logger } from '../logging/index.ts'
 import { createStreams } from '../streams/index.ts'
 import type { Streams } from '../streams/index.ts'
@@ -64,7 +65,7 @@ export type GroundOptions = {
   address?: DatabaseAddress
 }
 
-export const MIGRATIONS_FOLDER = resolve(import.meta.dirname, '..', '..', 'migrations')
+export const MIGRATIONS_FOLDER = join(HOME, 'migrations')
 
 const NODE_BEAT_MS = 10_000
 /** Rows of nodes that were not seen for so long are removed. */

@@ -1,9 +1,9 @@
 /** What routes declare that they answer: their successes, the error body for each refusal, and what the edge refuses. */
 import type { RouteOptions } from 'fastify'
+import { Type } from 'typebox'
 import type { TSchema } from 'typebox'
 import { ERROR_KINDS, PROTOCOL_STATUS } from '../errors/index.ts'
 import type { ErrorKind } from '../errors/index.ts'
-import { Type } from '../schema.ts'
 
 /** The error body of the contract (decision 44). */
 export const ErrorBody = Type.Object(

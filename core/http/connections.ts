@@ -2,7 +2,7 @@
  * What each connection is busy with. A client may send requests before it has the answers to earlier ones (RFC 9112 section
  * 9.3.2): a bounded number of them is handled at a time, the ones behind them wait, and nothing is read while one waits.
  */
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
 /** Requests of one connection that are handled at a time. */
@@ -32,7 +32,6 @@ export class Connection {
   /** In the order of their requests, which is the order in which Node sends them. */
   readonly #unanswered: ServerResponse[] = []
   readonly #waiting: (() => void)[] = []
-  #lastRequest: IncomingMessage | undefined
 
   constructor(socket: Socket) {
     this.#socket = socket
@@ -42,19 +41,13 @@ export class Connection {
     })
   }
 
-  /** The body of the last request is still being sent. */
-  get isSending(): boolean {
-    return this.#lastRequest?.complete === false
-  }
-
   /** An answer has begun, so that nothing else can be written. */
   get isAnswering(): boolean {
     return this.#unanswered[0]?.headersSent === true
   }
 
   /** Calls `handle` when it is the turn of the request: at once, or after earlier ones are answered. */
-  take(request: IncomingMessage, response: ServerResponse, handle: () => void): void {
-    this.#lastRequest = request
+  take(response: ServerResponse, handle: () => void): void {
     response.once('close', this.#onAnswered)
     if (this.#unanswered.push(response) <= MAX_UNANSWERED) {
       handle()

@@ -2,9 +2,13 @@
  * The page at `/docs`: an app of its own, made when somebody first asks for the page, because its packages are a twentieth of a
  * start. What it does not have, the edge refuses as it refuses any path.
  */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import Fastify from 'fastify'
-import type { FastifySwaggerUiOptions } from '@fastify/swagger-ui'
+import swagger from '@fastify/swagger'
+import type { StaticDocumentSpec } from '@fastify/swagger'
+import { packageFolder } from '../installation.ts'
 import { PAGE_HEADERS } from './security-headers.ts'
 
 const PAGE_PATH = '/docs'
@@ -15,7 +19,7 @@ const OWN_HEADERS = new Set(['connection', 'keep-alive', 'transfer-encoding', 'c
 export function registerDocsPage(app: FastifyInstance, documentOf: () => object): void {
   let opening: Promise<FastifyInstance> | undefined
   const answer = async (request: FastifyRequest, reply: FastifyReply) => {
-    opening ??= openPage(documentOf)
+    opening ??= openPage(documentOf())
     const page = await opening
     const { statusCode, headers, rawPayload } = await page.inject({
       url: request.url,
@@ -33,15 +37,20 @@ export function registerDocsPage(app: FastifyInstance, documentOf: () => object)
   })
 }
 
-async function openPage(documentOf: () => object): Promise<FastifyInstance> {
+async function openPage(document: object): Promise<FastifyInstance> {
   const { default: swaggerUi } = await import('@fastify/swagger-ui')
-  // As a plugin it would insist on a registered `@fastify/swagger`; its types hide that it is asynchronous.
-  const show = swaggerUi as unknown as (scope: FastifyInstance, options: FastifySwaggerUiOptions) => Promise<void>
+  const files = packageFolder('@fastify/swagger-ui', 'static')
   const page = Fastify()
-  page.decorate('swagger', documentOf as never)
-  await page.register((scope) =>
-    show(scope, { routePrefix: PAGE_PATH, uiConfig: { deepLinking: true, docExpansion: 'none' } }),
-  )
+  await page.register(swagger, {
+    mode: 'static',
+    specification: { document: document as StaticDocumentSpec['document'] },
+  })
+  await page.register(swaggerUi, {
+    routePrefix: PAGE_PATH,
+    baseDir: files,
+    logo: { type: 'image/svg+xml', content: await readFile(join(files, 'logo.svg')) },
+    uiConfig: { deepLinking: true, docExpansion: 'none' },
+  })
   await page.ready()
   return page
 }

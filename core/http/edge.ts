@@ -4,23 +4,16 @@
  */
 import { randomUUID } from 'node:crypto'
 import Fastify, { LogController } from 'fastify'
-import type {
-  FastifyBaseLogger,
-  FastifyInstance,
-  FastifyReply,
-  FastifyRequest,
-  RawReplyDefaultExpression,
-  RawRequestDefaultExpression,
-  RawServerDefault,
-} from 'fastify'
+import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
 import { declareEdgeAnswers } from './answers.ts'
+import type { HttpApp } from './app.ts'
 import { registerBodyParsers, textFault } from './body.ts'
 import { registerErrorHandler, sendError } from './error-handler.ts'
-import { registerHead, routeHeadAsGet } from './head.ts'
 import type { HealthOptions } from './health.ts'
 import { registerHealth } from './health.ts'
+import { lingerOnSend } from './linger.ts'
 import { registerLongAnswers } from './long-answers.ts'
 import { registerRequestMetrics } from './metrics.ts'
 import { registerNotFound } from './not-found.ts'
@@ -30,17 +23,6 @@ import { createRequestLog } from './request-log.ts'
 import type { SchemaTypes } from './schema-types.ts'
 import { compileSerializer } from './serialize.ts'
 import { compileValidator } from './validate.ts'
-
-export type HttpApp = FastifyInstance<
-  RawServerDefault,
-  RawRequestDefaultExpression,
-  RawReplyDefaultExpression,
-  FastifyBaseLogger,
-  SchemaTypes
->
-
-/** A room's routes: registered on the shared app without a scope of their own, so that hooks and parsers are shared. */
-export type RoutePlugin = (app: HttpApp) => void | Promise<void>
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -77,13 +59,7 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: options.maxBodyBytes,
     trustProxy: options.trustProxy.length === 0 ? false : [...options.trustProxy],
-    exposeHeadRoutes: false,
-    rewriteUrl: routeHeadAsGet,
     routerOptions: { maxParamLength: MAX_PARAM_CHARS, querystringParser: parseQuery },
-    // Instead of the compilers that Fastify would load: each of them is a library of its own.
-    schemaController: {
-      compilersFactory: { buildValidator: () => compileValidator as never, buildSerializer: () => compileSerializer },
-    },
     genReqId: (request) => {
       const given = request.headers['x-request-id']
       return typeof given === 'string' && REQUEST_ID.test(given) ? given : randomUUID()
@@ -93,6 +69,8 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
     },
   }).withTypeProvider<SchemaTypes>() as unknown as HttpApp
 
+  app.setValidatorCompiler(compileValidator)
+  app.setSerializerCompiler(compileSerializer)
   app.addHook('onRoute', declareEdgeAnswers)
   app.setSchemaErrorFormatter(
     (errors) => (errors as unknown as Error[])[0] ?? new ServiceError('malformed', 'the request is not valid'),
@@ -100,7 +78,6 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
   registerNotFound(app as unknown as FastifyInstance)
   registerErrorHandler(app as unknown as FastifyInstance)
   registerBodyParsers(app as unknown as FastifyInstance)
-  registerHead(app as unknown as FastifyInstance)
   registerLongAnswers(app as unknown as FastifyInstance, options.maxBodyBytes)
   app.addHook('onRequest', (request, reply, done) => {
     void reply.header('X-Request-Id', request.id)
@@ -115,6 +92,7 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
     // oxlint-disable-next-line promise/no-callback-in-promise -- a callback is how this kind of hook goes on
     options.authenticate(request).then(() => done(), done)
   })
+  app.addHook('onSend', lingerOnSend)
   registerOpenApi(app, options.health.build)
   registerHealth(app, options.health)
   return app

@@ -1,9 +1,9 @@
 /** Turns whatever was thrown into the error body of the contract. No handler of a route catches for itself. */
+import { STATUS_CODES } from 'node:http'
 import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { translateDatabaseError } from '../database/index.ts'
 import { PROTOCOL_STATUS, ServiceError, presentError } from '../errors/index.ts'
 import type { ErrorKind } from '../errors/index.ts'
-import { STATUS_CODES } from '../node-http.ts'
 import { tooLarge } from './body.ts'
 import { ANSWER_HEADERS } from './security-headers.ts'
 

@@ -1,7 +1,8 @@
 // contract section 12, decision 44: what is malformed is named, and naming it costs no more than finding it
-import { Type } from '../schema.ts'
 import { expect, test } from 'vitest'
+import { Type } from 'typebox'
 import { faultsOf } from './faults.ts'
+import { recordOf } from './record.ts'
 
 const Item = Type.Object({ name: Type.String({ maxLength: 5 }), tags: Type.Optional(Type.Array(Type.String())) })
 const paths = (...of: Parameters<typeof faultsOf>) =>
@@ -31,6 +32,16 @@ test('explains the branch of a union that has the kind of the value', () => {
 test('explains an optional field that is null, and alternatives of simple values', () => {
   const Nullable = Type.Object({ name: Type.Union([Type.String(), Type.Null()]) })
   expect(paths(Nullable, { name: 1 }, '')).toContain('/name anyOf')
+})
+
+test('explains each part of an intersection as if it stood alone', () => {
+  const Both = Type.Intersect([
+    Item,
+    Type.Object({ env: recordOf(Type.String(), { propertyNames: Type.String({ minLength: 1 }) }) }),
+  ])
+  const [fault] = faultsOf(Both, { name: 'good', env: { '': 'x' } }, '')
+  expect(fault).toMatchObject({ keyword: 'propertyNames', params: { fault: { keyword: 'minLength' } } })
+  expect(paths(Both, { name: 'too long', env: {} }, '')).toEqual(['/name maxLength'])
 })
 
 test('looks no further than it tells, whatever the number of faulty items', () => {

@@ -3,7 +3,8 @@
  * has gathered all that it will say: a body with millions of wrong items would hold up everybody else for seconds.
  */
 import type { TSchema } from 'typebox'
-import { checks, explanations } from './late.ts'
+import { Errors } from 'typebox/value'
+import { checkOf } from './check.ts'
 
 export type Fault = { keyword: string; instancePath: string; message: string; params: Record<string, unknown> }
 
@@ -13,23 +14,14 @@ const MAX_FAULTY_ITEMS = 8
 type Shape = TSchema & {
   type?: string
   items?: TSchema
+  allOf?: TSchema[]
   anyOf?: TSchema[]
   properties?: Record<string, TSchema>
   additionalProperties?: unknown
   propertyNames?: TSchema
 }
 
-const compiledChecks = new WeakMap<TSchema, (value: unknown) => boolean>()
-
-function isValid(schema: TSchema, value: unknown): boolean {
-  let check = compiledChecks.get(schema)
-  if (check === undefined) {
-    const compiled = checks().Compile(schema)
-    check = (input) => compiled.Check(input)
-    compiledChecks.set(schema, check)
-  }
-  return check(value)
-}
+const isValid = (schema: TSchema, value: unknown) => checkOf(schema).Check(value)
 
 /** The faults of a value that does not fit the schema; `path` is where it stands, `/clients/3`. */
 export function faultsOf(schema: TSchema, value: unknown, path: string): Fault[] {
@@ -37,6 +29,10 @@ export function faultsOf(schema: TSchema, value: unknown, path: string): Fault[]
   if (shape.anyOf !== undefined) {
     const likely = shape.anyOf.filter((branch) => isOfType(branch, value))
     if (likely.length === 1 && likely[0] !== undefined) return faultsOf(likely[0], value, path)
+  }
+  if (shape.allOf !== undefined) {
+    const { allOf, ...whole } = shape
+    return [...plainFaults(whole, value, path), ...allOf.flatMap((part) => faultsOf(part, value, path))]
   }
   if (Array.isArray(value) && shape.items !== undefined && !Array.isArray(shape.items)) {
     const { items, ...whole } = shape
@@ -101,7 +97,7 @@ function faultsOfFirst<Key>(
 }
 
 function plainFaults(schema: TSchema, value: unknown, path: string): Fault[] {
-  return (explanations().Errors(schema, value) as Fault[]).map((fault) => ({
+  return (Errors(schema, value) as Fault[]).map((fault) => ({
     ...fault,
     instancePath: `${path}${fault.instancePath}`,
   }))

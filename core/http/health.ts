@@ -1,10 +1,9 @@
 /** `GET /health` and `GET /metrics` on every port, without authentication (contract section 11). */
+import { Type } from 'typebox'
+import type { BuildInfo } from '../build-info.ts'
 import { newId } from '../ids.ts'
 import type { Metrics } from './metrics.ts'
-import type { HttpApp } from './edge.ts'
-import { Type } from '../schema.ts'
-
-export type BuildInfo = { version: string; commit: string; buildTime: string }
+import type { HttpApp } from './app.ts'
 
 export type HealthOptions = {
   build: BuildInfo

@@ -1,15 +1,14 @@
 /** The ports: every port serves every route, so that a client configured with one address per service works. */
+import { createServer as createHttpServer } from 'node:http'
 import type { IncomingMessage, Server, ServerOptions, ServerResponse } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import { Server as TlsServer } from 'node:tls'
 import type { Logger } from '../logging/index.ts'
 import { ServiceError } from '../errors/index.ts'
-import { createServer as createHttpServer } from '../node-http.ts'
 import { Connections } from './connections.ts'
-import type { HttpApp } from './edge.ts'
+import type { HttpApp } from './app.ts'
 import type { StreamBudget } from '../streams/index.ts'
-import { letLinger } from './linger.ts'
 import { watchSlowReaders } from './slow-readers.ts'
 import type { SlowReaderTimes } from './slow-readers.ts'
 import { answerBare, answerUnreadable, hostFault, refuse } from './unreadable.ts'
@@ -75,10 +74,10 @@ export async function listen(app: HttpApp, options: ListenOptions): Promise<List
     if (isStopping) response.setHeader('Connection', 'close')
     const handle = () => {
       const fault = hostFault(request)
-      if (fault !== undefined) refuse(response, fault)
+      if (fault !== undefined) refuse(request, response, fault)
       else app.routing(request, response)
     }
-    connections.of(request.socket)?.take(request, response, handle)
+    connections.of(request.socket)?.take(response, handle)
   }
   const servers: Server[] = []
   const bound = new Set<number>()
@@ -157,10 +156,7 @@ function createServer(
     const socket = duplex as Socket
     answerUnreadable(error, socket, connections.of(socket)?.isAnswering === true)
   })
-  server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
-    connections.open(socket)
-    letLinger(socket, connections)
-  })
+  server.on(tls === undefined ? 'connection' : 'secureConnection', connections.open)
   if (server instanceof TlsServer) followTls(server, tls)
   // RFC 9110 section 10.1.1 lets us go on where more is expected than we know of.
   server.on('checkExpectation', handler)

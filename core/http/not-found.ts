@@ -2,7 +2,6 @@
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../errors/index.ts'
 import { sendError } from './error-handler.ts'
-import { methodsTaken } from './head.ts'
 
 /** Must be called before any route is added: it watches them. */
 export function registerNotFound(app: FastifyInstance): void {
@@ -10,7 +9,7 @@ export function registerNotFound(app: FastifyInstance): void {
   // Made of the routes when the first path is unknown: a start needs none of it.
   let patterns: { pattern: RegExp; methods: string[] }[] | undefined
   app.addHook('onRoute', (route) => {
-    routes.push({ url: route.url, methods: methodsTaken(route) })
+    routes.push({ url: route.url, methods: [route.method].flat() })
     patterns = undefined
   })
   app.setNotFoundHandler((request, reply) => {

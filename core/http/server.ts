@@ -1,11 +1,10 @@
 /** One HTTP server program: the edge with a room's routes, listening on its ports. */
 import type { FastifyRequest } from 'fastify'
-import type { Lifecycle } from '../lifecycle.ts'
+import type { BuildInfo } from '../build-info.ts'
+import type { Lifecycle } from '../program/index.ts'
 import type { Logger } from '../logging/index.ts'
 import { createHttpApp } from './edge.ts'
-import type { HttpApp, RoutePlugin } from './edge.ts'
-import type { BuildInfo } from './health.ts'
-import { loadLate } from './late.ts'
+import type { HttpApp, RoutePlugin } from './app.ts'
 import { listen } from './listeners.ts'
 import type { ListenerPort, Listeners, TlsFiles } from './listeners.ts'
 import type { Metrics } from './metrics.ts'
@@ -27,9 +26,6 @@ export type HttpServerOptions = {
   /** What is served with instead of the files of the settings, or without any; undefined: the files alone. */
   tlsOf?: (files: TlsFiles | undefined) => TlsFiles | undefined
 }
-
-/** What no start needs is loaded so long after the ports are open, or with the first request. */
-const LATE_MS = 1000
 
 export async function startHttpServer(
   life: Lifecycle,
@@ -53,14 +49,7 @@ export async function startHttpServer(
   for (const plugin of routes) await plugin(app)
   const listeners = await life.start('HTTP listeners', async () => {
     const value = await listen(app, { host: config.host, ports, tls, logger, budget: streams.budget })
-    const late = setTimeout(loadLate, LATE_MS)
-    return {
-      value,
-      stop: async () => {
-        clearTimeout(late)
-        await value.stop()
-      },
-    }
+    return { value, stop: () => value.stop() }
   })
   return { app, listeners, scheme: tls === undefined ? 'http' : 'https' }
 }

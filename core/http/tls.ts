@@ -5,7 +5,7 @@
 import { readFile } from 'node:fs/promises'
 import { createSecureContext } from 'node:tls'
 import { ServiceError } from '../errors/index.ts'
-import type { Lifecycle } from '../lifecycle.ts'
+import type { Lifecycle } from '../program/index.ts'
 import type { Logger } from '../logging/index.ts'
 import type { TlsFiles } from './listeners.ts'
 import type { HttpConfig } from './settings.ts'

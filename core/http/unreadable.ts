@@ -1,11 +1,11 @@
 /** The answers to what never reaches the router: the error body too, for bytes that are no request on the bare connection. */
+import { STATUS_CODES } from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { PROTOCOL_STATUS, ServiceError, presentError } from '../errors/index.ts'
-import { STATUS_CODES } from '../node-http.ts'
 import { ANSWER_HEADERS } from './security-headers.ts'
-import { linger } from './linger.ts'
+import { endWhenRead, linger } from './linger.ts'
 
 /** Codes of Node's HTTP parser and server. */
 const REFUSALS: Readonly<Record<string, () => ServiceError>> = {
@@ -56,7 +56,7 @@ export function hostFault({ rawHeaders, httpVersion }: IncomingMessage): Service
   return undefined
 }
 
-export function refuse(response: ServerResponse, refusal: ServiceError): void {
+export function refuse(request: IncomingMessage, response: ServerResponse, refusal: ServiceError): void {
   const body = JSON.stringify(presentError(refusal))
   response.writeHead(PROTOCOL_STATUS[refusal.kind].http, {
     'Content-Type': 'application/json',
@@ -64,5 +64,6 @@ export function refuse(response: ServerResponse, refusal: ServiceError): void {
     Connection: 'close',
     ...ANSWER_HEADERS,
   })
-  response.end(body)
+  response.write(body)
+  void endWhenRead(request, response)
 }

@@ -5,9 +5,9 @@
 import type { TSchema } from 'typebox'
 import { ServiceError, fieldName } from '../errors/index.ts'
 import type { ErrorDetail } from '../errors/index.ts'
+import { checkOf } from './check.ts'
 import { faultsOf } from './faults.ts'
 import type { Fault } from './faults.ts'
-import { lateCheck } from './late.ts'
 
 /** More faults than this help nobody. */
 const MAX_DETAILS = 20
@@ -18,16 +18,15 @@ const NUMBER = /^[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$/
 
 type Part = 'body' | 'querystring' | 'params' | 'headers'
 
-/** Fastify's validator compiler. The returned function gives `{ value }` or `{ error }`; the check is compiled when first used. */
+/** Fastify's validator compiler. The returned function gives `{ value }` or `{ error }`. */
 export function compileValidator({ schema, httpPart }: { schema: unknown; httpPart?: string | undefined }) {
   const type = schema as TSchema
-  const validator = lateCheck(type)
   const part = (httpPart ?? 'body') as Part
   const isText = part !== 'body'
   return (input: unknown): { value: unknown } | { error: Error } => {
     const converted = isText ? convertText(type, input) : input
     const value = part === 'headers' ? converted : applyDefaults(type, converted)
-    if (validator().Check(value)) return { value }
+    if (checkOf(type).Check(value)) return { value }
     if (value === undefined || value === null) {
       return {
         error: new ServiceError('malformed', `the request needs a JSON ${part}`, {

@@ -2,14 +2,11 @@
  * One logger for the product (pino): readable lines on a terminal, JSON elsewhere. Whether it is a terminal decides,
  * not an environment name, because a developer reads and a collector parses.
  */
-import { createRequire } from 'node:module'
 import { pino } from 'pino'
 import type { Logger } from 'pino'
-import type * as PinoPretty from 'pino-pretty'
+import pretty from 'pino-pretty'
 
 export type { Logger } from 'pino'
-
-const load = createRequire(import.meta.url)
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
@@ -53,8 +50,6 @@ export function createLogger({ name, level, stream = process.stdout }: LoggerOpt
     redact: { paths: SECRET_FIELDS.flatMap((field) => [field, `*.${field}`]), censor: '[redacted]' },
   }
   if (stream.isTTY !== true) return pino(options, stream)
-  // Thirty files that nobody needs who is no terminal.
-  const { default: pretty } = load('pino-pretty') as typeof PinoPretty
   return pino(
     options,
     pretty({

@@ -30,6 +30,9 @@ function answerOf(job: ModuleJob): ModuleAnswer {
   try {
     if (job.wanted === 'verdict') {
       const examined = examineModule(bytes)
+      if (examined.kind === 'component' && !examined.exports.some((exported) => exported.kind === 'function')) {
+        throw new ModuleRefusal('the component exports no function that could be called')
+      }
       return { digest: `sha256:${createHash('sha256').update(bytes).digest('hex')}`, examined, bytes }
     }
     // What workers refuse is shown as well.

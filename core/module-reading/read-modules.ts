@@ -2,26 +2,22 @@
  * Modules of strangers, read where they cannot hold up anybody: one of 64 MiB, or one whose hundred thousand names and types take a while, is
  * read in a thread that is ended when it takes too long. Its bytes go there and come back without being copied.
  */
+import { entryPoint } from '../installation.ts'
 import { createJobThread } from '../job-thread.ts'
 import { ModuleRefusal } from '../wasm/index.ts'
 import type { DescribedExport, ExaminedModule, ModuleKind } from '../wasm/index.ts'
 import type { ModuleAnswer, ModuleJob } from './module-thread.ts'
 
-/** The digest of 64 MiB takes a third of a second on a slow machine, reading what is within the bounds less. */
-const MAX_READ_MS = 10_000
-/** The heap of the thread; the bytes of a module lie outside of it. */
-const MAX_HEAP_MIB = 512
-/** Of one owner, and of all; who asks has bounds of its own that are lower. */
-const MAX_WAITING_OF_OWNER = 64
-const MAX_WAITING = 256
-
 const thread = createJobThread<ModuleJob, ModuleAnswer>({
-  script: new URL('./module-thread.ts', import.meta.url),
+  script: entryPoint('core/module-reading/module-thread.ts'),
   what: 'module',
-  maxJobMs: MAX_READ_MS,
-  maxHeapMib: MAX_HEAP_MIB,
-  maxWaitingOfOwner: MAX_WAITING_OF_OWNER,
-  maxWaiting: MAX_WAITING,
+  // The digest of 64 MiB takes a third of a second on a slow machine, reading what is within the bounds less.
+  maxJobMs: 10_000,
+  // The bytes of a module lie outside of it.
+  maxHeapMib: 512,
+  // Callers have bounds of their own that are lower.
+  maxWaitingOfOwner: 64,
+  maxWaiting: 256,
 })
 
 export type JudgedModule = ExaminedModule & {

@@ -95,15 +95,3 @@ export class ByteCursor {
 function truncated(at: number): ModuleRefusal {
   return new ModuleRefusal(`the module is cut off or lies about a length near byte ${at}`)
 }
-
-/** Unsigned LEB128, the shortest form. */
-export function encodeUnsigned(value: number | bigint): number[] {
-  const bytes: number[] = []
-  let rest = BigInt(value)
-  do {
-    const low = Number(rest & 0x7fn)
-    rest >>= 7n
-    bytes.push(rest > 0n ? low | 0x80 : low)
-  } while (rest > 0n)
-  return bytes
-}

@@ -8,7 +8,7 @@ export {
   tableEntries,
 } from './bounds.ts'
 export type { ComponentNeeds, ModuleBounds } from './bounds.ts'
-export { ByteCursor, encodeUnsigned } from './byte-cursor.ts'
+export { ByteCursor } from './byte-cursor.ts'
 export { readComponent } from './component-reader.ts'
 export { renameCoreNames } from './rename-core-names.ts'
 export type { ComponentLayout } from './component-reader.ts'

@@ -1,13 +1,14 @@
 /** Names as their bytes stand in a file: a length and UTF-8. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { ByteCursor, encodeUnsigned } from './byte-cursor.ts'
+import { leb128 } from '../bytes/index.ts'
+import { ByteCursor } from './byte-cursor.ts'
 import { ModuleRefusal } from './module-refusal.ts'
 import { MAX_NAME_BYTES, readBoundedName, readExternNameText, readLabel } from './names.ts'
 
 function cursorOf(name: string): ByteCursor {
   const bytes = new TextEncoder().encode(name)
-  return new ByteCursor(Uint8Array.from([...encodeUnsigned(bytes.length), ...bytes]))
+  return new ByteCursor(Uint8Array.from([...leb128(bytes.length), ...bytes]))
 }
 
 describe('the name of an import or export of a component', () => {

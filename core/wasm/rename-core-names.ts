@@ -4,7 +4,7 @@
  * text, and the transpiler writes them into a script as they are. The same name gets the same replacement throughout the
  * file, so everything stays linked as it was. Custom sections are left out: they hold names for debuggers.
  */
-import { encodeUnsigned } from './byte-cursor.ts'
+import { leb128 } from '../bytes/index.ts'
 import { readComponent } from './component-reader.ts'
 import type { Piece } from './component-reader.ts'
 import { SECTION, readModule } from './module-reader.ts'
@@ -77,12 +77,12 @@ class Renamer {
 
   #pushSection(bytes: Uint8Array, start: number, content: Renamer): void {
     this.#push(bytes.subarray(start, start + 1))
-    this.#push(Uint8Array.from(encodeUnsigned(content.#length)))
+    this.#push(leb128(content.#length))
     for (const part of content.#parts) this.#push(part)
   }
 
   #pushSized(content: Uint8Array): void {
-    this.#push(Uint8Array.from(encodeUnsigned(content.length)))
+    this.#push(leb128(content.length))
     this.#push(content)
   }
 

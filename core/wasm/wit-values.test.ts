@@ -53,6 +53,7 @@ describe('a value that does not fit is refused, naming the place', () => {
     ['record { value: f64 }', [], 'an object with value'],
     ['enum { low, high }', 'mid', 'one of low, high'],
     ['flags { a }', ['b'], 'an array of a'],
+    ['flags { a }', ['a', 'a'], 'an array of a, each at most once'],
     ['variant { none, some(u8) }', { none: 1 }, 'takes no value'],
     ['variant { none, some(u8) }', { some: 1, none: null }, '"<case>"'],
     ['list<record { a: list<u8> }>', [{ a: [1, 300] }], 'input 0[0].a[1] must be'],

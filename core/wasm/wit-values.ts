@@ -77,7 +77,9 @@ export function toComponentValue(json: Json, type: WitType, at: string): unknown
       return typeof json === 'string' && type.names.includes(json) ? json : refuse(`one of ${type.names.join(', ')}`)
     case 'flags': {
       const isKnown = (name: Json) => typeof name === 'string' && type.names.includes(name)
-      if (!Array.isArray(json) || !json.every(isKnown)) return refuse(`an array of ${type.names.join(', ')}`)
+      if (!Array.isArray(json) || !json.every(isKnown) || new Set(json).size < json.length) {
+        return refuse(`an array of ${type.names.join(', ')}, each at most once`)
+      }
       return Object.fromEntries(type.names.map((name) => [camelCase(name), json.includes(name)]))
     }
     case 'variant':

@@ -2,7 +2,7 @@
 import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs'
 import { rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { ServiceError } from '../../errors/index.ts'
+import { ServiceError, kindOf } from '../../errors/index.ts'
 import { newToken } from '../../ids.ts'
 import { giveTo } from './account.ts'
 import { fileFailure } from './failures.ts'
@@ -16,6 +16,11 @@ export const DATABASE_USER = 'skein'
 export const DATABASE_NAME = 'skein'
 
 const PROGRAM_DEADLINE_MS = 120_000
+/**
+ * Which characters are letters is asked of the system, and pg_trgm has trigrams of letters alone: with `C` of those of ASCII. The first
+ * of these that the system has; `C`, which it always has, comes last.
+ */
+const CHARACTER_TYPES = ['C.UTF-8', 'en_US.UTF-8', 'C'] as const
 
 export type ClusterOptions = {
   place: Place
@@ -92,7 +97,7 @@ function readVersion(clusterDir: string): number {
 
 /** In a folder of another name, which gets the final one when everything is in it and on disk. */
 async function createCluster(options: ClusterOptions, clusterDir: string, password: string): Promise<void> {
-  const { place, environment, signal } = options
+  const { place, signal } = options
   const postgresDir = dirname(clusterDir)
   await removeUnfinished(postgresDir)
   const unique = newToken(6)
@@ -102,27 +107,7 @@ async function createCluster(options: ClusterOptions, clusterDir: string, passwo
   try {
     writeFileSync(passwordFile, password, { mode: 0o600, flag: 'wx' })
     giveTo(place.account, passwordFile)
-    await runProgram({
-      file: place.binaries.initdb,
-      args: [
-        `--pgdata=${fresh}`,
-        `--username=${DATABASE_USER}`,
-        `--pwfile=${passwordFile}`,
-        '--auth=scram-sha-256',
-        '--encoding=UTF8',
-        '--locale=C',
-        '--locale-provider=builtin',
-        '--builtin-locale=C.UTF-8',
-        '--data-checksums',
-        '--no-instructions',
-        ...(options.isUnsafe ? ['--no-sync'] : []),
-      ],
-      account: place.account,
-      environment,
-      purpose: 'a new database cannot be made',
-      deadlineMs: PROGRAM_DEADLINE_MS,
-      signal,
-    })
+    await runInitdb(options, fresh, passwordFile)
     // Copied as files: nobody writes meanwhile, and the log need not hold it all.
     await runSingle(options, fresh, `CREATE DATABASE ${DATABASE_NAME} STRATEGY file_copy`)
     await rename(fresh, clusterDir)
@@ -132,6 +117,41 @@ async function createCluster(options: ClusterOptions, clusterDir: string, passwo
     throw signal?.aborted ? error : fileFailure(error, 'a new database cannot be made')
   } finally {
     await rm(passwordFile, { force: true })
+  }
+}
+
+/** With the first character type that the system has; throws what the last of them fails with. */
+async function runInitdb(options: ClusterOptions, clusterDir: string, passwordFile: string): Promise<void> {
+  const { place, environment, signal } = options
+  for (const characterType of CHARACTER_TYPES) {
+    try {
+      await runProgram({
+        file: place.binaries.initdb,
+        args: [
+          `--pgdata=${clusterDir}`,
+          `--username=${DATABASE_USER}`,
+          `--pwfile=${passwordFile}`,
+          '--auth=scram-sha-256',
+          '--encoding=UTF8',
+          '--locale=C',
+          `--lc-ctype=${characterType}`,
+          '--locale-provider=builtin',
+          '--builtin-locale=C.UTF-8',
+          '--data-checksums',
+          '--no-instructions',
+          ...(options.isUnsafe ? ['--no-sync'] : []),
+        ],
+        account: place.account,
+        environment,
+        purpose: 'a new database cannot be made',
+        deadlineMs: PROGRAM_DEADLINE_MS,
+        signal,
+      })
+      return
+    } catch (error) {
+      if (characterType === CHARACTER_TYPES.at(-1) || kindOf(error) !== 'unavailable') throw error
+      await rm(clusterDir, { recursive: true, force: true })
+    }
   }
 }
 

@@ -5,7 +5,7 @@
  */
 import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { findServerProcesses, isAlive, isServerOf, sendSignal, waitForEnd } from './processes.ts'
+import { findServerProcesses, isAlive, isServerOf, sendSignal, waitForEnd } from '../../processes.ts'
 import { SOCKET_PORT } from './socket.ts'
 
 export type Leftovers = {

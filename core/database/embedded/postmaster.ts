@@ -7,7 +7,7 @@ import { monotonicMs, sleep } from '../../time.ts'
 import { spawnIdentity } from './account.ts'
 import type { Account } from './account.ts'
 import { isLeftoverConflict, programFailure, spawnFailure } from './failures.ts'
-import { sendSignal } from './processes.ts'
+import { sendSignal } from '../../processes.ts'
 import { readLines } from './server-log.ts'
 
 export type PostmasterExit = { code: number | null; signal: string | null }

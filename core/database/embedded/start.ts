@@ -1,20 +1,21 @@
 /** Starts the embedded server: place, lock, leftovers, cluster, postmaster, in this order. */
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
+import { lockFolder } from '../../folder-lock.ts'
+import type { FolderLock, FolderLockOptions } from '../../folder-lock.ts'
 import { monotonicMs, sleep } from '../../time.ts'
+import { giveToFolderOwner } from './account.ts'
 import { findBinaries } from './binaries.ts'
 import { DATABASE_NAME, DATABASE_USER, ensureCluster, ensurePostgresDir } from './cluster.ts'
 import { endLeftovers } from './leftovers.ts'
 import { libraryVariable, linkLibraries } from './libraries.ts'
-import { lockFolder } from './lock.ts'
-import type { FolderLock } from './lock.ts'
 import { choosePlace, clusterDirOf } from './place.ts'
 import type { Place } from './place.ts'
 import { LeftoverConflict, startPostmaster } from './postmaster.ts'
 import type { Postmaster, PostmasterExit } from './postmaster.ts'
 import { serverArguments } from './settings.ts'
 import { SOCKET_PORT, ensureSocketDir } from './socket.ts'
-import { programFailure } from './failures.ts'
+import { fileFailure, programFailure } from './failures.ts'
 
 export type EmbeddedOptions = {
   dataDir: string
@@ -62,12 +63,24 @@ const LEFTOVER_PAUSE_MS = 100
 export async function startEmbeddedPostgres(options: EmbeddedOptions): Promise<EmbeddedPostgres> {
   options.signal?.throwIfAborted()
   const place = await choosePlace(options.dataDir, findBinaries(options.binariesDir), options.systemDir)
-  const lock = await lockFolder(place.baseDir, options.signal)
+  const lock = await lockFolder(lockOf(place.baseDir), options.signal)
   try {
     return await startLocked(options, place, lock)
   } catch (error) {
     lock.release()
     throw error
+  }
+}
+
+/** One Skein per data folder: a second server would destroy it. */
+function lockOf(baseDir: string): FolderLockOptions {
+  return {
+    path: join(baseDir, 'postgres'),
+    folder: `the data folder ${baseDir}`,
+    holder: 'another Skein',
+    advice: 'stop that one, or set SKEIN_DATA_DIR to another folder',
+    failure: fileFailure,
+    onMade: giveToFolderOwner,
   }
 }
 

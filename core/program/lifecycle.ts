@@ -2,9 +2,9 @@
  * The life of a program: parts start in order and stop in reverse, each within a deadline. SIGTERM and SIGINT ask for
  * a stop, a second signal ends the process at once. Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage.
  */
-import { EXIT_FAILED, EXIT_WRONG_USAGE, ServiceError } from './errors/index.ts'
-import type { Logger } from './logging/index.ts'
-import { monotonicMs, withDeadline } from './time.ts'
+import { EXIT_FAILED, EXIT_WRONG_USAGE, ServiceError } from '../errors/index.ts'
+import type { Logger } from '../logging/index.ts'
+import { monotonicMs, withDeadline } from '../time.ts'
 
 /** How long all parts together may take to stop before the process ends anyway. */
 export const STOP_DEADLINE_MS = 20_000

@@ -3,12 +3,12 @@
  * of `programs/` says only what it is made of.
  */
 import { parseArgs } from 'node:util'
-import { processEnvironment, readConfigs, unknownVariables } from './config/index.ts'
-import type { ConfigsOf, Environment, SettingGroups } from './config/index.ts'
+import { processEnvironment, readConfigs, unknownVariables } from '../config/index.ts'
+import type { ConfigsOf, Environment, SettingGroups } from '../config/index.ts'
 import { UsageError, runUntilStopped, sentenceOf } from './lifecycle.ts'
 import type { Lifecycle } from './lifecycle.ts'
-import { LOG_LEVELS, createLogger } from './logging/index.ts'
-import type { LogLevel, Logger } from './logging/index.ts'
+import { LOG_LEVELS, createLogger } from '../logging/index.ts'
+import type { LogLevel, Logger } from '../logging/index.ts'
 
 export type Program<G extends SettingGroups> = {
   /** The npm script that starts it. */

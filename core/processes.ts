@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process'
 import { readFileSync, readdirSync } from 'node:fs'
 import { basename } from 'node:path'
 import { promisify } from 'node:util'
-import { sleep } from '../../time.ts'
+import { sleep } from './time.ts'
 
 const POLL_MS = 5
 const PS_DEADLINE_MS = 5000

@@ -1,7 +1,7 @@
 /** The life of a program: order, deadlines, failures (contract section 15, exit codes). */
 import { describe, expect, test } from 'vitest'
 import { createLifecycle, sentenceOf } from './lifecycle.ts'
-import { createLogger } from './logging/index.ts'
+import { createLogger } from '../logging/index.ts'
 
 const logger = createLogger({ name: 'test', level: 'silent' })
 

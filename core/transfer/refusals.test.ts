@@ -1,0 +1,9 @@
+import { expect, it } from 'vitest'
+import { readRefusal } from './refusals.ts'
+
+it('reads the sentence of a refusal, and nothing of what is none', () => {
+  expect(readRefusal(Buffer.from('{"errors":[{"code":"DENIED","message":"no"}]}'))).toBe('no')
+  const others = ['', 'null', '{}', '{"errors":[]}', '{"errors":[{"message":1}]}']
+  expect(others.map((body) => readRefusal(Buffer.from(body)))).toEqual(others.map(() => undefined))
+  expect(readRefusal(undefined)).toBeUndefined()
+})

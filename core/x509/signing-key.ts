@@ -1,0 +1,77 @@
+/** A private key that signs certificates, lists and answers, with the one algorithm for its kind. */
+import { createHash, createPublicKey, generateKeyPairSync, webcrypto } from 'node:crypto'
+import type { KeyObject } from 'node:crypto'
+import { AsnConvert, AsnSerializer } from '@peculiar/asn1-schema'
+import { SubjectPublicKeyInfo } from '@peculiar/asn1-x509'
+import type { AlgorithmIdentifier } from '@peculiar/asn1-x509'
+import { BitString, Sequence } from 'asn1js'
+import { ServiceError } from '../errors/index.ts'
+import { AlgorithmProvider, AsnEcSignatureFormatter } from './library.ts'
+
+const CURVES: Readonly<Record<string, string>> = { prime256v1: 'P-256', secp384r1: 'P-384', secp521r1: 'P-521' }
+
+/** Names of WebCrypto. */
+type SigningAlgorithm = { name: string; hash: string; namedCurve?: string }
+
+export class SigningKey {
+  readonly key: KeyObject
+  /** DER of SubjectPublicKeyInfo. */
+  readonly publicKey: Buffer
+  readonly algorithm: SigningAlgorithm
+  readonly algorithmIdentifier: AlgorithmIdentifier
+  readonly cryptoKey: webcrypto.CryptoKey
+
+  /** Throws `malformed` for a kind of key that signs nothing here. */
+  constructor(key: KeyObject) {
+    this.key = key
+    this.publicKey = publicKeyDer(key)
+    this.algorithm = algorithmOf(key)
+    this.algorithmIdentifier = new AlgorithmProvider().toAsnAlgorithm(this.algorithm)
+    this.cryptoKey = key.toCryptoKey(this.algorithm, false, ['sign'])
+  }
+
+  static generate(): SigningKey {
+    return new SigningKey(generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey)
+  }
+
+  /** PEM of PKCS #8. */
+  toPem(): string {
+    return this.key.export({ type: 'pkcs8', format: 'pem' }).toString()
+  }
+
+  /**
+   * Certificates, lists and OCSP answers alike: a sequence of what is signed, the algorithm and the signature, in DER. What is
+   * signed is converted once: a list may have many thousand entries.
+   */
+  async sign(toBeSigned: object): Promise<Buffer> {
+    const signed = AsnSerializer.toASN(toBeSigned)
+    const signature = await webcrypto.subtle.sign(this.algorithm, this.cryptoKey, signed.toBER())
+    const valueHex = new AsnEcSignatureFormatter().toAsnSignature(this.algorithm, signature) ?? signature
+    const value = [signed, AsnSerializer.toASN(this.algorithmIdentifier), new BitString({ valueHex })]
+    return Buffer.from(new Sequence({ value }).toBER())
+  }
+}
+
+function algorithmOf(key: KeyObject): SigningAlgorithm {
+  const hash = 'SHA-256'
+  const namedCurve = CURVES[key.asymmetricKeyDetails?.namedCurve ?? '']
+  if (key.asymmetricKeyType === 'rsa') return { name: 'RSASSA-PKCS1-v1_5', hash }
+  if (key.asymmetricKeyType === 'ed25519') return { name: 'Ed25519', hash }
+  if (key.asymmetricKeyType === 'ec' && namedCurve !== undefined) return { name: 'ECDSA', namedCurve, hash }
+  throw new ServiceError('malformed', 'the key of an authority must be of P-256, P-384, P-521, RSA or Ed25519')
+}
+
+export function publicKeyDer(key: KeyObject): Buffer {
+  const publicKey = key.type === 'private' ? createPublicKey(key) : key
+  return publicKey.export({ type: 'spki', format: 'der' })
+}
+
+/** The bits of SubjectPublicKeyInfo without the count of unused ones. */
+export function keyBitsOf(publicKey: Buffer): Buffer {
+  return Buffer.from(AsnConvert.parse(publicKey, SubjectPublicKeyInfo).subjectPublicKey)
+}
+
+/** SHA-1 of the key's bits: a name, no protection (RFC 5280 section 4.2.1.2, method 1). */
+export function keyIdOf(publicKey: Buffer): Buffer {
+  return createHash('sha1').update(keyBitsOf(publicKey)).digest()
+}
