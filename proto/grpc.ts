@@ -19,20 +19,17 @@ import {
   type ChannelCredentials,
   type ClientDuplexStream,
   type ClientOptions,
-  type ClientReadableStream,
   type MethodDefinition,
   type ServerDuplexStream,
   type ServerUnaryCall,
-  type ServerWritableStream,
   type ServiceDefinition,
   type ServiceError as GrpcError,
   type handleBidiStreamingCall,
-  type handleServerStreamingCall,
   type handleUnaryCall,
 } from '@grpc/grpc-js'
-import { SessionRequestSchema } from './gen/cluster/v1/worker_pb.ts'
+import { SessionRequestSchema, SessionResponseSchema } from './gen/cluster/v1/worker_pb.ts'
 import type { SessionRequest, SessionResponse } from './gen/cluster/v1/worker_pb.ts'
-import { MAX_FIELDS, MAX_FIELDS_AT_ONCE, countFields, readInTurns } from './large-messages.ts'
+import { readAtOnce, readInTurns, writeInTurns } from './large-messages.ts'
 
 /** What a generated service looks like to the type system. */
 export type GeneratedService = DescService & {
@@ -46,11 +43,9 @@ type Output<M extends { output: DescMessage }> = MessageShape<M['output']>
 export type ServiceHandlers<S extends GeneratedService> = {
   [K in keyof S['method']]: S['method'][K]['methodKind'] extends 'unary'
     ? handleUnaryCall<Input<S['method'][K]>, Output<S['method'][K]>>
-    : S['method'][K]['methodKind'] extends 'server_streaming'
-      ? handleServerStreamingCall<Input<S['method'][K]>, Output<S['method'][K]>>
-      : S['method'][K]['methodKind'] extends 'bidi_streaming'
-        ? handleBidiStreamingCall<Input<S['method'][K]>, Output<S['method'][K]>>
-        : never
+    : S['method'][K]['methodKind'] extends 'bidi_streaming'
+      ? handleBidiStreamingCall<Input<S['method'][K]>, Output<S['method'][K]>>
+      : never
 }
 
 /** Deadline, cancellation and metadata of one call. A unary call must have a deadline. */
@@ -61,20 +56,15 @@ export type StreamCallOptions = { deadlineMs?: number; metadata?: Metadata }
 export type ServiceClient<S extends GeneratedService> = {
   [K in keyof S['method']]: S['method'][K]['methodKind'] extends 'unary'
     ? (request: MessageInitShape<S['method'][K]['input']>, options: UnaryCallOptions) => Promise<Output<S['method'][K]>>
-    : S['method'][K]['methodKind'] extends 'server_streaming'
-      ? (
-          request: MessageInitShape<S['method'][K]['input']>,
-          options?: StreamCallOptions,
-        ) => ClientReadableStream<Output<S['method'][K]>>
-      : S['method'][K]['methodKind'] extends 'bidi_streaming'
-        ? (options?: StreamCallOptions) => ClientDuplexStream<Input<S['method'][K]>, Output<S['method'][K]>>
-        : never
+    : S['method'][K]['methodKind'] extends 'bidi_streaming'
+      ? (options?: StreamCallOptions) => ClientDuplexStream<Input<S['method'][K]>, Output<S['method'][K]>>
+      : never
 } & {
   /** Closes the channel; calls under way end as cancelled. */
   close(): void
 }
 
-export type { ServerDuplexStream, ServerUnaryCall, ServerWritableStream }
+export type { ServerDuplexStream, ServerUnaryCall }
 
 /** A service as grpc-js wants it, for `server.addService(serviceDefinition(WorkerService), handlers)`. */
 export function serviceDefinition<S extends GeneratedService>(service: S): ServiceDefinition<ServiceHandlers<S>> {
@@ -84,8 +74,8 @@ export function serviceDefinition<S extends GeneratedService>(service: S): Servi
 
 type AnyMessage = MessageShape<DescMessage>
 
-/** A message of a session that is too large to be read at once. */
-class LargeRequest {
+/** A message of a session as it is on the wire: a request that is read in its turn, or a response that was written in turns. */
+class Encoded {
   readonly bytes: Buffer
 
   constructor(bytes: Buffer) {
@@ -93,31 +83,35 @@ class LargeRequest {
   }
 }
 
-/** What a worker says on its session, in order; a large message is read in turns. Throws for one that cannot be read. */
+/** What a worker says on its session, in order; a large message is read in turns. Throws `UnreadableMessage`. */
 export async function* sessionRequests(
   call: ServerDuplexStream<SessionRequest, SessionResponse>,
 ): AsyncGenerator<SessionRequest, void, void> {
-  for await (const request of call as AsyncIterable<SessionRequest | LargeRequest>) {
-    yield request instanceof LargeRequest ? await readInTurns(SessionRequestSchema, request.bytes) : request
-  }
+  // A worker that ends its side is still to be told the status: the iterator leaves the stream as it is.
+  const requests = call.iterator({ destroyOnReturn: false }) as AsyncIterable<unknown>
+  for await (const request of requests) yield await readInTurns(SessionRequestSchema, (request as Encoded).bytes)
+}
+
+/** One response of a session that has very many fields, made of its parts in turns. */
+export async function largeResponse(
+  parts: Iterable<MessageInitShape<typeof SessionResponseSchema>>,
+): Promise<SessionResponse> {
+  return new Encoded(await writeInTurns(SessionResponseSchema, parts)) as unknown as SessionResponse
 }
 
 function methodDefinition(method: DescMethod): MethodDefinition<AnyMessage, AnyMessage> {
-  const write = (schema: DescMessage) => (message: AnyMessage) => asBuffer(toBinary(schema, message))
+  const write = (schema: DescMessage) => (message: AnyMessage | Encoded) =>
+    message instanceof Encoded ? message.bytes : asBuffer(toBinary(schema, message))
   const read = (schema: DescMessage) => (bytes: Buffer) => fromBinary(schema, bytes)
-  /** Whoever asks may mean harm, so that fields are counted before they are read. */
-  const readRequest = (schema: DescMessage) => {
-    const isSession = schema.typeName === SessionRequestSchema.typeName
-    const maxFields = isSession ? MAX_FIELDS : MAX_FIELDS_AT_ONCE
-    return (bytes: Buffer): AnyMessage => {
-      const isLarge = countFields(schema, bytes, maxFields) > MAX_FIELDS_AT_ONCE
-      return isLarge ? (new LargeRequest(bytes) as unknown as AnyMessage) : fromBinary(schema, bytes)
-    }
-  }
+  /** A caller may mean harm: the fields are counted before they are read. */
+  const readRequest = (schema: DescMessage) =>
+    schema.typeName === SessionRequestSchema.typeName
+      ? (bytes: Buffer) => new Encoded(bytes) as unknown as AnyMessage
+      : (bytes: Buffer): AnyMessage => readAtOnce(schema, bytes)
   return {
     path: `/${method.parent.typeName}/${method.name}`,
-    requestStream: method.methodKind === 'client_streaming' || method.methodKind === 'bidi_streaming',
-    responseStream: method.methodKind === 'server_streaming' || method.methodKind === 'bidi_streaming',
+    requestStream: method.methodKind === 'bidi_streaming',
+    responseStream: method.methodKind === 'bidi_streaming',
     requestSerialize: write(method.input),
     requestDeserialize: readRequest(method.input),
     responseSerialize: write(method.output),
@@ -170,16 +164,6 @@ function callOf(client: Client, method: DescMethod) {
           if (options.signal?.aborted) call.cancel()
           else options.signal?.addEventListener('abort', onAbort, { once: true })
         })
-    case 'server_streaming':
-      return (request: MessageInitShape<DescMessage>, options: StreamCallOptions = {}) =>
-        client.makeServerStreamRequest(
-          path,
-          requestSerialize,
-          responseDeserialize,
-          create(method.input, request),
-          options.metadata ?? new Metadata(),
-          callOptions(options),
-        )
     case 'bidi_streaming':
       return (options: StreamCallOptions = {}) =>
         client.makeBidiStreamRequest(
@@ -189,8 +173,9 @@ function callOf(client: Client, method: DescMethod) {
           options.metadata ?? new Metadata(),
           callOptions(options),
         )
+    case 'server_streaming':
     case 'client_streaming':
-      throw new Error(`${path}: the protocol has no client streaming methods`)
+      throw new Error(`${path}: the protocol has no methods that stream one way`)
   }
 }
 

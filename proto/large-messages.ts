@@ -1,23 +1,27 @@
 /**
- * Messages of very many fields. Making an object of a field costs a thousand times what sending it does, so fields are counted before any is made
- * (Protocol Buffers, "Encoding"), and what has many is read in turns: parts of a message that are read one after the other give the whole.
+ * Messages of very many fields. Making an object of a field costs a thousand times what sending it does, so fields are counted before any is made,
+ * and what has many is read and written in turns: the parts of a message, one after the other, are the message (Protocol Buffers, "Encoding").
  */
 import { setImmediate } from 'node:timers/promises'
-import { create, mergeFromBinary } from '@bufbuild/protobuf'
-import type { DescMessage, MessageShape } from '@bufbuild/protobuf'
+import { create, fromBinary, mergeFromBinary, toBinary } from '@bufbuild/protobuf'
+import type { DescMessage, MessageInitShape, MessageShape } from '@bufbuild/protobuf'
 
 /** Up to here a message is read at once: some ten milliseconds. */
-export const MAX_FIELDS_AT_ONCE = 2_000
+const MAX_FIELDS_AT_ONCE = 2_000
 /** Of a message that is read in turns: the runs of the largest backlog, with six fields each. */
-export const MAX_FIELDS = 700_000
+const MAX_FIELDS = 700_000
 /** Of one part of it. */
-const FIELDS_PER_TURN = 500
+const FIELDS_PER_PART = 500
+/** Parts are read, and written, for so long at a stretch. */
+const TURN_MS = 10
+/** What nobody here knows is not kept. */
+const OPTIONS = { readUnknownFields: false }
 
 const WIRE = { varint: 0, bits64: 1, bytes: 2, bits32: 5 } as const
 const MAX_VARINT_BYTES = 10
 
 /** A message that breaks a bound or is none at all. */
-class UnreadableMessage extends Error {}
+export class UnreadableMessage extends Error {}
 
 /** The place of one field: of its tag, of its content and behind it. `message`: what its content is, if that is a message. */
 type Field = { start: number; contentStart: number; end: number; message: DescMessage | 'entry' | undefined }
@@ -72,54 +76,120 @@ function messageIn(kind: Kind, number: number): Kind | undefined {
 }
 
 /** How many fields a message has, those of the messages in it included. Throws above `max`, and for bytes that are no message. */
-export function countFields(schema: DescMessage, bytes: Uint8Array, max: number): number {
-  const count = (kind: Kind, from: number, to: number, before: number): number => {
-    let sum = before
-    for (const { contentStart, end, message } of fieldsOf(kind, bytes, from, to)) {
-      if (++sum > max) throw new UnreadableMessage(`the message has more than ${max} fields`)
-      if (message !== undefined) sum = count(message, contentStart, end, sum)
+function countFields(schema: DescMessage, bytes: Uint8Array, max: number): number {
+  let at = 0
+  let count = 0
+  const varint = (to: number): number => {
+    let value = 0
+    let factor = 1
+    for (let index = 0; index < MAX_VARINT_BYTES && at < to; index++) {
+      const byte = bytes[at++] as number
+      value += (byte & 0x7f) * factor
+      if (byte < 0x80) return value
+      factor *= 0x80
     }
-    return sum
+    throw new UnreadableMessage('the message is damaged')
   }
-  return count(schema, 0, bytes.length, 0)
+  // The same as `fieldsOf`, without an object for each field: of a hostile message this is all that is ever done.
+  const countIn = (kind: Kind, to: number): void => {
+    while (at < to) {
+      if (++count > max) throw new UnreadableMessage(`the message has more than ${max} fields`)
+      const tag = varint(to)
+      const wireType = tag % 8
+      if (wireType === WIRE.varint) varint(to)
+      else if (wireType === WIRE.bits64) at += 8
+      else if (wireType === WIRE.bits32) at += 4
+      else if (wireType === WIRE.bytes) {
+        const length = varint(to)
+        const end = at + length
+        if (end > to) throw new UnreadableMessage('the message is damaged')
+        const message = length === 0 ? undefined : messageIn(kind, Math.floor(tag / 8))
+        if (message === undefined) at = end
+        else countIn(message, end)
+      } else throw new UnreadableMessage('the message has a field of a kind that is not accepted')
+      if (at > to) throw new UnreadableMessage('the message is damaged')
+    }
+  }
+  countIn(schema, bytes.length)
+  return count
 }
 
-/** The message, read in turns. Throws where one item of a list in it has as many fields as are read at once. */
+/** The message, of at most as many fields as are read at once. Throws `UnreadableMessage`. */
+export function readAtOnce<S extends DescMessage>(schema: S, bytes: Uint8Array): MessageShape<S> {
+  countFields(schema, bytes, MAX_FIELDS_AT_ONCE)
+  return fromBinary(schema, bytes, OPTIONS)
+}
+
+/** The message, in turns where it has many fields. Throws `UnreadableMessage`, and where an item of a list in it has too many. */
 export async function readInTurns<S extends DescMessage>(schema: S, bytes: Uint8Array): Promise<MessageShape<S>> {
+  if (countFields(schema, bytes, MAX_FIELDS) <= MAX_FIELDS_AT_ONCE) return fromBinary(schema, bytes, OPTIONS)
   const message = create(schema)
-  for (const part of partsOf(schema, bytes)) {
-    mergeFromBinary(schema, message, part)
-    await setImmediate()
-  }
+  await inTurns(partsOf(schema, bytes), (part) => mergeFromBinary(schema, message, part, OPTIONS))
   return message
 }
 
-/** Each of a few fields; one after the other they are the whole. */
-function* partsOf(schema: DescMessage, bytes: Uint8Array): Generator<Uint8Array> {
-  for (const outer of fieldsOf(schema, bytes, 0, bytes.length)) {
-    if (outer.message === undefined || outer.message === 'entry') {
-      yield bytes.subarray(outer.start, outer.end)
-      continue
+/** The bytes of a message that has many fields: of its parts, which are made and written in turns. */
+export async function writeInTurns<S extends DescMessage>(
+  schema: S,
+  parts: Iterable<MessageInitShape<S>>,
+): Promise<Buffer> {
+  const written: Uint8Array[] = []
+  await inTurns(parts, (part) => written.push(toBinary(schema, create(schema, part))))
+  return Buffer.concat(written)
+}
+
+async function inTurns<Part>(parts: Iterable<Part>, work: (part: Part) => unknown): Promise<void> {
+  let beganMs = -Infinity
+  for (const part of parts) {
+    if (performance.now() - beganMs > TURN_MS) {
+      await setImmediate()
+      beganMs = performance.now()
     }
-    const tag = bytes.subarray(outer.start, outer.start + tagBytes(bytes, outer.start))
-    const wrapped = (from: number, to: number) => Buffer.concat([tag, lengthOf(to - from), bytes.subarray(from, to)])
-    let from = outer.contentStart
-    let fields = 0
-    for (const inner of fieldsOf(outer.message, bytes, outer.contentStart, outer.end)) {
-      fields += 1
-      if (inner.message !== undefined) {
-        const content = bytes.subarray(inner.contentStart, inner.end)
-        const isEntry = inner.message === 'entry'
-        fields += isEntry ? 2 : countFields(inner.message as DescMessage, content, MAX_FIELDS_AT_ONCE)
-      }
-      if (fields < FIELDS_PER_TURN) continue
-      yield wrapped(from, inner.end)
-      from = inner.end
-      fields = 0
-    }
-    yield wrapped(from, outer.end)
+    work(part)
   }
 }
+
+/** Parts of a few fields each; one after the other they are the whole. */
+function* partsOf(schema: DescMessage, bytes: Uint8Array): Generator<Uint8Array> {
+  let from = 0
+  let fields = 0
+  for (const outer of fieldsOf(schema, bytes, 0, bytes.length)) {
+    const inner = outer.message === undefined ? 0 : fieldsIn(outer.message, bytes, outer, MAX_FIELDS)
+    if (outer.message !== undefined && outer.message !== 'entry' && inner > FIELDS_PER_PART) {
+      yield bytes.subarray(from, outer.start)
+      yield* splitField(outer, outer.message, bytes)
+      from = outer.end
+      fields = 0
+      continue
+    }
+    fields += 1 + inner
+    if (fields < FIELDS_PER_PART) continue
+    yield bytes.subarray(from, outer.end)
+    from = outer.end
+    fields = 0
+  }
+  yield bytes.subarray(from)
+}
+
+/** A field with a message of many fields, as that field again and again, each time with a few of them. */
+function* splitField(outer: Field, message: DescMessage, bytes: Uint8Array): Generator<Uint8Array> {
+  const tag = bytes.subarray(outer.start, outer.start + tagBytes(bytes, outer.start))
+  const wrapped = (from: number, to: number) => Buffer.concat([tag, lengthOf(to - from), bytes.subarray(from, to)])
+  let from = outer.contentStart
+  let fields = 0
+  for (const inner of fieldsOf(message, bytes, outer.contentStart, outer.end)) {
+    fields += 1
+    if (inner.message !== undefined) fields += fieldsIn(inner.message, bytes, inner, MAX_FIELDS_AT_ONCE)
+    if (fields < FIELDS_PER_PART) continue
+    yield wrapped(from, inner.end)
+    from = inner.end
+    fields = 0
+  }
+  yield wrapped(from, outer.end)
+}
+
+const fieldsIn = (kind: Kind, bytes: Uint8Array, { contentStart, end }: Field, max: number): number =>
+  kind === 'entry' ? 2 : countFields(kind, bytes.subarray(contentStart, end), max)
 
 function tagBytes(bytes: Uint8Array, at: number): number {
   let length = 1

@@ -1,12 +1,13 @@
 /**
- * Tickets of modules: what a manager gives a worker with an assignment, and what proxy, manager and workers of its site
- * ask for before they send a module. Signed with Ed25519 (RFC 8032): who checks tickets need not be able to make them.
+ * Tickets of modules: bearer tokens that let their reader pull one module from the proxy, or from a worker of its site. Signed
+ * with Ed25519: who checks tickets need not be able to make them. JSON Web Tokens (RFC 7519) with one algorithm (RFC 8037).
  */
 import { createPrivateKey, createPublicKey, hkdfSync, sign, timingSafeEqual, verify } from 'node:crypto'
 
-/** What a ticket allows: this worker reads this module, pulled from this reference when it is not cached. */
+/** What a ticket allows: this reader pulls this module, from this reference when it is not cached. */
 export type TicketGrant = {
-  workerId: string
+  /** `worker:<id>`, `domain:<id>`, `platform` or `proxy`. */
+  reader: string
   digest: string
   /** As in `ModuleRef.reference`; empty for an upload. */
   reference: string
@@ -18,18 +19,15 @@ export type TicketSigner = {
   sign(grant: TicketGrant, expiresSeconds: number): string
 }
 
-/** The worker whose ticket it is; undefined: it is none, of another module or reference, or expired. */
-export type TicketVerifier = (
-  ticket: string,
-  wanted: Pick<TicketGrant, 'digest' | 'reference'>,
-  nowSeconds: number,
-) => string | undefined
+/** What the ticket allows; undefined: it is none of this installation, or expired. */
+export type TicketVerifier = (ticket: string, nowSeconds: number) => TicketGrant | undefined
 
 const SEED_BYTES = 32
 /** RFC 8410 section 7: everything of a PKCS #8 Ed25519 key but the seed. */
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex')
-/** Seconds since 1970, worker id, signature. */
-const TICKET = /^(\d{1,12})\.([0-9a-f-]{36})\.([A-Za-z0-9_-]{86})$/
+/** The only header that is made and taken: no ticket chooses how it is checked. */
+const HEADER = encode({ alg: 'EdDSA', typ: 'JWT' })
+const TICKET = /^([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{1,4096})\.([A-Za-z0-9_-]{86})$/
 
 /** The key that manager and proxy both derive from the proxy token, so that it need not be handed around. */
 export function createTicketSigner(proxyToken: string): TicketSigner {
@@ -37,9 +35,10 @@ export function createTicketSigner(proxyToken: string): TicketSigner {
   const key = createPrivateKey({ key: Buffer.concat([PKCS8_PREFIX, seed]), format: 'der', type: 'pkcs8' })
   return {
     publicKey: createPublicKey(key).export({ format: 'der', type: 'spki' }),
-    sign(grant, expiresSeconds) {
-      const signature = sign(null, signedText(grant, expiresSeconds), key)
-      return `${expiresSeconds}.${grant.workerId}.${signature.toString('base64url')}`
+    sign({ reader, digest, reference }, expiresSeconds) {
+      const claims = { sub: reader, exp: expiresSeconds, digest, reference }
+      const text = `${HEADER}.${encode(claims)}`
+      return `${text}.${sign(null, Buffer.from(text), key).toString('base64url')}`
     },
   }
 }
@@ -47,12 +46,13 @@ export function createTicketSigner(proxyToken: string): TicketSigner {
 /** Throws when the bytes are no key. */
 export function createTicketVerifier(publicKey: Uint8Array): TicketVerifier {
   const key = createPublicKey({ key: Buffer.from(publicKey), format: 'der', type: 'spki' })
-  return (ticket, { digest, reference }, nowSeconds) => {
-    const [, expires = '', workerId = '', signature = ''] = TICKET.exec(ticket) ?? []
-    const expiresSeconds = Number(expires)
-    if (workerId === '' || expiresSeconds <= nowSeconds) return undefined
-    const text = signedText({ workerId, digest, reference }, expiresSeconds)
-    return verify(null, text, key, Buffer.from(signature, 'base64url')) ? workerId : undefined
+  return (ticket, nowSeconds) => {
+    const [, header, payload = '', signature = ''] = TICKET.exec(ticket) ?? []
+    if (header !== HEADER) return undefined
+    if (!verify(null, Buffer.from(`${header}.${payload}`), key, Buffer.from(signature, 'base64url'))) return undefined
+    const claims = JSON.parse(Buffer.from(payload, 'base64url').toString()) as Claims
+    if (claims.exp <= nowSeconds) return undefined
+    return { reader: claims.sub, digest: claims.digest, reference: claims.reference }
   }
 }
 
@@ -62,7 +62,9 @@ export function isSameToken(given: string, expected: string): boolean {
   return left.length === right.length && timingSafeEqual(left, right)
 }
 
-// Lines: none of the parts of a grant that counts holds a line break, and one that does is another module's.
-function signedText({ workerId, digest, reference }: TicketGrant, expiresSeconds: number): Buffer {
-  return Buffer.from(`skein module ticket 1\n${expiresSeconds}\n${workerId}\n${digest}\n${reference}`)
+/** What the signature covers, so that it has this shape. */
+type Claims = { sub: string; exp: number; digest: string; reference: string }
+
+function encode(value: object): string {
+  return Buffer.from(JSON.stringify(value)).toString('base64url')
 }

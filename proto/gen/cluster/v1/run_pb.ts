@@ -71,21 +71,22 @@ export type ModuleRef = Message<"skein.cluster.v1.ModuleRef"> & {
   sizeBytes: bigint;
 
   /**
-   * host:port of the ModuleService that has it; empty: the manager of this session.
+   * host:port of the proxy, which serves it over HTTP: over TLS with the certificate of the manager where the session is.
    *
    * @generated from field: string source_address = 3;
    */
   sourceAddress: string;
 
   /**
-   * OCI reference the digest was resolved from, so that a proxy can pull it again; empty for uploads.
+   * OCI reference with registry, repository and manifest digest, which is also what the module is called at the proxy; empty
+   * for uploads, which are called uploads/<hexadecimal digits of the digest> there.
    *
    * @generated from field: string reference = 4;
    */
   reference: string;
 
   /**
-   * Says to the source and to peers that this worker may read this module; to be sent with Fetch as it is.
+   * Says to proxy and peers that this worker may read this module: the bearer token of its requests.
    *
    * @generated from field: string ticket = 5;
    */
@@ -113,7 +114,7 @@ export const ModuleRefSchema: GenMessage<ModuleRef> = /*@__PURE__*/
  */
 export type ModulePeer = Message<"skein.cluster.v1.ModulePeer"> & {
   /**
-   * host:port of its ModuleService.
+   * host:port where it serves modules of its cache, as the proxy does.
    *
    * @generated from field: string address = 1;
    */

@@ -1,0 +1,56 @@
+/** The pull half of the OCI distribution specification as proxy and workers serve it: what a module is called there, and the paths. */
+
+/** A GET or HEAD below `/v2/`. */
+export type PullPath = {
+  name: string
+  kind: 'manifests' | 'blobs'
+  /** Of a blob its digest, of a manifest a tag or a digest. */
+  reference: string
+}
+
+/** OCI distribution, "Pulling manifests": clients may limit a name to 255 characters. */
+const MAX_NAME_CHARS = 255
+const PATH = /^\/v2\/([a-z0-9._/-]+)\/(manifests|blobs)\/([A-Za-z0-9._:-]{1,128})$/
+const NAME = /^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*$/
+/** First part of the names of modules that no registry has. */
+const UPLOADS = 'uploads'
+/** What an upload has in place of a tag. */
+export const UPLOAD_TAG = 'latest'
+
+/** Undefined: no path of a manifest or blob. */
+export function parsePullPath(path: string): PullPath | undefined {
+  if (path.length > MAX_NAME_CHARS + 160) return undefined
+  const [, name = '', kind, reference = ''] = PATH.exec(path) ?? []
+  if ((kind !== 'manifests' && kind !== 'blobs') || name.length > MAX_NAME_CHARS || !NAME.test(name)) return undefined
+  return { name, kind, reference }
+}
+
+export function formatPullPath({ name, kind, reference }: PullPath): string {
+  return `/v2/${name}/${kind}/${reference}`
+}
+
+/**
+ * What the module is called below `/v2/`. From a registry: its host and repository, a port joined by `_` because a name has no
+ * colon (`127.0.0.1:5000/acme/add` is `127.0.0.1_5000/acme/add`, `[::1]:5000` begins `0-0-0-0-0-0-0-1_5000`). Uploaded:
+ * `uploads/` and the hexadecimal digits of its digest.
+ */
+export function repositoryNameOf({ digest, reference }: { digest: string; reference: string }): string {
+  if (reference === '') return `${UPLOADS}/${digest.slice(digest.indexOf(':') + 1)}`
+  const [repository = ''] = reference.split('@', 1)
+  const slash = repository.indexOf('/')
+  const host = repository.slice(0, slash)
+  const [, literal, port] = /^\[([^\]]*)\](?::(\d+))?$/.exec(host) ?? []
+  const named =
+    literal === undefined ? host.replace(':', '_') : expand(literal) + (port === undefined ? '' : `_${port}`)
+  return `${named}${repository.slice(slash)}`
+}
+
+/** An IPv6 address with all its groups, joined by dashes. */
+function expand(address: string): string {
+  const [head = '', tail] = address.split('::')
+  const groups = (text: string) => (text === '' ? [] : text.split(':').map((group) => group.replaceAll('.', '-')))
+  const [before, after] = [groups(head), groups(tail ?? '')]
+  const zeros =
+    tail === undefined ? [] : Array.from({ length: Math.max(0, 8 - before.length - after.length) }, () => '0')
+  return [...before, ...zeros, ...after].join('-')
+}
