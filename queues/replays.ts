@@ -1,0 +1,115 @@
+/**
+ * `task_replays`: stored messages of a time that a task is to run over (task-manager.md section 5). A manager opens a replay;
+ * nodes of the platform read it page by page into the queue of messages, the oldest first, and remove it at its end.
+ */
+import type { Bus } from '#core/bus/index.ts'
+import type { Database, Queryable } from '#core/database/index.ts'
+import { hintQueue, startQueueReader } from '#core/log/index.ts'
+import { sql } from '#core/sql.ts'
+import { hintMessages, queueMessages } from './messages.ts'
+import type { NewMessage } from './messages.ts'
+
+const TABLE = 'task_replays'
+
+/** Replays of one task at a time. */
+export const MAX_OPEN_REPLAYS = 10
+/** A replay rests while so many messages of its task wait for runs. */
+const MAX_WAITING = 500
+/** Another node takes a replay from one that died after this. */
+const TAKEN_SECONDS = 30
+
+export type NewReplay = {
+  id: string
+  taskKey: number
+  /** Whose right to read the channel counts. */
+  userKey: number
+  channelId: string
+  /** Seconds since 1970, inclusive. */
+  from: number
+  /** Seconds since 1970, exclusive. */
+  to: number
+}
+
+/** False when the task has `MAX_OPEN_REPLAYS` already or is gone. */
+export async function openReplay({ db }: Database, bus: Bus, replay: NewReplay): Promise<boolean> {
+  const { rows } = await sql`
+    INSERT INTO task_replays (id, task_key, user_key, channel_id, from_time, to_time)
+    SELECT ${replay.id}, t.key, ${replay.userKey}, ${replay.channelId}, ${replay.from}, ${replay.to} FROM tasks t
+    WHERE t.key = ${replay.taskKey} AND (SELECT count(*) FROM task_replays r WHERE r.task_key = t.key) < ${MAX_OPEN_REPLAYS}
+    RETURNING id`.execute(db)
+  if (rows.length === 0) return false
+  hintQueue(bus, TABLE)
+  return true
+}
+
+export type OpenReplay = {
+  key: number
+  id: string
+  taskKey: number
+  userKey: number
+  domainId: string | null
+  channelId: string
+  /** Of the record that was handed last, once one was. */
+  fromTime: number
+  toTime: number
+  /** Records of that time that were handed. */
+  nextOffset: number
+}
+
+export type ReplayStep = {
+  messages: readonly NewMessage[]
+  /** Where it continues, by time and not by number: records that come or go meanwhile move no other. Undefined: at its end. */
+  next: { fromTime: number; nextOffset: number } | undefined
+}
+
+export type ReplayReaderOptions = {
+  database: Database
+  bus: Bus
+  intervalMs: number
+  /** Reads the next page. What it throws is reported to `onError`, and the replay is taken again later. */
+  read: (replay: OpenReplay) => Promise<ReplayStep>
+  onError: (error: unknown) => void
+}
+
+export function startReplayReader({ database, bus, intervalMs, read, onError }: ReplayReaderOptions): {
+  stop(): Promise<void>
+} {
+  return startQueueReader({
+    database,
+    bus,
+    table: TABLE,
+    intervalMs,
+    onError,
+    async take() {
+      const replay = await takeNext(database.db)
+      if (replay === undefined) return false
+      const { messages, next } = await read(replay)
+      await database.transaction(async (tx) => {
+        await queueMessages(tx, replay.taskKey, messages)
+        await (
+          next === undefined
+            ? sql`DELETE FROM task_replays WHERE key = ${replay.key}`
+            : sql`UPDATE task_replays SET from_time = ${next.fromTime}, next_offset = ${next.nextOffset}, due_at = now()
+              WHERE key = ${replay.key}`
+        ).execute(tx)
+      })
+      hintMessages(bus)
+      return true
+    },
+  })
+}
+
+/** A replay whose task has room; taken for a while. */
+async function takeNext(db: Queryable): Promise<OpenReplay | undefined> {
+  const { rows } = await sql<OpenReplay>`
+    UPDATE task_replays p SET due_at = now() + make_interval(secs => ${TAKEN_SECONDS})
+    FROM tasks t WHERE t.key = p.task_key AND p.key = (
+      SELECT key FROM task_replays r WHERE due_at <= now()
+        AND (SELECT count(*) FROM task_messages m WHERE m.task_key = r.task_key) < ${MAX_WAITING}
+      ORDER BY due_at, key LIMIT 1 FOR UPDATE SKIP LOCKED)
+    RETURNING p.key, p.id, p.task_key AS "taskKey", p.user_key AS "userKey", t.domain_id AS "domainId",
+      p.channel_id AS "channelId", p.from_time AS "fromTime", p.to_time AS "toTime", p.next_offset AS "nextOffset"`.execute(
+    db,
+  )
+  return rows[0]
+}
