@@ -18,6 +18,25 @@ BEGIN
 END
 $function$;
 
+CREATE OR REPLACE FUNCTION count_entities()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    INSERT INTO entity_counts SELECT domain_key, TG_ARGV[0], status, count(*) FROM new_rows GROUP BY domain_key, status;
+  ELSIF TG_OP = 'DELETE' THEN
+    INSERT INTO entity_counts SELECT domain_key, TG_ARGV[0], status, -count(*) FROM old_rows GROUP BY domain_key, status;
+  ELSE
+    INSERT INTO entity_counts
+    SELECT domain_key, TG_ARGV[0], status, sum(amount)
+      FROM (SELECT domain_key, status, 1 AS amount FROM new_rows UNION ALL SELECT domain_key, status, -1 FROM old_rows) changed
+     GROUP BY domain_key, status HAVING sum(amount) <> 0;
+  END IF;
+  RETURN NULL;
+END
+$function$;
+
 CREATE OR REPLACE FUNCTION create_message_partitions(from_time timestamp with time zone, until_time timestamp with time zone)
  RETURNS integer
  LANGUAGE plpgsql
@@ -383,6 +402,14 @@ CREATE INDEX domains_deleted ON domains USING btree (deleted_at) WHERE (status =
 CREATE INDEX domains_name_trgm ON domains USING gin (name gin_trgm_ops);
 CREATE INDEX domains_order ON domains USING btree (status, COALESCE(updated_at, created_at), created_at, id);
 CREATE UNIQUE INDEX domains_route_key ON domains USING btree (lower(route));
+
+CREATE TABLE entity_counts (
+  domain_key bigint NOT NULL,
+  entity_type text NOT NULL,
+  status text NOT NULL,
+  amount bigint NOT NULL
+);
+CREATE INDEX entity_counts_of ON entity_counts USING btree (domain_key, entity_type, status) INCLUDE (amount);
 
 CREATE TABLE grants (
   user_key bigint NOT NULL,
@@ -1199,9 +1226,11 @@ CREATE TABLE tasks (
   depends_on text[] NOT NULL DEFAULT '{}'::text[],
   run_if text NOT NULL DEFAULT 'success'::text,
   workflow_key bigint,
+  max_output_bytes integer NOT NULL DEFAULT 1048576,
   CONSTRAINT tasks_pkey PRIMARY KEY (key),
   CONSTRAINT tasks_catch_up_check CHECK ((catch_up = ANY (ARRAY['none'::text, 'once'::text]))),
   CONSTRAINT tasks_id_key UNIQUE (id),
+  CONSTRAINT tasks_max_output_bytes_check CHECK (((max_output_bytes >= 1024) AND (max_output_bytes <= 16777216))),
   CONSTRAINT tasks_on_lost_check CHECK ((on_lost = ANY (ARRAY['requeue'::text, 'fail'::text, 'wait'::text]))),
   CONSTRAINT tasks_priority_check CHECK (((priority >= 0) AND (priority <= 100))),
   CONSTRAINT tasks_run_check CHECK (((state <> ALL (ARRAY[1, 2, 7])) OR (run_key IS NOT NULL))),
@@ -1472,13 +1501,31 @@ ALTER TABLE workflow_steps ADD CONSTRAINT workflow_steps_run_fkey FOREIGN KEY (w
 ALTER TABLE workflow_steps ADD CONSTRAINT workflow_steps_task_fkey FOREIGN KEY (task_key) REFERENCES tasks(key) ON DELETE CASCADE;
 ALTER TABLE workflows ADD CONSTRAINT workflows_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 
+CREATE TRIGGER channels_counted_deleted AFTER DELETE ON channels REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_entities('channel');
+
+CREATE TRIGGER channels_counted_inserted AFTER INSERT ON channels REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_entities('channel');
+
+CREATE TRIGGER channels_counted_updated AFTER UPDATE ON channels REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_entities('channel');
+
 CREATE TRIGGER channels_departed AFTER DELETE ON channels REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed('channel');
 
 CREATE TRIGGER certificates_end_with_client AFTER DELETE ON clients REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION certificates_end_with_client();
 
+CREATE TRIGGER clients_counted_deleted AFTER DELETE ON clients REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_entities('client');
+
+CREATE TRIGGER clients_counted_inserted AFTER INSERT ON clients REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_entities('client');
+
+CREATE TRIGGER clients_counted_updated AFTER UPDATE ON clients REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_entities('client');
+
 CREATE TRIGGER clients_departed AFTER DELETE ON clients REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed('client');
 
 CREATE TRIGGER domains_departed AFTER DELETE ON domains REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed();
+
+CREATE TRIGGER groups_counted_deleted AFTER DELETE ON groups REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_entities('group');
+
+CREATE TRIGGER groups_counted_inserted AFTER INSERT ON groups REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_entities('group');
+
+CREATE TRIGGER groups_counted_updated AFTER UPDATE ON groups REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_entities('group');
 
 CREATE TRIGGER groups_departed AFTER DELETE ON groups REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed();
 
