@@ -4,8 +4,8 @@ import type { Ground } from '#core/ground/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import { describeDocument } from '#core/http/index.ts'
 import type { Metrics, RoutePlugin, TlsFiles } from '#core/http/index.ts'
-import type { Lifecycle } from '#core/lifecycle.ts'
-import { startCoapServer } from './adapters/coap/index.ts'
+import type { Lifecycle } from '#core/program/index.ts'
+import { CoapServer } from './adapters/coap/index.ts'
 import type { MqttConfig } from './adapters/mqtt/config.ts'
 import { deletionRoutes, httpMessageRoutes, usageRoutes } from './adapters/http/index.ts'
 import { createMqttUpgrades, sessionRoutes, startMqtt } from './adapters/mqtt/index.ts'
@@ -124,7 +124,7 @@ export async function startApi(
     coap === undefined
       ? undefined
       : await life.start('CoAP', async () => {
-          const value = await startCoapServer({ ...coap, gate: devices.gate, messages, metrics, logger })
+          const value = await CoapServer.start({ ...coap, gate: devices.gate, messages, metrics, logger })
           return { value, stop: () => value.stop() }
         })
   const provisioning = await life.start('provisioning', async () => {

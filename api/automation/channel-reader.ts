@@ -2,38 +2,10 @@
 import type { Database } from '#core/database/index.ts'
 import { createReader } from '#api/messages/index.ts'
 import type { StoredMessage } from '#api/messages/index.ts'
-
-export type ReadChannel = { domainKey: number; domainId: string; channelKey: number; channelId: string }
-
-export type ChannelQuery = {
-  subtopic?: string
-  name?: string
-  from?: number
-  to?: number
-  limit: number
-}
-
-/** A resolved record by the names of SenML (RFC 8428 section 4), as triggers give them too, and where it came from. */
-export type ChannelRecord = {
-  channel: string
-  subtopic?: string
-  publisher: string
-  protocol: string
-  n?: string
-  u?: string
-  t?: number
-  ut?: number
-  v?: number
-  vs?: string
-  vb?: boolean
-  vd?: string
-  s?: number
-}
-
-export type ChannelReader = (channel: ReadChannel, query: ChannelQuery) => Promise<ChannelRecord[]>
+import type { ReadChannel, StoredRecord } from '#queues/index.ts'
 
 /** The newest records first. */
-export function createChannelReader(database: Database): ChannelReader {
+export function createChannelReader(database: Database): ReadChannel {
   const reader = createReader(database)
   return async (channel, query) => {
     const access = { ...channel, publisherKey: null, publisherId: null, retentionDays: null }
@@ -52,9 +24,9 @@ const SENML_NAMES = {
   bool_value: 'vb',
   data_value: 'vd',
   sum: 's',
-} as const satisfies Partial<Record<keyof StoredMessage, keyof ChannelRecord>>
+} as const satisfies Partial<Record<keyof StoredMessage, keyof StoredRecord>>
 
-export function toRecord(message: StoredMessage): ChannelRecord {
+export function toRecord(message: StoredMessage): StoredRecord {
   const { channel, subtopic, publisher, protocol } = message
   const fields = Object.entries(SENML_NAMES).flatMap(([stored, name]) => {
     const value = message[stored as keyof typeof SENML_NAMES]
@@ -65,6 +37,6 @@ export function toRecord(message: StoredMessage): ChannelRecord {
     ...(subtopic === undefined ? {} : { subtopic }),
     publisher,
     protocol,
-    ...(Object.fromEntries(fields) as Partial<ChannelRecord>),
+    ...(Object.fromEntries(fields) as Partial<StoredRecord>),
   }
 }

@@ -9,7 +9,6 @@ import { startReplays } from './replays.ts'
 import { startTriggers } from './triggers.ts'
 
 export { createChannelReader } from './channel-reader.ts'
-export type { ChannelQuery, ChannelReader, ReadChannel } from './channel-reader.ts'
 
 export type AutomationDeps = {
   database: Database

@@ -5,12 +5,10 @@ import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import { channelRoutes, createChannelsService, legacyChannelRoutes } from './channels/index.ts'
 import type { ChannelsService } from './channels/index.ts'
-import { clientRoutes, createClientsService } from './clients/index.ts'
-import type { ClientsService } from './clients/index.ts'
+import { clientRoutes, ClientsService } from './clients/index.ts'
 import { connectionRoutes, createConnectionsService } from './connections/index.ts'
 import type { ConnectionsService } from './connections/index.ts'
-import { createMessageGate, identifyRoutes } from './gate/index.ts'
-import type { MessageGate } from './gate/index.ts'
+import { MessageGate, identifyRoutes } from './gate/index.ts'
 
 export type DeviceServices = {
   readonly clients: ClientsService
@@ -36,13 +34,13 @@ export function createDevices({
 }): Devices {
   const { access, journal } = identity
   const over: Devices['over'] = ({ database, journal, access }) => ({
-    clients: createClientsService({ database, journal, access, keyring }),
+    clients: new ClientsService({ database, journal, access, keyring }),
     channels: createChannelsService({ database, journal, access }),
     connections: createConnectionsService({ journal, access }),
   })
   const services = over({ database, journal, access })
   const { clients, channels, connections } = services
-  const gate = createMessageGate({ database, access, journal, keyring })
+  const gate = new MessageGate({ database, access, journal, keyring })
   journal.listen(gate)
   return {
     ...services,

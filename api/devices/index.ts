@@ -1,6 +1,6 @@
 export { createDevices } from './devices.ts'
 export type { DeviceServices, Devices } from './devices.ts'
-export { openSecret as openClientSecret } from './client-secrets.ts'
+export { openSecret as openClientSecret } from './secrets/index.ts'
 export type {
   ChannelPath,
   DeviceCredentials,
@@ -9,7 +9,7 @@ export type {
   MessageCredentials,
   MessageGate,
 } from './gate/index.ts'
-export { MAX_BULK_BODY_BYTES, MAX_BULK_ITEMS } from './bulk.ts'
+export { MAX_BULK_BODY_BYTES, MAX_BULK_ITEMS } from './connectable/bulk.ts'
 export { MAX_PAIRS, requireFewPairs } from './connections/index.ts'
 export { NewChannel } from './channels/schema.ts'
 export { NewClient } from './clients/schema.ts'

@@ -3,14 +3,15 @@ import type { Database } from '#core/database/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { SharedLimits } from '#core/limits/index.ts'
+import { requireRouteAllowed } from './access/index.ts'
 import type { AccessPolicy, UserPrincipal } from './access/index.ts'
 import type { IdentityConfig } from './config.ts'
 import type { Journal } from './journal/index.ts'
 import { apiKeyRoutes, createApiKeysService, purgeApiKeys } from './keys/index.ts'
-import { PAT_PREFIX, createPatsService, patRoutes, requireRouteAllowed } from './pats/index.ts'
-import { createLoginThrottle } from './throttle/index.ts'
-import { createTokensService, startSigningKeys, startUseRecorder, tokenRoutes } from './tokens/index.ts'
-import type { LoginUser, TokensService } from './tokens/index.ts'
+import { PatsService, patRoutes } from './pats/index.ts'
+import { LoginThrottle } from './throttle/index.ts'
+import { PAT_PREFIX, TokensService, SigningKeys, startUseRecorder, tokenRoutes } from './tokens/index.ts'
+import type { LoginUser } from './tokens/index.ts'
 
 export type CredentialsDeps = {
   config: IdentityConfig
@@ -32,7 +33,7 @@ export type Credentials = {
 
 export async function startCredentials(deps: CredentialsDeps): Promise<Credentials> {
   const { config, database, keyring, journal, access, findLogin, limits } = deps
-  const keys = await startSigningKeys({
+  const keys = await SigningKeys.start({
     database,
     keyring,
     journal,
@@ -41,18 +42,18 @@ export async function startCredentials(deps: CredentialsDeps): Promise<Credentia
   })
   const uses = startUseRecorder(database)
   const apiKeys = createApiKeysService({ database, journal, keys, uses })
-  const pats = createPatsService({ database, journal, access, uses })
-  const tokens = createTokensService({
+  const pats = new PatsService({ database, journal, access, uses })
+  const tokens = new TokensService({
     database,
     journal,
     keys,
     findLogin,
     uses,
-    throttle: createLoginThrottle({ shared: limits }),
+    throttle: new LoginThrottle({ shared: limits }),
     others: {
       authenticateApiKey: apiKeys.authenticate,
       isPersonal: (text) => text.startsWith(PAT_PREFIX),
-      authenticatePersonal: pats.authenticate,
+      authenticatePersonal: (text, origin) => pats.authenticate(text, origin),
       purge: purgeApiKeys,
     },
     accessTokenTtlMs: config.accessTokenTtlMs,

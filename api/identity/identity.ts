@@ -7,12 +7,11 @@ import type { RoutePlugin } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import type { SharedLimits } from '#core/limits/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { accessRoutes, createAccessPolicy, createExplainer } from './access/index.ts'
-import type { AccessPolicy } from './access/index.ts'
+import { accessRoutes, AccessPolicy, createExplainer } from './access/index.ts'
 import { assignmentRoutes, createAssignmentsService, userGroupRoutes } from './assignments/index.ts'
 import type { IdentityConfig } from './config.ts'
 import { startCredentials } from './credentials.ts'
-import { createDomainStatusService, createDomainsService, domainRoutes } from './domains/index.ts'
+import { createDomainStatusService, DomainsService, domainRoutes } from './domains/index.ts'
 import {
   createGroupsService,
   createKinshipService,
@@ -24,11 +23,12 @@ import type { GroupsService } from './groups/index.ts'
 import { createInvitationsService, invitationRoutes, legacyInvitationRoutes } from './invitations/index.ts'
 import { createJournalService, journalRoutes, startJournal } from './journal/index.ts'
 import type { Journal } from './journal/index.ts'
+import { CountMerger, warnOfSlowSearches } from './listing/index.ts'
 import { startMailer } from './mail/index.ts'
 import type { Mailer } from './mail/index.ts'
-import { createRolesService, roleRoutes } from './roles/index.ts'
+import { MembershipsService, RolesService, roleRoutes } from './roles/index.ts'
 import { bearerOf, originOf } from './tokens/index.ts'
-import type { TokensService } from './tokens/index.ts'
+import type { Logins } from './tokens/index.ts'
 import {
   accountRoutes,
   createUsersService,
@@ -57,7 +57,7 @@ export type Identity = {
   readonly journal: Journal
   readonly groups: GroupsService
   /** For callers whose email address need be verified, where the settings say so. */
-  readonly tokens: TokensService
+  readonly tokens: Logins
   readonly mailer: Mailer
   readonly routes: RoutePlugin
   readonly firstAdmin: FirstAdmin
@@ -96,7 +96,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
     ...(deps.tailIntervalMs === undefined ? {} : { tailIntervalMs: deps.tailIntervalMs }),
   })
   try {
-    const access = createAccessPolicy({ database, isFresh: journal.isFresh })
+    const access = AccessPolicy.create({ database, isFresh: journal.isFresh })
     const users = createUsersService({
       database,
       journal,
@@ -119,25 +119,27 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       limits: deps.limits,
     })
     /** Wherever a token is good for more than the own profile, its user's address must be verified if the settings say so. */
-    const tokens: TokensService = {
-      ...credentials.tokens,
+    const tokens: Logins = {
+      issue: (input, origin) => credentials.tokens.issue(input, origin),
       async authenticate(token, origin) {
         const principal = await credentials.tokens.authenticate(token, origin)
         await users.requireVerified(principal)
         return principal
       },
     }
-    const roles = createRolesService({ database, journal, access })
-    const domains = createDomainsService({ database, journal, access, reservedRoutes: RESERVED_ROUTES })
+    const roles = new RolesService({ database, journal, access })
+    const memberships = new MembershipsService({ database, journal, access })
+    const domains = new DomainsService({ database, journal, access, reservedRoutes: RESERVED_ROUTES })
     const domainStatuses = createDomainStatusService({ database, journal, access })
     const invitations = createInvitationsService({ database, journal, access })
     const groups = createGroupsService({ database, journal, access })
     const kinship = createKinshipService({ database, access })
     const moves = createMovesService({ database, journal, access })
-    const assignments = createAssignmentsService({ database, journal, access, roles })
+    const assignments = createAssignmentsService({ database, journal, access, memberships })
     journal.listen(access)
     journal.listen(users)
     await users.prepare()
+    await warnOfSlowSearches(database.db, logger)
     const firstAdmin = await ensureFirstAdmin({
       database,
       journal,
@@ -149,6 +151,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
       passwordPattern,
     })
     users.start()
+    const counts = new CountMerger({ database, logger })
     return {
       access,
       journal,
@@ -166,7 +169,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
         await invitationRoutes(invitations)(app)
         await legacyInvitationRoutes(invitations)(app)
         await accessRoutes(createExplainer({ database, access }))(app)
-        await roleRoutes(roles)(app)
+        await roleRoutes(roles, memberships)(app)
         await groupRoutes(groups)(app)
         await hierarchyRoutes(kinship, moves)(app)
         await assignmentRoutes(assignments)(app)
@@ -177,6 +180,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
         await requireVerifiedFor(users, request)
       },
       async stop() {
+        await counts.stop()
         await users.stop()
         await mailer.stop()
         await credentials.stop()

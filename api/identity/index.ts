@@ -24,11 +24,10 @@ export {
   rolesShownTo,
 } from './roles/index.ts'
 export type { Relation, RoleEntity, RoleRecord, ShownRoles } from './roles/index.ts'
-export { OUTSIDE_ACTIONS } from './pats/index.ts'
-export { bearerOf, originOf } from './tokens/index.ts'
-export type { TokensService } from './tokens/index.ts'
-export { createLoginThrottle, networkOf } from './throttle/index.ts'
-export type { LoginThrottle, ThrottleRules } from './throttle/index.ts'
+export { bearerOf, optionalBearerOf, originOf } from './tokens/index.ts'
+export type { Logins } from './tokens/index.ts'
+export { LoginThrottle, networkOf } from './throttle/index.ts'
+export type { ThrottleRules } from './throttle/index.ts'
 export { isMailAddress } from './mail/index.ts'
 export type { Mail, Mailer } from './mail/index.ts'
 export { requireRoute, startDomainPurge } from './domains/index.ts'
@@ -48,9 +47,14 @@ export {
   StatusFilter,
   Tags,
   Timestamp,
+} from './wire/index.ts'
+export {
   allOf,
   contains,
   containsMetadata,
+  findPageKeys,
+  hasTrigrams,
   parseMetadataFilter,
-  shortNamePattern,
-} from './wire/index.ts'
+  shownRows,
+} from './listing/index.ts'
+export type { AccessQuery, Filters, PageQuery } from './listing/index.ts'

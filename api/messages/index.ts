@@ -1,27 +1,4 @@
-/** The messages room: what is published is stored before it is acknowledged, and then it is in the next read. */
-import type { MessageAccess } from '#api/devices/index.ts'
-import type { Bus } from '#core/bus/index.ts'
-import { createExporter } from './export/exporter.ts'
-import type { ExportFormat, MessageExport } from './export/exporter.ts'
-import { createIngest } from './ingest/ingest.ts'
-import type { IngestDeps } from './ingest/ingest.ts'
-import type { IncomingMessage } from './message.ts'
-import { createReader } from './reader/reader.ts'
-import type { LatestQuery, MessagesPage, MessagesQuery } from './reader/schema.ts'
-import { Follower } from './live/follower.ts'
-import type { Delivery, FollowerOptions } from './live/follower.ts'
-import { startLiveHub } from './live/hub.ts'
-import { findLatest } from './live/latest.ts'
-import type { LiveMessage } from './live/live-message.ts'
-import { formatToken, parseToken } from './live/token.ts'
-import { startPresence } from './presence/index.ts'
-import type { Presence } from './presence/index.ts'
-import { startFolder } from './projections/folder.ts'
-import type { RetainedMessage } from './retained/retained.ts'
-import { findRetained } from './retained/retained.ts'
-import { startKeeper } from './retention/keeper.ts'
-import type { StorableMessage } from './store/message-rows.ts'
-
+/** The messages room. */
 export { DeletionQuery, createMessageDeletion } from './deletion/index.ts'
 export type { MessageDeletion } from './deletion/index.ts'
 export type { ExportFormat, MessageExport } from './export/exporter.ts'
@@ -31,7 +8,7 @@ export {
   SENML_CBOR,
   SENML_JSON,
   TEXT_PLAIN,
-  judgeByBytes,
+  sniffContent,
   parseContent,
 } from './ingest/content.ts'
 export type { ContentFacts } from './ingest/content.ts'
@@ -41,7 +18,7 @@ export type { Delivery, EndReason, FollowerOptions } from './live/follower.ts'
 export type { LiveMessage } from './live/live-message.ts'
 export { loadMessages } from './live/stored.ts'
 export { formatToken } from './live/token.ts'
-export type { Envelope } from './envelope.ts'
+export type { Envelope } from './model/envelope.ts'
 export type { RetainedMessage } from './retained/retained.ts'
 export {
   MqttSessionQuery,
@@ -68,110 +45,14 @@ export type {
   StoredSubscription,
   StoredWill,
 } from './sessions/index.ts'
-export type { Idempotency, IncomingMessage, MessageContent, Protocol } from './message.ts'
+export { startMessages } from './messages.ts'
+export type { Messages, MessagesDeps } from './messages.ts'
+export type { Idempotency, IncomingMessage, MessageContent, Protocol } from './model/message.ts'
 export type { Presence } from './presence/index.ts'
 export { createReader } from './reader/reader.ts'
 export { LatestQuery, MessagesAnswer, MessagesPage, MessagesQuery, StoredMessage } from './reader/schema.ts'
 export { ClientTelemetry, DomainUsage, createUsageService } from './usage/index.ts'
 export type { UsageService } from './usage/index.ts'
 export { removalsOf } from './retention/domain-removal.ts'
-export { matchesSubtopic, parseMessagePath, parseSubtopic, parseSubtopicFilter } from './topics.ts'
-export type { MessagePath } from './topics.ts'
-
-/** A database, a logger, and `hasRoom`: false while the disk of the database is nearly full. */
-export type MessagesDeps = Omit<IngestDeps, 'onCommitting' | 'onCommitted'> & {
-  bus: Bus
-  /** Aborted when the process begins to stop: streams end before the ports close. */
-  signal?: AbortSignal
-  /** How often new batches are folded into the rollups; tests shorten it. */
-  foldIntervalMs?: number
-}
-
-export type Messages = {
-  /** Resolves after the commit. What it rejects with: see `Ingest.publish`. */
-  publish(message: IncomingMessage): Promise<void>
-  /** See `Reader.read`. */
-  read(access: MessageAccess, query: MessagesQuery): Promise<MessagesPage>
-  /** See `Exporter.open`. */
-  export(access: MessageAccess, query: MessagesQuery, format: ExportFormat): Promise<MessageExport>
-  /** See `Reader.latest`. */
-  readLatest(access: MessageAccess, query: LatestQuery): Promise<MessagesPage>
-  /**
-   * Delivers the messages of a channel as they are committed, by whatever protocol and process they came; with the id of an
-   * event everything after it. Throws `malformed` for an id that is none, `unavailable` with too many followers.
-   */
-  follow(options: FollowerOptions, lastEventId?: string): Promise<{ close(): void }>
-  /** Where the followers stand who are handed messages as they come, for `lastEventId`; undefined while nobody follows. */
-  readonly position: string | undefined
-  /** The message that arrived last of those that a filter of `parseSubtopicFilter` covers. Throws `timeout`. */
-  latest(access: MessageAccess, filter: string): Promise<LiveMessage | undefined>
-  /** Where a follower stands that was handed this last, for `lastEventId`; empty without a delivery. */
-  tokenOf(delivery: Delivery | undefined): string
-  /** What is kept of the subtopics that a filter of `parseSubtopicFilter` covers. */
-  retained(access: MessageAccess, filter: string): Promise<RetainedMessage[]>
-  /** Calls the listener after each batch that this process commits, which it must not hold up; returns the way to end it. */
-  onCommitted(listener: () => void): () => void
-  /** Adapters tell it of the sessions of clients. */
-  readonly presence: Presence
-  /** Messages that wait for their commit. */
-  readonly pending: number
-  /** Sockets, streams and observations that are open. */
-  readonly followers: number
-  /** Takes nothing more and resolves when everything taken is written. */
-  close(): Promise<void>
-}
-
-/** Resolves when the partitions of the present exist, so that the first message finds its place. */
-export async function startMessages(deps: MessagesDeps): Promise<Messages> {
-  const { database, logger, bus } = deps
-  const keeper = await startKeeper(database, logger)
-  const folder = startFolder(database, logger, deps.foldIntervalMs)
-  const listeners = new Set<() => void>()
-  const hub = startLiveHub({ database, bus, logger })
-  deps.signal?.addEventListener('abort', () => hub.endAll(), { once: true })
-  const ingest = createIngest({
-    ...deps,
-    onCommitting: (batchSeq, batch) => hub.committing(batchSeq, messagesOf(batch)),
-    onCommitted(batchSeq, batch) {
-      hub.committed(batchSeq, messagesOf(batch))
-      folder.committed(batchSeq, batch)
-      for (const listener of listeners) listener()
-    },
-  })
-  const presence = startPresence({ database, logger })
-  const reader = createReader(database)
-  const exporter = createExporter(database, deps.signal)
-  return {
-    publish: (message) => ingest.publish(message),
-    read: (access, query) => reader.read(access, query),
-    export: (access, query, format) => exporter.open(access, query, format),
-    readLatest: (access, query) => reader.latest(access, query),
-    follow: (options, lastEventId) =>
-      hub.follow(new Follower(options), lastEventId === undefined ? undefined : parseToken(lastEventId)),
-    get position() {
-      return hub.position === undefined ? undefined : formatToken(hub.position)
-    },
-    latest: (access, filter) => findLatest(database, access, filter),
-    tokenOf: (delivery) => (delivery === undefined ? '' : formatToken(delivery.token)),
-    retained: (access, filter) => findRetained(database.db, access.channelKey, filter),
-    onCommitted(listener) {
-      listeners.add(listener)
-      return () => void listeners.delete(listener)
-    },
-    presence,
-    get pending() {
-      return ingest.pending
-    },
-    get followers() {
-      return hub.size
-    },
-    async close() {
-      await hub.stop()
-      await Promise.all([ingest.close(), folder.stop(), keeper.stop(), presence.stop()])
-    },
-  }
-}
-
-function messagesOf(batch: readonly StorableMessage[]): IncomingMessage[] {
-  return batch.map(({ message }) => message)
-}
+export { matchesSubtopic, parseMessagePath, parseSubtopic, parseSubtopicFilter } from './model/topics.ts'
+export type { MessagePath } from './model/topics.ts'

@@ -8,9 +8,9 @@ import type { SharedLimits } from '#core/limits/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { isLoopbackHost } from '#core/loopback.ts'
 import {
+  BootstrapService,
   bootstrapCipher,
   bootstrapRoutes,
-  createBootstrapService,
   createKeyThrottle,
   deviceBootstrapRoutes,
   enrolmentRoutes,
@@ -23,8 +23,8 @@ import { startNotifications } from './notifications/index.ts'
 import type { NotificationTimes } from './notifications/index.ts'
 import { createProfilesService, profileRoutes } from './profiles/index.ts'
 import {
+  ProvisionService,
   createAnonymousThrottle,
-  createProvisionService,
   createServiceLogin,
   loadLayout,
   provisionRoutes,
@@ -58,7 +58,7 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
   const layout = await loadLayout(config)
   const certificates = await startCertificates({ config, database, journal, access, keyring, logger })
   const keyThrottle = createKeyThrottle(limits)
-  const bootstrap = createBootstrapService({
+  const bootstrap = new BootstrapService({
     database,
     journal,
     access,
@@ -67,7 +67,7 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
     throttle: keyThrottle,
     allowsWeakKeys: config.bootstrapWeakKeys,
   })
-  const provision = createProvisionService({ database, journal, access, devices, bootstrap, certificates, layout })
+  const provision = new ProvisionService({ database, journal, access, devices, bootstrap, certificates, layout })
   const login = createServiceLogin(tokens, layout.credentials)
   const throttle = createAnonymousThrottle(limits)
   const notifications = await startNotifications({

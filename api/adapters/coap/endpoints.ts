@@ -4,10 +4,16 @@
  * itself. Only peers that have shown a secret are remembered, so a stranger cannot fill this.
  */
 import { randomInt } from 'node:crypto'
-import type { Observation } from './observations.ts'
 
 /** Who sent a datagram; `key` names address and port. */
 export type Peer = { key: string; address: string; port: number }
+
+/** Of an endpoint, by a token. */
+export type Observation = {
+  end(): void
+  /** Sends what was held back. */
+  resume(): void
+}
 
 /** EXCHANGE_LIFETIME (RFC 7252 section 4.8.2): so long a message identifier stands for the same message. */
 const EXCHANGE_LIFETIME_SECONDS = 247

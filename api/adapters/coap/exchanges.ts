@@ -29,8 +29,8 @@ const BUSY: Answer = refusal(
   new ServiceError('unavailable', 'too much is waiting: try again', { retryAfterSeconds: RETRY_AFTER_SECONDS }),
 )
 
-/** What may be sent for a request. */
-type Allowance = {
+/** What may be sent for a request to an address that has not proved itself (RFC 7252 section 11.3, RFC 9175 section 2.4). */
+type AmplificationLimit = {
   /** Bytes of the request. */
   askedBytes: number
   /** Bytes of everything that answers it, to a peer that is known. */
@@ -124,11 +124,11 @@ export class Exchanges {
     }
     const isEchoed = addresses.isEchoed(peer, request.options)
     const isProven = isEchoed || addresses.isProven(peer)
-    const allowance = { askedBytes, maxBytes: isProven ? Infinity : MAX_AMPLIFICATION * askedBytes, isEchoed }
+    const limit = { askedBytes, maxBytes: isProven ? Infinity : MAX_AMPLIFICATION * askedBytes, isEchoed }
     const before = endpoints.answerOf(peer.key, request.messageId)
     if (before !== undefined) {
       // A duplicate that asks for no acknowledgement is ignored (section 4.5).
-      if (isConfirmable) this.#send(request, peer, resource.again(request, before), false, allowance)
+      if (isConfirmable) this.#send(request, peer, resource.again(request, before), false, limit)
       return
     }
     const isBusy =
@@ -136,14 +136,14 @@ export class Exchanges {
       (waiting?.size ?? 0) >= MAX_UNANSWERED_PER_PEER ||
       (request.code === METHODS.post && endpoints.isFull(this.#count))
     if (isBusy || this.#isStopping) {
-      if (isConfirmable) this.#send(request, peer, BUSY, false, allowance)
+      if (isConfirmable) this.#send(request, peer, BUSY, false, limit)
       onAnswered('refused', isConfirmable ? BUSY.code : undefined, 0)
       return
     }
     const sinceMs = monotonicMs()
-    const handled = resource.handle(request, peer, allowance.maxBytes)
+    const handled = resource.handle(request, peer, limit.maxBytes)
     if (!(handled instanceof Promise)) {
-      this.#answer(request, peer, handled, false, allowance, sinceMs)
+      this.#answer(request, peer, handled, false, limit, sinceMs)
       return
     }
     const exchange: Unanswered = { request, peer, sinceMs, isAcknowledged: false }
@@ -154,7 +154,7 @@ export class Exchanges {
       .catch((error: unknown) => refusal(error))
       .then((answered) => {
         this.#forget(exchange)
-        this.#answer(request, peer, answered, exchange.isAcknowledged, allowance, sinceMs)
+        this.#answer(request, peer, answered, exchange.isAcknowledged, limit, sinceMs)
       })
   }
 
@@ -171,20 +171,20 @@ export class Exchanges {
     peer: Peer,
     answered: Answer,
     isAcknowledged: boolean,
-    allowance: Allowance,
+    limit: AmplificationLimit,
     sinceMs: number,
   ): void {
-    if (answered.isPeerKnown && (allowance.isEchoed || answered.isProof)) this.#deps.addresses.prove(peer)
+    if (answered.isPeerKnown && (limit.isEchoed || answered.isProof)) this.#deps.addresses.prove(peer)
     if (answered.isRemembered) this.#deps.endpoints.remember(peer, request.messageId, answered.code)
     // Nothing tells an unconfirmable request from one that was lost, and at the bound it is (contract section 7.6).
     const isDropped = request.type === TYPES.nonConfirmable && answered.code === BUSY.code
-    if (!isDropped) this.#send(request, peer, answered, isAcknowledged, allowance)
+    if (!isDropped) this.#send(request, peer, answered, isAcknowledged, limit)
     this.#deps.onAnswered(answered.route, isDropped ? undefined : answered.code, monotonicMs() - sinceMs)
     answered.afterwards?.()
   }
 
   /** On the acknowledgement of the request where that has not gone yet, else in a message of its own. */
-  #send(request: CoapMessage, peer: Peer, answered: Answer, isAcknowledged: boolean, allowance: Allowance): void {
+  #send(request: CoapMessage, peer: Peer, answered: Answer, isAcknowledged: boolean, limit: AmplificationLimit): void {
     const { endpoints, outbox, addresses, send } = this.#deps
     const isPiggybacked = request.type === TYPES.confirmable && !isAcknowledged
     const messageId = isPiggybacked
@@ -196,9 +196,9 @@ export class Exchanges {
         ? TYPES.confirmable
         : TYPES.nonConfirmable
     const maxBytes =
-      (answered.isPeerKnown || answered.isPublic ? allowance.maxBytes : allowance.askedBytes) -
+      (answered.isPeerKnown || answered.isPublic ? limit.maxBytes : limit.askedBytes) -
       (isAcknowledged ? EMPTY_MESSAGE_BYTES : 0)
-    const isProven = allowance.maxBytes === Infinity
+    const isProven = limit.maxBytes === Infinity
     const { code, options, payload } = answered
     const message = { type, code, messageId, token: request.token, options, payload }
     const isOffered = request.code === METHODS.get && !isProven

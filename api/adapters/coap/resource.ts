@@ -42,13 +42,7 @@ export type ResourceDeps = {
   logger: Logger
 }
 
-export type Resource = {
-  /** Never throws. A promise where something has to be waited for. An answer with a message has at most `maxBytes`. */
-  handle(request: CoapMessage, peer: Peer, maxBytes: number): Answer | Promise<Answer>
-  /** The answer to a request that was answered with this code before. */
-  again(request: CoapMessage, code: number): Answer
-}
-
+/** A request that names a channel and who asks. */
 type Asked = {
   options: RequestOptions
   path: ChannelPath
@@ -56,23 +50,54 @@ type Asked = {
   credentials: MessageCredentials
   /** Of everything that answers it: Infinity where the peer is known to be at its address. */
   maxBytes: number
+  request: CoapMessage
+  peer: Peer
 }
 
-export function createResource(deps: ResourceDeps): Resource {
-  const { gate, messages, uploads, representations, observations, maxBodyBytes, logger } = deps
+export class Resource {
+  readonly #deps: ResourceDeps
 
-  function refuse(error: unknown, parts: Partial<Answer> = {}): Answer {
-    if (isFault(error)) logger.error({ err: error }, 'a request of CoAP failed')
+  constructor(deps: ResourceDeps) {
+    this.#deps = deps
+  }
+
+  /** Never throws. A promise where something has to be waited for. An answer with a message has at most `maxBytes`. */
+  handle(request: CoapMessage, peer: Peer, maxBytes: number): Answer | Promise<Answer> {
+    try {
+      const { code } = request
+      if (code !== METHODS.get && code !== METHODS.post)
+        throw new ServiceError('method_not_allowed', 'a channel takes GET and POST')
+      const options = readOptions(request.options)
+      if (code === METHODS.get && options.path === WELL_KNOWN) return links()
+      const asked = ask(options, request, peer, maxBytes)
+      const route = code === METHODS.post ? 'POST message' : 'GET message'
+      const answered = code === METHODS.post ? this.#post(asked) : this.#get(asked)
+      return answered instanceof Promise ? answered.catch((error: unknown) => this.#refuse(error, { route })) : answered
+    } catch (error) {
+      return this.#refuse(error)
+    }
+  }
+
+  /** The answer to a request that was answered with this code before: it names the block of the request (RFC 7959 section 2.3). */
+  again(request: CoapMessage, code: number): Answer {
+    const { block1 } = readOptions(request.options)
+    const options = block1 === undefined ? [] : [uintOption(OPTIONS.block1, blockValue(block1))]
+    return answer(code, { options, isPeerKnown: true })
+  }
+
+  #refuse(error: unknown, parts: Partial<Answer> = {}): Answer {
+    if (isFault(error)) this.#deps.logger.error({ err: error }, 'a CoAP request failed')
     return refusal(error, parts)
   }
 
   /** Decided from memory for most; otherwise looked up. */
-  function withAccess(
+  #withAccess(
     { credentials, path }: Asked,
     type: ConnectionType,
     proceed: (access: MessageAccess) => Answer | Promise<Answer>,
     check: () => void,
   ): Answer | Promise<Answer> {
+    const { gate } = this.#deps
     const access = gate.authorizeNow(credentials, path, type)
     if (access !== undefined) return proceed(access)
     return gate.authorize(credentials, path, type).then(proceed, (error: unknown) => {
@@ -82,93 +107,103 @@ export function createResource(deps: ResourceDeps): Resource {
     })
   }
 
-  function post(asked: Asked, request: CoapMessage, peer: Peer): Answer | Promise<Answer> {
-    const route = 'POST message'
+  #post(asked: Asked): Answer | Promise<Answer> {
     const receivedAtSeconds = Date.now() / 1000
-    const { options, rest } = asked
-    const read = (body: Buffer) => {
-      const contentType = contentTypeOf(options.contentFormat)
-      const subtopic = parseSubtopic(rest)
-      return { contentType, subtopic, content: parseContent(contentType, body, { subtopic, receivedAtSeconds }) }
+    const check = () => {
+      if (asked.options.block1 === undefined) read(asked, asked.request.payload, receivedAtSeconds)
     }
-    const store = (access: MessageAccess): Answer | Promise<Answer> => {
-      const { block1 } = options
-      const known = { route, isPeerKnown: true }
-      try {
-        // Before the first block is kept.
-        contentTypeOf(options.contentFormat)
-        const key = `${peer.key}\n${options.path}\n${options.queries.join('&')}`
-        const body = block1 === undefined ? request.payload : uploads.take(key, block1, request.payload, options.size1)
-        if (body === undefined) return { ...again(request, CODES.continue), ...known, isRemembered: true }
-        if (body.length > maxBodyBytes)
-          throw new ServiceError('too_large', `the body must have at most ${maxBodyBytes} bytes`)
-        const { contentType, subtopic, content } = read(body)
-        const original = { contentType: contentType ?? OCTET_STREAM, body }
-        return messages.publish({ access, subtopic, protocol: 'coap', receivedAtSeconds, content, original }).then(
-          () => ({ ...again(request, CODES.changed), ...known, isRemembered: true }),
-          // After its deadline nobody knows whether it was stored.
-          (error: unknown) => refuse(error, { ...known, isRemembered: kindOf(error) === 'timeout' }),
-        )
-      } catch (error) {
-        const refused = refuse(error, known)
-        // The largest body that would be taken (RFC 7959 section 2.9.3).
-        return kindOf(error) === 'too_large'
-          ? { ...refused, options: [uintOption(OPTIONS.size1, maxBodyBytes)] }
-          : refused
-      }
-    }
-    return withAccess(asked, 'publish', store, () => void (options.block1 === undefined && read(request.payload)))
+    return this.#withAccess(asked, 'publish', (access) => this.#store(asked, access, receivedAtSeconds), check)
   }
 
-  function get(asked: Asked, request: CoapMessage, peer: Peer): Answer | Promise<Answer> {
-    const { options, rest, maxBytes } = asked
-    const isObserve = options.observe === OBSERVE.register
-    const route = isObserve ? 'GET message, observe' : 'GET message'
+  #store(asked: Asked, access: MessageAccess, receivedAtSeconds: number): Answer | Promise<Answer> {
+    const { messages, maxBodyBytes } = this.#deps
+    const known = { route: 'POST message', isPeerKnown: true }
+    try {
+      // Before the first block is kept.
+      contentTypeOf(asked.options.contentFormat)
+      const body = this.#bodyOf(asked)
+      if (body === undefined) return { ...this.again(asked.request, CODES.continue), ...known, isRemembered: true }
+      if (body.length > maxBodyBytes)
+        throw new ServiceError('too_large', `the body must have at most ${maxBodyBytes} bytes`)
+      const { contentType, subtopic, content } = read(asked, body, receivedAtSeconds)
+      const original = { contentType: contentType ?? OCTET_STREAM, body }
+      return messages.publish({ access, subtopic, protocol: 'coap', receivedAtSeconds, content, original }).then(
+        () => ({ ...this.again(asked.request, CODES.changed), ...known, isRemembered: true }),
+        // After its deadline nobody knows whether it was stored.
+        (error: unknown) => this.#refuse(error, { ...known, isRemembered: kindOf(error) === 'timeout' }),
+      )
+    } catch (error) {
+      const refused = this.#refuse(error, known)
+      // The largest body that would be taken (RFC 7959 section 2.9.3).
+      return kindOf(error) === 'too_large'
+        ? { ...refused, options: [uintOption(OPTIONS.size1, maxBodyBytes)] }
+        : refused
+    }
+  }
+
+  /** Undefined: more blocks follow. */
+  #bodyOf({ options, request, peer }: Asked): Buffer | undefined {
+    const { block1, path, queries, size1 } = options
+    if (block1 === undefined) return request.payload
+    return this.#deps.uploads.take(`${peer.key}\n${path}\n${queries.join('&')}`, block1, request.payload, size1)
+  }
+
+  #get(asked: Asked): Answer | Promise<Answer> {
+    const { options, rest, peer } = asked
+    const route = options.observe === OBSERVE.register ? 'GET message, observe' : 'GET message'
     const key = `${peer.key}\n${options.path}`
-    const known = { route, isPeerKnown: true, isProof: representations.isKnown(key, options.etags) }
+    const known = { route, isPeerKnown: true, isProof: this.#deps.representations.isKnown(key, options.etags) }
     const present = async (access: MessageAccess): Promise<Answer> => {
       try {
-        const filter = parseSubtopicFilter(rest)
-        if (options.observe === OBSERVE.deregister) observations.close(peer, request.token)
-        const kept = (options.block2?.number ?? 0) > 0 ? representations.find(key) : undefined
-        if (kept !== undefined)
-          return answer(CODES.content, {
-            ...known,
-            ...representations.part(key, kept, options.block2, payloadRoom(maxBytes)),
-          })
-        if (isObserve) return await observe(asked, access, filter, request, peer, key, known)
-        const message = await messages.latest(access, filter)
-        if (message === undefined && options.observe !== OBSERVE.deregister)
-          throw new ServiceError('not_found', 'the channel has no message yet')
-        const representation = represent(message, options.accept)
-        if (representation === undefined)
-          throw new CoapRefusal(CODES.notAcceptable, 'the newest message has another format')
-        return answer(CODES.content, {
-          ...known,
-          ...representations.part(key, representation, options.block2, payloadRoom(maxBytes)),
-        })
+        return await this.#present(asked, access, key, known)
       } catch (error) {
-        return refuse(error, known)
+        return this.#refuse(error, known)
       }
     }
-    return withAccess(asked, 'subscribe', present, () => void parseSubtopicFilter(rest))
+    return this.#withAccess(asked, 'subscribe', present, () => void parseSubtopicFilter(rest))
   }
 
-  async function observe(
-    { options, credentials, path, maxBytes }: Asked,
+  async #present(
+    asked: Asked,
     access: MessageAccess,
-    filter: string,
-    { token }: CoapMessage,
-    peer: Peer,
     representationKey: string,
     known: Partial<Answer>,
   ): Promise<Answer> {
+    const { messages, representations, observations } = this.#deps
+    const { options, rest, maxBytes, request, peer } = asked
+    const { accept, block2, observe } = options
+    const partOf = (representation: Representation) =>
+      answer(CODES.content, {
+        ...known,
+        ...representations.part(representationKey, representation, block2, payloadRoom(maxBytes)),
+      })
+    const filter = parseSubtopicFilter(rest)
+    if (observe === OBSERVE.deregister) observations.close(peer, request.token)
+    const kept = (block2?.number ?? 0) > 0 ? representations.find(representationKey) : undefined
+    if (kept !== undefined) return partOf(kept)
+    if (observe === OBSERVE.register) return await this.#observe(asked, access, filter, representationKey, known)
+    const message = await messages.latest(access, filter)
+    if (message === undefined && observe !== OBSERVE.deregister)
+      throw new ServiceError('not_found', 'the channel has no message yet')
+    const representation = represent(message, accept)
+    if (representation === undefined)
+      throw new CoapRefusal(CODES.notAcceptable, 'the newest message has another format')
+    return partOf(representation)
+  }
+
+  async #observe(
+    { options, credentials, path, maxBytes, request, peer }: Asked,
+    access: MessageAccess,
+    filter: string,
+    representationKey: string,
+    known: Partial<Answer>,
+  ): Promise<Answer> {
+    const { gate, messages, representations, observations } = this.#deps
     const { accept, block2: block } = options
     const authorize = async () => await gate.authorize(credentials, path, 'subscribe')
     const unpaidBytes = maxBytes * (1 - FIRST_ANSWER_PART)
     const observed = { access, filter, accept, block, representationKey, authorize, unpaidBytes }
-    const observing = { peer, token: Buffer.from(token), ...observed }
-    const observation = await observations.open(observing)
+    const observation = await observations.open({ peer, token: Buffer.from(request.token), ...observed })
     try {
       const message = await messages.latest(access, filter)
       const representation = represent(message, accept) ?? { payload: NOTHING, contentFormat: undefined }
@@ -183,48 +218,31 @@ export function createResource(deps: ResourceDeps): Resource {
       throw error
     }
   }
+}
 
-  /** The block of the request is named in its answer (RFC 7959 section 2.3). */
-  function again(request: CoapMessage, code: number): Answer {
-    const { block1 } = readOptions(request.options)
-    const options = block1 === undefined ? [] : [uintOption(OPTIONS.block1, blockValue(block1))]
-    return answer(code, { options, isPeerKnown: true })
-  }
+function links(): Answer {
+  return answer(CODES.content, {
+    route: `GET ${WELL_KNOWN}`,
+    options: [uintOption(OPTIONS.contentFormat, LINK_FORMAT)],
+    payload: LINKS,
+    isPublic: true,
+  })
+}
 
-  function handle(request: CoapMessage, peer: Peer, maxBytes: number): Answer | Promise<Answer> {
-    try {
-      const { code } = request
-      if (code !== METHODS.get && code !== METHODS.post)
-        throw new ServiceError('method_not_allowed', 'a channel takes GET and POST')
-      const options = readOptions(request.options)
-      if (code === METHODS.get && options.path === WELL_KNOWN) {
-        const contentFormat = uintOption(OPTIONS.contentFormat, LINK_FORMAT)
-        return answer(CODES.content, {
-          route: `GET ${WELL_KNOWN}`,
-          options: [contentFormat],
-          payload: LINKS,
-          isPublic: true,
-        })
-      }
-      const path = parseMessagePath(options.path)
-      if (path === undefined)
-        throw new ServiceError('malformed', 'the path must be m/<domain>/c/<channel> or channels/<channel>/messages')
-      const asked = {
-        options,
-        path: { domain: path.domain, channel: path.channel },
-        rest: path.rest,
-        credentials: credentialsOf(options),
-        maxBytes,
-      }
-      const answered = code === METHODS.post ? post(asked, request, peer) : get(asked, request, peer)
-      const route = code === METHODS.post ? 'POST message' : 'GET message'
-      return answered instanceof Promise ? answered.catch((error: unknown) => refuse(error, { route })) : answered
-    } catch (error) {
-      return refuse(error)
-    }
-  }
+/** Throws `malformed` for a path that is none of a channel, `unauthenticated` without a secret. */
+function ask(options: RequestOptions, request: CoapMessage, peer: Peer, maxBytes: number): Asked {
+  const path = parseMessagePath(options.path)
+  if (path === undefined)
+    throw new ServiceError('malformed', 'the path must be m/<domain>/c/<channel> or channels/<channel>/messages')
+  const { domain, channel, rest } = path
+  return { options, path: { domain, channel }, rest, credentials: credentialsOf(options), maxBytes, request, peer }
+}
 
-  return { handle, again }
+/** What is published. Throws what parsing refuses. */
+function read({ options, rest }: Asked, body: Buffer, receivedAtSeconds: number) {
+  const contentType = contentTypeOf(options.contentFormat)
+  const subtopic = parseSubtopic(rest)
+  return { contentType, subtopic, content: parseContent(contentType, body, { subtopic, receivedAtSeconds }) }
 }
 
 /** Exactly one query, which holds the secret. Throws `unauthenticated`. */

@@ -9,8 +9,8 @@ import type { ConnectionType } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
 import type { StreamOwner } from '#core/streams/index.ts'
-import { peerCertificateOf, readCredentials } from '../credentials.ts'
-import type { Authenticators, CredentialTexts } from '../credentials.ts'
+import { peerCertificateOf, readCredentials } from '../credentials/credentials.ts'
+import type { Authenticators, CredentialTexts } from '../credentials/credentials.ts'
 
 export type MessageAccessDeps = Authenticators & { gate: MessageGate }
 

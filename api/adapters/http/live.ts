@@ -1,12 +1,12 @@
 /** Following a channel over server-sent events; an event's id is a position, so that nothing is missed while reconnecting. */
 import type { EventEmitter } from 'node:events'
+import { Type } from 'typebox'
 import { formatToken, parseSubtopicFilter } from '#api/messages/index.ts'
 import type { Delivery, LiveMessage, Messages } from '#api/messages/index.ts'
 import { EVENT_STREAM, responses, sendEventStream } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import type { Streams } from '#core/streams/index.ts'
-import { readCredentials } from '../credentials.ts'
+import { readCredentials } from '../credentials/credentials.ts'
 import type { MessageAccessDeps } from './access.ts'
 import { accessOf, checkAccess, credentialsOf, ownerOf } from './access.ts'
 
@@ -19,7 +19,9 @@ export function liveRoutes(messages: Messages, deps: LiveDeps): RoutePlugin {
       scope.get(
         '/m/:domain_id/c/:channel_id/live',
         {
-          config: { action: 'subscribe', ownCredentials: true, mediaType: EVENT_STREAM, refusesHead: true },
+          config: { action: 'subscribe', ownCredentials: true, mediaType: EVENT_STREAM },
+          // The answer of GET does not end.
+          exposeHeadRoute: false,
           schema: {
             tags: ['messages'],
             summary: 'Follow a channel, as server-sent events',

@@ -1,11 +1,11 @@
 /** Publishing over HTTP (contract section 7.1, decisions 17, 17b and 54): 202 means stored. */
 import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
 import { OCTET_STREAM, idempotencyOf, parseContent, parseSubtopic } from '#api/messages/index.ts'
 import type { IncomingMessage, Messages } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import type { MessageAccessDeps } from './access.ts'
 import { accessOf, callerOf, checkAccess } from './access.ts'
 import { MESSAGE_TYPES, contentTypeOf, messageBytes, takeMessageBodies } from './body.ts'

@@ -1,11 +1,11 @@
 /** Reading over HTTP (contract section 8, decision 18). */
 import { Readable } from 'node:stream'
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { LatestQuery, MessagesAnswer, MessagesQuery } from '#api/messages/index.ts'
 import type { ExportFormat, Messages, MessagesPage } from '#api/messages/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import type { MessageAccessDeps } from './access.ts'
 import { accessOf, checkAccess } from './access.ts'
 

@@ -1,10 +1,10 @@
 /** Usage of a domain (contract decision 54) and telemetry of a client (contract section 10) over HTTP. */
+import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { ClientTelemetry, DomainUsage } from '#api/messages/index.ts'
 import type { UsageService } from '#api/messages/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 
 export function usageRoutes(usage: UsageService): RoutePlugin {
   return (app) => {

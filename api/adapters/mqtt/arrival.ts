@@ -1,9 +1,9 @@
 /** A message that was stored, on its way to the sessions that subscribed to it; put into bytes once for many of them. */
 import type { Envelope } from '#api/messages/index.ts'
-import type { Version } from './packets/connect.ts'
 import type { Properties } from './packets/properties.ts'
 import { NO_PROPERTIES } from './packets/properties.ts'
-import type { PublishTemplate, Qos } from './packets/publish.ts'
+import type { Qos, Version } from './packets/protocol.ts'
+import type { PublishTemplate } from './packets/publish.ts'
 import { formatPublish } from './packets/publish.ts'
 
 export type ArrivalFacts = {

@@ -1,15 +1,16 @@
 /** CONNECT in its steps (section 3.1.4): who is it, may he have that will, which session is it; then CONNACK. */
+import type { DeviceCredentials } from '#api/devices/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import { withDeadline } from '#core/time.ts'
-import type { Connection } from './connection.ts'
-import type { Exchange, Identity, SessionWill } from './exchange.ts'
+import type { Exchange, SessionWill } from './exchange.ts'
 import type { ConnectPacket } from './packets/connect.ts'
 import type { Properties } from './packets/properties.ts'
 import { REASON, reasonCodeOf } from './packets/reason-codes.ts'
 import { ProtocolError } from './packets/wire.ts'
 import { RECEIVE_MAXIMUM, TOPIC_ALIAS_MAXIMUM } from './publishing.ts'
 import type { Session } from './session.ts'
+import type { Identity } from './targets.ts'
 
 /** A session of the older versions that is not clean is kept for so long without a connection. */
 const PERSISTENT_SECONDS = 7 * 86_400
@@ -20,6 +21,25 @@ const KEEP_ALIVE_FACTOR = 1.5
 const CONNECT_DEADLINE_MS = 10_000
 /** Longer identifiers are refused; the standards demand 23. */
 const MAX_IDENTIFIER_LENGTH = 1024
+
+/** The connection that CONNECT came over. */
+export type ConnectingConnection = {
+  readonly address: string
+  /** Who a client certificate stands for. */
+  readonly certificate: DeviceCredentials | undefined
+  readonly isOpen: boolean
+  readonly maxIncomingBytes: number
+  /** Until the next packet is due; 0: for ever. */
+  keepAliveMs: number
+  receiveMaximum: number
+  /** The connection of the same client and identifier is closed, if there is one [MQTT-3.1.4-3]. */
+  takeOver(identity: Identity, clientIdentifier: string): Promise<void>
+  /** A session was opened for it, and it has gone meanwhile. */
+  abandon(session: Session): void
+  refuseConnect(reasonCode: number, reason: string): void
+  /** Something failed on this side. */
+  failedToConnect(error: unknown): void
+}
 
 export type Accepted = { session: Session; isPresent: boolean; properties: Readonly<Properties> }
 
@@ -34,7 +54,7 @@ class ConnectRefusal extends Error {
 
 /** Undefined: refused, and the client was told. */
 export async function connect(
-  connection: Connection,
+  connection: ConnectingConnection,
   packet: ConnectPacket,
   exchange: Exchange,
 ): Promise<Accepted | undefined> {
@@ -45,14 +65,14 @@ export async function connect(
       connection.refuseConnect(error.reasonCode, error.message)
     else {
       const kind = kindOf(error)
-      if (kind === 'internal') connection.host.logger.error({ err: error }, 'a client of MQTT could not connect')
+      if (kind === 'internal') connection.failedToConnect(error)
       connection.refuseConnect(reasonCodeOf(kind), kind === 'internal' ? 'internal error' : (error as Error).message)
     }
     return undefined
   }
 }
 
-async function accept(connection: Connection, packet: ConnectPacket, exchange: Exchange): Promise<Accepted> {
+async function accept(connection: ConnectingConnection, packet: ConnectPacket, exchange: Exchange): Promise<Accepted> {
   const { version, properties } = packet
   if (properties.authenticationMethod !== undefined)
     throw new ConnectRefusal(REASON.badAuthenticationMethod, 'no authentication method is offered')
@@ -60,7 +80,7 @@ async function accept(connection: Connection, packet: ConnectPacket, exchange: E
   const identity = await exchange.authenticate(packet, connection.certificate)
   const will = await willOf(packet, identity, exchange)
   const expirySeconds = expiryOf(packet, identity)
-  await connection.host.takeOver(identity, identifier)
+  await connection.takeOver(identity, identifier)
   const { session, isPresent } = await exchange
     .open({ identity, clientIdentifier: identifier, connect: packet, expirySeconds, will, address: connection.address })
     .catch((error: unknown) => {
@@ -69,10 +89,7 @@ async function accept(connection: Connection, packet: ConnectPacket, exchange: E
       throw error
     })
   if (!connection.isOpen) {
-    // It went away meanwhile.
-    connection.isWillDropped = true
-    connection.session = session
-    connection.host.closed(connection)
+    connection.abandon(session)
     throw new ConnectRefusal(REASON.unspecified, 'the connection is gone')
   }
   connection.keepAliveMs = packet.keepAliveSeconds * 1000 * KEEP_ALIVE_FACTOR
@@ -115,14 +132,14 @@ function expiryOf({ version, cleanStart, properties }: ConnectPacket, identity: 
 }
 
 function offered(
-  { host }: Connection,
+  { maxIncomingBytes }: ConnectingConnection,
   { properties, clientIdentifier }: ConnectPacket,
   identifier: string,
   expirySeconds: number,
 ): Readonly<Properties> {
   return {
     receiveMaximum: RECEIVE_MAXIMUM,
-    maximumPacketSize: host.maxPacketBytes,
+    maximumPacketSize: maxIncomingBytes,
     topicAliasMaximum: TOPIC_ALIAS_MAXIMUM,
     // Only where it is not what the client asked for (section 3.2.2.3.2).
     ...(expirySeconds === (properties.sessionExpiryInterval ?? 0) ? {} : { sessionExpiryInterval: expirySeconds }),

@@ -2,30 +2,33 @@
 import type { Duplex } from 'node:stream'
 import type { DeviceCredentials } from '#api/devices/index.ts'
 import { kindOf } from '#core/errors/index.ts'
-import type { Account, Reader } from '#core/streams/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import type { Account, Reader, StreamBudget } from '#core/streams/index.ts'
 import { createTurns as createLongTurns } from '#core/turns.ts'
+import { connect } from './connecting.ts'
+import type { ConnectingConnection } from './connecting.ts'
 import type { Exchange } from './exchange.ts'
-import { formatAcknowledgement } from './packets/acknowledgement.ts'
 import type { AcknowledgementPacket } from './packets/acknowledgement.ts'
-import type { ConnectPacket, Version } from './packets/connect.ts'
+import { formatAcknowledgement } from './packets/acknowledgement.ts'
+import type { ConnectPacket } from './packets/connect.ts'
 import { UnsupportedVersion, formatConnack } from './packets/connect.ts'
 import type { DisconnectPacket } from './packets/disconnect.ts'
 import { formatDisconnect } from './packets/disconnect.ts'
 import { Frames } from './packets/frames.ts'
-import { parsePacket } from './packets/packet.ts'
 import type { Packet } from './packets/packet.ts'
+import { parsePacket } from './packets/packet.ts'
 import { PINGRESP } from './packets/ping.ts'
+import type { Version } from './packets/protocol.ts'
 import type { PublishPacket } from './packets/publish.ts'
 import { REASON, carriedBy, reasonCodeOf } from './packets/reason-codes.ts'
 import { ProtocolError } from './packets/wire.ts'
+import type { PublishingConnection, Unsettled } from './publishing.ts'
 import { Publishing, TOPIC_ALIAS_MAXIMUM } from './publishing.ts'
-import type { PublishingConnection } from './publishing.ts'
-import type { Outlet, Session } from './session.ts'
-import { connect } from './connecting.ts'
-import type { Subscription } from './subscription.ts'
-import type { Writable } from './turns.ts'
+import type { Outlet, Session, Subscription } from './session.ts'
 import { subscribe, unsubscribe } from './subscribing.ts'
-import type { ConnectionHost } from './host.ts'
+import type { SubscribingConnection } from './subscribing.ts'
+import type { Identity } from './targets.ts'
+import type { Writable } from './turns.ts'
 
 /** A packet before CONNECT was accepted must not be larger: nobody is known yet. */
 const MAX_CONNECT_BYTES = 256 * 1024
@@ -42,7 +45,32 @@ export type Peer = {
   recertify?: () => Promise<DeviceCredentials | undefined>
 }
 
-export class Connection implements Outlet, PublishingConnection, Writable, Reader {
+/** What a connection needs of the server that has it. */
+export type ConnectionHost = {
+  readonly logger: Logger
+  /** Of what waits for readers of this process. */
+  readonly budget: StreamBudget
+  /** A coarse monotonic clock: one reading for all connections. */
+  readonly nowMs: number
+  /** Largest packet of a client that is known. */
+  readonly maxPacketBytes: number
+  /** The connection of the same client and identifier is closed, if there is one [MQTT-3.1.4-3]. */
+  takeOver(identity: Identity, clientIdentifier: string): Promise<void>
+  /** It has its session now; messages of the session that an earlier connection brought may await their commit. */
+  accepted(connection: Connection, session: Session): Unsettled
+  /** Writes what the connection was given to send, at the latest when this turn is over. */
+  flushLater(connection: Connection): void
+  closing(connection: Connection): void
+  closed(connection: Connection): void
+  countPacket(type: Packet['type']): void
+  countRefusal(reasonCode: number): void
+  countDropped(reason: string): void
+  countStored(durationMs: number): void
+}
+
+export class Connection
+  implements Outlet, ConnectingConnection, SubscribingConnection, PublishingConnection, Writable, Reader
+{
   readonly host: ConnectionHost
   readonly socket: Duplex
   /** Who a client certificate stands for. */
@@ -250,6 +278,26 @@ export class Connection implements Outlet, PublishingConnection, Writable, Reade
     }
   }
 
+  /** Largest packet of a client that is known. */
+  get maxIncomingBytes(): number {
+    return this.host.maxPacketBytes
+  }
+
+  takeOver(identity: Identity, clientIdentifier: string): Promise<void> {
+    return this.host.takeOver(identity, clientIdentifier)
+  }
+
+  /** A session was opened for it, and it has gone meanwhile. */
+  abandon(session: Session): void {
+    this.isWillDropped = true
+    this.session = session
+    this.host.closed(this)
+  }
+
+  failedToConnect(error: unknown): void {
+    this.host.logger.error({ err: error }, 'failed to connect an MQTT client')
+  }
+
   async #connect(packet: ConnectPacket): Promise<void> {
     const accepted = await connect(this, packet, this.#exchange)
     if (accepted === undefined) return
@@ -318,8 +366,10 @@ export class Connection implements Outlet, PublishingConnection, Writable, Reade
     this.#outBytes += bytes.length
   }
 
-  /** Beside what else comes: the client must be able to acknowledge what it is sent. */
-  /** One after the other: a packet may ask for a thousand, and each may match many messages. */
+  /**
+   * Beside what else comes: the client must be able to acknowledge what it is sent. One subscription after the other: a packet may
+   * ask for a thousand, and each may match many messages.
+   */
   sendRetained(subscriptions: readonly Subscription[]): void {
     const sendAll = async () => {
       for (const subscription of subscriptions) {

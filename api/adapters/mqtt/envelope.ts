@@ -2,7 +2,7 @@
 import type { Envelope } from '#api/messages/index.ts'
 import type { Properties } from './packets/properties.ts'
 import { NO_PROPERTIES } from './packets/properties.ts'
-import type { Qos } from './packets/publish.ts'
+import type { Qos } from './packets/protocol.ts'
 
 /** Undefined where there is nothing to say: a message with QoS 1 and no properties is as one of any protocol. */
 export function envelopeOf(

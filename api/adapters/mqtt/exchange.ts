@@ -3,44 +3,12 @@
  * and sessions kept. The platform is one such exchange, the bare broker of the conformance profile another; every other
  * line of the adapter is the same for both.
  */
-import type { DeviceCredentials, MessageAccess } from '#api/devices/index.ts'
+import type { DeviceCredentials } from '#api/devices/index.ts'
 import type { ConnectPacket, Will } from './packets/connect.ts'
 import type { Properties } from './packets/properties.ts'
-import type { Qos } from './packets/publish.ts'
-import type { Outbound, Session, SessionHost } from './session.ts'
-import type { Subscription } from './subscription.ts'
-
-/** Who connected. */
-export type Identity = {
-  /**
-   * Whose sessions these are: the key of the client. Undefined while a secret fits clients of several domains and no topic
-   * has named the domain (decision 31c).
-   */
-  ownerKey: number | undefined
-  /** Names the owner: client identifiers mean something within it alone. */
-  scope: string
-  domainKey: number | undefined
-  credentials: DeviceCredentials | undefined
-}
-
-/** A topic name, resolved and allowed. */
-export type Target = {
-  /** The channel's key. */
-  streamKey: number
-  /** Canonical. */
-  subtopic: string
-  access: MessageAccess | undefined
-}
-
-/** A topic filter, resolved and allowed. */
-export type FilterTarget = {
-  streamKey: number
-  /** Elements of the filter; `+` stands for one, `#` for all that follow. */
-  levels: readonly string[]
-  /** What stands before the subtopic in the form of this filter; undefined: the subtopic is the whole topic. */
-  prefix: string | undefined
-  access: MessageAccess | undefined
-}
+import type { Qos } from './packets/protocol.ts'
+import type { Outbound, Session, SessionHost, Subscription } from './session.ts'
+import type { FilterTarget, Identity, Target } from './targets.ts'
 
 /** A message on its way in. */
 export type Publication = {

@@ -4,13 +4,14 @@
  */
 import { kindOf } from '#core/errors/index.ts'
 import { sleep } from '#core/time.ts'
-import type { Exchange, Publication, Target } from './exchange.ts'
+import type { Exchange, Publication } from './exchange.ts'
 import { formatAcknowledgement } from './packets/acknowledgement.ts'
-import type { Version } from './packets/connect.ts'
+import type { Version } from './packets/protocol.ts'
 import type { PublishPacket } from './packets/publish.ts'
 import { REASON, carriedBy, reasonCodeOf } from './packets/reason-codes.ts'
 import { ProtocolError } from './packets/wire.ts'
 import type { Session } from './session.ts'
+import type { Target } from './targets.ts'
 
 /** Publishes of one connection that wait for their commit; told to clients of 5.0 as the receive maximum. */
 export const RECEIVE_MAXIMUM = 1000

@@ -1,10 +1,10 @@
 /** What operators see of MQTT over HTTP: sessions of a client, retained messages of a channel. */
+import { Type } from 'typebox'
 import { MqttSessionQuery, MqttSessions, RetainedPage } from '#api/messages/index.ts'
 import type { SessionsService } from '#api/messages/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { pageQuery } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 
 const Channel = Type.Object({ domain_id: Type.String(), channel_id: Type.String() })
 

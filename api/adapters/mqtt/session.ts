@@ -3,13 +3,12 @@
  * with QoS 1 and 2 is kept until it is acknowledged, in order, within the receive maximum of the client.
  */
 import type { Arrival } from './arrival.ts'
-import type { Identity } from './exchange.ts'
 import { formatAcknowledgement } from './packets/acknowledgement.ts'
-import type { Version } from './packets/connect.ts'
-import type { PublishTemplate, Qos } from './packets/publish.ts'
+import type { Qos, Version } from './packets/protocol.ts'
+import type { PublishTemplate } from './packets/publish.ts'
 import { stamp } from './packets/publish.ts'
 import { REASON } from './packets/reason-codes.ts'
-import type { Subscription } from './subscription.ts'
+import type { FilterTarget, Identity } from './targets.ts'
 
 /** Messages that are sent and not acknowledged; a client may ask for less (receive maximum). */
 export const MAX_IN_FLIGHT = 512
@@ -34,11 +33,11 @@ export type Outlet = {
   send(bytes: Buffer): void
 }
 
-/** A step of the message log: what came with it is done when nothing of it is under way. */
-export type Step = { token: string; pending: number }
+/** A batch of the message log: what came with it is done when nothing of it is under way. */
+export type LogBatch = { token: string; pending: number }
 
 /** How a session wants a message. */
-export type Manner = {
+export type DeliveryOptions = {
   /** At most. */
   qos: Qos
   retain: boolean
@@ -48,7 +47,7 @@ export type Manner = {
   isShared?: boolean
 }
 
-export type Outbound = Omit<Manner, 'isShared'> & {
+export type Outbound = Omit<DeliveryOptions, 'isShared'> & {
   arrival: Arrival
   /** Names it in its session. */
   ordinal: number
@@ -59,7 +58,22 @@ export type Outbound = Omit<Manner, 'isShared'> & {
   isRepeated: boolean
   /** It came of a shared subscription. */
   isShared: boolean
-  step: Step | undefined
+  batch: LogBatch | undefined
+}
+
+export type Subscription = FilterTarget & {
+  session: Session
+  /** As the client wrote it; names the subscription in its session. */
+  filter: string
+  /** The same without `$share/<group>/`. */
+  topicFilter: string
+  /** Of a shared subscription. */
+  group: string | undefined
+  qos: Qos
+  noLocal: boolean
+  retainAsPublished: boolean
+  retainHandling: 0 | 1 | 2
+  identifier: number | undefined
 }
 
 export type SessionHost = {
@@ -169,7 +183,7 @@ export class Session {
   /**
    * Delivers a message that matched these subscriptions once, with the highest QoS among them.
    */
-  deliver(arrival: Arrival, subscriptions: readonly Subscription[], step: Step | undefined): void {
+  deliver(arrival: Arrival, subscriptions: readonly Subscription[], batch: LogBatch | undefined): void {
     const [first] = subscriptions
     if (first === undefined) return
     if (subscriptions.length === 1) {
@@ -177,7 +191,7 @@ export class Session {
       const { qos, prefix, streamKey, identifier, retainAsPublished } = first
       const identifiers = identifier === undefined ? undefined : [identifier]
       const retain = arrival.facts.retain && retainAsPublished
-      this.push(arrival, { qos, retain, prefix, identifiers, streamKey, isShared: first.group !== undefined }, step)
+      this.push(arrival, { qos, retain, prefix, identifiers, streamKey, isShared: first.group !== undefined }, batch)
       return
     }
     const wanted = this.#isOwn(arrival) ? subscriptions.filter(({ noLocal }) => !noLocal) : subscriptions
@@ -189,17 +203,17 @@ export class Session {
     const identifiers = wanted.flatMap(({ identifier }) => (identifier === undefined ? [] : [identifier]))
     const retain = arrival.facts.retain && wanted.some(({ retainAsPublished }) => retainAsPublished)
     const { qos, prefix, streamKey } = best
-    const manner = { qos, retain, prefix, identifiers: identifiers.length === 0 ? undefined : identifiers, streamKey }
-    this.push(arrival, manner, step)
+    const options = { qos, retain, prefix, identifiers: identifiers.length === 0 ? undefined : identifiers, streamKey }
+    this.push(arrival, options, batch)
   }
 
   #isOwn(arrival: Arrival): boolean {
     return this.key !== 0 && arrival.facts.sender === this.key
   }
 
-  push(arrival: Arrival, manner: Manner, step: Step | undefined): void {
-    const { retain, prefix, identifiers, streamKey } = manner
-    const qos = Math.min(arrival.qos, manner.qos) as Qos
+  push(arrival: Arrival, options: DeliveryOptions, batch: LogBatch | undefined): void {
+    const { retain, prefix, identifiers, streamKey } = options
+    const qos = Math.min(arrival.qos, options.qos) as Qos
     const { outlet } = this
     if (qos === 0) {
       // Nobody waits for it: without a reader it is gone, and counted (contract section 7.6).
@@ -214,8 +228,8 @@ export class Session {
       return
     }
     // Whoever reads the log again later looks at `isFull` before; who does not loses what finds no room.
-    if (step === undefined && this.isFull) return this.#host.dropped(this, 'slow')
-    if (step !== undefined) step.pending++
+    if (batch === undefined && this.isFull) return this.#host.dropped(this, 'slow')
+    if (batch !== undefined) batch.pending++
     const outbound: Outbound = {
       arrival,
       qos,
@@ -227,8 +241,8 @@ export class Session {
       packetId: 0,
       state: 'waiting',
       isRepeated: false,
-      isShared: manner.isShared === true,
-      step,
+      isShared: options.isShared === true,
+      batch,
     }
     if (!this.#isReleased) this.#host.held(arrival.hold())
     // Nothing is before it, as with most: it does not go through the queue.
@@ -350,7 +364,7 @@ export class Session {
     if (outbound.packetId !== 0 && this.#inFlight.delete(outbound.packetId))
       this.#inFlightBytes -= outbound.arrival.facts.payload.length
     if (!this.#isReleased) this.#host.held(outbound.arrival.release())
-    if (outbound.step !== undefined) outbound.step.pending--
+    if (outbound.batch !== undefined) outbound.batch.pending--
     if (outbound.qos === 2) this.#host.completed(this, outbound)
   }
 

@@ -7,12 +7,12 @@ import type { Metrics, TlsFiles } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { isLoopbackHost } from '#core/loopback.ts'
 import type { StreamBudget } from '#core/streams/index.ts'
-import { createBareExchange } from './bare.ts'
+import { BareExchange } from './bare.ts'
 import type { MqttConfig } from './config.ts'
-import { createPlatformExchange } from './platform.ts'
-import type { PlatformExchangeDeps } from './platform.ts'
-import { startMqttServer } from './server.ts'
-import type { ClientOf, MqttServer } from './server.ts'
+import { PlatformExchange } from './platform/exchange.ts'
+import type { PlatformExchangeDeps } from './platform/exchange.ts'
+import type { ClientOf } from './listeners.ts'
+import { MqttServer } from './server.ts'
 
 export type MqttOptions = {
   config: MqttConfig
@@ -45,15 +45,15 @@ export async function startMqtt(options: MqttOptions): Promise<MqttServer> {
       'SKEIN_MQTT_PROFILE=conformance lets anybody in: set SKEIN_HOST to 127.0.0.1, or leave the profile out',
     )
   let forget: ((entityKeys: readonly number[]) => void) | undefined
-  const server = await startMqttServer({
+  const server = await MqttServer.start({
     host,
     port: config.mqttPort === 0 ? undefined : config.mqttPort,
     tls: tls === undefined || config.mqttsPort === 0 ? undefined : { port: config.mqttsPort, files: tls, clientOf },
     maxPacketBytes: maxBodyBytes + MAX_OVERHEAD_BYTES,
     exchange(sessions) {
-      if (isBare) return createBareExchange(sessions)
-      const exchange = createPlatformExchange(options, sessions)
-      forget = exchange.forget
+      if (isBare) return new BareExchange(sessions)
+      const exchange = new PlatformExchange(options, sessions)
+      forget = (entityKeys) => exchange.forget(entityKeys)
       return exchange
     },
     budget,

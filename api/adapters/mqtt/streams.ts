@@ -1,13 +1,13 @@
 /** Who subscribed to what on this process, by stream, and how a message finds them. */
 import type { Arrival } from './arrival.ts'
-import type { Session, Step } from './session.ts'
-import { Audience } from './subscription.ts'
-import type { SharedMatch, Subscription } from './subscription.ts'
+import type { LogBatch, Session, Subscription } from './session.ts'
+import type { SharedMatch } from './subscription-index.ts'
+import { SubscriptionIndex } from './subscription-index.ts'
 
-const noStep = () => undefined
+const noBatch = () => undefined
 
 export class Streams {
-  readonly #audiences = new Map<number, Audience>()
+  readonly #indexes = new Map<number, SubscriptionIndex>()
   readonly #separator: string
 
   constructor(separator: string) {
@@ -15,33 +15,33 @@ export class Streams {
   }
 
   add(subscription: Subscription): void {
-    let audience = this.#audiences.get(subscription.streamKey)
-    if (audience === undefined) this.#audiences.set(subscription.streamKey, (audience = new Audience(this.#separator)))
-    audience.add(subscription)
+    let index = this.#indexes.get(subscription.streamKey)
+    if (index === undefined) this.#indexes.set(subscription.streamKey, (index = new SubscriptionIndex(this.#separator)))
+    index.add(subscription)
   }
 
   delete(subscription: Subscription): void {
-    const audience = this.#audiences.get(subscription.streamKey)
-    audience?.delete(subscription)
-    if (audience?.size === 0) this.#audiences.delete(subscription.streamKey)
+    const index = this.#indexes.get(subscription.streamKey)
+    index?.delete(subscription)
+    if (index?.size === 0) this.#indexes.delete(subscription.streamKey)
   }
 
   has(streamKey: number): boolean {
-    return this.#audiences.has(streamKey)
+    return this.#indexes.has(streamKey)
   }
 
   sessionsOf(streamKey: number): Iterable<Session> {
-    return this.#audiences.get(streamKey)?.sessions() ?? []
+    return this.#indexes.get(streamKey)?.sessions() ?? []
   }
 
-  /** `stepOf`: the step of the log that a session is in. */
-  deliver(streamKey: number, arrival: Arrival, stepOf: (session: Session) => Step | undefined = noStep): void {
-    const matches = this.#audiences.get(streamKey)?.match(arrival.facts.subtopic)
+  /** `batchOf`: the batch of the log that a session is in. */
+  deliver(streamKey: number, arrival: Arrival, batchOf: (session: Session) => LogBatch | undefined = noBatch): void {
+    const matches = this.#indexes.get(streamKey)?.match(arrival.facts.subtopic)
     if (matches === undefined) return
-    for (const { session, subscriptions } of matches.own) session.deliver(arrival, subscriptions, stepOf(session))
+    for (const { session, subscriptions } of matches.own) session.deliver(arrival, subscriptions, batchOf(session))
     for (const shared of matches.shared) {
       const member = chooseMember(shared)
-      member.session.deliver(arrival, [member], stepOf(member.session))
+      member.session.deliver(arrival, [member], batchOf(member.session))
     }
   }
 }

@@ -1,23 +1,32 @@
 /** SUBSCRIBE and UNSUBSCRIBE (sections 3.8 and 3.10): each filter is answered for itself. */
 import { kindOf } from '#core/errors/index.ts'
 import { createTurns } from '#core/turns.ts'
-import type { Connection } from './connection.ts'
 import type { Exchange } from './exchange.ts'
+import type { Version } from './packets/protocol.ts'
 import { REASON, SUBACK_FAILURE, carriedBy, reasonCodeOf } from './packets/reason-codes.ts'
 import type { SubscribeFilter, SubscribePacket } from './packets/subscribe.ts'
 import { formatSuback } from './packets/subscribe.ts'
 import type { UnsubscribePacket } from './packets/unsubscribe.ts'
 import { formatUnsuback } from './packets/unsubscribe.ts'
 import { ProtocolError } from './packets/wire.ts'
-import type { Session } from './session.ts'
-import type { Subscription } from './subscription.ts'
-import { parseShared } from './subscription.ts'
+import type { Session, Subscription } from './session.ts'
+import { parseShared } from './shared-filter.ts'
 
 /** Of one session. */
 const MAX_SUBSCRIPTIONS = 1000
 
+/** The connection that the packets came over. */
+export type SubscribingConnection = {
+  readonly version: Version
+  send(bytes: Buffer): void
+  /** A filter was refused, and why. */
+  refused(reasonCode: number): void
+  /** What is retained for new subscriptions follows. */
+  sendRetained(subscriptions: readonly Subscription[]): void
+}
+
 export async function subscribe(
-  connection: Connection,
+  connection: SubscribingConnection,
   session: Session,
   exchange: Exchange,
   packet: SubscribePacket,
@@ -43,7 +52,7 @@ export async function subscribe(
     } catch (error) {
       const reasonCode = error instanceof ProtocolError ? error.reasonCode : reasonCodeOf(kindOf(error))
       if (kindOf(error) === 'internal' && !(error instanceof ProtocolError)) throw error
-      connection.host.countRefusal(reasonCode)
+      connection.refused(reasonCode)
       codes.push(connection.version === 5 ? carriedBy('suback', reasonCode) : SUBACK_FAILURE)
     }
   }
@@ -71,7 +80,7 @@ async function resolve(
 }
 
 export async function unsubscribe(
-  connection: Connection,
+  connection: SubscribingConnection,
   session: Session,
   exchange: Exchange,
   packet: UnsubscribePacket,

@@ -1,12 +1,12 @@
 /**
  * The groups of a channel in the words of the older generations, which assigned several; it has one parent (contract 4.3).
  */
+import { Type } from 'typebox'
 import { GroupPage, GroupQuery, Id, presentGroupPage } from '#api/identity/index.ts'
 import type { GroupsService } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { NoBody } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import { addressOf, entitySchema } from '../connectable/index.ts'
 import { entityPaths } from '../connectable/schema.ts'
 import type { ChannelsService } from './service.ts'

@@ -2,7 +2,7 @@
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Page } from '#core/page.ts'
-import { MAX_BULK_BODY_BYTES } from '../bulk.ts'
+import { MAX_BULK_BODY_BYTES } from '../connectable/bulk.ts'
 import { addressOf, connectableRoutes, domainOf, entitySchema } from '../connectable/index.ts'
 import { collectionPaths, entityPaths } from '../connectable/schema.ts'
 import { Channel, ChannelPage, ChannelQuery, ChannelUpdate, NewChannel, NewChannels, presentChannel } from './schema.ts'

@@ -1,9 +1,9 @@
 /** Wire shapes of channels (specification section 2, contract 4.2). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { EffectiveAccessFields, EnabledStatus, Id, ShownRolesFields } from '#api/identity/index.ts'
 import { pageFields } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
-import { MAX_BULK_ITEMS } from '../bulk.ts'
+import { MAX_BULK_ITEMS } from '../connectable/bulk.ts'
 import { creationFields, presentRecord, queryFields, recordFields, updateFields } from '../connectable/schema.ts'
 import type { ChannelRecord } from './repository.ts'
 

@@ -5,7 +5,7 @@ import type { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
-import { namingTaken, requireDistinct, requireFewItems, takenItem } from '../bulk.ts'
+import { namingTaken, requireDistinct, requireFewItems, takenItem } from '../connectable/bulk.ts'
 import {
   createConnectableRules,
   enterForCreation,
@@ -17,7 +17,7 @@ import {
   withParent,
 } from '../connectable/index.ts'
 import type { Address, ConnectableDeps, ConnectableRules, Facts, Within } from '../connectable/index.ts'
-import { connectedTo, deviceConditions, labelsAskedFor } from '../listing.ts'
+import { connectedTo, deviceFilters } from '../connectable/filters.ts'
 import type { ChannelChange, ChannelRecord } from './repository.ts'
 import { channelTable, findChannels, findTaken, insertChannels } from './repository.ts'
 import type { ChannelQuery, ChannelUpdate, NewChannel } from './schema.ts'
@@ -81,16 +81,13 @@ export function createChannelsService(deps: ConnectableDeps): ChannelsService {
   ): Promise<Page<ShownChannel>> {
     const shown = parseShown('channel', query)
     const asked = withParent(query)
-    const conditions = deviceConditions(asked, 'h')
-    const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
     const connected =
       query.client === undefined ? [] : [connectedTo('h', 'channel', query.client, query.connection_type)]
+    // Before the domain is entered: what is malformed is malformed everywhere.
+    const filters = deviceFilters(asked, 'h', connected)
+    const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
     const listed = { type: 'channel', alias: 'h', find: findChannels } as const
-    const filtered = {
-      filters: [...conditions, ...connected],
-      labels: connected.length === 0 ? labelsAskedFor(asked) : undefined,
-    }
-    const { total, rows } = await findPage(deps, listed, domains, shown, filtered, query)
+    const { total, rows } = await findPage(database.db, listed, domains, shown, filters, query)
     const roles = await findProvidedAccess(database.db, domains, 'channel', rows)
     const items = rows.map((channel) => ({ channel, access: roles.get(channel.key) }))
     return { total, offset: query.offset, limit: query.limit, items }

@@ -1,3 +1,2 @@
 export { clientRoutes } from './routes.ts'
-export { createClientsService } from './service.ts'
-export type { ClientsService } from './service.ts'
+export { ClientsService } from './service.ts'

@@ -1,9 +1,9 @@
 /** Wire shapes of clients (specification section 2, contract 4.1, decisions 14 and 51). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { EffectiveAccessFields, Id, ShownRolesFields } from '#api/identity/index.ts'
 import { pageFields } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
-import { MAX_BULK_ITEMS } from '../bulk.ts'
+import { MAX_BULK_ITEMS } from '../connectable/bulk.ts'
 import { creationFields, presentRecord, queryFields, recordFields, updateFields } from '../connectable/schema.ts'
 import type { ClientRecord } from './repository.ts'
 

@@ -1,7 +1,7 @@
 /** Pages of clients and channels: how many rows the caller is shown, and those of one page. */
 import { findPageKeys, shownRows } from '#api/identity/index.ts'
-import type { AccessPolicy, DomainAccess, ListedRows, PageQuery } from '#api/identity/index.ts'
-import type { Database, Queryable } from '#core/database/index.ts'
+import type { DomainAccess, Filters, PageQuery } from '#api/identity/index.ts'
+import type { Queryable } from '#core/database/index.ts'
 import type { ConnectableRecord, ConnectableType } from './record.ts'
 import { ownedAs } from './shown-query.ts'
 import type { parseShown } from './shown-query.ts'
@@ -15,18 +15,15 @@ export type Listed<R> = {
 
 /** Throws `forbidden` for the reach of somebody else. */
 export async function findPage<R extends ConnectableRecord>(
-  { database: { db }, access }: { database: Database; access: AccessPolicy },
+  db: Queryable,
   { type, alias, find }: Listed<R>,
   domains: readonly DomainAccess[],
   asked: ReturnType<typeof parseShown>,
-  { filters, labels }: Pick<ListedRows, 'filters' | 'labels'>,
+  filters: Filters,
   query: PageQuery,
 ): Promise<{ total: number; rows: R[] }> {
-  const status = filters.length > 0 ? undefined : (query.status ?? 'all')
-  const shown = await shownRows(db, domains, { type, alias, status }, asked, (domain) =>
-    ownedAs(domain, alias, asked.query),
-  )
-  const { total, keys } = await findPageKeys({ db, access }, { type, alias, shown, filters, labels }, query)
+  const shown = await shownRows(db, domains, { type, alias }, asked, (domain) => ownedAs(domain, alias, asked.query))
+  const { total, keys } = await findPageKeys(db, { type, alias, shown, filters }, query)
   if (keys.length === 0) return { total, rows: [] }
   return { total, rows: await find(db, keys) }
 }

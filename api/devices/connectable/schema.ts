@@ -1,4 +1,5 @@
 /** Wire fields that clients and channels have in common (contract 4.1, 4.2). */
+import { Type } from 'typebox'
 import type { Static, TObject, TString } from 'typebox'
 import {
   ChosenId,
@@ -13,7 +14,6 @@ import {
   Timestamp,
 } from '#api/identity/index.ts'
 import { Direction, pageQuery } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import type { ConnectableRecord, ConnectableType } from './record.ts'
 

@@ -1,9 +1,9 @@
 /** Connecting and disconnecting: newer and older forms, with the domain in the path and without (contract 4.2, decision 52). */
+import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
-import { MAX_BULK_BODY_BYTES } from '../bulk.ts'
+import { MAX_BULK_BODY_BYTES } from '../connectable/bulk.ts'
 import { ChannelConnecting, Connection, Connectings, presentConnection } from './schema.ts'
 import type { ConnectionsService } from './service.ts'
 

@@ -2,11 +2,11 @@
  * Wire shapes of connect and disconnect: the newer names, the older ones that mean the same, and the record of the older
  * paths (specification section 2 Connection, contract 4.2, decisions 16 and 52).
  */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Id, Timestamp, presentConnectionActions } from '#api/identity/index.ts'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
-import { MAX_BULK_ITEMS } from '../bulk.ts'
+import { MAX_BULK_ITEMS } from '../connectable/bulk.ts'
 import type { ConnectionRecord } from './repository.ts'
 
 const Ids = Type.Array(Type.String({ maxLength: 36 }), {

@@ -2,7 +2,7 @@
 import { CONNECTION_BITS, parseConnectionType } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
-import { requireFewItems } from '../bulk.ts'
+import { requireFewItems } from '../connectable/bulk.ts'
 import type { Connecting } from './schema.ts'
 
 /** Pairs that one call may name (contract 7.1). */

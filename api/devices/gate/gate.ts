@@ -2,16 +2,16 @@
  * Who may send and receive on a channel, for every protocol. Decisions are kept in memory and forgotten as soon as a
  * client, channel, connection or domain behind them changes, so that a message costs one look-up (mechanisms section 4).
  */
-import { createLru } from '#core/lru.ts'
+import { LRUCache } from 'lru-cache'
 import { ANY_CHANGE, CONNECTION_BITS } from '#api/identity/index.ts'
 import type { AccessPolicy, ConnectionType, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
-import type { LoadedFact } from '#core/fact-cache.ts'
+import type { FactCache, LoadedFact } from '#core/fact-cache.ts'
 import { createFactCache } from '#core/fact-cache.ts'
 import { isId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
-import { secretMac } from '../client-secrets.ts'
+import { secretMac } from '../secrets/index.ts'
 import type { Candidate, ChannelFacts, ChannelPathQuery } from './repository.ts'
 import { findCandidates, findChannels, findDomainByRoute } from './repository.ts'
 
@@ -49,31 +49,6 @@ export type IdentifiedClient = { readonly domainId: string; readonly clientId: s
 /** Such a client with its keys. */
 export type IdentifiedDevice = IdentifiedClient & { readonly domainKey: number; readonly clientKey: number }
 
-export type MessageGate = {
-  /**
-   * The one enabled client of an enabled domain that has this secret; without a domain in all of them (decision 31c).
-   * Throws `unauthenticated` for none and for several alike.
-   */
-  identify(secret: string, domain?: string): Promise<IdentifiedClient>
-  /**
-   * Every enabled client of an enabled domain that these credentials fit: more than one where several domains use the same
-   * secret (decision 31c). Throws `unauthenticated` for none.
-   */
-  identifyAll(credentials: DeviceCredentials): Promise<readonly IdentifiedDevice[]>
-  /**
-   * Throws `unauthenticated` for wrong credentials or a disabled client; `forbidden` for an unknown, foreign, disabled or
-   * unconnected channel alike; for a user who subscribes `forbidden` when the domain of the path is not open to him, in it and
-   * without one `not_found` when he may not read the channel; `conflict` when a path without a domain fits several.
-   */
-  authorize(credentials: MessageCredentials, path: ChannelPath, type: ConnectionType): Promise<MessageAccess>
-  /** The same from memory, without waiting; undefined: call `authorize`. */
-  authorizeNow(credentials: MessageCredentials, path: ChannelPath, type: ConnectionType): MessageAccess | undefined
-  /** The ids of a path that may name its domain and its channel by routes; what names nothing stays as it is. Decides nothing. */
-  idsOf(path: { domain: string; channel: string }): Promise<{ domainId: string; channelId: string }>
-  forget(entityKeys: readonly number[]): void
-  clear(): void
-}
-
 /** Pairs of a device and a channel that are kept, with both directions; some 500 bytes each. */
 const MAX_DECISIONS = 100_000
 /** A secret that came from outside and is shorter counts only together with the client id (decision 31c). */
@@ -104,60 +79,138 @@ const asPath = ({ domain, channel }: ChannelPath): ChannelPathQuery => ({
   channelRoute: isId(channel) ? undefined : channel,
 })
 
-export function createMessageGate(deps: {
-  database: Database
-  access: AccessPolicy
-  journal: Journal
-  keyring: Keyring
-}): MessageGate {
-  const { database, access, journal, keyring } = deps
-  const decisions = createFactCache<Decision>({ maxEntries: MAX_DECISIONS, isFresh: journal.isFresh })
-  const identities = createFactCache<readonly IdentifiedDevice[]>({
-    maxEntries: MAX_DECISIONS,
-    isFresh: journal.isFresh,
-  })
-  const channels = createFactCache<readonly ChannelFacts[]>({ maxEntries: MAX_DECISIONS, isFresh: journal.isFresh })
+const keyOf = (credentials: DeviceCredentials, path: ChannelPath, type: ConnectionType) =>
+  `${type}\n${path.domain ?? ''}\n${path.channel}\n${credentialsKey(credentials)}`
 
-  const reported = createLru<string, true>(MAX_REPORTED, { ttlMs: AMBIGUITY_REPORT_MS })
+export class MessageGate {
+  readonly #database: Database
+  readonly #access: AccessPolicy
+  readonly #journal: Journal
+  readonly #keyring: Keyring
+  readonly #decisions: FactCache<Decision>
+  readonly #identities: FactCache<readonly IdentifiedDevice[]>
+  readonly #channels: FactCache<readonly ChannelFacts[]>
+  readonly #reported = new LRUCache<string, true>({ max: MAX_REPORTED, ttl: AMBIGUITY_REPORT_MS })
 
-  const keyOf = (credentials: DeviceCredentials, path: ChannelPath, type: ConnectionType) => {
-    return `${type}\n${path.domain ?? ''}\n${path.channel}\n${credentialsKey(credentials)}`
+  constructor(deps: { database: Database; access: AccessPolicy; journal: Journal; keyring: Keyring }) {
+    this.#database = deps.database
+    this.#access = deps.access
+    this.#journal = deps.journal
+    this.#keyring = deps.keyring
+    const kept = { maxEntries: MAX_DECISIONS, isFresh: deps.journal.isFresh }
+    this.#decisions = createFactCache(kept)
+    this.#identities = createFactCache(kept)
+    this.#channels = createFactCache(kept)
+  }
+
+  /**
+   * The one enabled client of an enabled domain that has this secret; without a domain in all of them (decision 31c).
+   * Throws `unauthenticated` for none and for several alike.
+   */
+  async identify(secret: string, domain?: string): Promise<IdentifiedClient> {
+    const query = { ...domainQuery(domain), ...NO_CHANNEL, isInDomain: domain !== undefined }
+    const enabled = (await this.#candidatesFor({ kind: 'client', secret }, query)).filter(isEnabled)
+    if (enabled.length > 1) await this.#reportAmbiguity(enabled)
+    const [only, ...more] = enabled
+    if (only === undefined || more.length > 0) throw REFUSALS.unauthenticated()
+    return { domainId: only.domainId, clientId: only.clientId }
+  }
+
+  /**
+   * Every enabled client of an enabled domain that these credentials fit: more than one where several domains use the same
+   * secret (decision 31c). Throws `unauthenticated` for none.
+   */
+  async identifyAll(credentials: DeviceCredentials): Promise<readonly IdentifiedDevice[]> {
+    const found = await this.#identities.get(credentialsKey(credentials), async () => {
+      const query = { ...domainQuery(undefined), ...NO_CHANNEL, isInDomain: false }
+      const enabled = (await this.#candidatesFor(credentials, query)).filter(isEnabled)
+      const value = enabled.map(({ domainKey, domainId, clientKey, clientId }) => ({
+        domainKey,
+        domainId,
+        clientKey,
+        clientId,
+      }))
+      // Another client may come to fit whose key is not known now.
+      return { value, dependsOn: [ANY_CHANGE] }
+    })
+    if (found.length === 0) throw REFUSALS.unauthenticated()
+    return found
+  }
+
+  /**
+   * Throws `unauthenticated` for wrong credentials or a disabled client; `forbidden` for an unknown, foreign, disabled or
+   * unconnected channel alike; for a user who subscribes `forbidden` when the domain of the path is not open to him, in it and
+   * without one `not_found` when he may not read the channel; `conflict` when a path without a domain fits several.
+   */
+  async authorize(credentials: MessageCredentials, path: ChannelPath, type: ConnectionType): Promise<MessageAccess> {
+    if (credentials.kind === 'user') return await this.#authorizeUser(credentials.principal, path, type)
+    const decision = await this.#decisions.get(keyOf(credentials, path, type), () =>
+      this.#decide(credentials, path, type),
+    )
+    if ('refusal' in decision) throw REFUSALS[decision.refusal]()
+    return decision.access
+  }
+
+  /** The same from memory, without waiting; undefined: call `authorize`. */
+  authorizeNow(credentials: MessageCredentials, path: ChannelPath, type: ConnectionType): MessageAccess | undefined {
+    if (credentials.kind === 'user') return undefined
+    const decision = this.#decisions.peek(keyOf(credentials, path, type))
+    return decision !== undefined && 'access' in decision ? decision.access : undefined
+  }
+
+  /** The ids of a path that may name its domain and its channel by routes; what names nothing stays as it is. Decides nothing. */
+  async idsOf(path: { domain: string; channel: string }): Promise<{ domainId: string; channelId: string }> {
+    const [found] = await findChannels(this.#database.db, asPath(path))
+    if (found !== undefined) return { domainId: found.domainId, channelId: found.id }
+    return { domainId: (await this.#domainIdOf(path.domain)) ?? path.domain, channelId: path.channel }
+  }
+
+  forget(entityKeys: readonly number[]): void {
+    this.#decisions.forget(entityKeys)
+    this.#identities.forget(entityKeys)
+    this.#channels.forget(entityKeys)
+  }
+
+  clear(): void {
+    this.#decisions.clear()
+    this.#identities.clear()
+    this.#channels.clear()
   }
 
   /** The clients that the credentials fit; none where the secret is too short to count alone. */
-  async function candidatesFor(
+  async #candidatesFor(
     credentials: DeviceCredentials,
     path: ChannelPathQuery & { isInDomain: boolean },
   ): Promise<Candidate[]> {
     const { isInDomain, ...query } = path
     if (credentials.kind === 'device')
-      return await findCandidates(database.db, {
+      return await findCandidates(this.#database.db, {
         ...query,
         client: { key: credentials.clientKey, certificate: credentials.certificate },
       })
     const { secret, clientId } = credentials
     if (clientId !== undefined && !isId(clientId)) return []
     if (!isInDomain && clientId === undefined && secret.length < MIN_LONE_SECRET_CHARS) return []
-    return await findCandidates(database.db, {
+    return await findCandidates(this.#database.db, {
       ...query,
-      client: { secretMac: secretMac(keyring, secret), id: clientId },
+      client: { secretMac: secretMac(this.#keyring, secret), id: clientId },
     })
   }
 
-  async function decide(
+  async #decide(
     credentials: DeviceCredentials,
     path: ChannelPath,
     type: ConnectionType,
   ): Promise<LoadedFact<Decision>> {
     const refused = (refusal: Refusal): LoadedFact<Decision> => ({ value: { refusal }, dependsOn: [ANY_CHANGE] })
-    const found = await candidatesFor(credentials, { ...asPath(path), isInDomain: path.domain !== undefined })
+    const found = await this.#candidatesFor(credentials, { ...asPath(path), isInDomain: path.domain !== undefined })
     const candidates = found.filter((one) => one.clientStatus === 'enabled')
     if (candidates.length === 0) return refused('unauthenticated')
     const allowed = candidates.filter((one) => isConnected(one, type))
     const [only, ...more] = allowed
     if (only === undefined) return refused('forbidden')
     if (more.length > 0) {
-      await reportAmbiguity(allowed)
+      await this.#reportAmbiguity(allowed)
       return refused('unauthenticated')
     }
     const value = {
@@ -175,11 +228,11 @@ export function createMessageGate(deps: {
   }
 
   /** The same external secret and channel id in several domains: each of them learns that its device is shut out. */
-  async function reportAmbiguity(candidates: readonly Candidate[]): Promise<void> {
+  async #reportAmbiguity(candidates: readonly Candidate[]): Promise<void> {
     const name = candidates.map((one) => one.clientKey).join(' ')
-    if (reported.has(name)) return
-    reported.set(name, true)
-    await journal.change('system', async (_tx, record) => {
+    if (this.#reported.has(name)) return
+    this.#reported.set(name, true)
+    await this.#journal.change('system', async (_tx, record) => {
       for (const one of candidates) {
         record({
           operation: 'client.ambiguous',
@@ -191,31 +244,29 @@ export function createMessageGate(deps: {
     })
   }
 
-  const domainIdOf = async (domain: string) => (isId(domain) ? domain : await findDomainByRoute(database.db, domain))
+  async #domainIdOf(domain: string) {
+    return isId(domain) ? domain : await findDomainByRoute(this.#database.db, domain)
+  }
 
-  async function authorizeUser(
-    principal: UserPrincipal,
-    path: ChannelPath,
-    type: ConnectionType,
-  ): Promise<MessageAccess> {
+  async #authorizeUser(principal: UserPrincipal, path: ChannelPath, type: ConnectionType): Promise<MessageAccess> {
     // A token that lacks the scope is told so, as it is everywhere; what it may not see is refused alike (contract section 6).
     const refuse = () =>
       type === 'publish' || principal.scope !== undefined
         ? REFUSALS.forbidden()
         : new ServiceError('not_found', 'entity not found')
-    const found = await channels.get(`${path.domain ?? ''}\n${path.channel}`, async () => {
-      const facts = await findChannels(database.db, asPath(path))
+    const found = await this.#channels.get(`${path.domain ?? ''}\n${path.channel}`, async () => {
+      const facts = await findChannels(this.#database.db, asPath(path))
       if (facts.length === 0) return { value: facts, dependsOn: [ANY_CHANGE] }
       const keys = facts.flatMap((one) => [one.domainKey, one.key])
       return { value: facts, dependsOn: dependenciesOf(path, keys) }
     })
     // No such domain and one that is not open to him are the same refusal (decision 45).
     if (type === 'subscribe' && path.domain !== undefined)
-      await access.enter(principal, found[0]?.domainId ?? (await domainIdOf(path.domain)) ?? '')
+      await this.#access.enter(principal, found[0]?.domainId ?? (await this.#domainIdOf(path.domain)) ?? '')
     const allowed: ChannelFacts[] = []
     let isReadable = false
     for (const channel of found) {
-      const domain = await access.enter(principal, channel.domainId).catch((error: unknown) => {
+      const domain = await this.#access.enter(principal, channel.domainId).catch((error: unknown) => {
         if (kindOf(error) === 'forbidden') return undefined
         throw error
       })
@@ -244,59 +295,6 @@ export function createMessageGate(deps: {
       publisherId: null,
       retentionDays: only.retentionDays,
     }
-  }
-
-  return {
-    async identify(secret, domain) {
-      const query = { ...domainQuery(domain), ...NO_CHANNEL, isInDomain: domain !== undefined }
-      const enabled = (await candidatesFor({ kind: 'client', secret }, query)).filter(isEnabled)
-      if (enabled.length > 1) await reportAmbiguity(enabled)
-      const [only, ...more] = enabled
-      if (only === undefined || more.length > 0) throw REFUSALS.unauthenticated()
-      return { domainId: only.domainId, clientId: only.clientId }
-    },
-    async identifyAll(credentials) {
-      const found = await identities.get(credentialsKey(credentials), async () => {
-        const query = { ...domainQuery(undefined), ...NO_CHANNEL, isInDomain: false }
-        const enabled = (await candidatesFor(credentials, query)).filter(isEnabled)
-        const value = enabled.map(({ domainKey, domainId, clientKey, clientId }) => ({
-          domainKey,
-          domainId,
-          clientKey,
-          clientId,
-        }))
-        // Another client may come to fit whose key is not known now.
-        return { value, dependsOn: [ANY_CHANGE] }
-      })
-      if (found.length === 0) throw REFUSALS.unauthenticated()
-      return found
-    },
-    async authorize(credentials, path, type) {
-      if (credentials.kind === 'user') return await authorizeUser(credentials.principal, path, type)
-      const decision = await decisions.get(keyOf(credentials, path, type), () => decide(credentials, path, type))
-      if ('refusal' in decision) throw REFUSALS[decision.refusal]()
-      return decision.access
-    },
-    authorizeNow(credentials, path, type) {
-      if (credentials.kind === 'user') return undefined
-      const decision = decisions.peek(keyOf(credentials, path, type))
-      return decision !== undefined && 'access' in decision ? decision.access : undefined
-    },
-    async idsOf(path) {
-      const [found] = await findChannels(database.db, asPath(path))
-      if (found !== undefined) return { domainId: found.domainId, channelId: found.id }
-      return { domainId: (await domainIdOf(path.domain)) ?? path.domain, channelId: path.channel }
-    },
-    forget(entityKeys) {
-      decisions.forget(entityKeys)
-      identities.forget(entityKeys)
-      channels.forget(entityKeys)
-    },
-    clear() {
-      decisions.clear()
-      identities.clear()
-      channels.clear()
-    },
   }
 }
 

@@ -1,4 +1,4 @@
-export { createMessageGate } from './gate.ts'
+export { MessageGate } from './gate.ts'
 export type {
   ChannelPath,
   DeviceCredentials,
@@ -6,6 +6,5 @@ export type {
   IdentifiedDevice,
   MessageAccess,
   MessageCredentials,
-  MessageGate,
 } from './gate.ts'
 export { identifyRoutes } from './routes.ts'

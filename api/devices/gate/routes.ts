@@ -1,22 +1,20 @@
 /** A device that asks who it is by its secret (contract 4.3). */
 import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { responses } from '#core/http/index.ts'
+import { deviceKeyOf, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import type { MessageGate } from './gate.ts'
-
-const PREFIX = 'Client '
 
 const Identified = Type.Object({ id: Id, domain_id: Id }, { $id: 'Identified', description: 'Client of the secret' })
 
 /** The secret of `Authorization: Client <secret>`. Throws `unauthenticated`. */
 function secretOf(request: FastifyRequest): string {
-  const { authorization } = request.headers
-  if (authorization === undefined || !authorization.startsWith(PREFIX) || authorization.length === PREFIX.length)
+  const secret = deviceKeyOf(request.headers.authorization)
+  if (secret === undefined)
     throw new ServiceError('unauthenticated', 'failed to perform authentication: missing or invalid credentials')
-  return authorization.slice(PREFIX.length)
+  return secret
 }
 
 export function identifyRoutes(gate: MessageGate): RoutePlugin {

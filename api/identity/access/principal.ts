@@ -1,6 +1,6 @@
 /** Who is calling. Authentication makes a principal; what it may do is the policy's question. */
 
-import type { ScopeSet } from '../pats/scopes.ts'
+import type { ScopeSet } from './scopes.ts'
 
 /** Where a call came from, for the journal and the list of sessions. */
 export type Origin = {

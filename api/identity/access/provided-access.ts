@@ -9,7 +9,7 @@ import type { EntityType } from './actions.ts'
 import { ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from './admin-role.ts'
 import { INHERITED } from './inheritance.ts'
 import type { Provider } from './inheritance.ts'
-import type { DomainAccess } from './policy.ts'
+import type { DomainAccess } from './domain-access.ts'
 
 type Listed = Exclude<EntityType, 'domain'>
 

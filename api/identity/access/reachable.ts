@@ -1,14 +1,12 @@
 /**
- * Which rows of a listing a caller reaches: one fragment of SQL for every slice to filter by. With `reach.ts` the only SQL that
+ * Which rows a caller reaches: one fragment of SQL for every slice to filter by. With `reach.ts` and `listing/` the only SQL that
  * joins tables of several slices.
  */
-import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { EntityType } from './actions.ts'
 import { ADMIN_ROLE_KEY } from './admin-role.ts'
 import { ENTITY_TABLES } from './entities.ts'
-import type { Within } from './label-blocks.ts'
 import type { Reach } from './reach.ts'
 
 type Listed = Exclude<EntityType, 'domain'>
@@ -21,9 +19,6 @@ export type ReachPlan = 'set' | 'row'
 
 /** So many groups travel with a statement as their keys; more are read from the grants where the statement runs. */
 const MANY_GROUPS = 200
-/** A reach of at most so many entities is listed by their keys, which are some 8 bytes each. */
-export const MAX_KNOWN_REACH = 30_000
-
 /**
  * The condition "the caller may do `action` on this row" for a listing of clients, channels or groups, where `alias` is the
  * listed table. True for the whole domain without looking at a row when a domain role says so.
@@ -121,76 +116,29 @@ function groupsGiving(reach: Reach, type: Listed, action: string): Sql<unknown>[
   ]
 }
 
-/** The groups and the entities by which roles let the user do the action, to hold rows against that are in memory. */
-export async function findWithin(
-  db: Queryable,
-  reach: Reach,
-  type: Exclude<Listed, 'group'>,
-  action: string,
-): Promise<Within> {
-  const { inGroups, inSubgroups } = groupsFor(reach, type, action)
-  const below =
-    inSubgroups.length === 0
-      ? sql`SELECT NULL::bigint AS key`
-      : sql`SELECT DISTINCT below.descendant_key AS key ${belowGroups(reach, inSubgroups, actionInSubgroups(type, action))}`
-  const { rows } = await sql<{ groups: string | null; keys: string | null }>`
-    SELECT (SELECT string_agg(key::text, ',') FROM (${below}) below) AS groups,
-           (SELECT string_agg(own.entity_key::text, ',') ${grantsOf(reach, type, action)}) AS keys`.execute(db)
-  const numbersOf = (text: string | null | undefined) => (text ?? '').split(',').filter(Boolean).map(Number)
-  return { groups: new Set([...inGroups, ...numbersOf(rows[0]?.groups)]), keys: new Set(numbersOf(rows[0]?.keys)) }
-}
-
 /**
- * What roles on entities and groups let the user do the action on, each once: a table of `key`, `parent_group_key`, `status` and
- * `domain_key`, read from indexes alone but for what he has a role on himself. For counting where the records say nothing else.
+ * What roles on entities and groups let the user do the action on, each once: a table of `key` and `status`. Each part begins with the
+ * grants and goes on by an index (`OFFSET 0` keeps the order), whatever PostgreSQL believes of the tables' sizes. A parent and what lies in it
+ * are of one domain.
  */
-export function reachedRows(reach: Reach, type: Exclude<Listed, 'group'>, action: string): Sql<unknown> {
+export function accessibleRows(reach: Reach, type: Listed, action: string): Sql<{ key: number; status: string }> {
   const table = sql.table(ENTITY_TABLES[type].table)
-  const columns = sql`e.key, e.parent_group_key, e.status`
+  // Several roles may give it on one entity.
+  const granted = sql`SELECT DISTINCT own.entity_key AS key ${grantsOf(reach, type, action)}`
   const groups = groupsGiving(reach, type, action)
-  const above = groups.length === 0 ? sql`SELECT NULL::bigint AS key WHERE false` : sql.join(groups, sql` UNION `)
+  const byKey = (keys: Sql<unknown>, columns: string) => sql`SELECT e.* FROM (${keys} OFFSET 0) own CROSS JOIN LATERAL (
+    SELECT ${sql.raw(columns)} FROM ${table} e WHERE e.key = own.key OFFSET 0) e`
+  if (groups.length === 0) return sql`(${byKey(granted, 'e.key, e.status')})`
+  const above = sql`SELECT DISTINCT key FROM (${sql.join(groups, UNION)}) every`
+  if (type === 'group')
+    return sql`(${byKey(sql`SELECT key FROM (${granted} UNION ${above}) every`, 'e.key, e.status')})`
+  // What lies in a group of these is not looked up again for a role on it.
   return sql`(WITH above AS MATERIALIZED (${above})
-    SELECT e.*, ${reach.domainKey}::bigint AS domain_key FROM (
-      SELECT e.* FROM above CROSS JOIN LATERAL (
-        SELECT ${columns} FROM ${table} e WHERE e.parent_group_key = above.key OFFSET 0) e
-      UNION ALL
-      SELECT e.* FROM (SELECT own.entity_key AS key ${grantsOf(reach, type, action)} OFFSET 0) own CROSS JOIN LATERAL (
-        SELECT ${columns} FROM ${table} e WHERE e.key = own.key OFFSET 0) e
-       WHERE (e.parent_group_key IN (SELECT key FROM above)) IS NOT TRUE) e)`
+    SELECT e.* FROM above CROSS JOIN LATERAL (
+      SELECT e.key, e.status FROM ${table} e WHERE e.parent_group_key = above.key OFFSET 0) e
+    UNION ALL
+    SELECT e.key, e.status FROM (${byKey(granted, 'e.key, e.status, e.parent_group_key')}) e
+     WHERE (e.parent_group_key IN (SELECT key FROM above)) IS NOT TRUE)`
 }
 
-/**
- * The keys of what roles on entities and groups let the user do the action on, as an array of PostgreSQL; undefined: more than a
- * listing by keys is good for. With a status, `all` or one, those in the table that have it. Each part begins with the grants and goes
- * on by an index, whatever PostgreSQL believes of the tables' sizes. A parent and what lies in it are of one domain.
- */
-export async function findKnownReach(
-  db: Queryable,
-  reach: Reach,
-  type: Listed,
-  action: string,
-  status: string | undefined,
-): Promise<{ keys: string; size: number } | undefined> {
-  const { table, parent } = ENTITY_TABLES[type]
-  const within = (groups: Sql<unknown>) =>
-    type === 'group'
-      ? groups
-      : sql`SELECT e.key FROM (${groups} OFFSET 0) above CROSS JOIN LATERAL (
-          SELECT e.key FROM ${sql.table(table)} e WHERE ${sql.ref(`e.${parent}`)} = above.key OFFSET 0) e`
-  const parts = [
-    sql`SELECT own.entity_key AS key ${grantsOf(reach, type, action)}`,
-    ...groupsGiving(reach, type, action).map(within),
-  ]
-  // An entity may be reached in several ways; the limit stops the search as soon as the reach is too large.
-  // All at once by an index that has the status; PostgreSQL looks for an array in its order.
-  const inTable = sql`${sql.table(table)} e WHERE e.key = ANY (ARRAY(SELECT key FROM found))`
-  const ofStatus = status === 'all' ? inTable : sql`${inTable} AND e.status = ${status}`
-  const shown = status === undefined ? sql`found` : ofStatus
-  const { rows } = await sql<{ keys: string | null; size: number; is_whole: boolean }>`
-    WITH found AS MATERIALIZED (SELECT key, count(*) AS ways FROM (
-           SELECT key FROM (${sql.join(parts, sql` UNION ALL `)}) reached LIMIT ${MAX_KNOWN_REACH + 1}) listed GROUP BY key)
-    SELECT string_agg(key::text, ',') AS keys, count(*)::int AS size,
-           (SELECT coalesce(sum(ways), 0) FROM found) <= ${MAX_KNOWN_REACH} AS is_whole FROM ${shown}`.execute(db)
-  const found = rows[0]
-  return found?.is_whole === true ? { keys: `{${found.keys ?? ''}}`, size: found.size } : undefined
-}
+const UNION = sql` UNION ALL `

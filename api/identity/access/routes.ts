@@ -1,7 +1,7 @@
 /** The route that explains a decision. */
+import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import { Id } from '../wire/index.ts'
 import type { Explainer } from './explain.ts'
 import { AccessAnswer, AccessQuestion } from './schema.ts'

@@ -1,6 +1,6 @@
 /** Wire shapes of the question why somebody may do something, and of the answer. */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { Type } from '#core/schema.ts'
 import { Id } from '../wire/index.ts'
 import { ENTITY_TYPES } from './actions.ts'
 

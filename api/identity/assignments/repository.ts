@@ -7,7 +7,7 @@ import type { UserPrincipal } from '../access/index.ts'
 import type { RoleEntity } from '../roles/index.ts'
 import type { UserRecord } from '../users/index.ts'
 import { countUsers, listUsers, userFilters } from '../users/index.ts'
-import { allOf } from '../wire/index.ts'
+import { allOf } from '../listing/index.ts'
 import type { AssignedQuery } from './schema.ts'
 
 /** Throws `malformed` for a metadata filter that is no JSON object: before anything is looked up (decision 45). */

@@ -1,7 +1,7 @@
 /** Users of domains, groups, channels and clients in the words of the older generations (contract 4.3). */
+import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import { Id } from '../wire/index.ts'
 import { DOMAIN_PLACE, PLACES, targetOf } from './places.ts'
 import {

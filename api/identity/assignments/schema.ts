@@ -1,8 +1,8 @@
 /** Wire shapes of assignments (contract 4.3). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import type { Page } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import type { UserPrincipal } from '../access/index.ts'
 import type { UserRecord } from '../users/index.ts'
 import { User, presentTo } from '../users/index.ts'

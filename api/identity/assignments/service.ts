@@ -9,7 +9,7 @@ import type { Page } from '#core/page.ts'
 import type { AccessPolicy, DomainAccess, DomainAction, LocatedEntity, UserPrincipal } from '../access/index.ts'
 import { ACTIONS, adminRoleId } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
-import type { Force, RoleEntity, RoleTarget, RolesService } from '../roles/index.ts'
+import type { Force, RoleEntity, RoleTarget, MembershipsService } from '../roles/index.ts'
 import {
   addMembers,
   ensureRelationRole,
@@ -48,12 +48,12 @@ export function createAssignmentsService({
   database,
   journal,
   access,
-  roles,
+  memberships,
 }: {
   database: Database
   journal: Journal
   access: AccessPolicy
-  roles: RolesService
+  memberships: MembershipsService
 }): AssignmentsService {
   async function enter(caller: UserPrincipal, { type, domainId, id }: RoleTarget): Promise<Entered> {
     if (type === 'domain') {
@@ -95,7 +95,7 @@ export function createAssignmentsService({
       const given = input.user_ids ?? (input.user_id === undefined ? [] : [input.user_id])
       const userIds = requireUserIds(given)
       if (relation === undefined) {
-        await roles.removeEntityMembers(caller, target, userIds, options)
+        await memberships.removeEntityMembers(caller, target, userIds, options)
         return
       }
       const entered = await enter(caller, target)
@@ -107,7 +107,7 @@ export function createAssignmentsService({
           : (await findRoleByName(database.db, entity.key, roleNameOf(relation)))?.id
       // Nobody was ever assigned by this relation.
       if (roleId === undefined) return
-      await roles.removeMembers(caller, target, roleId, userIds, options)
+      await memberships.removeMembers(caller, target, roleId, userIds, options)
     },
     async listUsers(caller, target, query) {
       const filter = parseAssignedFilter(caller, query)

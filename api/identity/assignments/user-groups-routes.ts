@@ -1,7 +1,7 @@
 /** The groups that a user reaches: the groups' own listing, asked by its path (contract 4.3). */
+import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import { GroupPage, GroupQuery, presentPage } from '../groups/index.ts'
 import type { GroupsService } from '../groups/index.ts'
 import { Id } from '../wire/index.ts'

@@ -1,7 +1,7 @@
 /** What the journal says of a changed domain: the fields that changed, before and after (contract section 10). */
 import { isDeepStrictEqual } from 'node:util'
 import type { Recorder } from '../journal/index.ts'
-import type { DomainRecord } from './repository.ts'
+import type { DomainRecord } from './record.ts'
 
 const FIELDS = {
   name: 'name',

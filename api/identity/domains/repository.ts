@@ -5,28 +5,8 @@ import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { ACTIONS, ADMIN_ROLE_KEY, ADMIN_ROLE_NAME, adminRoleId } from '../access/index.ts'
-import { orderOf } from '../wire/index.ts'
-import type { DOMAIN_STATUSES } from './schema.ts'
-
-export type DomainStatus = (typeof DOMAIN_STATUSES)[number]
-
-export type DomainRecord = {
-  key: number
-  id: string
-  name: string
-  route: string
-  tags: string[]
-  metadata: Record<string, unknown>
-  status: DomainStatus
-  retentionDays: number | null
-  createdBy: string | null
-  createdAt: string
-  updatedBy: string | null
-  updatedAt: string | null
-}
-
-/** A role that a user holds in a domain. */
-export type HeldRole = { id: string; name: string; actions: string[] }
+import { orderOf } from '../listing/index.ts'
+import type { DomainRecord, DomainStatus, HeldRole } from './record.ts'
 
 type Row = {
   key: number

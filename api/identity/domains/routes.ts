@@ -1,8 +1,8 @@
 /** Domain routes (contract section 1.2). */
+import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Page } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { Id } from '../wire/index.ts'
 import {
   Domain,

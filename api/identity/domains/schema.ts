@@ -1,7 +1,7 @@
 /** Wire shapes of domains (contract sections 1.1 and 1.2, decision 23). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
 import { relationOf } from '../roles/index.ts'
 import {
@@ -16,7 +16,8 @@ import {
   Tags,
   Timestamp,
 } from '../wire/index.ts'
-import type { DomainRecord, HeldRole } from './repository.ts'
+import { DOMAIN_STATUSES } from './record.ts'
+import type { DomainRecord, HeldRole } from './record.ts'
 
 const Route = Type.String({ maxLength: 36, description: 'Letter first, then letters, digits, _ and -; unique' })
 /** A hundred years; beyond, leave it out and nothing is removed. */
@@ -26,8 +27,6 @@ const RetentionDays = Type.Integer({
   maximum: MAX_RETENTION_DAYS,
   description: 'Days that messages are kept',
 })
-
-export const DOMAIN_STATUSES = ['enabled', 'disabled', 'freezed', 'deleted'] as const
 
 const HeldRoleBody = Type.Object({
   role_id: Type.String(),

@@ -1,5 +1,5 @@
 /** The rules of domains: making, viewing, listing and changing them (contract sections 1.1 and 1.2, decisions 23 and 45). */
-import type { Database } from '#core/database/index.ts'
+import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
@@ -7,14 +7,14 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { formatTime } from '#core/time.ts'
 import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
-import { adminRoleId, parseActions } from '../access/index.ts'
+import { adminRoleId, listedBy, parseActions } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
-import { listedBy } from '../pats/index.ts'
 import { grantAdmin } from '../roles/index.ts'
 import { findUser } from '../users/index.ts'
-import { allOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
+import { allOf, contains, containsMetadata, parseMetadataFilter } from '../listing/index.ts'
 import { recordDomainChange } from './changes.ts'
-import type { DomainChange, DomainListing, DomainRecord, HeldRole, RoleCondition } from './repository.ts'
+import type { DomainRecord, HeldRole } from './record.ts'
+import type { DomainChange, DomainListing, RoleCondition } from './repository.ts'
 import {
   countDomains,
   findDomain,
@@ -30,24 +30,6 @@ import type { DomainQuery, DomainUpdate, NewDomain } from './schema.ts'
 
 export type ListedDomain = { domain: DomainRecord; role: HeldRole | undefined }
 
-export type DomainsService = {
-  /** The creator becomes the member of the built-in role. Throws `malformed`, `conflict`, and `forbidden` for a token that is bound to a domain (decision 40). */
-  create(caller: UserPrincipal, input: NewDomain): Promise<DomainRecord>
-  /** Throws `forbidden`, alike for an unknown domain and a foreign one. */
-  get(caller: UserPrincipal, id: string): Promise<DomainRecord>
-  /** The same, with every role of the caller in it. */
-  getWithRoles(caller: UserPrincipal, id: string): Promise<{ domain: DomainRecord; roles: HeldRole[] }>
-  /** Domains in which the caller has a role; the platform administrator sees all. */
-  list(caller: UserPrincipal, query: DomainQuery): Promise<Page<ListedDomain>>
-  /**
-   * Domains in which the user has a role, with that role: all of them to himself and the platform administrator, to others
-   * those that they administer. Throws `forbidden` for whoever administers none of them.
-   */
-  listOfUser(caller: UserPrincipal, userId: string, query: DomainQuery): Promise<Page<ListedDomain>>
-  /** Absent fields stay. Throws `malformed`, `forbidden` or `conflict`. */
-  update(caller: UserPrincipal, id: string, input: DomainUpdate): Promise<DomainRecord>
-}
-
 export type DomainsDeps = {
   database: Database
   journal: Journal
@@ -58,31 +40,149 @@ export type DomainsDeps = {
 
 const isWholePlatformAdmin = (caller: UserPrincipal) => caller.isPlatformAdmin && caller.boundDomainKey === undefined
 
-export function createDomainsService({ database, journal, access, reservedRoutes }: DomainsDeps): DomainsService {
-  const { db } = database
+export class DomainsService {
+  readonly #db: Queryable
+  readonly #journal: Journal
+  readonly #access: AccessPolicy
+  readonly #reservedRoutes: ReadonlySet<string>
 
-  async function requireReadable(caller: UserPrincipal, id: string): Promise<DomainRecord> {
-    const domain = await access.enter(caller, id)
+  constructor({ database, journal, access, reservedRoutes }: DomainsDeps) {
+    this.#db = database.db
+    this.#journal = journal
+    this.#access = access
+    this.#reservedRoutes = reservedRoutes
+  }
+
+  /** The creator becomes the member of the built-in role. Throws `malformed`, `conflict`, and `forbidden` for a token that is bound to a domain (decision 40). */
+  async create(caller: UserPrincipal, input: NewDomain): Promise<DomainRecord> {
+    const given = input.alias ?? input.route
+    const route =
+      given === undefined || given === ''
+        ? routeFromName(input.name)
+        : requireDomainRoute(given, input.id, this.#reservedRoutes)
+    if (caller.boundDomainKey !== undefined) {
+      throw new ServiceError(
+        'forbidden',
+        'failed to perform authorization: a token that is bound to a domain creates no other',
+      )
+    }
+    return await this.#journal.change(caller, async (tx, record) => {
+      const domain = await insertDomain(tx, {
+        id: input.id ?? newId(),
+        name: input.name,
+        route,
+        tags: input.tags ?? [],
+        metadata: input.metadata ?? {},
+        status: input.status ?? 'enabled',
+        retentionDays: input.retention_days ?? null,
+        createdBy: caller.id,
+      })
+      await grantAdmin(tx, caller.key, 'domain', domain.key, [domain.key])
+      record({
+        operation: 'domain.create',
+        domainKey: domain.key,
+        entityKeys: [domain.key, caller.key],
+        attributes: {
+          id: domain.id,
+          name: domain.name,
+          alias: domain.route,
+          route: domain.route,
+          tags: domain.tags,
+          metadata: domain.metadata,
+          status: domain.status,
+          created_by: domain.createdBy,
+          created_at: formatTime(domain.createdAt),
+        },
+      })
+      return domain
+    })
+  }
+
+  /** Throws `forbidden`, alike for an unknown domain and a foreign one. */
+  get(caller: UserPrincipal, id: string): Promise<DomainRecord> {
+    return this.#requireReadable(caller, id)
+  }
+
+  /** The same, with every role of the caller in it. */
+  async getWithRoles(caller: UserPrincipal, id: string): Promise<{ domain: DomainRecord; roles: HeldRole[] }> {
+    const domain = await this.#requireReadable(caller, id)
+    return { domain, roles: await listHeldRoles(this.#db, caller.key, domain.key) }
+  }
+
+  /** Domains in which the caller has a role; the platform administrator sees all. */
+  async list(caller: UserPrincipal, query: DomainQuery): Promise<Page<ListedDomain>> {
+    const filter = conditionsOf(caller, query)
+    return await this.#page(caller, query, await this.#roleConditionOf(caller, query), filter)
+  }
+
+  /**
+   * Domains in which the user has a role, with that role: all of them to himself and the platform administrator, to others
+   * those that they administer. Throws `forbidden` for whoever administers none of them.
+   */
+  async listOfUser(caller: UserPrincipal, userId: string, query: DomainQuery): Promise<Page<ListedDomain>> {
+    // What is malformed is said before who may (decision 45).
+    const filter = conditionsOf(caller, query)
+    const role = await this.#roleConditionOf(caller, { ...query, user: userId })
+    if (isWholePlatformAdmin(caller) && role === undefined) throw new ServiceError('not_found', 'entity not found')
+    if (userId !== caller.id && !isWholePlatformAdmin(caller)) {
+      const administered = await listAdministered(this.#db, caller.key)
+      const where = sql<boolean>`d.key = ANY (${administered}::bigint[])`
+      const shared =
+        role === undefined
+          ? 0
+          : await countDomains(this.#db, { where, role: { userKey: role.userKey }, isRoleOptional: false })
+      if (shared === 0)
+        throw new ServiceError(
+          'forbidden',
+          'failed to perform authorization: only the user, an administrator of his domains or of the platform may see this',
+        )
+    }
+    return await this.#page(caller, { ...query, user: userId }, role, filter)
+  }
+
+  /** Absent fields stay. Throws `malformed`, `forbidden` or `conflict`. */
+  async update(caller: UserPrincipal, id: string, input: DomainUpdate): Promise<DomainRecord> {
+    const route = input.alias === undefined ? undefined : requireDomainRoute(input.alias, id, this.#reservedRoutes)
+    const domain = await this.#access.enter(caller, id)
+    domain.require('update')
+    const change: DomainChange = {
+      ...(input.name === undefined ? {} : { name: input.name }),
+      ...(route === undefined ? {} : { route }),
+      ...(input.tags === undefined ? {} : { tags: input.tags }),
+      ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
+      ...(input.retention_days === undefined ? {} : { retentionDays: input.retention_days }),
+    }
+    return await this.#journal.change(caller, async (tx, record) => {
+      const before = await lockDomain(tx, domain.domainKey)
+      if (before === undefined) throw new ServiceError('not_found', 'entity not found')
+      const after = await updateDomain(tx, before.key, change, caller.id)
+      recordDomainChange(record, 'domain.update', before, after)
+      return after
+    })
+  }
+
+  async #requireReadable(caller: UserPrincipal, id: string): Promise<DomainRecord> {
+    const domain = await this.#access.enter(caller, id)
     domain.require('read')
-    const record = await findDomain(db, domain.domainKey)
+    const record = await findDomain(this.#db, domain.domainKey)
     if (record === undefined) throw new ServiceError('not_found', 'entity not found')
     return record
   }
 
   /** The roles that the listing looks at: the caller's, or with `user` those of that user. Undefined: no such user. */
-  async function roleConditionOf(caller: UserPrincipal, query: DomainQuery): Promise<RoleCondition | undefined> {
+  async #roleConditionOf(caller: UserPrincipal, query: DomainQuery): Promise<RoleCondition | undefined> {
     const userKey =
       query.user === undefined || query.user === caller.id
         ? caller.key
         : isId(query.user)
-          ? (await findUser(db, query.user))?.key
+          ? (await findUser(this.#db, query.user))?.key
           : undefined
     if (userKey === undefined) return undefined
     const condition: RoleCondition = { userKey }
     if (query.role_id !== undefined) {
       condition.id = query.role_id
       // The id of a built-in role cannot be turned back into its domain.
-      const adminOfKey = (await listAdministered(db, userKey)).find(
+      const adminOfKey = (await listAdministered(this.#db, userKey)).find(
         (key) => adminRoleId('domain', key) === query.role_id,
       )
       if (adminOfKey !== undefined) condition.adminOfKey = adminOfKey
@@ -92,7 +192,7 @@ export function createDomainsService({ database, journal, access, reservedRoutes
     return condition
   }
 
-  async function page(
+  async #page(
     caller: UserPrincipal,
     query: DomainQuery,
     role: RoleCondition | undefined,
@@ -103,7 +203,7 @@ export function createDomainsService({ database, journal, access, reservedRoutes
     const isFiltered = query.role_id !== undefined || query.role_name !== undefined || query.actions !== undefined
     const conditions = [...filter]
     if (role.userKey !== caller.key && !isWholePlatformAdmin(caller)) {
-      const administered = await listAdministered(db, caller.key)
+      const administered = await listAdministered(this.#db, caller.key)
       conditions.push(sql<boolean>`d.key = ANY (${administered}::bigint[])`)
     }
     const listing: DomainListing = {
@@ -116,104 +216,10 @@ export function createDomainsService({ database, journal, access, reservedRoutes
       limit,
     }
     const [total, items] = await Promise.all([
-      countDomains(db, listing),
-      query.only_total === true ? [] : listDomains(db, listing),
+      countDomains(this.#db, listing),
+      query.only_total === true ? [] : listDomains(this.#db, listing),
     ])
     return { total, offset, limit, items }
-  }
-
-  return {
-    async create(caller, input) {
-      const given = input.alias ?? input.route
-      const route =
-        given === undefined || given === ''
-          ? routeFromName(input.name)
-          : requireDomainRoute(given, input.id, reservedRoutes)
-      if (caller.boundDomainKey !== undefined) {
-        throw new ServiceError(
-          'forbidden',
-          'failed to perform authorization: a token that is bound to a domain creates no other',
-        )
-      }
-      return await journal.change(caller, async (tx, record) => {
-        const domain = await insertDomain(tx, {
-          id: input.id ?? newId(),
-          name: input.name,
-          route,
-          tags: input.tags ?? [],
-          metadata: input.metadata ?? {},
-          status: input.status ?? 'enabled',
-          retentionDays: input.retention_days ?? null,
-          createdBy: caller.id,
-        })
-        await grantAdmin(tx, caller.key, 'domain', domain.key, [domain.key])
-        record({
-          operation: 'domain.create',
-          domainKey: domain.key,
-          entityKeys: [domain.key, caller.key],
-          attributes: {
-            id: domain.id,
-            name: domain.name,
-            alias: domain.route,
-            route: domain.route,
-            tags: domain.tags,
-            metadata: domain.metadata,
-            status: domain.status,
-            created_by: domain.createdBy,
-            created_at: formatTime(domain.createdAt),
-          },
-        })
-        return domain
-      })
-    },
-    get: requireReadable,
-    async getWithRoles(caller, id) {
-      const domain = await requireReadable(caller, id)
-      return { domain, roles: await listHeldRoles(db, caller.key, domain.key) }
-    },
-    async list(caller, query) {
-      const filter = conditionsOf(caller, query)
-      return await page(caller, query, await roleConditionOf(caller, query), filter)
-    },
-    async listOfUser(caller, userId, query) {
-      // What is malformed is said before who may (decision 45).
-      const filter = conditionsOf(caller, query)
-      const role = await roleConditionOf(caller, { ...query, user: userId })
-      if (isWholePlatformAdmin(caller) && role === undefined) throw new ServiceError('not_found', 'entity not found')
-      if (userId !== caller.id && !isWholePlatformAdmin(caller)) {
-        const administered = await listAdministered(db, caller.key)
-        const where = sql<boolean>`d.key = ANY (${administered}::bigint[])`
-        const shared =
-          role === undefined
-            ? 0
-            : await countDomains(db, { where, role: { userKey: role.userKey }, isRoleOptional: false })
-        if (shared === 0)
-          throw new ServiceError(
-            'forbidden',
-            'failed to perform authorization: only the user, an administrator of his domains or of the platform may see this',
-          )
-      }
-      return await page(caller, { ...query, user: userId }, role, filter)
-    },
-    async update(caller, id, input) {
-      const route = input.alias === undefined ? undefined : requireDomainRoute(input.alias, id, reservedRoutes)
-      const domain = await access.enter(caller, id)
-      domain.require('update')
-      const change: DomainChange = {
-        ...(input.name === undefined ? {} : { name: input.name }),
-        ...(route === undefined ? {} : { route }),
-        ...(input.tags === undefined ? {} : { tags: input.tags }),
-        ...(input.metadata === undefined ? {} : { metadata: input.metadata }),
-        ...(input.retention_days === undefined ? {} : { retentionDays: input.retention_days }),
-      }
-      return await journal.change(caller, async (tx, record) => {
-        const before = await lockDomain(tx, domain.domainKey)
-        if (before === undefined) throw new ServiceError('not_found', 'entity not found')
-        const after = await updateDomain(tx, before.key, change, caller.id)
-        recordDomainChange(record, 'domain.update', before, after)
-        return after
-      })
-    },
   }
 }
 

@@ -5,7 +5,7 @@ import { isId } from '#core/ids.ts'
 import type { AccessPolicy, DomainAction, UserPrincipal } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
 import { recordDomainChange } from './changes.ts'
-import type { DomainRecord, DomainStatus } from './repository.ts'
+import type { DomainRecord, DomainStatus } from './record.ts'
 import { findRestorable, lockDomain, updateDomain } from './repository.ts'
 
 export type DomainStatusService = {

@@ -1,7 +1,7 @@
 /** The event stream of a domain (contract section 10). */
+import { Type } from 'typebox'
 import { EVENT_STREAM, responses, sendEventStream } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import type { Streams } from '#core/streams/index.ts'
 import { bearerOf, originOf } from '../tokens/index.ts'
 import { Id } from '../wire/index.ts'
@@ -19,7 +19,9 @@ export function eventRoutes({ events, streams, quietMs }: EventRoutesDeps): Rout
     app.get(
       '/:domain_id/events',
       {
-        config: { action: 'read', mediaType: EVENT_STREAM, refusesHead: true },
+        config: { action: 'read', mediaType: EVENT_STREAM },
+        // The answer of GET does not end.
+        exposeHeadRoute: false,
         schema: {
           tags: ['events'],
           summary: 'Follow what happens in a domain, as server-sent events',

@@ -40,12 +40,12 @@ export function createKinshipService({
     async children(caller, at, query) {
       const [filter, levels] = [parseFilter(query), levelsOf(query)]
       const { domain, group } = await findReadable(db, access, caller, at)
-      return await listPage(db, access, [domain], filter, { side: 'below', key: group.key, ...levels })
+      return await listPage(db, [domain], filter, { side: 'below', key: group.key, ...levels })
     },
     async parents(caller, at, query) {
       const filter = parseFilter(query)
       const { domain, group } = await findReadable(db, access, caller, at)
-      return await listPage(db, access, [domain], filter, {
+      return await listPage(db, [domain], filter, {
         side: 'above',
         key: group.key,
         fromLevel: 1,

@@ -4,9 +4,19 @@ import { isId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { findPageKeys, parseActions, shownRows } from '../access/index.ts'
-import type { AccessPolicy, DomainAccess } from '../access/index.ts'
-import { allOf, anyOf, contains, containsMetadata, parseMetadataFilter } from '../wire/index.ts'
+import { parseActions } from '../access/index.ts'
+import type { DomainAccess } from '../access/index.ts'
+import {
+  allOf,
+  anyOf,
+  contains,
+  containsMetadata,
+  findPageKeys,
+  hasTrigrams,
+  parseMetadataFilter,
+  shownRows,
+} from '../listing/index.ts'
+import type { Filters } from '../listing/index.ts'
 import { withAccess } from './find.ts'
 import type { WithAccess } from './find.ts'
 import { countGroups, listGroups } from './repository.ts'
@@ -17,23 +27,23 @@ import type { GroupQuery, ParentsQuery } from './schema.ts'
 export type GroupFilter = {
   query: GroupQuery | ParentsQuery
   actions: readonly string[]
-  conditions: readonly Sql<boolean>[]
+  /** All but the status. */
+  filters: Filters
 }
 
 /** Throws `malformed` for a metadata filter that is no JSON object and for unknown actions. */
 export function parseFilter(query: GroupQuery | ParentsQuery): GroupFilter {
-  return { query, actions: parseActions('group', query.actions), conditions: recordConditions(query) }
+  return { query, actions: parseActions('group', query.actions), filters: filtersOf(query) }
 }
 
 /** A page of the groups that the caller may read: all of these domains, or the kin of one group. */
 export async function listPage(
   db: Queryable,
-  access: AccessPolicy,
   domains: readonly DomainAccess[],
   filter: GroupFilter,
   kinship?: Kinship,
 ): Promise<Page<WithAccess<ListedGroup>>> {
-  const { query, conditions } = filter
+  const { query, filters } = filter
   const { offset, limit, order, dir = 'asc' } = query
   const shown = await shownRows(db, domains, { type: 'group', alias: 'g' }, filter, (domain) =>
     query.root_group === true ? [isSeenAsRoot(domain)] : [],
@@ -42,25 +52,33 @@ export async function listPage(
   const levels = query.tree === true ? 'upper first' : order === undefined ? 'lower first' : undefined
   const sorting = { kinship, order: order ?? '', dir, levels } as const
   if (kinship === undefined && levels === undefined) {
-    const listed = { type: 'group', alias: 'g', shown, filters: conditions } as const
-    const { total, keys } = await findPageKeys({ db, access }, listed, {
+    const listed = { type: 'group', alias: 'g', shown, filters } as const
+    const { total, keys } = await findPageKeys(db, listed, {
       offset,
       limit,
       order: order ?? '',
       dir,
+      status: query.status,
       only_total: query.only_total === true,
     })
     const where = sql<boolean>`g.key = ANY (${keys}::bigint[])`
     const groups = keys.length === 0 ? [] : await listGroups(db, { ...sorting, where, offset: 0, limit })
     return { total, offset, limit, items: await withAccess(db, domains, groups) }
   }
-  const inDomains = shown.map(({ domain, count }) => allOf([sql<boolean>`g.domain_key = ${domain.domainKey}`, count]))
-  const where = allOf([anyOf(inDomains), ...conditions])
-  const count = sql<{ totals: number[] }>`SELECT ARRAY[(${countGroups({ where, kinship })})]::int[] AS totals`
-  const [total = 0] = await access.listing(domains, count).totals()
+  const inDomains = shown.map(({ domain, accessible, narrowed }) =>
+    allOf([sql<boolean>`g.domain_key = ${domain.domainKey}`, accessible.isAmong('g', 'set'), ...narrowed('set')]),
+  )
+  const where = allOf([anyOf(inDomains), ...recordConditions(filter)])
+  const counted = await countGroups({ where, kinship }).execute(db)
+  const total = counted.rows[0]?.total ?? 0
   const isShown = query.only_total !== true && total > offset
   const groups = isShown ? await listGroups(db, { ...sorting, where, offset, limit }) : []
   return { total, offset, limit, items: await withAccess(db, domains, groups) }
+}
+
+/** What the records themselves must say, the status included. */
+export function recordConditions({ query: { status }, filters }: GroupFilter): Sql<boolean>[] {
+  return [...(status === 'all' ? [] : [sql<boolean>`g.status = ${status}`]), ...filters.conditions]
 }
 
 /** Groups above which the caller sees none: where his view of the hierarchy begins. */
@@ -71,9 +89,8 @@ function isSeenAsRoot(domain: DomainAccess): Sql<boolean> {
 }
 
 /** What the records themselves must say. An id that is no id matches nothing. */
-function recordConditions(query: GroupQuery | ParentsQuery): Sql<boolean>[] {
+function filtersOf(query: GroupQuery | ParentsQuery): Filters {
   const conditions: Sql<boolean>[] = []
-  if (query.status !== 'all') conditions.push(sql<boolean>`g.status = ${query.status}`)
   if (query.name !== undefined) conditions.push(contains('g.name', query.name))
   const tags = [...(query.tags?.split(',') ?? []), query.tag ?? ''].filter((tag) => tag !== '')
   if (tags.length > 0) conditions.push(sql<boolean>`g.tags @> ${tags}::text[]`)
@@ -88,5 +105,8 @@ function recordConditions(query: GroupQuery | ParentsQuery): Sql<boolean>[] {
   }
   if (query.ownerID !== undefined)
     conditions.push(isId(query.ownerID) ? sql<boolean>`g.created_by = ${query.ownerID}` : sql<boolean>`false`)
-  return conditions
+  const { name = '', metadata, id, parentID, ownerID } = query
+  const isIndexed =
+    hasTrigrams(name) || tags.length > 0 || [metadata, id, parentID, ownerID].some((one) => one !== undefined)
+  return { conditions, isIndexed }
 }

@@ -3,7 +3,7 @@ import { withinPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { orderOf } from '../wire/index.ts'
+import { orderOf } from '../listing/index.ts'
 
 export type GroupRecord = {
   type: 'group'

@@ -1,7 +1,7 @@
 /** Wire shapes of groups (specification section 2, contract section 3). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import {
   ChosenId,

@@ -130,7 +130,7 @@ export function createGroupsService({ database, journal, access }: GroupsDeps): 
     async list(caller, domainId, query) {
       const filter = parseFilter(query)
       const domains = domainId === undefined ? await access.enterAll(caller) : [await access.enter(caller, domainId)]
-      return await listPage(database.db, access, domains, filter)
+      return await listPage(database.db, domains, filter)
     },
     async update(caller, at, input) {
       const group = await require(caller, at, 'update')

@@ -1,7 +1,7 @@
 /** The older paths of invitations: a relation instead of a role, the domain in the body or at the end (contract 1.3). */
+import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import { Id } from '../wire/index.ts'
 import { Invitation, NewRelationInvitation, presentInvitation } from './schema.ts'
 import type { InvitationsService } from './service.ts'

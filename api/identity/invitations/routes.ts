@@ -1,7 +1,7 @@
 /** Invitations to a role of a domain, and the answers to them (contract 1.3). */
+import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import { Id } from '../wire/index.ts'
 import {
   DomainInvitationQuery,

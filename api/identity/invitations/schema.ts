@@ -1,8 +1,8 @@
 /** Wire shapes of invitations: one record with the fields of both generations (contract 1.3). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { pageFields, pageQuery } from '#core/page.ts'
 import type { Page } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
 import { relationOf } from '../roles/index.ts'
 import { Id, Timestamp } from '../wire/index.ts'

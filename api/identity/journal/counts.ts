@@ -8,7 +8,7 @@ import type { LogFollower } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { allOf } from '../wire/index.ts'
+import { allOf } from '../listing/index.ts'
 import { JOURNAL_CONSUMERS } from './consumers.ts'
 
 /** What is not counted yet is counted with each listing, so there is no hurry. */

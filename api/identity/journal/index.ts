@@ -1,5 +1,6 @@
 export { startJournal } from './journal.ts'
-export type { Actor, ChangeListener, Journal, JournalEntry, Recorder } from './journal.ts'
+export type { Actor, ChangeListener, Journal, Recorder } from './journal.ts'
+export type { JournalEntry } from './record.ts'
 export { JOURNAL_CONSUMERS } from './consumers.ts'
 export { REMOVED_POSITION, journalOfDomain, removeOldRecords, startJournalRetention } from './retention.ts'
 export { journalRoutes } from './routes.ts'

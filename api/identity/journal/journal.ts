@@ -13,17 +13,7 @@ import { ANY_CHANGE, anyChangeIn } from '../access/any-change.ts'
 import type { UserPrincipal } from '../access/principal.ts'
 import { startJournalCounts } from './counts.ts'
 import { insertRecords } from './record.ts'
-
-export type JournalEntry = {
-  /** `<entity>.<what>` from contract section 10. */
-  operation: string
-  /** Undefined: the change belongs to no domain. */
-  domainKey?: number
-  /** Keys of everything that changed; caches forget what depends on them. */
-  entityKeys: readonly number[]
-  /** Flat facts of the change. Never a secret, a key or a token. */
-  attributes?: Readonly<Record<string, unknown>>
-}
+import type { JournalEntry } from './record.ts'
 
 /** Who did it: a user, or the product itself. */
 export type Actor = UserPrincipal | 'system'

@@ -2,8 +2,18 @@
 import { prepared } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import type { UserPrincipal } from '../access/principal.ts'
-import type { JournalEntry } from './journal.ts'
 import { redact } from './redact.ts'
+
+export type JournalEntry = {
+  /** `<entity>.<what>` from contract section 10. */
+  operation: string
+  /** Undefined: the change belongs to no domain. */
+  domainKey?: number
+  /** Keys of everything that changed; caches forget what depends on them. */
+  entityKeys: readonly number[]
+  /** Flat facts of the change. Never a secret, a key or a token. */
+  attributes?: Readonly<Record<string, unknown>>
+}
 
 /** What existing consumers of events call the kinds of tokens (contract section 10). */
 const TOKEN_TYPES = { login: 'access token', api_key: 'api key', pat: 'pat' } as const satisfies Record<

@@ -1,7 +1,8 @@
 /** Wire shapes of the journal (contract section 10). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { recordOf } from '#core/http/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import { Timestamp } from '../wire/index.ts'
 import type { JournalRecord } from './repository.ts'
@@ -32,12 +33,12 @@ export const JournalItem = Type.Object(
     occurred_at: Timestamp,
     domain: Type.Optional(Type.String({ description: 'Id of the domain in which it happened' })),
     attributes: Type.Optional(
-      Type.Record(Type.String(), Type.Unknown(), {
+      recordOf(Type.Unknown(), {
         description:
           'Fields of the entity; on a change `before` and `after`; `user_id`, `token_type`, `super_admin` and `request_id` of the caller, for administrators of the domain, and of the own actions in the journal of a user, also his `address`',
       }),
     ),
-    metadata: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+    metadata: Type.Optional(recordOf(Type.Unknown())),
   },
   {
     $id: 'JournalItem',

@@ -2,7 +2,7 @@
  * How many records match, without counting millions for each page. The journal only grows at its end, so what was counted
  * up to a moment stays counted; only what came since is counted again.
  */
-import { createLru } from '#core/lru.ts'
+import { LRUCache } from 'lru-cache'
 
 type Counted = { total: number; before: string }
 
@@ -23,7 +23,7 @@ const MAX_AGE_MS = 600_000
 const MIN_KEPT = 10_000
 
 export function createTotalCache(): TotalCache {
-  const counted = createLru<string, Counted>(MAX_FILTERS, { ttlMs: MAX_AGE_MS })
+  const counted = new LRUCache<string, Counted>({ max: MAX_FILTERS, ttl: MAX_AGE_MS })
   return {
     async total(filter, { count, settledMoment }) {
       const known = counted.get(filter)

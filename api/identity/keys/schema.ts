@@ -1,7 +1,7 @@
 /** Wire shapes of API keys (contract section 6). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { pageFields, pageQuery } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import { Timestamp } from '../wire/index.ts'
 import { TOKEN_TYPE } from '../tokens/index.ts'

@@ -1,7 +1,3 @@
-export { OUTSIDE_ACTIONS } from './operations.ts'
-export { listedBy, requireRouteAllowed } from './route-rules.ts'
 export { revokePatsOf } from './repository.ts'
 export { patRoutes } from './routes.ts'
-export { PAT_PREFIX } from './secret.ts'
-export { createPatsService } from './service.ts'
-export type { PatsService } from './service.ts'
+export { PatsService } from './service.ts'

@@ -4,22 +4,8 @@ import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import type { PatStatus } from './schema.ts'
-import type { Scope, ScopeEntityType, ScopeOperation } from './scopes.ts'
-
-export type PatRecord = {
-  key: number
-  id: string
-  userId: string
-  name: string
-  description: string
-  issuedAt: string
-  expiresAt: string
-  updatedAt: string | null
-  lastUsedAt: string | null
-  revokedAt: string | null
-  status: PatStatus
-}
+import type { Scope, ScopeEntityType, ScopeOperation } from '../access/index.ts'
+import type { PatRecord, PatStatus, ScopeRecord } from './record.ts'
 
 type Row = {
   key: number
@@ -205,15 +191,6 @@ export async function findPatFacts(db: Queryable, id: string): Promise<PatFacts 
       entity: scope.entity_id === null ? 'any' : { key: scope.entity_key ?? NO_ENTITY, id: scope.entity_id },
     })),
   }
-}
-
-export type ScopeRecord = {
-  id: string
-  patId: string
-  type: ScopeEntityType
-  operation: ScopeOperation
-  domainId: string | null
-  entityId: string | null
 }
 
 export type NewScopeRow = {

@@ -1,7 +1,7 @@
-/** Routes of personal access tokens (contract section 6). Every one needs a login: see `route-rules.ts`. */
+/** Routes of personal access tokens (contract section 6). Every one needs a login: see `access/route-rules.ts`. */
+import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
+import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import { Id } from '../wire/index.ts'
 import {
   NewPat,
@@ -27,269 +27,284 @@ const tags = ['personal access tokens']
 
 export function patRoutes(pats: PatsService): RoutePlugin {
   return (app) => {
-    app.post(
-      '/pats',
-      {
-        config,
-        schema: {
-          tags,
-          summary: 'Make a personal access token',
-          description:
-            'The answer holds its secret, which is never shown again. It may do nothing until scopes are added to it.',
-          body: NewPat,
-          response: responses(
-            { 201: Pat },
-            'unauthenticated',
-            'forbidden',
-            'unprocessable',
-            'unsupported_media_type',
-            'too_large',
-          ),
-        },
-      },
-      async (request, reply) => {
-        const { pat, secret } = await pats.create(request.principal, request.body)
-        void reply.code(201)
-        return presentPat(pat, secret)
-      },
-    )
-    app.get(
-      '/pats',
-      {
-        config,
-        schema: {
-          tags,
-          summary: 'List the personal access tokens of the caller',
-          description: 'The newest first. Secrets are never shown.',
-          querystring: PatQuery,
-          response: responses({ 200: PatPage }, 'unauthenticated', 'forbidden'),
-        },
-      },
-      async (request) => {
-        const { total, offset, limit, items } = await pats.list(request.principal, request.query)
-        return { total, offset, limit, pats: items.map((pat) => presentPat(pat)) }
-      },
-    )
-    app.delete(
-      '/pats',
-      {
-        config,
-        schema: {
-          tags,
-          summary: 'Delete all personal access tokens of the caller',
-          response: responses({ 200: NoBody }, 'unauthenticated', 'forbidden'),
-        },
-      },
-      async (request, reply) => {
-        await pats.removeAll(request.principal)
-        return await reply.code(200).send()
-      },
-    )
-    app.get(
-      '/pats/:pat_id',
-      {
-        config,
-        schema: {
-          tags,
-          summary: 'View a personal access token',
-          params: Params,
-          response: responses({ 200: Pat }, 'unauthenticated', 'forbidden', 'not_found'),
-        },
-      },
-      async (request) => presentPat(await pats.get(request.principal, request.params.pat_id)),
-    )
-    app.delete(
-      '/pats/:pat_id',
-      {
-        config,
-        schema: {
-          tags,
-          summary: 'Delete a personal access token',
-          params: Params,
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
-        },
-      },
-      async (request, reply) => {
-        await pats.remove(request.principal, request.params.pat_id)
-        return await reply.code(204).send()
-      },
-    )
-    app.patch(
-      '/pats/:pat_id/name',
-      {
-        config,
-        schema: {
-          tags,
-          summary: 'Rename a personal access token',
-          params: Params,
-          body: PatName,
-          response: responses(
-            { 202: Pat },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'unsupported_media_type',
-            'too_large',
-          ),
-        },
-      },
-      async (request, reply) => {
-        const { name } = request.body
-        void reply.code(202)
-        return presentPat(await pats.update(request.principal, request.params.pat_id, { name }))
-      },
-    )
-    app.patch(
-      '/pats/:pat_id/description',
-      {
-        config,
-        schema: {
-          tags,
-          summary: 'Describe a personal access token',
-          params: Params,
-          body: PatDescription,
-          response: responses(
-            { 202: Pat },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'unsupported_media_type',
-            'too_large',
-          ),
-        },
-      },
-      async (request, reply) => {
-        const { description } = request.body
-        void reply.code(202)
-        return presentPat(await pats.update(request.principal, request.params.pat_id, { description }))
-      },
-    )
-    app.patch(
-      '/pats/:pat_id/secret/reset',
-      {
-        config,
-        schema: {
-          tags,
-          summary: 'Give a personal access token a new secret and lifetime',
-          description: 'The old secret is dead at once; a revoked or expired token is active again.',
-          params: Params,
-          body: PatDuration,
-          response: responses(
-            { 200: Pat },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'unsupported_media_type',
-            'too_large',
-          ),
-        },
-      },
-      async (request) => {
-        const { pat, secret } = await pats.resetSecret(request.principal, request.params.pat_id, request.body.duration)
-        return presentPat(pat, secret)
-      },
-    )
-    app.patch(
-      '/pats/:pat_id/secret/revoke',
-      {
-        config,
-        schema: {
-          tags,
-          summary: 'Revoke the secret of a personal access token',
-          description: 'It stops working within a second on every node. Its scopes stay until it gets a new secret.',
-          params: Params,
-          response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
-        },
-      },
-      async (request, reply) => {
-        await pats.revoke(request.principal, request.params.pat_id)
-        return await reply.code(204).send()
-      },
-    )
-    app.patch(
-      '/pats/:pat_id/scope/add',
-      {
-        config,
-        schema: {
-          tags,
-          summary: 'Add scopes to a personal access token',
-          description: 'All or none. A scope names what its owner may read himself, or `*`.',
-          params: Params,
-          body: ScopesToAdd,
-          response: responses(
-            { 200: PatScopes },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'conflict',
-            'unprocessable',
-            'unsupported_media_type',
-            'too_large',
-          ),
-        },
-      },
-      async (request) => {
-        const scopes = await pats.addScopes(request.principal, request.params.pat_id, request.body.scopes)
-        return { scopes: scopes.map(presentScope) }
-      },
-    )
-    app.patch(
-      '/pats/:pat_id/scope/remove',
-      {
-        config,
-        schema: {
-          tags,
-          summary: 'Remove scopes from a personal access token',
-          params: Params,
-          body: ScopesToRemove,
-          response: responses(
-            { 200: NoBody },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'unsupported_media_type',
-            'too_large',
-          ),
-        },
-      },
-      async (request, reply) => {
-        await pats.removeScopes(request.principal, request.params.pat_id, request.body.scopes_id)
-        return await reply.code(200).send()
-      },
-    )
-    app.get(
-      '/pats/:pat_id/scope',
-      {
-        config,
-        schema: {
-          tags,
-          summary: 'List the scopes of a personal access token',
-          params: Params,
-          querystring: ScopeQuery,
-          response: responses({ 200: PatScopePage }, 'unauthenticated', 'forbidden', 'not_found'),
-        },
-      },
-      async (request) => {
-        const page = await pats.listScopes(request.principal, request.params.pat_id, request.query)
-        const { total, offset, limit, items } = page
-        return { total, offset, limit, scopes: items.map(presentScope) }
-      },
-    )
-    app.delete(
-      '/pats/:pat_id/scope',
-      {
-        config,
-        schema: {
-          tags,
-          summary: 'Remove all scopes of a personal access token',
-          params: Params,
-          response: responses({ 200: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
-        },
-      },
-      async (request, reply) => {
-        await pats.removeScopes(request.principal, request.params.pat_id, undefined)
-        return await reply.code(200).send()
-      },
-    )
+    addTokenRoutes(app, pats)
+    addChangeRoutes(app, pats)
+    addScopeRoutes(app, pats)
   }
+}
+
+/** Making, listing, viewing and deleting tokens. */
+function addTokenRoutes(app: HttpApp, pats: PatsService): void {
+  app.post(
+    '/pats',
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'Make a personal access token',
+        description:
+          'The answer holds its secret, which is never shown again. It may do nothing until scopes are added to it.',
+        body: NewPat,
+        response: responses(
+          { 201: Pat },
+          'unauthenticated',
+          'forbidden',
+          'unprocessable',
+          'unsupported_media_type',
+          'too_large',
+        ),
+      },
+    },
+    async (request, reply) => {
+      const { pat, secret } = await pats.create(request.principal, request.body)
+      void reply.code(201)
+      return presentPat(pat, secret)
+    },
+  )
+  app.get(
+    '/pats',
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'List the personal access tokens of the caller',
+        description: 'The newest first. Secrets are never shown.',
+        querystring: PatQuery,
+        response: responses({ 200: PatPage }, 'unauthenticated', 'forbidden'),
+      },
+    },
+    async (request) => {
+      const { total, offset, limit, items } = await pats.list(request.principal, request.query)
+      return { total, offset, limit, pats: items.map((pat) => presentPat(pat)) }
+    },
+  )
+  app.delete(
+    '/pats',
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'Delete all personal access tokens of the caller',
+        response: responses({ 200: NoBody }, 'unauthenticated', 'forbidden'),
+      },
+    },
+    async (request, reply) => {
+      await pats.removeAll(request.principal)
+      return await reply.code(200).send()
+    },
+  )
+  app.get(
+    '/pats/:pat_id',
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'View a personal access token',
+        params: Params,
+        response: responses({ 200: Pat }, 'unauthenticated', 'forbidden', 'not_found'),
+      },
+    },
+    async (request) => presentPat(await pats.get(request.principal, request.params.pat_id)),
+  )
+  app.delete(
+    '/pats/:pat_id',
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'Delete a personal access token',
+        params: Params,
+        response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
+      },
+    },
+    async (request, reply) => {
+      await pats.remove(request.principal, request.params.pat_id)
+      return await reply.code(204).send()
+    },
+  )
+}
+
+/** Changes of one token. */
+function addChangeRoutes(app: HttpApp, pats: PatsService): void {
+  app.patch(
+    '/pats/:pat_id/name',
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'Rename a personal access token',
+        params: Params,
+        body: PatName,
+        response: responses(
+          { 202: Pat },
+          'unauthenticated',
+          'forbidden',
+          'not_found',
+          'unsupported_media_type',
+          'too_large',
+        ),
+      },
+    },
+    async (request, reply) => {
+      const { name } = request.body
+      void reply.code(202)
+      return presentPat(await pats.update(request.principal, request.params.pat_id, { name }))
+    },
+  )
+  app.patch(
+    '/pats/:pat_id/description',
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'Describe a personal access token',
+        params: Params,
+        body: PatDescription,
+        response: responses(
+          { 202: Pat },
+          'unauthenticated',
+          'forbidden',
+          'not_found',
+          'unsupported_media_type',
+          'too_large',
+        ),
+      },
+    },
+    async (request, reply) => {
+      const { description } = request.body
+      void reply.code(202)
+      return presentPat(await pats.update(request.principal, request.params.pat_id, { description }))
+    },
+  )
+  app.patch(
+    '/pats/:pat_id/secret/reset',
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'Give a personal access token a new secret and lifetime',
+        description: 'The old secret is dead at once; a revoked or expired token is active again.',
+        params: Params,
+        body: PatDuration,
+        response: responses(
+          { 200: Pat },
+          'unauthenticated',
+          'forbidden',
+          'not_found',
+          'unsupported_media_type',
+          'too_large',
+        ),
+      },
+    },
+    async (request) => {
+      const { pat, secret } = await pats.resetSecret(request.principal, request.params.pat_id, request.body.duration)
+      return presentPat(pat, secret)
+    },
+  )
+  app.patch(
+    '/pats/:pat_id/secret/revoke',
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'Revoke the secret of a personal access token',
+        description: 'It stops working within a second on every node. Its scopes stay until it gets a new secret.',
+        params: Params,
+        response: responses({ 204: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
+      },
+    },
+    async (request, reply) => {
+      await pats.revoke(request.principal, request.params.pat_id)
+      return await reply.code(204).send()
+    },
+  )
+}
+
+/** What one token may do. */
+function addScopeRoutes(app: HttpApp, pats: PatsService): void {
+  app.patch(
+    '/pats/:pat_id/scope/add',
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'Add scopes to a personal access token',
+        description: 'All or none. A scope names what its owner may read himself, or `*`.',
+        params: Params,
+        body: ScopesToAdd,
+        response: responses(
+          { 200: PatScopes },
+          'unauthenticated',
+          'forbidden',
+          'not_found',
+          'conflict',
+          'unprocessable',
+          'unsupported_media_type',
+          'too_large',
+        ),
+      },
+    },
+    async (request) => {
+      const scopes = await pats.addScopes(request.principal, request.params.pat_id, request.body.scopes)
+      return { scopes: scopes.map(presentScope) }
+    },
+  )
+  app.patch(
+    '/pats/:pat_id/scope/remove',
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'Remove scopes from a personal access token',
+        params: Params,
+        body: ScopesToRemove,
+        response: responses(
+          { 200: NoBody },
+          'unauthenticated',
+          'forbidden',
+          'not_found',
+          'unsupported_media_type',
+          'too_large',
+        ),
+      },
+    },
+    async (request, reply) => {
+      await pats.removeScopes(request.principal, request.params.pat_id, request.body.scopes_id)
+      return await reply.code(200).send()
+    },
+  )
+  app.get(
+    '/pats/:pat_id/scope',
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'List the scopes of a personal access token',
+        params: Params,
+        querystring: ScopeQuery,
+        response: responses({ 200: PatScopePage }, 'unauthenticated', 'forbidden', 'not_found'),
+      },
+    },
+    async (request) => {
+      const page = await pats.listScopes(request.principal, request.params.pat_id, request.query)
+      const { total, offset, limit, items } = page
+      return { total, offset, limit, scopes: items.map(presentScope) }
+    },
+  )
+  app.delete(
+    '/pats/:pat_id/scope',
+    {
+      config,
+      schema: {
+        tags,
+        summary: 'Remove all scopes of a personal access token',
+        params: Params,
+        response: responses({ 200: NoBody }, 'unauthenticated', 'forbidden', 'not_found'),
+      },
+    },
+    async (request, reply) => {
+      await pats.removeScopes(request.principal, request.params.pat_id, undefined)
+      return await reply.code(200).send()
+    },
+  )
 }

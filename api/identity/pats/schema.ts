@@ -1,19 +1,17 @@
 /** Wire shapes of personal access tokens and their scopes (contract section 6). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
+import { SCOPE_ENTITY_TYPES, SCOPE_OPERATIONS } from '../access/index.ts'
 import { Id, RequiredName, Timestamp } from '../wire/index.ts'
-import type { PatRecord, ScopeRecord } from './repository.ts'
-import { SCOPE_ENTITY_TYPES, SCOPE_OPERATIONS } from './scopes.ts'
+import { PAT_STATUSES } from './record.ts'
+import type { PatRecord, ScopeRecord } from './record.ts'
 
 const MAX_DESCRIPTION_CHARS = 4096
 const MAX_DURATION_CHARS = 64
 /** Scopes that one call may name. */
 const MAX_SCOPES_PER_CALL = 1000
-
-export const PatStatus = Type.Enum(['active', 'expired', 'revoked'])
-export type PatStatus = 'active' | 'expired' | 'revoked'
 
 export const Pat = Type.Object(
   {
@@ -28,7 +26,7 @@ export const Pat = Type.Object(
     last_used_at: Timestamp,
     revoked: Type.Boolean(),
     revoked_at: Timestamp,
-    status: PatStatus,
+    status: Type.Enum([...PAT_STATUSES]),
   },
   { $id: 'Pat', description: 'Personal access token' },
 )
@@ -57,7 +55,7 @@ export const PatQuery = Type.Object({
   ...pageQuery(),
   name: Type.Optional(Type.String({ maxLength: 1024, description: 'Part of the name' })),
   id: Type.Optional(Id),
-  status: Type.Enum(['active', 'expired', 'revoked', 'all'], { default: 'all' }),
+  status: Type.Enum([...PAT_STATUSES, 'all'], { default: 'all' }),
   dir: Type.Optional(Direction),
 })
 export type PatQuery = Static<typeof PatQuery>

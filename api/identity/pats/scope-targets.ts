@@ -5,11 +5,10 @@
 import type { Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId, newId } from '#core/ids.ts'
-import type { AccessPolicy, DomainAccess, UserPrincipal } from '../access/index.ts'
+import type { AccessPolicy, DomainAccess, ScopeEntityType, ScopeOperation, UserPrincipal } from '../access/index.ts'
 import type { NamedEntity, NewScopeRow } from './repository.ts'
 import { findNamed, findNamedUsers } from './repository.ts'
 import type { NewScope } from './schema.ts'
-import type { ScopeEntityType, ScopeOperation } from './scopes.ts'
 
 export type ResolvedScope = NewScopeRow & { domainId: string | null }
 

@@ -3,8 +3,8 @@
  * The ids find the row; the hash of the whole text, kept in it, is the proof.
  */
 import { newToken } from '#core/ids.ts'
+import { PAT_PREFIX } from '../tokens/index.ts'
 
-export const PAT_PREFIX = 'pat_'
 const UUID_BYTES = 16
 /** 32 bytes in base64url. */
 const PART_CHARS = 43

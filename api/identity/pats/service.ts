@@ -1,22 +1,24 @@
 /**
  * Personal access tokens (contract section 6): made and changed by a login of their owner, good for what their scopes say
- * of what he may do himself. What a token is good for is asked in `scoped-access.ts` and `route-rules.ts`.
+ * of what he may do himself. What a token is good for is asked in `access/scoped-access.ts` and `access/route-rules.ts`.
  */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { createFactCache } from '#core/fact-cache.ts'
+import type { FactCache } from '#core/fact-cache.ts'
 import { isId, newId } from '#core/ids.ts'
 import type { Page } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { parseDurationMs } from '#core/time.ts'
-import { ANY_CHANGE } from '../access/any-change.ts'
-import type { AccessPolicy, Origin, UserPrincipal } from '../access/index.ts'
+import { ANY_CHANGE, createScopeSet } from '../access/index.ts'
+import type { AccessPolicy, Origin, ScopeSet, UserPrincipal } from '../access/index.ts'
 import type { Journal, Recorder } from '../journal/index.ts'
 import type { UseRecorder } from '../tokens/index.ts'
 import { hashToken, isHashOf, requireLiveLogin } from '../tokens/index.ts'
-import { allOf, contains } from '../wire/index.ts'
-import type { PatFacts, PatRecord, ScopeRecord } from './repository.ts'
+import { allOf, contains } from '../listing/index.ts'
+import type { PatRecord, ScopeRecord } from './record.ts'
+import type { PatFacts } from './repository.ts'
 import {
   countPats,
   countScopes,
@@ -34,37 +36,9 @@ import {
 } from './repository.ts'
 import type { NewPat, NewScope, PatQuery, ScopeQuery } from './schema.ts'
 import { resolveScopes } from './scope-targets.ts'
-import { createScopeSet } from './scopes.ts'
-import type { ScopeSet } from './scopes.ts'
 import { newPatSecret, parsePatSecret } from './secret.ts'
 
 export type PatWithSecret = { pat: PatRecord; secret: string }
-
-export type PatsService = {
-  /** Throws `malformed` for a bad duration, `unprocessable` for a user with too many. */
-  create(caller: UserPrincipal, input: NewPat): Promise<PatWithSecret>
-  list(caller: UserPrincipal, query: PatQuery): Promise<Page<PatRecord>>
-  /** Own tokens alone: any other id is `not_found`. */
-  get(caller: UserPrincipal, id: string): Promise<PatRecord>
-  update(caller: UserPrincipal, id: string, change: { name?: string; description?: string }): Promise<PatRecord>
-  /** A new secret and lifetime; the old secret is dead at once. */
-  resetSecret(caller: UserPrincipal, id: string, duration: string): Promise<PatWithSecret>
-  revoke(caller: UserPrincipal, id: string): Promise<void>
-  remove(caller: UserPrincipal, id: string): Promise<void>
-  removeAll(caller: UserPrincipal): Promise<void>
-  /**
-   * Adds all or none. Throws `malformed` for one that makes no sense, `forbidden` for a domain that the owner may not enter,
-   * `unprocessable` for an entity that he may not read, `conflict` for one that the token has.
-   */
-  addScopes(caller: UserPrincipal, id: string, scopes: readonly NewScope[]): Promise<ScopeRecord[]>
-  listScopes(caller: UserPrincipal, id: string, query: ScopeQuery): Promise<Page<ScopeRecord>>
-  /** Ids that the token does not have are no error; without ids all go. */
-  removeScopes(caller: UserPrincipal, id: string, scopeIds: readonly string[] | undefined): Promise<void>
-  /** Whose token it is and what it may do. Throws `unauthenticated`. */
-  authenticate(text: string, origin: Origin): Promise<UserPrincipal>
-  forget(entityKeys: readonly number[]): void
-  clear(): void
-}
 
 export type PatsDeps = { database: Database; journal: Journal; access: AccessPolicy; uses: UseRecorder }
 
@@ -80,24 +54,214 @@ const BAD_TOKEN = 'failed to perform authentication: missing or invalid bearer'
 
 type KnownPat = Omit<PatFacts, 'scopes'> & { scope: ScopeSet }
 
-export function createPatsService({ database, journal, access, uses }: PatsDeps): PatsService {
-  const facts = createFactCache<KnownPat | 'none'>({ maxEntries: MAX_FACTS, isFresh: journal.isFresh })
-  const notFound = () => new ServiceError('not_found', 'entity not found')
+const notFound = () => new ServiceError('not_found', 'entity not found')
 
-  async function requirePat(caller: UserPrincipal, id: string): Promise<PatRecord> {
-    const pat = isId(id) ? await findPat(database.db, caller.key, id) : undefined
+const entry = (
+  operation: string,
+  caller: UserPrincipal,
+  pat: { key: number; id: string },
+  attributes: object = {},
+) => ({
+  operation,
+  entityKeys: [pat.key, caller.key],
+  attributes: { id: pat.id, user_id: caller.id, ...attributes },
+})
+
+export class PatsService {
+  readonly #database: Database
+  readonly #journal: Journal
+  readonly #access: AccessPolicy
+  readonly #uses: UseRecorder
+  readonly #facts: FactCache<KnownPat | 'none'>
+
+  constructor({ database, journal, access, uses }: PatsDeps) {
+    this.#database = database
+    this.#journal = journal
+    this.#access = access
+    this.#uses = uses
+    this.#facts = createFactCache({ maxEntries: MAX_FACTS, isFresh: journal.isFresh })
+  }
+
+  /** Throws `malformed` for a bad duration, `unprocessable` for a user with too many. */
+  async create(caller: UserPrincipal, input: NewPat): Promise<PatWithSecret> {
+    const lifetimeSeconds = parseLifetimeSeconds(input.duration)
+    const id = newId()
+    const secret = newPatSecret(caller.id, id)
+    const pat = await this.#journal.change(caller, async (tx, record) => {
+      const { name, description = '' } = input
+      const row = { id, userKey: caller.key, name, description, secretHash: hashToken(secret), lifetimeSeconds }
+      await requireLiveLogin(tx, caller)
+      const created = await insertPat(tx, row, MAX_PATS_PER_USER)
+      if (created === undefined)
+        throw new ServiceError(
+          'unprocessable',
+          `a user may have ${MAX_PATS_PER_USER} personal access tokens: delete one first`,
+        )
+      record(entry('pat.create', caller, created, { name, description, expires_at: created.expiresAt }))
+      return created
+    })
+    return { pat, secret }
+  }
+
+  async list(caller: UserPrincipal, query: PatQuery): Promise<Page<PatRecord>> {
+    const conditions: Sql<boolean>[] = [sql<boolean>`p.user_key = ${caller.key}`]
+    if (query.name !== undefined) conditions.push(contains('p.name', query.name))
+    if (query.id !== undefined) conditions.push(isId(query.id) ? sql<boolean>`p.id = ${query.id}` : sql<boolean>`false`)
+    if (query.status !== 'all') conditions.push(ofStatus(query.status))
+    const where = allOf(conditions)
+    const { offset, limit, dir = 'desc' } = query
+    const [total, items] = await Promise.all([
+      countPats(this.#database.db, where),
+      listPats(this.#database.db, { where, dir, offset, limit }),
+    ])
+    return { total, offset, limit, items }
+  }
+
+  /** Own tokens alone: any other id is `not_found`. */
+  get(caller: UserPrincipal, id: string): Promise<PatRecord> {
+    return this.#requirePat(caller, id)
+  }
+
+  update(caller: UserPrincipal, id: string, fields: { name?: string; description?: string }): Promise<PatRecord> {
+    return this.#change(caller, id, async (tx, pat, record) => {
+      await updatePat(tx, pat.key, fields)
+      const before = Object.fromEntries(Object.keys(fields).map((name) => [name, pat[name as 'name']]))
+      record(entry('pat.update', caller, pat, { before, after: fields }))
+    })
+  }
+
+  /** A new secret and lifetime; the old secret is dead at once. */
+  async resetSecret(caller: UserPrincipal, id: string, duration: string): Promise<PatWithSecret> {
+    const lifetimeSeconds = parseLifetimeSeconds(duration)
+    const secret = newPatSecret(caller.id, id)
+    const pat = await this.#change(caller, id, async (tx, found, record) => {
+      await updatePat(tx, found.key, { secret: { hash: hashToken(secret), lifetimeSeconds } })
+      record(entry('pat.reset_secret', caller, found))
+    })
+    return { pat, secret }
+  }
+
+  async revoke(caller: UserPrincipal, id: string): Promise<void> {
+    await this.#change(caller, id, async (tx, pat, record) => {
+      if (pat.revokedAt !== null) return
+      await updatePat(tx, pat.key, { isRevoked: true })
+      record(entry('pat.revoke_secret', caller, pat))
+    })
+  }
+
+  async remove(caller: UserPrincipal, id: string): Promise<void> {
+    if (!isId(id)) throw notFound()
+    await this.#journal.change(caller, async (tx, record) => {
+      const pat = await findPat(tx, caller.key, id, { forUpdate: true })
+      if (pat === undefined) throw notFound()
+      await deletePats(tx, [pat.key])
+      record(entry('pat.remove', caller, pat))
+    })
+  }
+
+  async removeAll(caller: UserPrincipal): Promise<void> {
+    await this.#journal.change(caller, async (tx, record) => {
+      const pats = await lockPatsOf(tx, caller.key)
+      if (pats.length === 0) return
+      const keys = pats.map((pat) => pat.key)
+      await deletePats(tx, keys)
+      record({
+        operation: 'pat.remove_all',
+        entityKeys: [...keys, caller.key],
+        attributes: { ids: pats.map((pat) => pat.id), user_id: caller.id },
+      })
+    })
+  }
+
+  /**
+   * Adds all or none. Throws `malformed` for one that makes no sense, `forbidden` for a domain that the owner may not enter,
+   * `unprocessable` for an entity that he may not read, `conflict` for one that the token has.
+   */
+  async addScopes(caller: UserPrincipal, id: string, scopes: readonly NewScope[]): Promise<ScopeRecord[]> {
+    const pat = await this.#requirePat(caller, id)
+    const rows = await resolveScopes({ db: this.#database.db, access: this.#access }, caller, scopes)
+    await this.#change(caller, id, async (tx, _pat, record) => {
+      await insertScopes(tx, pat.key, rows)
+      if ((await countScopes(tx, pat.key)) > MAX_SCOPES_PER_PAT)
+        throw new ServiceError('unprocessable', `a personal access token may have ${MAX_SCOPES_PER_PAT} scopes`)
+      record(entry('pat.add_scope', caller, pat, { scopes: rows.map(attributesOfScope) }))
+    })
+    return rows.map(({ domainKey: _domain, entityKey: _entity, ...row }) => ({ ...row, patId: pat.id }))
+  }
+
+  async listScopes(caller: UserPrincipal, id: string, query: ScopeQuery): Promise<Page<ScopeRecord>> {
+    const pat = await this.#requirePat(caller, id)
+    const { offset, limit } = query
+    const [total, items] = await Promise.all([
+      countScopes(this.#database.db, pat.key),
+      listScopes(this.#database.db, pat.key, { offset, limit }),
+    ])
+    return { total, offset, limit, items }
+  }
+
+  /** Ids that the token does not have are no error; without ids all go. */
+  async removeScopes(caller: UserPrincipal, id: string, scopeIds: readonly string[] | undefined): Promise<void> {
+    const known = scopeIds?.filter(isId)
+    await this.#change(caller, id, async (tx, pat, record) => {
+      const removed = await deleteScopes(tx, pat.key, known)
+      if (removed.length > 0) record(entry('pat.remove_scope', caller, pat, { scopes_id: removed }))
+    })
+  }
+
+  /** Whose token it is and what it may do. Throws `unauthenticated`. */
+  async authenticate(text: string, origin: Origin): Promise<UserPrincipal> {
+    const named = parsePatSecret(text)
+    if (named === undefined) throw new ServiceError('unauthenticated', BAD_TOKEN)
+    const pat = await this.#facts.get(named.patId, async () => {
+      const found = await findPatFacts(this.#database.db, named.patId)
+      if (found === undefined) return { value: 'none', dependsOn: [ANY_CHANGE] }
+      const { scopes, ...rest } = found
+      return { value: { ...rest, scope: createScopeSet(scopes) }, dependsOn: [found.key, found.userKey] }
+    })
+    const isGood =
+      pat !== 'none' &&
+      isHashOf(text, pat.secretHash) &&
+      !pat.isRevoked &&
+      pat.expiresAtMs > Date.now() &&
+      pat.userStatus === 'enabled'
+    if (!isGood) throw new ServiceError('unauthenticated', BAD_TOKEN)
+    this.#uses.used('pats', pat.id)
+    return {
+      kind: 'user',
+      key: pat.userKey,
+      id: pat.userId,
+      // Such a token administers nothing: it could make itself a login that knows no scopes.
+      isPlatformAdmin: false,
+      boundDomainKey: undefined,
+      credential: 'pat',
+      scope: pat.scope,
+      sessionId: undefined,
+      origin,
+    }
+  }
+
+  forget(entityKeys: readonly number[]): void {
+    this.#facts.forget(entityKeys)
+  }
+
+  clear(): void {
+    this.#facts.clear()
+  }
+
+  async #requirePat(caller: UserPrincipal, id: string): Promise<PatRecord> {
+    const pat = isId(id) ? await findPat(this.#database.db, caller.key, id) : undefined
     if (pat === undefined) throw notFound()
     return pat
   }
 
   /** Changes one token in a transaction that has it locked, and gives it as it is afterwards. */
-  async function change(
+  async #change(
     caller: UserPrincipal,
     id: string,
     work: (tx: Transaction, pat: PatRecord, record: Recorder) => Promise<void>,
   ): Promise<PatRecord> {
     if (!isId(id)) throw notFound()
-    return await journal.change(caller, async (tx, record) => {
+    return await this.#journal.change(caller, async (tx, record) => {
       await requireLiveLogin(tx, caller)
       const pat = await findPat(tx, caller.key, id, { forUpdate: true })
       if (pat === undefined) throw notFound()
@@ -106,157 +270,6 @@ export function createPatsService({ database, journal, access, uses }: PatsDeps)
       if (changed === undefined) throw notFound()
       return changed
     })
-  }
-
-  const entry = (
-    operation: string,
-    caller: UserPrincipal,
-    pat: { key: number; id: string },
-    attributes: object = {},
-  ) => ({
-    operation,
-    entityKeys: [pat.key, caller.key],
-    attributes: { id: pat.id, user_id: caller.id, ...attributes },
-  })
-
-  return {
-    async create(caller, input) {
-      const lifetimeSeconds = parseLifetimeSeconds(input.duration)
-      const id = newId()
-      const secret = newPatSecret(caller.id, id)
-      const pat = await journal.change(caller, async (tx, record) => {
-        const { name, description = '' } = input
-        const row = { id, userKey: caller.key, name, description, secretHash: hashToken(secret), lifetimeSeconds }
-        await requireLiveLogin(tx, caller)
-        const created = await insertPat(tx, row, MAX_PATS_PER_USER)
-        if (created === undefined)
-          throw new ServiceError(
-            'unprocessable',
-            `a user may have ${MAX_PATS_PER_USER} personal access tokens: delete one first`,
-          )
-        record(entry('pat.create', caller, created, { name, description, expires_at: created.expiresAt }))
-        return created
-      })
-      return { pat, secret }
-    },
-    async list(caller, query) {
-      const conditions: Sql<boolean>[] = [sql<boolean>`p.user_key = ${caller.key}`]
-      if (query.name !== undefined) conditions.push(contains('p.name', query.name))
-      if (query.id !== undefined)
-        conditions.push(isId(query.id) ? sql<boolean>`p.id = ${query.id}` : sql<boolean>`false`)
-      if (query.status !== 'all') conditions.push(ofStatus(query.status))
-      const where = allOf(conditions)
-      const { offset, limit, dir = 'desc' } = query
-      const [total, items] = await Promise.all([
-        countPats(database.db, where),
-        listPats(database.db, { where, dir, offset, limit }),
-      ])
-      return { total, offset, limit, items }
-    },
-    get: requirePat,
-    update: (caller, id, fields) =>
-      change(caller, id, async (tx, pat, record) => {
-        await updatePat(tx, pat.key, fields)
-        const before = Object.fromEntries(Object.keys(fields).map((name) => [name, pat[name as 'name']]))
-        record(entry('pat.update', caller, pat, { before, after: fields }))
-      }),
-    async resetSecret(caller, id, duration) {
-      const lifetimeSeconds = parseLifetimeSeconds(duration)
-      const secret = newPatSecret(caller.id, id)
-      const pat = await change(caller, id, async (tx, found, record) => {
-        await updatePat(tx, found.key, { secret: { hash: hashToken(secret), lifetimeSeconds } })
-        record(entry('pat.reset_secret', caller, found))
-      })
-      return { pat, secret }
-    },
-    async revoke(caller, id) {
-      await change(caller, id, async (tx, pat, record) => {
-        if (pat.revokedAt !== null) return
-        await updatePat(tx, pat.key, { isRevoked: true })
-        record(entry('pat.revoke_secret', caller, pat))
-      })
-    },
-    async remove(caller, id) {
-      if (!isId(id)) throw notFound()
-      await journal.change(caller, async (tx, record) => {
-        const pat = await findPat(tx, caller.key, id, { forUpdate: true })
-        if (pat === undefined) throw notFound()
-        await deletePats(tx, [pat.key])
-        record(entry('pat.remove', caller, pat))
-      })
-    },
-    async removeAll(caller) {
-      await journal.change(caller, async (tx, record) => {
-        const pats = await lockPatsOf(tx, caller.key)
-        if (pats.length === 0) return
-        const keys = pats.map((pat) => pat.key)
-        await deletePats(tx, keys)
-        record({
-          operation: 'pat.remove_all',
-          entityKeys: [...keys, caller.key],
-          attributes: { ids: pats.map((pat) => pat.id), user_id: caller.id },
-        })
-      })
-    },
-    async addScopes(caller, id, scopes) {
-      const pat = await requirePat(caller, id)
-      const rows = await resolveScopes({ db: database.db, access }, caller, scopes)
-      await change(caller, id, async (tx, _pat, record) => {
-        await insertScopes(tx, pat.key, rows)
-        if ((await countScopes(tx, pat.key)) > MAX_SCOPES_PER_PAT)
-          throw new ServiceError('unprocessable', `a personal access token may have ${MAX_SCOPES_PER_PAT} scopes`)
-        record(entry('pat.add_scope', caller, pat, { scopes: rows.map(attributesOfScope) }))
-      })
-      return rows.map(({ domainKey: _domain, entityKey: _entity, ...row }) => ({ ...row, patId: pat.id }))
-    },
-    async listScopes(caller, id, query) {
-      const pat = await requirePat(caller, id)
-      const { offset, limit } = query
-      const [total, items] = await Promise.all([
-        countScopes(database.db, pat.key),
-        listScopes(database.db, pat.key, { offset, limit }),
-      ])
-      return { total, offset, limit, items }
-    },
-    async removeScopes(caller, id, scopeIds) {
-      const known = scopeIds?.filter(isId)
-      await change(caller, id, async (tx, pat, record) => {
-        const removed = await deleteScopes(tx, pat.key, known)
-        if (removed.length > 0) record(entry('pat.remove_scope', caller, pat, { scopes_id: removed }))
-      })
-    },
-    async authenticate(text, origin) {
-      const named = parsePatSecret(text)
-      if (named === undefined) throw new ServiceError('unauthenticated', BAD_TOKEN)
-      const pat = await facts.get(named.patId, async () => {
-        const found = await findPatFacts(database.db, named.patId)
-        if (found === undefined) return { value: 'none', dependsOn: [ANY_CHANGE] }
-        const { scopes, ...rest } = found
-        return { value: { ...rest, scope: createScopeSet(scopes) }, dependsOn: [found.key, found.userKey] }
-      })
-      const isGood =
-        pat !== 'none' &&
-        isHashOf(text, pat.secretHash) &&
-        !pat.isRevoked &&
-        pat.expiresAtMs > Date.now() &&
-        pat.userStatus === 'enabled'
-      if (!isGood) throw new ServiceError('unauthenticated', BAD_TOKEN)
-      uses.used('pats', pat.id)
-      return {
-        kind: 'user',
-        key: pat.userKey,
-        id: pat.userId,
-        // Such a token administers nothing: it could make itself a login that knows no scopes.
-        isPlatformAdmin: false,
-        boundDomainKey: undefined,
-        credential: 'pat',
-        scope: pat.scope,
-        sessionId: undefined,
-        origin,
-      }
-    },
-    forget: (entityKeys) => facts.forget(entityKeys),
-    clear: () => facts.clear(),
   }
 }
 

@@ -1,7 +1,7 @@
 /** Routes of members: of one role, and of all roles of an entity. */
+import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import { MessageBody } from '../wire/index.ts'
 import type { MembershipsService } from './memberships.ts'
 import { REFUSALS, WRITING, pagingOf, paramsIn, roleIdIn, targetOf } from './paths.ts'
@@ -25,7 +25,7 @@ import {
 const tags = ['roles']
 
 /** Of all roles of an entity. */
-export function addEntityMemberRoutes(app: HttpApp, roles: MembershipsService, base: RoleBase): void {
+export function addEntityMemberRoutes(app: HttpApp, memberships: MembershipsService, base: RoleBase): void {
   const params = paramsOf(base.params)
   app.get(
     `${base.path}/members`,
@@ -41,7 +41,7 @@ export function addEntityMemberRoutes(app: HttpApp, roles: MembershipsService, b
     },
     async (request) => {
       const target = targetOf(base, paramsIn(request))
-      const { items, ...page } = await roles.listEntityMembers(request.principal, target, request.query)
+      const { items, ...page } = await memberships.listEntityMembers(request.principal, target, request.query)
       return { ...page, members: items.map(presentEntityMember) }
     },
   )
@@ -65,14 +65,14 @@ export function addEntityMemberRoutes(app: HttpApp, roles: MembershipsService, b
     async (request, reply) => {
       const target = targetOf(base, paramsIn(request))
       const force = request.query.force === true
-      await roles.removeEntityMembers(request.principal, target, request.body.member_ids, { force })
+      await memberships.removeEntityMembers(request.principal, target, request.body.member_ids, { force })
       void reply.code(204)
     },
   )
 }
 
 /** Of one role. */
-export function addMemberRoutes(app: HttpApp, roles: MembershipsService, base: RoleBase): void {
+export function addMemberRoutes(app: HttpApp, memberships: MembershipsService, base: RoleBase): void {
   const params = paramsOf(base.params, { role_id: RoleId })
   const path = `${base.path}/:role_id/members`
   app.post(
@@ -93,7 +93,7 @@ export function addMemberRoutes(app: HttpApp, roles: MembershipsService, base: R
     },
     async (request) => {
       const members = membersIn(request.body)
-      await roles.addMembers(request.principal, targetOf(base, paramsIn(request)), roleIdIn(request), members)
+      await memberships.addMembers(request.principal, targetOf(base, paramsIn(request)), roleIdIn(request), members)
       return { members }
     },
   )
@@ -112,7 +112,7 @@ export function addMemberRoutes(app: HttpApp, roles: MembershipsService, base: R
     async (request) => {
       const paging = pagingOf(base, request.query)
       const target = targetOf(base, paramsIn(request))
-      const { items, ...page } = await roles.listMembers(request.principal, target, roleIdIn(request), paging)
+      const { items, ...page } = await memberships.listMembers(request.principal, target, roleIdIn(request), paging)
       return paging === undefined ? items : { ...page, members: items }
     },
   )
@@ -132,7 +132,7 @@ export function addMemberRoutes(app: HttpApp, roles: MembershipsService, base: R
     async (request, reply) => {
       const target = targetOf(base, paramsIn(request))
       const force = request.query.force === true
-      await roles.removeMembers(request.principal, target, roleIdIn(request), membersIn(request.body), { force })
+      await memberships.removeMembers(request.principal, target, roleIdIn(request), membersIn(request.body), { force })
       // Decision 8.
       if (!base.isPrefixed) return { message: 'members removed' } as never
       void reply.code(204)
@@ -154,7 +154,7 @@ export function addMemberRoutes(app: HttpApp, roles: MembershipsService, base: R
     async (request, reply) => {
       const target = targetOf(base, paramsIn(request))
       const force = request.query.force === true
-      await roles.removeMembers(request.principal, target, roleIdIn(request), 'all', { force })
+      await memberships.removeMembers(request.principal, target, roleIdIn(request), 'all', { force })
       void reply.code(204)
     },
   )

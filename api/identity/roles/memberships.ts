@@ -1,5 +1,5 @@
 /** The rules of who holds roles: members of one role, and of all roles of an entity (contract 2.2, 2.4, decision 33). */
-import type { Database } from '#core/database/index.ts'
+import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Page } from '#core/page.ts'
 import type { AccessPolicy, AccessType, PlacedRole, UserPrincipal } from '../access/index.ts'
@@ -26,39 +26,106 @@ export type EntityMemberFilter = {
   limit: number
 }
 
-export type MembershipsService = {
-  listMembers(caller: UserPrincipal, target: RoleTarget, roleId: string, paging: Paging): Promise<Page<string>>
-  addMembers(caller: UserPrincipal, target: RoleTarget, roleId: string, userIds: readonly string[]): Promise<void>
-  removeMembers(
+export class MembershipsService {
+  readonly #db: Queryable
+  readonly #journal: Journal
+  readonly #access: AccessPolicy
+
+  constructor({ database, journal, access }: { database: Database; journal: Journal; access: AccessPolicy }) {
+    this.#db = database.db
+    this.#journal = journal
+    this.#access = access
+  }
+
+  async listMembers(caller: UserPrincipal, target: RoleTarget, roleId: string, paging: Paging): Promise<Page<string>> {
+    const { entity } = await enterPlace(this.#access, caller, target, 'view_role_users')
+    const role = await requireRole(this.#db, entity, roleId)
+    const { offset, limit } = paging ?? { offset: 0, limit: MAX_UNPAGED }
+    const [total, items] = await Promise.all([
+      countMembers(this.#db, entity.key, role.key),
+      listMembers(this.#db, entity.key, role.key, { offset, limit }),
+    ])
+    if (paging === undefined && total > MAX_UNPAGED)
+      throw new ServiceError('unprocessable', `the role has ${total} members: ask for pages with limit and offset`)
+    return { total, offset, limit, items }
+  }
+
+  async addMembers(
     caller: UserPrincipal,
     target: RoleTarget,
     roleId: string,
-    userIds: readonly string[] | 'all',
+    userIds: readonly string[],
+  ): Promise<void> {
+    const { entity, domain, located } = await enterPlace(this.#access, caller, target, 'add_role_users')
+    const holds = await heldBy(domain, located)
+    await this.#journal.change(caller, async (tx, record) => {
+      await lockForRoles(tx, entity)
+      const role = await requireRole(tx, entity, roleId)
+      requireMayGive(holds, role.actions)
+      const members = await addMembers(tx, entity, role, userIds)
+      record({
+        operation: `${entity.type}.role.add_members`,
+        domainKey: domain.domainKey,
+        entityKeys: keysOf(
+          entity,
+          members.map((user) => user.key),
+        ),
+        attributes: { id: role.id, entity_id: entity.id, members: members.map((user) => user.id) },
+      })
+    })
+  }
+
+  async removeMembers(
+    caller: UserPrincipal,
+    target: RoleTarget,
+    roleId: string,
+    users: readonly string[] | 'all',
     options: Force,
-  ): Promise<void>
+  ): Promise<void> {
+    const place = await enterPlace(this.#access, caller, target, users === 'all' ? 'manage_role' : 'remove_role_users')
+    const what = users === 'all' ? 'remove_all_members' : 'remove_members'
+    await this.#takeRoles(caller, place, what, { roleId, users }, options)
+  }
+
   /** Everybody whose roles give something on the entity, by inheritance too. */
-  listEntityMembers(caller: UserPrincipal, target: RoleTarget, filter: EntityMemberFilter): Promise<Page<EntityMember>>
+  async listEntityMembers(
+    caller: UserPrincipal,
+    target: RoleTarget,
+    filter: EntityMemberFilter,
+  ): Promise<Page<EntityMember>> {
+    const { domain, located } = await enterPlace(this.#access, caller, target, 'view_role_users')
+    const { access_provider_id: providerId, access_type: accessType, offset, limit } = filter
+    const places = (await findRolePlaces(this.#db, domain.domainKey, located)).filter(
+      (place) =>
+        (providerId === undefined || place.id === providerId) &&
+        (accessType === undefined || place.accessType === accessType),
+    )
+    const { total, roles } = await listRoleHolders(
+      this.#db,
+      places,
+      {
+        ...(filter.role_id === undefined ? {} : { roleId: filter.role_id }),
+        ...(filter.role_name === undefined ? {} : { roleName: filter.role_name }),
+        ...(filter.actions === undefined ? {} : { actions: splitList(filter.actions) }),
+      },
+      { offset, limit },
+    )
+    const byUser = Map.groupBy(roles, (role) => role.userId)
+    return { total, offset, limit, items: [...byUser].map(([memberId, held]) => ({ memberId, roles: held })) }
+  }
+
   /** Takes every role on the entity from the users; from a domain also those on everything in it. */
-  removeEntityMembers(
+  async removeEntityMembers(
     caller: UserPrincipal,
     target: RoleTarget,
     userIds: readonly string[],
     options: Force,
-  ): Promise<void>
-}
+  ): Promise<void> {
+    const place = await enterPlace(this.#access, caller, target, 'remove_role_users')
+    await this.#takeRoles(caller, place, 'remove_members', { users: userIds }, options)
+  }
 
-export function createMembershipsService({
-  database,
-  journal,
-  access,
-}: {
-  database: Database
-  journal: Journal
-  access: AccessPolicy
-}): MembershipsService {
-  const { db } = database
-
-  async function takeRoles(
+  async #takeRoles(
     caller: UserPrincipal,
     place: Place,
     what: string,
@@ -66,8 +133,8 @@ export function createMembershipsService({
     { force }: Force,
   ): Promise<void> {
     const { entity, domain } = place
-    if (force) access.requirePlatformAdmin(caller)
-    await journal.change(caller, async (tx, record) => {
+    if (force) this.#access.requirePlatformAdmin(caller)
+    await this.#journal.change(caller, async (tx, record) => {
       await lockForRoles(tx, entity)
       const role = removal.roleId === undefined ? undefined : await requireRole(tx, entity, removal.roleId)
       if (role !== undefined && isAdminRole(role) && removal.users === 'all' && !force)
@@ -93,70 +160,6 @@ export function createMembershipsService({
         },
       })
     })
-  }
-
-  return {
-    async listMembers(caller, target, roleId, paging) {
-      const { entity } = await enterPlace(access, caller, target, 'view_role_users')
-      const role = await requireRole(db, entity, roleId)
-      const { offset, limit } = paging ?? { offset: 0, limit: MAX_UNPAGED }
-      const [total, items] = await Promise.all([
-        countMembers(db, entity.key, role.key),
-        listMembers(db, entity.key, role.key, { offset, limit }),
-      ])
-      if (paging === undefined && total > MAX_UNPAGED)
-        throw new ServiceError('unprocessable', `the role has ${total} members: ask for pages with limit and offset`)
-      return { total, offset, limit, items }
-    },
-    async addMembers(caller, target, roleId, userIds) {
-      const { entity, domain, located } = await enterPlace(access, caller, target, 'add_role_users')
-      const holds = await heldBy(domain, located)
-      await journal.change(caller, async (tx, record) => {
-        await lockForRoles(tx, entity)
-        const role = await requireRole(tx, entity, roleId)
-        requireMayGive(holds, role.actions)
-        const members = await addMembers(tx, entity, role, userIds)
-        record({
-          operation: `${entity.type}.role.add_members`,
-          domainKey: domain.domainKey,
-          entityKeys: keysOf(
-            entity,
-            members.map((user) => user.key),
-          ),
-          attributes: { id: role.id, entity_id: entity.id, members: members.map((user) => user.id) },
-        })
-      })
-    },
-    async removeMembers(caller, target, roleId, users, options) {
-      const place = await enterPlace(access, caller, target, users === 'all' ? 'manage_role' : 'remove_role_users')
-      const what = users === 'all' ? 'remove_all_members' : 'remove_members'
-      await takeRoles(caller, place, what, { roleId, users }, options)
-    },
-    async listEntityMembers(caller, target, filter) {
-      const { domain, located } = await enterPlace(access, caller, target, 'view_role_users')
-      const { access_provider_id: providerId, access_type: accessType, offset, limit } = filter
-      const places = (await findRolePlaces(db, domain.domainKey, located)).filter(
-        (place) =>
-          (providerId === undefined || place.id === providerId) &&
-          (accessType === undefined || place.accessType === accessType),
-      )
-      const { total, roles } = await listRoleHolders(
-        db,
-        places,
-        {
-          ...(filter.role_id === undefined ? {} : { roleId: filter.role_id }),
-          ...(filter.role_name === undefined ? {} : { roleName: filter.role_name }),
-          ...(filter.actions === undefined ? {} : { actions: splitList(filter.actions) }),
-        },
-        { offset, limit },
-      )
-      const byUser = Map.groupBy(roles, (role) => role.userId)
-      return { total, offset, limit, items: [...byUser].map(([memberId, held]) => ({ memberId, roles: held })) }
-    },
-    async removeEntityMembers(caller, target, userIds, options) {
-      const place = await enterPlace(access, caller, target, 'remove_role_users')
-      await takeRoles(caller, place, 'remove_members', { users: userIds }, options)
-    },
   }
 }
 

@@ -1,7 +1,7 @@
 /** Role routes: every endpoint of contract 2.2 below every base of `paths.ts`. */
+import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import { addEntityMemberRoutes, addMemberRoutes } from './member-routes.ts'
 import {
   AVAILABLE_ACTIONS_PATHS,
@@ -31,11 +31,12 @@ import {
   presentRole,
   requireGiven,
 } from './schema.ts'
+import type { MembershipsService } from './memberships.ts'
 import type { RolesService } from './service.ts'
 
 const tags = ['roles']
 
-export function roleRoutes(roles: RolesService): RoutePlugin {
+export function roleRoutes(roles: RolesService, memberships: MembershipsService): RoutePlugin {
   return (app) => {
     for (const { type, path, params } of AVAILABLE_ACTIONS_PATHS) {
       app.get(
@@ -57,10 +58,10 @@ export function roleRoutes(roles: RolesService): RoutePlugin {
     }
     for (const base of ROLE_BASES) {
       addEntityRoutes(app, roles, base)
-      addEntityMemberRoutes(app, roles, base)
+      addEntityMemberRoutes(app, memberships, base)
       addRoleRoutes(app, roles, base)
       addActionRoutes(app, roles, base)
-      addMemberRoutes(app, roles, base)
+      addMemberRoutes(app, memberships, base)
     }
   }
 }

@@ -1,8 +1,8 @@
 /** Wire shapes of roles and their members: the names of both generations at once (contract 2.2, decision 5). */
+import { Type } from 'typebox'
 import type { Static, TObject, TSchema } from 'typebox'
 import { refusedField } from '#core/errors/index.ts'
 import { MAX_LIMIT, MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
 import type { PlacedRole as PlacedRoleRecord } from '../access/index.ts'
 import { Id, PlacedRole, Timestamp } from '../wire/index.ts'

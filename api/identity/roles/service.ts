@@ -1,5 +1,5 @@
 /** The rules of roles and their actions, on domains, groups, channels and clients alike (contract section 2, decision 45). */
-import type { Database, Transaction } from '#core/database/index.ts'
+import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import type { Page } from '#core/page.ts'
 import type { AccessPolicy, EntityType, UserPrincipal } from '../access/index.ts'
@@ -8,8 +8,6 @@ import type { Journal } from '../journal/index.ts'
 import { heldBy, requireMayGive } from './granting.ts'
 import { lockForRoles } from './locks.ts'
 import { addMembers, removeMembers } from './members.ts'
-import { createMembershipsService } from './memberships.ts'
-import type { MembershipsService } from './memberships.ts'
 import { MAX_UNPAGED, enterPlace, keysOf, requireRole } from './place.ts'
 import type { Paging, Place, RoleTarget } from './place.ts'
 import { countRoles, deleteRole, findAdminRole, findMembers, insertRole, listRoles, updateRole } from './repository.ts'
@@ -27,26 +25,6 @@ export type RoleInput = { name: string; actions: readonly string[]; members: rea
 export type RoleChange = { name?: string; actions?: readonly string[] }
 
 /** Everything that the role routes ask for. */
-export type RolesService = MembershipsService & {
-  availableActions(caller: UserPrincipal, type: EntityType, domainId: string | undefined): Promise<readonly string[]>
-  /** Throws `malformed` for an unknown action, `conflict` for a name that is taken, `unprocessable` for who cannot be a member. */
-  create(caller: UserPrincipal, target: RoleTarget, input: RoleInput): Promise<ShownRole>
-  /** The built-in role first, the others in the order of their making. */
-  list(caller: UserPrincipal, target: RoleTarget, paging: Paging): Promise<Page<ShownRole>>
-  get(caller: UserPrincipal, target: RoleTarget, roleId: string): Promise<ShownRole>
-  /** What is absent stays; actions replace the set. Throws `forbidden` for the built-in role. */
-  update(caller: UserPrincipal, target: RoleTarget, roleId: string, change: RoleChange): Promise<ShownRole>
-  remove(caller: UserPrincipal, target: RoleTarget, roleId: string): Promise<void>
-  listActions(caller: UserPrincipal, target: RoleTarget, roleId: string): Promise<readonly string[]>
-  addActions(caller: UserPrincipal, target: RoleTarget, roleId: string, actions: readonly string[]): Promise<void>
-  /** `all`: every action. Actions that the role does not hold are no error. */
-  removeActions(
-    caller: UserPrincipal,
-    target: RoleTarget,
-    roleId: string,
-    actions: readonly string[] | 'all',
-  ): Promise<void>
-}
 
 /** Members that a role shows with itself; `listMembers` pages all of them. */
 const MAX_SHOWN_MEMBERS = 1000
@@ -56,27 +34,174 @@ const MAX_ROLES_PER_ENTITY = 1000
 
 export type RolesDeps = { database: Database; journal: Journal; access: AccessPolicy }
 
-export function createRolesService({ database, journal, access }: RolesDeps): RolesService {
-  const { db } = database
+const maySeeMembers = async ({ domain, located }: Place) => (await heldBy(domain, located))('view_role_users')
 
-  const maySeeMembers = async ({ domain, located }: Place) => (await heldBy(domain, located))('view_role_users')
+export class RolesService {
+  readonly #db: Queryable
+  readonly #journal: Journal
+  readonly #access: AccessPolicy
 
-  async function show(place: Place, role: RoleRecord): Promise<ShownRole> {
+  constructor({ database, journal, access }: RolesDeps) {
+    this.#db = database.db
+    this.#journal = journal
+    this.#access = access
+  }
+
+  async availableActions(
+    caller: UserPrincipal,
+    type: EntityType,
+    domainId: string | undefined,
+  ): Promise<readonly string[]> {
+    if (domainId !== undefined) await this.#access.enter(caller, domainId)
+    return ACTIONS[type]
+  }
+
+  /** Throws `malformed` for an unknown action, `conflict` for a name that is taken, `unprocessable` for who cannot be a member. */
+  async create(caller: UserPrincipal, target: RoleTarget, input: RoleInput): Promise<ShownRole> {
+    const actions = requireKnownActions(target.type, input.actions)
+    const place = await enterPlace(
+      this.#access,
+      caller,
+      target,
+      'manage_role',
+      ...(input.members.length > 0 ? (['add_role_users'] as const) : []),
+    )
+    const { entity, domain } = place
+    requireMayGive(await heldBy(domain, place.located), actions)
+    if (input.name === ADMIN_ROLE_NAME) throw nameTaken()
+    const role = await this.#journal.change(caller, async (tx, record) => {
+      await lockForRoles(tx, entity)
+      if ((await countRoles(tx, entity.key)) >= MAX_ROLES_PER_ENTITY)
+        throw new ServiceError('unprocessable', `an entity has at most ${MAX_ROLES_PER_ENTITY} roles`)
+      const created = await insertRole(tx, entity, {
+        id: newRoleId(entity.type),
+        name: input.name,
+        actions,
+        createdBy: caller.id,
+      })
+      const members = input.members.length === 0 ? [] : await addMembers(tx, entity, created, input.members)
+      record({
+        operation: `${entity.type}.role.add`,
+        domainKey: domain.domainKey,
+        entityKeys: keysOf(entity, [created.key, ...members.map((user) => user.key)]),
+        attributes: {
+          id: created.id,
+          name: created.name,
+          entity_id: entity.id,
+          actions,
+          members: members.map((user) => user.id),
+        },
+      })
+      return created
+    })
+    return await this.#show(place, role)
+  }
+
+  /** The built-in role first, the others in the order of their making. */
+  async list(caller: UserPrincipal, target: RoleTarget, paging: Paging): Promise<Page<ShownRole>> {
+    const place = await enterPlace(this.#access, caller, target, 'manage_role')
+    const { entity } = place
+    const { offset, limit } = paging ?? { offset: 0, limit: MAX_UNPAGED }
+    const [others, isOpen] = await Promise.all([countRoles(this.#db, entity.key), maySeeMembers(place)])
+    const roles = offset === 0 ? [await findAdminRole(this.#db, entity)] : []
+    if (limit > roles.length)
+      roles.push(
+        ...(await listRoles(this.#db, entity.key, { offset: Math.max(0, offset - 1), limit: limit - roles.length })),
+      )
+    const keys = roles.map((role) => role.key)
+    const members = isOpen ? await findMembers(this.#db, entity.key, keys, MAX_LISTED_MEMBERS) : undefined
+    const items = roles.map((role) => ({ entity, role, members: members?.get(role.key) ?? [] }))
+    return { total: others + 1, offset, limit, items }
+  }
+
+  async get(caller: UserPrincipal, target: RoleTarget, roleId: string): Promise<ShownRole> {
+    const place = await enterPlace(this.#access, caller, target, 'manage_role')
+    return await this.#show(place, await requireRole(this.#db, place.entity, roleId))
+  }
+
+  /** What is absent stays; actions replace the set. Throws `forbidden` for the built-in role. */
+  async update(caller: UserPrincipal, target: RoleTarget, roleId: string, change: RoleChange): Promise<ShownRole> {
+    const given = change.actions === undefined ? undefined : requireKnownActions(target.type, change.actions)
+    const place = await enterPlace(this.#access, caller, target, 'manage_role')
+    const holds = await heldBy(place.domain, place.located)
+    const updated = await this.#changeRole(caller, place, roleId, async (tx, role) => {
+      const name = change.name ?? role.name
+      const actions = given ?? role.actions
+      if (name === ADMIN_ROLE_NAME) throw nameTaken()
+      requireMayGive(holds, addedTo(role.actions, actions))
+      const renamed: Fact[] =
+        name === role.name
+          ? []
+          : [{ what: 'update_name', attributes: { before: { name: role.name }, after: { name } } }]
+      const facts = [...renamed, ...actionFacts(role.actions, actions)]
+      if (facts.length === 0) return { role, facts }
+      return { role: await updateRole(tx, role.key, { name, actions }, caller.id), facts }
+    })
+    return await this.#show(place, updated)
+  }
+
+  async remove(caller: UserPrincipal, target: RoleTarget, roleId: string): Promise<void> {
+    const place = await enterPlace(this.#access, caller, target, 'manage_role')
+    const { entity, domain } = place
+    if (roleId === adminRoleId(entity.type, entity.key)) throw refuseBuiltIn()
+    await this.#journal.change(caller, async (tx, record) => {
+      await lockForRoles(tx, entity)
+      const role = await requireRole(tx, entity, roleId)
+      const changed = await removeMembers(tx, entity, { role, users: 'all' })
+      await deleteRole(tx, role.key)
+      record({
+        operation: `${entity.type}.role.remove`,
+        domainKey: domain.domainKey,
+        entityKeys: keysOf(entity, [role.key, ...changed]),
+        attributes: { id: role.id, name: role.name, entity_id: entity.id },
+      })
+    })
+  }
+
+  async listActions(caller: UserPrincipal, target: RoleTarget, roleId: string): Promise<readonly string[]> {
+    const { entity } = await enterPlace(this.#access, caller, target, 'manage_role')
+    return (await requireRole(this.#db, entity, roleId)).actions
+  }
+
+  async addActions(
+    caller: UserPrincipal,
+    target: RoleTarget,
+    roleId: string,
+    actions: readonly string[],
+  ): Promise<void> {
+    const added = requireKnownActions(target.type, actions)
+    await this.#setActions(caller, target, roleId, (held) => [...held, ...added])
+  }
+
+  /** `all`: every action. Actions that the role does not hold are no error. */
+  async removeActions(
+    caller: UserPrincipal,
+    target: RoleTarget,
+    roleId: string,
+    actions: readonly string[] | 'all',
+  ): Promise<void> {
+    const removed = new Set(actions === 'all' ? [] : requireKnownActions(target.type, actions))
+    await this.#setActions(caller, target, roleId, (held) =>
+      actions === 'all' ? [] : held.filter((action) => !removed.has(action)),
+    )
+  }
+
+  async #show(place: Place, role: RoleRecord): Promise<ShownRole> {
     const { entity } = place
     const isOpen = await maySeeMembers(place)
-    const members = isOpen ? await findMembers(db, entity.key, [role.key], MAX_SHOWN_MEMBERS) : undefined
+    const members = isOpen ? await findMembers(this.#db, entity.key, [role.key], MAX_SHOWN_MEMBERS) : undefined
     return { entity, role, members: members?.get(role.key) ?? [] }
   }
 
   /** Changes a role that is not the built-in one, under the lock of its entity; `work` gives what to record. */
-  async function changeRole(
+  async #changeRole(
     caller: UserPrincipal,
     { domain, entity }: Place,
     roleId: string,
     work: (tx: Transaction, role: RoleRecord) => Promise<{ role: RoleRecord; facts: Fact[] }>,
   ): Promise<RoleRecord> {
     if (roleId === adminRoleId(entity.type, entity.key)) throw refuseBuiltIn()
-    return await journal.change(caller, async (tx, record) => {
+    return await this.#journal.change(caller, async (tx, record) => {
       await lockForRoles(tx, entity)
       const known = await requireRole(tx, entity, roleId)
       const { role, facts } = await work(tx, known)
@@ -92,137 +217,21 @@ export function createRolesService({ database, journal, access }: RolesDeps): Ro
   }
 
   /** Sets the actions of a role; what it did not hold the caller must. */
-  async function setActions(
+  async #setActions(
     caller: UserPrincipal,
     target: RoleTarget,
     roleId: string,
     next: (held: readonly string[]) => readonly string[],
   ): Promise<void> {
-    const place = await enterPlace(access, caller, target, 'manage_role')
+    const place = await enterPlace(this.#access, caller, target, 'manage_role')
     const holds = await heldBy(place.domain, place.located)
-    await changeRole(caller, place, roleId, async (tx, role) => {
+    await this.#changeRole(caller, place, roleId, async (tx, role) => {
       const actions = inOrder(place.entity.type, next(role.actions))
       const facts = actionFacts(role.actions, actions)
       requireMayGive(holds, addedTo(role.actions, actions))
       if (facts.length === 0) return { role, facts }
       return { role: await updateRole(tx, role.key, { name: role.name, actions }, caller.id), facts }
     })
-  }
-
-  return {
-    ...createMembershipsService({ database, journal, access }),
-    async availableActions(caller, type, domainId) {
-      if (domainId !== undefined) await access.enter(caller, domainId)
-      return ACTIONS[type]
-    },
-    async create(caller, target, input) {
-      const actions = requireKnownActions(target.type, input.actions)
-      const place = await enterPlace(
-        access,
-        caller,
-        target,
-        'manage_role',
-        ...(input.members.length > 0 ? (['add_role_users'] as const) : []),
-      )
-      const { entity, domain } = place
-      requireMayGive(await heldBy(domain, place.located), actions)
-      if (input.name === ADMIN_ROLE_NAME) throw nameTaken()
-      const role = await journal.change(caller, async (tx, record) => {
-        await lockForRoles(tx, entity)
-        if ((await countRoles(tx, entity.key)) >= MAX_ROLES_PER_ENTITY)
-          throw new ServiceError('unprocessable', `an entity has at most ${MAX_ROLES_PER_ENTITY} roles`)
-        const created = await insertRole(tx, entity, {
-          id: newRoleId(entity.type),
-          name: input.name,
-          actions,
-          createdBy: caller.id,
-        })
-        const members = input.members.length === 0 ? [] : await addMembers(tx, entity, created, input.members)
-        record({
-          operation: `${entity.type}.role.add`,
-          domainKey: domain.domainKey,
-          entityKeys: keysOf(entity, [created.key, ...members.map((user) => user.key)]),
-          attributes: {
-            id: created.id,
-            name: created.name,
-            entity_id: entity.id,
-            actions,
-            members: members.map((user) => user.id),
-          },
-        })
-        return created
-      })
-      return await show(place, role)
-    },
-    async list(caller, target, paging) {
-      const place = await enterPlace(access, caller, target, 'manage_role')
-      const { entity } = place
-      const { offset, limit } = paging ?? { offset: 0, limit: MAX_UNPAGED }
-      const [others, isOpen] = await Promise.all([countRoles(db, entity.key), maySeeMembers(place)])
-      const roles = offset === 0 ? [await findAdminRole(db, entity)] : []
-      if (limit > roles.length)
-        roles.push(
-          ...(await listRoles(db, entity.key, { offset: Math.max(0, offset - 1), limit: limit - roles.length })),
-        )
-      const keys = roles.map((role) => role.key)
-      const members = isOpen ? await findMembers(db, entity.key, keys, MAX_LISTED_MEMBERS) : undefined
-      const items = roles.map((role) => ({ entity, role, members: members?.get(role.key) ?? [] }))
-      return { total: others + 1, offset, limit, items }
-    },
-    async get(caller, target, roleId) {
-      const place = await enterPlace(access, caller, target, 'manage_role')
-      return await show(place, await requireRole(db, place.entity, roleId))
-    },
-    async update(caller, target, roleId, change) {
-      const given = change.actions === undefined ? undefined : requireKnownActions(target.type, change.actions)
-      const place = await enterPlace(access, caller, target, 'manage_role')
-      const holds = await heldBy(place.domain, place.located)
-      const updated = await changeRole(caller, place, roleId, async (tx, role) => {
-        const name = change.name ?? role.name
-        const actions = given ?? role.actions
-        if (name === ADMIN_ROLE_NAME) throw nameTaken()
-        requireMayGive(holds, addedTo(role.actions, actions))
-        const renamed: Fact[] =
-          name === role.name
-            ? []
-            : [{ what: 'update_name', attributes: { before: { name: role.name }, after: { name } } }]
-        const facts = [...renamed, ...actionFacts(role.actions, actions)]
-        if (facts.length === 0) return { role, facts }
-        return { role: await updateRole(tx, role.key, { name, actions }, caller.id), facts }
-      })
-      return await show(place, updated)
-    },
-    async remove(caller, target, roleId) {
-      const place = await enterPlace(access, caller, target, 'manage_role')
-      const { entity, domain } = place
-      if (roleId === adminRoleId(entity.type, entity.key)) throw refuseBuiltIn()
-      await journal.change(caller, async (tx, record) => {
-        await lockForRoles(tx, entity)
-        const role = await requireRole(tx, entity, roleId)
-        const changed = await removeMembers(tx, entity, { role, users: 'all' })
-        await deleteRole(tx, role.key)
-        record({
-          operation: `${entity.type}.role.remove`,
-          domainKey: domain.domainKey,
-          entityKeys: keysOf(entity, [role.key, ...changed]),
-          attributes: { id: role.id, name: role.name, entity_id: entity.id },
-        })
-      })
-    },
-    async listActions(caller, target, roleId) {
-      const { entity } = await enterPlace(access, caller, target, 'manage_role')
-      return (await requireRole(db, entity, roleId)).actions
-    },
-    async addActions(caller, target, roleId, actions) {
-      const added = requireKnownActions(target.type, actions)
-      await setActions(caller, target, roleId, (held) => [...held, ...added])
-    },
-    async removeActions(caller, target, roleId, actions) {
-      const removed = new Set(actions === 'all' ? [] : requireKnownActions(target.type, actions))
-      await setActions(caller, target, roleId, (held) =>
-        actions === 'all' ? [] : held.filter((action) => !removed.has(action)),
-      )
-    },
   }
 }
 

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest'
 import { ServiceError } from '#core/errors/index.ts'
 import type { ThrottleRules } from './login-throttle.ts'
-import { createLoginThrottle } from './login-throttle.ts'
+import { LoginThrottle } from './login-throttle.ts'
 
 const RULES: ThrottleRules = {
   pair: { burst: 3, perMinute: 6 },
@@ -14,7 +14,7 @@ const RULES: ThrottleRules = {
 
 function withClock() {
   let nowMs = 0
-  const throttle = createLoginThrottle({ rules: RULES, now: () => nowMs })
+  const throttle = new LoginThrottle({ rules: RULES, now: () => nowMs })
   const retryAfter = async (account: string, address: string, isKnown = false) => {
     try {
       const admission = await throttle.admit({ account, address, isKnown })
@@ -83,7 +83,7 @@ test('more attempts than may wait for their turn are refused, and those that wai
 })
 
 test('a stop ends the waiting', async () => {
-  const throttle = createLoginThrottle({ rules: { ...RULES, paceMs: 3_600_000 }, now: () => 0 })
+  const throttle = new LoginThrottle({ rules: { ...RULES, paceMs: 3_600_000 }, now: () => 0 })
   const attempt = () => throttle.admit({ account: 'a', address: '10.0.0.1', isKnown: true })
   for (let count = 0; count < RULES.known.burst; count++) await attempt()
   const waiting = attempt()

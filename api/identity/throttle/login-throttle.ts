@@ -5,8 +5,7 @@
  * failures only slow it down. Counted in each process, and for all of them together where they share a Redis; without it
  * several nodes allow so many times as much.
  */
-import type { LRUCache } from 'lru-cache'
-import { createLru } from '#core/lru.ts'
+import { LRUCache } from 'lru-cache'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { fullBucket, refill, waitMs } from '#core/limits/index.ts'
 import type { Bucket, BucketRule, SharedLimits } from '#core/limits/index.ts'
@@ -27,12 +26,6 @@ export type Admission = {
   release(): void
   /** What it took is the price of a wrong password. */
   fail(): void
-}
-
-export type LoginThrottle = {
-  /** Waits its turn, or throws `rate_limited` with the seconds after which it makes sense. */
-  admit(attempt: LoginAttempt): Promise<Admission>
-  stop(): void
 }
 
 export type ThrottleRules = {
@@ -74,43 +67,83 @@ export type LoginThrottleOptions = {
 type Kind = 'pair' | 'address' | 'account' | 'known'
 type Wanted = readonly [Kind, string]
 
-export function createLoginThrottle(options: LoginThrottleOptions = {}): LoginThrottle {
-  const { rules = RULES, now = monotonicMs, shared, purpose = 'login', tooMany = TOO_MANY } = options
-  const nameOf = ([kind, name]: Wanted) => `${purpose} ${kind}\n${name}`
-  const buckets: Record<Kind, LRUCache<string, Bucket>> = {
-    pair: createLru<string, Bucket>(MAX_BUCKETS),
-    address: createLru<string, Bucket>(MAX_BUCKETS),
-    account: createLru<string, Bucket>(MAX_BUCKETS),
-    known: createLru<string, Bucket>(MAX_BUCKETS),
+export class LoginThrottle {
+  readonly #rules: ThrottleRules
+  readonly #now: () => number
+  readonly #shared: SharedLimits | undefined
+  readonly #purpose: string
+  readonly #tooMany: string
+  readonly #buckets: Readonly<Record<Kind, LRUCache<string, Bucket>>> = {
+    pair: new LRUCache({ max: MAX_BUCKETS }),
+    address: new LRUCache({ max: MAX_BUCKETS }),
+    account: new LRUCache({ max: MAX_BUCKETS }),
+    known: new LRUCache({ max: MAX_BUCKETS }),
   }
   /** The end of each queue of a known address, and how many stand in it. */
-  const queues = new Map<string, { tail: Promise<void>; length: number }>()
-  let waiting = 0
-  const stopping = new AbortController()
-  const attempts = createAttempts()
+  readonly #queues = new Map<string, { tail: Promise<void>; length: number }>()
+  #waiting = 0
+  readonly #stopping = new AbortController()
+  readonly #attempts = createAttempts()
 
-  function bucketOf(kind: Kind, name: string): Bucket {
-    let bucket = buckets[kind].get(name)
+  constructor({
+    rules = RULES,
+    now = monotonicMs,
+    shared,
+    purpose = 'login',
+    tooMany = TOO_MANY,
+  }: LoginThrottleOptions = {}) {
+    this.#rules = rules
+    this.#now = now
+    this.#shared = shared
+    this.#purpose = purpose
+    this.#tooMany = tooMany
+  }
+
+  /** Waits its turn, or throws `rate_limited` with the seconds after which it makes sense. */
+  async admit({ account, address, isKnown }: LoginAttempt): Promise<Admission> {
+    const pair = `${account}\n${address}`
+    if (isKnown) return await this.#takeTurn(pair)
+    return await this.#take([
+      ['pair', pair],
+      ['address', address],
+      ['account', account],
+    ])
+  }
+
+  stop(): void {
+    this.#stopping.abort()
+    this.#attempts.stop()
+  }
+
+  #nameOf([kind, name]: Wanted): string {
+    return `${this.#purpose} ${kind}\n${name}`
+  }
+
+  #refusal(retryMs: number): ServiceError {
+    return new ServiceError('rate_limited', this.#tooMany, {
+      retryAfterSeconds: Math.max(1, Math.ceil(retryMs / 1000)),
+    })
+  }
+
+  #bucketOf(kind: Kind, name: string): Bucket {
+    let bucket = this.#buckets[kind].get(name)
     if (bucket === undefined) {
-      bucket = fullBucket(rules[kind], now())
-      buckets[kind].set(name, bucket)
+      bucket = fullBucket(this.#rules[kind], this.#now())
+      this.#buckets[kind].set(name, bucket)
     }
-    refill(bucket, rules[kind], now())
+    refill(bucket, this.#rules[kind], this.#now())
     return bucket
   }
 
-  const refusal = (retryMs: number) =>
-    new ServiceError('rate_limited', tooMany, { retryAfterSeconds: Math.max(1, Math.ceil(retryMs / 1000)) })
-
   /** Takes one of each, or none: of this process. Gives the way to give back, or after how long there is one of each. */
-  function takeHere(wanted: readonly Wanted[]): { giveBack: () => void } | { retryMs: number } {
-    const found = wanted.map(([kind, name]) => ({ kind, bucket: bucketOf(kind, name) }))
-    const retryMs = Math.max(...found.map(({ kind, bucket }) => waitMs(bucket, rules[kind])))
+  #takeHere(wanted: readonly Wanted[]): { giveBack: () => void } | { retryMs: number } {
+    const found = wanted.map(([kind, name]) => ({ kind, bucket: this.#bucketOf(kind, name) }))
+    const retryMs = Math.max(...found.map(({ kind, bucket }) => waitMs(bucket, this.#rules[kind])))
     if (retryMs > 0) return { retryMs }
     for (const { bucket } of found) bucket.tokens -= 1
     return {
       giveBack: () => {
-        for (const { kind, bucket } of found) bucket.tokens = Math.min(rules[kind].burst, bucket.tokens + 1)
+        for (const { kind, bucket } of found) bucket.tokens = Math.min(this.#rules[kind].burst, bucket.tokens + 1)
       },
     }
   }
@@ -119,25 +152,26 @@ export function createLoginThrottle(options: LoginThrottleOptions = {}): LoginTh
    * Takes one of each, or none: of this process, and of all of them together. Where nothing is left it waits for attempts whose
    * passwords are being looked at here, and for those that ask whether there is something left for them.
    */
-  async function take(wanted: readonly Wanted[]): Promise<Admission> {
-    const looking = wanted.map(nameOf)
+  async #take(wanted: readonly Wanted[]): Promise<Admission> {
+    const looking = wanted.map((one) => this.#nameOf(one))
     const asking = looking.map((name) => `asking ${name}`)
     const waitFor = async (names: readonly string[], retryMs: number) => {
-      if (!(await attempts.nextEnd(names))) throw refusal(retryMs)
-      if (stopping.signal.aborted) throw new ServiceError('unavailable', 'stopping')
+      if (!(await this.#attempts.nextEnd(names))) throw this.#refusal(retryMs)
+      if (this.#stopping.signal.aborted) throw new ServiceError('unavailable', 'stopping')
     }
     for (;;) {
-      const here = takeHere(wanted)
+      const here = this.#takeHere(wanted)
       if ('retryMs' in here) {
         await waitFor([...looking, ...asking], here.retryMs)
         continue
       }
-      if (shared === undefined) return admission(looking, here.giveBack)
-      const endAsking = attempts.begin(asking)
-      const named = wanted.map(([kind, name]) => ({ name: nameOf([kind, name]), rule: rules[kind] }))
+      const shared = this.#shared
+      if (shared === undefined) return this.#admission(looking, here.giveBack)
+      const endAsking = this.#attempts.begin(asking)
+      const named = wanted.map(([kind, name]) => ({ name: this.#nameOf([kind, name]), rule: this.#rules[kind] }))
       const retryMs = await shared.take(named)
       if (retryMs === undefined || retryMs <= 0) {
-        const admitted = admission(looking, () => {
+        const admitted = this.#admission(looking, () => {
           here.giveBack()
           // Where nobody could be asked, what is counted here has to do.
           if (retryMs !== undefined) shared.giveBack(named)
@@ -152,8 +186,8 @@ export function createLoginThrottle(options: LoginThrottleOptions = {}): LoginTh
     }
   }
 
-  function admission(names: readonly string[], giveBack: () => void): Admission {
-    const end = attempts.begin(names)
+  #admission(names: readonly string[], giveBack: () => void): Admission {
+    const end = this.#attempts.begin(names)
     let isSettled = false
     const settle = (isRight: boolean) => {
       if (isSettled) return
@@ -165,55 +199,39 @@ export function createLoginThrottle(options: LoginThrottleOptions = {}): LoginTh
   }
 
   /** Without waiting while there is one left; undefined: wait. */
-  async function takeKnown(pair: string): Promise<Admission | undefined> {
-    if (queues.has(pair) || bucketOf('known', pair).tokens < 1) return undefined
+  async #takeKnown(pair: string): Promise<Admission | undefined> {
+    if (this.#queues.has(pair) || this.#bucketOf('known', pair).tokens < 1) return undefined
     try {
-      return await take([['known', pair]])
+      return await this.#take([['known', pair]])
     } catch (error) {
       if (kindOf(error) === 'rate_limited') return undefined
       throw error
     }
   }
 
-  async function takeTurn(pair: string): Promise<Admission> {
-    const admission = await takeKnown(pair)
+  async #takeTurn(pair: string): Promise<Admission> {
+    const admission = await this.#takeKnown(pair)
     if (admission !== undefined) return admission
-    const queue = queues.get(pair)
+    const queue = this.#queues.get(pair)
     const length = queue?.length ?? 0
-    if (length >= MAX_PACED_PER_PAIR || waiting >= MAX_PACED) throw refusal(length * rules.paceMs)
-    const turn = (queue?.tail ?? Promise.resolve()).then(() => sleep(rules.paceMs, stopping.signal))
+    if (length >= MAX_PACED_PER_PAIR || this.#waiting >= MAX_PACED) throw this.#refusal(length * this.#rules.paceMs)
+    const turn = (queue?.tail ?? Promise.resolve()).then(() => sleep(this.#rules.paceMs, this.#stopping.signal))
     const entry = { tail: turn.catch(() => undefined), length: length + 1 }
-    queues.set(pair, entry)
-    waiting += 1
+    this.#queues.set(pair, entry)
+    this.#waiting += 1
     try {
       await turn
     } catch {
       throw new ServiceError('unavailable', 'stopping')
     } finally {
-      waiting -= 1
-      const last = queues.get(pair)
+      this.#waiting -= 1
+      const last = this.#queues.get(pair)
       if (last !== undefined) {
         last.length -= 1
-        if (last.length === 0) queues.delete(pair)
+        if (last.length === 0) this.#queues.delete(pair)
       }
     }
     // What was waited for is paid by the waiting.
     return { release: () => undefined, fail: () => undefined }
-  }
-
-  return {
-    async admit({ account, address, isKnown }) {
-      const pair = `${account}\n${address}`
-      if (isKnown) return await takeTurn(pair)
-      return await take([
-        ['pair', pair],
-        ['address', address],
-        ['account', account],
-      ])
-    },
-    stop() {
-      stopping.abort()
-      attempts.stop()
-    },
   }
 }

@@ -2,20 +2,34 @@
 import { isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import { ServiceError } from '#core/errors/index.ts'
-import { EVENT_STREAM } from '#core/http/index.ts'
+import { EVENT_STREAM, parseAuthorization } from '#core/http/index.ts'
 import type { Origin } from '../access/index.ts'
-
-const PREFIX = 'Bearer '
+import { isTokenLike } from './jwt.ts'
 
 /**
- * The token of `Authorization: Bearer …`, or of the query of a stream; the prefix is matched exactly. Throws `unauthenticated`.
+ * The token of `Authorization: Bearer …`, or of the query of a stream. Throws `unauthenticated`.
  */
 export function bearerOf(request: FastifyRequest): string {
   const { authorization = queryAuthorizationOf(request) } = request.headers
-  if (authorization === undefined || !authorization.startsWith(PREFIX) || authorization.length === PREFIX.length) {
+  const { scheme, credentials } = parseAuthorization(authorization) ?? {}
+  if (scheme !== 'bearer' || credentials === undefined) {
     throw new ServiceError('unauthenticated', 'failed to perform authentication: missing or invalid bearer')
   }
-  return authorization.slice(PREFIX.length)
+  return credentials
+}
+
+/**
+ * The same where no token is needed: undefined without one, and for a value that has not the form of any token of ours. Older
+ * JavaScript clients send `Bearer undefined` with every registration (contract, decision 60). Throws `unauthenticated` for another scheme.
+ */
+export function optionalBearerOf(request: FastifyRequest): string | undefined {
+  const { authorization } = request.headers
+  if (authorization === undefined) return undefined
+  const { scheme, credentials } = parseAuthorization(authorization) ?? {}
+  if (authorization.trim().toLowerCase() === 'bearer' || (scheme === 'bearer' && !isTokenLike(credentials ?? ''))) {
+    return undefined
+  }
+  return bearerOf(request)
 }
 
 /** A browser sets no header when it follows a stream (contract section 7.2). */

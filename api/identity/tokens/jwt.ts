@@ -67,6 +67,9 @@ function isClaims(value: Record<string, unknown>): boolean {
     typeof value['sub'] === 'string' &&
     Number.isInteger(value['type']) &&
     (value['role'] === 'user' || value['role'] === 'admin') &&
+    // We write neither: a token for somebody else, or for later, is none for us (RFC 7519 sections 4.1.3, 4.1.5).
+    value['aud'] === undefined &&
+    value['nbf'] === undefined &&
     (value['domain'] === undefined || typeof value['domain'] === 'string')
   )
 }
@@ -77,6 +80,12 @@ export function kidOf(token: string): string | undefined {
   const kid = decode(token.split('.', 1)[0])?.['kid']
   return typeof kid === 'string' ? kid : undefined
 }
+
+/** How a personal access token begins. */
+export const PAT_PREFIX = 'pat_'
+
+/** Whether the text has the form of a token of ours: a personal one, or one whose header names a key. */
+export const isTokenLike = (text: string): boolean => text.startsWith(PAT_PREFIX) || kidOf(text) !== undefined
 
 export function hasEnded(claims: Claims, nowSeconds: number): boolean {
   return claims.exp !== undefined && claims.exp <= nowSeconds

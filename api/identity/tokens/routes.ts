@@ -1,8 +1,8 @@
 /** Token routes. Issuing and refreshing read their own credentials: a password, or a refresh token as Bearer. */
 import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import { bearerOf, originOf } from './bearer.ts'
 import type { AccessPolicy } from '../access/index.ts'
 import { Id } from '../wire/index.ts'

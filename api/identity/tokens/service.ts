@@ -2,10 +2,11 @@
  * Logins and tokens (contract section 6, decisions 40, 41, 47). An access token is verified from memory; the session
  * and the user behind it are facts that the journal's tail takes away within a second of their end.
  */
-import { createLru } from '#core/lru.ts'
+import { LRUCache } from 'lru-cache'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
 import { createFactCache } from '#core/fact-cache.ts'
+import type { FactCache } from '#core/fact-cache.ts'
 import { isId, newId } from '#core/ids.ts'
 import { sleep } from '#core/time.ts'
 import { ANY_CHANGE } from '../access/index.ts'
@@ -17,7 +18,7 @@ import { networkOf, purgeKnownAddresses, rememberAddress } from '../throttle/ind
 import type { Claims } from './jwt.ts'
 import { TOKEN_TYPE, hasEnded, kidOf, newClaims, signToken, verifyToken } from './jwt.ts'
 import { WRONG_LOGIN, createPasswordCheck } from './password-check.ts'
-import type { LoginUser } from './password-check.ts'
+import type { LoginUser, PasswordCheck } from './password-check.ts'
 import type { Session, SessionRecord } from './repository.ts'
 import {
   advanceSession,
@@ -33,29 +34,6 @@ import {
 import type { IssueToken, SessionQuery, TokenPair } from './schema.ts'
 import type { SigningKeys } from './signing-keys.ts'
 import type { UseRecorder } from './use-recorder.ts'
-
-export type TokensService = {
-  /**
-   * Throws `malformed` without login or password, `unauthenticated` for a wrong pair or a disabled user, `rate_limited` after
-   * too many failures.
-   */
-  issue(input: IssueToken, origin: Origin): Promise<TokenPair>
-  /** Throws `unauthenticated` unless it is a refresh token of ours that has not expired; whether it still works `refresh` says. */
-  requireRefreshToken(token: string): Promise<void>
-  /** A refresh token works once; an old one ends its whole session. */
-  refresh(refreshToken: string, domainId: string | undefined, origin: Origin): Promise<TokenPair>
-  /** Ends the session of a refresh token; its access tokens end with it. */
-  revoke(refreshToken: string, origin: Origin): Promise<void>
-  /** The caller's logins that have not ended, the newest first. */
-  list(caller: UserPrincipal, query: SessionQuery): Promise<Page<SessionRecord>>
-  /** Ends one of the caller's logins. Throws `not_found` for any other. */
-  end(caller: UserPrincipal, sessionId: string): Promise<void>
-  /** The user behind an access token, an API key or a personal access token. Throws `unauthenticated`. */
-  authenticate(token: string, origin: Origin): Promise<UserPrincipal>
-  forget(entityKeys: readonly number[]): void
-  clear(): void
-  stop(): Promise<void>
-}
 
 export type TokensDeps = {
   database: Database
@@ -77,40 +55,255 @@ export type TokensDeps = {
   refreshTokenTtlMs: number
 }
 
+/** What others need of it: to log somebody in, and to learn who holds a token. */
+export type Logins = Pick<TokensService, 'issue' | 'authenticate'>
+
 const MAX_VERIFIED_TOKENS = 20_000
 const MAX_SESSIONS = 50_000
 const PURGE_INTERVAL_MS = 3_600_000
 
 const BAD_TOKEN = 'failed to perform authentication: missing or invalid bearer'
 
-export function createTokensService(deps: TokensDeps): TokensService {
-  const { database, journal, keys, findLogin, throttle, uses, others } = deps
-  const checkPassword = createPasswordCheck({ database, journal, findLogin, throttle })
-  const verified = createLru<string, Claims>(MAX_VERIFIED_TOKENS)
-  const sessions = createFactCache<Session | 'none'>({ maxEntries: MAX_SESSIONS, isFresh: journal.isFresh })
-  const stopping = new AbortController()
+const nowSeconds = () => Math.floor(Date.now() / 1000)
 
-  const nowSeconds = () => Math.floor(Date.now() / 1000)
+async function bindableDomain(
+  db: Queryable,
+  userKey: number,
+  domainId: string | undefined,
+): Promise<number | undefined> {
+  if (domainId === undefined || domainId === '') return undefined
+  const key = isId(domainId) ? await findMembership(db, userKey, domainId) : undefined
+  if (key === undefined)
+    throw new ServiceError('forbidden', 'failed to perform authorization: not a member of this domain')
+  return key
+}
+
+function principalOf(session: Session, origin: Origin | undefined): UserPrincipal {
+  return {
+    kind: 'user',
+    key: session.userKey,
+    id: session.userId,
+    isPlatformAdmin: session.userRole === 'admin',
+    boundDomainKey: session.domainKey ?? undefined,
+    credential: 'login',
+    scope: undefined,
+    sessionId: session.id,
+    origin,
+  }
+}
+
+function parseJti(jti: string): { sessionId: string; generation: number } {
+  const [sessionId = '', generation = ''] = jti.split('.')
+  if (!isId(sessionId) || !/^\d{1,9}$/.test(generation)) throw new ServiceError('unauthenticated', BAD_TOKEN)
+  return { sessionId, generation: Number(generation) }
+}
+
+export class TokensService {
+  readonly #database: Database
+  readonly #journal: Journal
+  readonly #keys: SigningKeys
+  readonly #throttle: LoginThrottle
+  readonly #uses: UseRecorder
+  readonly #others: TokensDeps['others']
+  readonly #accessTokenTtlMs: number
+  readonly #refreshTokenTtlMs: number
+  readonly #checkPassword: PasswordCheck
+  readonly #verified = new LRUCache<string, Claims>({ max: MAX_VERIFIED_TOKENS })
+  readonly #sessions: FactCache<Session | 'none'>
+  readonly #stopping = new AbortController()
+  readonly #purging: Promise<void>
+
+  constructor(deps: TokensDeps) {
+    this.#database = deps.database
+    this.#journal = deps.journal
+    this.#keys = deps.keys
+    this.#throttle = deps.throttle
+    this.#uses = deps.uses
+    this.#others = deps.others
+    this.#accessTokenTtlMs = deps.accessTokenTtlMs
+    this.#refreshTokenTtlMs = deps.refreshTokenTtlMs
+    this.#checkPassword = createPasswordCheck(deps)
+    this.#sessions = createFactCache({ maxEntries: MAX_SESSIONS, isFresh: deps.journal.isFresh })
+    this.#purging = this.#purgeLoop()
+  }
+
+  /**
+   * Throws `malformed` without login or password, `unauthenticated` for a wrong pair or a disabled user, `rate_limited` after
+   * too many failures.
+   */
+  async issue(input: IssueToken, origin: Origin): Promise<TokenPair> {
+    const login = input.identity ?? input.username
+    const password = input.secret ?? input.password
+    if (login === undefined || login === '')
+      throw new ServiceError('malformed', 'identity is required: a username or an email', {
+        details: [{ path: '/identity', message: 'is required' }],
+      })
+    if (password === undefined || password === '') throw refusedField('/secret', 'is required')
+    const user = await this.#checkPassword(login, password, origin)
+    const domainKey = await bindableDomain(this.#database.db, user.key, input.domain_id)
+    const session = {
+      id: newId(),
+      generation: 0,
+      userId: user.id,
+      userRole: user.role,
+      domainId: domainKey === undefined ? null : (input.domain_id ?? null),
+    }
+    await this.#journal.change('system', async (tx, record) => {
+      const isStored = await insertSession(tx, {
+        id: session.id,
+        userKey: user.key,
+        secretHash: user.secretHash,
+        domainKey,
+        lifetimeSeconds: this.#refreshTokenTtlMs / 1000,
+        address: origin.address,
+        userAgent: origin.userAgent,
+      })
+      if (!isStored) throw new ServiceError('unauthenticated', WRONG_LOGIN)
+      await rememberAddress(tx, user.key, networkOf(origin.address))
+      record({
+        operation: 'user.issue_token',
+        entityKeys: [user.key],
+        attributes: { id: user.id, session: session.id, address: origin.address },
+      })
+    })
+    return this.#pairOf(session)
+  }
+
+  /** Throws `unauthenticated` unless it is a refresh token of ours that has not expired; whether it still works `refresh` says. */
+  async requireRefreshToken(token: string): Promise<void> {
+    await this.#verifyRefresh(token)
+  }
+
+  /** A refresh token works once; an old one ends its whole session. */
+  async refresh(refreshToken: string, domainId: string | undefined, origin: Origin): Promise<TokenPair> {
+    const claims = await this.#verifyRefresh(refreshToken)
+    const { sessionId, generation } = parseJti(claims.jti)
+    const outcome = await this.#journal.change('system', async (tx, record) => {
+      const session = await lockSession(tx, sessionId)
+      if (session === undefined || !session.isAlive || session.userStatus !== 'enabled') return undefined
+      if (session.generation !== generation) {
+        // Somebody holds a copy: neither of the two can be trusted any more (decision 41).
+        await revokeSession(tx, sessionId)
+        record({
+          operation: 'user.refresh_token_reused',
+          entityKeys: [session.userKey],
+          attributes: { id: session.userId, session: sessionId, address: origin.address },
+        })
+        return undefined
+      }
+      const domainKey =
+        domainId === undefined || domainId === ''
+          ? (session.domainKey ?? undefined)
+          : await bindableDomain(tx, session.userKey, domainId)
+      await advanceSession(tx, sessionId, domainKey, this.#refreshTokenTtlMs / 1000)
+      record({
+        operation: 'user.refresh_token',
+        entityKeys: [session.userKey],
+        attributes: { id: session.userId, session: sessionId, address: origin.address },
+      })
+      return {
+        ...session,
+        generation: generation + 1,
+        domainId: domainId === undefined || domainId === '' ? session.domainId : domainId,
+      }
+    })
+    if (outcome === undefined) throw new ServiceError('unauthenticated', BAD_TOKEN)
+    return this.#pairOf(outcome)
+  }
+
+  /** Ends the session of a refresh token; its access tokens end with it. */
+  async revoke(refreshToken: string, origin: Origin): Promise<void> {
+    const claims = await this.#verifyRefresh(refreshToken)
+    const { sessionId } = parseJti(claims.jti)
+    await this.#journal.change('system', async (tx, record) => {
+      const session = await lockSession(tx, sessionId)
+      if (session === undefined) throw new ServiceError('unauthenticated', BAD_TOKEN)
+      await revokeSession(tx, sessionId)
+      record({
+        operation: 'user.revoke_token',
+        entityKeys: [session.userKey],
+        attributes: { id: session.userId, session: sessionId, address: origin.address },
+      })
+    })
+  }
+
+  /** The caller's logins that have not ended, the newest first. */
+  async list(caller: UserPrincipal, { offset, limit }: SessionQuery): Promise<Page<SessionRecord>> {
+    const [total, items] = await Promise.all([
+      countSessions(this.#database.db, caller.key),
+      listSessions(this.#database.db, caller.key, { offset, limit }),
+    ])
+    return { total, offset, limit, items }
+  }
+
+  /** Ends one of the caller's logins. Throws `not_found` for any other. */
+  async end(caller: UserPrincipal, sessionId: string): Promise<void> {
+    const refuse = () => new ServiceError('not_found', 'entity not found')
+    if (!isId(sessionId)) throw refuse()
+    await this.#journal.change(caller, async (tx, record) => {
+      const session = await lockSession(tx, sessionId)
+      if (session === undefined || session.userKey !== caller.key || !session.isAlive) throw refuse()
+      await revokeSession(tx, sessionId)
+      record({
+        operation: 'user.revoke_token',
+        entityKeys: [session.userKey],
+        attributes: { id: session.userId, session: sessionId },
+      })
+    })
+  }
+
+  /** The user behind an access token, an API key or a personal access token. Throws `unauthenticated`. */
+  async authenticate(token: string, origin: Origin): Promise<UserPrincipal> {
+    if (this.#others.isPersonal(token)) return await this.#others.authenticatePersonal(token, origin)
+    const claims = await this.#verify(token)
+    if (claims.type === TOKEN_TYPE.apiKey) return await this.#others.authenticateApiKey(claims.jti, token, origin)
+    if (claims.type !== TOKEN_TYPE.access) throw new ServiceError('unauthenticated', BAD_TOKEN)
+    const { sessionId } = parseJti(claims.jti)
+    const cacheKey = claims.domain === undefined ? sessionId : `${sessionId} ${claims.domain}`
+    const session = await this.#sessions.get(cacheKey, async () => {
+      const found = await findSessionOfToken(this.#database.db, sessionId, claims.domain)
+      if (found === undefined) return { value: 'none', dependsOn: [ANY_CHANGE] }
+      return { value: found, dependsOn: [found.userKey, ...(found.domainKey === null ? [] : [found.domainKey])] }
+    })
+    if (session === 'none' || !session.isAlive || session.userStatus !== 'enabled')
+      throw new ServiceError('unauthenticated', BAD_TOKEN)
+    this.#uses.used('sessions', session.id)
+    return principalOf(session, origin)
+  }
+
+  forget(entityKeys: readonly number[]): void {
+    this.#sessions.forget(entityKeys)
+  }
+
+  clear(): void {
+    this.#sessions.clear()
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    this.#throttle.stop()
+    await this.#purging
+  }
 
   /** Tokens are verified once and then known; a token whose key is unknown here makes us look for the key. */
-  async function verify(token: string): Promise<Claims> {
-    const known = verified.get(token)
+  async #verify(token: string): Promise<Claims> {
+    const known = this.#verified.get(token)
     if (known !== undefined && !hasEnded(known, nowSeconds())) return known
     const kid = kidOf(token)
-    if (kid !== undefined && keys.publicKeyOf(kid) === undefined) await keys.lookFor(kid)
-    const claims = verifyToken(token, keys.publicKeyOf, nowSeconds())
+    if (kid !== undefined && this.#keys.publicKeyOf(kid) === undefined) await this.#keys.lookFor(kid)
+    const claims = verifyToken(token, (of) => this.#keys.publicKeyOf(of), nowSeconds())
     if (claims === undefined) throw new ServiceError('unauthenticated', BAD_TOKEN)
-    if (claims.type !== TOKEN_TYPE.refresh) verified.set(token, claims)
+    if (claims.type !== TOKEN_TYPE.refresh) this.#verified.set(token, claims)
     return claims
   }
 
-  async function verifyRefresh(token: string): Promise<Claims> {
-    const claims = await verify(token)
+  async #verifyRefresh(token: string): Promise<Claims> {
+    const claims = await this.#verify(token)
     if (claims.type !== TOKEN_TYPE.refresh) throw new ServiceError('unauthenticated', BAD_TOKEN)
     return claims
   }
 
-  function pairOf(session: {
+  #pairOf(session: {
     id: string
     generation: number
     userId: string
@@ -123,192 +316,22 @@ export function createTokensService(deps: TokensDeps): TokensService {
       role: session.userRole,
       ...(session.domainId === null ? {} : { domain: session.domainId }),
     }
-    const { kid, privateKey } = keys.current()
+    const { kid, privateKey } = this.#keys.current()
     const sign = (type: Claims['type'], ttlMs: number) =>
       signToken(newClaims({ ...base, type }, nowSeconds(), Math.ceil(ttlMs / 1000)), kid, privateKey)
     return {
-      access_token: sign(TOKEN_TYPE.access, deps.accessTokenTtlMs),
-      refresh_token: sign(TOKEN_TYPE.refresh, deps.refreshTokenTtlMs),
+      access_token: sign(TOKEN_TYPE.access, this.#accessTokenTtlMs),
+      refresh_token: sign(TOKEN_TYPE.refresh, this.#refreshTokenTtlMs),
       access_type: 'Bearer',
     }
   }
 
-  async function bindableDomain(
-    db: Queryable,
-    userKey: number,
-    domainId: string | undefined,
-  ): Promise<number | undefined> {
-    if (domainId === undefined || domainId === '') return undefined
-    const key = isId(domainId) ? await findMembership(db, userKey, domainId) : undefined
-    if (key === undefined)
-      throw new ServiceError('forbidden', 'failed to perform authorization: not a member of this domain')
-    return key
-  }
-
-  function principalOf(session: Session, origin: Origin | undefined): UserPrincipal {
-    return {
-      kind: 'user',
-      key: session.userKey,
-      id: session.userId,
-      isPlatformAdmin: session.userRole === 'admin',
-      boundDomainKey: session.domainKey ?? undefined,
-      credential: 'login',
-      scope: undefined,
-      sessionId: session.id,
-      origin,
+  async #purgeLoop(): Promise<void> {
+    while (!this.#stopping.signal.aborted) {
+      await sleep(PURGE_INTERVAL_MS, this.#stopping.signal).catch(() => undefined)
+      if (this.#stopping.signal.aborted) return
+      for (const purge of [purgeSessions, purgeKnownAddresses, this.#others.purge])
+        await purge(this.#database.db).catch(() => undefined)
     }
-  }
-
-  function parseJti(jti: string): { sessionId: string; generation: number } {
-    const [sessionId = '', generation = ''] = jti.split('.')
-    if (!isId(sessionId) || !/^\d{1,9}$/.test(generation)) throw new ServiceError('unauthenticated', BAD_TOKEN)
-    return { sessionId, generation: Number(generation) }
-  }
-
-  async function purgeLoop(): Promise<void> {
-    while (!stopping.signal.aborted) {
-      await sleep(PURGE_INTERVAL_MS, stopping.signal).catch(() => undefined)
-      if (stopping.signal.aborted) return
-      for (const purge of [purgeSessions, purgeKnownAddresses, others.purge])
-        await purge(database.db).catch(() => undefined)
-    }
-  }
-  const purging = purgeLoop()
-
-  return {
-    async issue(input, origin) {
-      const login = input.identity ?? input.username
-      const password = input.secret ?? input.password
-      if (login === undefined || login === '')
-        throw new ServiceError('malformed', 'identity is required: a username or an email', {
-          details: [{ path: '/identity', message: 'is required' }],
-        })
-      if (password === undefined || password === '') throw refusedField('/secret', 'is required')
-      const user = await checkPassword(login, password, origin)
-      const domainKey = await bindableDomain(database.db, user.key, input.domain_id)
-      const session = {
-        id: newId(),
-        generation: 0,
-        userId: user.id,
-        userRole: user.role,
-        domainId: domainKey === undefined ? null : (input.domain_id ?? null),
-      }
-      await journal.change('system', async (tx, record) => {
-        const isStored = await insertSession(tx, {
-          id: session.id,
-          userKey: user.key,
-          secretHash: user.secretHash,
-          domainKey,
-          lifetimeSeconds: deps.refreshTokenTtlMs / 1000,
-          address: origin.address,
-          userAgent: origin.userAgent,
-        })
-        if (!isStored) throw new ServiceError('unauthenticated', WRONG_LOGIN)
-        await rememberAddress(tx, user.key, networkOf(origin.address))
-        record({
-          operation: 'user.issue_token',
-          entityKeys: [user.key],
-          attributes: { id: user.id, session: session.id, address: origin.address },
-        })
-      })
-      return pairOf(session)
-    },
-    async requireRefreshToken(token) {
-      await verifyRefresh(token)
-    },
-    async refresh(refreshToken, domainId, origin) {
-      const claims = await verifyRefresh(refreshToken)
-      const { sessionId, generation } = parseJti(claims.jti)
-      const outcome = await journal.change('system', async (tx, record) => {
-        const session = await lockSession(tx, sessionId)
-        if (session === undefined || !session.isAlive || session.userStatus !== 'enabled') return undefined
-        if (session.generation !== generation) {
-          // Somebody holds a copy: neither of the two can be trusted any more (decision 41).
-          await revokeSession(tx, sessionId)
-          record({
-            operation: 'user.refresh_token_reused',
-            entityKeys: [session.userKey],
-            attributes: { id: session.userId, session: sessionId, address: origin.address },
-          })
-          return undefined
-        }
-        const domainKey =
-          domainId === undefined || domainId === ''
-            ? (session.domainKey ?? undefined)
-            : await bindableDomain(tx, session.userKey, domainId)
-        await advanceSession(tx, sessionId, domainKey, deps.refreshTokenTtlMs / 1000)
-        record({
-          operation: 'user.refresh_token',
-          entityKeys: [session.userKey],
-          attributes: { id: session.userId, session: sessionId, address: origin.address },
-        })
-        return {
-          ...session,
-          generation: generation + 1,
-          domainId: domainId === undefined || domainId === '' ? session.domainId : domainId,
-        }
-      })
-      if (outcome === undefined) throw new ServiceError('unauthenticated', BAD_TOKEN)
-      return pairOf(outcome)
-    },
-    async revoke(refreshToken, origin) {
-      const claims = await verifyRefresh(refreshToken)
-      const { sessionId } = parseJti(claims.jti)
-      await journal.change('system', async (tx, record) => {
-        const session = await lockSession(tx, sessionId)
-        if (session === undefined) throw new ServiceError('unauthenticated', BAD_TOKEN)
-        await revokeSession(tx, sessionId)
-        record({
-          operation: 'user.revoke_token',
-          entityKeys: [session.userKey],
-          attributes: { id: session.userId, session: sessionId, address: origin.address },
-        })
-      })
-    },
-    async list(caller, { offset, limit }) {
-      const [total, items] = await Promise.all([
-        countSessions(database.db, caller.key),
-        listSessions(database.db, caller.key, { offset, limit }),
-      ])
-      return { total, offset, limit, items }
-    },
-    async end(caller, sessionId) {
-      const refuse = () => new ServiceError('not_found', 'entity not found')
-      if (!isId(sessionId)) throw refuse()
-      await journal.change(caller, async (tx, record) => {
-        const session = await lockSession(tx, sessionId)
-        if (session === undefined || session.userKey !== caller.key || !session.isAlive) throw refuse()
-        await revokeSession(tx, sessionId)
-        record({
-          operation: 'user.revoke_token',
-          entityKeys: [session.userKey],
-          attributes: { id: session.userId, session: sessionId },
-        })
-      })
-    },
-    async authenticate(token, origin) {
-      if (others.isPersonal(token)) return await others.authenticatePersonal(token, origin)
-      const claims = await verify(token)
-      if (claims.type === TOKEN_TYPE.apiKey) return await others.authenticateApiKey(claims.jti, token, origin)
-      if (claims.type !== TOKEN_TYPE.access) throw new ServiceError('unauthenticated', BAD_TOKEN)
-      const { sessionId } = parseJti(claims.jti)
-      const cacheKey = claims.domain === undefined ? sessionId : `${sessionId} ${claims.domain}`
-      const session = await sessions.get(cacheKey, async () => {
-        const found = await findSessionOfToken(database.db, sessionId, claims.domain)
-        if (found === undefined) return { value: 'none', dependsOn: [ANY_CHANGE] }
-        return { value: found, dependsOn: [found.userKey, ...(found.domainKey === null ? [] : [found.domainKey])] }
-      })
-      if (session === 'none' || !session.isAlive || session.userStatus !== 'enabled')
-        throw new ServiceError('unauthenticated', BAD_TOKEN)
-      uses.used('sessions', session.id)
-      return principalOf(session, origin)
-    },
-    forget: (entityKeys) => sessions.forget(entityKeys),
-    clear: () => sessions.clear(),
-    async stop() {
-      stopping.abort()
-      throttle.stop()
-      await purging
-    },
   }
 }

@@ -12,21 +12,6 @@ import { sql } from '#core/sql.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import type { Actor, Journal } from '../journal/index.ts'
 
-export type SigningKeys = {
-  current(): { kid: string; privateKey: KeyObject }
-  /** The public key of a kid, of a retired one too while it verifies; undefined: not known here. */
-  publicKeyOf(kid: string): KeyObject | undefined
-  /** Looks in the database for a key that is not known here; at most once a second, however many ask. */
-  lookFor(kid: string): Promise<void>
-  /** `/keys/.well-known/jwks.json` (RFC 7517, RFC 8037). */
-  jwks(): { keys: { kty: string; kid: string; alg: string; crv: string; x: string }[] }
-  /** Signs with a new key from now on, and gives its kid. With `ifOlderThanMs` only when the present one is that old. */
-  rotate(actor: Actor, options?: { ifOlderThanMs: number }): Promise<string>
-  forget(entityKeys: readonly number[]): void
-  clear(): void
-  stop(): Promise<void>
-}
-
 export type SigningKeysDeps = {
   database: Database
   keyring: Keyring
@@ -57,68 +42,68 @@ type Loaded = { signing: { kid: string; privateKey: KeyObject }; publicKeys: Rea
 const IS_OVER = sql`retired_at + make_interval(secs => max_token_seconds + ${CLOCK_MARGIN_SECONDS}) < now()
   AND NOT EXISTS (SELECT 1 FROM api_keys a WHERE a.kid = signing_keys.kid AND (a.expires_at IS NULL OR a.expires_at > now()))`
 
-export async function startSigningKeys(deps: SigningKeysDeps): Promise<SigningKeys> {
-  const { database, keyring, journal, keyLifetimeMs } = deps
-  const maxTokenSeconds = Math.ceil(deps.maxTokenMs / 1000)
-  const stopping = new AbortController()
+const lock = (db: Queryable) => sql`SELECT pg_advisory_xact_lock(${CREATE_LOCK})`.execute(db)
 
-  const lock = (db: Queryable) => sql`SELECT pg_advisory_xact_lock(${CREATE_LOCK})`.execute(db)
+export class SigningKeys {
+  readonly #deps: SigningKeysDeps
+  readonly #stopping = new AbortController()
+  readonly #upkeep: Promise<void>
+  #loaded: Loaded
+  #lookedAtMs = -Infinity
+  /** Counts who asked for a reload: one that began before the last of them is followed by another. */
+  #wanted = 0
+  #loading: Promise<void> | undefined
 
-  async function insertKey(db: Queryable): Promise<string> {
-    const { publicKey, privateKey } = generateKeyPairSync('ed25519')
-    const kid = newToken(KID_BYTES)
-    const sealed = keyring.seal(SEAL_PURPOSE, kid, privateKey.export({ format: 'pem', type: 'pkcs8' }).toString())
-    await sql`INSERT INTO signing_keys (kid, public_key, sealed_private_key, max_token_seconds)
-      VALUES (${kid}, ${publicKey.export({ format: 'der', type: 'spki' })}, ${sealed}, ${maxTokenSeconds})`.execute(db)
-    return kid
+  private constructor(deps: SigningKeysDeps, loaded: Loaded) {
+    this.#deps = deps
+    this.#loaded = loaded
+    this.#upkeep = this.#upkeepLoop()
   }
 
-  async function load(): Promise<Loaded> {
-    const { rows } =
-      await sql<Row>`SELECT kid, public_key, sealed_private_key, retired_at FROM signing_keys WHERE retired_at IS NULL OR NOT (${IS_OVER})
-        ORDER BY created_at DESC`.execute(database.db)
-    const signing = rows.find((row) => row.retired_at === null)
-    if (signing === undefined) throw new Error('no signing key in the database')
-    const privateKey = createPrivateKey(keyring.open(SEAL_PURPOSE, signing.kid, signing.sealed_private_key))
-    const publicKeys = rows.map(
-      (row) => [row.kid, createPublicKey({ key: row.public_key, format: 'der', type: 'spki' })] as const,
-    )
-    return { signing: { kid: signing.kid, privateKey }, publicKeys: new Map(publicKeys) }
+  /** Makes the first key where there is none. Rejects when a key was sealed with another key of the installation. */
+  static async start(deps: SigningKeysDeps): Promise<SigningKeys> {
+    await deps.database.transaction(async (tx) => {
+      await lock(tx)
+      const seconds = maxTokenSeconds(deps)
+      const { rows } = await sql`UPDATE signing_keys SET max_token_seconds = greatest(max_token_seconds, ${seconds})
+        WHERE retired_at IS NULL RETURNING kid`.execute(tx)
+      if (rows.length === 0) await insertKey(tx, deps)
+    })
+    return new SigningKeys(deps, await load(deps))
   }
 
-  await database.transaction(async (tx) => {
-    await lock(tx)
-    const { rows } =
-      await sql`UPDATE signing_keys SET max_token_seconds = greatest(max_token_seconds, ${maxTokenSeconds})
-      WHERE retired_at IS NULL RETURNING kid`.execute(tx)
-    if (rows.length === 0) await insertKey(tx)
-  })
-  let loaded = await load()
-  let lookedAtMs = -Infinity
-  let wanted = 0
-  let loading: Promise<void> | undefined
-
-  /** Loads once more when something changed while it was loading. Rejects while the database is away. */
-  function reload(): Promise<void> {
-    wanted += 1
-    loading ??= (async () => {
-      try {
-        for (let done = -1; done !== wanted;) {
-          done = wanted
-          loaded = await load()
-        }
-      } finally {
-        loading = undefined
-      }
-    })()
-    return loading
+  current(): { kid: string; privateKey: KeyObject } {
+    return this.#loaded.signing
   }
 
-  /** What could not be read now is read when a token with an unknown key comes, or with the next upkeep. */
-  const reloadSoon = () => void reload().catch(() => undefined)
+  /** The public key of a kid, of a retired one too while it verifies; undefined: not known here. */
+  publicKeyOf(kid: string): KeyObject | undefined {
+    return this.#loaded.publicKeys.get(kid)
+  }
 
-  async function rotate(actor: Actor, options?: { ifOlderThanMs: number }): Promise<string> {
-    const kid = await journal.change(actor, async (tx, record) => {
+  /** Looks in the database for a key that is not known here; at most once a second, however many ask. */
+  async lookFor(kid: string): Promise<void> {
+    if (this.#loaded.publicKeys.has(kid)) return
+    const nowMs = monotonicMs()
+    if (nowMs - this.#lookedAtMs >= LOOK_INTERVAL_MS) {
+      this.#lookedAtMs = nowMs
+      await this.#reload()
+    } else await this.#loading
+  }
+
+  /** `/keys/.well-known/jwks.json` (RFC 7517, RFC 8037). */
+  jwks(): { keys: { kty: string; kid: string; alg: string; crv: string; x: string }[] } {
+    return {
+      keys: [...this.#loaded.publicKeys].map(([kid, key]) => {
+        const { kty, crv, x } = key.export({ format: 'jwk' }) as { kty: string; crv: string; x: string }
+        return { kty, kid, alg: 'EdDSA', crv, x }
+      }),
+    }
+  }
+
+  /** Signs with a new key from now on, and gives its kid. With `ifOlderThanMs` only when the present one is that old. */
+  async rotate(actor: Actor, options?: { ifOlderThanMs: number }): Promise<string> {
+    const kid = await this.#deps.journal.change(actor, async (tx, record) => {
       await lock(tx)
       const { rows } = await sql<{
         kid: string
@@ -132,7 +117,7 @@ export async function startSigningKeys(deps: SigningKeysDeps): Promise<SigningKe
       await sql`UPDATE signing_keys SET retired_at = now(), sealed_private_key = '' WHERE retired_at IS NULL`.execute(
         tx,
       )
-      const made = await insertKey(tx)
+      const made = await insertKey(tx, this.#deps)
       record({
         operation: 'signing_key.rotate',
         entityKeys: [SIGNING_KEYS_CHANGED],
@@ -140,48 +125,76 @@ export async function startSigningKeys(deps: SigningKeysDeps): Promise<SigningKe
       })
       return made
     })
-    await reload()
+    await this.#reload()
     return kid
   }
 
-  async function upkeepLoop(): Promise<void> {
-    while (!stopping.signal.aborted) {
-      if (keyLifetimeMs > 0) await rotate('system', { ifOlderThanMs: keyLifetimeMs }).catch(() => undefined)
+  forget(entityKeys: readonly number[]): void {
+    if (entityKeys.includes(SIGNING_KEYS_CHANGED)) this.clear()
+  }
+
+  /** What could not be read now is read when a token with an unknown key comes, or with the next upkeep. */
+  clear(): void {
+    this.#reload().catch(() => undefined)
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    await this.#upkeep
+    await this.#loading?.catch(() => undefined)
+  }
+
+  /** Loads once more when something changed while it was loading. Rejects while the database is away. */
+  #reload(): Promise<void> {
+    this.#wanted += 1
+    this.#loading ??= (async () => {
+      try {
+        for (let done = -1; done !== this.#wanted;) {
+          done = this.#wanted
+          this.#loaded = await load(this.#deps)
+        }
+      } finally {
+        this.#loading = undefined
+      }
+    })()
+    return this.#loading
+  }
+
+  async #upkeepLoop(): Promise<void> {
+    const { database, keyLifetimeMs } = this.#deps
+    while (!this.#stopping.signal.aborted) {
+      if (keyLifetimeMs > 0) await this.rotate('system', { ifOlderThanMs: keyLifetimeMs }).catch(() => undefined)
       await sql`DELETE FROM signing_keys WHERE retired_at IS NOT NULL AND ${IS_OVER}`
         .execute(database.db)
         .catch(() => undefined)
-      await reload().catch(() => undefined)
-      await sleep(UPKEEP_INTERVAL_MS, stopping.signal).catch(() => undefined)
+      await this.#reload().catch(() => undefined)
+      await sleep(UPKEEP_INTERVAL_MS, this.#stopping.signal).catch(() => undefined)
     }
   }
-  const upkeep = upkeepLoop()
+}
 
-  return {
-    current: () => loaded.signing,
-    publicKeyOf: (kid) => loaded.publicKeys.get(kid),
-    async lookFor(kid) {
-      if (loaded.publicKeys.has(kid)) return
-      const nowMs = monotonicMs()
-      if (nowMs - lookedAtMs >= LOOK_INTERVAL_MS) {
-        lookedAtMs = nowMs
-        await reload()
-      } else await loading
-    },
-    jwks: () => ({
-      keys: [...loaded.publicKeys].map(([kid, key]) => {
-        const { kty, crv, x } = key.export({ format: 'jwk' }) as { kty: string; crv: string; x: string }
-        return { kty, kid, alg: 'EdDSA', crv, x }
-      }),
-    }),
-    rotate,
-    forget(entityKeys) {
-      if (entityKeys.includes(SIGNING_KEYS_CHANGED)) reloadSoon()
-    },
-    clear: reloadSoon,
-    async stop() {
-      stopping.abort()
-      await upkeep
-      await loading?.catch(() => undefined)
-    },
-  }
+const maxTokenSeconds = ({ maxTokenMs }: SigningKeysDeps) => Math.ceil(maxTokenMs / 1000)
+
+async function insertKey(db: Queryable, deps: SigningKeysDeps): Promise<string> {
+  const { publicKey, privateKey } = generateKeyPairSync('ed25519')
+  const kid = newToken(KID_BYTES)
+  const sealed = deps.keyring.seal(SEAL_PURPOSE, kid, privateKey.export({ format: 'pem', type: 'pkcs8' }).toString())
+  await sql`INSERT INTO signing_keys (kid, public_key, sealed_private_key, max_token_seconds)
+    VALUES (${kid}, ${publicKey.export({ format: 'der', type: 'spki' })}, ${sealed}, ${maxTokenSeconds(deps)})`.execute(
+    db,
+  )
+  return kid
+}
+
+async function load({ database, keyring }: SigningKeysDeps): Promise<Loaded> {
+  const { rows } =
+    await sql<Row>`SELECT kid, public_key, sealed_private_key, retired_at FROM signing_keys WHERE retired_at IS NULL OR NOT (${IS_OVER})
+      ORDER BY created_at DESC`.execute(database.db)
+  const signing = rows.find((row) => row.retired_at === null)
+  if (signing === undefined) throw new Error('no signing key in the database')
+  const privateKey = createPrivateKey(keyring.open(SEAL_PURPOSE, signing.kid, signing.sealed_private_key))
+  const publicKeys = rows.map(
+    (row) => [row.kid, createPublicKey({ key: row.public_key, format: 'der', type: 'spki' })] as const,
+  )
+  return { signing: { kid: signing.kid, privateKey }, publicKeys: new Map(publicKeys) }
 }

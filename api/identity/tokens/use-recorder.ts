@@ -2,7 +2,7 @@
  * `last_used_at` of sessions, keys and tokens without a write per request: uses are collected and written together every few
  * seconds, and once more when the process stops. One token is written once a minute at the most.
  */
-import { createLru } from '#core/lru.ts'
+import { LRUCache } from 'lru-cache'
 import type { Database } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
@@ -23,7 +23,7 @@ const RESOLUTION_MS = 60_000
 const MAX_TOKENS = 50_000
 
 export function startUseRecorder(database: Database, flushIntervalMs = FLUSH_INTERVAL_MS): UseRecorder {
-  const recentlyWritten = createLru<string, true>(MAX_TOKENS, { ttlMs: RESOLUTION_MS })
+  const recentlyWritten = new LRUCache<string, true>({ max: MAX_TOKENS, ttl: RESOLUTION_MS })
   let waiting = new Map<string, { table: UsedTable; id: string; atMs: number }>()
   const stopping = new AbortController()
 

@@ -6,8 +6,8 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
 import type { GroupQuery, ListedGroup } from '../groups/index.ts'
-import { countGroups, listGroups, parseFilter } from '../groups/index.ts'
-import { allOf } from '../wire/index.ts'
+import { countGroups, listGroups, parseFilter, recordConditions } from '../groups/index.ts'
+import { allOf } from '../listing/index.ts'
 import type { UserRecord } from './repository.ts'
 import { getUser, isWholeAdmin } from './rules.ts'
 
@@ -41,7 +41,7 @@ export function createMemberships({ database, access }: { database: Database; ac
 
   return {
     async listMemberships(caller, userId, query) {
-      const { conditions } = parseFilter(query)
+      const filter = parseFilter(query)
       const user = await getUser(db, userId)
       const shown = allOf([
         sql<boolean>`EXISTS (SELECT 1 FROM grants held
@@ -55,7 +55,7 @@ export function createMemberships({ database, access }: { database: Database; ac
           'failed to perform authorization: needs membership (c_list) on a group of that user',
         )
       const { offset, limit, order, dir = 'asc' } = query
-      const where = allOf([shown, ...conditions])
+      const where = allOf([shown, ...recordConditions(filter)])
       const levels = query.tree === true ? ('upper first' as const) : undefined
       const [total, items] = await Promise.all([
         count(where),

@@ -4,7 +4,7 @@ import { refusing, withinPage } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { orderOf } from '../wire/index.ts'
+import { orderOf } from '../listing/index.ts'
 
 export type UserRecord = {
   key: number

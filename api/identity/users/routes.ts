@@ -1,10 +1,10 @@
 /** Registering users, and finding them. */
+import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import { GroupQuery, nest, presentGroup, presentTree } from '../groups/index.ts'
-import type { TokensService } from '../tokens/index.ts'
-import { bearerOf, originOf } from '../tokens/index.ts'
+import type { Logins } from '../tokens/index.ts'
+import { optionalBearerOf, originOf } from '../tokens/index.ts'
 import { Id } from '../wire/index.ts'
 import {
   FoundUserPage,
@@ -22,7 +22,7 @@ import { presentTo } from './shown.ts'
 
 const Params = Type.Object({ user_id: Id })
 
-export function userRoutes(users: UsersService, tokens: TokensService): RoutePlugin {
+export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
   return (app) => {
     app.post(
       '/users',
@@ -45,8 +45,8 @@ export function userRoutes(users: UsersService, tokens: TokensService): RoutePlu
           ),
         },
         onRequest: async (request) => {
-          if (request.headers.authorization !== undefined)
-            request.principal = await tokens.authenticate(bearerOf(request), originOf(request))
+          const token = optionalBearerOf(request)
+          if (token !== undefined) request.principal = await tokens.authenticate(token, originOf(request))
           users.requireMayRegister(request.principal)
         },
       },

@@ -1,7 +1,7 @@
 /** Wire shapes of users (specification section 2, contract section 5, decision 50). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
 import { Group } from '../groups/index.ts'
 import {

@@ -5,7 +5,7 @@ import type { Logger } from '#core/logging/index.ts'
 import type { Origin, UserPrincipal } from '../access/index.ts'
 import type { Mailer } from '../mail/index.ts'
 import { hashPassword, verifyPassword } from '../passwords/index.ts'
-import { createLoginThrottle, networkOf } from '../throttle/index.ts'
+import { LoginThrottle, networkOf } from '../throttle/index.ts'
 import { deleteApiKeysOf } from '../keys/index.ts'
 import { revokePatsOf } from '../pats/index.ts'
 import { revokeSessionsOf } from '../tokens/index.ts'
@@ -57,7 +57,7 @@ export function createSecrets(deps: SecretsDeps): Secrets {
   const requests: { email: string; origin: Origin }[] = []
   let working: Promise<void> | undefined
   let isStopping = false
-  const throttle = createLoginThrottle()
+  const throttle = new LoginThrottle()
 
   async function sendLink(email: string, origin: Origin): Promise<void> {
     const issued = await journal.change('system', async (tx, record) => {

@@ -1,5 +1,5 @@
 /** By which role the caller has access to an item of a listing (contract 2.4); `findProvidedAccess` gives the values. */
-import { Type } from '#core/schema.ts'
+import { Type } from 'typebox'
 
 /** All optional: spread `EffectiveAccessFields.properties` into the schema of a record. */
 export const EffectiveAccessFields = Type.Object({

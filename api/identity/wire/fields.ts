@@ -1,5 +1,6 @@
 /** Field schemas that the records of every resource share (contract section 0). */
-import { Type } from '#core/schema.ts'
+import { Type } from 'typebox'
+import { recordOf } from '#core/http/index.ts'
 
 /** Longest name of any entity, in characters. */
 export const MAX_NAME_CHARS = 1024
@@ -15,7 +16,7 @@ export const ChosenId = Type.String({
 export const Name = Type.String({ maxLength: MAX_NAME_CHARS })
 export const RequiredName = Type.String({ minLength: 1, maxLength: MAX_NAME_CHARS })
 export const Tags = Type.Array(Type.String({ maxLength: MAX_TAG_CHARS }), { maxItems: MAX_TAGS })
-export const Metadata = Type.Record(Type.String(), Type.Unknown(), { description: 'Free-form key and value' })
+export const Metadata = recordOf(Type.Unknown(), { description: 'Free-form key and value' })
 export const Timestamp = Type.String({ description: 'RFC 3339 in UTC; 0001-01-01T00:00:00Z: never' })
 export const EnabledStatus = Type.Enum(['enabled', 'disabled'])
 /** `status` of a listing. */

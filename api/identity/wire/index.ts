@@ -13,16 +13,4 @@ export {
   Tags,
   Timestamp,
 } from './fields.ts'
-export {
-  allOf,
-  anyOf,
-  contains,
-  containsMetadata,
-  inOrder,
-  orderOf,
-  orderedBy,
-  parseMetadataFilter,
-  partsByName,
-  shortNamePattern,
-} from './listing.ts'
 export { PlacedRole, ShownRolesFields } from './shown-roles.ts'

@@ -1,5 +1,5 @@
 /** The caller's roles on the record, in a view with `?roles=true`; `rolesShownTo` gives the values. */
-import { Type } from '#core/schema.ts'
+import { Type } from 'typebox'
 
 /** A role that gives something on an entity, and where it lies when it lies elsewhere (contract 1.2). */
 export const PlacedRole = Type.Object({

@@ -1,6 +1,6 @@
 /** What is to be deleted (contract decision 54). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { Type } from '#core/schema.ts'
 
 export const DeletionQuery = Type.Object({
   from: Type.Optional(Type.Number({ description: 'Seconds since 1970, inclusive; above 1e14: nanoseconds' })),

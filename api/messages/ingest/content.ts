@@ -5,8 +5,8 @@
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { parseJsonBody } from '#core/http/index.ts'
 import { requireBoundedJson } from '#core/json-text.ts'
-import { parseExactJson } from '../exact-json.ts'
-import type { MessageContent } from '../message.ts'
+import { parseExactJson } from '../model/exact-json.ts'
+import type { MessageContent } from '../model/message.ts'
 import { parseCborPack, parseJson, resolvePack, resolvePlainPack } from '../senml/index.ts'
 import { RAW_FORMAT } from '../store/message-rows.ts'
 
@@ -50,7 +50,7 @@ export function parseContent(contentType: string | undefined, body: Buffer, fact
     case TEXT_PLAIN:
       return { kind: 'raw', contentType, body }
     case undefined:
-      return judgeByBytes(body, facts)
+      return sniffContent(body, facts)
     default:
       throw new ServiceError(
         'unsupported_media_type',
@@ -60,7 +60,7 @@ export function parseContent(contentType: string | undefined, body: Buffer, fact
 }
 
 /** A valid pack is SenML, other JSON objects are JSON, anything else is raw: never refused. */
-export function judgeByBytes(body: Buffer, facts: ContentFacts): MessageContent {
+export function sniffContent(body: Buffer, facts: ContentFacts): MessageContent {
   try {
     return parsePackOrDocuments(body, facts)
   } catch (error) {

@@ -7,7 +7,7 @@ import type pg from 'pg'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
-import type { Idempotency, IncomingMessage } from '../message.ts'
+import type { Idempotency, IncomingMessage } from '../model/message.ts'
 
 /** How long a key is remembered. */
 export const IDEMPOTENCY_HOURS = 24

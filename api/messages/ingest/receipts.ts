@@ -4,7 +4,7 @@
  */
 import type pg from 'pg'
 import { ServiceError } from '#core/errors/index.ts'
-import type { IncomingMessage } from '../message.ts'
+import type { IncomingMessage } from '../model/message.ts'
 import type { Claim } from './idempotency.ts'
 
 /** One claim per message, in order; undefined for those without a receipt. Runs in the transaction of the batch. */

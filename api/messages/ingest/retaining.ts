@@ -1,8 +1,8 @@
 /** The last message of a topic that was published to be kept: replaced, or cleared, in the transaction of the message. */
 import type pg from 'pg'
-import { formatEnvelope } from '../envelope.ts'
-import type { IncomingMessage } from '../message.ts'
-import { isClearing } from '../message.ts'
+import { formatEnvelope } from '../model/envelope.ts'
+import type { IncomingMessage } from '../model/message.ts'
+import { isClearing } from '../model/message.ts'
 
 /** Of two for one topic the later counts. */
 export async function keepRetained(client: pg.ClientBase, messages: readonly IncomingMessage[]): Promise<void> {

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Database } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
-import type { IncomingMessage } from '../message.ts'
+import type { IncomingMessage } from '../model/message.ts'
 import type { SeriesLimits, WantedSeries } from './series-table.ts'
 import { SERIES_LIMITS, makeSeries, readKeys } from './series-table.ts'
 

@@ -1,6 +1,6 @@
 /** Who follows a channel: what it wants, whether it still may, and how it is handed messages. */
 import type { MessageAccess } from '#api/devices/index.ts'
-import { matchesSubtopic } from '../topics.ts'
+import { matchesSubtopic } from '../model/topics.ts'
 import type { LiveMessage } from './live-message.ts'
 import type { LiveToken } from './token.ts'
 
@@ -52,6 +52,13 @@ export class Follower {
 
   deliver(deliveries: readonly Delivery[]): void {
     if (!this.#isEnded) this.#options.deliver(deliveries)
+  }
+
+  /** All but the last message carry the token before them: only after the last one is nothing of the step missing. */
+  deliverStep(messages: readonly LiveMessage[], before: LiveToken, behind: LiveToken): void {
+    const last = messages.length - 1
+    if (last >= 0)
+      this.deliver(messages.map((message, index): Delivery => ({ message, token: index === last ? behind : before })))
   }
 
   get backlog(): FollowerOptions['backlog'] {

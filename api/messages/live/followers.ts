@@ -1,6 +1,6 @@
 /** The followers of this process: counted from the moment they ask, found by channel as soon as they take part. */
 import { ServiceError } from '#core/errors/index.ts'
-import type { Delivery, EndReason, Follower } from './follower.ts'
+import type { EndReason, Follower } from './follower.ts'
 import type { LiveMessage } from './live-message.ts'
 import type { LiveToken } from './token.ts'
 
@@ -74,11 +74,7 @@ export class Followers {
         else mine.push(message)
       }
     }
-    for (const [follower, mine] of wanted) {
-      follower.deliver(
-        mine.map((message, index): Delivery => ({ message, token: index === mine.length - 1 ? behind : before })),
-      )
-    }
+    for (const [follower, mine] of wanted) follower.deliverStep(mine, before, behind)
   }
 
   endAll(reason: EndReason): void {

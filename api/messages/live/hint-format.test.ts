@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { MAX_HINT_BYTES } from '#core/bus/index.ts'
-import type { Protocol } from '../message.ts'
+import type { Protocol } from '../model/message.ts'
 import { formatHint, parseHint } from './hint-format.ts'
 import type { LiveMessage } from './live-message.ts'
 

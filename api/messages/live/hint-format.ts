@@ -1,7 +1,7 @@
 /** The bytes of a hint "this batch was committed": a version, the length of a head of JSON, the head, payloads one after the other. */
 import { MAX_HINT_BYTES } from '#core/bus/index.ts'
-import type { Envelope } from '../envelope.ts'
-import type { Protocol } from '../message.ts'
+import type { Envelope } from '../model/envelope.ts'
+import type { Protocol } from '../model/message.ts'
 import type { LiveMessage } from './live-message.ts'
 
 export type CommittedHint = {

@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto'
 import { MAX_HINT_BYTES } from '#core/bus/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import { monotonicMs } from '#core/time.ts'
-import type { IncomingMessage } from '../message.ts'
+import type { IncomingMessage } from '../model/message.ts'
 import { NO_CONTENT, formatHint, parseHint } from './hint-format.ts'
 import { fromIncoming } from './live-message.ts'
 import type { LiveMessage } from './live-message.ts'
@@ -28,14 +28,6 @@ const MARK_BYTES = 6
 /** What a message says of itself in a hint, at the least: many small ones are not made into a hint that is too large. */
 const HEAD_BYTES = 100
 
-export type LiveHints = {
-  /** Somebody new follows here. */
-  followed(): void
-  /** This node committed a batch: whoever follows one of its channels hears of it. */
-  committed(batchSeq: number, messages: readonly IncomingMessage[]): void
-  close(): void
-}
-
 export type LiveHintsOptions = {
   bus: Bus
   /** What is followed on this node. */
@@ -47,85 +39,97 @@ export type LiveHintsOptions = {
 type Node = { channels: ReadonlySet<number> | 'all'; untilMs: number }
 type Announcement = { node: string; channels: number[] | 'all'; asks?: boolean }
 
-export function startLiveHints({ bus, channels, onCommitted }: LiveHintsOptions): LiveHints {
-  const mark = randomBytes(MARK_BYTES).toString('hex')
-  const nodes = new Map<string, Node>()
-  let telling: NodeJS.Timeout | undefined
+export class LiveHints {
+  readonly #options: LiveHintsOptions
+  /** By which this node knows its own hints. */
+  readonly #mark = randomBytes(MARK_BYTES).toString('hex')
+  readonly #nodes = new Map<string, Node>()
+  readonly #ends: (() => void)[]
+  readonly #repeating: NodeJS.Timeout
+  #telling: NodeJS.Timeout | undefined
 
-  function tell(asks: boolean): void {
-    const followed = channels.size > MAX_NAMED ? 'all' : [...channels.keys()]
-    const announcement: Announcement = { node: mark, channels: followed, ...(asks ? { asks } : {}) }
-    bus.publish(FOLLOWED_TOPIC, Buffer.from(JSON.stringify(announcement)))
+  constructor(options: LiveHintsOptions) {
+    const { bus, channels } = options
+    this.#options = options
+    this.#ends = [
+      bus.subscribe(FOLLOWED_TOPIC, (payload) => this.#hearFollowed(payload)),
+      bus.subscribe(COMMITTED_TOPIC, (payload) => this.#hearCommitted(payload)),
+    ]
+    this.#repeating = setInterval(() => {
+      if (channels.size > 0) this.#tell(false)
+    }, REPEAT_MS)
+    this.#tell(true)
   }
 
-  function tellSoon(): void {
-    telling ??= setTimeout(() => {
-      telling = undefined
-      tell(false)
+  /** Somebody new follows here. */
+  followed(): void {
+    this.#telling ??= setTimeout(() => {
+      this.#telling = undefined
+      this.#tell(false)
     }, TELL_AFTER_MS)
   }
 
-  function isFollowedElsewhere(channelKey: number): boolean {
+  /** This node committed a batch: whoever follows one of its channels hears of it. */
+  committed(batchSeq: number, messages: readonly IncomingMessage[]): void {
+    if (this.#nodes.size === 0) return
+    const told: LiveMessage[] = []
+    const others = new Set<number>()
+    let bytes = 0
+    messages.forEach((message, index) => {
+      const { channelKey } = message.access
+      if (!this.#isFollowedElsewhere(channelKey)) others.add(channelKey)
+      else if (bytes <= MAX_HINT_BYTES) {
+        const live = fromIncoming(message, batchSeq, index)
+        bytes += HEAD_BYTES + live.payload.length
+        told.push(live)
+      }
+    })
+    if (told.length === 0) return
+    const isSmall = bytes <= MAX_HINT_BYTES
+    const hint = { mark: this.#mark, seq: batchSeq, messages: told, others: [...others] }
+    this.#options.bus.publish(COMMITTED_TOPIC, isSmall ? formatHint(hint) : NO_CONTENT)
+  }
+
+  close(): void {
+    for (const end of this.#ends) end()
+    clearInterval(this.#repeating)
+    clearTimeout(this.#telling)
+  }
+
+  #tell(asks: boolean): void {
+    const { bus, channels } = this.#options
+    const followed = channels.size > MAX_NAMED ? 'all' : [...channels.keys()]
+    const announcement: Announcement = { node: this.#mark, channels: followed, ...(asks ? { asks } : {}) }
+    bus.publish(FOLLOWED_TOPIC, Buffer.from(JSON.stringify(announcement)))
+  }
+
+  #isFollowedElsewhere(channelKey: number): boolean {
     const now = monotonicMs()
-    for (const [name, node] of nodes) {
-      if (node.untilMs < now) nodes.delete(name)
+    for (const [name, node] of this.#nodes) {
+      if (node.untilMs < now) this.#nodes.delete(name)
       else if (node.channels === 'all' || node.channels.has(channelKey)) return true
     }
     return false
   }
 
-  const ends = [
-    bus.subscribe(FOLLOWED_TOPIC, (payload) => {
-      const heard = parseAnnouncement(payload)
-      if (heard === undefined || heard.node === mark) return
-      if (heard.channels !== 'all' && heard.channels.length === 0) nodes.delete(heard.node)
-      else if (nodes.has(heard.node) || nodes.size < MAX_NODES) {
-        const followed = heard.channels === 'all' ? 'all' : new Set(heard.channels)
-        nodes.set(heard.node, { channels: followed, untilMs: monotonicMs() + FORGET_MS })
-      }
-      if (heard.asks === true && channels.size > 0) tellSoon()
-    }),
-    bus.subscribe(COMMITTED_TOPIC, (payload) => {
-      if (channels.size === 0) return
-      const hint = parseHint(payload, channels)
-      if (hint?.mark === mark) return
-      const isWhole = hint !== undefined && hint.others.every((key) => !channels.has(key))
-      onCommitted(isWhole ? { seq: hint.seq, messages: hint.messages } : undefined)
-    }),
-  ]
-  const repeating = setInterval(() => {
-    if (channels.size > 0) tell(false)
-  }, REPEAT_MS)
-  tell(true)
+  #hearFollowed(payload: Uint8Array): void {
+    const heard = parseAnnouncement(payload)
+    if (heard === undefined || heard.node === this.#mark) return
+    if (heard.channels !== 'all' && heard.channels.length === 0) this.#nodes.delete(heard.node)
+    else if (this.#nodes.has(heard.node) || this.#nodes.size < MAX_NODES) {
+      const followed = heard.channels === 'all' ? 'all' : new Set(heard.channels)
+      this.#nodes.set(heard.node, { channels: followed, untilMs: monotonicMs() + FORGET_MS })
+    }
+    if (heard.asks === true && this.#options.channels.size > 0) this.followed()
+  }
 
-  return {
-    followed: tellSoon,
-    committed(batchSeq, messages) {
-      if (nodes.size === 0) return
-      const told: LiveMessage[] = []
-      const others = new Set<number>()
-      let bytes = 0
-      messages.forEach((message, index) => {
-        const { channelKey } = message.access
-        if (!isFollowedElsewhere(channelKey)) others.add(channelKey)
-        else if (bytes <= MAX_HINT_BYTES) {
-          const live = fromIncoming(message, batchSeq, index)
-          bytes += HEAD_BYTES + live.payload.length
-          told.push(live)
-        }
-      })
-      if (told.length === 0) return
-      const isSmall = bytes <= MAX_HINT_BYTES
-      bus.publish(
-        COMMITTED_TOPIC,
-        isSmall ? formatHint({ mark, seq: batchSeq, messages: told, others: [...others] }) : NO_CONTENT,
-      )
-    },
-    close() {
-      for (const end of ends) end()
-      clearInterval(repeating)
-      clearTimeout(telling)
-    },
+  #hearCommitted(payload: Uint8Array): void {
+    const { channels, onCommitted } = this.#options
+    if (channels.size === 0) return
+    const hint = parseHint(payload, channels)
+    if (hint?.mark === this.#mark) return
+    const isWhole = hint !== undefined && hint.others.every((key) => !channels.has(key))
+    onCommitted(isWhole ? { seq: hint.seq, messages: hint.messages } : undefined)
   }
 }
 

@@ -1,7 +1,7 @@
 /** A message on its way out, as every protocol delivers it. */
-import type { Envelope } from '../envelope.ts'
-import type { IncomingMessage, Protocol } from '../message.ts'
-import { PROTOCOLS } from '../message.ts'
+import type { Envelope } from '../model/envelope.ts'
+import type { IncomingMessage, Protocol } from '../model/message.ts'
+import { PROTOCOLS } from '../model/message.ts'
 import { SENML_JSON } from '../ingest/content.ts'
 import type { ResolvedRecord } from '../senml/index.ts'
 import { formatBase64Url } from '../senml/index.ts'

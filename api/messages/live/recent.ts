@@ -9,27 +9,26 @@ const MESSAGE_BYTES = 300
 
 type Batch = { messages: readonly LiveMessage[]; asOf: number }
 
-export type RecentBatches = {
-  /** `asOf`: the state of the followers by which these were chosen from the batch. */
-  add(batchSeq: number, messages: readonly LiveMessage[], asOf: number): void
-  /** The followed messages of a batch, once; undefined when it must be loaded: unknown, or another channel is followed since. */
-  take(batchSeq: number, asOf: number): readonly LiveMessage[] | undefined
-  clear(): void
-}
-
-export function createRecentBatches(): RecentBatches {
-  const batches = new LRUCache<number, Batch>({
+export class RecentBatches {
+  readonly #batches = new LRUCache<number, Batch>({
     maxSize: MAX_BYTES,
     sizeCalculation: ({ messages }) =>
       messages.reduce((sum, { payload }) => sum + MESSAGE_BYTES + payload.length, BATCH_BYTES),
   })
-  return {
-    add: (batchSeq, messages, asOf) => void batches.set(batchSeq, { messages, asOf }),
-    take(batchSeq, asOf) {
-      const batch = batches.get(batchSeq)
-      batches.delete(batchSeq)
-      return batch?.asOf === asOf ? batch.messages : undefined
-    },
-    clear: () => batches.clear(),
+
+  /** `asOf`: the state of the followers by which these were chosen from the batch. */
+  add(batchSeq: number, messages: readonly LiveMessage[], asOf: number): void {
+    this.#batches.set(batchSeq, { messages, asOf })
+  }
+
+  /** The followed messages of a batch, once; undefined when it must be loaded: unknown, or another channel is followed since. */
+  take(batchSeq: number, asOf: number): readonly LiveMessage[] | undefined {
+    const batch = this.#batches.get(batchSeq)
+    this.#batches.delete(batchSeq)
+    return batch?.asOf === asOf ? batch.messages : undefined
+  }
+
+  clear(): void {
+    this.#batches.clear()
   }
 }

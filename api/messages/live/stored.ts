@@ -2,10 +2,11 @@
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import { OCTET_STREAM, SENML_JSON } from '../ingest/content.ts'
-import { parseEnvelopes } from '../envelope.ts'
-import type { Envelope } from '../envelope.ts'
+import { parseEnvelopes } from '../model/envelope.ts'
+import type { Envelope } from '../model/envelope.ts'
 import type { RecordRow as ReadRow } from '../reader/window.ts'
 import type { ResolvedRecord } from '../senml/index.ts'
+import type { Follower } from './follower.ts'
 import type { LiveMessage } from './live-message.ts'
 import { encodeDocuments, encodeRecords, protocolOf } from './live-message.ts'
 
@@ -33,6 +34,17 @@ type PayloadRow = {
 
 /** A row of the log of batches; without envelopes its messages have none. */
 export type StoredBatch = { seq: number; arrivedAt: string; envelopes?: string | null }
+
+/** What these batches hold for the follower, in their order. */
+export async function loadWanted(
+  db: Queryable,
+  follower: Follower,
+  batches: readonly StoredBatch[],
+): Promise<LiveMessage[]> {
+  const { channelKey, channelId } = follower.access
+  const messages = await loadMessages(db, batches, new Map([[channelKey, channelId]]))
+  return messages.filter((message) => follower.wants(message))
+}
 
 /** The messages of these channels in these batches, by batch in the order of their numbers in it. */
 export async function loadBatches(

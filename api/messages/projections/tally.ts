@@ -2,7 +2,7 @@
  * What this process committed since its last fold, added up while it is at hand: so the folder need not read it again. A
  * tally is a shortcut and nothing more: batches that are in none are read and folded from the tables.
  */
-import { isClearing, protocolNumber, retentionClassOf } from '../message.ts'
+import { isClearing, protocolNumber, retentionClassOf } from '../model/message.ts'
 import type { ResolvedRecord } from '../senml/index.ts'
 import { microsSince2000 } from '../store/binary-rows.ts'
 import type { StorableMessage } from '../store/message-rows.ts'

@@ -1,6 +1,6 @@
 /** The query of a reader, checked and in the terms of the store. */
 import { refusedField } from '#core/errors/index.ts'
-import { PROTOCOLS } from '../message.ts'
+import { PROTOCOLS } from '../model/message.ts'
 import { parseBase64Url } from '../senml/index.ts'
 import { END_TIME_SECONDS, MIN_TIME_SECONDS } from '../senml/time.ts'
 import type { Interval } from './interval.ts'

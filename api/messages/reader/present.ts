@@ -1,6 +1,6 @@
 /** Stored messages as the wire shows them (contract section 8, decision 53). */
-import { parseExactJson } from '../exact-json.ts'
-import { PROTOCOLS } from '../message.ts'
+import { parseExactJson } from '../model/exact-json.ts'
+import { PROTOCOLS } from '../model/message.ts'
 import { formatBase64Url } from '../senml/index.ts'
 import type { PayloadRow } from './payloads.ts'
 import type { RecordRow } from './window.ts'

@@ -1,6 +1,6 @@
 /** What a reader asks and gets (contract section 8). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { Type } from '#core/schema.ts'
 
 export const MAX_READ_LIMIT = 1000
 

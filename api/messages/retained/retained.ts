@@ -2,9 +2,9 @@
 import { withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
-import type { Envelope } from '../envelope.ts'
-import { parseEnvelope } from '../envelope.ts'
-import { matchesSubtopic } from '../topics.ts'
+import type { Envelope } from '../model/envelope.ts'
+import { parseEnvelope } from '../model/envelope.ts'
+import { matchesSubtopic } from '../model/topics.ts'
 
 export type RetainedMessage = {
   subtopic: string

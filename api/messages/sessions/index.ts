@@ -1,7 +1,7 @@
 export { MqttSessionQuery, MqttSessions, RetainedPage } from './schema.ts'
 export { createSessionsService } from './service.ts'
 export type { SessionsService } from './service.ts'
-export type { SessionPositions } from './keeper.ts'
+export type { SessionPositions } from './heartbeat.ts'
 export { startSessionStore } from './store.ts'
 export type { SessionStore, SessionStoreOptions } from './store.ts'
 export type {

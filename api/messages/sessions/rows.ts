@@ -1,5 +1,5 @@
 /** What the tables of sessions hold, as values: who has a session, what it subscribed to, what is on its way to it. */
-import type { Envelope } from '../envelope.ts'
+import type { Envelope } from '../model/envelope.ts'
 
 export type SessionOwner = { clientKey: number; clientIdentifier: string }
 

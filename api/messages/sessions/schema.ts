@@ -1,7 +1,7 @@
 /** Sessions of a client and retained messages of a channel on the wire: what operators see of MQTT. */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { pageFields, pageQuery } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import type { RetainedMessage } from '../retained/retained.ts'
 import type { SessionRow } from './listing.ts'

@@ -3,7 +3,7 @@ import type { AccessPolicy, Journal, UserPrincipal } from '#api/identity/index.t
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { clearRetained, listRetained } from '../retained/retained.ts'
-import { parseSubtopic } from '../topics.ts'
+import { parseSubtopic } from '../model/topics.ts'
 import { endSessions } from './ending.ts'
 import { listSessions } from './listing.ts'
 import type { MqttSessions, RetainedPage } from './schema.ts'

@@ -3,8 +3,8 @@ import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { SessionFacts } from './happenings.ts'
 import { recordHappening } from './happenings.ts'
-import { startSessionKeeper } from './keeper.ts'
-import type { KeeperOptions } from './keeper.ts'
+import { SessionMaintenance } from './maintenance.ts'
+import type { SessionMaintenanceOptions } from './maintenance.ts'
 import type {
   CloseSession,
   OpenSession,
@@ -31,7 +31,7 @@ export type SessionStore = {
   /** Before it is sent with QoS 2, and before it is released. `passed`: of groups, so that nobody else is given it. */
   remember(name: SessionName, outbound: readonly StoredOutbound[], passed?: readonly GroupPassed[]): Promise<void>
   /** Looks at the groups now, not at the next round. */
-  poke(): void
+  wake(): void
   /** Before PUBCOMP says that the identifier is free. */
   release(name: SessionName, packetId: number): Promise<void>
   close(session: CloseSession): Promise<void>
@@ -40,16 +40,16 @@ export type SessionStore = {
   stop(): Promise<void>
 }
 
-export type SessionStoreOptions = Omit<KeeperOptions, 'node'> & {
+export type SessionStoreOptions = Omit<SessionMaintenanceOptions, 'node'> & {
   /** SKEIN_MQTT_SESSIONS_PER_CLIENT. */
   maxSessionsPerClient: number
 }
 
 export function startSessionStore(options: SessionStoreOptions): SessionStore {
-  const { journal, maxSessionsPerClient } = options
+  const { journal, maxSessionsPerClient, logger } = options
   const node = newId()
-  const writer = createSessionWriter(journal, { node, maxSessionsPerClient })
-  const keeper = startSessionKeeper({ ...options, node })
+  const writer = createSessionWriter(journal, { node, maxSessionsPerClient, logger })
+  const maintenance = new SessionMaintenance({ ...options, node })
   return {
     async open(session) {
       return (await writer.submit({ kind: 'open', session })) as OpenedSession
@@ -63,7 +63,7 @@ export function startSessionStore(options: SessionStoreOptions): SessionStore {
     async remember(name, outbound, passed = []) {
       await writer.submit({ kind: 'remember', name, outbound, passed })
     },
-    poke: () => keeper.poke(),
+    wake: () => maintenance.wake(),
     async release(name, packetId) {
       await writer.submit({ kind: 'release', name, packetId })
     },
@@ -84,7 +84,7 @@ export function startSessionStore(options: SessionStoreOptions): SessionStore {
     },
     async stop() {
       await writer.close()
-      await keeper.stop()
+      await maintenance.stop()
     },
   }
 }

@@ -4,9 +4,9 @@
  */
 import type { Journal, Recorder } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
-import { createBatcher } from '#core/database/index.ts'
-import type { Batcher } from '#core/database/index.ts'
+import { GroupCommit } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 import { lockClients } from './bound.ts'
 import { closeSessions } from './closing.ts'
@@ -38,7 +38,7 @@ export type SessionWrite =
 /** A message of a group that nobody else may be given. */
 export type GroupPassed = PassedMessage & { group: GroupRef }
 
-export type SessionWriter = Batcher<SessionWrite, OpenedSession | undefined>
+export type SessionWriter = GroupCommit<SessionWrite, OpenedSession | undefined>
 
 const MAX_BATCH = 500
 const MAX_QUEUED = 50_000
@@ -48,15 +48,18 @@ export type SessionWriterOptions = {
   /** The process that has the connections. */
   node: string
   maxSessionsPerClient: number
+  logger: Logger
 }
 
 export function createSessionWriter(journal: Journal, options: SessionWriterOptions): SessionWriter {
-  return createBatcher<SessionWrite, OpenedSession | undefined>({
+  return new GroupCommit<SessionWrite, OpenedSession | undefined>({
     name: 'the writer of sessions',
+    item: 'the change of a session',
+    logger: options.logger,
     maxItems: MAX_BATCH,
     maxQueuedItems: MAX_QUEUED,
     answerDeadlineMs: ANSWER_DEADLINE_MS,
-    write: (writes) => journal.change('system', (tx, record) => writeAll(tx, record, options, writes)),
+    commit: ({ items }) => journal.change('system', (tx, record) => writeAll(tx, record, options, items)),
   })
 }
 

@@ -1,6 +1,6 @@
 /** Messages as rows of the tables `records` and `payloads`: COPY statements and their data. */
-import type { IncomingMessage } from '../message.ts'
-import { protocolNumber, retentionClassOf } from '../message.ts'
+import type { IncomingMessage } from '../model/message.ts'
+import { protocolNumber, retentionClassOf } from '../model/message.ts'
 import type { ResolvedRecord } from '../senml/index.ts'
 import { BinaryRows, OIDS } from './binary-rows.ts'
 import type { CopyData } from './copy-in.ts'

@@ -1,6 +1,6 @@
 /** The wire shapes of a domain's usage (decision 54) and of a client's telemetry (contract section 10). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import type { TelemetryRow } from '../presence/index.ts'
 

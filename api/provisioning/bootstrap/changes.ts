@@ -3,7 +3,7 @@ import type { DeviceServices, Devices } from '#api/devices/index.ts'
 import type { AccessPolicy, DomainAccess, Journal, UserPrincipal } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { joinedTo } from '../joined.ts'
+import { joinedTo } from '../joined/index.ts'
 import type { BootstrapConfig } from './repository.ts'
 import { lockConfig } from './repository.ts'
 

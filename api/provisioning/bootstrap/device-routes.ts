@@ -1,17 +1,16 @@
 /** What a device asks with nothing but its external id and key (specification section 5, contract 9.1). */
 import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
 import { originOf } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { responses } from '#core/http/index.ts'
+import { deviceKeyOf, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import { DeviceConfig, presentForDevice } from './schema.ts'
 import type { BootstrapCipher } from './secure.ts'
 import type { BootstrapService } from './service.ts'
 
 const tags = ['bootstrap']
-const PREFIX = 'Client '
 const KINDS = ['unauthenticated', 'forbidden', 'not_found', 'unprocessable', 'rate_limited'] as const
 const SECURE_TYPE = 'application/octet-stream+json'
 const ExternalId = Type.String({ minLength: 1, maxLength: 1024 })
@@ -19,9 +18,10 @@ const Bytes = Type.Unsafe<Buffer>({ type: 'string', format: 'binary' })
 
 /** The external key, or its cipher text. Throws `unauthenticated`. */
 function keyOf({ authorization }: IncomingHttpHeaders): string {
-  if (authorization === undefined || !authorization.startsWith(PREFIX) || authorization.length === PREFIX.length)
+  const key = deviceKeyOf(authorization)
+  if (key === undefined)
     throw new ServiceError('unauthenticated', 'failed to perform authentication: missing or invalid external key')
-  return authorization.slice(PREFIX.length)
+  return key
 }
 
 /** Clients were things once, and devices in the field still ask so. */

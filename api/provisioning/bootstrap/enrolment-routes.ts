@@ -1,8 +1,8 @@
 /** Enrolments, for whoever manages them (contract 9.1): configurations made from profiles, and what is bound to their slots. */
+import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import { BindingView, RenderedView, SlotName } from '../profiles/index.ts'
 import type { Binding } from '../profiles/index.ts'

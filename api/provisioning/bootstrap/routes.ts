@@ -1,8 +1,8 @@
 /** Bootstrap configurations, for whoever manages them (contract 9.1). */
+import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import {
   BootstrapPage,
   BootstrapPatch,

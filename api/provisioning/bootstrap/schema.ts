@@ -1,8 +1,9 @@
 /** Wire shapes of bootstrap configurations, and the names that older clients have for them (contract 9.1). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { recordOf } from '#core/http/index.ts'
 import { Id, Metadata, Name } from '#api/identity/index.ts'
 import { MAX_OFFSET, MAX_LIMIT, pageFields } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { BINDING_TYPES, SlotName } from '../profiles/index.ts'
 import type { Rendered } from '../profiles/index.ts'
 import type { BootstrapConfig } from './repository.ts'
@@ -17,7 +18,7 @@ const Pem = Type.String({ maxLength: MAX_PEM_CHARS })
 const ExternalText = Type.String({ minLength: 1, maxLength: 1024 })
 const ChannelIds = Type.Array(Type.String({ maxLength: 36 }), { minItems: 1, maxItems: MAX_CHANNELS })
 
-const RenderContext = Type.Record(Type.String(), Type.Unknown(), {
+const RenderContext = recordOf(Type.Unknown(), {
   description: '.Vars of the template for this one device, over the defaults of the profile; kept encrypted',
 })
 

@@ -1,6 +1,6 @@
 /** How often wrong external keys may be tried: a key opens everything that the device is given (contract decision 73). */
-import { createLoginThrottle } from '#api/identity/index.ts'
-import type { LoginThrottle, ThrottleRules } from '#api/identity/index.ts'
+import { LoginThrottle } from '#api/identity/index.ts'
+import type { ThrottleRules } from '#api/identity/index.ts'
 import type { BucketRule, SharedLimits } from '#core/limits/index.ts'
 
 const PER_EXTERNAL_ID: BucketRule = { burst: 10, perMinute: 10 }
@@ -15,7 +15,7 @@ const RULES: ThrottleRules = {
 }
 
 export function createKeyThrottle(shared: SharedLimits | undefined): LoginThrottle {
-  return createLoginThrottle({
+  return new LoginThrottle({
     purpose: 'bootstrap',
     rules: RULES,
     shared,

@@ -1,9 +1,9 @@
 /** Files of clients, channels and connections over HTTP: CSV or JSON. */
+import { Type } from 'typebox'
 import { MAX_BULK_BODY_BYTES, MAX_BULK_ITEMS, MAX_PAIRS } from '#api/devices/index.ts'
 import { Id } from '#api/identity/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import { ImportedChannels, ImportedClients, ImportedConnections } from './schema.ts'
 import type { BulkService, FileBody } from './service.ts'
 

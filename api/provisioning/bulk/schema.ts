@@ -1,10 +1,10 @@
 /** Files of clients, channels and connections (contract section 13, bulk files), and how one item of them is checked. */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { NewChannel, NewClient } from '#api/devices/index.ts'
 import { Id } from '#api/identity/index.ts'
 import { fieldName } from '#core/errors/index.ts'
-import { lateCheck } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
+import { checkOf } from '#core/http/index.ts'
 
 export const ImportedItem = Type.Object({ id: Id, name: Type.String() })
 export const ImportedClients = Type.Object({
@@ -29,15 +29,11 @@ const ConnectionItem = Type.Object({
 })
 export type ConnectionItem = Static<typeof ConnectionItem>
 
-const CHECKS = {
-  clients: lateCheck(NewClient),
-  channels: lateCheck(NewChannel),
-  connections: lateCheck(ConnectionItem),
-}
+const ITEMS = { clients: NewClient, channels: NewChannel, connections: ConnectionItem }
 
 /** What is wrong with an item; undefined: nothing. */
-export function faultOf(kind: keyof typeof CHECKS, item: unknown): string | undefined {
-  const check = CHECKS[kind]()
+export function faultOf(kind: keyof typeof ITEMS, item: unknown): string | undefined {
+  const check = checkOf(ITEMS[kind])
   if (check.Check(item)) return undefined
   const [first] = check.Errors(item)
   const field = fieldName(first?.instancePath ?? '')

@@ -13,11 +13,9 @@ import type { StatusUrls } from './make.ts'
 import { publicCertificateRoutes } from './public-routes.ts'
 import { removeExpired } from './repository.ts'
 import { certificateRoutes } from './routes.ts'
-import { createCertificatesService } from './service.ts'
-import type { CertificatesService } from './service.ts'
-import { createOwnTls, ownNames, trusting } from './server-tls.ts'
-import type { OwnTls } from './server-tls.ts'
-import { createCertificateStatus } from './status.ts'
+import { CertificatesService } from './service.ts'
+import { OwnTls, ownNames, trusting } from './server-tls.ts'
+import { CertificateStatus } from './status.ts'
 
 export type Certificates = {
   readonly authority: Authority
@@ -28,7 +26,7 @@ export type Certificates = {
   /** The same for listeners that always speak TLS. */
   ensureTls(files: TlsFiles | undefined): TlsFiles
   /** Renews the certificate of the listeners when it is about to end. */
-  renewOwnTls(now: Date): void
+  renewOwnTls(now: Date): Promise<void>
   readonly service: CertificatesService
   readonly routes: RoutePlugin
   stop(): Promise<void>
@@ -50,19 +48,18 @@ export async function startCertificates(deps: {
   const { config, database, journal, access, keyring, logger } = deps
   const authority = await loadAuthority(config, database, keyring)
   const urls: StatusUrls = { ocspUrl: `${config.publicUrl}/certs/ocsp`, crlUrl: `${config.publicUrl}/certs/crl` }
-  const status = createCertificateStatus({ db: database.db, authority })
-  let own: OwnTls | undefined
-  const ensureTls = (files: TlsFiles | undefined) => {
-    if (files !== undefined) return trusting(files, authority)
-    const names = config.tlsNames.length === 0 ? ownNames(config.publicUrl) : config.tlsNames
-    return (own ??= createOwnTls(authority, urls, names))
-  }
-  const renewOwnTls = (now: Date) => own?.renew(now)
-  const service = createCertificatesService({ database, journal, access, authority, urls })
+  const status = new CertificateStatus(database.db, authority)
+  const names = config.tlsNames.length === 0 ? ownNames(config.publicUrl) : config.tlsNames
+  const own = await OwnTls.make(authority, urls, names)
+  const ensureTls = (files: TlsFiles | undefined) => (files === undefined ? own.files : trusting(files, authority))
+  const renewOwnTls = (now: Date) => own.renew(now)
+  const service = new CertificatesService({ database, journal, access, authority, urls })
   const rounds = startRounds(async () => {
-    renewOwnTls(new Date())
+    await renewOwnTls(new Date()).catch((error: unknown) => {
+      logger.warn({ err: error }, 'failed to renew the certificate of the listeners')
+    })
     await removeExpired(database.db, EXPIRED_KEPT_DAYS).catch((error: unknown) => {
-      logger.warn({ err: error }, 'expired certificates could not be removed')
+      logger.warn({ err: error }, 'failed to remove expired certificates')
     })
     return { pauseMs: INTERVAL_MS, isPokable: false }
   })

@@ -1,12 +1,11 @@
 /** Makes the certificate of a client, with or without its key. No database, no access: those are the service's. */
-import { createHash, generateKeyPairSync } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import { ServiceError } from '#core/errors/index.ts'
 import { formatDurationMs, parseDurationMs } from '#core/time.ts'
-import { CLOCK_SKEW_MS, newSerial } from './authority.ts'
+import { SigningKey, makeCertificate, newSerial, pem } from '#core/x509/index.ts'
+import { CLOCK_SKEW_MS } from './authority.ts'
 import type { Authority } from './authority.ts'
 import type { CertificateOrder } from './schema.ts'
-import { makeCertificate, publicKeyDer } from './x509/certificate.ts'
-import { pem } from './x509/der.ts'
 
 /** A year (contract 9.3: `8760h`). */
 const DEFAULT_TTL = '8760h'
@@ -56,7 +55,7 @@ export function lifetimeOf(
 }
 
 /** Throws `malformed` for a name that could be taken for another client. */
-export function makeClientCertificate(
+export async function makeClientCertificate(
   authority: Authority,
   urls: StatusUrls,
   options: {
@@ -66,14 +65,14 @@ export function makeClientCertificate(
     /** DER of a key that the device keeps; absent: one is made. */
     publicKey?: Buffer
   },
-): MadeCertificate {
+): Promise<MadeCertificate> {
   const { clientId, lifetime, order = {}, publicKey } = options
   const { common_name: commonName = '', dns_names: dnsNames = [], ...subject } = order.options ?? {}
   requireNobodysId(clientId, 'common_name', commonName)
   for (const name of dnsNames) requireNobodysId(clientId, 'dns_names', name)
-  const made = publicKey === undefined ? generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey : undefined
+  const made = publicKey === undefined ? SigningKey.generate() : undefined
   const serial = newSerial()
-  const der = makeCertificate(
+  const der = await makeCertificate(
     {
       purpose: 'client',
       serial,
@@ -88,7 +87,7 @@ export function makeClientCertificate(
         postalCode: subject.postal_code,
       },
       names: { uris: [`urn:uuid:${clientId}`], dnsNames, ipAddresses: order.ip_addresses ?? [] },
-      publicKey: publicKey ?? publicKeyDer(made as NonNullable<typeof made>),
+      publicKey: publicKey ?? (made as SigningKey).publicKey,
       ...lifetime,
       ...urls,
     },
@@ -98,7 +97,7 @@ export function makeClientCertificate(
     serial: serial.toString('hex'),
     fingerprint: createHash('sha256').update(der).digest(),
     pem: pem('CERTIFICATE', der),
-    key: made?.export({ type: 'pkcs8', format: 'pem' }) as string | undefined,
+    key: made?.toPem(),
     ...lifetime,
   }
 }

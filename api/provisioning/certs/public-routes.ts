@@ -1,8 +1,8 @@
 /** What anybody may ask about certificates: the authority, the list of revoked ones, and the state of one (contract 9.3). */
+import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import type { Authority } from './authority.ts'
 import { AuthorityView, OcspQuestion, OcspState } from './schema.ts'

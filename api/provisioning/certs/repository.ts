@@ -1,7 +1,6 @@
 /** SQL of certificates. A row outlives its client: the list of revoked certificates must name it until it expires. */
 import { prepared, withinPage } from '#core/database/index.ts'
 import type { Queryable, Transaction } from '#core/database/index.ts'
-import type { Keyring } from '#core/keyring/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
@@ -167,19 +166,4 @@ export async function removeExpired(db: Queryable, expiredForDays: number): Prom
   const { numAffectedRows } =
     await sql`DELETE FROM certificates WHERE not_after < now() - make_interval(days => ${expiredForDays})`.execute(db)
   return Number(numAffectedRows ?? 0n)
-}
-
-const PURPOSE = 'certificate authority'
-
-/** The secret of this name; the first process that asks makes it, every other one reads what is stored. */
-export async function ensureSealed(db: Queryable, keyring: Keyring, name: string, make: () => string): Promise<string> {
-  const find = async () => {
-    const { rows } = await sql<{ sealed: Buffer }>`SELECT sealed FROM sealed_secrets WHERE name = ${name}`.execute(db)
-    return rows[0]?.sealed
-  }
-  const known = await find()
-  if (known !== undefined) return keyring.open(PURPOSE, name, known)
-  await sql`INSERT INTO sealed_secrets (name, sealed) VALUES (${name}, ${keyring.seal(PURPOSE, name, make())})
-    ON CONFLICT DO NOTHING`.execute(db)
-  return keyring.open(PURPOSE, name, (await find()) as Buffer)
 }

@@ -1,9 +1,9 @@
 /** Certificates of clients: the paths of every generation (contract 9.3). */
+import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { refusedField } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import type { Authority } from './authority.ts'
 import {
   Certificate,

@@ -1,9 +1,9 @@
 /** Wire shapes of certificates, of every generation (contract 9.3). */
 import { isIP } from 'node:net'
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { Id, Timestamp } from '#api/identity/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import type { Authority } from './authority.ts'
 import type { CertificateRecord } from './repository.ts'

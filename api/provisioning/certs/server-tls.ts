@@ -3,15 +3,13 @@
  * while it is used. Clients may present a certificate of the authority; whether it still counts is asked of the database, not
  * of a list.
  */
-import { generateKeyPairSync } from 'node:crypto'
 import { isIP } from 'node:net'
 import { hostname } from 'node:os'
 import type { TlsFiles } from '#core/http/index.ts'
-import { CLOCK_SKEW_MS, newSerial } from './authority.ts'
+import { SigningKey, makeCertificate, newSerial, pem } from '#core/x509/index.ts'
+import { CLOCK_SKEW_MS } from './authority.ts'
 import type { Authority } from './authority.ts'
 import type { StatusUrls } from './make.ts'
-import { makeCertificate, publicKeyDer } from './x509/certificate.ts'
-import { pem } from './x509/der.ts'
 
 /** Some systems believe no longer one. */
 const VALID_DAYS = 398
@@ -39,37 +37,60 @@ export function trusting(files: TlsFiles, authority: Authority): TlsFiles {
   }
 }
 
-/** The certificate that listeners of this process share. */
-export type OwnTls = TlsFiles & {
-  /** Makes another one when the present one is about to end. */
-  renew(now: Date): void
-}
+type OwnTlsParameters = [authority: Authority, urls: StatusUrls, names: readonly string[]]
 
-export function createOwnTls(authority: Authority, urls: StatusUrls, names: readonly string[]): OwnTls {
-  const make = (now: Date) => ({ files: makeServerTls(authority, urls, names, now), atMs: now.getTime() })
-  const first = make(new Date())
-  let current = first
-  const listeners = new Set<(files: TlsFiles) => void>()
-  return {
-    ...first.files,
-    follow(listener) {
-      listeners.add(listener)
-      if (current !== first) listener(current.files)
-      return () => void listeners.delete(listener)
-    },
-    renew(now) {
-      if (now.getTime() - current.atMs < (VALID_DAYS - RENEW_DAYS) * DAY_MS) return
-      current = make(now)
-      for (const listener of listeners) listener(current.files)
-    },
+/** The certificate that listeners of this process share. */
+export class OwnTls {
+  readonly #authority: Authority
+  readonly #urls: StatusUrls
+  readonly #names: readonly string[]
+  readonly #listeners = new Set<(files: TlsFiles) => void>()
+  #current: { files: TlsFiles; madeAt: Date }
+
+  private constructor(made: { files: TlsFiles; madeAt: Date }, ...[authority, urls, names]: OwnTlsParameters) {
+    this.#current = made
+    this.#authority = authority
+    this.#urls = urls
+    this.#names = names
+  }
+
+  static async make(...parameters: OwnTlsParameters): Promise<OwnTls> {
+    const now = new Date()
+    return new OwnTls({ files: await makeServerTls(...parameters, now), madeAt: now }, ...parameters)
+  }
+
+  /** The files that are good now, and those that follow them. */
+  get files(): TlsFiles {
+    const first = this.#current.files
+    return {
+      ...first,
+      follow: (listener) => {
+        this.#listeners.add(listener)
+        if (this.#current.files !== first) listener(this.#current.files)
+        return () => void this.#listeners.delete(listener)
+      },
+    }
+  }
+
+  /** Makes another certificate when the present one is about to end. */
+  async renew(now: Date): Promise<void> {
+    if (now.getTime() - this.#current.madeAt.getTime() < (VALID_DAYS - RENEW_DAYS) * DAY_MS) return
+    const files = await makeServerTls(this.#authority, this.#urls, this.#names, now)
+    this.#current = { files, madeAt: now }
+    for (const listener of this.#listeners) listener(files)
   }
 }
 
 /** A certificate for these names and addresses. */
-function makeServerTls(authority: Authority, urls: StatusUrls, names: readonly string[], now: Date): TlsFiles {
-  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+async function makeServerTls(
+  authority: Authority,
+  urls: StatusUrls,
+  names: readonly string[],
+  now: Date,
+): Promise<TlsFiles> {
+  const key = SigningKey.generate()
   const notAfter = new Date(Math.min(now.getTime() + VALID_DAYS * DAY_MS, authority.notAfter.getTime()))
-  const der = makeCertificate(
+  const der = await makeCertificate(
     {
       purpose: 'server',
       serial: newSerial(),
@@ -78,13 +99,13 @@ function makeServerTls(authority: Authority, urls: StatusUrls, names: readonly s
         dnsNames: names.filter((name) => isIP(name) === 0),
         ipAddresses: names.filter((name) => isIP(name) !== 0),
       },
-      publicKey: publicKeyDer(privateKey),
+      publicKey: key.publicKey,
       notBefore: new Date(now.getTime() - CLOCK_SKEW_MS),
       notAfter,
       crlUrl: urls.crlUrl,
     },
     authority,
   )
-  const key = Buffer.from(privateKey.export({ type: 'pkcs8', format: 'pem' }))
-  return trusting({ cert: Buffer.from(pem('CERTIFICATE', der) + authority.chain), key }, authority)
+  const cert = Buffer.from(pem('CERTIFICATE', der) + authority.chain)
+  return trusting({ cert, key: Buffer.from(key.toPem()) }, authority)
 }

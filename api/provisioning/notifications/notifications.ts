@@ -9,7 +9,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { createConfirmations } from './confirmation.ts'
 import { startNotificationConsumer } from './consumer.ts'
 import { subscriptionRoutes } from './routes.ts'
-import { startSender } from './sender.ts'
+import { Sender } from './sender.ts'
 import { createSubscriptionsService } from './service.ts'
 
 export type NotificationTimes = { retrySeconds?: readonly number[]; intervalMs?: number; postDeadlineMs?: number }
@@ -39,7 +39,7 @@ export async function startNotifications(deps: {
     privateHosts,
   })
   const consumer = await startNotificationConsumer(database, logger, times.intervalMs)
-  const sender = startSender({
+  const sender = new Sender({
     database,
     gate,
     mailer: identity.mailer,

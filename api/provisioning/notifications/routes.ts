@@ -1,8 +1,8 @@
 /** Subscriptions to notifications (contract section 13). */
+import { Type } from 'typebox'
 import { Id, MessageBody, originOf } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import {
   ConfirmQuery,
   DeadLetterPage,

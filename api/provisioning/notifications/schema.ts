@@ -1,8 +1,9 @@
 /** Wire shapes of subscriptions to notifications (contract section 13, decision 57). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { recordOf } from '#core/http/index.ts'
 import { Id, Timestamp } from '#api/identity/index.ts'
 import { MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import { MAX_TOKEN_CHARS } from './confirmation.ts'
 import type { DeliveryRecord, SubscriptionRecord } from './repository.ts'
@@ -70,7 +71,7 @@ export const DeadLetterQuery = Type.Object(pageQuery())
 export type DeadLetterQuery = Static<typeof DeadLetterQuery>
 
 export const DeadLetter = Type.Object({
-  message: Type.Record(Type.String(), Type.Unknown(), { description: 'As it would have been posted' }),
+  message: recordOf(Type.Unknown(), { description: 'As it would have been posted' }),
   attempts: Type.Integer(),
   error: Type.String({ description: 'Why the last attempt failed' }),
   created_at: Timestamp,

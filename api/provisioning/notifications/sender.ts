@@ -9,8 +9,10 @@ import type { Mailer, UserPrincipal } from '#api/identity/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import { createLimiter } from './limiter.ts'
+import type { Limiter } from './limiter.ts'
 import type { BucketRule, SharedLimits } from '#core/limits/index.ts'
 import { startRounds } from '#core/log/index.ts'
+import type { Pause, Rounds } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { mailOf } from './payload.ts'
@@ -23,6 +25,7 @@ import {
 } from './repository.ts'
 import type { DueDelivery } from './repository.ts'
 import { createReachability } from './reachability.ts'
+import type { Reachability } from './reachability.ts'
 import { POST_DEADLINE_MS, postWebhook } from './webhook.ts'
 
 export type SenderDeps = {
@@ -61,24 +64,141 @@ const MAX_ERROR_CHARS = 500
 /** Whoever answers so wants no more (RFC 9110 section 15.5.11). */
 const GONE = 410
 
-export function startSender(deps: SenderDeps): { poke(): void; stop(): Promise<void> } {
-  const { database, gate, mailer, limits, logger, privateHosts, signingSecretOf } = deps
-  const { db } = database
-  const retrySeconds = deps.retrySeconds ?? RETRY_SECONDS
-  const intervalMs = deps.intervalMs ?? INTERVAL_MS
-  const deadlineMs = deps.postDeadlineMs ?? POST_DEADLINE_MS
-  const stopping = new AbortController()
-  const limiter = createLimiter('notify', RULE, limits)
-  const reachability = createReachability(retrySeconds)
+export class Sender {
+  readonly #deps: SenderDeps
+  readonly #retrySeconds: readonly number[]
+  readonly #stopping = new AbortController()
+  readonly #limiter: Limiter
+  readonly #reachability: Reachability
   /** What is on its way: how many of each owner, and to each host. */
-  const ofOwners = new Map<number, number>()
-  const toHosts = new Map<string, number>()
-  const inFlight = new Set<Promise<void>>()
-  let afterOwner = 0
-  let purgedAtMs = -Infinity
+  readonly #ofOwners = new Map<number, number>()
+  readonly #toHosts = new Map<string, number>()
+  readonly #inFlight = new Set<Promise<void>>()
+  readonly #rounds: Rounds
+  #afterOwner = 0
+  #purgedAtMs = -Infinity
+
+  /** Sends until it is stopped. */
+  constructor(deps: SenderDeps) {
+    this.#deps = deps
+    this.#retrySeconds = deps.retrySeconds ?? RETRY_SECONDS
+    this.#limiter = createLimiter('notify', RULE, deps.limits)
+    this.#reachability = createReachability(this.#retrySeconds)
+    this.#rounds = startRounds(() => this.#round())
+  }
+
+  /** There may be something to send. */
+  poke(): void {
+    this.#rounds.poke()
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    await this.#rounds.stop()
+    await Promise.all(this.#inFlight)
+  }
+
+  async #round(): Promise<Pause> {
+    const { logger, intervalMs = INTERVAL_MS } = this.#deps
+    try {
+      await this.#purge()
+      // There are owners behind: nobody waits for a pause because many others have something that is not due.
+      if (await this.#claim()) return { pauseMs: 0, isPokable: true }
+      return { pauseMs: intervalMs, isPokable: true, restMs: CLAIM_REST_MS }
+    } catch (error) {
+      logger.warn({ err: error }, 'failed to look for notifications')
+      return { pauseMs: intervalMs, isPokable: false }
+    }
+  }
+
+  /** Begins as many as there are places for; true when owners behind them have more. */
+  async #claim(): Promise<boolean> {
+    const limit = MAX_IN_FLIGHT - this.#inFlight.size
+    if (limit <= 0) return false
+    const { due, nextOwner } = await claimDeliveries(this.#deps.database.db, {
+      limit,
+      maxOfOwner: MAX_OF_OWNER,
+      busy: this.#ofOwners,
+      leaseSeconds: LEASE_SECONDS,
+      afterOwner: this.#afterOwner,
+    })
+    this.#afterOwner = nextOwner
+    for (const one of due) this.#begin(one)
+    return nextOwner !== 0
+  }
+
+  async #purge(): Promise<void> {
+    if (monotonicMs() - this.#purgedAtMs < PURGE_INTERVAL_MS) return
+    this.#purgedAtMs = monotonicMs()
+    await removeOldDeadLetters(this.#deps.database.db, DEAD_LETTERS_KEPT_DAYS)
+  }
+
+  /** Sends it beside the others; its place is free when it has ended. */
+  #begin(due: DueDelivery): void {
+    count(this.#ofOwners, due.owner.key, 1)
+    const work = this.#deliver(due)
+      .catch((error: unknown) => {
+        // What could not even be put back comes again when its lease ends.
+        this.#deps.logger.warn({ err: error }, 'a notification was not settled')
+        return false
+      })
+      .then((isMore) => {
+        count(this.#ofOwners, due.owner.key, -1)
+        this.#inFlight.delete(work)
+        if (isMore) this.#rounds.poke()
+      })
+    this.#inFlight.add(work)
+  }
+
+  /** Resolves to whether it is settled, so that there may be more to send at once; what is held back comes again soon. */
+  async #deliver(due: DueDelivery): Promise<boolean> {
+    const { db } = this.#deps.database
+    if (!(await this.#mayBeTold(due))) {
+      await removeDelivery(db, due.key)
+      return true
+    }
+    if (this.#reachability.isSilent(due.owner.key, due.contact)) {
+      await this.#fail(due, new Error('the host of the contact did not answer lately'), 'for all')
+      return true
+    }
+    const host = hostOf(due.contact)
+    if ((this.#toHosts.get(host) ?? 0) >= (host === MAIL ? MAX_MAILS : MAX_TO_HOST)) {
+      await holdBackDeliveries(db, due, BUSY_HOST_SECONDS)
+      return false
+    }
+    // Counted before anything is waited for: two that look at the same moment are two.
+    count(this.#toHosts, host, 1)
+    try {
+      return await this.#attempt(due, host)
+    } finally {
+      count(this.#toHosts, host, -1)
+    }
+  }
+
+  async #attempt(due: DueDelivery, host: string): Promise<boolean> {
+    const { db } = this.#deps.database
+    const { contact, owner } = due
+    const pauseMs = await this.#limiter.take(contact)
+    if (pauseMs > 0) {
+      await holdBackDeliveries(db, due, pauseMs / 1000)
+      return false
+    }
+    const failure = await failureOf(this.#send(due))
+    if (this.#stopping.signal.aborted && failure !== undefined) {
+      await holdBackDeliveries(db, due, 0)
+      return false
+    }
+    // An answer is an answer, whatever it says: only silence is about the host, and of mails the relay alone knows.
+    const isSilence = failure !== undefined && !(failure instanceof RefusedPost) && host !== MAIL
+    if (isSilence) this.#reachability.wasSilent(owner.key, contact)
+    else this.#reachability.hasAnswered(owner.key, contact)
+    if (failure === undefined) await removeDelivery(db, due.key)
+    else await this.#fail(due, failure, isSilence ? 'for all' : 'alone')
+    return true
+  }
 
   /** The rights of whoever subscribed, as they are now (decision 57), and whether the address of a mail agreed. */
-  async function mayBeTold({ owner, domainId, channelId, isConfirmed }: DueDelivery): Promise<boolean> {
+  async #mayBeTold({ owner, domainId, channelId, isConfirmed }: DueDelivery): Promise<boolean> {
     if (!owner.isEnabled || !isConfirmed) return false
     const principal: UserPrincipal = {
       kind: 'user',
@@ -91,8 +211,9 @@ export function startSender(deps: SenderDeps): { poke(): void; stop(): Promise<v
       sessionId: undefined,
       origin: undefined,
     }
+    const path = { domain: domainId, channel: channelId }
     try {
-      await gate.authorize({ kind: 'user', principal }, { domain: domainId, channel: channelId }, 'subscribe')
+      await this.#deps.gate.authorize({ kind: 'user', principal }, path, 'subscribe')
       return true
     } catch (error) {
       if (kindOf(error) === 'forbidden' || kindOf(error) === 'not_found') return false
@@ -100,121 +221,33 @@ export function startSender(deps: SenderDeps): { poke(): void; stop(): Promise<v
     }
   }
 
-  async function send({ contact, payload, subscriptionId, channelId }: DueDelivery): Promise<void> {
+  async #send({ contact, payload, subscriptionId, channelId }: DueDelivery): Promise<void> {
+    const { mailer, privateHosts, signingSecretOf, postDeadlineMs: deadlineMs = POST_DEADLINE_MS } = this.#deps
     if (!contact.includes('://')) {
       const subtopic = String(payload['subtopic'] ?? '')
       return await mailer.attempt(mailOf(contact, subtopic === '' ? channelId : `${channelId}.${subtopic}`, payload))
     }
     const body = JSON.stringify({ subscription_id: subscriptionId, ...payload })
     const secret = signingSecretOf(subscriptionId)
-    const status = await postWebhook(contact, { body, secret, privateHosts, deadlineMs, signal: stopping.signal })
+    const { signal } = this.#stopping
+    const status = await postWebhook(contact, { body, secret, privateHosts, deadlineMs, signal })
     if (status < 200 || status > 299) throw new RefusedPost(status)
   }
 
-  /** Resolves to whether it is settled, so that there may be more to send at once; what is held back comes again soon. */
-  async function deliver(due: DueDelivery): Promise<boolean> {
-    if (!(await mayBeTold(due))) {
-      await removeDelivery(db, due.key)
-      return true
-    }
-    const { contact, owner } = due
-    if (reachability.isSilent(owner.key, contact)) {
-      await fail(due, new Error('the host of the contact did not answer lately'), 'for all')
-      return true
-    }
-    const host = hostOf(contact)
-    if ((toHosts.get(host) ?? 0) >= (host === MAIL ? MAX_MAILS : MAX_TO_HOST)) {
-      await holdBackDeliveries(db, due, BUSY_HOST_SECONDS)
-      return false
-    }
-    // Counted before anything is waited for: two that look at the same moment are two.
-    count(toHosts, host, 1)
-    try {
-      const pauseMs = await limiter.take(contact)
-      if (pauseMs > 0) {
-        await holdBackDeliveries(db, due, pauseMs / 1000)
-        return false
-      }
-      const failure = await failureOf(send(due))
-      if (stopping.signal.aborted && failure !== undefined) {
-        await holdBackDeliveries(db, due, 0)
-        return false
-      }
-      // An answer is an answer, whatever it says: only silence is about the host, and of mails the relay alone knows.
-      const isSilence = failure !== undefined && !(failure instanceof RefusedPost) && host !== MAIL
-      if (isSilence) reachability.wasSilent(owner.key, contact)
-      else reachability.hasAnswered(owner.key, contact)
-      if (failure === undefined) await removeDelivery(db, due.key)
-      else await fail(due, failure, isSilence ? 'for all' : 'alone')
-      return true
-    } finally {
-      count(toHosts, host, -1)
-    }
-  }
-
-  async function fail(due: DueDelivery, error: Error, whom: 'alone' | 'for all'): Promise<void> {
+  async #fail(due: DueDelivery, error: Error, whom: 'alone' | 'for all'): Promise<void> {
+    const { database, logger } = this.#deps
     const isFinal = error instanceof RefusedPost && error.status === GONE
-    const pauses = isFinal ? [] : retrySeconds
+    const pauses = isFinal ? [] : this.#retrySeconds
     const isGivenUp = pauses[due.attempts - 1] === undefined
     logger[isGivenUp ? 'warn' : 'info'](
       { subscription: due.subscriptionId, attempts: due.attempts },
       isGivenUp ? 'a notification was given up' : 'a notification could not be delivered yet',
     )
-    await failDeliveries(db, due, {
+    await failDeliveries(database.db, due, {
       retrySeconds: pauses,
       error: error.message.slice(0, MAX_ERROR_CHARS),
       isForAll: whom === 'for all',
     })
-  }
-
-  /** Sends it beside the others; its place is free when it has ended. */
-  function begin(due: DueDelivery): void {
-    count(ofOwners, due.owner.key, 1)
-    const work = deliver(due)
-      .catch((error: unknown) => {
-        // What could not even be put back comes again when its lease ends.
-        logger.warn({ err: error }, 'a notification was not settled')
-        return false
-      })
-      .then((isMore) => {
-        count(ofOwners, due.owner.key, -1)
-        inFlight.delete(work)
-        if (isMore) rounds.poke()
-      })
-    inFlight.add(work)
-  }
-
-  async function purge(): Promise<void> {
-    if (monotonicMs() - purgedAtMs < PURGE_INTERVAL_MS) return
-    purgedAtMs = monotonicMs()
-    await removeOldDeadLetters(db, DEAD_LETTERS_KEPT_DAYS)
-  }
-
-  const rounds = startRounds(async () => {
-    try {
-      await purge()
-      const free = MAX_IN_FLIGHT - inFlight.size
-      if (free > 0) {
-        const claim = { limit: free, maxOfOwner: MAX_OF_OWNER, busy: ofOwners, leaseSeconds: LEASE_SECONDS, afterOwner }
-        const { due, nextOwner } = await claimDeliveries(db, claim)
-        afterOwner = nextOwner
-        for (const one of due) begin(one)
-        // There are owners behind: nobody waits for a pause because many others have something that is not due.
-        if (afterOwner !== 0) return { pauseMs: 0, isPokable: true }
-      }
-      return { pauseMs: intervalMs, isPokable: true, restMs: CLAIM_REST_MS }
-    } catch (error) {
-      logger.warn({ err: error }, 'notifications could not be looked for')
-      return { pauseMs: intervalMs, isPokable: false }
-    }
-  })
-  return {
-    poke: rounds.poke,
-    async stop() {
-      stopping.abort()
-      await rounds.stop()
-      await Promise.all(inFlight)
-    },
   }
 }
 

@@ -1,9 +1,9 @@
 /** Posting a notification: signed, to public addresses alone, without following anybody elsewhere. */
 import { createHmac } from 'node:crypto'
+import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { isIP } from 'node:net'
 import { ServiceError } from '#core/errors/index.ts'
-import { request as requestHttp } from '#core/node-http.ts'
 import { isPublicAddress, lookupPublic } from '#core/public-address.ts'
 import { isListed } from './topic.ts'
 

@@ -5,6 +5,7 @@
  */
 import { ServiceError } from '#core/errors/index.ts'
 import { parseJsonBody } from '#core/http/index.ts'
+import { entryPoint } from '#core/installation.ts'
 import { createJobThread } from '#core/job-thread.ts'
 import type { DocumentJob } from './document-thread.ts'
 import { MAX_CONVERTED_CHARS, convertDocument } from './notations.ts'
@@ -16,21 +17,14 @@ export type { Notation } from './notations.ts'
 const MAX_DIRECT_CHARS = 2048
 /** A text above is refused before it is read. */
 const MAX_TEXT_CHARS = 1024 * 1024
-/** A document may take this long. */
-const MAX_READ_MS = 2000
-/** The heap of the thread. */
-const MAX_HEAP_MIB = 256
-/** Of one owner, and of all; beyond, callers are told to come back. */
-const MAX_WAITING_OF_OWNER = 8
-const MAX_WAITING = 64
 
 const thread = createJobThread<DocumentJob, Converted>({
-  script: new URL('./document-thread.ts', import.meta.url),
+  script: entryPoint('api/provisioning/profiles/document-thread.ts'),
   what: 'document',
-  maxJobMs: MAX_READ_MS,
-  maxHeapMib: MAX_HEAP_MIB,
-  maxWaitingOfOwner: MAX_WAITING_OF_OWNER,
-  maxWaiting: MAX_WAITING,
+  maxJobMs: 2000,
+  maxHeapMib: 256,
+  maxWaitingOfOwner: 8,
+  maxWaiting: 64,
 })
 
 /** Throws `malformed` for a text that cannot be read, `too_large` for one that takes too long, `rate_limited` when too many wait. `owner` is the domain that it is read for. */

@@ -1,9 +1,9 @@
 /** Profiles, for whoever manages them (contract 9.1). */
 import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import { readDocument } from './documents.ts'
 import type { Notation } from './documents.ts'

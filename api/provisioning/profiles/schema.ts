@@ -1,8 +1,9 @@
 /** Wire shapes of profiles: templates of what devices are given (contract 9.1, decision 0037). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { recordOf } from '#core/http/index.ts'
 import { Id, Metadata, Name, RequiredName, Timestamp } from '#api/identity/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { MAX_OUTPUT_CHARS } from './template/index.ts'
 
 const MAX_SLOTS = 64
@@ -73,7 +74,7 @@ export const ProfileView = Type.Object(
     template_format: Type.Enum([...FORMATS], { description: 'The older name of content_format' }),
     content_type: ContentTypeName,
     content_template: Type.String(),
-    defaults: Type.Record(Type.String(), Type.Unknown(), { description: 'Variables that an enrolment does not give' }),
+    defaults: recordOf(Type.Unknown(), { description: 'Variables that an enrolment does not give' }),
     binding_slots: Type.Array(BindingSlot),
     version: Type.Integer({ description: 'Grows by one with each change' }),
     created_at: Timestamp,
@@ -96,7 +97,7 @@ export const BindingView = Type.Object({
   slot: Type.String(),
   type: Type.Enum([...BINDING_TYPES]),
   resource_id: Id,
-  snapshot: Type.Record(Type.String(), Type.Unknown(), { description: 'What the template sees of it, as it is now' }),
+  snapshot: recordOf(Type.Unknown(), { description: 'What the template sees of it, as it is now' }),
   updated_at: Timestamp,
 })
 export type BindingView = Static<typeof BindingView>

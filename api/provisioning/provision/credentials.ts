@@ -1,5 +1,5 @@
 /** In whose name a call without Authorization works (contract 9.2): the API key, else user and password of the settings. */
-import type { Origin, TokensService, UserPrincipal } from '#api/identity/index.ts'
+import type { Origin, Logins, UserPrincipal } from '#api/identity/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { ServiceCredentials } from './layout.ts'
 
@@ -10,7 +10,7 @@ export type ServiceLogin = {
   authenticate(origin: Origin): Promise<UserPrincipal>
 }
 
-export function createServiceLogin(tokens: TokensService, credentials: ServiceCredentials): ServiceLogin {
+export function createServiceLogin(tokens: Logins, credentials: ServiceCredentials): ServiceLogin {
   /** A login costs a slow hash and a session: one is kept until its token ends. */
   let loggedIn: Promise<string> | undefined
 

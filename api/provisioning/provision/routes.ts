@@ -1,10 +1,10 @@
 /** Provisioning over HTTP: with the domain in the path and without (decision 20). */
 import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
 import { Id, bearerOf, originOf } from '#api/identity/index.ts'
-import type { TokensService } from '#api/identity/index.ts'
+import type { Logins } from '#api/identity/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import type { ServiceLogin } from './credentials.ts'
 import { Mapping, MappingContent, MappingOrder } from './schema.ts'
 import type { ProvisionService } from './service.ts'
@@ -15,7 +15,7 @@ const KINDS = ['unauthenticated', 'forbidden', 'conflict', 'unprocessable', 'rat
 
 export type ProvisionRouteDeps = {
   provision: ProvisionService
-  tokens: TokensService
+  tokens: Logins
   login: ServiceLogin
   throttle: AnonymousThrottle
 }

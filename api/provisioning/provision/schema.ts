@@ -1,7 +1,8 @@
 /** Wire shapes of provisioning (specification section 4 Provision service, contract 9.2). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { recordOf } from '#core/http/index.ts'
 import { Id, Metadata, Name } from '#api/identity/index.ts'
-import { Type } from '#core/schema.ts'
 
 const ExternalText = Type.String({ minLength: 1, maxLength: 1024 })
 
@@ -20,13 +21,13 @@ const ProvisionedClient = Type.Object({
   metadata: Metadata,
 })
 const ProvisionedChannel = Type.Object({ id: Id, name: Type.String(), domain_id: Id, metadata: Metadata })
-const ById = (description: string) => Type.Optional(Type.Record(Type.String(), Type.String(), { description }))
+const ById = (description: string) => Type.Optional(recordOf(Type.String(), { description }))
 
 export const Mapping = Type.Object(
   {
     clients: Type.Array(ProvisionedClient),
     channels: Type.Array(ProvisionedChannel),
-    whitelisted: Type.Record(Type.String(), Type.Boolean(), { description: 'By the id of the client' }),
+    whitelisted: recordOf(Type.Boolean(), { description: 'By the id of the client' }),
     client_cert: ById('Certificates in PEM by the id of the client'),
     client_key: ById('Private keys in PEM by the id of the client'),
     ca_cert: Type.Optional(Type.String({ description: 'PEM of the authority' })),
@@ -35,6 +36,6 @@ export const Mapping = Type.Object(
 )
 export type Mapping = Static<typeof Mapping>
 
-export const MappingContent = Type.Record(Type.String(), Type.Unknown(), {
+export const MappingContent = recordOf(Type.Unknown(), {
   description: 'Content of bootstrap configurations, as the layout says',
 })

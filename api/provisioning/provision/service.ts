@@ -4,35 +4,17 @@
  */
 import { enterForCreation } from '#api/devices/index.ts'
 import type { Devices } from '#api/devices/index.ts'
-import type { AccessPolicy, Journal, UserPrincipal } from '#api/identity/index.ts'
+import type { AccessPolicy, DomainAccess, Journal, Recorder, UserPrincipal } from '#api/identity/index.ts'
 import type { Database, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { newId } from '#core/ids.ts'
 import type { BootstrapService } from '../bootstrap/index.ts'
-import type { Certificates } from '../certs/index.ts'
-import { joinedTo } from '../joined.ts'
+import type { Certificates, MadeCertificate } from '../certs/index.ts'
+import { joinedTo } from '../joined/index.ts'
 import { EXTERNAL_ID, isGateway } from './layout.ts'
 import type { Layout, LayoutItem } from './layout.ts'
 import { hasOtherGateway } from './repository.ts'
 import type { Mapping, MappingOrder } from './schema.ts'
-
-export type ProvisionService = {
-  /**
-   * Makes the layout for a device. Without a domain: that of the settings, else the one that is meant by the token. Throws
-   * `malformed`, `forbidden`, `conflict` for an external id that is provisioned already.
-   */
-  provision(
-    caller: UserPrincipal,
-    domainId: string | undefined,
-    order: MappingOrder,
-    isAnonymous: boolean,
-  ): Promise<Mapping>
-  /**
-   * Content of bootstrap configurations, for whoever may provision in the domain; without one in that of the settings, else in
-   * any. Throws `forbidden`, `unprocessable` where the domain must be named.
-   */
-  contentFor(caller: UserPrincipal, domainId: string | undefined): Promise<Readonly<Record<string, unknown>>>
-}
 
 export type ProvisionDeps = {
   database: Database
@@ -45,115 +27,174 @@ export type ProvisionDeps = {
 }
 
 type Planned = LayoutItem & { id: string }
+type Plan = { clients: (Planned & { isGateway: boolean })[]; channels: Planned[] }
+type MadeClient = Awaited<ReturnType<Devices['clients']['create']>>[number]
+type MadeChannel = Awaited<ReturnType<Devices['channels']['create']>>[number]
+/** By the id of their client. */
+type MadeCertificates = ReadonlyMap<string, MadeCertificate>
 
-export function createProvisionService(deps: ProvisionDeps): ProvisionService {
-  const { database, journal, access, devices, bootstrap, certificates, layout } = deps
+export class ProvisionService {
+  readonly #deps: ProvisionDeps
 
-  return {
-    async contentFor(caller, domainId) {
-      const named = domainId ?? layout.domainId
-      const domains = named === undefined ? await access.enterAll(caller) : [await access.enter(caller, named)]
-      if (!domains.some((domain) => domain.can('client_create')))
-        throw new ServiceError('forbidden', 'failed to perform authorization: you may provision nowhere')
-      return layout.content
-    },
-    async provision(caller, domainId, order, isAnonymous) {
-      const { clients, channels } = planOf(layout, order)
-      const domain = await enterForCreation(access, caller, domainId ?? layout.domainId, 'mapping')
-      domain.require('client_create')
-      domain.require('channel_create')
-      const { domainId: here, domainKey } = domain
-      return await journal.change(caller, async (tx: Transaction, record) => {
-        const inside = devices.over(joinedTo({ database, journal, access }, tx, record, domain))
-        const [madeClients, madeChannels] = await Promise.all([
-          inside.clients.create(caller, here, clients),
-          inside.channels.create(caller, here, channels),
-        ])
-        const channelIds = channels.map(({ id }) => id)
-        const channelKeys = madeChannels.map(({ channel }) => channel.key)
+  constructor(deps: ProvisionDeps) {
+    this.#deps = deps
+  }
 
-        const whitelisted: Mapping['whitelisted'] = {}
-        const [clientCerts, clientKeys]: [Record<string, string>, Record<string, string>] = [{}, {}]
-        for (const [index, plan] of clients.entries()) {
-          if (!plan.isGateway) continue
-          const { client } = madeClients[index] as (typeof madeClients)[number]
-          const owner = { domainKey, clientKey: client.key, clientId: client.id }
-          const issued = layout.hasCertificates
-            ? certificates.service.issueWithin(tx, record, caller, owner, { ttl: layout.certificateTtl })
-            : undefined
-          if (issued !== undefined) {
-            clientCerts[client.id] = issued.certificate.pem
-            clientKeys[client.id] = issued.key ?? ''
-          }
-          if (layout.hasBootstrap) {
-            const content = Object.keys(layout.content).length === 0 ? '' : JSON.stringify(layout.content)
-            const config = {
-              external_id: order.external_id,
-              external_key: order.external_key,
-              name: client.name,
-              content,
-              ...(issued === undefined
-                ? {}
-                : {
-                    client_cert: issued.certificate.pem,
-                    client_key: issued.key ?? '',
-                    ca_cert: certificates.authority.chain,
-                  }),
-            }
-            bootstrap.createWithin(tx, record, caller, { ...owner, channelKeys }, config, layout.isWhitelisted)
-            if (layout.isWhitelisted) whitelisted[client.id] = true
-          } else if (await hasOtherGateway(tx, domainKey, order.external_id, client.key)) {
-            throw new ServiceError('conflict', 'a client of this external id exists in the domain')
-          }
-        }
-        const connected = madeClients
-          .filter((_client, index) => !clients[index]?.isGateway || !layout.hasBootstrap || layout.isWhitelisted)
-          .map(({ client }) => client)
-        if (connected.length > 0) {
-          const made = { clients: connected, channels: madeChannels.map(({ channel }) => channel) }
-          await inside.connections.connectMade(caller, domain, made)
-        }
-        record({
-          operation: 'provision.mapping',
-          domainKey,
-          entityKeys: [...madeClients.map(({ client }) => client.key), ...channelKeys],
-          attributes: {
-            external_id: order.external_id,
-            client_ids: clients.map(({ id }) => id),
-            channel_ids: channelIds,
-            ...(isAnonymous ? { credentials_of: 'service' } : {}),
-          },
-        })
-        return {
-          clients: madeClients.map(({ client, secret }) => ({
-            id: client.id,
-            name: client.name,
-            key: secret,
-            credentials: { secret },
-            domain_id: here,
-            metadata: client.metadata,
-          })),
-          channels: madeChannels.map(({ channel }) => ({
-            id: channel.id,
-            name: channel.name,
-            domain_id: here,
-            metadata: channel.metadata,
-          })),
-          whitelisted,
-          ...(layout.hasCertificates
-            ? { client_cert: clientCerts, client_key: clientKeys, ca_cert: certificates.authority.chain }
-            : {}),
-        }
+  /**
+   * Content of bootstrap configurations, for whoever may provision in the domain; without one in that of the settings, else in
+   * any. Throws `forbidden`, `unprocessable` where the domain must be named.
+   */
+  async contentFor(caller: UserPrincipal, domainId: string | undefined): Promise<Readonly<Record<string, unknown>>> {
+    const { access, layout } = this.#deps
+    const named = domainId ?? layout.domainId
+    const domains = named === undefined ? await access.enterAll(caller) : [await access.enter(caller, named)]
+    if (!domains.some((domain) => domain.can('client_create')))
+      throw new ServiceError('forbidden', 'failed to perform authorization: no domain allows you to provision')
+    return layout.content
+  }
+
+  /**
+   * Makes the layout for a device. Without a domain: that of the settings, else the one that is meant by the token. Throws
+   * `malformed`, `forbidden`, `conflict` for an external id that is provisioned already.
+   */
+  async provision(
+    caller: UserPrincipal,
+    domainId: string | undefined,
+    order: MappingOrder,
+    isAnonymous: boolean,
+  ): Promise<Mapping> {
+    const { access, journal, layout } = this.#deps
+    const plan = planOf(layout, order)
+    const domain = await enterForCreation(access, caller, domainId ?? layout.domainId, 'mapping')
+    domain.require('client_create')
+    domain.require('channel_create')
+    const certificates = await this.#certificatesFor(plan)
+    return await journal.change(caller, async (tx, record) => {
+      const made = await this.#make(tx, record, caller, domain, { plan, order, certificates })
+      record({
+        operation: 'provision.mapping',
+        domainKey: domain.domainKey,
+        entityKeys: [
+          ...made.clients.map(({ client }) => client.key),
+          ...made.channels.map(({ channel }) => channel.key),
+        ],
+        attributes: {
+          external_id: order.external_id,
+          client_ids: plan.clients.map(({ id }) => id),
+          channel_ids: plan.channels.map(({ id }) => id),
+          ...(isAnonymous ? { credentials_of: 'service' } : {}),
+        },
       })
-    },
+      return this.#present(domain.domainId, plan, made, certificates)
+    })
+  }
+
+  /** Made before the transaction that stores them: signing waits for another thread. */
+  async #certificatesFor({ clients }: Plan): Promise<MadeCertificates> {
+    const { certificates, layout } = this.#deps
+    if (!layout.hasCertificates) return new Map()
+    const gateways = clients.filter(({ isGateway }) => isGateway)
+    const ttl = layout.certificateTtl
+    return new Map(
+      await Promise.all(gateways.map(async ({ id }) => [id, await certificates.service.prepare(id, { ttl })] as const)),
+    )
+  }
+
+  /** Everything that the plan says, within the transaction. */
+  async #make(
+    tx: Transaction,
+    record: Recorder,
+    caller: UserPrincipal,
+    domain: DomainAccess,
+    { plan, order, certificates }: { plan: Plan; order: MappingOrder; certificates: MadeCertificates },
+  ): Promise<{ clients: MadeClient[]; channels: MadeChannel[] }> {
+    const { database, journal, access, devices, layout } = this.#deps
+    const { domainId, domainKey } = domain
+    const inside = devices.over(joinedTo({ database, journal, access }, tx, record, domain))
+    const [clients, channels] = await Promise.all([
+      inside.clients.create(caller, domainId, plan.clients),
+      inside.channels.create(caller, domainId, plan.channels),
+    ])
+    const isGateway = (index: number) => plan.clients[index]?.isGateway === true
+    for (const { client } of clients.filter((_client, index) => isGateway(index))) {
+      const owner = { domainKey, clientKey: client.key, clientId: client.id }
+      const certificate = certificates.get(client.id)
+      if (certificate !== undefined) this.#deps.certificates.service.storeWithin(tx, record, caller, owner, certificate)
+      if (layout.hasBootstrap) {
+        const config = this.#bootstrapConfig(client.name, order, certificate)
+        const channelKeys = channels.map(({ channel }) => channel.key)
+        this.#deps.bootstrap.createWithin(tx, record, caller, { ...owner, channelKeys }, config, layout.isWhitelisted)
+      } else if (await hasOtherGateway(tx, domainKey, order.external_id, client.key)) {
+        throw new ServiceError('conflict', 'a client of this external id exists in the domain')
+      }
+    }
+    const connected = clients
+      .filter((_client, index) => !isGateway(index) || !layout.hasBootstrap || layout.isWhitelisted)
+      .map(({ client }) => client)
+    if (connected.length > 0) {
+      const made = { clients: connected, channels: channels.map(({ channel }) => channel) }
+      await inside.connections.connectMade(caller, domain, made)
+    }
+    return { clients, channels }
+  }
+
+  #bootstrapConfig(name: string, order: MappingOrder, certificate: MadeCertificate | undefined) {
+    const { content } = this.#deps.layout
+    return {
+      external_id: order.external_id,
+      external_key: order.external_key,
+      name,
+      content: Object.keys(content).length === 0 ? '' : JSON.stringify(content),
+      ...(certificate === undefined
+        ? {}
+        : {
+            client_cert: certificate.pem,
+            client_key: certificate.key ?? '',
+            ca_cert: this.#deps.certificates.authority.chain,
+          }),
+    }
+  }
+
+  #present(
+    domainId: string,
+    plan: Plan,
+    { clients, channels }: { clients: MadeClient[]; channels: MadeChannel[] },
+    certificates: MadeCertificates,
+  ): Mapping {
+    const { layout } = this.#deps
+    const gateways = plan.clients.filter(({ isGateway }) => isGateway)
+    const isWhitelisted = layout.hasBootstrap && layout.isWhitelisted
+    const texts = (text: (made: MadeCertificate) => string) =>
+      Object.fromEntries([...certificates].map(([id, made]) => [id, text(made)]))
+    return {
+      clients: clients.map(({ client, secret }) => ({
+        id: client.id,
+        name: client.name,
+        key: secret,
+        credentials: { secret },
+        domain_id: domainId,
+        metadata: client.metadata,
+      })),
+      channels: channels.map(({ channel }) => ({
+        id: channel.id,
+        name: channel.name,
+        domain_id: domainId,
+        metadata: channel.metadata,
+      })),
+      whitelisted: isWhitelisted ? Object.fromEntries(gateways.map(({ id }) => [id, true])) : {},
+      ...(layout.hasCertificates
+        ? {
+            client_cert: texts(({ pem }) => pem),
+            client_key: texts(({ key }) => key ?? ''),
+            ca_cert: this.#deps.certificates.authority.chain,
+          }
+        : {}),
+    }
   }
 }
 
 /** Ids are known before anything is written, so that each client is written once, with all that it says of the channels. */
-function planOf(
-  layout: Layout,
-  { name, external_id: externalId, external_key: externalKey }: MappingOrder,
-): { clients: (Planned & { isGateway: boolean })[]; channels: Planned[] } {
+function planOf(layout: Layout, { name, external_id: externalId, external_key: externalKey }: MappingOrder): Plan {
   const title = name ?? ''
   const channels = layout.channels.map((item) => ({
     ...item,

@@ -1,7 +1,7 @@
 /** PUBACK, PUBREC, PUBREL and PUBCOMP (sections 3.4 to 3.7): one shape, four steps of QoS 1 and 2. */
-import type { Version } from './connect.ts'
 import type { Properties } from './properties.ts'
 import { NO_PROPERTIES, readProperties } from './properties.ts'
+import type { Version } from './protocol.ts'
 import { REASON } from './reason-codes.ts'
 import { malformed } from './wire.ts'
 import type { PacketReader } from './wire.ts'

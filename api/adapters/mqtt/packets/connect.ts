@@ -1,13 +1,10 @@
 /** CONNECT (3.1.1 and 5.0 section 3.1) and its answer CONNACK (section 3.2). */
 import type { Properties } from './properties.ts'
 import { NO_PROPERTIES, readProperties, writeProperties } from './properties.ts'
-import type { Qos } from './publish.ts'
+import type { Qos, Version } from './protocol.ts'
 import { REASON, returnCodeOf } from './reason-codes.ts'
 import { PacketWriter, ProtocolError, malformed, protocolError } from './wire.ts'
 import type { PacketReader } from './wire.ts'
-
-/** MQTT 3.1, 3.1.1 and 5.0 by their protocol levels. */
-export type Version = 3 | 4 | 5
 
 export type Will = {
   topic: string

@@ -1,7 +1,7 @@
 /** DISCONNECT (section 3.14): from the client in every version, from the server in 5.0. */
-import type { Version } from './connect.ts'
 import type { Properties } from './properties.ts'
 import { NO_PROPERTIES, readProperties, writeProperties } from './properties.ts'
+import type { Version } from './protocol.ts'
 import { REASON } from './reason-codes.ts'
 import { PacketWriter, malformed } from './wire.ts'
 import type { PacketReader } from './wire.ts'

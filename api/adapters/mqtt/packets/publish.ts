@@ -1,12 +1,11 @@
 /** PUBLISH (section 3.3), in both directions. */
-import type { Version } from './connect.ts'
+import { leb128Length, writeLeb128 } from '#core/bytes/index.ts'
 import type { Properties } from './properties.ts'
 import { NO_PROPERTIES, formatProperties, readProperties } from './properties.ts'
+import type { Qos, Version } from './protocol.ts'
 import { REASON } from './reason-codes.ts'
-import { ProtocolError, malformed, protocolError, varintLength, writeVarint } from './wire.ts'
+import { ProtocolError, malformed, protocolError } from './wire.ts'
 import type { PacketReader } from './wire.ts'
-
-export type Qos = 0 | 1 | 2
 
 export type PublishPacket = {
   type: 'publish'
@@ -71,17 +70,17 @@ export function formatPublish(version: Version, packet: OutgoingPublish): Publis
   const { topic, payload, qos, retain } = packet
   const topicBytes = Buffer.byteLength(topic)
   const properties = version === 5 ? formatProperties(packet.properties) : undefined
-  const propertyBytes = version === 5 ? varintLength(properties?.length ?? 0) + (properties?.length ?? 0) : 0
+  const propertyBytes = version === 5 ? leb128Length(properties?.length ?? 0) + (properties?.length ?? 0) : 0
   const remaining = 2 + topicBytes + (qos === 0 ? 0 : 2) + propertyBytes + payload.length
-  const bytes = Buffer.allocUnsafe(1 + varintLength(remaining) + remaining)
+  const bytes = Buffer.allocUnsafe(1 + leb128Length(remaining) + remaining)
   bytes[0] = (PUBLISH << 4) | (qos << 1) | (retain ? RETAIN : 0)
-  let at = writeVarint(bytes, 1, remaining)
+  let at = writeLeb128(bytes, 1, remaining)
   bytes.writeUInt16BE(topicBytes, at)
   at += 2 + bytes.write(topic, at + 2, 'utf8')
   const packetIdAt = at
   if (qos > 0) at += 2
   if (version === 5) {
-    at = writeVarint(bytes, at, properties?.length ?? 0)
+    at = writeLeb128(bytes, at, properties?.length ?? 0)
     if (properties !== undefined) at += properties.copy(bytes, at)
   }
   bytes.set(payload, at)

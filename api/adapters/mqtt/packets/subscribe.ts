@@ -1,8 +1,7 @@
 /** SUBSCRIBE (section 3.8) and its answer SUBACK (section 3.9). */
-import type { Version } from './connect.ts'
 import type { Properties } from './properties.ts'
 import { NO_PROPERTIES, readProperties } from './properties.ts'
-import type { Qos } from './publish.ts'
+import type { Qos, Version } from './protocol.ts'
 import { PacketWriter, malformed, protocolError } from './wire.ts'
 import type { PacketReader } from './wire.ts'
 

@@ -1,7 +1,7 @@
 /** UNSUBSCRIBE (section 3.10) and its answer UNSUBACK (section 3.11). */
-import type { Version } from './connect.ts'
 import type { Properties } from './properties.ts'
 import { NO_PROPERTIES, readProperties } from './properties.ts'
+import type { Version } from './protocol.ts'
 import { formatCodes } from './subscribe.ts'
 import { PacketWriter, malformed } from './wire.ts'
 import type { PacketReader } from './wire.ts'

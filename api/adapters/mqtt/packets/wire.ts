@@ -1,5 +1,6 @@
 /** Reading and writing the data types of MQTT (5.0 section 1.5), in place: nothing is copied but text. */
 import { isUtf8 } from 'node:buffer'
+import { leb128, leb128Length, writeLeb128 } from '#core/bytes/index.ts'
 import { REASON } from './reason-codes.ts'
 
 /** A peer broke the protocol: the connection is closed, in 5.0 with a DISCONNECT that carries the code. */
@@ -149,12 +150,7 @@ export class PacketWriter {
   }
 
   varint(value: number): this {
-    for (let rest = value; ;) {
-      const low = rest % 128
-      rest = Math.floor(rest / 128)
-      this.byte(rest > 0 ? low | 0x80 : low)
-      if (rest === 0) return this
-    }
+    return this.bytes(leb128(value))
   }
 
   text(value: string): this {
@@ -185,27 +181,11 @@ export class PacketWriter {
 
   /** The whole packet: fixed header (section 2.1) and what was written. */
   packet(type: number, flags = 0): Buffer {
-    const head = varintLength(this.#length) + 1
+    const head = leb128Length(this.#length) + 1
     const packet = Buffer.allocUnsafe(head + this.#length)
     packet[0] = (type << 4) | flags
-    writeVarint(packet, 1, this.#length)
+    writeLeb128(packet, 1, this.#length)
     this.#bytes.copy(packet, head, 0, this.#length)
     return packet
-  }
-}
-
-export function varintLength(value: number): number {
-  return value < 0x80 ? 1 : value < 0x4000 ? 2 : value < 0x20_0000 ? 3 : 4
-}
-
-/** Returns where it ends. */
-export function writeVarint(bytes: Buffer, at: number, value: number): number {
-  let rest = value
-  let end = at
-  for (;;) {
-    const low = rest & 0x7f
-    rest >>>= 7
-    bytes[end++] = rest > 0 ? low | 0x80 : low
-    if (rest === 0) return end
   }
 }

@@ -1,0 +1,93 @@
+/** The UDP socket of CoAP: datagrams in and out, as many as the network and the bounds take. */
+import { createSocket } from 'node:dgram'
+import type { Socket } from 'node:dgram'
+import { lookup } from 'node:dns'
+import { isIP, isIPv6 } from 'node:net'
+import { portError } from '#core/http/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { sleep } from '#core/time.ts'
+import type { Peer } from './endpoints.ts'
+
+/** Bursts of devices wait here while this process is busy; the system may allow less. */
+const RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
+/** Bytes that wait to be sent; beyond, they are dropped, as a network does. */
+const MAX_QUEUED_BYTES = 16 * 1024 * 1024
+/** The last answers have left within this. */
+const FLUSH_MS = 1000
+const FLUSH_CHECK_MS = 5
+
+export class UdpSocket {
+  readonly #socket: Socket
+  readonly #host: string
+  readonly #logger: Logger
+  #sending = 0
+  #dropped = 0
+  #isClosed = false
+
+  constructor(host: string, logger: Logger) {
+    this.#host = host
+    this.#logger = logger
+    this.#socket = createSocket({
+      type: isIPv6(host) ? 'udp6' : 'udp4',
+      // Peers are addresses already: a look-up would make every answer wait a turn.
+      lookup: (name, options, done) => (isIP(name) === 0 ? lookup(name, options, done) : done(null, name, isIP(name))),
+    })
+  }
+
+  get port(): number {
+    return this.#socket.address().port
+  }
+
+  /** Datagrams that could not be sent. */
+  get dropped(): number {
+    return this.#dropped
+  }
+
+  /** `take` is called with each datagram. Throws where the port is taken; 0: any free one. */
+  async open(port: number, take: (datagram: Buffer, peer: Peer) => void): Promise<void> {
+    this.#socket.on('message', (datagram, from) =>
+      take(datagram, { key: `${from.address} ${from.port}`, address: from.address, port: from.port }),
+    )
+    await this.#bind(port)
+    this.#socket.on('error', (error) => this.#logger.warn({ err: error }, 'the UDP socket of CoAP reports an error'))
+  }
+
+  send(bytes: Buffer, { address, port }: Peer): void {
+    if (this.#isClosed) return
+    if (this.#socket.getSendQueueSize() > MAX_QUEUED_BYTES) {
+      this.#dropped++
+      return
+    }
+    this.#sending++
+    this.#socket.send(bytes, port, address, (error) => {
+      this.#sending--
+      // A peer that cannot be reached is found lost by what it does not acknowledge.
+      if (error !== null) this.#dropped++
+    })
+  }
+
+  /** What was sent leaves first. */
+  async close(): Promise<void> {
+    for (let waitedMs = 0; this.#sending > 0 && waitedMs < FLUSH_MS; waitedMs += FLUSH_CHECK_MS)
+      await sleep(FLUSH_CHECK_MS)
+    this.#isClosed = true
+    await new Promise<void>((resolve) => this.#socket.close(resolve))
+  }
+
+  #bind(port: number): Promise<void> {
+    const [socket, host] = [this.#socket, this.#host]
+    return new Promise((resolve, reject) => {
+      const fail = (error: Error) => reject(portError(error, { port, setting: 'SKEIN_COAP_PORT' }, host))
+      socket.once('error', fail)
+      socket.bind({ address: host, port }, () => {
+        socket.removeListener('error', fail)
+        try {
+          socket.setRecvBufferSize(RECEIVE_BUFFER_BYTES)
+        } catch {
+          // The system keeps its own size.
+        }
+        resolve()
+      })
+    })
+  }
+}

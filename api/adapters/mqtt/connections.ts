@@ -1,0 +1,229 @@
+/**
+ * The connections that are open and what becomes of their sessions: one connection has a session at a time, the later one of two; what
+ * an ended connection leaves is written before the next one takes the session up. One clock and one sweep serve all of them.
+ */
+import type { Duplex } from 'node:stream'
+import type { Logger } from '#core/logging/index.ts'
+import type { StreamBudget } from '#core/streams/index.ts'
+import { monotonicMs, withDeadline } from '#core/time.ts'
+import { Connection } from './connection.ts'
+import type { ConnectionHost, Peer } from './connection.ts'
+import type { Counts } from './counts.ts'
+import type { Exchange, ExchangeHost } from './exchange.ts'
+import { REASON } from './packets/reason-codes.ts'
+import type { Unsettled } from './publishing.ts'
+import type { Session } from './session.ts'
+import type { Identity } from './targets.ts'
+import { createTurns } from './turns.ts'
+
+/** The clock of keep alives; deadlines of connections are that much inexact. */
+const CLOCK_MS = 250
+const SWEEP_MS = 1000
+/** A peer that has not sent a whole CONNECT by then is cut off. */
+const CONNECT_DEADLINE_MS = 15_000
+/** A peer that does not read the end of its connection is cut off. */
+const CLOSE_DEADLINE_MS = 5000
+/** Open sockets of one process. */
+const MAX_CONNECTIONS = 100_000
+const TAKEN_OVER = 'another connection took the session over'
+/** Connections that end write their sessions within this when the server stops. */
+const STOP_DEADLINE_MS = 10_000
+
+export type ConnectionsDeps = {
+  /** Of one packet, whole. */
+  maxPacketBytes: number
+  /** What waits for subscribers counts there. */
+  budget: StreamBudget
+  counts: Counts
+  logger: Logger
+}
+
+export class Connections implements ConnectionHost {
+  readonly logger: Logger
+  readonly budget: StreamBudget
+  readonly maxPacketBytes: number
+  readonly flushLater: (connection: Connection) => void = createTurns(setImmediate)
+  readonly #counts: Counts
+  readonly #exchange: Exchange
+  readonly #open = new Set<Connection>()
+  /** Since when they are closing. */
+  readonly #closing = new Map<Connection, number>()
+  /** The connection of each session. */
+  readonly #byName = new Map<string, Connection>()
+  /** Sessions that are being written after their connection ended. */
+  readonly #endings = new Map<string, Promise<void>>()
+  readonly #unsettled = new Map<string, Unsettled>()
+  readonly #ended = new WeakSet<Session>()
+  readonly #clock: NodeJS.Timeout
+  readonly #sweeping: NodeJS.Timeout
+  #nowMs = monotonicMs()
+  #isStopping = false
+
+  constructor(exchange: Exchange, { maxPacketBytes, budget, counts, logger }: ConnectionsDeps) {
+    this.#exchange = exchange
+    this.maxPacketBytes = maxPacketBytes
+    this.budget = budget
+    this.#counts = counts
+    this.logger = logger
+    this.#clock = setInterval(() => (this.#nowMs = monotonicMs()), CLOCK_MS)
+    this.#sweeping = setInterval(() => this.#sweep(), SWEEP_MS)
+  }
+
+  /** A coarse monotonic clock: one reading for all connections. */
+  get nowMs(): number {
+    return this.#nowMs
+  }
+
+  get size(): number {
+    return this.#open.size
+  }
+
+  [Symbol.iterator](): Iterator<Connection> {
+    return this.#open.values()
+  }
+
+  /** Takes a stream that speaks MQTT; destroys it at the bound and while the server stops. */
+  accept(stream: Duplex, peer: Peer): void {
+    if (this.#isStopping || this.#open.size >= MAX_CONNECTIONS) stream.destroy()
+    else this.#open.add(new Connection(stream, this.#exchange, this, peer))
+  }
+
+  async takeOver(identity: Identity, clientIdentifier: string): Promise<void> {
+    const name = nameOf(identity, clientIdentifier)
+    this.#byName.get(name)?.close(REASON.sessionTakenOver, TAKEN_OVER)
+    await this.#endings.get(name)
+  }
+
+  accepted(connection: Connection, session: Session): Unsettled {
+    const name = nameOf(session.identity, session.clientIdentifier)
+    const other = this.#byName.get(name)
+    // Two that connected at once: the later of them has the session.
+    const isOlder = other?.session !== undefined && other.session.epoch > session.epoch
+    if (!isOlder) this.#byName.set(name, connection)
+    const loser = isOlder ? connection : other
+    if (loser !== undefined) queueMicrotask(() => loser.close(REASON.sessionTakenOver, TAKEN_OVER))
+    let mine = this.#unsettled.get(name)
+    if (mine === undefined) this.#unsettled.set(name, (mine = new Map()))
+    return mine
+  }
+
+  closing(connection: Connection): void {
+    this.#closing.set(connection, this.#nowMs)
+    this.#endSession(connection)
+  }
+
+  closed(connection: Connection): void {
+    this.#open.delete(connection)
+    this.#closing.delete(connection)
+    this.#endSession(connection)
+  }
+
+  countPacket(type: string): void {
+    this.#counts.packet(type)
+  }
+
+  countRefusal(reasonCode: number): void {
+    this.#counts.refusal(reasonCode)
+  }
+
+  countDropped(reason: string): void {
+    this.#counts.dropped(reason)
+  }
+
+  countStored(durationMs: number): void {
+    this.#counts.stored(durationMs)
+  }
+
+  /** Says goodbye to all, and resolves when their sessions are written or the deadline is over. */
+  async stop(): Promise<void> {
+    this.#isStopping = true
+    this.stopTimers()
+    for (const connection of this.#open) {
+      connection.isWillDropped ||= connection.session !== undefined
+      connection.close(REASON.serverShuttingDown, 'the server is stopping')
+    }
+    await withDeadline(Promise.all(this.#endings.values()), STOP_DEADLINE_MS, 'writing the sessions of MQTT').catch(
+      (error: unknown) => this.logger.warn({ err: error }, 'failed to store the MQTT sessions'),
+    )
+    for (const connection of this.#open) connection.socket.destroy()
+  }
+
+  stopTimers(): void {
+    clearInterval(this.#clock)
+    clearInterval(this.#sweeping)
+  }
+
+  #endSession(connection: Connection): void {
+    const { session } = connection
+    if (session === undefined || this.#ended.has(session)) return
+    this.#ended.add(session)
+    session.outlet = undefined
+    session.release()
+    const name = nameOf(session.identity, session.clientIdentifier)
+    if (this.#byName.get(name) === connection) this.#byName.delete(name)
+    const ending = this.#exchange
+      .close(session, connection.isWillDropped)
+      .catch((error: unknown) => this.logger.error({ err: error }, 'failed to close an MQTT session'))
+      .finally(() => {
+        if (this.#endings.get(name) === ending) this.#endings.delete(name)
+      })
+    this.#endings.set(name, ending)
+  }
+
+  #sweep(): void {
+    for (const connection of this.#open) this.#look(connection)
+    for (const [name, mine] of this.#unsettled)
+      if (mine.size === 0 && !this.#byName.has(name)) this.#unsettled.delete(name)
+    this.#counts.flush()
+    this.#exchange.tick()
+  }
+
+  #look(connection: Connection): void {
+    const nowMs = this.#nowMs
+    const closingSince = this.#closing.get(connection)
+    if (closingSince !== undefined) {
+      if (nowMs - closingSince > CLOSE_DEADLINE_MS) connection.socket.destroy()
+    } else if (!connection.isAccepted) {
+      if (nowMs - connection.openedAtMs > CONNECT_DEADLINE_MS) connection.socket.destroy()
+    } else if (connection.keepAliveMs > 0 && nowMs - connection.heardAtMs > connection.keepAliveMs) {
+      // [MQTT-3.1.2-22]; a connection that is not read because nothing can be stored is not silent.
+      if (connection.socket.isPaused()) connection.heardAtMs = nowMs
+      else connection.close(REASON.keepAliveTimeout, 'nothing was heard within the keep alive')
+    }
+  }
+}
+
+/** What sessions and the exchange tell: it ends the connections concerned. */
+export function createExchangeHost(
+  { budget, counts, logger }: ConnectionsDeps,
+  remember: ExchangeHost['remember'],
+): ExchangeHost {
+  return {
+    remember,
+    dropped: (_session, reason, messages) => counts.dropped(reason, messages),
+    sent: () => counts.sent(),
+    failed(session, error) {
+      logger.error({ err: error }, 'failed to store an MQTT session; its connection is closed')
+      connectionOf(session)?.close(REASON.serverUnavailable, 'the session cannot be written')
+    },
+    filled: () => undefined,
+    drained: () => undefined,
+    completed: () => undefined,
+    held: budget.keep,
+    takenOver(session) {
+      const connection = connectionOf(session)
+      if (connection === undefined) return
+      // The node that took it over sends the will where it is due.
+      connection.isWillDropped = true
+      connection.close(REASON.sessionTakenOver, TAKEN_OVER)
+    },
+  }
+}
+
+function connectionOf(session: Session): Connection | undefined {
+  return session.outlet instanceof Connection ? session.outlet : undefined
+}
+
+function nameOf({ scope }: Identity, clientIdentifier: string): string {
+  return `${scope}\n${clientIdentifier}`
+}

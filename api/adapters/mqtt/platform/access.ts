@@ -1,0 +1,62 @@
+/** Who connects to the platform, and what its topics mean to him (contract section 7.3). */
+import type { DeviceCredentials, MessageAccess, MessageGate } from '#api/devices/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { newId } from '#core/ids.ts'
+import type { Exchange } from '../exchange.ts'
+import type { ConnectPacket } from '../packets/connect.ts'
+import type { Session } from '../session.ts'
+import type { FilterTarget, Identity, Target } from '../targets.ts'
+import { parseTopicFilter, parseTopicName } from './topics.ts'
+
+export type Access = Pick<Exchange, 'authenticate' | 'recheck' | 'target' | 'filter'>
+
+export function createAccess(gate: MessageGate): Access {
+  /** A client is known by its key, one of several by its secret. */
+  function credentialsOf(identity: Identity): DeviceCredentials {
+    if (identity.ownerKey !== undefined) return { kind: 'device', clientKey: identity.ownerKey }
+    if (identity.credentials === undefined) throw new ServiceError('unauthenticated', 'no credentials')
+    return identity.credentials
+  }
+
+  async function identify(credentials: DeviceCredentials): Promise<Identity> {
+    const [first, ...more] = await gate.identifyAll(credentials)
+    if (first === undefined || more.length > 0)
+      return { scope: newId(), ownerKey: undefined, domainKey: undefined, credentials }
+    return { scope: `${first.clientKey}`, ownerKey: first.clientKey, domainKey: first.domainKey, credentials }
+  }
+
+  function target(identity: Identity, topic: string): Target | Promise<Target> {
+    const { path, subtopic } = parseTopicName(topic)
+    const credentials = credentialsOf(identity)
+    const asTarget = (access: MessageAccess): Target => ({ streamKey: access.channelKey, subtopic, access })
+    const access = gate.authorizeNow(credentials, path, 'publish')
+    return access === undefined ? gate.authorize(credentials, path, 'publish').then(asTarget) : asTarget(access)
+  }
+
+  async function filter(identity: Identity, topicFilter: string): Promise<FilterTarget> {
+    const { path, levels, prefix } = parseTopicFilter(topicFilter)
+    const access = await gate.authorize(credentialsOf(identity), path, 'subscribe')
+    return { streamKey: access.channelKey, levels, prefix, access }
+  }
+
+  async function authenticate(connect: ConnectPacket, certificate: DeviceCredentials | undefined): Promise<Identity> {
+    const secret = connect.password?.toString('utf8') ?? ''
+    // A certificate counts where no secret is given, as with the other protocols.
+    if (certificate !== undefined && secret === '') return await identify(certificate)
+    if (secret === '') throw new ServiceError('unauthenticated', 'the password must be the secret of a client')
+    const clientId = connect.username === undefined || connect.username === '' ? undefined : connect.username
+    return await identify({ kind: 'client', secret, clientId })
+  }
+
+  async function recheck(session: Session): Promise<void> {
+    const { identity } = session
+    if (identity.credentials === undefined) return
+    const clients = await gate.identifyAll(identity.credentials)
+    const isSame = ({ clientKey }: { clientKey: number }) => clientKey === identity.ownerKey
+    if (identity.ownerKey !== undefined && !clients.some(isSame))
+      throw new ServiceError('unauthenticated', 'the client is not what it was')
+    for (const subscription of session.subscriptions.values()) await filter(identity, subscription.topicFilter)
+  }
+
+  return { authenticate, recheck, target, filter }
+}

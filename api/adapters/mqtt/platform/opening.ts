@@ -1,0 +1,110 @@
+/** A session is taken up by a connection: what lies in its rows, and its subscriptions as far as they are still allowed. */
+import type { MessageAccess } from '#api/devices/index.ts'
+import type { Messages, OpenedSession, SessionStore, StoredSubscription } from '#api/messages/index.ts'
+import { kindOf } from '#core/errors/index.ts'
+import type { OpenRequest } from '../exchange.ts'
+import type { SessionHost, Subscription } from '../session.ts'
+import { Session } from '../session.ts'
+import { parseShared } from '../shared-filter.ts'
+import type { Access } from './access.ts'
+import type { Cursor } from './cursors.ts'
+import { newCursor } from './cursors.ts'
+import type { Following } from './following.ts'
+import type { Groups } from './groups.ts'
+import type { Held } from './held.ts'
+import { fromStoredOutbound, optionsOf, toStoredSubscription } from './stored-rows.ts'
+
+/** Of a session that is not kept. */
+const NOTHING_STORED: OpenedSession = {
+  key: 0,
+  epoch: 0,
+  isPresent: false,
+  subscriptions: [],
+  received: [],
+  outbound: [],
+  endedWill: undefined,
+}
+
+/** A session with what was on its way to it; it follows nothing yet. */
+export function restoreSession(
+  { identity, clientIdentifier, expirySeconds, will }: OpenRequest,
+  host: SessionHost,
+  opened: OpenedSession = NOTHING_STORED,
+): Held {
+  const session = new Session({ key: opened.key, epoch: opened.epoch, identity, clientIdentifier, expirySeconds }, host)
+  const known = new Set<string>()
+  for (const stored of opened.outbound) {
+    if (stored.batchSeq !== undefined && stored.facts.isShared !== true)
+      known.add(`${stored.batchSeq} ${stored.message}`)
+    session.restore(fromStoredOutbound(stored))
+  }
+  for (const packetId of opened.received) session.received.add(packetId)
+  return { session, clientKey: identity.ownerKey ?? 0, cursors: new Map(), will, finished: [], known, skipped: 0 }
+}
+
+export type ResumingDeps = {
+  admission: Access
+  messages: Messages
+  store: SessionStore
+  following: Following
+  groups: Groups
+  onSubscribed: () => void
+}
+
+/** Goes on with the subscriptions of an earlier connection; those that are not allowed any more are removed. */
+export async function resumeSubscriptions(
+  one: Held,
+  stored: readonly StoredSubscription[],
+  { admission, messages, store, following, groups, onSubscribed }: ResumingDeps,
+): Promise<void> {
+  const { session } = one
+  const lost: string[] = []
+  const behind: Cursor[] = []
+  const shared: Subscription[] = []
+  const ungrouped: StoredSubscription[] = []
+  for (const row of stored) {
+    const subscription = await allowed(row, session, admission)
+    if (subscription === undefined) {
+      lost.push(row.filter)
+      continue
+    }
+    session.subscriptions.set(row.filter, subscription)
+    onSubscribed()
+    messages.presence.subscribed(one.clientKey, 'mqtt')
+    if (subscription.group !== undefined) {
+      shared.push(subscription)
+      // Written before there were groups: its group begins where it stood.
+      if (row.group === undefined) ungrouped.push(toStoredSubscription(subscription, row.position))
+      continue
+    }
+    const { streamKey, access } = subscription
+    const known = one.cursors.get(streamKey)
+    const cursor = known ?? newCursor(session, streamKey, access as MessageAccess, row.position)
+    following.add(cursor, subscription)
+    if (known !== undefined) continue
+    one.cursors.set(streamKey, cursor)
+    if (cursor.mode === 'live') await following.begin(cursor)
+    else behind.push(cursor)
+  }
+  if (lost.length > 0) await store.unsubscribe(session, lost)
+  if (ungrouped.length > 0) await store.subscribe(session, one.clientKey, ungrouped)
+  for (const subscription of shared) groups.join(subscription)
+  for (const cursor of behind) following.goOn(cursor)
+}
+
+/** Undefined where it is not any more. Throws what keeps from finding out. */
+async function allowed(
+  stored: StoredSubscription,
+  session: Session,
+  admission: Access,
+): Promise<Subscription | undefined> {
+  const parts = parseShared(stored.filter)
+  if (parts === undefined) return undefined
+  try {
+    const target = await admission.filter(session.identity, parts.topicFilter)
+    return { ...target, ...parts, ...optionsOf(stored), filter: stored.filter, session }
+  } catch (error) {
+    if (kindOf(error) === 'unavailable' || kindOf(error) === 'timeout') throw error
+    return undefined
+  }
+}

@@ -1,0 +1,67 @@
+/** Topics of the platform (contract section 7.3): message paths, whose subtopics may hold wildcards in filters. */
+import { parseMessagePath, parseSubtopic, parseSubtopicFilter } from '#api/messages/index.ts'
+import type { ChannelPath } from '#api/devices/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { LRUCache } from 'lru-cache'
+import { REASON } from '../packets/reason-codes.ts'
+import { ProtocolError } from '../packets/wire.ts'
+
+export type TopicName = { path: ChannelPath; subtopic: string }
+export type TopicFilter = { path: ChannelPath; levels: readonly string[]; prefix: string }
+
+/** Topics are few and come again and again. */
+const MAX_REMEMBERED = 10_000
+const names = new LRUCache<string, TopicName>({ max: MAX_REMEMBERED })
+
+/** Throws a refusal with the reason code "topic name invalid". */
+export function parseTopicName(topic: string): TopicName {
+  const known = names.get(topic)
+  if (known !== undefined) return known
+  const path = parseMessagePath(topic)
+  if (path === undefined)
+    throw new ProtocolError(
+      REASON.topicNameInvalid,
+      'a topic is m/<domain>/c/<channel> or channels/<channel>/messages, and a subtopic behind it',
+    )
+  const name = {
+    path: { domain: path.domain, channel: path.channel },
+    subtopic: refused(REASON.topicNameInvalid, () => parseSubtopic(path.rest)),
+  }
+  names.set(topic, name)
+  return name
+}
+
+/** Throws a refusal with the reason code "topic filter invalid". */
+export function parseTopicFilter(filter: string): TopicFilter {
+  const path = parseMessagePath(filter)
+  // Wildcards stand inside the subtopic alone.
+  if (path === undefined || /[+#]/.test(`${path.domain ?? ''}${path.channel}`))
+    throw new ProtocolError(
+      REASON.topicFilterInvalid,
+      'a filter is m/<domain>/c/<channel> or channels/<channel>/messages, and a subtopic with wildcards behind it',
+    )
+  const canonical = refused(REASON.topicFilterInvalid, () => parseSubtopicFilter(path.rest))
+  const levels = canonical === '' ? [] : canonical.split('.').map((level) => WILDCARDS.get(level) ?? level)
+  const prefix = filter.slice(0, filter.length - path.rest.length).replace(/\/$/, '')
+  return { path: { domain: path.domain, channel: path.channel }, levels, prefix }
+}
+
+/** Inside the house wildcards are written as brokers of messages do. */
+const WILDCARDS: ReadonlyMap<string, string> = new Map([
+  ['*', '+'],
+  ['>', '#'],
+])
+
+/** The filter of `parseSubtopicFilter` that these levels came from. */
+export function subtopicFilterOf(levels: readonly string[]): string {
+  return levels.map((level) => (level === '+' ? '*' : level === '#' ? '>' : level)).join('.')
+}
+
+function refused<T>(reasonCode: number, parse: () => T): T {
+  try {
+    return parse()
+  } catch (error) {
+    if (error instanceof ServiceError && error.kind === 'malformed') throw new ProtocolError(reasonCode, error.message)
+    throw error
+  }
+}

@@ -1,0 +1,72 @@
+/** What a request to open a socket asks for, and whether the caller may. */
+import { randomUUID } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+import type { ChannelPath, MessageAccess, MessageCredentials } from '#api/devices/index.ts'
+import { parseMessagePath, parseSubtopicFilter } from '#api/messages/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
+import type { StreamOwner } from '#core/streams/index.ts'
+import { peerCertificateOf, readCredentials } from '../credentials/credentials.ts'
+import type { MessageAccessDeps } from '../http/access.ts'
+
+/** Prefixes under which reverse proxies serve the paths of messages. */
+const PREFIX = /^\/(?:api\/)?ws(?=\/)/
+
+export type Opening = {
+  path: ChannelPath
+  /** As it came: text to publish to, or a filter with wildcards. */
+  rest: string
+  filter: string
+  /** Each frame is answered `{"ack": n}` when it is committed. */
+  acknowledges: boolean
+  /** Reads the credentials anew: a token may have expired meanwhile. */
+  credentials: () => Promise<MessageCredentials>
+  /** What the caller may receive; undefined for one who may publish alone. */
+  subscribe: MessageAccess | undefined
+  /** Null for a user. */
+  clientKey: number | null
+  /** Whose limits the socket counts against. */
+  owner: StreamOwner
+}
+
+/** Throws what a request of HTTP would be refused with. */
+export async function readOpening(request: IncomingMessage, deps: MessageAccessDeps): Promise<Opening> {
+  const url = requestUrl(request)
+  const named = parseMessagePath(decodeURIComponent(url.pathname.replace(PREFIX, '')))
+  if (named === undefined) {
+    throw new ServiceError('not_found', 'no such path: sockets are opened at /m/<domain>/c/<channel>[/<subtopic>]')
+  }
+  const credentials = credentialsOf(request, url, deps)
+  const path = { domain: named.domain, channel: named.channel }
+  const given = await credentials()
+  const filter = parseSubtopicFilter(named.rest)
+  const subscribe = await deps.gate.authorize(given, path, 'subscribe').catch((error: unknown) => {
+    if (kindOf(error) !== 'forbidden' && kindOf(error) !== 'not_found') throw error
+    return undefined
+  })
+  const { publisherKey: clientKey, domainId } = subscribe ?? (await deps.gate.authorize(given, path, 'publish'))
+  const user = given.kind === 'user' ? given.principal.key : undefined
+  const owner = { domain: domainId, client: clientKey ?? undefined, user }
+  const acknowledges = url.searchParams.get('ack') === '1'
+  return { path, rest: named.rest, filter, acknowledges, credentials, subscribe, clientKey, owner }
+}
+
+/** Reads them anew with each call. */
+function credentialsOf(request: IncomingMessage, url: URL, deps: MessageAccessDeps): () => Promise<MessageCredentials> {
+  const header = request.headers.authorization
+  const texts = {
+    // Older clients send the bare secret.
+    header: header === undefined || /^(?:Client|Basic|Bearer) /.test(header) ? header : `Client ${header}`,
+    query: url.searchParams.get('authorization') ?? undefined,
+    certificate: () => peerCertificateOf(request.socket),
+    origin: () => ({ address: request.socket.remoteAddress ?? '', requestId: randomUUID() }),
+  }
+  return async () => await readCredentials(texts, deps)
+}
+
+/** `//` begins a host where a URL is relative, and is a path in a request (RFC 9112 section 3.2.1). */
+function requestUrl(request: IncomingMessage): URL {
+  const target = request.url ?? '/'
+  const url = URL.parse(target.startsWith('/') ? `http://host${target}` : target)
+  if (url === null) throw new ServiceError('malformed', 'the path is not valid')
+  return url
+}

@@ -1,0 +1,1 @@
+export { openSecret, sealSecret, secretMac } from './client-secrets.ts'

@@ -1,0 +1,22 @@
+/** A domain as it is stored, and a role that somebody has in it. */
+
+export const DOMAIN_STATUSES = ['enabled', 'disabled', 'freezed', 'deleted'] as const
+export type DomainStatus = (typeof DOMAIN_STATUSES)[number]
+
+export type DomainRecord = {
+  key: number
+  id: string
+  name: string
+  route: string
+  tags: string[]
+  metadata: Record<string, unknown>
+  status: DomainStatus
+  retentionDays: number | null
+  createdBy: string | null
+  createdAt: string
+  updatedBy: string | null
+  updatedAt: string | null
+}
+
+/** A role that a user holds in a domain. */
+export type HeldRole = { id: string; name: string; actions: string[] }

@@ -1,0 +1,66 @@
+/**
+ * How many clients, channels and groups a domain has of each status. Triggers add a row for what each statement changed, in its
+ * transaction, so that no creation waits for another; from time to time the rows of a domain become one.
+ */
+import type { Database, Queryable } from '#core/database/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
+import { sleep } from '#core/time.ts'
+import type { EntityFacts } from '../access/index.ts'
+
+const MERGE_INTERVAL_MS = 60_000
+/** Rows of one count that are left as they are. */
+const MAX_PARTS = 16
+
+/** Of these domains together. Without a status: of every status. */
+export async function countStored(
+  db: Queryable,
+  type: EntityFacts['type'],
+  domainKeys: readonly number[],
+  status: string | undefined,
+): Promise<number> {
+  const ofStatus = status === undefined ? sql`` : sql`AND status = ${status}`
+  const { rows } = await sql<{ total: number }>`SELECT coalesce(sum(amount), 0)::bigint AS total FROM entity_counts
+    WHERE domain_key = ANY (${domainKeys}::bigint[]) AND entity_type = ${type} ${ofStatus}`.execute(db)
+  return rows[0]?.total ?? 0
+}
+
+/** Two at once do no harm: what one has taken the other does not find. */
+export async function mergeCounts(db: Queryable): Promise<void> {
+  await sql`WITH many AS (
+      SELECT domain_key, entity_type, status FROM entity_counts
+       GROUP BY domain_key, entity_type, status HAVING count(*) > ${MAX_PARTS} OR sum(amount) = 0),
+    gone AS (
+      DELETE FROM entity_counts c USING many m
+       WHERE c.domain_key = m.domain_key AND c.entity_type = m.entity_type AND c.status = m.status RETURNING c.*)
+    INSERT INTO entity_counts (domain_key, entity_type, status, amount)
+    SELECT domain_key, entity_type, status, sum(amount) FROM gone GROUP BY 1, 2, 3 HAVING sum(amount) <> 0`.execute(db)
+}
+
+export class CountMerger {
+  readonly #db: Queryable
+  readonly #logger: Logger
+  readonly #stopping = new AbortController()
+  readonly #running: Promise<void>
+
+  constructor({ database, logger }: { database: Database; logger: Logger }) {
+    this.#db = database.db
+    this.#logger = logger
+    this.#running = this.#loop()
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    await this.#running
+  }
+
+  async #loop(): Promise<void> {
+    while (!this.#stopping.signal.aborted) {
+      await sleep(MERGE_INTERVAL_MS, this.#stopping.signal).catch(() => undefined)
+      if (this.#stopping.signal.aborted) return
+      await mergeCounts(this.#db).catch((error: unknown) => {
+        this.#logger.warn({ err: error }, 'failed to merge the counts of entities; trying again in a minute')
+      })
+    }
+  }
+}

@@ -1,0 +1,8 @@
+export type { AccessQuery } from './access-filter.ts'
+export { allOf, anyOf, contains, containsMetadata, hasTrigrams, orderOf, parseMetadataFilter } from './conditions.ts'
+export { CountMerger } from './counts.ts'
+export { warnOfSlowSearches } from './letters.ts'
+export { findPageKeys } from './page.ts'
+export { shownRows } from './shown-rows.ts'
+export type { ShownRows } from './shown-rows.ts'
+export type { Filters, PageQuery } from './statements.ts'

@@ -1,0 +1,19 @@
+/** What a batch says of its messages beside their content, as it is stored with the row of the log. */
+import type { Envelope } from '../model/envelope.ts'
+import type { IncomingMessage } from '../model/message.ts'
+import { isClearing } from '../model/message.ts'
+
+/** The envelopes of a batch as JSON text, by the number of the message; undefined where there is none. */
+export function formatEnvelopes(messages: readonly IncomingMessage[]): string | undefined {
+  let found: Record<number, Envelope> | undefined
+  messages.forEach((message, index) => {
+    const envelope = isClearing(message) ? clearingEnvelope(message) : message.envelope
+    if (envelope !== undefined) (found ??= {})[index] = envelope
+  })
+  return found === undefined ? undefined : JSON.stringify(found)
+}
+
+function clearingEnvelope({ access, subtopic, envelope }: IncomingMessage): Envelope {
+  const { channelKey, publisherKey, publisherId } = access
+  return { ...envelope, clears: { channelKey, subtopic, publisherKey, publisherId: publisherId ?? '' } }
+}

@@ -1,0 +1,161 @@
+/** A shard of ingest: one connection, one transaction at a time, batches in the order of arrival. */
+import type pg from 'pg'
+import type { Batch, Database, ItemOutcome } from '#core/database/index.ts'
+import { GroupCommit, isDatabaseAway, isOutage } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { withDeadline } from '#core/time.ts'
+import type { IncomingMessage } from '../model/message.ts'
+import { createPartitions, isMissingPartition } from '../store/partitions.ts'
+import type { StorableMessage } from '../store/message-rows.ts'
+import { commitBatch, isCommittedBefore } from './batch-transaction.ts'
+import { sizeOf } from './message-size.ts'
+import type { SeriesKeys } from './series.ts'
+
+/** A batch is what arrived while the last one was committed, at most this. */
+const MAX_BATCH_MESSAGES = 2_000
+const MAX_BATCH_BYTES = 1024 * 1024
+/** No statement of a shard takes longer; a transaction that was forgotten ends by itself. */
+const STATEMENT_DEADLINE_MS = 10_000
+/** A whole attempt, also when the network swallows the answers. */
+const ATTEMPT_DEADLINE_MS = 15_000
+/** Numbers of batches are taken from their sequence in blocks: one round trip for so many batches. */
+const SEQ_BLOCK = 256
+
+export type ShardDeps = {
+  database: Database
+  series: SeriesKeys
+  logger: Logger
+  /** Of its connection. */
+  name: string
+  maxQueuedMessages: number
+  maxQueuedBytes: number
+  acknowledgeDeadlineMs: number
+  /** Told of each batch before anything is sent that could commit it: others may see it before this process has an answer. */
+  onCommitting: (seq: number, messages: readonly StorableMessage[]) => void
+  /** Told of each batch that is known to be committed, with its number in the log and its messages in their order. */
+  onCommitted: (seq: number, messages: readonly StorableMessage[]) => void
+}
+
+export class IngestShard {
+  readonly #deps: ShardDeps
+  readonly #queue: GroupCommit<IncomingMessage, undefined>
+  #client: pg.Client | undefined
+  /** Numbers of batches that are ours and not used yet. */
+  #seqs: number[] = []
+
+  constructor(deps: ShardDeps) {
+    const { database, logger, maxQueuedMessages, maxQueuedBytes, acknowledgeDeadlineMs } = deps
+    this.#deps = deps
+    this.#queue = new GroupCommit({
+      name: 'the message queue',
+      item: 'the message',
+      logger,
+      maxItems: MAX_BATCH_MESSAGES,
+      maxBytes: MAX_BATCH_BYTES,
+      maxQueuedItems: maxQueuedMessages,
+      maxQueuedBytes,
+      sizeOf,
+      answerDeadlineMs: acknowledgeDeadlineMs,
+      commit: (batch) => this.#commit(batch),
+      isCommittedBefore,
+      mend: async (error) => {
+        if (!isMissingPartition(error)) return false
+        await createPartitions(database)
+        return true
+      },
+      refuseAlone: (_, error) => {
+        logger.warn({ err: error }, 'a message was refused by the database')
+        return new ServiceError('malformed', 'the message holds a value that cannot be stored', { cause: error })
+      },
+    })
+  }
+
+  publish(message: IncomingMessage): Promise<undefined> {
+    return this.#queue.submit(message)
+  }
+
+  /** Messages that wait for their commit. */
+  get pending(): number {
+    return this.#queue.pending
+  }
+
+  /** Takes nothing more and resolves when everything taken is written. */
+  async close(): Promise<void> {
+    await this.#queue.close()
+    const open = this.#client
+    this.#client = undefined
+    await open?.end()
+  }
+
+  async #commit(batch: Batch<IncomingMessage, undefined>): Promise<readonly ItemOutcome<undefined>[]> {
+    const keys = await this.#deps.series.resolve(batch.items)
+    const outcomes: ItemOutcome<undefined>[] = keys.map((key) => (key instanceof ServiceError ? key : undefined))
+    const messages: StorableMessage[] = []
+    batch.items.forEach((message, index) => {
+      const seriesKeys = keys[index]
+      if (Array.isArray(seriesKeys)) messages.push({ message, seriesKeys })
+    })
+    if (messages.length === 0) return outcomes
+    const committing = (expected: readonly ItemOutcome<undefined>[]) => {
+      let next = 0
+      for (const [index, key] of keys.entries()) if (Array.isArray(key)) outcomes[index] = expected[next++]
+      batch.committing(outcomes)
+    }
+    try {
+      await withDeadline(this.#transact(batch.id, messages, committing), ATTEMPT_DEADLINE_MS, 'writing a batch')
+    } catch (error) {
+      if (isOutage(error)) this.#disconnect()
+      throw error
+    }
+    return outcomes
+  }
+
+  async #transact(
+    id: string,
+    messages: readonly StorableMessage[],
+    committing: (expected: readonly ItemOutcome<undefined>[]) => void,
+  ): Promise<void> {
+    const client = await this.#connected()
+    // A number of its own for each attempt: only the uuid says that a batch was committed before.
+    const seq = await this.#nextSeq(client)
+    let stored: readonly StorableMessage[] = []
+    try {
+      await commitBatch(client, { id, seq }, messages, (expected, numbered) => {
+        stored = numbered
+        committing(expected)
+        this.#deps.onCommitting(seq, numbered)
+      })
+    } catch (error) {
+      if (!isDatabaseAway(error)) await client.query('ROLLBACK').catch(() => this.#disconnect())
+      throw error
+    }
+    this.#deps.onCommitted(seq, stored)
+  }
+
+  async #connected(): Promise<pg.Client> {
+    if (this.#client !== undefined) return this.#client
+    const client = await this.#deps.database.dedicated(this.#deps.name)
+    await client.query(
+      `SET statement_timeout = ${STATEMENT_DEADLINE_MS}; SET idle_in_transaction_session_timeout = ${STATEMENT_DEADLINE_MS}`,
+    )
+    this.#client = client
+    return client
+  }
+
+  #disconnect(): void {
+    const broken = this.#client
+    this.#client = undefined
+    void broken?.end().catch(() => undefined)
+  }
+
+  async #nextSeq(client: pg.Client): Promise<number> {
+    const seq = this.#seqs.pop()
+    if (seq !== undefined) return seq
+    const { rows } = await client.query<{ seq: number }>(
+      `SELECT nextval('ingest_batches_seq_seq') AS seq FROM generate_series(1, ${SEQ_BLOCK}) ORDER BY seq DESC`,
+    )
+    this.#seqs = rows.map((row) => row.seq)
+    return this.#seqs.pop() as number
+  }
+}

@@ -1,0 +1,18 @@
+/** The log of batches as live delivery reads it. */
+import { LOG_START } from '#core/log/index.ts'
+import type { LogRow, LogSnapshot, LogTable } from '#core/log/index.ts'
+import type { StoredBatch } from './stored.ts'
+import type { LiveToken } from './token.ts'
+
+export const BATCH_LOG: LogTable = { name: 'ingest_batches', columns: ['arrived_at', 'envelopes'] }
+
+/** Of a row with the columns of `BATCH_LOG`. */
+export function batchOf(row: LogRow): StoredBatch {
+  const { arrived_at: arrivedAt, envelopes } = row as { arrived_at: string; envelopes: string | null } & LogRow
+  return { seq: row.position.seq, arrivedAt, envelopes }
+}
+
+/** Where those stand who were handed everything that the snapshot saw. */
+export function tokenOf(snapshot: LogSnapshot): LiveToken {
+  return { snapshot, position: LOG_START }
+}

@@ -1,0 +1,174 @@
+/**
+ * The reader of the log of batches for all followers of this process: at once when a batch was committed here or a hint says so,
+ * at short intervals otherwise, not at all while nobody follows. Whoever joins takes part from the end of a read on.
+ */
+import type pg from 'pg'
+import type { Database } from '#core/database/index.ts'
+import { comparePositions, currentSnapshot, readNew, startRounds } from '#core/log/index.ts'
+import type { LogRow, LogSnapshot, Pause, Rounds } from '#core/log/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { withDeadline } from '#core/time.ts'
+import { BATCH_LOG, batchOf, tokenOf } from './batch-log.ts'
+import type { Follower } from './follower.ts'
+import type { Followers } from './followers.ts'
+import type { LiveMessage } from './live-message.ts'
+import type { RecentBatches } from './recent.ts'
+import type { StoredBatch } from './stored.ts'
+import { loadBatches, loadWanted } from './stored.ts'
+import type { LiveToken } from './token.ts'
+
+/** The log is read so often when no hint comes. */
+const INTERVAL_MS = 250
+/** Nobody follows: the next follower wakes the reader. */
+const IDLE_MS = 60_000
+const MAX_BACKOFF_MS = 2000
+/** Connecting and each read may take so long before the connection is given up. */
+const READ_DEADLINE_MS = 5000
+/** Batches of one read. A process that missed more ends its streams: they begin again where they stood. */
+const MAX_BATCHES = 5000
+/** What a follower may still miss when it joins; with more it has to catch up first. */
+const MAX_JOINING_BATCHES = 400
+
+type Joining = { follower: Follower; after: LiveToken | undefined; done: (joined: boolean) => void }
+
+export type LogReaderDeps = { database: Database; logger: Logger; followers: Followers; recent: RecentBatches }
+
+export class LogReader {
+  readonly #deps: LogReaderDeps
+  readonly #rounds: Rounds
+  #client: pg.Client | undefined
+  #since: LogSnapshot | undefined
+  /** Who waits to take part from the end of the next read on: at once, or with what lies behind a token before it. */
+  #joining: Joining[] = []
+  #backoffMs = INTERVAL_MS
+  #isStopped = false
+
+  constructor(deps: LogReaderDeps) {
+    this.#deps = deps
+    this.#rounds = startRounds(() => this.#round())
+  }
+
+  /** Where those stand who follow live: everything before it was delivered. Undefined while nobody follows. */
+  get position(): LiveToken | undefined {
+    return this.#since === undefined ? undefined : tokenOf(this.#since)
+  }
+
+  /** Something was committed. */
+  wake(): void {
+    this.#rounds.poke()
+  }
+
+  /** The follower takes part from the end of the next read on. False when it has to catch up first. */
+  join(follower: Follower, after: LiveToken | undefined): Promise<boolean> {
+    const joined = new Promise<boolean>((done) => this.#joining.push({ follower, after, done }))
+    this.wake()
+    return joined
+  }
+
+  /** No read delivers from now on; the present one ends. */
+  endReading(): void {
+    this.#isStopped = true
+  }
+
+  async stop(): Promise<void> {
+    this.endReading()
+    await this.#rounds.stop()
+    for (const { done } of this.#joining) done(false)
+    await this.#client?.end().catch(() => undefined)
+  }
+
+  async #round(): Promise<Pause> {
+    const { followers, recent, logger } = this.#deps
+    if (this.#isStopped || followers.size === 0) {
+      this.#since = undefined
+      recent.clear()
+      return { pauseMs: IDLE_MS, isPokable: true }
+    }
+    try {
+      await this.#readOnce()
+      this.#backoffMs = INTERVAL_MS
+      return { pauseMs: INTERVAL_MS, isPokable: true }
+    } catch (error) {
+      logger.warn({ err: error }, 'failed to read the log of messages for followers; retrying')
+      const broken = this.#client
+      this.#client = undefined
+      void broken?.end().catch(() => undefined)
+      this.#backoffMs = Math.min(this.#backoffMs * 2, MAX_BACKOFF_MS)
+      return { pauseMs: this.#backoffMs, isPokable: false }
+    }
+  }
+
+  async #readOnce(): Promise<void> {
+    this.#client ??= await this.#deps.database.dedicated('skein live messages', READ_DEADLINE_MS)
+    const connection = this.#client
+    // Whoever asks while this read is under way may have been given what it does not see: the next one takes them in.
+    const waiting = this.#joining
+    this.#joining = []
+    try {
+      await this.#deliverNew(connection, waiting)
+    } finally {
+      // Those who could not be handed over are tried again with the next read.
+      this.#joining.unshift(...waiting)
+    }
+  }
+
+  async #deliverNew(connection: pg.Client, waiting: Joining[]): Promise<void> {
+    const { followers } = this.#deps
+    const before = this.#since ?? (await withDeadline(currentSnapshot(connection), READ_DEADLINE_MS, 'reading the log'))
+    const { rows, snapshot } = await readLog(connection, before, MAX_BATCHES)
+    if (rows === undefined) followers.endAll('behind')
+    else if (rows.length > 0) {
+      followers.deliver(await this.#messagesOf(rows), tokenOf(before), tokenOf(snapshot))
+    }
+    // Where nothing is published it stays, though it grows old: whoever writes the position down need not write it again.
+    this.#since = rows?.length === 0 ? before : snapshot
+    await this.#handOver(connection, waiting, snapshot)
+  }
+
+  async #messagesOf(rows: readonly LogRow[]): Promise<LiveMessage[]> {
+    const { database, followers, recent } = this.#deps
+    const known = new Map<number, readonly LiveMessage[]>()
+    const missing: StoredBatch[] = []
+    for (const row of rows) {
+      const messages = recent.take(row.position.seq, followers.state)
+      if (messages === undefined) missing.push(batchOf(row))
+      else known.set(row.position.seq, messages)
+    }
+    const loaded = await loadBatches(database.db, missing, followers.channels)
+    return rows.flatMap(({ position }) => known.get(position.seq) ?? loaded.get(position.seq) ?? [])
+  }
+
+  /** Those who join are given what lies between their token and this snapshot, and go on with the others. */
+  async #handOver(connection: pg.Client, waiting: Joining[], snapshot: LogSnapshot): Promise<void> {
+    const { database, followers } = this.#deps
+    for (let next = waiting[0]; next !== undefined; next = waiting[0]) {
+      const { follower, after, done } = next
+      const rows = after === undefined ? [] : await readBetween(connection, after, snapshot)
+      if (rows !== undefined) {
+        if (after !== undefined) {
+          const messages = await loadWanted(database.db, follower, rows.map(batchOf))
+          follower.deliverStep(messages, after, tokenOf(snapshot))
+        }
+        followers.attach(follower)
+        if (after !== undefined) follower.live()
+      }
+      waiting.shift()
+      done(rows !== undefined)
+    }
+  }
+}
+
+function readLog(connection: pg.Client, since: LogSnapshot, maxBatches: number): ReturnType<typeof readNew> {
+  return withDeadline(readNew(connection, BATCH_LOG, since, maxBatches), READ_DEADLINE_MS, 'reading the log')
+}
+
+/** What `until` saw and the token did not; undefined when it is too much for one step. */
+async function readBetween(connection: pg.Client, after: LiveToken, until: LogSnapshot): Promise<LogRow[] | undefined> {
+  const { rows } = await readLog(connection, after.snapshot, MAX_JOINING_BATCHES)
+  return rows?.filter(({ position }) => comparePositions(position, after.position) > 0 && saw(until, position.xid))
+}
+
+/** Whether the snapshot saw what the transaction wrote. */
+function saw({ xmax, running }: LogSnapshot, xid: bigint): boolean {
+  return xid < BigInt(xmax) && !running.includes(String(xid))
+}

@@ -1,0 +1,162 @@
+/**
+ * What has to be done for sessions as time goes by, on every node, twice a second: say that the node lives and where it stands,
+ * hear of sessions that others took over, send wills that are due, end sessions whose time is over, and clear away what a
+ * node left that died.
+ */
+import type { Journal } from '#api/identity/index.ts'
+import type { Database } from '#core/database/index.ts'
+import { startRounds } from '#core/log/index.ts'
+import type { Pause, Rounds } from '#core/log/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
+import { monotonicMs } from '#core/time.ts'
+import { clearDeadNodes } from './dead-nodes.ts'
+import { removeEndedSessions, sendDueWills } from './due.ts'
+import type { WillSender } from './due.ts'
+import { claimGroups, heldGroups, partGroups, removeEmptyGroups } from './groups.ts'
+import { Heartbeat } from './heartbeat.ts'
+import type { SessionPositions } from './heartbeat.ts'
+import type { GroupName, GroupRef, HeldGroup, SessionName } from './rows.ts'
+import { startWatch } from './watch.ts'
+
+const ROUND_MS = 500
+const MAX_BACKOFF_MS = 5000
+/** A node that was not seen for so long is dead. */
+const DEAD_AFTER_SECONDS = 15
+/** A node that could not say for so much of that time that it lives serves no group: another may be about to. */
+const LEASE_SHARE = 2 / 3
+/** Groups without subscribers are looked for so often. */
+const REMOVE_GROUPS_MS = 10_000
+
+export type SessionMaintenanceOptions = {
+  database: Database
+  journal: Journal
+  node: string
+  logger: Logger
+  sendWill: WillSender
+  /** Another node took these sessions over. */
+  onTakeover: (names: readonly SessionName[]) => void
+  positions: () => SessionPositions
+  /** The node was taken for dead: others may have its sessions, have sent their wills, and serve its groups. */
+  onForgotten: () => void
+  /** Groups that have members here, and that this node does not read for. */
+  wantedGroups: () => readonly GroupName[]
+  /** The groups that this node reads for, until then in monotonic milliseconds, and those of them that are new. */
+  onGroups: (groups: { held: readonly GroupRef[]; claimed: readonly HeldGroup[]; untilMs: number }) => void
+  roundMs?: number
+  deadAfterSeconds?: number
+}
+
+type Due = Record<'forgotten' | 'takeovers' | 'dead' | 'wills' | 'ends' | 'expired', boolean>
+
+/** Planned once; each is answered by the beginning of an index. */
+const LOOK = {
+  name: 'work-for-sessions',
+  text: `SELECT NOT EXISTS (SELECT FROM mqtt_nodes WHERE node = $1) AS forgotten,
+      EXISTS (SELECT FROM mqtt_takeovers WHERE node = $1) AS takeovers,
+      EXISTS (SELECT FROM mqtt_nodes WHERE seen_at < now() - make_interval(secs => $2::float8)) AS dead,
+      EXISTS (SELECT FROM mqtt_sessions WHERE will_due_at <= now()) AS wills,
+      EXISTS (SELECT FROM mqtt_sessions WHERE ends_at <= now() AND will_due_at IS NULL) AS ends,
+      EXISTS (SELECT FROM mqtt_retained WHERE expires_at <= now()) AS expired`,
+}
+
+export class SessionMaintenance {
+  readonly #options: SessionMaintenanceOptions
+  readonly #roundMs: number
+  readonly #deadAfterSeconds: number
+  readonly #heartbeat: Heartbeat
+  readonly #mayJudge: (nowMs: number) => boolean
+  readonly #rounds: Rounds
+  #backoffMs: number
+  #groupsRemovedMs = monotonicMs()
+  #holdsGroups = false
+
+  constructor(options: SessionMaintenanceOptions) {
+    const { database, node, positions, onForgotten } = options
+    const { roundMs = ROUND_MS, deadAfterSeconds = DEAD_AFTER_SECONDS } = options
+    this.#options = options
+    this.#roundMs = roundMs
+    this.#backoffMs = roundMs
+    this.#deadAfterSeconds = deadAfterSeconds
+    const deadAfterMs = deadAfterSeconds * 1000
+    this.#heartbeat = new Heartbeat({ database, node, deadAfterMs, positions, onForgotten })
+    this.#mayJudge = startWatch(deadAfterMs, monotonicMs())
+    this.#rounds = startRounds(() => this.#round())
+  }
+
+  /** Begins a round now. */
+  wake(): void {
+    this.#rounds.poke()
+  }
+
+  /** Says where the sessions stand for the last time. */
+  async stop(): Promise<void> {
+    const { database, node, logger } = this.#options
+    await this.#rounds.stop()
+    await this.#heartbeat
+      .beat({ isOwed: true })
+      .catch((error: unknown) => logger.warn({ err: error }, 'failed to store the positions of MQTT sessions'))
+    await database
+      .transaction((tx) => partGroups(tx, node))
+      .catch((error: unknown) => logger.warn({ err: error }, 'failed to release shared subscriptions'))
+    // What still counts as connected here is looked after by the others, as of a node that died.
+    await sql`DELETE FROM mqtt_nodes n WHERE node = ${node}
+        AND NOT EXISTS (SELECT FROM mqtt_sessions s WHERE s.node = n.node AND s.is_connected)`
+      .execute(database.db)
+      .catch(() => undefined)
+  }
+
+  async #round(): Promise<Pause> {
+    try {
+      await this.#work()
+      this.#backoffMs = this.#roundMs
+      return { pauseMs: this.#roundMs, isPokable: true }
+    } catch (error) {
+      this.#options.logger.warn({ err: error }, 'failed to maintain MQTT sessions; retrying')
+      this.#backoffMs = Math.min(this.#backoffMs * 2, MAX_BACKOFF_MS)
+      return { pauseMs: this.#backoffMs, isPokable: false }
+    }
+  }
+
+  async #work(): Promise<void> {
+    const { database, journal, sendWill } = this.#options
+    const beganMs = monotonicMs()
+    const due = await this.#lookForWork()
+    await this.#heartbeat.beat({ isOwed: due.forgotten })
+    if (due.takeovers) await this.#hearTakeovers()
+    if (this.#mayJudge(monotonicMs()) && due.dead) await clearDeadNodes(journal, this.#deadAfterSeconds)
+    await this.#serveGroups()
+    if (due.wills) await sendDueWills(database, sendWill)
+    if (due.ends || due.wills) await removeEndedSessions(database)
+    if (due.expired) await sql`DELETE FROM mqtt_retained WHERE expires_at <= now()`.execute(database.db)
+    if (beganMs - this.#groupsRemovedMs < REMOVE_GROUPS_MS) return
+    this.#groupsRemovedMs = beganMs
+    await removeEmptyGroups(database)
+  }
+
+  /** What there is to do, in one statement: most rounds of most nodes find nothing. */
+  async #lookForWork(): Promise<Due> {
+    const { database, node } = this.#options
+    const { rows } = await database.db.query<Due>({ ...LOOK, values: [node, this.#deadAfterSeconds] })
+    return rows[0] as Due
+  }
+
+  async #hearTakeovers(): Promise<void> {
+    const { database, node, onTakeover } = this.#options
+    const { rows } = await sql<SessionName & { session_key: number }>`
+      DELETE FROM mqtt_takeovers WHERE node = ${node} RETURNING session_key, epoch`.execute(database.db)
+    if (rows.length > 0) onTakeover(rows.map(({ session_key: key, epoch }) => ({ key, epoch })))
+  }
+
+  async #serveGroups(): Promise<void> {
+    const { database, node, wantedGroups, onGroups } = this.#options
+    const { saidAtMs } = this.#heartbeat
+    const wanted = wantedGroups()
+    if (saidAtMs === undefined || (wanted.length === 0 && !this.#holdsGroups)) return
+    const untilMs = saidAtMs + this.#deadAfterSeconds * 1000 * LEASE_SHARE
+    const claimed = await claimGroups(database, node, wanted)
+    const held = await heldGroups(database, node)
+    this.#holdsGroups = held.length > 0
+    onGroups({ held, claimed, untilMs })
+  }
+}
