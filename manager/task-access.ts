@@ -2,7 +2,7 @@
 import { startIdentity } from '#api/identity/index.ts'
 import type { IdentityConfig } from '#api/identity/index.ts'
 import type { Ground } from '#core/ground/index.ts'
-import { createTaskAccess, type AuthMode, type TaskAccess, type TaskAccessDeps } from './access.ts'
+import { createTaskAccess, type AuthMode, type TaskAccess, type TaskAccessDeps } from './access/access.ts'
 
 export type OwnTaskAccess = {
   readonly access: TaskAccess

@@ -6,19 +6,14 @@ import type { UserPrincipal } from '#api/identity/index.ts'
 import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { hintQueue } from '#core/log/index.ts'
-import { sql } from '#core/sql.ts'
+import { Slots } from '#core/slots.ts'
 import { TASK_STATE } from '#proto/index.ts'
-import type { TaskAccess } from '../access.ts'
-import type { HeldRun } from '../runs/spec.ts'
-import { canonicalSubtopic, coversSubtopic } from './fields.ts'
-import type { Grant } from './fields.ts'
-
-/** Stored records of a channel that the task may read, the newest first. */
-export type ReadChannel = (
-  channel: { domainKey: number; domainId: string; channelKey: number; channelId: string },
-  query: { subtopic?: string; name?: string; from?: number; to?: number; limit: number },
-) => Promise<unknown[]>
+import type { TaskAccess } from '../access/access.ts'
+import type { HeldRun } from '../model/run.ts'
+import { canonicalSubtopic } from '../model/channel-fields.ts'
+import type { Grant } from '../model/channel-fields.ts'
+import { coversSubtopic, hintPublications, publishCall } from '#queues/index.ts'
+import type { ReadChannel } from '#queues/index.ts'
 
 export type GuestPublish = { channelId: string; subtopic: string; payload: Uint8Array }
 export type GuestRead = {
@@ -33,8 +28,17 @@ export type GuestRead = {
 export type GuestsDeps = { database: Database; bus: Bus; access: TaskAccess; readChannel: ReadChannel | undefined }
 export type Guests = ReturnType<typeof createGuests>
 
-export const MAX_PAYLOAD_BYTES = 256 * 1024
+const MAX_PAYLOAD_BYTES = 256 * 1024
 const MAX_RECORDS_READ = 1_000
+/** Of a run that may publish. */
+const OPEN_STATES = [TASK_STATE.scheduled, TASK_STATE.running, TASK_STATE.unknown]
+
+/** Calls of guests that are worked on at a time: of all, and of one domain. */
+const MAX_CALLS = 1_000
+const MAX_CALLS_PER_DOMAIN = 250
+/** Those that wait; a guest is told when there are more, or when its call has waited for so long. */
+const MAX_WAITING_PER_DOMAIN = 2_000
+const CALL_WAIT_MS = 10_000
 
 export function createGuests({ database, bus, access, readChannel }: GuestsDeps) {
   async function userOf(
@@ -47,7 +51,14 @@ export function createGuests({ database, bus, access, readChannel }: GuestsDeps)
     return { user, domainId, domainKey, userKey }
   }
 
-  return {
+  const calls = new Slots({
+    what: 'calls of guests',
+    max: MAX_CALLS,
+    share: MAX_CALLS_PER_DOMAIN,
+    waitMs: CALL_WAIT_MS,
+    maxWaiting: MAX_WAITING_PER_DOMAIN,
+  })
+  const guests = {
     /** Resolves when it is stored. Throws `conflict` when the fence is stale. */
     async publish(run: HeldRun, callId: number, { channelId, subtopic: given, payload }: GuestPublish): Promise<void> {
       const subtopic = canonicalSubtopic(given, 'subtopic')
@@ -55,18 +66,19 @@ export function createGuests({ database, bus, access, readChannel }: GuestsDeps)
       const text = requirePack(payload)
       const { user, domainId, domainKey, userKey } = await userOf(run)
       await access.requireChannel(user, 'publish', domainId, channelId)
-      const { rows } = await sql<{ is_current: boolean }>`
-        WITH held AS MATERIALIZED (
-          SELECT r.id, r.fence, r.task_key FROM runs r WHERE r.id = ${run.id} AND r.fence = ${run.fence}
-            AND r.state IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown}) FOR KEY SHARE),
-        stored AS (
-          INSERT INTO task_publications (domain_key, user_key, channel_id, subtopic, payload, task_key, run_id, fence, call_id)
-          SELECT ${domainKey}, ${userKey}, ${channelId}, ${subtopic}, ${text}, held.task_key, held.id, held.fence, ${callId} FROM held
-          ON CONFLICT ON CONSTRAINT task_publications_call_key DO NOTHING)
-        SELECT EXISTS (SELECT 1 FROM held) AS is_current`.execute(database.db)
-      if (rows[0]?.is_current !== true)
-        throw new ServiceError('conflict', 'the run was given to somebody else or has ended')
-      hintQueue(bus, 'task_publications')
+      const isStored = await publishCall(database.db, {
+        domainKey,
+        userKey,
+        channelId,
+        subtopic,
+        payload: text,
+        runId: run.id,
+        fence: run.fence,
+        callId,
+        openStates: OPEN_STATES,
+      })
+      if (!isStored) throw new ServiceError('conflict', 'the run was given to somebody else or has ended')
+      hintPublications(bus)
     },
 
     /** Records as JSON. Throws `forbidden` without a grant, `unavailable` where nobody reads channels. */
@@ -90,6 +102,11 @@ export function createGuests({ database, bus, access, readChannel }: GuestsDeps)
       )
       return JSON.stringify(records)
     },
+  }
+  return {
+    publish: (run: HeldRun, callId: number, message: GuestPublish) =>
+      calls.run(run.spec.domain_id, () => guests.publish(run, callId, message)),
+    read: (run: HeldRun, call: GuestRead) => calls.run(run.spec.domain_id, () => guests.read(run, call)),
   }
 }
 

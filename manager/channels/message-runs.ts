@@ -3,17 +3,15 @@
  * task acts as its user: his right to read the channel is asked again at every run.
  */
 import type { Bus } from '#core/bus/index.ts'
-import type { Database, Queryable } from '#core/database/index.ts'
+import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { startQueueReader } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { sql } from '#core/sql.ts'
 import { findFunction } from '#core/wasm/index.ts'
-import type { DescribedExport } from '#core/wasm/index.ts'
-import type { TaskAccess } from '../access.ts'
+import type { TaskAccess } from '../access/access.ts'
 import type { RunsService } from '../runs/service.ts'
-import { takesNumbers } from './trigger-message.ts'
-import type { TriggerMessage } from './trigger-message.ts'
+import { takesNumbers } from '../model/trigger-message.ts'
+import { isTemporary, startMessageReader } from '#queues/index.ts'
+import type { QueuedMessage, TriggerMessage } from '#queues/index.ts'
 
 export type MessageRunsDeps = {
   database: Database
@@ -24,112 +22,76 @@ export type MessageRunsDeps = {
   intervalMs: number
 }
 
-type Row = {
-  key: number
-  task_key: number
-  origin: string
-  message: TriggerMessage
-  task_id: string
-  domain_id: string | null
-  user_key: number | null
-  name: string
-  function: string | null
-  input_count: number
-  exports: DescribedExport[] | null
-}
-
-/** What started nothing, and why the last of it did not. */
-type Dropped = { count: number; reason: string }
-
 /** A message that is worked on. */
 type Work = {
-  row: Row
+  queued: QueuedMessage
   /** Asked once: why the task may not have the message, if it may not. */
   refused: Promise<string | undefined> | undefined
   /** Nothing more of it is to be started now. */
   isOver: boolean
   /** It comes again: what was started of it is then found started. */
   isBlocked: boolean
-  /** Record by record where they run one by one. */
-  dropped: Dropped
+  /** Record by record where they run one by one, with the last reason. */
+  dropped: number
+  reason: string
 }
 
 /** One run of a message, and the key under which it is started once. */
 type Part = { work: Work; trigger: TriggerMessage; key: string }
 
-const MAX_ROWS = 500
 /** Runs that are started at a time. */
 const MAX_STARTS = 500
-/** Who takes rows and dies is followed by another manager after this. */
-const TAKEN_MS = 30_000
-/** While no run can be queued. */
-const RETRY_MS = 1_000
-
-const TAKE = sql<Row>`
-  UPDATE task_messages m SET due_at = now() + make_interval(secs => ${TAKEN_MS / 1000}::float8)
-  FROM (SELECT key FROM task_messages WHERE due_at <= now() ORDER BY due_at, key LIMIT ${MAX_ROWS} FOR UPDATE SKIP LOCKED) due,
-    tasks t LEFT JOIN modules d ON d.key = t.module_key
-  WHERE m.key = due.key AND t.key = m.task_key
-  RETURNING m.key, m.task_key, m.origin, m.message, t.id AS task_id, t.domain_id, t.user_key, t.name, t.function,
-    json_array_length(t.inputs) AS input_count, d.exports`
 
 export function startMessageRuns({ database, bus, access, runs, logger, intervalMs }: MessageRunsDeps): {
   stop(): Promise<void>
 } {
-  const { db } = database
-
   /** Throws `forbidden` when the task may not read the channel (any more). */
-  async function requireRight(row: Row): Promise<void> {
-    const user = row.user_key === null ? undefined : await access.findUser(row.user_key)
-    if (user === undefined || row.domain_id === null)
+  async function requireRight({ userKey, domainId, message }: QueuedMessage): Promise<void> {
+    const user = userKey === null ? undefined : await access.findUser(userKey)
+    if (user === undefined || domainId === null)
       throw new ServiceError('forbidden', 'the user that the task acts as is gone or disabled')
-    await access.requireChannel(user, 'subscribe', row.domain_id, row.message.channel_id)
+    await access.requireChannel(user, 'subscribe', domainId, message.channel_id)
   }
 
-  async function start({ work, trigger, key }: Part): Promise<void> {
-    const { row, dropped } = work
+  async function startPart({ work, trigger, key }: Part): Promise<void> {
+    const { taskId, domainId } = work.queued
     try {
-      work.refused ??= refusalOf(() => requireRight(row))
+      work.refused ??= refusalOf(() => requireRight(work.queued))
       const refused = await work.refused
       if (refused !== undefined) {
         work.isOver = true
-        work.dropped = { count: 1, reason: refused }
+        work.dropped = 1
+        work.reason = refused
         return
       }
-      const { task_id: taskId, domain_id: domainId } = row
       const reason = await refusalOf(() =>
         runs.startFor({ taskId, domainId, origin: 'message', key, drivesTask: false, trigger }),
       )
       if (reason === undefined) return
-      dropped.count += 1
-      dropped.reason = reason
+      work.dropped += 1
+      work.reason = reason
     } catch (error) {
-      if (!work.isOver) logger.debug({ err: error, task: row.task_id }, 'a message has not started its runs yet')
+      if (!work.isOver) logger.debug({ err: error, task: taskId }, 'a message has not started its runs yet')
       work.isOver = true
       work.isBlocked = true
     }
   }
 
-  async function take(): Promise<boolean> {
-    const { rows } = await TAKE.execute(db)
-    const works = rows.toSorted((left, right) => left.key - right.key).map(workOf)
-    // One message may be thousands of runs: they are started side by side too, or all others would wait for the last of them.
-    const parts = partsOf(works)
-    const startSome = async () => {
-      for (const part of parts) await start(part)
-    }
-    await Promise.all(Array.from({ length: MAX_STARTS }, startSome))
-    await settle(db, works)
-    return rows.length === MAX_ROWS && !works.some(({ isBlocked }) => isBlocked)
-  }
-
-  return startQueueReader({
+  return startMessageReader({
     database,
     bus,
-    table: 'task_messages',
     intervalMs,
-    take,
-    onError: (error) => logger.warn({ err: error }, 'messages that start runs could not be taken'),
+    async start(messages) {
+      const works = messages.map(workOf)
+      // One message may be thousands of runs: they are started side by side too, or all others would wait for the last of them.
+      const parts = partsOf(works)
+      const startSome = async () => {
+        for (const part of parts) await startPart(part)
+      }
+      await Promise.all(Array.from({ length: MAX_STARTS }, startSome))
+      return works.map(({ isBlocked, dropped, reason }) => (isBlocked ? 'retry' : { dropped, reason }))
+    },
+    onError: (error) => logger.warn({ err: error }, 'failed to take the messages that start runs'),
   })
 }
 
@@ -139,20 +101,19 @@ async function refusalOf(work: () => Promise<unknown>): Promise<string | undefin
     await work()
     return undefined
   } catch (error) {
-    if (!(error instanceof ServiceError)) throw error
-    if (error.kind === 'unavailable' || error.kind === 'timeout' || error.kind === 'internal') throw error
+    if (!(error instanceof ServiceError) || isTemporary(error)) throw error
     return error.message
   }
 }
 
-function workOf(row: Row): Work {
-  return { row, refused: undefined, isOver: false, isBlocked: false, dropped: { count: 0, reason: '' } }
+function workOf(queued: QueuedMessage): Work {
+  return { queued, refused: undefined, isOver: false, isBlocked: false, dropped: 0, reason: '' }
 }
 
 function* partsOf(works: readonly Work[]): Generator<Part> {
   for (const work of works) {
-    const { origin } = work.row
-    for (const [index, trigger] of triggersOf(work.row).entries()) {
+    const { origin } = work.queued
+    for (const [index, trigger] of triggersOf(work.queued).entries()) {
       if (work.isOver) break
       yield { work, trigger, key: index === 0 ? origin : `${origin} ${index}` }
     }
@@ -160,36 +121,12 @@ function* partsOf(works: readonly Work[]): Generator<Part> {
 }
 
 /** A function that takes numbers runs once for each record, any other once for the message. */
-function triggersOf(row: Row): TriggerMessage[] {
+function triggersOf({ message, exports, inputCount, ...task }: QueuedMessage): TriggerMessage[] {
   const called =
-    row.exports === null
+    exports === null
       ? undefined
-      : findFunction(row.exports, { explicit: row.function ?? undefined, fallback: row.name })
-  const free = called?.params.slice(0, Math.max(called.params.length - row.input_count, 0)) ?? []
-  if (!takesNumbers(free)) return [row.message]
-  return row.message.records.map((record) => ({ ...row.message, records: [record] }))
-}
-
-async function settle(db: Queryable, works: readonly Work[]): Promise<void> {
-  const [again, done] = [works.filter(({ isBlocked }) => isBlocked), works.filter(({ isBlocked }) => !isBlocked)]
-  const keysOf = (some: readonly Work[]) => some.map(({ row }) => row.key)
-  if (done.length > 0) await sql`DELETE FROM task_messages WHERE key = ANY(${keysOf(done)}::bigint[])`.execute(db)
-  if (again.length > 0) {
-    await sql`UPDATE task_messages SET due_at = now() + make_interval(secs => ${RETRY_MS / 1000}::float8)
-      WHERE key = ANY(${keysOf(again)}::bigint[])`.execute(db)
-  }
-  const droppedWorks = done.filter(({ dropped }) => dropped.count > 0)
-  if (droppedWorks.length === 0) return
-  const byTask = Map.groupBy(droppedWorks, ({ row }) => row.task_key)
-  const counts = [...byTask]
-    .map(([key, some]) => ({
-      key,
-      count: some.reduce((sum, { dropped }) => sum + dropped.count, 0),
-      reason: some.at(-1)?.dropped.reason ?? '',
-    }))
-    .toSorted((left, right) => left.key - right.key)
-  await sql`UPDATE task_triggers g SET dropped = g.dropped + c.count, dropped_reason = c.reason
-    FROM unnest(${counts.map(({ key }) => key)}::bigint[], ${counts.map(({ count }) => count)}::int[],
-      ${counts.map(({ reason }) => reason)}::text[]) AS c (task_key, count, reason)
-    WHERE g.task_key = c.task_key`.execute(db)
+      : findFunction(exports, { explicit: task.function ?? undefined, fallback: task.taskName })
+  const free = called?.params.slice(0, Math.max(called.params.length - inputCount, 0)) ?? []
+  if (!takesNumbers(free)) return [message]
+  return message.records.map((record) => ({ ...message, records: [record] }))
 }

@@ -2,11 +2,10 @@
 import type { Bus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError, refusedField } from '#core/errors/index.ts'
-import { hintQueue } from '#core/log/index.ts'
-import { sql } from '#core/sql.ts'
-import type { TaskAccess, TaskCaller } from '../access.ts'
+import type { TaskAccess, TaskCaller } from '../access/access.ts'
+import { MAX_OPEN_REPLAYS, openReplay } from '#queues/index.ts'
 import type { TasksService } from '../tasks/service.ts'
-import { requireChannelId } from './fields.ts'
+import { requireChannelId } from '../model/channel-fields.ts'
 import type { NewReplay } from './schema.ts'
 
 export type ReplaysDeps = {
@@ -17,9 +16,6 @@ export type ReplaysDeps = {
   newId: () => string
 }
 export type ReplaysService = ReturnType<typeof createReplaysService>
-
-/** Replays of one task at a time. */
-const MAX_OPEN = 10
 
 export function createReplaysService({ database, bus, access, tasks, newId }: ReplaysDeps) {
   return {
@@ -32,14 +28,18 @@ export function createReplaysService({ database, bus, access, tasks, newId }: Re
       if (task.domainId === null) throw new ServiceError('unprocessable', 'a task of no domain has no channels')
       await access.requireChannel(caller, 'subscribe', task.domainId, body.channel_id)
       const id = newId()
-      const { rows } = await sql`
-        INSERT INTO task_replays (id, task_key, user_key, channel_id, from_time, to_time)
-        SELECT ${id}, t.key, ${caller.key}, ${body.channel_id}, ${body.from}, ${body.to} FROM tasks t
-        WHERE t.key = ${task.key} AND (SELECT count(*) FROM task_replays r WHERE r.task_key = t.key) < ${MAX_OPEN}
-        RETURNING id`.execute(database.db)
-      if (rows.length === 0)
-        throw new ServiceError('unavailable', `${MAX_OPEN} replays of the task are under way`, { retryAfterSeconds: 5 })
-      hintQueue(bus, 'task_replays')
+      const replay = {
+        id,
+        taskKey: task.key,
+        userKey: caller.key,
+        channelId: body.channel_id,
+        from: body.from,
+        to: body.to,
+      }
+      if (!(await openReplay(database, bus, replay)))
+        throw new ServiceError('unavailable', `${MAX_OPEN_REPLAYS} replays of the task are under way`, {
+          retryAfterSeconds: 5,
+        })
       return { id }
     },
   }

@@ -1,8 +1,8 @@
 /** The route of replays (task-manager.md section 5). */
+import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
-import type { Callers } from '../callers.ts'
+import type { Callers } from '../access/callers.ts'
 import { TaskId } from '../tasks/schema.ts'
 import type { ReplaysService } from './replay-service.ts'
 import { NewReplay, Replay } from './schema.ts'

@@ -1,6 +1,6 @@
 /** Wire shapes of replays (task-manager.md section 5). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { Type } from '#core/schema.ts'
 import { TaskId } from '../tasks/schema.ts'
 
 export const NewReplay = Type.Object(

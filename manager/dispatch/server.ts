@@ -1,7 +1,7 @@
-/** The gRPC listener of the manager: workers dial in here, register, hold their session and fetch uploads. */
+/** The gRPC listener of the manager: workers dial in here, register and hold their session. */
 import { create } from '@bufbuild/protobuf'
+import { LRUCache } from 'lru-cache'
 import { isId } from '#core/ids.ts'
-import { createLru } from '#core/lru.ts'
 import { Server, ServerCredentials, experimental } from '@grpc/grpc-js'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -9,7 +9,6 @@ import { portError } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 import {
-  ModuleService,
   RegisterResponseSchema,
   RenewResponseSchema,
   WorkerService,
@@ -24,22 +23,26 @@ import type {
   RenewResponse,
   ServiceHandlers,
 } from '#proto/index.ts'
-import type { GrpcTls } from '../grpc-tls.ts'
-import { moduleHandlers } from '../modules/module-service.ts'
-import type { TicketOffice } from '../modules/tickets.ts'
-import { MAX_CHUNK_BYTES, MAX_INLINE_RESULT_BYTES, MAX_MESSAGE_BYTES, MAX_STAGED_RESULT_BYTES } from '../runs/limits.ts'
+import type { GrpcTls } from '../tls/grpc-tls.ts'
+import type { TicketIssuer } from '../modules/tickets.ts'
+import {
+  MAX_CHUNK_BYTES,
+  MAX_INLINE_RESULT_BYTES,
+  MAX_MESSAGE_BYTES,
+  MAX_STAGED_RESULT_BYTES,
+} from '../model/limits.ts'
 import { authenticateWorker, issueCertificate, requireCertificate } from '../workers/certificates.ts'
 import type { LeaseKeeper } from '../workers/leases.ts'
 import { registerWorker } from '../workers/registration.ts'
-import { digestSecret } from '../workers/tokens.ts'
+import { digestSecret } from '../model/worker-secret.ts'
 import { grpcFailure } from './failure.ts'
 import { serveSession, type SessionDeps } from './session-handler.ts'
-import type { WorkerFacts } from './worker-session.ts'
+import type { WorkerFacts } from '../placement/worker-session.ts'
 
 export type DispatchDeps = Omit<SessionDeps, 'findWorker'> & {
   database: Database
   leases: LeaseKeeper
-  tickets: TicketOffice
+  tickets: TicketIssuer
   logger: Logger
   newId: () => string
   managerId: string
@@ -72,7 +75,7 @@ export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer>
     'grpc.keepalive_timeout_ms': KEEPALIVE_ANSWER_MS,
     'grpc.keepalive_permit_without_calls': 1,
   })
-  const registered = createLru<string, AtRegistration>(MAX_REGISTERED)
+  const registered = new LRUCache<string, AtRegistration>({ max: MAX_REGISTERED })
   const sessionDeps: SessionDeps = {
     ...deps,
     findWorker: async (hello, call) => {
@@ -113,7 +116,6 @@ export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer>
     session: (call) => void serveSession(sessionDeps, call),
   }
   server.addService(serviceDefinition(WorkerService), workerHandlers)
-  server.addService(serviceDefinition(ModuleService), moduleHandlers(deps))
 
   const credentials = deps.tls === undefined ? ServerCredentials.createInsecure() : tlsCredentials(deps.tls)
   const port = await bind(server, deps, credentials)
@@ -121,9 +123,7 @@ export async function startDispatch(deps: DispatchDeps): Promise<DispatchServer>
     port,
     address: `${deps.host}:${port}`,
     async stop() {
-      for (const session of cluster.sessions) {
-        session.tell({ case: 'goaway', value: { reason: 'the manager stops', reconnectAfterMs: BigInt(GOAWAY_MS) } })
-      }
+      for (const session of cluster.sessions) session.goAway('the manager stops')
       await new Promise<void>((resolve) => {
         const timer = setTimeout(() => {
           server.forceShutdown()
@@ -194,7 +194,10 @@ async function register(
   shown: string | undefined,
 ): Promise<RegisterResponse> {
   const { database, newId, managerId, leases, tickets, tls } = deps
-  const registered = await registerWorker({ database, newId, managerId, leaseMs: leases.leaseMs, shown }, request)
+  const registered = await registerWorker(
+    { database, newId, managerId, leaseMs: () => leases.leaseMs(), shown },
+    request,
+  )
   const { certificateRequest } = request
   const certificate =
     tls === undefined || certificateRequest.byteLength === 0

@@ -2,24 +2,37 @@
  * One session of one worker: the order of its messages, and what each of them changes. Hello is settled before anything
  * else is read; afterwards messages are handed to the run writer in the order of their arrival.
  */
+import { once } from 'node:events'
 import { status } from '@grpc/grpc-js'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, withDeadline } from '#core/time.ts'
-import { RejectReason, sessionRequests, taskStateFromWire, TASK_STATE } from '#proto/index.ts'
-import type { GuestCall, Hello, ServerDuplexStream, SessionRequest, SessionResponse } from '#proto/index.ts'
+import { createTurns, inTurns } from '#core/turns.ts'
+import { RejectReason, largeResponse, sessionRequests } from '#proto/index.ts'
+import type {
+  GuestCall,
+  Heartbeat,
+  Hello,
+  Reject,
+  RunResult,
+  ServerDuplexStream,
+  SessionRequest,
+  SessionResponse,
+} from '#proto/index.ts'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import type { GuestReplySchema } from '#proto/index.ts'
 import type { Guests } from '../channels/guests.ts'
-import { heldRun } from '../runs/end-runs.ts'
-import type { HeldRun } from '../runs/spec.ts'
-import type { RunOutput } from '../runs/output.ts'
-import type { RunWriter } from '../runs/writer.ts'
+import { heldRun } from '../writer/end-runs.ts'
+import type { HeldRun, RunEnding, RunIdentity } from '../model/run.ts'
+import type { RunOutput } from './run-output.ts'
+import type { RunWriter } from '../writer/writer.ts'
 import type { LeaseKeeper } from '../workers/leases.ts'
-import type { Cluster } from './cluster.ts'
+import type { Cluster } from '../placement/cluster.ts'
 import { grpcFailure } from './failure.ts'
 import { fromRef, fromResult, toRef } from './translate.ts'
-import { WorkerSession, type WorkerFacts } from './worker-session.ts'
+import { readClaims, welcomeParts } from './welcome.ts'
+import { WorkerStream, type Delivery } from './worker-stream.ts'
+import { WorkerSession, type WorkerFacts } from '../placement/worker-session.ts'
 
 export type SessionDeps = {
   cluster: Cluster
@@ -27,6 +40,7 @@ export type SessionDeps = {
   leases: LeaseKeeper
   output: RunOutput
   guests: Guests
+  delivery: Delivery
   logger: Logger
   /** The worker behind a Hello; throws `unauthenticated`, undefined when its epoch is void. */
   findWorker: (hello: Hello, call: SessionCall) => Promise<WorkerFacts | undefined>
@@ -36,88 +50,59 @@ export type SessionCall = ServerDuplexStream<SessionRequest, SessionResponse>
 
 /** Runs of one heartbeat that are said to wait for their component. */
 const MAX_PREPARING = 1_000
+/** Ends of runs in one message. */
+const MAX_RESULTS = 1_000
+/** What a worker says of a run that it gives back. */
+const MAX_REASON_CHARS = 4096
+/** Longer than any digest. */
+const MAX_DIGEST_CHARS = 128
+/** Messages that a worker has not read; beyond it nothing more is read of what it says. */
+const MAX_UNREAD_MESSAGES = 1_000
 /** The first message must have come by then. */
 const HELLO_DEADLINE_MS = 10_000
 
 /** Serves one stream until it ends; never throws. */
 export async function serveSession(deps: SessionDeps, call: SessionCall): Promise<void> {
-  let session: WorkerSession | undefined
+  let handler: SessionHandler | undefined
   try {
     const messages = sessionRequests(call)
     const first = await withDeadline(messages.next(), HELLO_DEADLINE_MS, 'the Hello of a worker')
     if (first.done === true) return
     if (first.value.message.case !== 'hello')
       throw new ServiceError('malformed', 'the first message of a session must be Hello')
-    session = await openSession(deps, call, first.value.message.value)
+    handler = await SessionHandler.open(deps, call, first.value.message.value)
+    const turns = createTurns()
     for (let next = await messages.next(); next.done !== true; next = await messages.next()) {
-      if (!session.isAlive) throw voidEpoch()
-      receive(deps, session, next.value)
+      if (!handler.session.isAlive) throw voidEpoch()
+      await handler.receive(next.value)
+      if (turns.isOver) await turns.next()
+      if (call.writableLength > MAX_UNREAD_MESSAGES) await drained(call)
     }
     call.end()
   } catch (error) {
     // A broken stream is nothing to answer; anything else is told to the worker.
     if (call.cancelled) return
     const failure = grpcFailure(error)
-    if (failure.code === status.INTERNAL) deps.logger.error({ err: error, worker: session?.name }, 'a session failed')
-    else deps.logger.info({ worker: session?.name, reason: failure.details }, 'a session was refused')
+    const worker = handler?.session.name
+    if (failure.code === status.INTERNAL) deps.logger.error({ err: error, worker }, 'a session failed')
+    else deps.logger.info({ worker, reason: failure.details }, 'a session was refused')
     call.emit('error', failure)
   } finally {
-    if (session !== undefined) leave(deps, session)
+    handler?.leave()
   }
+}
+
+/** Resolves when the worker has read what it was told, or is gone. */
+async function drained(call: SessionCall): Promise<void> {
+  const listening = new AbortController()
+  const { signal } = listening
+  await Promise.race([once(call, 'drain', { signal }), once(call, 'close', { signal })]).finally(() =>
+    listening.abort(),
+  )
 }
 
 function voidEpoch(): ServiceError {
   return new ServiceError('conflict', 'the session epoch is void: register again')
-}
-
-async function openSession(deps: SessionDeps, call: SessionCall, hello: Hello): Promise<WorkerSession> {
-  const { cluster, writer, leases, logger } = deps
-  const facts = await deps.findWorker(hello, call)
-  if (facts === undefined) throw voidEpoch()
-  const before = cluster.find(facts.key)
-  if (before !== undefined) cluster.remove(before)
-  const session = new WorkerSession(facts, monotonicMs(), (message) => {
-    if (session.isAlive) call.write(message)
-  })
-  const settled = await writer.hello(
-    session,
-    {
-      bootId: hello.bootId,
-      running: hello.running.map((held) => ({
-        run: fromRef(held.run),
-        state: taskStateFromWire(held.state) ?? TASK_STATE.scheduled,
-      })),
-      spooled: hello.spooled.map(fromRef),
-    },
-    leases.leaseMs(),
-  )
-  if (settled === undefined) throw voidEpoch()
-  session.tell({
-    case: 'welcome',
-    value: {
-      keep: settled.keep.map(toRef),
-      stop: settled.stop.map(toRef),
-      resend: settled.resend.map(toRef),
-      acknowledged: settled.acknowledged.map(toRef),
-    },
-  })
-  if (session.isDrainAsked) session.askDrain(true)
-  leases.beat(session)
-  cluster.add(session)
-  logger.info(
-    { worker: session.name, id: session.id, slots: session.slots, runs: settled.keep.length },
-    'a worker joined',
-  )
-  void writer.claim().catch(() => undefined)
-  return session
-}
-
-/** The stream is gone: no new work, but the lease and its runs stay until it ends or the worker is back. */
-function leave({ cluster, logger }: SessionDeps, session: WorkerSession): void {
-  session.isSuspect = true
-  session.lastBeatMs = Math.min(session.lastBeatMs, monotonicMs())
-  cluster.remove(session)
-  logger.info({ worker: session.name }, 'a worker left its session')
 }
 
 const REJECTIONS: Readonly<Record<RejectReason, string>> = {
@@ -130,133 +115,203 @@ const REJECTIONS: Readonly<Record<RejectReason, string>> = {
   [RejectReason.CROWDED]: 'too many components of the domain wait to be transpiled',
 }
 
-function receive(deps: SessionDeps, session: WorkerSession, request: SessionRequest): void {
-  const { writer, leases, cluster, output, logger } = deps
-  const failed = (error: unknown) =>
-    logger.warn({ err: error, worker: session.name }, 'what a worker reported could not be written')
-  const { message } = request
-  switch (message.case) {
-    case 'heartbeat': {
-      const beat = message.value
-      session.freeSlots = beat.freeSlots
-      for (const digest of beat.cachedDigestsAdded) session.rememberDigest(digest)
-      for (const digest of beat.cachedDigestsRemoved) session.cachedDigests.delete(digest)
-      session.preparing = new Map(
-        beat.preparing.slice(0, MAX_PREPARING).flatMap(({ run, position }) => {
-          const held = heldRun(session, fromRef(run))
-          return held === undefined ? [] : [[held.id, position] as const]
-        }),
-      )
-      if (session.crowdedDomains.size > 0) {
-        session.crowdedDomains.clear()
-        cluster.changed()
-        writer.claim().catch(failed)
-      }
-      leases.beat(session)
-      session.repeatUnconfirmed()
-      cluster.touch(session)
-      cluster.flush()
-      session.tell({
-        case: 'leaseRenewed',
-        value: {
-          sequence: beat.sequence,
-          leaseTtlMs: BigInt(leases.leaseMs()),
-          heartbeatIntervalMs: BigInt(leases.intervalMs()),
-        },
-      })
-      return
-    }
-    case 'accept':
-      for (const run of message.value.runs) session.confirm(fromRef(run))
-      return
-    case 'reject': {
-      const { run, reason, message: words } = message.value
-      const held = heldRun(session, fromRef(run))
-      if (reason === RejectReason.CROWDED && held !== undefined) {
-        session.crowdedDomains.add(held.spec.domain_id)
-        cluster.changed()
-      }
-      const why = words === '' ? (REJECTIONS[reason] ?? 'no reason given') : words
-      writer.reject(session, fromRef(run), why).catch(failed)
-      return
-    }
-    case 'stateUpdate': {
-      const begun = message.value.running.map(fromRef)
-      for (const run of begun) session.confirm(run)
-      writer.running(session, begun).catch(failed)
-      return
-    }
-    case 'result': {
-      const ends = message.value.results.map((result) => {
-        const run = fromRef(result.run)
-        session.confirm(run)
-        return { run, ending: output.checkStaged(session, run, fromResult(result)) }
-      })
-      // Staged parts are in the database before the result that names them.
-      output
-        .settled(session)
-        .then(() => writer.ends(session, ends))
-        .catch((error: unknown) => {
-          failed(error)
-          // Nothing was acknowledged: the worker registers anew and sends its spool again.
-          cluster.remove(session)
+/** A session after its Hello. */
+class SessionHandler {
+  readonly session: WorkerSession
+  readonly #deps: SessionDeps
+  readonly #stream: WorkerStream
+
+  private constructor(deps: SessionDeps, session: WorkerSession, stream: WorkerStream) {
+    this.#deps = deps
+    this.session = session
+    this.#stream = stream
+  }
+
+  /** Settles the Hello. Throws `conflict` when the session's epoch is void. */
+  static async open(deps: SessionDeps, call: SessionCall, hello: Hello): Promise<SessionHandler> {
+    const { cluster, writer, leases, logger } = deps
+    const facts = await deps.findWorker(hello, call)
+    if (facts === undefined) throw voidEpoch()
+    const before = cluster.find(facts.key)
+    if (before !== undefined) cluster.remove(before)
+    const stream = new WorkerStream(facts.id, deps.delivery, (message) => void call.write(message))
+    const session = new WorkerSession(facts, monotonicMs(), stream)
+    const claims = await readClaims(hello)
+    const settled = await writer.hello(session, claims, leases.leaseMs())
+    if (settled === undefined) throw voidEpoch()
+    call.write(await largeResponse(welcomeParts(claims, settled)))
+    if (session.isDrainAsked) session.askDrain(true)
+    leases.beat(session)
+    cluster.add(session)
+    logger.info(
+      { worker: session.name, id: session.id, slots: session.slots, runs: settled.keep.size },
+      'a worker joined',
+    )
+    void writer.claim().catch(() => undefined)
+    return new SessionHandler(deps, session, stream)
+  }
+
+  /** The stream is gone: no new work, but the lease and its runs stay until it ends or the worker is back. */
+  leave(): void {
+    const { session } = this
+    session.isSuspect = true
+    session.lastBeatMs = Math.min(session.lastBeatMs, monotonicMs())
+    this.#deps.cluster.remove(session)
+    this.#deps.logger.info({ worker: session.name }, 'a worker left its session')
+  }
+
+  /** Throws `malformed` for what is no message of a session. A worker may mean harm: its lists are read in turns. */
+  async receive({ message }: SessionRequest): Promise<void> {
+    const { session } = this
+    const { writer, cluster, output } = this.#deps
+    switch (message.case) {
+      case 'heartbeat':
+        await this.#beat(message.value)
+        return
+      case 'accept':
+        await inTurns(message.value.runs, (run) => session.confirm(fromRef(run)))
+        return
+      case 'reject':
+        this.#reject(message.value)
+        return
+      case 'stateUpdate': {
+        const begun = new Map<string, RunIdentity>()
+        await inTurns(message.value.running, (ref) => {
+          const run = fromRef(ref)
+          session.confirm(run)
+          if (heldRun(session, run) !== undefined) begun.set(run.id, run)
         })
-      return
+        if (begun.size > 0) writer.running(session, [...begun.values()]).catch(this.#unwritten)
+        return
+      }
+      case 'result':
+        await this.#recordResults(message.value.results)
+        return
+      case 'resultChunk': {
+        const { run, digest, offset, data } = message.value
+        await output.stage(session, fromRef(run), { digest, offset: Number(offset), data })
+        return
+      }
+      case 'logChunk': {
+        const { run, stream, offset, data, truncated } = message.value
+        output.log(session, fromRef(run), { stream, offset: Number(offset), data, truncated })
+        return
+      }
+      case 'drainState':
+        session.saysDraining = message.value.draining
+        cluster.changed()
+        return
+      case 'cancelAck':
+        // False: the worker holds no such run. Its deadline in the database ends it, should no result come.
+        return
+      case 'guestCall':
+        this.#answerGuest(message.value).catch(this.#unwritten)
+        return
+      case 'hello':
+        throw new ServiceError('malformed', 'Hello comes once')
+      case undefined:
+        return
     }
-    case 'resultChunk': {
-      const { run, digest, offset, data } = message.value
-      output.stage(session, fromRef(run), { digest, offset: Number(offset), data })
-      return
-    }
-    case 'logChunk': {
-      const { run, stream, offset, data, truncated } = message.value
-      output.log(session, fromRef(run), { stream, offset: Number(offset), data, truncated })
-      return
-    }
-    case 'drainState':
-      session.saysDraining = message.value.draining
+  }
+
+  readonly #unwritten = (error: unknown): void => {
+    this.#deps.logger.warn({ err: error, worker: this.session.name }, 'failed to write what a worker reported')
+  }
+
+  async #beat(beat: Heartbeat): Promise<void> {
+    const { session } = this
+    const { cluster, leases, writer } = this.#deps
+    session.freeSlots = beat.freeSlots
+    await inTurns(beat.cachedDigestsAdded, (digest) => {
+      if (digest.length <= MAX_DIGEST_CHARS) session.rememberDigest(digest)
+    })
+    await inTurns(beat.cachedDigestsRemoved, (digest) => session.cachedDigests.delete(digest))
+    session.preparing = new Map(
+      beat.preparing.slice(0, MAX_PREPARING).flatMap(({ run, position }) => {
+        const held = heldRun(session, fromRef(run))
+        return held === undefined ? [] : [[held.id, position] as const]
+      }),
+    )
+    if (session.crowdedDomains.size > 0) {
+      session.crowdedDomains.clear()
       cluster.changed()
-      return
-    case 'cancelAck':
-      // False: the worker holds no such run. Its deadline in the database ends it, should no result come.
-      return
-    case 'guestCall': {
-      answerGuest(deps, session, message.value).catch(failed)
-      return
+      writer.claim().catch(this.#unwritten)
     }
-    case 'hello':
-      throw new ServiceError('malformed', 'Hello comes once')
-    case undefined:
-      return
+    leases.beat(session)
+    session.repeatUnconfirmed()
+    cluster.touch(session)
+    cluster.flush()
+    this.#stream.tell({
+      case: 'leaseRenewed',
+      value: {
+        sequence: beat.sequence,
+        leaseTtlMs: BigInt(leases.leaseMs()),
+        heartbeatIntervalMs: BigInt(leases.intervalMs()),
+      },
+    })
+  }
+
+  #reject({ run: ref, reason, message: words }: Reject): void {
+    const { session } = this
+    const run = fromRef(ref)
+    const held = heldRun(session, run)
+    if (held === undefined) return
+    if (reason === RejectReason.CROWDED) {
+      session.crowdedDomains.add(held.spec.domain_id)
+      this.#deps.cluster.changed()
+    }
+    const why = words === '' ? (REJECTIONS[reason] ?? 'no reason given') : words.slice(0, MAX_REASON_CHARS)
+    this.#deps.writer.reject(session, run, why.replaceAll('\0', '')).catch(this.#unwritten)
+  }
+
+  async #recordResults(results: readonly RunResult[]): Promise<void> {
+    if (results.length > MAX_RESULTS)
+      throw new ServiceError('too_large', `a message may have at most ${MAX_RESULTS} results`)
+    const { session } = this
+    const { cluster, output, writer } = this.#deps
+    const ends: { run: RunIdentity; ending: RunEnding }[] = []
+    await inTurns(results, (result) => {
+      const run = fromRef(result.run)
+      session.confirm(run)
+      ends.push({ run, ending: output.checkStaged(session, run, fromResult(result)) })
+    })
+    // Staged parts are in the database before the result that names them.
+    output
+      .settled(session)
+      .then(() => writer.ends(session, ends))
+      .catch((error: unknown) => {
+        this.#unwritten(error)
+        // Nothing was acknowledged: the worker registers anew and sends its spool again.
+        cluster.remove(session)
+      })
+  }
+
+  /** Answered after the commit; a refusal is an answer as well. */
+  async #answerGuest(call: GuestCall): Promise<void> {
+    const identity = fromRef(call.run)
+    const outcome = await this.#guestOutcome(heldRun(this.session, identity), call).catch(
+      (error: unknown): GuestOutcome => {
+        if (!(error instanceof ServiceError)) throw error
+        const kind = error.kind === 'conflict' ? 'stale' : error.kind
+        return { case: 'error', value: { kind, message: error.message } }
+      },
+    )
+    this.#stream.tell({ case: 'guestReply', value: { run: toRef(identity), callId: call.callId, outcome } })
+  }
+
+  async #guestOutcome(run: HeldRun | undefined, { callId, call }: GuestCall): Promise<GuestOutcome> {
+    const { guests } = this.#deps
+    if (run === undefined) throw new ServiceError('conflict', 'the run was given to somebody else or has ended')
+    switch (call.case) {
+      case 'publish':
+        await guests.publish(run, callId, call.value)
+        return { case: 'published', value: {} }
+      case 'read':
+        return { case: 'recordsJson', value: Buffer.from(await guests.read(run, call.value)) }
+      case undefined:
+        throw new ServiceError('malformed', 'the call of a guest says nothing')
+    }
   }
 }
 
 type GuestOutcome = NonNullable<MessageInitShape<typeof GuestReplySchema>['outcome']>
-
-/** Answered after the commit; a refusal is an answer as well. */
-async function answerGuest({ guests }: SessionDeps, session: WorkerSession, call: GuestCall): Promise<void> {
-  const identity = fromRef(call.run)
-  const outcome = await guestOutcome(guests, heldRun(session, identity), call).catch((error: unknown): GuestOutcome => {
-    if (!(error instanceof ServiceError)) throw error
-    const kind = error.kind === 'conflict' ? 'stale' : error.kind
-    return { case: 'error', value: { kind, message: error.message } }
-  })
-  session.tell({ case: 'guestReply', value: { run: toRef(identity), callId: call.callId, outcome } })
-}
-
-async function guestOutcome(
-  guests: Guests,
-  run: HeldRun | undefined,
-  { callId, call }: GuestCall,
-): Promise<GuestOutcome> {
-  if (run === undefined) throw new ServiceError('conflict', 'the run was given to somebody else or has ended')
-  switch (call.case) {
-    case 'publish':
-      await guests.publish(run, callId, call.value)
-      return { case: 'published', value: {} }
-    case 'read':
-      return { case: 'recordsJson', value: Buffer.from(await guests.read(run, call.value)) }
-    case undefined:
-      throw new ServiceError('malformed', 'the call of a guest says nothing')
-  }
-}

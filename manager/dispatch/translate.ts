@@ -13,11 +13,10 @@ import {
   TASK_STATE,
 } from '#proto/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { MAX_OUTPUT_BYTES, MAX_STAGED_RESULT_BYTES } from '../runs/limits.ts'
-import type { FailureReason, HeldRun, OnLost, RunEnding } from '../runs/spec.ts'
-
-/** Identity of an assignment with the manager's types. */
-export type RunIdentity = { id: string; attempt: number; fence: number }
+import { isId } from '#core/ids.ts'
+import { DEFAULT_OUTPUT_BYTES, MAX_INLINE_RESULT_BYTES, MAX_STAGED_RESULT_BYTES } from '../model/limits.ts'
+import type { FailureReason, HeldRun, RunEnding, RunIdentity } from '../model/run.ts'
+import type { OnLost } from '../model/task-fields.ts'
 
 const ON_LOST = {
   requeue: WireOnLost.REQUEUE,
@@ -41,9 +40,10 @@ export function toRef(run: RunIdentity): MessageInitShape<typeof RunRefSchema> {
   return { runId: run.id, attempt: run.attempt, fence: BigInt(run.fence) }
 }
 
-/** Throws `malformed` when the worker left it out. */
+/** Throws `malformed` when the worker left it out, and for a name that no run has. */
 export function fromRef(run: RunRef | undefined): RunIdentity {
   if (run === undefined) throw new ServiceError('malformed', 'the message names no run')
+  if (!isId(run.runId)) throw new ServiceError('malformed', 'the id of a run must be a UUID')
   return { id: run.runId, attempt: run.attempt, fence: Number(run.fence) }
 }
 
@@ -61,12 +61,12 @@ export function toAssignment(
     module,
     function: spec.function ?? '',
     inputsJson: JSON.stringify(spec.inputs),
-    cliArgs: [...spec.cli_args],
+    cliArgs: [...(spec.cli_args ?? [])],
     env: texts(spec.env),
     limits: {
       timeoutMs: BigInt(spec.timeout_ms),
       memoryLimitBytes: BigInt(spec.memory_limit_bytes),
-      maxOutputBytes: BigInt(MAX_OUTPUT_BYTES),
+      maxOutputBytes: BigInt(spec.max_output_bytes ?? DEFAULT_OUTPUT_BYTES),
       maxResultBytes: BigInt(MAX_STAGED_RESULT_BYTES),
     },
     onLost: ON_LOST[spec.on_lost],
@@ -87,7 +87,7 @@ function texts(values: Readonly<Record<string, unknown>>): Record<string, string
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, String(value)]))
 }
 
-/** Throws `malformed` for an end that is none, or for text that is no JSON. */
+/** Throws `malformed` for an end that is none, or for text that is no JSON; `too_large` for a result that must be staged. */
 export function fromResult(result: RunResult): RunEnding {
   const staged =
     result.staged === undefined ? null : { digest: result.staged.digest, sizeBytes: Number(result.staged.sizeBytes) }
@@ -116,6 +116,8 @@ function endState({ state, reason }: RunResult): Pick<RunEnding, 'state' | 'reas
 }
 
 function requireJson(text: string): string {
+  if (text.length > MAX_INLINE_RESULT_BYTES)
+    throw new ServiceError('too_large', `a result of more than ${MAX_INLINE_RESULT_BYTES} bytes must be staged`)
   try {
     JSON.parse(text)
   } catch (error) {

@@ -1,13 +1,13 @@
 /** The stream of all states (task-manager.md section 1). */
+import { Type } from 'typebox'
 import { EVENT_STREAM, formatEvent, responses, sendEventStream } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { formatPosition } from '#core/log/index.ts'
-import { Type } from '#core/schema.ts'
 import type { Streams } from '#core/streams/index.ts'
-import type { TaskAccess } from '../access.ts'
-import type { Callers } from '../callers.ts'
-import { NO_USER } from '../callers.ts'
-import type { TaskEvent } from './read.ts'
+import type { TaskAccess } from '../access/access.ts'
+import type { Callers } from '../access/callers.ts'
+import { NO_USER } from '../access/callers.ts'
+import type { TaskEvent } from '../store/events.ts'
 import type { EventsService } from './service.ts'
 
 export type EventRouteDeps = { events: EventsService; access: TaskAccess; callers: Callers; streams: Streams }
@@ -18,7 +18,9 @@ export function taskEventRoutes({ events, access, callers, streams }: EventRoute
       '/events',
       {
         onRequest: callers.onRequest,
-        config: { action: 'task_read', ownCredentials: true, mediaType: EVENT_STREAM, refusesHead: true },
+        config: { action: 'task_read', ownCredentials: true, mediaType: EVENT_STREAM },
+        // The answer of GET does not end.
+        exposeHeadRoute: false,
         schema: {
           tags: ['tasks'],
           summary: 'Follow every state of tasks, runs and workers, as server-sent events',

@@ -9,9 +9,9 @@ import type { Position } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { Slots } from '#core/slots.ts'
 import { startAccessWatch } from '#core/streams/index.ts'
-import type { DomainReach, TaskAccess, TaskCaller } from '../access.ts'
-import { isForgotten, readEvents } from './read.ts'
-import type { TaskEvent } from './read.ts'
+import type { DomainReach, TaskAccess, TaskCaller } from '../access/access.ts'
+import { isForgotten, readEvents } from '../store/events.ts'
+import type { TaskEvent } from '../store/events.ts'
 
 /** How often the log is read while somebody follows it; a change of this process is read at once. */
 const READ_INTERVAL_MS = 250

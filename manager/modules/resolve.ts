@@ -1,7 +1,7 @@
 /** The digest behind an image reference, asked of the proxy under the policy of the domain. */
 import type { Logger } from '#core/logging/index.ts'
 import { Slots } from '#core/slots.ts'
-import type { ResolvedImage } from '../runs/start-runs.ts'
+import type { ResolvedImage } from '../model/start.ts'
 import type { ModulePolicies } from './policies.ts'
 import type { ProxyClient, ResolvedReference } from './proxy-client.ts'
 import type { UseRecorder } from './uses.ts'

@@ -4,8 +4,12 @@ import { Secret } from '#core/config/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
-import type { Callers } from '../callers.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { formatTime } from '#core/time.ts'
+import { sendBytes } from '#core/transfer/index.ts'
+import type { Callers } from '../access/callers.ts'
 import {
+  Bytes,
   ModuleList,
   ModuleParams,
   ModulePage,
@@ -14,20 +18,26 @@ import {
   PolicyQuery,
   PrePull,
   PrePulled,
+  Ticket,
+  TicketBody,
   Pushed,
   PushQuery,
   presentModule,
 } from './schema.ts'
 import type { ModulesService } from './service.ts'
 import { MAX_MODULE_BYTES } from './received-body.ts'
+import type { UploadReader } from './upload-reader.ts'
 
 const tags = ['modules']
+/** A reader that takes no byte for this long is given up. */
+const STALLED_READER_MS = 60_000
 /** RFC 7617: `Basic` and base64 of `user:password`. */
 const BASIC = /^basic +([A-Za-z0-9+/]+=*)$/i
 
-export type ModuleRoutesDeps = { modules: ModulesService; callers: Callers }
+export type ModuleRoutesDeps = { modules: ModulesService; callers: Callers; uploads: UploadReader; logger: Logger }
 
-export function moduleRoutes({ modules, callers }: ModuleRoutesDeps): RoutePlugin {
+export function moduleRoutes(deps: ModuleRoutesDeps): RoutePlugin {
+  const { modules, callers } = deps
   const { onRequest } = callers
   const config = (action: string) => ({ action, ownCredentials: true })
   return (app) => {
@@ -110,9 +120,10 @@ export function moduleRoutes({ modules, callers }: ModuleRoutesDeps): RoutePlugi
         }
       },
     )
+    ticketRoutes(app, deps)
     // The body is read by this route alone, as it comes, so its parser stays in a scope of its own.
     void app.register((scope, _options, done) => {
-      pushRoute(scope as unknown as HttpApp, { modules, callers })
+      pushRoute(scope as unknown as HttpApp, deps)
       done()
     })
     app.delete(
@@ -189,6 +200,60 @@ export function moduleRoutes({ modules, callers }: ModuleRoutesDeps): RoutePlugi
       },
     )
   }
+}
+
+function ticketRoutes(app: HttpApp, { modules, callers, uploads, logger }: ModuleRoutesDeps): void {
+  app.post(
+    '/modules/tickets',
+    {
+      onRequest: callers.onRequest,
+      config: { action: 'task_read', ownCredentials: true },
+      schema: {
+        tags,
+        summary: 'Get a ticket that lets a tool pull a module',
+        description:
+          'For one hour, for the module of this digest, from the module proxy: `skopeo copy --src-registry-token <ticket> docker://<registry>/<artifact> …`. With several references under which the digest was used, `reference` says which one.',
+        body: TicketBody,
+        response: responses(
+          { 201: Ticket },
+          'unauthenticated',
+          'forbidden',
+          'not_found',
+          'unsupported_media_type',
+          'too_large',
+        ),
+      },
+    },
+    async (request, reply) => {
+      const { digest, domain_id: domainId, reference } = request.body
+      const made = await modules.ticket(callers.of(request), { digest, domainId: domainId ?? undefined, reference })
+      const { ticket, expiresAt, registry, artifact, sizeBytes } = made
+      void reply.code(201)
+      return { ticket, expires_at: formatTime(expiresAt), registry, artifact, digest, size: sizeBytes }
+    },
+  )
+  app.get(
+    '/modules/:digest/content',
+    {
+      config: { ownCredentials: true, mediaType: 'application/wasm' },
+      schema: {
+        tags,
+        summary: 'Read an upload, for the module proxy',
+        description: 'Needs a ticket of the module as bearer token. Takes a Range.',
+        params: ModuleParams,
+        response: responses({ 200: Bytes }, 'unauthenticated', 'not_found', 'unavailable'),
+      },
+    },
+    async (request, reply) => {
+      const { digest } = request.params
+      const upload = await uploads.open(digest, request.headers.authorization)
+      reply.hijack()
+      const headers = { 'content-type': 'application/wasm' }
+      await sendBytes(request.raw, reply.raw, upload, headers, { stallMs: STALLED_READER_MS })
+        .catch((error: unknown) => logger.warn({ err: error, digest }, 'an upload could not be sent to its end'))
+        .finally(upload.close)
+    },
+  )
 }
 
 function pushRoute(app: HttpApp, { modules, callers }: ModuleRoutesDeps): void {

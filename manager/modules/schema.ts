@@ -1,6 +1,7 @@
 /** Wire shapes of modules, pre-pulls, pushes and policies (task-manager.md section 6). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { Type } from '#core/schema.ts'
+import { recordOf } from '#core/http/index.ts'
 import { formatTime } from '#core/time.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import type { ModuleUse } from './uses.ts'
@@ -19,6 +20,8 @@ const Reference = Type.String({
   description: '[registry[:port]/]repository[:tag][@digest]',
 })
 const Timestamp = Type.String({ description: 'RFC 3339; 0001-01-01T00:00:00Z: never' })
+
+export const Bytes = Type.String({ format: 'binary', description: 'The module' })
 
 export const ModuleParams = Type.Object({ digest: Digest })
 
@@ -83,7 +86,8 @@ export const PrePull = Type.Object(
       }),
     ),
     labels: Type.Optional(
-      Type.Record(Type.String({ maxLength: 256 }), Type.String({ maxLength: 256 }), {
+      recordOf(Type.String({ maxLength: 256 }), {
+        propertyNames: Type.String({ maxLength: 256 }),
         description: 'Of those workers, the ones with these labels',
       }),
     ),
@@ -100,6 +104,30 @@ export const PrePulled = Type.Object({
   notes: Type.Array(Type.String()),
   workers: Type.Integer({ description: 'Workers that will be told to fetch it' }),
 })
+
+export const TicketBody = Type.Object(
+  {
+    digest: Digest,
+    domain_id: Type.Optional(Type.Union([DomainId, Type.Null()])),
+    reference: Type.Optional(Reference),
+  },
+  { $id: 'ModuleTicketRequest' },
+)
+
+export const Ticket = Type.Object(
+  {
+    ticket: Type.String({ description: 'A bearer token for the module proxy' }),
+    expires_at: Type.String({ description: 'RFC 3339' }),
+    registry: Type.String({ description: 'host:port of the module proxy' }),
+    artifact: Type.String({
+      description:
+        'What the module is called there, with a tag or the digest of its manifest: docker://<registry>/<artifact>',
+    }),
+    digest: Digest,
+    size: Type.Integer({ description: 'Bytes' }),
+  },
+  { $id: 'ModuleTicket' },
+)
 
 export const PushQuery = Type.Object({ reference: Reference, domain_id: Type.Optional(DomainId) })
 

@@ -2,26 +2,37 @@ import { randomBytes } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { Secret } from '#core/config/index.ts'
 import { createKeyring } from '#core/keyring/index.ts'
-import { createTicketOffice, proxyTokenOf } from './tickets.ts'
+import { TicketIssuer, proxyTokenOf } from './tickets.ts'
 
-const grant = {
-  workerId: '0197a1a2-0000-7000-8000-000000000001',
-  digest: `sha256:${'a'.repeat(64)}`,
-  reference: '',
-}
+const workerId = '0197a1a2-0000-7000-8000-000000000001'
+const module = { digest: `sha256:${'a'.repeat(64)}`, reference: '' }
 
-describe('a ticket office', () => {
-  test('gives the same ticket again for half of its life, and then a new one', () => {
+describe('the tickets of a manager', () => {
+  test('are the same again for half of their life, and then new ones', () => {
     let nowMs = 1_000_000_000
-    const office = createTicketOffice(new Secret('a token of both'), () => nowMs)
-    const first = office.ticketFor(grant)
+    const tickets = new TicketIssuer(new Secret('a token of both'), () => nowMs)
+    const first = tickets.forWorker(workerId, module)
     nowMs += 11 * 3600_000
-    expect(office.ticketFor(grant)).toBe(first)
-    expect(office.ticketFor({ ...grant, workerId: grant.workerId.replace(/1$/, '2') })).not.toBe(first)
+    expect(tickets.forWorker(workerId, module)).toBe(first)
+    expect(tickets.forWorker(workerId.replace(/1$/, '2'), module)).not.toBe(first)
     nowMs += 2 * 3600_000
-    const second = office.ticketFor(grant)
+    const second = tickets.forWorker(workerId, module)
     expect(second).not.toBe(first)
-    for (const ticket of [first, second]) expect(office.verify(ticket, grant, nowMs / 1000)).toBe(grant.workerId)
+    for (const ticket of [first, second]) {
+      expect(tickets.check(ticket)).toEqual({ ...module, reader: `worker:${workerId}` })
+    }
+    nowMs += 24 * 3600_000
+    for (const ticket of [first, second]) expect(tickets.check(ticket)).toBeUndefined()
+  })
+
+  test('for readers are good for an hour', () => {
+    let nowMs = 1_000_000_000
+    const tickets = new TicketIssuer(new Secret('a token of both'), () => nowMs)
+    const { ticket, expiresAt } = tickets.forReader(null, module)
+    expect(expiresAt.getTime()).toBe(nowMs + 3600_000)
+    expect(tickets.check(ticket)).toEqual({ ...module, reader: 'platform' })
+    nowMs = expiresAt.getTime()
+    expect(tickets.check(ticket)).toBeUndefined()
   })
 })
 

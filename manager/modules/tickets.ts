@@ -1,23 +1,16 @@
 /**
- * The proxy token and what is derived from it: tickets, which say that a worker may read a module. All managers of one
+ * The proxy token and what is derived from it: tickets, which let a worker or a caller pull one module. All managers of one
  * installation make the same ones, so a ticket outlives a move of its worker to another manager.
  */
-import { createLru } from '#core/lru.ts'
+import { LRUCache } from 'lru-cache'
 import { Secret } from '#core/config/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import { createTicketSigner, createTicketVerifier } from '#proto/index.ts'
-import type { TicketGrant, TicketVerifier } from '#proto/index.ts'
-
-export type TicketOffice = {
-  /** DER: what workers check the tickets of others with. */
-  readonly publicKey: Buffer
-  readonly verify: TicketVerifier
-  /** A ticket that is good for at least half of its life. */
-  ticketFor(grant: TicketGrant): string
-}
+import type { TicketGrant, TicketSigner, TicketVerifier } from '#proto/index.ts'
 
 /** A worker that was without a network for a while still gets the module of what it was assigned before. */
-const TICKET_LIFE_SECONDS = 24 * 3600
+const WORKER_TICKET_SECONDS = 24 * 3600
+const READ_TICKET_SECONDS = 3600
 /** Runs of one module on one worker share a ticket, so that a start costs no signature. */
 const REMEMBERED_TICKETS = 20_000
 
@@ -26,20 +19,50 @@ export function proxyTokenOf(configured: Secret | undefined, keyring: Keyring): 
   return configured ?? new Secret(keyring.mac('proxy token', 'module proxy').toString('base64url'))
 }
 
-export function createTicketOffice(proxyToken: Secret, nowMs: () => number = Date.now): TicketOffice {
-  const signer = createTicketSigner(proxyToken.reveal())
-  const made = createLru<string, { ticket: string; renewSeconds: number }>(REMEMBERED_TICKETS)
-  return {
-    publicKey: signer.publicKey,
-    verify: createTicketVerifier(signer.publicKey),
-    ticketFor(grant) {
-      const key = `${grant.workerId} ${grant.digest} ${grant.reference}`
-      const nowSeconds = Math.floor(nowMs() / 1000)
-      const known = made.get(key)
-      if (known !== undefined && nowSeconds < known.renewSeconds) return known.ticket
-      const ticket = signer.sign(grant, nowSeconds + TICKET_LIFE_SECONDS)
-      made.set(key, { ticket, renewSeconds: nowSeconds + TICKET_LIFE_SECONDS / 2 })
-      return ticket
-    },
+export class TicketIssuer {
+  readonly #signer: TicketSigner
+  readonly #nowMs: () => number
+  readonly #issued = new LRUCache<string, { ticket: string; renewSeconds: number }>({ max: REMEMBERED_TICKETS })
+  readonly verify: TicketVerifier
+
+  constructor(proxyToken: Secret, nowMs: () => number = Date.now) {
+    this.#signer = createTicketSigner(proxyToken.reveal())
+    this.#nowMs = nowMs
+    this.verify = createTicketVerifier(this.#signer.publicKey)
+  }
+
+  /** DER: what workers check the tickets of others with. */
+  get publicKey(): Buffer {
+    return this.#signer.publicKey
+  }
+
+  /** A ticket of a worker that is good for at least half of its life. */
+  forWorker(workerId: string, module: Omit<TicketGrant, 'reader'>): string {
+    const key = `${workerId} ${module.digest} ${module.reference}`
+    const nowSeconds = this.#nowSeconds()
+    const known = this.#issued.get(key)
+    if (known !== undefined && nowSeconds < known.renewSeconds) return known.ticket
+    const ticket = this.#signer.sign({ ...module, reader: `worker:${workerId}` }, nowSeconds + WORKER_TICKET_SECONDS)
+    this.#issued.set(key, { ticket, renewSeconds: nowSeconds + WORKER_TICKET_SECONDS / 2 })
+    return ticket
+  }
+
+  /** A ticket of somebody who may read the module in this domain; null: of the platform. */
+  forReader(domainId: string | null, module: Omit<TicketGrant, 'reader'>): { ticket: string; expiresAt: Date } {
+    const expiresSeconds = this.#nowSeconds() + READ_TICKET_SECONDS
+    const reader = domainId === null ? 'platform' : `domain:${domainId}`
+    return {
+      ticket: this.#signer.sign({ ...module, reader }, expiresSeconds),
+      expiresAt: new Date(expiresSeconds * 1000),
+    }
+  }
+
+  /** What a ticket that is presented now allows. */
+  check(ticket: string): TicketGrant | undefined {
+    return this.verify(ticket, this.#nowSeconds())
+  }
+
+  #nowSeconds(): number {
+    return Math.floor(this.#nowMs() / 1000)
   }
 }

@@ -5,7 +5,7 @@ import type { Database } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
-import { isVisible, type VisibleDomains } from '../access.ts'
+import { isVisible, type VisibleDomains } from '../access/access.ts'
 import type { ResolvedReference } from './proxy-client.ts'
 
 /** A module as one domain uses it. */

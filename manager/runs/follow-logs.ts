@@ -5,8 +5,8 @@ import type { Logger } from '#core/logging/index.ts'
 import { Slots } from '#core/slots.ts'
 import { startAccessWatch } from '#core/streams/index.ts'
 import { sleep } from '#core/time.ts'
-import { readLogParts } from './repository.ts'
-import type { LogPlace } from './repository.ts'
+import { readLogParts } from '../store/runs.ts'
+import type { LogPlace } from '../store/runs.ts'
 
 const READ_INTERVAL_MS = 250
 /** Readers of one process, and of one domain: each reads the database again and again. */
@@ -32,6 +32,8 @@ export type LogFollower = {
   authorize: () => Promise<unknown>
   reader: LogReader
 }
+
+export type LogFollowing = ReturnType<typeof createLogFollowing>
 
 export function createLogFollowing({ database, logger }: { database: Database; logger: Logger }) {
   const stopping = new AbortController()

@@ -3,18 +3,20 @@ import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { Slots } from '#core/slots.ts'
 import { parseDurationMs } from '#core/time.ts'
-import { TASK_STATE, type TaskState } from '#proto/index.ts'
-import type { TaskCaller } from '../access.ts'
+import { TASK_STATE } from '#proto/index.ts'
+import type { TaskCaller } from '../access/access.ts'
+import type { RunOverrides } from '../model/start.ts'
+import { readResult } from '../store/runs.ts'
 import type { TasksService } from '../tasks/service.ts'
-import { AwaitedEnds, type EndedRun, type RunEndings } from './endings.ts'
-import { readResult } from './repository.ts'
-import type { InvokeManyBody, RunBody } from './schema.ts'
-import type { RunOverrides } from './start-runs.ts'
-import { submitRuns, type SubmitDeps, type Submission } from './submit-runs.ts'
+import { AwaitedEnds, type EndedRun, type RunEndings } from '../writer/endings.ts'
+import { overridesOf } from './overrides.ts'
+import type { Invocation, InvokeManyBody, RunBody } from './schema.ts'
+import type { RunStarter } from './starter.ts'
 
-export type InvocationsDeps = SubmitDeps & {
+export type InvocationsDeps = {
   database: Database
   tasks: TasksService
+  starter: RunStarter
   endings: RunEndings
   newId: () => string
 }
@@ -28,94 +30,90 @@ const MAX_WAITING_PER_DOMAIN = 1000
 /** Of all results in one answer; those beyond it, and each that is stored in parts, are shown by their runs alone. */
 const MAX_SHOWN_BYTES = 16 * 1024 * 1024
 
-/** One of many: how it ended, where it stands at the deadline, or why it was not started. */
-export type Invocation = Pick<EndedRun, 'workerId' | 'durationMs' | 'reason' | 'error'> & {
-  runId: string | null
-  /** null: it was not started. */
-  state: TaskState | null
-  results: unknown
-  /** Of a result that is not shown here: the run itself shows it. */
-  resultBytes?: number
-}
+/** A run that was started; `ended` undefined: not within the time. */
+type Begun = { runId: string; ended: EndedRun | undefined }
 
-export function createInvocations(deps: InvocationsDeps) {
-  const { database, tasks, endings, newId } = deps
-  const slots = new Slots({
-    what: 'calls that wait for runs',
-    max: MAX_WAITING,
-    share: MAX_WAITING_PER_DOMAIN,
-  })
+export class Invocations {
+  readonly #deps: InvocationsDeps
+  readonly #slots = new Slots({ what: 'calls that wait for runs', max: MAX_WAITING, share: MAX_WAITING_PER_DOMAIN })
 
-  const submissionOf = (taskId: string, overrides: RunOverrides): Submission => ({
-    taskId,
-    runId: newId(),
-    overrides,
-    drivesTask: false,
-    idempotency: undefined,
-  })
-
-  /** Starts them and waits: each with its outcome or refusal, and with its end where that has come in time. */
-  async function run(submissions: readonly Submission[], domainId: string | null, waitMs: number) {
-    return await slots.run(domainId, () => runInSlot(submissions, domainId, waitMs))
+  constructor(deps: InvocationsDeps) {
+    this.#deps = deps
   }
 
-  async function runInSlot(submissions: readonly Submission[], domainId: string | null, waitMs: number) {
+  /** One run and its result. Throws `timeout` naming the run, which goes on. */
+  async invoke(caller: TaskCaller, taskId: string, body: (RunBody & { timeout?: string }) | null | undefined) {
+    const waitMs = waitOf(body?.timeout)
+    const task = await this.#deps.tasks.require(caller, taskId, 'task_start')
+    const [begun] = await this.#run(task, [overridesOf(body)], waitMs)
+    if (begun === undefined || begun instanceof Error) throw begun ?? new Error('nothing was started')
+    const { runId, ended } = begun
+    if (ended !== undefined) return { ...ended, results: await this.#resultOf(ended) }
+    throw new ServiceError(
+      'timeout',
+      `run ${runId} has not ended yet; its result will be at /tasks/${task.id}/runs/${runId}`,
+      { details: [{ path: 'run_id', message: runId }] },
+    )
+  }
+
+  /**
+   * A run for each of the inputs, told together when all have ended or the time is over; those that have not ended go
+   * on. Throws the refusal of the first one when none could be started.
+   */
+  async invokeMany(caller: TaskCaller, taskId: string, body: InvokeManyBody): Promise<Invocation[]> {
+    const waitMs = waitOf(body.timeout)
+    const task = await this.#deps.tasks.require(caller, taskId, 'task_start')
+    const { inputs, ...shared } = body
+    const overrides = inputs.map((own) => overridesOf({ ...shared, inputs: own }))
+    let shownBytes = 0
+    return (await this.#run(task, overrides, waitMs)).map((begun): Invocation => {
+      if (begun instanceof Error) return refused(begun)
+      const { runId, ended } = begun
+      if (ended === undefined) return { ...NOTHING, runId, state: TASK_STATE.scheduled }
+      const resultBytes = ended.staged?.sizeBytes ?? (ended.results === null ? 0 : Buffer.byteLength(ended.results))
+      shownBytes += resultBytes
+      if (ended.staged !== null || shownBytes > MAX_SHOWN_BYTES) return { ...ended, results: null, resultBytes }
+      return { ...ended, results: parsed(ended.results) }
+    })
+  }
+
+  /** Starts them and waits: each with its outcome or refusal, and with its end where that has come in time. */
+  async #run(
+    task: { id: string; domainId: string | null },
+    overrides: readonly RunOverrides[],
+    waitMs: number,
+  ): Promise<(Begun | Error)[]> {
+    return await this.#slots.run(task.domainId, () => this.#runInSlot(task, overrides, waitMs))
+  }
+
+  async #runInSlot(
+    task: { id: string; domainId: string | null },
+    overrides: readonly RunOverrides[],
+    waitMs: number,
+  ): Promise<(Begun | Error)[]> {
+    const { starter, endings, newId } = this.#deps
     const awaited = new AwaitedEnds(endings)
-    const submitted = await submitRuns(deps, submissions, domainId, ({ runKey }) => {
+    const submissions = overrides.map((own) => ({
+      runId: newId(),
+      overrides: own,
+      drivesTask: false,
+      idempotency: undefined,
+    }))
+    const started = await starter.startMany(task, submissions, ({ runKey }) => {
       if (runKey !== undefined) awaited.add(runKey)
     })
-    const [first] = submitted
-    if (first instanceof Error && submitted.every((one) => one instanceof Error)) throw first
+    const [first] = started
+    if (first instanceof Error && started.every((one) => one instanceof Error)) throw first
     const ends = await awaited.within(waitMs)
-    return submitted.map((one) => {
+    return started.map((one) => {
       if (one instanceof Error) return one
       return { runId: one.runId, ended: one.runKey === undefined ? undefined : ends.get(one.runKey) }
     })
   }
 
-  return {
-    /** One run and its result. Throws `timeout` naming the run, which goes on. */
-    async invoke(caller: TaskCaller, taskId: string, body: (RunBody & { timeout?: string }) | null | undefined) {
-      const waitMs = waitOf(body?.timeout)
-      const task = await tasks.require(caller, taskId, 'task_start')
-      const [begun] = await run([submissionOf(task.id, overridesOf(body))], task.domainId, waitMs)
-      if (begun === undefined || begun instanceof Error) throw begun ?? new Error('nothing was started')
-      const { runId, ended } = begun
-      if (ended !== undefined) {
-        const { staged } = ended
-        const results =
-          staged === null
-            ? parsed(ended.results)
-            : await readResult(database.db, { results: null, resultDigest: staged.digest })
-        return { ...ended, results }
-      }
-      throw new ServiceError(
-        'timeout',
-        `run ${runId} has not ended yet; its result will be at /tasks/${task.id}/runs/${runId}`,
-        { details: [{ path: 'run_id', message: runId }] },
-      )
-    },
-
-    /**
-     * A run for each of the inputs, told together when all have ended or the time is over; those that have not ended go
-     * on. Throws the refusal of the first one when none could be started.
-     */
-    async invokeMany(caller: TaskCaller, taskId: string, body: InvokeManyBody): Promise<Invocation[]> {
-      const waitMs = waitOf(body.timeout)
-      const task = await tasks.require(caller, taskId, 'task_start')
-      const { inputs, ...shared } = body
-      const submissions = inputs.map((own) => submissionOf(task.id, overridesOf({ ...shared, inputs: own })))
-      let shownBytes = 0
-      return (await run(submissions, task.domainId, waitMs)).map((begun): Invocation => {
-        if (begun instanceof Error) return refused(begun)
-        const { runId, ended } = begun
-        if (ended === undefined) return { ...NOTHING, runId, state: TASK_STATE.scheduled }
-        const resultBytes = ended.staged?.sizeBytes ?? (ended.results === null ? 0 : Buffer.byteLength(ended.results))
-        shownBytes += resultBytes
-        if (ended.staged !== null || shownBytes > MAX_SHOWN_BYTES) return { ...ended, results: null, resultBytes }
-        return { ...ended, results: parsed(ended.results) }
-      })
-    },
+  async #resultOf({ staged, results }: EndedRun): Promise<unknown> {
+    if (staged === null) return parsed(results)
+    return await readResult(this.#deps.database.db, { results: null, resultDigest: staged.digest })
   }
 }
 
@@ -129,15 +127,6 @@ function refused(error: Error): Invocation {
 
 function parsed(text: string | null): unknown {
   return text === null ? null : (JSON.parse(text) as unknown)
-}
-
-/** What a body changes for its runs alone. */
-export function overridesOf(body: RunBody | null | undefined): RunOverrides {
-  return {
-    ...(body?.inputs === undefined ? {} : { inputs: body.inputs }),
-    ...(body?.cli_args === undefined ? {} : { cliArgs: body.cli_args }),
-    ...(body?.env === undefined ? {} : { env: body.env }),
-  }
 }
 
 function waitOf(text: string | undefined): number {

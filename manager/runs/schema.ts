@@ -1,11 +1,13 @@
 /** Wire shapes of runs, results and starts (task-manager.md section 1). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
 import { pageFields, pageQuery } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
-import { CliArgs, Env, Inputs, TaskId, Timestamp } from '../tasks/schema.ts'
-import type { Invocation } from './invocations.ts'
-import type { RunRecord } from './repository.ts'
+import { CliArgs, Env, Inputs } from '../model/task-fields.ts'
+import { TaskId, Timestamp } from '../tasks/schema.ts'
+import type { TaskState } from '#proto/index.ts'
+import type { EndedRun } from '../writer/endings.ts'
+import type { RunRecord } from '../store/runs.ts'
 
 const PAGE_LIMIT = 100
 const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(type: T) => Type.Union([type, Type.Null()])
@@ -150,6 +152,16 @@ export const LogQuery = Type.Object({
   stream: Type.Optional(Type.Enum(['stdout', 'stderr'])),
   follow: Type.Optional(Type.Boolean()),
 })
+
+/** One of many: how it ended, where it stands at the deadline, or why it was not started. */
+export type Invocation = Pick<EndedRun, 'workerId' | 'durationMs' | 'reason' | 'error'> & {
+  runId: string | null
+  /** null: it was not started. */
+  state: TaskState | null
+  results: unknown
+  /** Of a result that is not shown here: the run itself shows it. */
+  resultBytes?: number
+}
 
 /** `Id` and `State` are null only of one among many. */
 export function presentInvocation<Id, State>(

@@ -10,7 +10,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { RunsService } from '../runs/service.ts'
-import { dueTicks } from './cron.ts'
+import { dueTicks } from '../model/cron.ts'
 
 /** A tick that is later than this was missed. */
 export const LATE_MS = 60_000

@@ -5,10 +5,11 @@
 import { ServiceError } from '#core/errors/index.ts'
 import type { UserPrincipal } from '#api/identity/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
-import type { TaskAccess, TaskCaller } from '../access.ts'
-import { canonicalSubtopic, requireChannelId, triggerRule } from '../channels/fields.ts'
-import { nextTick, requireSchedule } from '../schedules/cron.ts'
-import type { TaskExtras, TaskFields, TaskRecord } from './repository.ts'
+import type { TaskAccess, TaskCaller } from '../access/access.ts'
+import { canonicalSubtopic, requireChannelId, triggerRule } from '../model/channel-fields.ts'
+import { nextTick, requireSchedule } from '../model/cron.ts'
+import type { TaskFields } from '../model/task-fields.ts'
+import type { TaskExtras, TaskRecord } from '../store/tasks.ts'
 import { REDACTED } from './schema.ts'
 
 const PURPOSE = 'task secrets'
@@ -71,7 +72,7 @@ async function ruleOf(access: TaskAccess, asked: Asked): Promise<TaskExtras['tri
 }
 
 async function checkTargets(access: TaskAccess, asked: Asked): Promise<Record<never, never>> {
-  const { publishResult, grants } = asked.fields
+  const { publish_result: publishResult, grants } = asked.fields
   if (publishResult !== undefined && publishResult !== null) {
     requireChannelId(publishResult.channel_id, '/publish_result/channel_id')
     canonicalSubtopic(publishResult.subtopic, '/publish_result/subtopic')

@@ -1,31 +1,24 @@
 /** Task routes (task-manager.md section 1). Each handler is one call. */
-import multipart from '@fastify/multipart'
-import type { FastifyInstance } from 'fastify'
+import { Type } from 'typebox'
 import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, requireStorable, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import { isId } from '#core/ids.ts'
-import { Type } from '#core/schema.ts'
-import type { Callers } from '../callers.ts'
-import { MAX_MODULE_BYTES } from '../modules/received-body.ts'
+import type { Callers } from '../access/callers.ts'
 import type { BodyReceiver } from '../modules/received-body.ts'
-import type { RunsService } from '../runs/service.ts'
 import { NewTask, Task, TaskId, TaskPage, TaskQuery, TaskUpdate, presentListedTask, presentTask } from './schema.ts'
 import type { TasksService } from './service.ts'
+import { uploadRoute } from './upload-routes.ts'
 
 const Params = Type.Object({ task_id: TaskId })
-/** The envelope of a multipart body around its file. */
-const MULTIPART_OVERHEAD_BYTES = 64 * 1024
 const tags = ['tasks']
 
 export function taskRoutes({
   tasks,
-  runs,
   callers,
   bodies,
 }: {
   tasks: TasksService
-  runs: RunsService
   callers: Callers
   bodies: BodyReceiver
 }): RoutePlugin {
@@ -137,7 +130,7 @@ export function taskRoutes({
         },
       },
       async (request, reply) => {
-        await runs.remove(callers.of(request), request.params.task_id, request.query.force === true)
+        await tasks.remove(callers.of(request), request.params.task_id, request.query.force === true)
         void reply.code(204)
         return null
       },
@@ -148,65 +141,6 @@ export function taskRoutes({
       done()
     })
   }
-}
-
-type UploadDeps = { tasks: TasksService; callers: Callers; bodies: BodyReceiver }
-
-function uploadRoute(app: HttpApp, { tasks, callers, bodies }: UploadDeps): void {
-  void (app as unknown as FastifyInstance).register(multipart, {
-    limits: { files: 1, fields: 8, parts: 9, fileSize: MAX_MODULE_BYTES + 1, fieldSize: 1024 },
-    throwFileSizeLimit: false,
-  })
-  app.put(
-    '/tasks/:task_id/upload',
-    {
-      onRequest: callers.onRequest,
-      bodyLimit: MAX_MODULE_BYTES + MULTIPART_OVERHEAD_BYTES,
-      config: { action: 'task_update', ownCredentials: true },
-      schema: {
-        tags,
-        summary: 'Give the task a WebAssembly module',
-        description: 'multipart/form-data with the module in the field `file`.',
-        consumes: ['multipart/form-data'],
-        params: Params,
-        response: responses(
-          { 200: Task },
-          'unauthenticated',
-          'forbidden',
-          'not_found',
-          'invalid_state',
-          'unsupported_media_type',
-          'too_large',
-          'rate_limited',
-          'unavailable',
-          'timeout',
-        ),
-      },
-    },
-    async (request) => {
-      const task = await tasks.requireUploadable(callers.of(request), request.params.task_id)
-      if (!request.isMultipart())
-        throw new ServiceError(
-          'unsupported_media_type',
-          'the module must be sent as multipart/form-data in the field file',
-        )
-      const part = await request.file()
-      if (part === undefined || part.fieldname !== 'file') {
-        part?.file.resume()
-        throw new ServiceError('malformed', 'the module must be in the field file', {
-          details: [{ path: 'file', message: 'is required' }],
-        })
-      }
-      const caller = callers.of(request)
-      return presentTask(
-        await bodies.receive(
-          task.domainId,
-          part.file,
-          async (body) => await tasks.upload(caller, task, await body.read()),
-        ),
-      )
-    },
-  )
 }
 
 function parseMetadata(text: string | undefined): Record<string, unknown> | undefined {

@@ -1,15 +1,16 @@
 /** The rules of tasks as records: who sees them, what may be written and when. Runs are the business of `runs/`. */
+import { LRUCache } from 'lru-cache'
 import { isId } from '#core/ids.ts'
-import { createLru } from '#core/lru.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import { judgeModule } from '#core/module-reading/index.ts'
-import { isUnderWay } from '../lifecycle.ts'
-import { visibleDomains, type TaskAccess, type TaskAction, type TaskCaller, type TaskDomain } from '../access.ts'
-import { refuseReferences } from '../workflows/references.ts'
-import { storeModule } from '../modules/repository.ts'
-import { extrasOf, type ExtrasDeps } from './extras.ts'
+import { isUnderWay } from '../model/lifecycle.ts'
+import { domainOf } from '../access/domain-of.ts'
+import { visibleDomains, type TaskAccess, type TaskAction, type TaskCaller, type TaskDomain } from '../access/access.ts'
+import { refuseReferences } from '../model/references.ts'
+import { storeModule } from '../store/modules.ts'
+import { extrasOf } from './extras.ts'
 import {
   deleteTask,
   findIdentity,
@@ -24,92 +25,154 @@ import {
   type TaskFilter,
   type TaskIdentity,
   type TaskRecord,
-} from './repository.ts'
-import { NEW_TASK_FIELDS, fromBody, refuseWorkflowFields, type NewTask, type TaskUpdate } from './schema.ts'
+} from '../store/tasks.ts'
+import { NEW_TASK, readFields } from '../model/task-fields.ts'
+import { refuseWorkflowFields, type NewTask, type TaskUpdate } from './schema.ts'
 
 export type TasksDeps = {
   database: Database
   access: TaskAccess
   keyring: Keyring
+  /** Resolves when every run of the task has ended. */
+  stopRuns: (taskKey: number) => Promise<void>
+  /** Told of a task whose row was changed or removed, after the commit. */
+  onChanged: (taskId: string) => void
   newId: () => string
   now: () => Date
 }
-export type TasksService = ReturnType<typeof createTasksService>
 
 /** Tasks whose id, key and domain are remembered; none of the three ever changes. */
 const REMEMBERED_TASKS = 50_000
 
-export function createTasksService({ database, access, keyring, newId, now }: TasksDeps) {
-  const extrasDeps: ExtrasDeps = { access, keyring, now }
-  const identities = createLru<string, TaskIdentity>(REMEMBERED_TASKS)
+export class TasksService {
+  readonly #deps: TasksDeps
+  readonly #identities = new LRUCache<string, TaskIdentity>({ max: REMEMBERED_TASKS })
 
-  async function identify(id: string): Promise<TaskIdentity | undefined> {
-    const known = identities.get(id)
-    if (known !== undefined) return known
-    const found = isId(id) ? await findIdentity(database.db, id) : undefined
-    if (found !== undefined) identities.set(id, found)
-    return found
+  constructor(deps: TasksDeps) {
+    this.#deps = deps
   }
 
   /** Throws `not_found` for what the caller may not read, `forbidden` for what he may read but not do. */
-  async function require(caller: TaskCaller, id: string, action: TaskAction): Promise<TaskIdentity> {
-    const task = await identify(id)
-    if (task === undefined || !(await access.can(caller, 'task_read', task.domainId))) {
+  async require(caller: TaskCaller, id: string, action: TaskAction): Promise<TaskIdentity> {
+    const task = await this.#identify(id)
+    if (task === undefined || !(await this.#deps.access.can(caller, 'task_read', task.domainId))) {
       throw new ServiceError('not_found', 'no such task')
     }
-    if (action !== 'task_read' && !(await access.can(caller, action, task.domainId))) {
+    if (action !== 'task_read' && !(await this.#deps.access.can(caller, action, task.domainId))) {
       throw new ServiceError('forbidden', `failed to perform authorization: needs ${action} in the domain of the task`)
     }
     return task
   }
 
-  async function read(task: TaskIdentity): Promise<TaskRecord> {
-    const record = await findTask(database.db, task.key)
-    if (record !== undefined) return record
-    identities.delete(task.id)
-    throw new ServiceError('not_found', 'no such task')
+  async get(caller: TaskCaller, id: string): Promise<TaskRecord> {
+    return await this.#read(await this.require(caller, id, 'task_read'))
+  }
+
+  async create(caller: TaskCaller, body: NewTask): Promise<TaskRecord> {
+    refuseWorkflowFields(body)
+    refuseReferences(body.inputs ?? [])
+    const row = await this.newRow(caller, await this.domainOf(caller, body.domain_id), body, null)
+    const key = await this.#deps.database.transaction(async (tx) => await insertTask(tx, row))
+    return await this.#read({ key, id: row.id, domainId: row.domain?.id ?? null })
+  }
+
+  async update(caller: TaskCaller, id: string, body: TaskUpdate): Promise<TaskRecord> {
+    const task = await this.require(caller, id, 'task_update')
+    refuseWorkflowFields(body)
+    const before = await this.#read(task)
+    if (before.workflow_id === null) refuseReferences(body.inputs ?? [])
+    else if (body.name !== undefined && body.name !== before.name)
+      throw new ServiceError('invalid_state', 'other tasks of the workflow know this one by its name')
+    const fields = readFields(body)
+    const sealed = body.secrets === undefined ? null : await findSecrets(this.#deps.database.db, task.key)
+    const extras = await extrasOf(this.#deps, { caller, task, fields, secrets: body.secrets, before, sealed })
+    const isChanged = await this.#deps.database.transaction(
+      async (tx) => await updateTask(tx, task.key, fields, extras, caller?.key ?? null),
+    )
+    if (!isChanged) {
+      await this.#read(task)
+      throw taskUnderWay()
+    }
+    this.#deps.onChanged(task.id)
+    return await this.#read(task)
+  }
+
+  /** Refuses an upload before its bytes are read. */
+  async requireUploadable(caller: TaskCaller, id: string): Promise<TaskIdentity> {
+    const task = await this.require(caller, id, 'task_update')
+    if (isUnderWay((await this.#read(task)).state)) throw taskUnderWay()
+    return task
+  }
+
+  /**
+   * Stores the module and gives it to the task; the bytes cannot be used afterwards. Throws `malformed` for what is no module, or none that
+   * runs here, and what `judgeModule` throws.
+   */
+  async upload(caller: TaskCaller, task: TaskIdentity, bytes: Uint8Array<ArrayBuffer>): Promise<TaskRecord> {
+    const judged = await judgeModule(bytes, task.domainId ?? '')
+    const module = { ...judged, sizeBytes: judged.bytes.byteLength }
+    const isSet = await this.#deps.database.transaction(async (tx) => {
+      const stored = await storeModule(tx, module)
+      return await setModule(tx, task.key, stored.key, caller?.key ?? null)
+    })
+    if (!isSet) {
+      await this.#read(task)
+      throw taskUnderWay()
+    }
+    this.#deps.onChanged(task.id)
+    return await this.#read(task)
+  }
+
+  async list(caller: TaskCaller, filter: Omit<TaskFilter, 'domains'>) {
+    const domains = visibleDomains(await this.#deps.access.domains(caller, 'task_read'))
+    return await listTasks(this.#deps.database.db, { ...filter, domains })
+  }
+
+  /** Throws `invalid_state` while a run of it is under way, unless it is to be stopped first. */
+  async remove(caller: TaskCaller, id: string, isForced: boolean): Promise<void> {
+    const task = await this.require(caller, id, 'task_delete')
+    if (isForced) await this.#deps.stopRuns(task.key)
+    const isGone = await deleteTask(this.#deps.database, task.key)
+    if (!isGone) {
+      const { workflow_id: workflowId } = await this.#read(task)
+      if (workflowId !== null)
+        throw new ServiceError('invalid_state', 'the task belongs to a workflow: delete the workflow')
+      throw taskUnderWay()
+    }
+    this.#identities.delete(task.id)
+    this.#deps.onChanged(task.id)
   }
 
   /** Where a new task belongs: the domain named, else the token's, else the caller's only one. */
-  async function domainOf(caller: TaskCaller, domainId: string | null | undefined): Promise<TaskDomain | null> {
-    if (caller === undefined) {
-      if (typeof domainId === 'string' && domainId !== '') {
-        throw new ServiceError('unauthenticated', 'a task of a domain needs a token')
-      }
-      return null
+  async domainOf(caller: TaskCaller, domainId: string | null | undefined): Promise<TaskDomain | null> {
+    if (caller !== undefined) {
+      const several = 'you may create tasks in several domains'
+      return await domainOf(this.#deps.access, caller, 'task_create', { domainId, several })
     }
-    if (typeof domainId === 'string' && domainId !== '') return await access.require(caller, 'task_create', domainId)
-    const domains = await access.domains(caller, 'task_create')
-    if (typeof domains === 'string') return null
-    const [only, ...others] = domains
-    if (only === undefined)
-      throw new ServiceError('forbidden', 'failed to perform authorization: needs task_create in a domain')
-    if (others.length > 0) {
-      throw new ServiceError('malformed', 'domain_id is required: you may create tasks in several domains', {
-        details: [{ path: '/domain_id', message: 'is required' }],
-      })
-    }
-    return only
+    if (typeof domainId === 'string' && domainId !== '')
+      throw new ServiceError('unauthenticated', 'a task of a domain needs a token')
+    return null
   }
 
-  async function newRow(
+  /** A task ready to be inserted; `workflow` is that of which it is a part. */
+  async newRow(
     caller: TaskCaller,
     domain: TaskDomain | null,
     body: NewTask,
     workflow: NewTaskRow['workflow'],
   ): Promise<NewTaskRow> {
-    const fields = fromBody(body)
-    const id = newId()
+    const fields = readFields(body)
+    const id = this.#deps.newId()
     const task = { id, domainId: domain?.id ?? null }
     const asked = { caller, task, fields, secrets: body.secrets, before: undefined, sealed: null }
     return {
-      ...NEW_TASK_FIELDS,
+      ...NEW_TASK,
       nextTickAt: null,
       triggerRule: null,
       secrets: null,
       secretNames: [],
       ...fields,
-      ...(await extrasOf(extrasDeps, asked)),
+      ...(await extrasOf(this.#deps, asked)),
       name: body.name,
       id,
       domain,
@@ -118,86 +181,18 @@ export function createTasksService({ database, access, keyring, newId, now }: Ta
     }
   }
 
-  return {
-    require,
+  async #identify(id: string): Promise<TaskIdentity | undefined> {
+    const known = this.#identities.get(id)
+    if (known !== undefined) return known
+    const found = isId(id) ? await findIdentity(this.#deps.database.db, id) : undefined
+    if (found !== undefined) this.#identities.set(id, found)
+    return found
+  }
 
-    async get(caller: TaskCaller, id: string): Promise<TaskRecord> {
-      return await read(await require(caller, id, 'task_read'))
-    },
-
-    domainOf,
-
-    async create(caller: TaskCaller, body: NewTask): Promise<TaskRecord> {
-      refuseWorkflowFields(body)
-      refuseReferences(body.inputs ?? [])
-      const row = await newRow(caller, await domainOf(caller, body.domain_id), body, null)
-      const key = await database.transaction(async (tx) => await insertTask(tx, row))
-      return await read({ key, id: row.id, domainId: row.domain?.id ?? null })
-    },
-
-    /** A task of a workflow, ready to be inserted. */
-    newRow,
-
-    async update(caller: TaskCaller, id: string, body: TaskUpdate): Promise<TaskRecord> {
-      const task = await require(caller, id, 'task_update')
-      refuseWorkflowFields(body)
-      const before = await read(task)
-      if (before.workflowId === null) refuseReferences(body.inputs ?? [])
-      else if (body.name !== undefined && body.name !== before.name)
-        throw new ServiceError('invalid_state', 'other tasks of the workflow know this one by its name')
-      const fields = fromBody(body)
-      const sealed = body.secrets === undefined ? null : await findSecrets(database.db, task.key)
-      const extras = await extrasOf(extrasDeps, { caller, task, fields, secrets: body.secrets, before, sealed })
-      const isChanged = await database.transaction(
-        async (tx) => await updateTask(tx, task.key, fields, extras, caller?.key ?? null),
-      )
-      if (!isChanged) {
-        await read(task)
-        throw taskUnderWay()
-      }
-      return await read(task)
-    },
-
-    /** Refuses an upload before its bytes are read. */
-    async requireUploadable(caller: TaskCaller, id: string): Promise<TaskIdentity> {
-      const task = await require(caller, id, 'task_update')
-      if (isUnderWay((await read(task)).state)) throw taskUnderWay()
-      return task
-    },
-
-    /**
-     * Stores the module and gives it to the task; the bytes cannot be used afterwards. Throws `malformed` for what is no module, or none that
-     * runs here, and what `judgeModule` throws.
-     */
-    async upload(caller: TaskCaller, task: TaskIdentity, bytes: Uint8Array<ArrayBuffer>): Promise<TaskRecord> {
-      const judged = await judgeModule(bytes, task.domainId ?? '')
-      const module = { ...judged, sizeBytes: judged.bytes.byteLength }
-      const isSet = await database.transaction(async (tx) => {
-        const stored = await storeModule(tx, module)
-        return await setModule(tx, task.key, stored.key, caller?.key ?? null)
-      })
-      if (!isSet) {
-        await read(task)
-        throw taskUnderWay()
-      }
-      return await read(task)
-    },
-
-    async list(caller: TaskCaller, filter: Omit<TaskFilter, 'domains'>) {
-      const domains = visibleDomains(await access.domains(caller, 'task_read'))
-      return await listTasks(database.db, { ...filter, domains })
-    },
-
-    /** Throws `invalid_state` while a run of it is under way. */
-    async remove(task: TaskIdentity): Promise<void> {
-      const isGone = await deleteTask(database, task.key)
-      if (!isGone) {
-        const { workflowId } = await read(task)
-        if (workflowId !== null)
-          throw new ServiceError('invalid_state', 'the task belongs to a workflow: delete the workflow')
-        throw taskUnderWay()
-      }
-      identities.delete(task.id)
-    },
+  async #read(task: TaskIdentity): Promise<TaskRecord> {
+    const record = await findTask(this.#deps.database.db, task.key)
+    if (record !== undefined) return record
+    this.#identities.delete(task.id)
+    throw new ServiceError('not_found', 'no such task')
   }
 }

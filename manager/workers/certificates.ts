@@ -6,9 +6,9 @@ import type { Database, Queryable, Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { isId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import { CERTIFICATE_MS } from '../authority.ts'
-import type { Authority } from '../authority.ts'
-import { digestSecret } from './tokens.ts'
+import { CERTIFICATE_MS } from '../tls/authority.ts'
+import type { Authority } from '../tls/authority.ts'
+import { digestSecret } from '../model/worker-secret.ts'
 
 /** A certificate as the protocol carries it. */
 export type WorkerCertificate = { certificatePem: string; authorityPem: string; validForMs: bigint }
@@ -58,12 +58,4 @@ export async function authenticateWorker(
   if (row === undefined) throw new ServiceError('unauthenticated', 'no worker has this id and secret')
   await requireCertificate(database.db, row.key, shown)
   return { key: row.key, id }
-}
-
-/** Certificates that ended; the worker's row says nothing about them. Kept a while, so that nobody becomes free of them. */
-const EXPIRED_KEPT_DAYS = 365
-
-export async function forgetCertificates(database: Database): Promise<void> {
-  await sql`DELETE FROM worker_certificates
-    WHERE expires_at < now() - make_interval(days => ${EXPIRED_KEPT_DAYS})`.execute(database.db)
 }

@@ -7,10 +7,10 @@ import type { Database } from '#core/database/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'
-import type { Cluster } from '../dispatch/cluster.ts'
-import type { WorkerSession } from '../dispatch/worker-session.ts'
-import type { RunWriter } from '../runs/writer.ts'
-import { heartbeatIntervalMs, leaseMs, type ManagerTiming } from '../timing.ts'
+import type { Cluster } from '../placement/cluster.ts'
+import type { WorkerSession } from '../placement/worker-session.ts'
+import type { RunWriter } from '../writer/writer.ts'
+import { heartbeatIntervalMs, leaseMs, type ManagerTiming } from '../model/timing.ts'
 
 /** Signs of life that a worker's record shows. */
 const SHOWN_BEATS = 10
@@ -28,36 +28,62 @@ export type LeaseKeeperDeps = {
   logger: Logger
 }
 
-export type LeaseKeeper = ReturnType<typeof startLeaseKeeper>
+export class LeaseKeeper {
+  readonly #deps: LeaseKeeperDeps
+  /** Workers that were heard of since the last write. */
+  readonly #beaten = new Set<WorkerSession>()
+  readonly #timer: NodeJS.Timeout
+  /** The database has answered since then. */
+  #reachableSinceMs = monotonicMs()
+  #lastTickMs = monotonicMs()
+  #writing: Promise<void> | undefined
 
-export function startLeaseKeeper({ database, cluster, writer, timing, managerId, logger }: LeaseKeeperDeps) {
-  const beaten = new Set<WorkerSession>()
-  let reachableSinceMs = monotonicMs()
-  let lastTickMs = monotonicMs()
-  let running: Promise<void> = Promise.resolve()
-  let isBusy = false
+  constructor(deps: LeaseKeeperDeps) {
+    this.#deps = deps
+    this.#timer = setInterval(() => this.#tick(), deps.timing.leaseWriteIntervalMs)
+  }
 
-  const interval = () => heartbeatIntervalMs(timing, cluster.size)
-  const lease = () => leaseMs(timing, interval())
+  /** Between two heartbeats of a worker. */
+  intervalMs(): number {
+    return heartbeatIntervalMs(this.#deps.timing, this.#deps.cluster.size)
+  }
 
-  const timer = setInterval(() => {
+  leaseMs(): number {
+    return leaseMs(this.#deps.timing, this.intervalMs())
+  }
+
+  /** The worker was heard of. */
+  beat(session: WorkerSession): void {
+    session.lastBeatMs = monotonicMs()
+    this.#beaten.add(session)
+    if (!session.isSuspect) return
+    session.isSuspect = false
+    this.#deps.cluster.changed()
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer)
+    await this.#writing
+  }
+
+  #tick(): void {
+    const { cluster, timing } = this.#deps
     const nowMs = monotonicMs()
-    const stoodStillMs = nowMs - lastTickMs - timing.leaseWriteIntervalMs
-    lastTickMs = nowMs
+    const stoodStillMs = nowMs - this.#lastTickMs - timing.leaseWriteIntervalMs
+    this.#lastTickMs = nowMs
     if (stoodStillMs > STANDSTILL_FACTOR * timing.leaseWriteIntervalMs) {
       for (const session of cluster.sessions) session.lastBeatMs += stoodStillMs
-      reachableSinceMs = nowMs
+      this.#reachableSinceMs = nowMs
     }
-    markSuspects(nowMs)
-    if (isBusy) return
-    isBusy = true
-    running = tick().finally(() => {
-      isBusy = false
+    this.#markSuspects(nowMs)
+    this.#writing ??= this.#write().finally(() => {
+      this.#writing = undefined
     })
-  }, timing.leaseWriteIntervalMs)
+  }
 
-  function markSuspects(nowMs: number): void {
-    const limitMs = (MISSED_BEATS + 0.5) * interval()
+  #markSuspects(nowMs: number): void {
+    const { cluster } = this.#deps
+    const limitMs = (MISSED_BEATS + 0.5) * this.intervalMs()
     for (const session of cluster.sessions) {
       const isSuspect = nowMs - session.lastBeatMs > limitMs
       if (isSuspect === session.isSuspect) continue
@@ -66,32 +92,33 @@ export function startLeaseKeeper({ database, cluster, writer, timing, managerId,
     }
   }
 
-  async function tick(): Promise<void> {
+  async #write(): Promise<void> {
     try {
-      await writeBeats()
-      if (monotonicMs() - reachableSinceMs > lease()) await loseTheSilent()
+      await this.#writeBeats()
+      if (monotonicMs() - this.#reachableSinceMs > this.leaseMs()) await this.#loseTheSilent()
     } catch (error) {
-      reachableSinceMs = monotonicMs()
-      logger.warn({ err: error }, 'the signs of life of the workers could not be written')
+      this.#reachableSinceMs = monotonicMs()
+      this.#deps.logger.warn({ err: error }, 'failed to write heartbeats; trying again')
     }
   }
 
-  async function writeBeats(): Promise<void> {
-    if (beaten.size === 0) return
-    const sessions = [...beaten].toSorted((left, right) => left.key - right.key)
-    beaten.clear()
+  async #writeBeats(): Promise<void> {
+    if (this.#beaten.size === 0) return
+    const sessions = [...this.#beaten].toSorted((left, right) => left.key - right.key)
+    this.#beaten.clear()
     const { rows } = await sql<{ key: number; draining: boolean }>`UPDATE workers w SET last_alive_at = now(),
-        lease_until = now() + make_interval(secs => ${lease() / 1000}::float8),
+        lease_until = now() + make_interval(secs => ${this.leaseMs() / 1000}::float8),
         alive_history = (w.alive_history || now())[greatest(array_length(w.alive_history, 1) - ${SHOWN_BEATS - 2}, 1):]
       FROM unnest(${sessions.map((session) => session.key)}::bigint[], ${sessions.map((session) => session.epoch)}::bigint[]) AS b (key, epoch)
       WHERE w.key = b.key AND w.session_epoch = b.epoch
-      RETURNING w.key, w.draining`.execute(database.db)
+      RETURNING w.key, w.draining`.execute(this.#deps.database.db)
     const draining = new Map(rows.map((row) => [row.key, row.draining]))
-    for (const session of sessions) followRow(session, draining.get(session.key))
+    for (const session of sessions) this.#followRow(session, draining.get(session.key))
   }
 
   /** What another manager was asked for: draining; undefined: the worker registered anew elsewhere, or was removed. */
-  function followRow(session: WorkerSession, isDrainAsked: boolean | undefined): void {
+  #followRow(session: WorkerSession, isDrainAsked: boolean | undefined): void {
+    const { cluster } = this.#deps
     if (isDrainAsked === undefined) cluster.remove(session)
     else if (isDrainAsked !== session.isDrainAsked) {
       session.askDrain(isDrainAsked)
@@ -99,36 +126,23 @@ export function startLeaseKeeper({ database, cluster, writer, timing, managerId,
     }
   }
 
-  async function loseTheSilent(): Promise<void> {
+  async #loseTheSilent(): Promise<void> {
+    const { cluster, database, logger, managerId, writer } = this.#deps
     const { rows } = await sql<{ key: number; session_epoch: number; name: string }>`
       SELECT key, session_epoch, name FROM workers
-      WHERE manager_id IS NOT NULL AND lease_until < now() - make_interval(secs => ${graceMs() / 1000}::float8)
+      WHERE manager_id IS NOT NULL AND lease_until < now() - make_interval(secs => ${this.#graceMs() / 1000}::float8)
         OR manager_id = ${managerId} AND lease_until < now()
       ORDER BY key LIMIT 100`.execute(database.db)
     for (const row of rows) {
       const session = cluster.find(row.key)
-      if (session !== undefined && monotonicMs() - session.lastBeatMs < lease()) continue
+      if (session !== undefined && monotonicMs() - session.lastBeatMs < this.leaseMs()) continue
       if (await writer.lose(row.key, row.session_epoch))
         logger.warn({ worker: row.name }, 'a worker is lost: its lease ended')
     }
   }
 
   /** A worker of another manager: that one goes first. */
-  const graceMs = () => 2 * timing.leaseWriteIntervalMs
-
-  return {
-    intervalMs: interval,
-    leaseMs: lease,
-    beat(session: WorkerSession): void {
-      session.lastBeatMs = monotonicMs()
-      beaten.add(session)
-      if (!session.isSuspect) return
-      session.isSuspect = false
-      cluster.changed()
-    },
-    async stop(): Promise<void> {
-      clearInterval(timer)
-      await running
-    },
+  #graceMs(): number {
+    return 2 * this.#deps.timing.leaseWriteIntervalMs
   }
 }

@@ -7,8 +7,8 @@ import { ServiceError } from '#core/errors/index.ts'
 import { isId, newToken } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
 import type { RegisterRequest } from '#proto/index.ts'
+import { digestSecret } from '../model/worker-secret.ts'
 import { requireCertificate } from './certificates.ts'
-import { digestSecret } from './tokens.ts'
 
 export type Registered = {
   key: number
@@ -31,6 +31,7 @@ export type RegistrationDeps = {
 
 const MAX_LABELS = 64
 const MAX_RUNTIMES = 32
+const MAX_CACHED_DIGESTS = 1_000
 const MAX_RUNTIME_CHARS = 64
 const MAX_TEXT_CHARS = 256
 const MAX_SLOTS = 10_000
@@ -72,7 +73,9 @@ function requireFacts(request: RegisterRequest): void {
   if (request.runtimes.length > MAX_RUNTIMES) refuse(`must have at most ${MAX_RUNTIMES} runtimes`)
   if (request.runtimes.some((name) => name === '' || name.length > MAX_RUNTIME_CHARS))
     refuse(`must have runtimes with names of 1 to ${MAX_RUNTIME_CHARS} characters`)
+  if (request.cachedDigests.length > MAX_CACHED_DIGESTS) refuse(`must have at most ${MAX_CACHED_DIGESTS} digests`)
   const texts = [
+    ...request.cachedDigests,
     request.name,
     request.bootId,
     request.version,
@@ -179,22 +182,4 @@ async function insert(
     domainId: row.domain_id,
     isDraining: row.draining,
   }
-}
-
-export type WorkerCredential = { id: string; secret: string }
-
-/** `<worker_id>.<worker_secret>` of a call's metadata. */
-export function parseCredential(text: string): WorkerCredential | undefined {
-  const dot = text.indexOf('.')
-  const id = text.slice(0, dot)
-  return dot > 0 && isId(id) ? { id, secret: text.slice(dot + 1) } : undefined
-}
-
-/** True when such a worker exists with this secret. */
-export async function isWorker(database: Database, { id, secret }: WorkerCredential): Promise<boolean> {
-  const { rows } =
-    await sql`SELECT 1 FROM workers WHERE id = ${id} AND secret_hash = ${digestSecret(secret)} AND revoked_at IS NULL`.execute(
-      database.db,
-    )
-  return rows.length === 1
 }

@@ -1,11 +1,10 @@
-/** Worker routes and the explanation of a placement (task-manager.md section 1). */
+/** Worker routes (task-manager.md section 1). */
+import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
-import type { Callers } from '../callers.ts'
-import { TaskId } from '../tasks/schema.ts'
-import { NewWorkerToken, Placement, Worker, WorkerId, WorkerPage, WorkerQuery, WorkerToken } from './schema.ts'
+import type { Callers } from '../access/callers.ts'
+import { NewWorkerToken, Worker, WorkerId, WorkerPage, WorkerQuery, WorkerToken } from './schema.ts'
 import type { WorkersService } from './service.ts'
 
 const Params = Type.Object({ worker_id: WorkerId })
@@ -134,38 +133,6 @@ export function workerRoutes({ workers, callers }: { workers: WorkersService; ca
         await workers.remove(callers.of(request), request.params.worker_id)
         void reply.code(204)
         return null
-      },
-    )
-    app.get(
-      '/tasks/:task_id/placement',
-      {
-        onRequest,
-        config: config('task_read'),
-        schema: {
-          tags: ['tasks'],
-          summary: 'Why the newest run is where it is',
-          params: Type.Object({ task_id: TaskId }),
-          response: responses({ 200: Placement }, 'unauthenticated', 'not_found'),
-        },
-      },
-      async (request) => {
-        const {
-          runId,
-          reason,
-          position,
-          workers: explained,
-        } = await workers.explain(callers.of(request), request.params.task_id)
-        return {
-          run_id: runId,
-          reason,
-          ...(position === undefined ? {} : { position }),
-          workers: explained.map(({ workerId, name, chosen, reason: why }) => ({
-            worker_id: workerId,
-            name,
-            chosen,
-            reason: why,
-          })),
-        }
       },
     )
   }

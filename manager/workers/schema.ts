@@ -1,10 +1,11 @@
 /** Wire shapes of workers and of placements (specification section Worker node, task-manager.md section 1). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { recordOf } from '#core/http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
 import { Timestamp } from '../tasks/schema.ts'
-import type { WorkerRecord } from './repository.ts'
+import type { WorkerRecord } from '../store/workers.ts'
 
 const PAGE_LIMIT = 100
 
@@ -19,7 +20,7 @@ export const Worker = Type.Object(
     task_count: Type.Optional(Type.Integer({ description: 'Runs that it holds now' })),
     alive_history: Type.Optional(Type.Array(Timestamp, { description: 'The last ten signs of life' })),
     state: Type.Optional(Type.Enum(['alive', 'draining', 'dead', 'revoked'])),
-    labels: Type.Optional(Type.Record(Type.String(), Type.String())),
+    labels: Type.Optional(recordOf(Type.String())),
     slots: Type.Optional(Type.Integer()),
     cpu_cores: Type.Optional(Type.Integer()),
     memory_bytes: Type.Optional(Type.Integer()),

@@ -2,19 +2,14 @@
  * The platform's join token: made once, kept sealed in the database, so that every manager and the local worker know
  * the same one. Workers present it; the database holds only its digest where it is checked.
  */
-import { createHash } from 'node:crypto'
 import type { Database } from '#core/database/index.ts'
 import { newToken } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import { sql } from '#core/sql.ts'
+import { digestSecret } from '../model/worker-secret.ts'
 
 const SECRET_NAME = 'worker_join_token'
 const PURPOSE = 'worker token'
-
-/** What is stored of a token or of a worker's secret; both have 256 random bits, so that a plain digest will do. */
-export function digestSecret(secret: string): Buffer {
-  return createHash('sha256').update(secret).digest()
-}
 
 /** The token of the installation. A configured one replaces the stored one and is accepted from then on. */
 export async function ensureJoinToken(

@@ -3,20 +3,20 @@
  * ended elsewhere. Every move is conditional and every run has an id made beforehand, so that several managers, or one
  * that died halfway, start nothing twice.
  */
-import type { Database } from '#core/database/index.ts'
+import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { startRounds } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 import { TASK_STATE } from '#proto/index.ts'
-import { requireNextState } from '../lifecycle.ts'
-import { readResult } from '../runs/repository.ts'
+import { requireNextState } from '../model/lifecycle.ts'
+import { readResult } from '../store/runs.ts'
 import type { RunsService } from '../runs/service.ts'
-import type { RunInput } from '../runs/spec.ts'
+import type { RunInput } from '../model/task-fields.ts'
 import { planSteps } from './plan.ts'
-import { pickResult, referenceOf } from './references.ts'
-import { endRun, findOpenRun, markSkipped, moveStep, takeDue } from './repository.ts'
-import type { StepRecord, WorkflowRunRecord } from './repository.ts'
+import { pickResult, referenceOf } from '../model/references.ts'
+import { endRun, findOpenRun, markSkipped, moveStep, takeDue } from '../store/workflows.ts'
+import type { StepRecord, WorkflowRunRecord } from '../store/workflows.ts'
 
 export type EngineDeps = {
   database: Database
@@ -26,29 +26,70 @@ export type EngineDeps = {
   intervalMs: number
 }
 
-export type WorkflowEngine = ReturnType<typeof startWorkflowEngine>
-
 /** Who takes a run of a workflow and dies is followed by another one after this. */
 const CHECK_MS = 2_000
 
-export function startWorkflowEngine({ database, runs, logger, intervalMs }: EngineDeps) {
-  const { db } = database
+export class WorkflowEngine {
+  readonly #deps: EngineDeps
+  readonly #db: Queryable
+  readonly #rounds: ReturnType<typeof startRounds>
   /** Runs of steps that were started here: when one ends, its workflow goes on at once. */
-  const watched = new Set<string>()
-  let isPoked = false
+  readonly #watched = new Set<string>()
+  #isWoken = false
 
-  async function start(run: WorkflowRunRecord, step: StepRecord): Promise<void> {
+  /** Begins to look at once. */
+  constructor(deps: EngineDeps) {
+    this.#deps = deps
+    this.#db = deps.database.db
+    this.#rounds = startRounds(() => this.#look())
+  }
+
+  /** There is something to do: looks now. */
+  wake(): void {
+    this.#isWoken = true
+    this.#rounds.poke()
+  }
+
+  /** A run ended here. */
+  ended(runId: string): void {
+    if (this.#watched.has(runId)) this.wake()
+  }
+
+  async stop(): Promise<void> {
+    await this.#rounds.stop()
+  }
+
+  async #look() {
+    const { logger, intervalMs } = this.#deps
+    const isAll = this.#isWoken
+    this.#isWoken = false
+    try {
+      for (const key of await takeDue(this.#db, isAll, CHECK_MS)) {
+        try {
+          while (await this.#advance(key));
+        } catch (error) {
+          logger.warn({ err: error }, 'failed to advance a workflow; trying again')
+        }
+      }
+      return { pauseMs: intervalMs, isPokable: true }
+    } catch (error) {
+      logger.warn({ err: error }, 'failed to look at workflows; trying again')
+      return { pauseMs: intervalMs, isPokable: false }
+    }
+  }
+
+  async #start(run: WorkflowRunRecord, step: StepRecord): Promise<void> {
     const { key } = run
-    if (!(await moveStep(db, key, step.taskKey, { from: TASK_STATE.pending, to: TASK_STATE.scheduled }))) return
-    await launch(run, step)
+    if (!(await moveStep(this.#db, key, step.taskKey, { from: TASK_STATE.pending, to: TASK_STATE.scheduled }))) return
+    await this.#launch(run, step)
   }
 
   /** Repeats itself harmlessly: the run's id is the step's. */
-  async function launch(run: WorkflowRunRecord, step: StepRecord): Promise<void> {
-    watched.add(step.runId)
+  async #launch(run: WorkflowRunRecord, step: StepRecord): Promise<void> {
+    this.#watched.add(step.runId)
     try {
-      const inputs = await fillIn(step, run.steps)
-      await runs.startFor({
+      const inputs = await this.#fillIn(step, run.steps)
+      await this.#deps.runs.startFor({
         taskId: step.taskId,
         domainId: run.domainId,
         origin: 'workflow',
@@ -58,9 +99,9 @@ export function startWorkflowEngine({ database, runs, logger, intervalMs }: Engi
         runId: step.runId,
       })
     } catch (error) {
-      watched.delete(step.runId)
+      this.#watched.delete(step.runId)
       if (!(error instanceof ServiceError) || error.kind === 'unavailable' || error.kind === 'timeout') throw error
-      await moveStep(db, run.key, step.taskKey, {
+      await moveStep(this.#db, run.key, step.taskKey, {
         from: TASK_STATE.scheduled,
         to: TASK_STATE.failed,
         error: error.message,
@@ -69,7 +110,7 @@ export function startWorkflowEngine({ database, runs, logger, intervalMs }: Engi
   }
 
   /** The step's inputs with the results of its parents. Throws `unprocessable` for a result that is not there. */
-  async function fillIn(step: StepRecord, steps: readonly StepRecord[]): Promise<RunInput[]> {
+  async #fillIn(step: StepRecord, steps: readonly StepRecord[]): Promise<RunInput[]> {
     const filled: RunInput[] = []
     for (const input of step.inputs) {
       const reference = referenceOf(input)
@@ -78,7 +119,7 @@ export function startWorkflowEngine({ database, runs, logger, intervalMs }: Engi
         continue
       }
       const parent = steps.find(({ name }) => name === reference.from)
-      const results = parent === undefined ? null : await resultsOf(parent.runId)
+      const results = parent === undefined ? null : await this.#resultsOf(parent.runId)
       const value = pickResult(results, reference)
       if (value === undefined)
         throw new ServiceError('unprocessable', `task ${reference.from} gave no result ${reference.result}`)
@@ -87,73 +128,41 @@ export function startWorkflowEngine({ database, runs, logger, intervalMs }: Engi
     return filled
   }
 
-  async function resultsOf(runId: string): Promise<unknown> {
+  async #resultsOf(runId: string): Promise<unknown> {
     const { rows } = await sql<{ results: unknown; resultDigest: string | null }>`
-      SELECT results, result_digest AS "resultDigest" FROM runs WHERE id = ${runId}`.execute(db)
+      SELECT results, result_digest AS "resultDigest" FROM runs WHERE id = ${runId}`.execute(this.#db)
     const [row] = rows
-    return row === undefined ? null : await readResult(db, row)
+    return row === undefined ? null : await readResult(this.#db, row)
   }
 
   /** One look at one run: takes in what ended, then does what follows. True when something moved. */
-  async function advance(key: number): Promise<boolean> {
-    const run = await findOpenRun(db, key)
+  async #advance(key: number): Promise<boolean> {
+    const run = await findOpenRun(this.#db, key)
     if (run === undefined) return false
     let hasMoved = false
     for (const step of run.steps) {
       if (step.state !== TASK_STATE.scheduled) continue
       if (step.runState !== null) {
-        watched.delete(step.runId)
-        const moved = await moveStep(db, key, step.taskKey, { from: TASK_STATE.scheduled, to: step.runState })
+        this.#watched.delete(step.runId)
+        const moved = await moveStep(this.#db, key, step.taskKey, { from: TASK_STATE.scheduled, to: step.runState })
         hasMoved = moved || hasMoved
         step.state = step.runState
-      } else if (!step.runExists) await launch(run, step)
+      } else if (!step.runExists) await this.#launch(run, step)
     }
     const plan = planSteps(run.steps)
     const named = (name: string) => run.steps.find((step) => step.name === name) as StepRecord
     for (const name of plan.skip) {
       const { taskKey } = named(name)
-      if (!(await moveStep(db, key, taskKey, { from: TASK_STATE.pending, to: SKIPPED }))) continue
-      await markSkipped(db, taskKey)
+      if (!(await moveStep(this.#db, key, taskKey, { from: TASK_STATE.pending, to: SKIPPED }))) continue
+      await markSkipped(this.#db, taskKey)
       hasMoved = true
     }
     for (const name of plan.start) {
-      await start(run, named(name))
+      await this.#start(run, named(name))
       hasMoved = true
     }
-    if (plan.end !== undefined) await endRun(db, key, plan.end)
+    if (plan.end !== undefined) await endRun(this.#db, key, plan.end)
     return hasMoved
-  }
-
-  const rounds = startRounds(async () => {
-    const isAll = isPoked
-    isPoked = false
-    try {
-      for (const key of await takeDue(db, isAll, CHECK_MS)) {
-        try {
-          while (await advance(key));
-        } catch (error) {
-          logger.warn({ err: error }, 'a workflow could not be driven on yet')
-        }
-      }
-      return { pauseMs: intervalMs, isPokable: true }
-    } catch (error) {
-      logger.warn({ err: error }, 'workflows could not be looked at')
-      return { pauseMs: intervalMs, isPokable: false }
-    }
-  })
-
-  function poke(): void {
-    isPoked = true
-    rounds.poke()
-  }
-
-  return {
-    poke,
-    /** A run ended here. */
-    ended(runId: string): void {
-      if (watched.has(runId)) poke()
-    },
-    stop: () => rounds.stop(),
   }
 }
 

@@ -1,8 +1,7 @@
 /** What a workflow does next, from the states of its steps alone (task-manager.md sections 1 and 2). Pure. */
 import { refusedField } from '#core/errors/index.ts'
+import type { RunIf } from '../model/references.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
-
-export type RunIf = 'success' | 'failure' | 'always'
 
 export type Step = {
   name: string

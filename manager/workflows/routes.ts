@@ -1,8 +1,8 @@
 /** Routes of workflows (task-manager.md section 1). Each handler is one call. */
+import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { Type } from '#core/schema.ts'
-import type { Callers } from '../callers.ts'
+import type { Callers } from '../access/callers.ts'
 import { TaskId } from '../tasks/schema.ts'
 import { NewWorkflow, Workflow, WorkflowPage, WorkflowQuery, WorkflowStarted, WorkflowStopped } from './schema.ts'
 import type { WorkflowsService } from './service.ts'

@@ -1,11 +1,12 @@
 /** Wire shapes of workflows (task-manager.md section 1). */
+import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { recordOf } from '#core/http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
-import { Type } from '#core/schema.ts'
 import { formatTime } from '#core/time.ts'
-import type { TaskRecord } from '../tasks/repository.ts'
+import type { TaskRecord } from '../store/tasks.ts'
 import { ListedTask, NewTask, RunIf, TaskId, Timestamp, presentListedTask } from '../tasks/schema.ts'
-import type { WorkflowRecord, WorkflowRunRecord } from './repository.ts'
+import type { WorkflowRecord, WorkflowRunRecord } from '../store/workflows.ts'
 
 const PAGE_LIMIT = 100
 const MAX_TASKS = 500
@@ -34,7 +35,7 @@ export const NewWorkflow = Type.Object(
   {
     name: Name,
     domain_id: Type.Optional(Type.Union([TaskId, Type.Null()])),
-    metadata: Type.Optional(Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Null()])),
+    metadata: Type.Optional(Type.Union([recordOf(Type.Unknown()), Type.Null()])),
     tasks: Type.Array(WorkflowTask, { minItems: 1, maxItems: MAX_TASKS }),
   },
   { $id: 'NewWorkflow' },
@@ -62,7 +63,7 @@ export const Workflow = Type.Object(
     id: TaskId,
     domain_id: Type.Optional(TaskId),
     name: Type.String(),
-    metadata: Type.Record(Type.String(), Type.Unknown()),
+    metadata: recordOf(Type.Unknown()),
     created_at: Timestamp,
     state: Type.Integer({ description: 'Of the newest run; 0: it was never started' }),
     tasks: Type.Array(ListedTask, { description: 'As many as 8 MiB hold' }),

@@ -1,0 +1,153 @@
+/**
+ * What comes out of a run beside its small result: log chunks, best effort and bounded, and parts of large results, staged
+ * in the database by digest before the result that names them is recorded.
+ */
+import { createHash, type Hash } from 'node:crypto'
+import { GroupCommit, type Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { sql } from '#core/sql.ts'
+import type { WorkerSession } from '../placement/worker-session.ts'
+import { heldRun } from '../writer/end-runs.ts'
+import { DEFAULT_OUTPUT_BYTES, MAX_CHUNK_BYTES, MAX_STAGED_RESULT_BYTES } from '../model/limits.ts'
+import type { RunEnding, RunIdentity } from '../model/run.ts'
+
+export type ResultPart = { digest: string; offset: number; data: Uint8Array }
+export type LogPart = { stream: number; offset: number; data: Uint8Array; truncated: boolean }
+
+/** Log chunks that wait to be written; beyond it they are dropped, because results matter more. */
+const MAX_QUEUED_LOGS = 2_000
+const MAX_QUEUED_LOG_BYTES = 16 * 1024 * 1024
+/** Parts of results of one session that wait to be written; beyond it nothing more is read of what the worker says. */
+const MAX_QUEUED_PART_BYTES = 16 * 1024 * 1024
+/** What a part takes beside its bytes. */
+const PART_OVERHEAD_BYTES = 1024
+
+type Staging = { digest: string; hash: Hash; sizeBytes: number }
+type SessionStaging = { runs: Map<string, Staging>; writes: Promise<void>; queuedBytes: number; failure: unknown }
+
+export type RunOutput = ReturnType<typeof createRunOutput>
+
+export function createRunOutput({ database, logger }: { database: Database; logger: Logger }) {
+  const stagings = new WeakMap<WorkerSession, SessionStaging>()
+  let droppedLogs = 0
+  const logs = new GroupCommit<LogPart & { runKey: number }, void>({
+    name: 'the log of runs',
+    item: 'output of a run',
+    logger,
+    maxItems: 500,
+    maxBytes: 4 * 1024 * 1024,
+    maxQueuedItems: MAX_QUEUED_LOGS,
+    maxQueuedBytes: MAX_QUEUED_LOG_BYTES,
+    sizeOf: (part) => part.data.byteLength,
+    commit: async ({ items }) => {
+      await writeLogs(database, items)
+      return items.map(() => undefined)
+    },
+  })
+
+  function stagingOf(session: WorkerSession): SessionStaging {
+    let staging = stagings.get(session)
+    if (staging === undefined) {
+      staging = { runs: new Map(), writes: Promise.resolve(), queuedBytes: 0, failure: undefined }
+      stagings.set(session, staging)
+    }
+    return staging
+  }
+
+  return {
+    get droppedLogs() {
+      return droppedLogs
+    },
+
+    /**
+     * Parts come in order and without gaps; offset 0 begins anew. Resolves when the next one may come: a worker may send faster than the
+     * database writes. Throws `malformed`, `too_large`.
+     */
+    async stage(session: WorkerSession, run: RunIdentity, { digest, offset, data }: ResultPart): Promise<void> {
+      if (heldRun(session, run) === undefined) return
+      const staging = stagingOf(session)
+      let result = staging.runs.get(run.id)
+      if (offset === 0) {
+        result = { digest, hash: createHash('sha256'), sizeBytes: 0 }
+        staging.runs.set(run.id, result)
+      }
+      if (result === undefined || result.digest !== digest || result.sizeBytes !== offset) {
+        throw new ServiceError('malformed', 'parts of a result must come in order and without gaps')
+      }
+      if (data.byteLength > MAX_CHUNK_BYTES || offset + data.byteLength > MAX_STAGED_RESULT_BYTES) {
+        throw new ServiceError(
+          'too_large',
+          `a result may have ${MAX_STAGED_RESULT_BYTES} bytes in parts of ${MAX_CHUNK_BYTES}`,
+        )
+      }
+      result.hash.update(data)
+      result.sizeBytes += data.byteLength
+      // The bytes of the part alone: the message that they came in may be much larger.
+      const part = { digest, offset, data: new Uint8Array(data) }
+      const queuedBytes = data.byteLength + PART_OVERHEAD_BYTES
+      staging.queuedBytes += queuedBytes
+      staging.writes = staging.writes
+        .then(() => writePart(database, part))
+        .catch((error: unknown) => {
+          staging.failure ??= error
+        })
+        .finally(() => (staging.queuedBytes -= queuedBytes))
+      if (staging.queuedBytes > MAX_QUEUED_PART_BYTES) await staging.writes
+    },
+
+    /** Resolves when every part that came is in the database. */
+    async settled(session: WorkerSession): Promise<void> {
+      const staging = stagings.get(session)
+      if (staging === undefined) return
+      await staging.writes
+      if (staging.failure !== undefined) throw staging.failure as Error
+    },
+
+    /** The ending as it is, when its staged result is complete. Throws `malformed` else. */
+    checkStaged(session: WorkerSession, run: RunIdentity, ending: RunEnding): RunEnding {
+      if (ending.staged === null || heldRun(session, run) === undefined) return ending
+      const runs = stagings.get(session)?.runs
+      const result = runs?.get(run.id)
+      runs?.delete(run.id)
+      const { digest, sizeBytes } = ending.staged
+      if (result?.sizeBytes !== sizeBytes || `sha256:${result.hash.digest('hex')}` !== digest) {
+        throw new ServiceError('malformed', 'a staged result is not complete or does not have its digest')
+      }
+      return ending
+    },
+
+    log(session: WorkerSession, identity: RunIdentity, part: LogPart): void {
+      const run = heldRun(session, identity)
+      if (run === undefined || part.stream < 1 || part.stream > 2) return
+      const maxBytes = run.spec.max_output_bytes ?? DEFAULT_OUTPUT_BYTES
+      if (part.offset > maxBytes) return
+      const data = new Uint8Array(part.data.subarray(0, maxBytes - part.offset))
+      const truncated = part.truncated || data.byteLength < part.data.byteLength
+      logs.submit({ ...part, data, truncated, runKey: run.key }).catch((error: unknown) => {
+        droppedLogs += 1
+        logger.debug({ err: error }, 'output of a run was dropped')
+      })
+    },
+
+    async close(): Promise<void> {
+      await logs.close()
+    },
+  }
+}
+
+async function writePart(database: Database, part: ResultPart): Promise<void> {
+  await sql`INSERT INTO staged_results (digest, byte_offset, data) VALUES (${part.digest}, ${part.offset}, ${Buffer.from(part.data)})
+    ON CONFLICT ON CONSTRAINT staged_results_pkey DO NOTHING`.execute(database.db)
+}
+
+async function writeLogs(database: Database, parts: readonly (LogPart & { runKey: number })[]): Promise<void> {
+  await sql`INSERT INTO run_logs (run_key, stream, byte_offset, data, truncated)
+    SELECT p.run_key, p.stream, p.byte_offset, p.data, p.truncated
+    FROM unnest(${parts.map((part) => part.runKey)}::bigint[], ${parts.map((part) => part.stream)}::smallint[],
+        ${parts.map((part) => part.offset)}::bigint[], ${parts.map((part) => Buffer.from(part.data))}::bytea[],
+        ${parts.map((part) => part.truncated)}::boolean[]) AS p (run_key, stream, byte_offset, data, truncated)
+    JOIN runs r ON r.key = p.run_key
+    ORDER BY p.run_key, p.stream, p.byte_offset
+    ON CONFLICT ON CONSTRAINT run_logs_pkey DO NOTHING`.execute(database.db)
+}

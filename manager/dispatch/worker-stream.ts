@@ -1,0 +1,112 @@
+/** What a worker is told, as messages of its stream. */
+import { create } from '@bufbuild/protobuf'
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import { SessionResponseSchema } from '#proto/index.ts'
+import type { SessionResponse } from '#proto/index.ts'
+import type { AssignedModule, ModulePeer } from '../model/module.ts'
+import { moduleOf, type RunIdentity } from '../model/run.ts'
+import type { ModuleRefs } from '../modules/module-refs.ts'
+import type { NewAssignment, Receipt, WorkerLink } from '../placement/worker-session.ts'
+import { toAssignment, toRef } from './translate.ts'
+
+/** What an assignment needs beside its run. */
+export type Delivery = {
+  modules: ModuleRefs
+  /** The secrets of a task, sealed in base64. */
+  openSecrets: (taskId: string, sealed: string) => Record<string, string>
+}
+
+type Outgoing = NonNullable<MessageInitShape<typeof SessionResponseSchema>['message']>
+type Assignment = ReturnType<typeof toAssignment>
+
+/** A worker takes no message of more than 16 MiB: these are at most 12 MiB in UTF-8, as a single run is. */
+const MAX_ASSIGN_CHARS = 4 * 1024 * 1024
+/** A worker that is sent away dials again after this. */
+const RECONNECT_AFTER_MS = 1_000n
+
+export class WorkerStream implements WorkerLink {
+  readonly #workerId: string
+  readonly #delivery: Delivery
+  readonly #send: (message: SessionResponse) => void
+  #isOpen = true
+
+  constructor(workerId: string, delivery: Delivery, send: (message: SessionResponse) => void) {
+    this.#workerId = workerId
+    this.#delivery = delivery
+    this.#send = send
+  }
+
+  assign(assignments: readonly NewAssignment[]): void {
+    const { modules, openSecrets } = this.#delivery
+    const messages = assignments.map(({ run, peers }) => {
+      const { task_id: taskId, secrets } = run.spec
+      const opened = secrets === undefined ? {} : openSecrets(taskId, secrets)
+      return toAssignment(run, modules.of(this.#workerId, moduleOf(run), peers), opened)
+    })
+    for (const some of inMessages(messages)) this.tell({ case: 'assign', value: { assignments: some } })
+  }
+
+  acknowledge(receipts: readonly Receipt[]): void {
+    const value = { receipts: receipts.map(({ run, recorded }) => ({ run: toRef(run), recorded })) }
+    this.tell({ case: 'resultAck', value })
+  }
+
+  cancel(runs: readonly RunIdentity[]): void {
+    this.tell({ case: 'cancel', value: { runs: runs.map(toRef) } })
+  }
+
+  drain(isAsked: boolean): void {
+    this.tell({ case: 'drain', value: { draining: isAsked } })
+  }
+
+  prefetch(module: AssignedModule, peers: readonly ModulePeer[]): void {
+    const modules = [this.#delivery.modules.of(this.#workerId, module, peers)]
+    this.tell({ case: 'prefetch', value: { modules } })
+  }
+
+  goAway(reason: string): void {
+    this.tell({ case: 'goaway', value: { reason, reconnectAfterMs: RECONNECT_AFTER_MS } })
+  }
+
+  close(): void {
+    this.#isOpen = false
+  }
+
+  tell(message: Outgoing): void {
+    if (this.#isOpen) this.#send(create(SessionResponseSchema, { message }))
+  }
+}
+
+function inMessages(assignments: readonly Assignment[]): Assignment[][] {
+  const messages: Assignment[][] = [[]]
+  let left = MAX_ASSIGN_CHARS
+  for (const assignment of assignments) {
+    const chars = charsOf(assignment)
+    if (chars > left && messages.at(-1)?.length !== 0) {
+      messages.push([])
+      left = MAX_ASSIGN_CHARS
+    }
+    messages.at(-1)?.push(assignment)
+    left -= chars
+  }
+  return messages
+}
+
+/** What is short in an assignment: ids, digests, peers. */
+const OTHER_CHARS = 1024
+/** A text of a list is said with its label and its length, however short it is. */
+const LABEL_CHARS = 2
+
+/** An estimate that is not too low. */
+function charsOf(assignment: Assignment): number {
+  const { inputsJson = '', triggerJson = '', taskName = '', function: called = '', module } = assignment
+  const { cliArgs = [], grants = [], env = {}, secrets = {} } = assignment
+  let chars = OTHER_CHARS + inputsJson.length + triggerJson.length + taskName.length + called.length
+  chars += (module?.reference?.length ?? 0) + (module?.ticket?.length ?? 0)
+  for (const text of cliArgs) chars += LABEL_CHARS + text.length
+  for (const texts of [env, secrets])
+    for (const name in texts) chars += 3 * LABEL_CHARS + name.length + (texts[name]?.length ?? 0)
+  for (const { channelId = '', subtopic = '', name = '' } of grants)
+    chars += 4 * LABEL_CHARS + channelId.length + subtopic.length + name.length
+  return chars
+}

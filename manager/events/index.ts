@@ -1,3 +1,0 @@
-export { taskEventRoutes } from './routes.ts'
-export { createEventsService } from './service.ts'
-export type { EventsService } from './service.ts'

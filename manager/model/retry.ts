@@ -1,0 +1,54 @@
+/** Whether a failed attempt is followed by another one, and when (task-manager.md section 3, rule 8). Pure. */
+import { TASK_STATE } from '#proto/index.ts'
+import { BACKOFF_MAX_MS } from './limits.ts'
+import type { FailureReason, RunEnding, RunSpec } from './run.ts'
+
+/** Attempts for what the task is not to blame for. */
+export const ATTEMPTS_FOR_LOSS = 3
+/** Share by which a backoff is made shorter or longer, so that what failed together does not come back together. */
+const JITTER = 0.2
+
+/** Nobody's fault: the worker or the way to the module went away, and another attempt may well succeed. */
+const NOT_THE_GUEST: ReadonlySet<FailureReason> = new Set(['worker_lost', 'fetch_failed'])
+/** Another attempt cannot end differently. */
+const FINAL: ReadonlySet<FailureReason> = new Set(['module_invalid', 'no_such_function'])
+
+/** A daemon that ran this long has not failed at once: its next backoff is the first. */
+const SETTLED_MS = 60_000
+
+/** What follows the end of an attempt, however it ended. */
+export function afterEnd(
+  spec: Pick<RunSpec, 'max_attempts' | 'backoff_ms' | 'on_lost' | 'daemon'>,
+  attempt: number,
+  { state, reason, durationMs }: Pick<RunEnding, 'state' | 'reason' | 'durationMs'>,
+  random: number,
+): AfterFailure {
+  const isFinal = reason !== null && FINAL.has(reason)
+  if (spec.daemon === true && state !== TASK_STATE.stopped && !isFinal) {
+    const step = (durationMs ?? 0) >= SETTLED_MS ? 1 : attempt
+    return { retry: true, delayMs: backoffMs(spec.backoff_ms, step, random) }
+  }
+  if (state !== TASK_STATE.failed || reason === null) return { retry: false }
+  return afterFailure(spec, attempt, reason, random)
+}
+
+export type AfterFailure = { retry: false } | { retry: true; delayMs: number }
+
+/** `random` is in [0, 1). `on_lost: fail` makes the loss of a worker final. */
+export function afterFailure(
+  spec: Pick<RunSpec, 'max_attempts' | 'backoff_ms' | 'on_lost' | 'daemon'>,
+  attempt: number,
+  reason: FailureReason,
+  random: number,
+): AfterFailure {
+  if (FINAL.has(reason) || (reason === 'worker_lost' && spec.on_lost === 'fail')) return { retry: false }
+  const attempts = spec.max_attempts ?? (NOT_THE_GUEST.has(reason) ? ATTEMPTS_FOR_LOSS : 1)
+  if (attempt >= attempts && spec.daemon !== true) return { retry: false }
+  return { retry: true, delayMs: backoffMs(spec.backoff_ms, attempt, random) }
+}
+
+/** The first backoff after the first attempt, doubling up to 100 s. */
+export function backoffMs(firstMs: number, attempt: number, random: number): number {
+  const plain = Math.min(firstMs * 2 ** Math.min(attempt - 1, 30), BACKOFF_MAX_MS)
+  return Math.round(plain * (1 - JITTER + 2 * JITTER * random))
+}

@@ -1,0 +1,80 @@
+/** Uploads as they lie in the database, for the module proxy: it shows a ticket, or is of the same process. */
+import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { countPassing } from '#core/passing-buffers.ts'
+import { Slots } from '#core/slots.ts'
+import type { SentBytes } from '#core/transfer/index.ts'
+import { MAX_CHUNK_BYTES } from '../model/limits.ts'
+import { findModule, readChunk } from '../store/modules.ts'
+import type { TicketIssuer } from './tickets.ts'
+
+/** Uploads that are read at a time, and by one reader. */
+const MAX_READ = 64
+const MAX_READ_PER_READER = 16
+const BEARER = /^bearer +([A-Za-z0-9\-._~+/]+=*)$/i
+
+export class UploadReader {
+  readonly #database: Database
+  readonly #tickets: TicketIssuer
+  readonly #slots = new Slots({
+    what: 'uploads being read',
+    max: MAX_READ,
+    share: MAX_READ_PER_READER,
+    per: 'reader',
+    shareKind: 'unavailable',
+  })
+
+  constructor(database: Database, tickets: TicketIssuer) {
+    this.#database = database
+    this.#tickets = tickets
+  }
+
+  /** The caller closes it. Throws `unauthenticated` without a ticket of this module, `not_found`, `unavailable`. */
+  async open(digest: string, authorization: string | undefined): Promise<SentBytes & { close: () => void }> {
+    const grant = this.#tickets.check(BEARER.exec(authorization ?? '')?.[1] ?? '')
+    if (grant === undefined || grant.digest !== digest || grant.reference !== '') {
+      throw new ServiceError('unauthenticated', 'the ticket is missing, has expired, or is of another module')
+    }
+    const giveBack = await this.#slots.take(grant.reader)
+    try {
+      return { ...(await this.#find(digest)), close: giveBack }
+    } catch (error) {
+      giveBack()
+      throw error
+    }
+  }
+
+  /** From an offset on. Throws `not_found`. */
+  async *read(digest: string, offset: number, signal: AbortSignal): AsyncGenerator<Buffer> {
+    const { sizeBytes, chunkAt } = await this.#find(digest)
+    for (let position = offset; position < sizeBytes;) {
+      signal.throwIfAborted()
+      const data = await chunkAt(position)
+      countPassing(data.length)
+      position += data.length
+      yield data
+    }
+  }
+
+  async #find(digest: string): Promise<SentBytes & { chunkAt: (position: number) => Promise<Buffer> }> {
+    const database = this.#database
+    const module = await findModule(database.db, digest)
+    if (module === undefined) throw new ServiceError('not_found', 'there is no such upload')
+    const chunkAt = async (position: number) => {
+      const chunk = await readChunk(database, module.key, Math.floor(position / MAX_CHUNK_BYTES))
+      const data = chunk?.subarray(position % MAX_CHUNK_BYTES)
+      if (data === undefined || data.length === 0)
+        throw new Error(`module ${digest} lacks its bytes from ${position} on`)
+      return data
+    }
+    return {
+      sizeBytes: module.sizeBytes,
+      chunkAt,
+      read: async (into, position) => {
+        const copied = (await chunkAt(position)).copy(into)
+        countPassing(copied)
+        return copied
+      },
+    }
+  }
+}

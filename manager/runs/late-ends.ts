@@ -1,0 +1,39 @@
+/** Ends that this manager did not write itself: the run's worker has its session at another one. */
+import type { Database } from '#core/database/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import type { FailureReason } from '../model/run.ts'
+import { findEnded, type EndedRow } from '../store/runs.ts'
+import type { EndedRun, RunEndings } from '../writer/endings.ts'
+
+export type LateEndsDeps = { database: Database; endings: RunEndings; logger: Logger; intervalMs: number }
+
+/** Looks for the ends that somebody has waited for longer than the interval. */
+export function startLateEnds({ database, endings, logger, intervalMs }: LateEndsDeps): { stop(): void } {
+  const timer = setInterval(() => {
+    const late = endings.lookForLate()
+    if (late.length === 0) return
+    findEnded(database.db, late).then(
+      (rows) => {
+        for (const row of rows) endings.tell(fromRow(row))
+      },
+      (error: unknown) => logger.warn({ err: error }, 'failed to read the ends of runs; trying again'),
+    )
+  }, intervalMs)
+  return { stop: () => clearInterval(timer) }
+}
+
+function fromRow(row: EndedRow): EndedRun {
+  return {
+    runKey: row.key,
+    runId: row.id,
+    workerId: row.worker_id,
+    state: row.state,
+    reason: row.reason as FailureReason | null,
+    error: row.error,
+    results: row.results,
+    staged: row.result_digest === null ? null : { digest: row.result_digest, sizeBytes: row.result_bytes ?? 0 },
+    durationMs: row.duration_ms,
+    prepareMs: row.prepare_ms,
+    outputTruncated: row.output_truncated,
+  }
+}

@@ -1,0 +1,70 @@
+/** Routes that start and stop runs (task-manager.md section 1). */
+import { Type } from 'typebox'
+import { responses } from '#core/http/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import type { Callers } from '../access/callers.ts'
+import { TaskId } from '../tasks/schema.ts'
+import { StartBody, Started, Stopped } from './schema.ts'
+import type { RunsService } from './service.ts'
+
+const Params = Type.Object({ task_id: TaskId })
+const tags = ['tasks']
+
+export function startRoutes({ runs, callers }: { runs: RunsService; callers: Callers }): RoutePlugin {
+  const { onRequest } = callers
+  const config = { action: 'task_start', ownCredentials: true }
+  return (app) => {
+    app.post(
+      '/tasks/:task_id/start',
+      {
+        onRequest,
+        config,
+        schema: {
+          tags,
+          summary: 'Start a run; the state of the task follows it',
+          description: 'With an Idempotency-Key header the same start happens once.',
+          params: Params,
+          body: StartBody,
+          response: responses(
+            { 200: Started },
+            'unauthenticated',
+            'forbidden',
+            'not_found',
+            'invalid_state',
+            'unprocessable',
+            'unsupported_media_type',
+            'too_large',
+            'timeout',
+          ),
+        },
+      },
+      async (request) => {
+        const key = request.headers['idempotency-key']
+        const { runId } = await runs.start(
+          callers.of(request),
+          request.params.task_id,
+          request.body,
+          Array.isArray(key) ? key[0] : key,
+        )
+        return { started: true as const, run_id: runId }
+      },
+    )
+    app.post(
+      '/tasks/:task_id/stop',
+      {
+        onRequest,
+        config,
+        schema: {
+          tags,
+          summary: 'Stop every run of a task',
+          params: Params,
+          response: responses({ 200: Stopped }, 'unauthenticated', 'forbidden', 'not_found', 'too_large'),
+        },
+      },
+      async (request) => {
+        await runs.stop(callers.of(request), request.params.task_id)
+        return { stopped: true as const }
+      },
+    )
+  }
+}

@@ -1,0 +1,271 @@
+/** Reads of runs for people: pages with every attempt, results however large, output as text. The writer owns all writes. */
+import { withinPage } from '#core/database/index.ts'
+import type { Queryable } from '#core/database/index.ts'
+import { MAX_LISTED_RESULT_BYTES, MAX_PAGE_BYTES } from '#core/page.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
+import type { TaskState } from '#proto/index.ts'
+import { DEFAULT_OUTPUT_BYTES } from '../model/limits.ts'
+
+export type AttemptRecord = {
+  attempt: number
+  fence: number
+  workerId: string | null
+  assignedAt: string | null
+  runningAt: string | null
+  endedAt: string
+  reason: string
+  error: string | null
+}
+
+export type RunRecord = {
+  key: number
+  id: string
+  drivesTask: boolean
+  /** A broadcast; its parts name it. */
+  isGroup: boolean
+  parentId: string | null
+  state: TaskState
+  attempt: number
+  fence: number | null
+  workerId: string | null
+  moduleDigest: string
+  moduleReference: string | null
+  moduleNotes: string[]
+  createdAt: string
+  assignedAt: string | null
+  runningAt: string | null
+  finishedAt: string | null
+  durationMs: number | null
+  prepareMs: number | null
+  reason: string | null
+  error: string | null
+  results: unknown
+  resultDigest: string | null
+  /** Of a result in parts, and of one that is not shown. */
+  resultBytes: number | null
+  isResultShown: boolean
+  outputTruncated: boolean
+  earlier: AttemptRecord[]
+}
+
+type Row = {
+  key: number
+  id: string
+  drives_task: boolean
+  is_group: boolean
+  parent_id: string | null
+  state: TaskState
+  attempt: number
+  fence: number | null
+  worker_id: string | null
+  module_digest: string
+  module_reference: string | null
+  module_notes: string[] | null
+  created_at: string
+  assigned_at: string | null
+  running_at: string | null
+  finished_at: string | null
+  duration_ms: number | null
+  prepare_ms: number | null
+  reason: string | null
+  error: string | null
+  results: unknown
+  result_digest: string | null
+  result_bytes: number | null
+  is_result_shown: boolean
+  output_truncated: boolean
+}
+
+/** Bytes of a result, in the row or in parts. */
+const RESULT_BYTES = sql`coalesce(r.result_bytes, octet_length(r.results::text))`
+
+/** Results as far as `isShown`; of the others, and of those in parts, the size. */
+const runsWith = (isShown: Sql<boolean>) => sql`
+  SELECT r.key, r.id, r.drives_task, r.is_group, r.parent_id, r.state, r.attempt, r.fence, w.id AS worker_id, r.module_digest,
+    r.spec ->> 'module_reference' AS module_reference, r.spec -> 'module_notes' AS module_notes, r.created_at, r.assigned_at, r.running_at, r.finished_at, r.duration_ms,
+    r.prepare_ms, r.reason, r.error, CASE WHEN ${isShown} THEN r.results END AS results, (${isShown}) IS TRUE AS is_result_shown, r.result_digest,
+    CASE WHEN ${isShown} THEN r.result_bytes ELSE ${RESULT_BYTES} END AS result_bytes, r.output_truncated
+  FROM runs r LEFT JOIN workers w ON w.key = r.worker_key`
+
+const WHOLE_RUNS = runsWith(sql<boolean>`true`)
+
+function fromRow(row: Row, earlier: AttemptRecord[]): RunRecord {
+  return {
+    key: row.key,
+    id: row.id,
+    drivesTask: row.drives_task,
+    isGroup: row.is_group,
+    parentId: row.parent_id,
+    state: row.state,
+    attempt: row.attempt,
+    fence: row.fence,
+    workerId: row.worker_id,
+    moduleDigest: row.module_digest,
+    moduleReference: row.module_reference,
+    moduleNotes: row.module_notes ?? [],
+    createdAt: row.created_at,
+    assignedAt: row.assigned_at,
+    runningAt: row.running_at,
+    finishedAt: row.finished_at,
+    durationMs: row.duration_ms,
+    prepareMs: row.prepare_ms,
+    reason: row.reason,
+    error: row.error,
+    results: row.results,
+    resultDigest: row.result_digest,
+    resultBytes: row.result_bytes,
+    isResultShown: row.is_result_shown,
+    outputTruncated: row.output_truncated,
+    earlier,
+  }
+}
+
+/** The newest run first. */
+export async function listRuns(
+  db: Queryable,
+  taskKey: number,
+  page: { offset: number; limit: number },
+): Promise<{ total: number; runs: RunRecord[] }> {
+  const [{ rows }, counted] = await Promise.all([
+    withinPage(
+      sql<Row>`${runsWith(sql<boolean>`${RESULT_BYTES} <= ${MAX_LISTED_RESULT_BYTES}`)} WHERE r.task_key = ${taskKey} ORDER BY r.key DESC LIMIT ${page.limit} OFFSET ${page.offset}`,
+    ).execute(db),
+    sql<{ total: number }>`SELECT count(*) AS total FROM runs WHERE task_key = ${taskKey}`.execute(db),
+  ])
+  return { total: counted.rows[0]?.total ?? 0, runs: await withAttempts(db, rows) }
+}
+
+export async function findRun(db: Queryable, taskKey: number, runId: string): Promise<RunRecord | undefined> {
+  const { rows } = await sql<Row>`${WHOLE_RUNS} WHERE r.task_key = ${taskKey} AND r.id = ${runId}`.execute(db)
+  return (await withAttempts(db, rows))[0]
+}
+
+/**
+ * The runs of a broadcast, each with the worker that it is for, whether or not that has it. Their results are shown as far as they fit
+ * on a page together.
+ */
+export async function listParts(db: Queryable, parentId: string): Promise<RunRecord[]> {
+  const [{ rows }, meant] = await Promise.all([
+    sql<Row>`
+      WITH fitting AS MATERIALIZED (
+        SELECT r.key FROM (SELECT r.key, sum(coalesce(${RESULT_BYTES}, 0)) OVER (ORDER BY r.key) AS bytes FROM runs r
+                           WHERE r.parent_id = ${parentId}) r WHERE r.bytes <= ${MAX_PAGE_BYTES})
+      ${runsWith(sql<boolean>`r.key IN (SELECT key FROM fitting)`)} WHERE r.parent_id = ${parentId} ORDER BY r.key`.execute(
+      db,
+    ),
+    sql<{ key: number; worker_id: string }>`
+      SELECT r.key, n.definition ->> 'workerId' AS worker_id FROM runs r JOIN run_needs n ON n.hash = r.needs
+      WHERE r.parent_id = ${parentId}`.execute(db),
+  ])
+  const workers = new Map(meant.rows.map((row) => [row.key, row.worker_id]))
+  const parts = await withAttempts(db, rows)
+  return parts.map((part) => ({ ...part, workerId: part.workerId ?? workers.get(part.key) ?? null }))
+}
+
+/** The run whose result is the task's; undefined when it was never started, or edited since. */
+export async function findDrivingRun(db: Queryable, taskKey: number): Promise<RunRecord | undefined> {
+  const { rows } = await sql<Row>`${WHOLE_RUNS} JOIN tasks t ON t.run_key = r.key WHERE t.key = ${taskKey}`.execute(db)
+  return (await withAttempts(db, rows))[0]
+}
+
+/** The newest run of any kind: a start, an invocation, or a part of a broadcast; undefined when there was none. */
+export async function findNewestRun(db: Queryable, taskKey: number): Promise<RunRecord | undefined> {
+  const { rows } = await sql<Row>`${WHOLE_RUNS} WHERE r.task_key = ${taskKey} ORDER BY r.key DESC LIMIT 1`.execute(db)
+  return (await withAttempts(db, rows))[0]
+}
+
+async function withAttempts(db: Queryable, rows: readonly Row[]): Promise<RunRecord[]> {
+  if (rows.length === 0) return []
+  const attempts = await sql<AttemptRecord & { runKey: number }>`
+    SELECT a.run_key AS "runKey", a.attempt, a.fence, w.id AS "workerId", a.assigned_at AS "assignedAt", a.running_at AS "runningAt",
+      a.ended_at AS "endedAt", a.reason, a.error
+    FROM run_attempts a LEFT JOIN workers w ON w.key = a.worker_key
+    WHERE a.run_key = ANY(${rows.map((row) => row.key)}::bigint[]) ORDER BY a.run_key, a.fence`.execute(db)
+  const earlier = Map.groupBy(attempts.rows, (row) => row.runKey)
+  return rows.map((row) =>
+    fromRow(
+      row,
+      (earlier.get(row.key) ?? []).map(({ runKey: _runKey, ...attempt }) => attempt),
+    ),
+  )
+}
+
+/** The result of a run as a value, put together from its parts when it was staged. */
+export async function readResult(
+  db: Queryable,
+  run: { results: unknown; resultDigest: string | null },
+): Promise<unknown> {
+  if (run.resultDigest === null) return run.results
+  const { rows } = await sql<{ data: Buffer }>`
+    SELECT data FROM staged_results WHERE digest = ${run.resultDigest} ORDER BY byte_offset`.execute(db)
+  return JSON.parse(Buffer.concat(rows.map((row) => row.data)).toString('utf8')) as unknown
+}
+
+export type EndedRow = {
+  key: number
+  id: string
+  state: TaskState
+  worker_id: string | null
+  reason: string | null
+  error: string | null
+  results: string | null
+  result_digest: string | null
+  result_bytes: number | null
+  duration_ms: number | null
+  prepare_ms: number | null
+  output_truncated: boolean
+}
+
+/** Those of the runs that have ended. */
+export async function findEnded(db: Queryable, runKeys: readonly number[]): Promise<EndedRow[]> {
+  const { rows } = await sql<EndedRow>`
+    SELECT r.key, r.id, r.state, w.id AS worker_id, r.reason, r.error, r.results::text AS results, r.result_digest, r.result_bytes,
+      r.duration_ms, r.prepare_ms, r.output_truncated
+    FROM runs r LEFT JOIN workers w ON w.key = r.worker_key
+    WHERE r.key = ANY(${runKeys}::bigint[]) AND r.next_check_at IS NULL`.execute(db)
+  return rows
+}
+
+/** Output of a run as text, in the order it was written; 1: stdout, 2: stderr, both when none is named. */
+export async function readLogs(db: Queryable, runKey: number, stream: 1 | 2 | undefined): Promise<string> {
+  const { rows } = await sql<{ data: Buffer; truncated: boolean; max_bytes: number | null }>`
+    SELECT l.data, l.truncated, CASE WHEN l.truncated THEN (r.spec ->> 'max_output_bytes')::float8 END AS max_bytes
+    FROM run_logs l JOIN runs r ON r.key = l.run_key
+    WHERE l.run_key = ${runKey} AND (${stream ?? null}::smallint IS NULL OR l.stream = ${stream ?? null})
+    ORDER BY l.stream, l.byte_offset LIMIT ${MAX_LOG_ROWS}`.execute(db)
+  const text = Buffer.concat(rows.map((row) => row.data)).toString('utf8')
+  const cut = rows.find((row) => row.truncated)
+  return cut === undefined ? text : `${text}\n[truncated at ${cut.max_bytes ?? DEFAULT_OUTPUT_BYTES} bytes]\n`
+}
+
+/** Where a reader of one stream stands; the decoder keeps the half of a character. */
+export type LogPlace = { stream: 1 | 2; offset: number; decoder: TextDecoder }
+export type LogPart = { stream: number; offset: number; data: Buffer; truncated: boolean }
+
+const MAX_PARTS = 500
+/** Of one read, about: more is read when the reader has taken it. */
+const MAX_READ_BYTES = 64 * 1024
+
+/** What follows in each stream, and the state of the run when it has ended. */
+export async function readLogParts(
+  db: Queryable,
+  runKey: number,
+  places: readonly LogPlace[],
+): Promise<{ parts: LogPart[]; state: TaskState | undefined; isGone: boolean }> {
+  // The state first: output that comes after its reading is found by the next one.
+  const { rows: states } = await sql<{ state: TaskState; has_ended: boolean }>`
+    SELECT state, next_check_at IS NULL AS has_ended FROM runs WHERE key = ${runKey}`.execute(db)
+  const { rows: parts } = await sql<LogPart>`
+    SELECT stream, "offset", data, truncated FROM (
+      SELECT l.stream, l.byte_offset AS "offset", l.data, l.truncated,
+        sum(length(l.data)) OVER (ORDER BY l.stream, l.byte_offset) - length(l.data) AS bytes_before
+      FROM unnest(${places.map(({ stream }) => stream)}::smallint[], ${places.map(({ offset }) => offset)}::bigint[]) AS p (stream, byte_offset)
+      JOIN run_logs l ON l.run_key = ${runKey} AND l.stream = p.stream AND l.byte_offset >= p.byte_offset) l
+    WHERE bytes_before < ${MAX_READ_BYTES} ORDER BY stream, "offset" LIMIT ${MAX_PARTS}`.execute(db)
+  const [run] = states
+  return { parts, state: run?.has_ended === true ? run.state : undefined, isGone: run === undefined }
+}
+
+/** A guest that writes single bytes makes many rows of a bounded output. */
+const MAX_LOG_ROWS = 100_000

@@ -1,0 +1,254 @@
+/** SQL of the tasks table, but for the states, which the run writer owns. Rows in, domain values out. */
+import { refusing, withinPage, type Database, type Queryable, type Transaction } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
+import { TASK_STATE, type TaskState } from '#proto/index.ts'
+import { isVisible, type VisibleDomains } from '../access/access.ts'
+import { noteTasks } from './notes.ts'
+import { fromModuleRow, type ModuleFacts, type ModuleRow } from './catalogue.ts'
+import type { RunIf } from '../model/references.ts'
+import { TASK_COLUMNS, TASK_FIELDS, type TaskColumn, type TaskFields } from '../model/task-fields.ts'
+import { writeTrigger, type TriggerRule } from '#queues/index.ts'
+
+/** What is written beside the fields and not given by anybody as it is. */
+export type TaskExtras = {
+  /** When a schedule ticks next; null: no schedule, or no tick any more. */
+  nextTickAt: Date | null
+  /** The rule of the trigger with the key of its channel; null: none. */
+  triggerRule: TriggerRule | null
+  /** Sealed; null: none. */
+  secrets: Buffer | null
+  secretNames: readonly string[]
+}
+
+export type TriggerStatus = {
+  matched: number
+  dropped: number
+  dropped_reason: string | null
+  last_match_at: string | null
+}
+
+/** What is known of a task beside its fields; the names are those of the database. */
+type TaskFacts = {
+  key: number
+  id: string
+  domain_id: string | null
+  user_key: number | null
+  state: TaskState
+  next_tick_at: string | null
+  trigger_status: TriggerStatus | null
+  secret_names: string[]
+  workflow_id: string | null
+  depends_on: string[]
+  run_if: RunIf
+  run_id: string | null
+  start_time: string | null
+  finish_time: string | null
+  created_at: string
+  updated_at: string | null
+}
+
+export type TaskRecord = TaskFields & TaskFacts & { module: ModuleFacts | null }
+
+/** What never changes about a task. */
+export type TaskIdentity = { key: number; id: string; domainId: string | null }
+
+type TaskRow = TaskFields & TaskFacts & Omit<ModuleRow, 'key'> & { module_key: number | null }
+
+/** A list says which module a task has; what it exports and imports is shown with the task alone. */
+const LISTED_TASK = sql`NULL AS exports, NULL AS imports`
+const WHOLE_TASK = sql`m.exports, m.imports`
+
+const tasksWith = (description: Sql<unknown>) => sql`
+  SELECT t.key, t.id, t.domain_id, t.user_key, t.state, t.module_key, ${sql.raw(columnsOf(TASK_COLUMNS))}, t.next_tick_at,
+    t.secret_names, t.depends_on, t.run_if, t.start_time, t.finish_time, t.created_at, t.updated_at, f.id AS workflow_id,
+    CASE WHEN g.task_key IS NOT NULL THEN json_build_object('matched', g.matched, 'dropped', g.dropped,
+      'dropped_reason', g.dropped_reason, 'last_match_at', g.last_match_at) END AS trigger_status,
+    r.id AS run_id, m.digest, m.size_bytes, m.kind, m.runtime, ${description}
+  FROM tasks t LEFT JOIN modules m ON m.key = t.module_key LEFT JOIN runs r ON r.key = t.run_key
+    LEFT JOIN workflows f ON f.key = t.workflow_key LEFT JOIN task_triggers g ON g.task_key = t.key`
+
+/** Columns of `tasks t`. */
+export function columnsOf(columns: readonly string[]): string {
+  return columns.map((column) => `t.${column}`).join(', ')
+}
+
+function fromRow({
+  module_key: key,
+  digest,
+  size_bytes,
+  kind,
+  runtime,
+  exports,
+  imports,
+  ...task
+}: TaskRow): TaskRecord {
+  const module = key === null ? null : fromModuleRow({ key, digest, size_bytes, kind, runtime, exports, imports })
+  return { ...task, module }
+}
+
+const fromListedRow = (row: TaskRow): TaskRecord => fromRow({ ...row, exports: [], imports: [] })
+
+export async function findTask(db: Queryable | Transaction, key: number): Promise<TaskRecord | undefined> {
+  const { rows } = await sql<TaskRow>`${tasksWith(WHOLE_TASK)} WHERE t.key = ${key}`.execute(db)
+  const row = rows[0]
+  return row === undefined ? undefined : fromRow(row)
+}
+
+/** The tasks of a workflow in the order in which they were given, as many as fit on a page; `total`: all of them. */
+export async function listTasksOf(db: Queryable, workflowKey: number): Promise<{ total: number; tasks: TaskRecord[] }> {
+  const { rows } = await withinPage(
+    sql<TaskRow>`${tasksWith(LISTED_TASK)} WHERE t.workflow_key = ${workflowKey} ORDER BY t.key`,
+  ).execute(db)
+  return { total: rows[0]?.page_rows ?? 0, tasks: rows.map(fromListedRow) }
+}
+
+export async function findIdentity(db: Queryable, id: string): Promise<TaskIdentity | undefined> {
+  const { rows } = await sql<{ key: number; id: string; domain_id: string | null }>`
+    SELECT key, id, domain_id FROM tasks WHERE id = ${id}`.execute(db)
+  const row = rows[0]
+  return row === undefined ? undefined : { key: row.key, id: row.id, domainId: row.domain_id }
+}
+
+const NOTE = sql.raw(noteTasks('changed'))
+
+export type NewTaskRow = TaskFields &
+  TaskExtras & {
+    id: string
+    domain: { key: number; id: string } | null
+    userKey: number | null
+    workflow: { key: number; dependsOn: readonly string[]; runIf: RunIf } | null
+  }
+
+export async function insertTask(db: Queryable | Transaction, task: NewTaskRow): Promise<number> {
+  const { id, domain, userKey, workflow } = task
+  const { rows } = await sql<{ key: number }>`
+    WITH changed AS (INSERT INTO tasks (id, domain_key, domain_id, user_key, next_tick_at, secrets, secret_names, workflow_key,
+      depends_on, run_if, ${sql.raw(TASK_COLUMNS.join(', '))})
+    VALUES (${id}, ${domain?.key ?? null}, ${domain?.id ?? null}, ${userKey}, ${task.nextTickAt}, ${task.secrets},
+      ${[...task.secretNames]}::text[], ${workflow?.key ?? null}, ${[...(workflow?.dependsOn ?? [])]}::text[],
+      ${workflow?.runIf ?? 'success'}, ${sql.join(TASK_COLUMNS.map((column) => stored(column, task[column])))})
+    RETURNING key, state), noted AS (${NOTE})
+    SELECT key FROM changed`.execute(db)
+  const [row] = rows
+  if (row === undefined) throw new Error('the task was not inserted')
+  if (task.triggerRule !== null) await writeTrigger(db, row.key, task.triggerRule)
+  return row.key
+}
+
+/** A value as its column holds it. */
+function stored(column: TaskColumn, value: unknown): Sql {
+  const { json }: { json?: string } = TASK_FIELDS[column]
+  if (json === undefined) return sql`${value}`
+  return sql`${value === null ? null : JSON.stringify(value)}::${sql.raw(json)}`
+}
+
+const AT_REST = sql<boolean>`t.state NOT IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})`
+// An edited task is as if it had not run yet; its runs stay in the listing.
+const AS_NEW = sql`state = ${TASK_STATE.pending}, run_key = NULL, start_time = NULL, finish_time = NULL, updated_at = now()`
+
+/** False when the task is under way or gone. An image reference clears the uploaded module. */
+export async function updateTask(
+  tx: Transaction,
+  key: number,
+  fields: Partial<TaskFields>,
+  extras: Partial<TaskExtras>,
+  userKey: number | null,
+): Promise<boolean> {
+  const sets = (Object.entries(fields) as [TaskColumn, unknown][]).map(
+    ([column, value]) => sql`${sql.ref(column)} = ${stored(column, value)}`,
+  )
+  if (extras.nextTickAt !== undefined) sets.push(sql`next_tick_at = ${extras.nextTickAt}`)
+  if (extras.secrets !== undefined) sets.push(sql`secrets = ${extras.secrets}`)
+  if (extras.secretNames !== undefined) sets.push(sql`secret_names = ${[...extras.secretNames]}::text[]`)
+  if (typeof fields.image_url === 'string') sets.push(sql`module_key = NULL`)
+  if (userKey !== null) sets.push(sql`user_key = ${userKey}`)
+  const { rows } =
+    await sql`WITH changed AS (UPDATE tasks t SET ${sql.join([...sets, AS_NEW])} WHERE t.key = ${key} AND ${AT_REST}
+      RETURNING t.key, t.state), noted AS (${NOTE}) SELECT key FROM changed`.execute(tx)
+  if (rows.length === 0) return false
+  if (extras.triggerRule !== undefined) await writeTrigger(tx, key, extras.triggerRule)
+  return true
+}
+
+/** False when the task is under way or gone. An upload clears the image reference. */
+export async function setModule(
+  tx: Transaction,
+  key: number,
+  moduleKey: number,
+  userKey: number | null,
+): Promise<boolean> {
+  const { rows } = await sql`
+    WITH changed AS (UPDATE tasks t SET module_key = ${moduleKey}, image_url = NULL, user_key = coalesce(${userKey}, user_key), ${AS_NEW}
+      WHERE t.key = ${key} AND ${AT_REST} RETURNING t.key, t.state), noted AS (${NOTE})
+    SELECT key FROM changed`.execute(tx)
+  return rows.length === 1
+}
+
+/** False when a run of it is under way, a workflow has it, or it is gone. */
+export async function deleteTask(database: Database, key: number): Promise<boolean> {
+  const work = sql`DELETE FROM tasks t WHERE t.key = ${key} AND ${AT_REST} AND t.workflow_key IS NULL
+    AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.task_key = t.key AND r.next_check_at IS NOT NULL) RETURNING t.key`.execute(
+    database.db,
+  )
+  const { rows } = await refusing({}, work)
+  return rows.length === 1
+}
+
+export type TaskFilter = {
+  domains: VisibleDomains
+  state?: number | undefined
+  name?: string | undefined
+  metadata?: Readonly<Record<string, unknown>> | undefined
+  workerId?: string | undefined
+  order: string
+  dir: 'asc' | 'desc'
+  offset: number
+  limit: number
+}
+
+const ORDERS: Readonly<Record<string, Sql<unknown>>> = {
+  name: sql`t.name`,
+  created_at: sql`t.created_at`,
+  updated_at: sql`coalesce(t.updated_at, t.created_at)`,
+}
+
+/** The reference of the task's module; null: it has none, undefined: there is no such task. */
+export async function findImageUrl(db: Queryable, id: string): Promise<string | null | undefined> {
+  const { rows } = await sql<{ image_url: string | null }>`SELECT image_url FROM tasks WHERE id = ${id}`.execute(db)
+  return rows[0]?.image_url
+}
+
+/** The sealed secrets of a task, for whoever changes some of them. */
+export async function findSecrets(db: Queryable, key: number): Promise<Buffer | null> {
+  const { rows } = await sql<{ secrets: Buffer | null }>`SELECT secrets FROM tasks WHERE key = ${key}`.execute(db)
+  return rows[0]?.secrets ?? null
+}
+
+export async function listTasks(db: Queryable, filter: TaskFilter): Promise<{ total: number; tasks: TaskRecord[] }> {
+  const conditions: Sql<boolean>[] = [isVisible(sql`t.domain_key`, filter.domains)]
+  if (filter.state !== undefined) conditions.push(sql`t.state = ${filter.state}`)
+  if (filter.name !== undefined && filter.name !== '') {
+    conditions.push(sql`t.name ILIKE ${`%${filter.name.replaceAll(/[\\%_]/g, '\\$&')}%`}`)
+  }
+  if (filter.metadata !== undefined) conditions.push(sql`t.metadata @> ${JSON.stringify(filter.metadata)}::jsonb`)
+  if (filter.workerId !== undefined) {
+    conditions.push(
+      sql`EXISTS (SELECT 1 FROM runs l JOIN workers w ON w.key = l.worker_key WHERE l.key = t.run_key AND w.id = ${filter.workerId})`,
+    )
+  }
+  const where = sql`WHERE ${sql.join(conditions, sql` AND `)}`
+  const dir = sql.raw(filter.dir)
+  const order = ORDERS[filter.order] ?? ORDERS['updated_at']
+  const page = withinPage(
+    sql<TaskRow>`${tasksWith(LISTED_TASK)} ${where} ORDER BY ${order} ${dir}, t.created_at ${dir}, t.id ${dir} LIMIT ${filter.limit} OFFSET ${filter.offset}`,
+  )
+  const count = sql<{ total: number }>`SELECT count(*) AS total FROM tasks t ${where}`
+  const [{ rows }, counted] = await Promise.all([page.execute(db), count.execute(db)])
+  return { total: counted.rows[0]?.total ?? 0, tasks: rows.map(fromListedRow) }
+}
+
+export function taskUnderWay(): ServiceError {
+  return new ServiceError('invalid_state', 'the task is scheduled or running: stop it before it is changed')
+}

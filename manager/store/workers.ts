@@ -1,0 +1,123 @@
+/** Reads of the workers table. Registration and leases write it. */
+import { withinPage } from '#core/database/index.ts'
+import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
+import { isVisible, type VisibleDomains } from '../access/access.ts'
+import { noteWorkers } from './notes.ts'
+
+export type WorkerRecord = {
+  key: number
+  id: string
+  domainId: string | null
+  name: string
+  version: string
+  labels: Record<string, string>
+  os: string
+  arch: string
+  cpuCores: number
+  memoryBytes: number
+  slots: number
+  backlog: number
+  runtimes: string[]
+  isolation: string
+  isPlatformOnly: boolean
+  isDraining: boolean
+  isAlive: boolean
+  isRevoked: boolean
+  aliveHistory: string[]
+  lastAliveAt: string
+  createdAt: string
+  taskCount: number
+}
+
+// Alive: some manager holds its session and its lease has not ended, in the database's own time.
+const ALIVE = sql<boolean>`(w.manager_id IS NOT NULL AND w.lease_until > now())`
+
+const WORKERS = sql`
+  SELECT w.key, w.id, w.domain_id AS "domainId", w.name, w.version, w.labels, w.os, w.arch, w.cpu_cores AS "cpuCores",
+    w.memory_bytes AS "memoryBytes", w.slots, w.backlog, w.runtimes, w.isolation, w.platform_only AS "isPlatformOnly", w.draining AS "isDraining",
+    w.revoked_at IS NOT NULL AS "isRevoked", ${ALIVE} AS "isAlive",
+    to_jsonb(w.alive_history) AS "aliveHistory", w.last_alive_at AS "lastAliveAt", w.created_at AS "createdAt",
+    (SELECT count(*) FROM runs r WHERE r.worker_key = w.key AND r.next_check_at IS NOT NULL) AS "taskCount"
+  FROM workers w`
+
+export type WorkerFilter = {
+  /** Domains whose workers are seen beside the platform's. */
+  domains: VisibleDomains
+  status?: 'alive' | 'dead' | 'draining' | undefined
+  label?: { name: string; value: string } | undefined
+  offset: number
+  limit: number
+}
+
+export async function listWorkers(
+  db: Queryable,
+  filter: WorkerFilter,
+): Promise<{ total: number; workers: WorkerRecord[] }> {
+  const conditions: Sql<boolean>[] = [sql`(w.domain_key IS NULL OR ${isVisible(sql`w.domain_key`, filter.domains)})`]
+  if (filter.status === 'alive') conditions.push(sql`${ALIVE} AND NOT w.draining`)
+  if (filter.status === 'dead') conditions.push(sql`NOT ${ALIVE}`)
+  if (filter.status === 'draining') conditions.push(sql`${ALIVE} AND w.draining`)
+  if (filter.label !== undefined)
+    conditions.push(sql`w.labels @> ${JSON.stringify({ [filter.label.name]: filter.label.value })}::jsonb`)
+  const where = sql`WHERE ${sql.join(conditions, sql` AND `)}`
+  const { rows } = await withinPage(
+    sql<WorkerRecord>`${WORKERS} ${where} ORDER BY w.key LIMIT ${filter.limit} OFFSET ${filter.offset}`,
+  ).execute(db)
+  // The last page tells the total by itself, and no worker that joins meanwhile is counted without being shown.
+  const found = rows[0]?.page_rows ?? 0
+  const isLastPage = found < filter.limit && (found > 0 || filter.offset === 0)
+  if (isLastPage) return { total: filter.offset + found, workers: rows }
+  const counted = await sql<{ total: number }>`SELECT count(*) AS total FROM workers w ${where}`.execute(db)
+  return { total: counted.rows[0]?.total ?? 0, workers: rows }
+}
+
+export async function findWorker(db: Queryable, id: string): Promise<WorkerRecord | undefined> {
+  const { rows } = await sql<WorkerRecord>`${WORKERS} WHERE w.id = ${id}`.execute(db)
+  return rows[0]
+}
+
+export type PlacedRun = { runId: string; state: number; needs: unknown; workerId: string | null; isQueued: boolean }
+
+/** The newest run of the task with what it asks of a worker. */
+export async function findNewestRun(db: Queryable, taskKey: number): Promise<PlacedRun | undefined> {
+  const { rows } = await sql<PlacedRun>`
+    SELECT r.id AS "runId", r.state, n.definition AS needs, w.id AS "workerId", r.queue_seq IS NOT NULL AS "isQueued"
+    FROM runs r LEFT JOIN run_needs n ON n.hash = r.needs LEFT JOIN workers w ON w.key = r.worker_key
+    WHERE r.task_key = ${taskKey} ORDER BY r.key DESC LIMIT 1`.execute(db)
+  return rows[0]
+}
+
+/** False when there is none. What changes nothing that is seen of the worker, or is asked of a dead one, is no event. */
+export async function setDraining(db: Queryable, key: number, isDraining: boolean): Promise<boolean> {
+  const { rows } = await sql`
+    WITH before AS (SELECT key, draining FROM workers WHERE key = ${key} FOR UPDATE),
+      changed AS (UPDATE workers w SET draining = ${isDraining} FROM before WHERE w.key = before.key
+        RETURNING w.key, before.draining <> w.draining AND ${ALIVE} AS is_seen),
+      seen AS (SELECT key, ${isDraining ? 'draining' : 'alive'}::text AS state FROM changed WHERE is_seen),
+      noted AS (${sql.raw(noteWorkers('seen'))})
+    SELECT key FROM changed`.execute(db)
+  return rows.length === 1
+}
+
+export type NewToken = {
+  id: string
+  hash: Buffer
+  domain: { key: number; id: string } | null
+  uses: number
+  validForMs: number
+  createdBy: string | null
+}
+
+/** Answers when it ends. */
+export async function insertToken(db: Queryable, token: NewToken): Promise<string> {
+  const { rows } = await sql<{ expires_at: string }>`
+    INSERT INTO worker_tokens (id, token_hash, domain_key, domain_id, uses_left, expires_at, created_by)
+    VALUES (${token.id}, ${token.hash}, ${token.domain?.key ?? null}, ${token.domain?.id ?? null}, ${token.uses},
+      now() + make_interval(secs => ${token.validForMs / 1000}::float8), ${token.createdBy})
+    RETURNING expires_at`.execute(db)
+  const [row] = rows
+  if (row === undefined) throw new Error('the token was not inserted')
+  return row.expires_at
+}

@@ -1,0 +1,196 @@
+/** SQL of workflows, their runs and steps. */
+import { refusing, type Queryable, type Transaction, withinPage } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { sql } from '#core/sql.ts'
+import { TASK_STATE, type TaskState } from '#proto/index.ts'
+import { isVisible, type VisibleDomains } from '../access/access.ts'
+import { noteTasks } from './notes.ts'
+import type { RunInput } from '../model/task-fields.ts'
+import type { RunIf } from '../model/references.ts'
+
+export type WorkflowRecord = {
+  key: number
+  id: string
+  domainId: string | null
+  name: string
+  metadata: Readonly<Record<string, unknown>>
+  createdAt: string
+  /** Of its newest run; null: it was never started. */
+  state: TaskState | null
+}
+
+const WORKFLOWS = sql`
+  SELECT f.key, f.id, f.domain_id AS "domainId", f.name, f.metadata, f.created_at AS "createdAt",
+    (SELECT r.state FROM workflow_runs r WHERE r.workflow_key = f.key ORDER BY r.key DESC LIMIT 1) AS state
+  FROM workflows f`
+
+export async function insertWorkflow(
+  tx: Transaction,
+  workflow: {
+    id: string
+    domain: { key: number; id: string } | null
+    name: string
+    metadata: Readonly<Record<string, unknown>>
+  },
+): Promise<number> {
+  const { rows } = await sql<{ key: number }>`
+    INSERT INTO workflows (id, domain_key, domain_id, name, metadata)
+    VALUES (${workflow.id}, ${workflow.domain?.key ?? null}, ${workflow.domain?.id ?? null}, ${workflow.name},
+      ${JSON.stringify(workflow.metadata)}::jsonb) RETURNING key`.execute(tx)
+  const [row] = rows
+  if (row === undefined) throw new Error('the workflow was not inserted')
+  return row.key
+}
+
+export async function findWorkflow(db: Queryable, id: string): Promise<WorkflowRecord | undefined> {
+  const { rows } = await sql<WorkflowRecord>`${WORKFLOWS} WHERE f.id = ${id}`.execute(db)
+  return rows[0]
+}
+
+export async function listWorkflows(
+  db: Queryable,
+  filter: { domains: VisibleDomains; name: string | undefined; offset: number; limit: number },
+): Promise<{ total: number; workflows: WorkflowRecord[] }> {
+  const inDomains = isVisible(sql`f.domain_key`, filter.domains)
+  const named =
+    filter.name === undefined || filter.name === ''
+      ? sql`true`
+      : sql`f.name ILIKE ${`%${filter.name.replaceAll(/[\\%_]/g, '\\$&')}%`}`
+  const [{ rows }, counted] = await Promise.all([
+    withinPage(
+      sql<WorkflowRecord>`${WORKFLOWS} WHERE ${inDomains} AND ${named} ORDER BY f.key LIMIT ${filter.limit} OFFSET ${filter.offset}`,
+    ).execute(db),
+    sql<{ total: number }>`SELECT count(*) AS total FROM workflows f WHERE ${inDomains} AND ${named}`.execute(db),
+  ])
+  return { total: counted.rows[0]?.total ?? 0, workflows: rows }
+}
+
+/** False while it runs, or one of its tasks does. */
+export async function deleteWorkflow(tx: Transaction, key: number): Promise<boolean> {
+  const { rows } = await sql`DELETE FROM workflows f WHERE f.key = ${key}
+    AND NOT EXISTS (SELECT 1 FROM workflow_runs r WHERE r.workflow_key = f.key AND r.next_check_at IS NOT NULL)
+    AND NOT EXISTS (SELECT 1 FROM tasks t JOIN runs r ON r.task_key = t.key
+      WHERE t.workflow_key = f.key AND r.next_check_at IS NOT NULL) RETURNING key`.execute(tx)
+  return rows.length === 1
+}
+
+/** Begins a run with a step per task. Throws `invalid_state` while one is under way. */
+export async function beginRun(tx: Transaction, workflowKey: number, id: string): Promise<number> {
+  const open = () =>
+    new ServiceError('invalid_state', 'the workflow is running: it can be started again when it has ended')
+  const work = sql<{ key: number }>`
+    INSERT INTO workflow_runs (id, workflow_key, state, next_check_at)
+    VALUES (${id}, ${workflowKey}, ${TASK_STATE.running}, now()) RETURNING key`.execute(tx)
+  const { rows } = await refusing({ workflow_runs_open: open }, work)
+  const [row] = rows
+  if (row === undefined) throw new Error('the run of the workflow was not inserted')
+  await sql`INSERT INTO workflow_steps (workflow_run_key, task_key, run_id)
+    SELECT ${row.key}, t.key, gen_random_uuid() FROM tasks t WHERE t.workflow_key = ${workflowKey}`.execute(tx)
+  return row.key
+}
+
+export type StepRecord = {
+  taskKey: number
+  taskId: string
+  name: string
+  dependsOn: string[]
+  runIf: RunIf
+  inputs: RunInput[]
+  state: TaskState
+  runId: string
+  /** How its run ended; null: it has not, or was never made. */
+  runState: TaskState | null
+  runExists: boolean
+  error: string | null
+}
+
+export type WorkflowRunRecord = {
+  key: number
+  id: string
+  workflowKey: number
+  domainId: string | null
+  state: TaskState
+  isOpen: boolean
+  createdAt: string
+  finishedAt: string | null
+  steps: StepRecord[]
+}
+
+const RUN_COLUMNS = sql`
+  r.key, r.id, r.workflow_key AS "workflowKey", f.domain_id AS "domainId", r.state, r.next_check_at IS NOT NULL AS "isOpen",
+  r.created_at AS "createdAt", r.finished_at AS "finishedAt"`
+
+export async function findNewestRun(db: Queryable, workflowKey: number): Promise<WorkflowRunRecord | undefined> {
+  const { rows } = await sql<Omit<WorkflowRunRecord, 'steps'>>`SELECT ${RUN_COLUMNS}
+    FROM workflow_runs r JOIN workflows f ON f.key = r.workflow_key
+    WHERE r.workflow_key = ${workflowKey} ORDER BY r.key DESC LIMIT 1`.execute(db)
+  const [run] = rows
+  return run === undefined ? undefined : { ...run, steps: await readSteps(db, run.key) }
+}
+
+export async function findOpenRun(db: Queryable, key: number): Promise<WorkflowRunRecord | undefined> {
+  const { rows } = await sql<Omit<WorkflowRunRecord, 'steps'>>`SELECT ${RUN_COLUMNS}
+    FROM workflow_runs r JOIN workflows f ON f.key = r.workflow_key
+    WHERE r.key = ${key} AND r.next_check_at IS NOT NULL`.execute(db)
+  const [run] = rows
+  return run === undefined ? undefined : { ...run, steps: await readSteps(db, run.key) }
+}
+
+async function readSteps(db: Queryable, runKey: number): Promise<StepRecord[]> {
+  const { rows } = await sql<StepRecord>`
+    SELECT s.task_key AS "taskKey", t.id AS "taskId", t.name, t.depends_on AS "dependsOn", t.run_if AS "runIf", t.inputs,
+      s.state, s.run_id AS "runId", CASE WHEN l.next_check_at IS NULL THEN l.state END AS "runState",
+      l.key IS NOT NULL AS "runExists", s.error
+    FROM workflow_steps s JOIN tasks t ON t.key = s.task_key LEFT JOIN runs l ON l.id = s.run_id
+    WHERE s.workflow_run_key = ${runKey} ORDER BY s.task_key`.execute(db)
+  return rows
+}
+
+const MAX_OPEN = 200
+
+/** Runs that somebody must look at; they are looked at again later, should whoever takes them die. */
+export async function takeDue(db: Queryable, isAll: boolean, checkMs: number): Promise<number[]> {
+  const { rows } = await sql<{ key: number }>`
+    UPDATE workflow_runs SET next_check_at = now() + make_interval(secs => ${checkMs / 1000}::float8)
+    WHERE key IN (SELECT key FROM workflow_runs WHERE next_check_at IS NOT NULL AND (${isAll} OR next_check_at <= now())
+      ORDER BY next_check_at LIMIT ${MAX_OPEN} FOR UPDATE SKIP LOCKED)
+    RETURNING key`.execute(db)
+  return rows.map(({ key }) => key)
+}
+
+/** Moves a step on, unless somebody else has. */
+export async function moveStep(
+  db: Queryable,
+  runKey: number,
+  taskKey: number,
+  move: { from: TaskState; to: TaskState; error?: string },
+): Promise<boolean> {
+  const { rows } = await sql`UPDATE workflow_steps SET state = ${move.to}, error = ${move.error ?? null}
+    WHERE workflow_run_key = ${runKey} AND task_key = ${taskKey} AND state = ${move.from} RETURNING task_key`.execute(
+    db,
+  )
+  return rows.length === 1
+}
+
+/** The task is shown as skipped; not while a run of it is under way. */
+export async function markSkipped(db: Queryable, taskKey: number): Promise<void> {
+  await sql`WITH changed AS (
+      UPDATE tasks SET state = ${TASK_STATE.skipped}, run_key = NULL, start_time = NULL, finish_time = now()
+      WHERE key = ${taskKey} AND state NOT IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})
+      RETURNING key, state)
+    ${sql.raw(noteTasks('changed'))}`.execute(db)
+}
+
+export async function endRun(db: Queryable, key: number, state: TaskState): Promise<boolean> {
+  const { rows } = await sql`UPDATE workflow_runs SET state = ${state}, next_check_at = NULL, finished_at = now()
+    WHERE key = ${key} AND next_check_at IS NOT NULL RETURNING key`.execute(db)
+  return rows.length === 1
+}
+
+/** Steps that were not started yet are stopped with the run. */
+export async function stopRun(tx: Transaction, key: number): Promise<void> {
+  await sql`UPDATE workflow_steps SET state = ${TASK_STATE.stopped}
+    WHERE workflow_run_key = ${key} AND state IN (${TASK_STATE.pending}, ${TASK_STATE.scheduled})`.execute(tx)
+  await sql`UPDATE workflow_runs SET state = ${TASK_STATE.stopped}, next_check_at = NULL, finished_at = now()
+    WHERE key = ${key} AND next_check_at IS NOT NULL`.execute(tx)
+}

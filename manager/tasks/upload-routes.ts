@@ -1,0 +1,74 @@
+/** The upload of a module, the one multipart route (task-manager.md section 1). */
+import type { FastifyInstance } from 'fastify'
+import { Type } from 'typebox'
+import { ServiceError } from '#core/errors/index.ts'
+import { readFilePart, responses } from '#core/http/index.ts'
+import type { HttpApp } from '#core/http/index.ts'
+import type { Callers } from '../access/callers.ts'
+import { MAX_MODULE_BYTES } from '../modules/received-body.ts'
+import type { BodyReceiver, ReceivedBody } from '../modules/received-body.ts'
+import { Task, TaskId, presentTask } from './schema.ts'
+import type { TasksService } from './service.ts'
+
+const Params = Type.Object({ task_id: TaskId })
+/** The envelope of a multipart body around its file. */
+const MULTIPART_OVERHEAD_BYTES = 64 * 1024
+const tags = ['tasks']
+
+export type UploadDeps = { tasks: TasksService; callers: Callers; bodies: BodyReceiver }
+
+export function uploadRoute(app: HttpApp, { tasks, callers, bodies }: UploadDeps): void {
+  ;(app as unknown as FastifyInstance).addContentTypeParser('multipart/form-data', (_request, payload, done) =>
+    done(null, payload),
+  )
+  app.put(
+    '/tasks/:task_id/upload',
+    {
+      onRequest: callers.onRequest,
+      bodyLimit: MAX_MODULE_BYTES + MULTIPART_OVERHEAD_BYTES,
+      config: { action: 'task_update', ownCredentials: true },
+      schema: {
+        tags,
+        summary: 'Give the task a WebAssembly module',
+        description: 'multipart/form-data with the module in the field `file`.',
+        consumes: ['multipart/form-data'],
+        params: Params,
+        response: responses(
+          { 200: Task },
+          'unauthenticated',
+          'forbidden',
+          'not_found',
+          'invalid_state',
+          'unsupported_media_type',
+          'too_large',
+          'rate_limited',
+          'unavailable',
+          'timeout',
+        ),
+      },
+    },
+    async (request) => {
+      const task = await tasks.requireUploadable(callers.of(request), request.params.task_id)
+      if (request.body !== request.raw)
+        throw new ServiceError(
+          'unsupported_media_type',
+          'the module must be sent as multipart/form-data in the field file',
+        )
+      const body = request.raw.iterator({ destroyOnReturn: false }) as AsyncIterableIterator<Buffer>
+      try {
+        const part = await readFilePart(body, request.headers['content-type'])
+        if (part?.name !== 'file') {
+          throw new ServiceError('malformed', 'the module must be in the field file', {
+            details: [{ path: 'file', message: 'is required' }],
+          })
+        }
+        const upload = async (received: ReceivedBody) =>
+          await tasks.upload(callers.of(request), task, await received.read())
+        return presentTask(await bodies.receive(task.domainId, part.content, upload))
+      } finally {
+        // What was not read is let go, so that the caller hears the answer; not waited for, because nothing more may come.
+        void body.return?.().then(() => request.raw.resume())
+      }
+    },
+  )
+}

@@ -1,0 +1,74 @@
+/**
+ * The authority of the installation: signs certificates of workers, so that a secret that leaked is not enough to speak
+ * for one. What a request names is ignored; the certificate names the worker's id. Servers are known by fingerprint.
+ */
+import { createHash, createPrivateKey, X509Certificate } from 'node:crypto'
+import type { Database } from '#core/database/index.ts'
+import { ensureSecret } from '#core/keyring/index.ts'
+import type { Keyring } from '#core/keyring/index.ts'
+
+/** A worker that was off for longer than this joins anew. */
+export const CERTIFICATE_DAYS = 90
+export const CERTIFICATE_MS = CERTIFICATE_DAYS * 86_400_000
+/** Clocks of workers may be behind. */
+const BACKDATED_MS = 86_400_000
+const AUTHORITY_YEARS = 50
+
+export type IssuedCertificate = { pem: string; fingerprint: string }
+
+export type Authority = {
+  /** The certificate of the authority, PEM. */
+  readonly pem: string
+  /** Throws `malformed` for what is no request or is not signed by its own key. */
+  issue(request: Uint8Array, workerId: string): Promise<IssuedCertificate>
+}
+
+export async function ensureAuthority(database: Database, keyring: Keyring): Promise<Authority> {
+  const stored = await ensureSecret(database.db, keyring, {
+    name: 'worker_authority',
+    purpose: 'worker authority',
+    make: makeAuthority,
+  })
+  const { cert, key } = JSON.parse(stored) as { cert: string; key: string }
+  return { pem: cert, issue: (request, workerId) => issue({ cert, key }, request, workerId) }
+}
+
+async function issue(
+  authority: { cert: string; key: string },
+  request: Uint8Array,
+  workerId: string,
+): Promise<IssuedCertificate> {
+  const { SigningKey, issuerOf, makeCertificate, newSerial, pem, readSigningRequest } =
+    await import('#core/x509/index.ts')
+  const publicKey = readSigningRequest(Buffer.from(request), '/certificate_request')
+  const key = createPrivateKey({ key: Buffer.from(authority.key, 'base64'), format: 'der', type: 'pkcs8' })
+  const der = await makeCertificate(
+    {
+      // Of a server too: workers of one site give modules to each other.
+      purpose: 'peer',
+      serial: newSerial(),
+      subject: { commonName: workerId },
+      publicKey,
+      notBefore: new Date(Date.now() - BACKDATED_MS),
+      notAfter: new Date(Date.now() + CERTIFICATE_MS),
+    },
+    issuerOf(new X509Certificate(authority.cert), new SigningKey(key)),
+  )
+  return { pem: pem('CERTIFICATE', der), fingerprint: createHash('sha256').update(der).digest('hex') }
+}
+
+async function makeAuthority(): Promise<string> {
+  const { SigningKey, makeCertificate, newSerial, pem } = await import('#core/x509/index.ts')
+  const selfKey = SigningKey.generate()
+  const { publicKey } = selfKey
+  const notBefore = new Date(Date.now() - BACKDATED_MS)
+  const notAfter = new Date(notBefore)
+  notAfter.setUTCFullYear(notAfter.getUTCFullYear() + AUTHORITY_YEARS)
+  const subject = { commonName: 'Skein workers' }
+  const der = await makeCertificate(
+    { purpose: 'authority', serial: newSerial(), subject, publicKey, notBefore, notAfter },
+    { selfKey },
+  )
+  const key = selfKey.key.export({ type: 'pkcs8', format: 'der' }).toString('base64')
+  return JSON.stringify({ cert: pem('CERTIFICATE', der), key })
+}

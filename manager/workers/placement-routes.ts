@@ -1,0 +1,46 @@
+/** The explanation of a placement (task-manager.md section 1). */
+import { Type } from 'typebox'
+import { responses } from '#core/http/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import type { Callers } from '../access/callers.ts'
+import { TaskId } from '../tasks/schema.ts'
+import { explainPlacement, type PlacementDeps } from './placement.ts'
+import { Placement } from './schema.ts'
+
+export function placementRoutes({ callers, ...deps }: PlacementDeps & { callers: Callers }): RoutePlugin {
+  const { onRequest } = callers
+  return (app) => {
+    app.get(
+      '/tasks/:task_id/placement',
+      {
+        onRequest,
+        config: { action: 'task_read', ownCredentials: true },
+        schema: {
+          tags: ['tasks'],
+          summary: 'Why the newest run is where it is',
+          params: Type.Object({ task_id: TaskId }),
+          response: responses({ 200: Placement }, 'unauthenticated', 'not_found'),
+        },
+      },
+      async (request) => {
+        const {
+          runId,
+          reason,
+          position,
+          workers: explained,
+        } = await explainPlacement(deps, callers.of(request), request.params.task_id)
+        return {
+          run_id: runId,
+          reason,
+          ...(position === undefined ? {} : { position }),
+          workers: explained.map(({ workerId, name, chosen, reason: why }) => ({
+            worker_id: workerId,
+            name,
+            chosen,
+            reason: why,
+          })),
+        }
+      },
+    )
+  }
+}

@@ -1,0 +1,93 @@
+/** Why a run is where it is: `GET /tasks/{id}/placement`. */
+import type { Database } from '#core/database/index.ts'
+import { TASK_STATE } from '#proto/index.ts'
+import { visibleDomains, type TaskAccess, type TaskCaller } from '../access/access.ts'
+import { memoryClassBytes, type RunNeeds } from '../model/needs.ts'
+import type { Cluster } from '../placement/cluster.ts'
+import { refusalOf, type WorkerView } from '../placement/placement.ts'
+import { findNewestRun, listWorkers, type WorkerRecord } from '../store/workers.ts'
+import type { TasksService } from '../tasks/service.ts'
+
+export type PlacementDeps = { database: Database; access: TaskAccess; tasks: TasksService; cluster: Cluster }
+
+/** Workers that an explanation names. */
+const MAX_EXPLAINED = 1_000
+
+/** For each worker whether the newest run of the task is there, or why it is not. */
+export async function explainPlacement(
+  { database, access, tasks, cluster }: PlacementDeps,
+  caller: TaskCaller,
+  taskId: string,
+) {
+  const task = await tasks.get(caller, taskId)
+  const domains = visibleDomains(await access.domains(caller, 'task_read'))
+  const [run, { workers }] = await Promise.all([
+    findNewestRun(database.db, task.key),
+    listWorkers(database.db, {
+      domains,
+      offset: 0,
+      limit: MAX_EXPLAINED,
+    }),
+  ])
+  const needs: RunNeeds = (run?.needs as RunNeeds | null | undefined) ?? {
+    domainId: task.domain_id,
+    workerId: task.worker_id,
+    labels: task.labels,
+    runtime: task.module?.runtime ?? null,
+    memoryBytes: memoryClassBytes(task.memory_limit_bytes),
+  }
+  const chosen = run === undefined ? undefined : workers.find(({ id }) => id === run.workerId)
+  const position = chosen && run && cluster.find(chosen.key)?.preparing.get(run.runId)
+  const explained = workers.map((worker) => {
+    const seen = viewOf(worker, cluster)
+    const isChosen = run?.workerId === worker.id
+    const refusal = refusalOf(needs, seen)
+    const room = seen.held < seen.slots ? 'it fits' : `all its ${seen.slots} slots are taken`
+    return {
+      workerId: worker.id,
+      name: worker.name,
+      chosen: isChosen,
+      reason: isChosen ? 'the run was given to it' : (refusal ?? room),
+      fits: refusal === undefined,
+    }
+  })
+  return { runId: run?.runId ?? null, position, reason: reasonOf(run, explained, position), workers: explained }
+}
+
+function viewOf(worker: WorkerRecord, cluster: Cluster): WorkerView {
+  const session = cluster.find(worker.key)
+  return {
+    id: worker.id,
+    domainId: worker.domainId,
+    labels: worker.labels,
+    runtimes: worker.runtimes,
+    isPlatformOnly: worker.isPlatformOnly,
+    memoryBytes: worker.memoryBytes,
+    isAlive: worker.isAlive,
+    isSuspect: session?.isSuspect ?? false,
+    isDraining: worker.isDraining || (session?.isDraining ?? false),
+    slots: worker.slots,
+    backlog: worker.backlog,
+    ...(session === undefined ? {} : { crowdedDomains: session.crowdedDomains }),
+    held: session?.held ?? worker.taskCount,
+    lastPlaced: 0,
+  }
+}
+
+type Explained = { chosen: boolean; fits: boolean }
+
+function reasonOf(
+  run: { state: number; workerId: string | null; isQueued: boolean } | undefined,
+  workers: readonly Explained[],
+  position: number | undefined,
+): string {
+  if (run === undefined) return 'the task has not been started'
+  if (run.workerId !== null && run.state === TASK_STATE.scheduled && position !== undefined)
+    return position === 0 ? 'its component is being transpiled' : 'its component waits to be transpiled'
+  if (run.workerId !== null)
+    return run.state === TASK_STATE.scheduled ? 'given to a worker, not running yet' : 'it was placed'
+  if (run.state !== TASK_STATE.scheduled) return 'it ended before it was placed'
+  if (!run.isQueued) return 'it waits before its next attempt'
+  if (workers.length === 0) return 'no worker has joined'
+  return workers.some(({ fits }) => fits) ? 'every worker that fits is busy' : 'no worker fits'
+}

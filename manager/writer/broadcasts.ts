@@ -1,0 +1,124 @@
+/** Broadcasts: a run that no worker gets, with one run per worker below it. It begins with the first and ends with the last. */
+import { TASK_STATE } from '#proto/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { refusalOf } from '../placement/placement.ts'
+import type { RunNeeds } from '../model/needs.ts'
+import type { RunBatch } from './batch.ts'
+import { markRunning, writeEnds } from './end-runs.ts'
+import { RUN_COLUMNS, fromRunRow, type RunRow } from '../store/run-rows.ts'
+import { STOPPED_BEFORE_RUNNING, type FailureReason, type HeldRun } from '../model/run.ts'
+
+/** Two managers that end the last two parts at once do not see each other: somebody looks again. */
+export const GROUP_CHECK_MS = 2_000
+const MAX_WORKERS = 1_000
+
+export type GroupPart = { kind: 'group' } | { kind: 'member'; parentId: string }
+
+type WorkerRow = {
+  key: number
+  id: string
+  domain_id: string | null
+  labels: Record<string, string>
+  runtimes: string[]
+  platform_only: boolean
+  memory_bytes: number
+  slots: number
+  backlog: number
+  draining: boolean
+  manager_id: string
+}
+
+const ALIVE_WORKERS = `
+  SELECT key, id, domain_id, labels, runtimes, platform_only, memory_bytes, slots, backlog, draining, manager_id FROM workers
+  WHERE manager_id IS NOT NULL AND lease_until > now() ORDER BY key LIMIT ${MAX_WORKERS}`
+
+/** Ids of the workers that could run it now, at whatever manager. Throws `unavailable` when there is none. */
+export async function findBroadcastWorkers(batch: RunBatch, needs: RunNeeds): Promise<string[]> {
+  const rows = await batch.rows<WorkerRow>('alive-workers', ALIVE_WORKERS, [])
+  const fitting = rows.filter((row) => {
+    const session = batch.context.cluster.find(row.key)
+    // It left its session here; its lease ends soon.
+    if (session === undefined && row.manager_id === batch.context.managerId) return false
+    const worker = {
+      id: row.id,
+      domainId: row.domain_id,
+      labels: row.labels,
+      runtimes: row.runtimes,
+      isPlatformOnly: row.platform_only,
+      memoryBytes: row.memory_bytes,
+      isAlive: true,
+      isSuspect: session?.isSuspect ?? false,
+      isDraining: row.draining || (session?.isDraining ?? false),
+      slots: row.slots,
+      backlog: row.backlog,
+      held: 0,
+      lastPlaced: 0,
+    }
+    return refusalOf(needs, worker) === undefined
+  })
+  if (fitting.length === 0) {
+    throw new ServiceError('unavailable', 'no worker fits the broadcast now: see /placement', { retryAfterSeconds: 5 })
+  }
+  return fitting.map((row) => row.id)
+}
+
+const WRITE_GROUPS = `
+  UPDATE runs r SET parent_id = c.parent_id, is_group = c.parent_id IS NULL,
+    queue_seq = CASE WHEN c.parent_id IS NULL THEN NULL ELSE r.queue_seq END,
+    next_check_at = CASE WHEN c.parent_id IS NULL THEN now() + make_interval(secs => ${GROUP_CHECK_MS / 1000}) ELSE r.next_check_at END
+  FROM unnest($1::uuid[], $2::uuid[]) AS c (id, parent_id)
+  WHERE r.id = c.id`
+
+/** Says of runs that were just inserted which broadcast they are or belong to. */
+export async function writeGroups(batch: RunBatch, runs: readonly { runId: string; part: GroupPart }[]): Promise<void> {
+  if (runs.length === 0) return
+  await batch.rows('write-groups', WRITE_GROUPS, [
+    runs.map(({ runId }) => runId),
+    runs.map(({ part }) => (part.kind === 'member' ? part.parentId : null)),
+  ])
+}
+
+type GroupRow = RunRow & {
+  open: number
+  begun: number
+  failed: number
+  stopped: number
+  reason: FailureReason | null
+  duration_ms: number | null
+}
+
+const READ_GROUPS = `
+  SELECT ${RUN_COLUMNS}, m.* FROM runs r
+  CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE c.next_check_at IS NOT NULL) AS open,
+      count(*) FILTER (WHERE c.running_at IS NOT NULL) AS begun,
+      count(*) FILTER (WHERE c.state = ${TASK_STATE.failed}) AS failed,
+      count(*) FILTER (WHERE c.state = ${TASK_STATE.stopped}) AS stopped,
+      min(c.reason) AS reason,
+      extract(epoch FROM now() - min(c.running_at))::float8 * 1000 AS duration_ms
+    FROM runs c WHERE c.parent_id = r.id) m
+  WHERE r.id = ANY($1::uuid[]) AND r.next_check_at IS NOT NULL
+  ORDER BY r.key FOR UPDATE OF r`
+
+/** Begins and ends broadcasts whose parts did. */
+export async function settleGroups(batch: RunBatch, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return
+  const rows = await batch.rows<GroupRow>('read-groups', READ_GROUPS, [ids])
+  const begun = rows.filter((row) => row.open > 0 && row.begun > 0 && row.state === TASK_STATE.scheduled)
+  await markRunning(batch, begun.map(fromRunRow) as HeldRun[])
+  const ended = rows.filter((row) => row.open === 0)
+  await writeEnds(
+    batch,
+    ended.map((row) => ({ run: fromRunRow(row), ending: endingOf(row), workerId: null })),
+  )
+}
+
+function endingOf(row: GroupRow) {
+  const { durationMs: _none, ...ending } = STOPPED_BEFORE_RUNNING
+  const durationMs = row.duration_ms
+  if (row.failed > 0) {
+    const error = `${row.failed} of its runs failed`
+    return { ...ending, durationMs, state: TASK_STATE.failed, reason: row.reason ?? ('guest_error' as const), error }
+  }
+  return { ...ending, durationMs, state: row.stopped > 0 ? TASK_STATE.stopped : TASK_STATE.completed }
+}

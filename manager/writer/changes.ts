@@ -1,0 +1,22 @@
+/** What the writer is asked to write. */
+import type { RunEnding, RunIdentity } from '../model/run.ts'
+import type { StartRequest } from '../model/start.ts'
+import type { WorkerSession } from '../placement/worker-session.ts'
+import type { HelloClaims } from './reconcile-runs.ts'
+import type { WorkerRemoval } from './remove-worker.ts'
+
+/** Everything that changes runs. */
+export type Change =
+  | { kind: 'start'; request: StartRequest }
+  | { kind: 'running'; session: WorkerSession; runs: RunIdentity[] }
+  | { kind: 'ends'; session: WorkerSession; ends: { run: RunIdentity; ending: RunEnding }[] }
+  | { kind: 'reject'; session: WorkerSession; run: RunIdentity; reason: string }
+  | { kind: 'hello'; session: WorkerSession; claims: HelloClaims; leaseMs: number }
+  | { kind: 'lose'; workerKey: number; epoch: number }
+  | { kind: 'remove_worker'; workerKey: number; removal: WorkerRemoval }
+  | { kind: 'stop'; taskKey: number }
+  | { kind: 'force'; keys: number[] }
+  | { kind: 'sweep' }
+  | { kind: 'claim' }
+
+export type ChangeOf<K extends Change['kind']> = Extract<Change, { kind: K }>

@@ -1,0 +1,176 @@
+/**
+ * What workers report about runs, in order of their life: running, given back, ended. Everything counts only under the
+ * current fence (task-manager.md section 3, rule 1).
+ */
+import { isId } from '#core/ids.ts'
+import { monotonicMs } from '#core/time.ts'
+import { TASK_STATE } from '#proto/index.ts'
+import type { RunIdentity } from '../model/run.ts'
+import type { WorkerSession } from '../placement/worker-session.ts'
+import { noteRuns } from '../store/notes.ts'
+import type { RunBatch } from './batch.ts'
+import { requeueRuns, type Requeue } from './requeue-runs.ts'
+import { publishResults } from './publish-results.ts'
+import { afterEnd } from '../model/retry.ts'
+import type { HeldRun, RunEnding, RunHandle } from '../model/run.ts'
+
+export type ReportedEnd = { session: WorkerSession; run: RunIdentity; ending: RunEnding }
+export type EndedRow = {
+  run: RunHandle
+  ending: RunEnding
+  workerId: string | null
+  /** How long ago its first instruction was, as far as we know: at least as long as it took. */
+  beganAgoMs?: number | undefined
+}
+
+/** The held run behind a worker's word, or undefined when its fence is stale. */
+export function heldRun(session: WorkerSession, { id, fence }: RunIdentity): HeldRun | undefined {
+  const run = session.runs.get(id)
+  return run?.fence === fence ? run : undefined
+}
+
+const MARK_RUNNING = `
+  WITH changed AS (UPDATE runs r SET state = ${TASK_STATE.running}, running_at = coalesce(r.running_at, now())
+  FROM unnest($1::bigint[], $2::bigint[]) AS c (key, fence)
+  WHERE r.key = c.key AND r.fence IS NOT DISTINCT FROM c.fence AND r.state IN (${TASK_STATE.scheduled}, ${TASK_STATE.unknown})
+  RETURNING r.key, r.id, r.task_key, r.state, r.worker_key, r.reason),
+  noted AS (${noteRuns('changed')})
+  SELECT key FROM changed`
+
+/** Runs that began. Those that end in the same batch are left out by the caller: the end writes both. */
+export async function markRunning(batch: RunBatch, runs: readonly HeldRun[]): Promise<void> {
+  if (runs.length === 0) return
+  const sorted = runs.toSorted((left, right) => left.key - right.key)
+  const rows = await batch.rows<{ key: number }>('mark-running', MARK_RUNNING, [
+    sorted.map((run) => run.key),
+    sorted.map((run) => run.fence),
+  ])
+  // Another manager may have ended a run meanwhile, and its task with it.
+  const marked = new Set(rows.map((row) => row.key))
+  for (const run of sorted) {
+    if (!marked.has(run.key)) continue
+    if (run.drivesTask) batch.changeTask(run.taskKey, { runKey: run.key, state: TASK_STATE.running, durationMs: null })
+    if (run.parentId !== null) batch.touchGroup(run.parentId)
+  }
+  batch.afterCommit(() => {
+    for (const run of sorted) if (marked.has(run.key)) run.state = TASK_STATE.running
+  })
+}
+
+/**
+ * Records reported ends and says for each whether it is recorded: now, or earlier under the same fence. A failure with
+ * attempts left queues the run again.
+ */
+export async function recordEnds(batch: RunBatch, reported: readonly ReportedEnd[]): Promise<boolean[]> {
+  const recorded = reported.map(() => false)
+  const unknown: number[] = []
+  const seen = new Set<string>()
+  const ends: EndedRow[] = []
+  const requeues: Requeue[] = []
+  for (const [index, { session, run: identity, ending }] of reported.entries()) {
+    const run = heldRun(session, identity)
+    if (run === undefined || seen.has(run.id)) {
+      unknown.push(index)
+      continue
+    }
+    seen.add(run.id)
+    recorded[index] = true
+    const next = afterEnd(run.spec, run.attempt, ending, batch.context.random())
+    if (next.retry) {
+      const { reason, error } = ending
+      requeues.push({ run, reason: reason ?? 'ended', error, costsAttempt: true, delayMs: next.delayMs })
+    } else {
+      ends.push({ run, ending, workerId: session.id, beganAgoMs: beganAgo(run, ending) })
+    }
+    batch.free(session, run.id)
+    batch.afterCommit(() =>
+      batch.context.cluster.learnEnd(run, session, ending.durationMs, ending.state === TASK_STATE.failed),
+    )
+  }
+  await writeEnds(batch, ends)
+  await requeueRuns(batch, requeues)
+  await findEarlierRecords(batch, reported, unknown, recorded)
+  return recorded
+}
+
+/** It began so long after it was sent as its worker needed to prepare it; only durations cross the wire. */
+function beganAgo({ sentMs }: HeldRun, { prepareMs }: RunEnding): number | undefined {
+  // Nothing was prepared: it never began.
+  if (sentMs === undefined || prepareMs === null || prepareMs <= 0) return undefined
+  return monotonicMs() - sentMs - prepareMs
+}
+
+const WRITE_ENDS = `
+  WITH changed AS (UPDATE runs r SET
+    state = c.state, next_check_at = NULL, queue_seq = NULL, finished_at = now(),
+    running_at = CASE WHEN c.duration_ms IS NULL THEN r.running_at
+      ELSE coalesce(r.running_at, now() - make_interval(secs => greatest(c.duration_ms, c.began_ago_ms) / 1000)) END,
+    duration_ms = c.duration_ms, prepare_ms = c.prepare_ms, reason = c.reason, error = c.error, results = c.results::json,
+    result_digest = c.result_digest, result_bytes = c.result_bytes, output_truncated = c.output_truncated
+  FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::float8[], $5::float8[], $6::text[], $7::text[], $8::text[],
+      $9::text[], $10::bigint[], $11::boolean[], $12::float8[])
+    AS c (key, fence, state, duration_ms, prepare_ms, reason, error, results, result_digest, result_bytes, output_truncated,
+      began_ago_ms)
+  WHERE r.key = c.key AND r.fence IS NOT DISTINCT FROM c.fence
+    AND r.state IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})
+  RETURNING r.key, r.id, r.task_key, r.state, r.worker_key, r.reason),
+  noted AS (${noteRuns('changed')})
+  SELECT key FROM changed`
+
+/**
+ * Ends runs and lets their tasks follow; those whose fence is not current any more are left alone. Whoever waits for
+ * one hears of it after the commit.
+ */
+export async function writeEnds(batch: RunBatch, ends: readonly EndedRow[]): Promise<void> {
+  if (ends.length === 0) return
+  const sorted = ends.toSorted((left, right) => left.run.key - right.run.key)
+  const column = <T>(value: (end: RunEnding) => T) => sorted.map(({ ending }) => value(ending))
+  const rows = await batch.rows<{ key: number }>('write-ends', WRITE_ENDS, [
+    sorted.map(({ run }) => run.key),
+    sorted.map(({ run }) => run.fence),
+    column((end) => end.state),
+    column((end) => end.durationMs),
+    column((end) => end.prepareMs),
+    column((end) => end.reason),
+    column((end) => end.error),
+    column((end) => end.results),
+    column((end) => end.staged?.digest ?? null),
+    column((end) => end.staged?.sizeBytes ?? null),
+    column((end) => end.outputTruncated),
+    sorted.map(({ beganAgoMs }) => beganAgoMs ?? null),
+  ])
+  const written = new Set(rows.map((row) => row.key))
+  await publishResults(
+    batch,
+    sorted.filter(({ run }) => written.has(run.key)),
+  )
+  for (const { run, ending, workerId } of sorted) {
+    if (!written.has(run.key)) continue
+    if (run.drivesTask) {
+      batch.changeTask(run.taskKey, { runKey: run.key, state: ending.state, durationMs: ending.durationMs })
+    }
+    if (run.parentId !== null) batch.touchGroup(run.parentId)
+    batch.afterCommit(() => batch.context.endings.tell({ ...ending, runKey: run.key, runId: run.id, workerId }))
+  }
+}
+
+const FIND_RECORDED = `
+  SELECT r.id, r.fence FROM runs r
+  WHERE r.id = ANY($1::uuid[]) AND r.state NOT IN (${TASK_STATE.scheduled}, ${TASK_STATE.running}, ${TASK_STATE.unknown})`
+
+/** A result that comes again gets the same acknowledgement as the first time. */
+async function findEarlierRecords(
+  batch: RunBatch,
+  reported: readonly ReportedEnd[],
+  indexes: readonly number[],
+  recorded: boolean[],
+): Promise<void> {
+  const ids = indexes.map((index) => reported[index]?.run.id ?? '').filter((id) => isId(id))
+  if (ids.length === 0) return
+  const rows = await batch.rows<{ id: string; fence: number | null }>('find-recorded', FIND_RECORDED, [ids])
+  const fences = new Map(rows.map((row) => [row.id, row.fence]))
+  for (const index of indexes) {
+    const run = reported[index]?.run
+    if (run !== undefined) recorded[index] = fences.get(run.id) === run.fence
+  }
+}

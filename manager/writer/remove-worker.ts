@@ -1,0 +1,42 @@
+/** A worker that is taken away for good: its runs go to others, whatever still speaks for it is void. */
+import { noteWorkers } from '../store/notes.ts'
+import type { RunBatch } from './batch.ts'
+import { giveUp, readHeld } from './reconcile-runs.ts'
+
+/** delete: its row goes. revoke: its row stays to be looked at, its secret and certificates count no more. */
+export type WorkerRemoval = 'delete' | 'revoke'
+
+export type RemovalOutcome = 'done' | 'busy' | 'gone'
+
+const LOCK_WORKER = `
+  SELECT w.manager_id IS NOT NULL AND w.lease_until > now() AS is_alive FROM workers w WHERE w.key = $1 FOR UPDATE`
+const DELETE_WORKER = 'DELETE FROM workers WHERE key = $1'
+const REVOKE_WORKER = `
+  WITH certificates AS (DELETE FROM worker_certificates WHERE worker_key = $1),
+  changed AS (UPDATE workers SET revoked_at = now(), manager_id = NULL, session_epoch = session_epoch + 1 WHERE key = $1
+    RETURNING key, 'revoked' AS state)
+  ${noteWorkers('changed')}`
+
+/** 'busy': it is alive and runs tasks, and is to be deleted. */
+export async function removeWorker(
+  batch: RunBatch,
+  workerKey: number,
+  removal: WorkerRemoval,
+): Promise<RemovalOutcome> {
+  const [worker] = await batch.rows<{ is_alive: boolean }>('lock-worker', LOCK_WORKER, [workerKey])
+  if (worker === undefined) return 'gone'
+  const held = await readHeld(batch, workerKey)
+  if (removal === 'delete' && worker.is_alive && held.length > 0) return 'busy'
+  await giveUp(batch, held, removal === 'delete' ? 'the worker was deleted' : 'the worker was revoked')
+  await (removal === 'delete'
+    ? batch.rows('delete-worker', DELETE_WORKER, [workerKey])
+    : batch.rows('revoke-worker', REVOKE_WORKER, [workerKey]))
+  batch.afterCommit(() => {
+    const session = batch.context.cluster.find(workerKey)
+    if (session === undefined) return
+    session.runs.clear()
+    session.goAway(`the worker was ${removal}d`)
+    batch.context.cluster.remove(session)
+  })
+  return 'done'
+}

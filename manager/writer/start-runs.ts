@@ -1,0 +1,243 @@
+/**
+ * Starts: reads the tasks, applies the rules of a start, places each run or queues it, and inserts all rows of the batch
+ * in one statement. A run that finds a free slot is inserted with its fence, so that it needs no second write.
+ */
+import { randomUUID } from 'node:crypto'
+import { jsonArray } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { TASK_STATE } from '#proto/index.ts'
+import type { WorkerSession } from '../placement/worker-session.ts'
+import { noteRuns } from '../store/notes.ts'
+import { requireNextState } from '../model/lifecycle.ts'
+import type { StartRequest, StartedRun } from '../model/start.ts'
+import type { RunNeeds } from '../model/needs.ts'
+import type { RunBatch } from './batch.ts'
+import { findBroadcastWorkers, writeGroups } from './broadcasts.ts'
+import { MAX_QUEUED_RUNS } from '../model/limits.ts'
+import type { HeldRun, RunSpec } from '../model/run.ts'
+import { SpecRoom, planOf, prepare, requireStartable, type Plan } from './run-plan.ts'
+import { findStartKeys } from './start-keys.ts'
+import type { StartTask, StartTasks } from './known-tasks.ts'
+
+type Prepared = {
+  index: number
+  request: StartRequest
+  task: StartTask
+  spec: RunSpec
+  /** The same as it is stored. */
+  specJson: string
+  digest: string
+  needs: RunNeeds
+  needsHash: string
+  session: WorkerSession | undefined
+  /** Of a broadcast: the run above them, or one of those below it. */
+  part: { kind: 'group' } | { kind: 'member'; parentId: string } | undefined
+}
+
+/** Outcome of a start whose task has changed since it was remembered: nothing was written. */
+export const STALE_TASK = Symbol('the task has changed')
+
+export type StartOutcome = StartedRun | Error | typeof STALE_TASK
+
+/** `isLast`: nothing is written after the runs, so the commit is sent with them. */
+export async function startRuns(
+  batch: RunBatch,
+  requests: readonly StartRequest[],
+  { tasks, modules, areFresh }: StartTasks,
+  isLast: boolean,
+): Promise<StartOutcome[]> {
+  const outcomes: StartOutcome[] = []
+  const repeated = await findStartKeys(batch, requests, tasks)
+
+  const prepared: Prepared[] = []
+  const room = new SpecRoom()
+  const plans = new Map<StartTask, Plan>()
+  for (const [index, request] of requests.entries()) {
+    try {
+      const task = tasks.get(request.taskId)
+      if (task === undefined) throw new ServiceError('not_found', 'no such task')
+      const earlier = repeated.runOf(request, task)
+      if (earlier !== undefined) {
+        outcomes[index] = { runId: earlier, runKey: undefined, taskKey: task.key }
+        continue
+      }
+      requireStartable(request, task)
+      const plan = plans.get(task) ?? planOf(request, task, modules, (needs) => batch.context.cluster.learnNeeds(needs))
+      // An image is resolved per request.
+      if (request.image === undefined) plans.set(task, plan)
+      const run = prepare(request, task, plan)
+      room.take(run.specJson)
+      if (request.drivesTask) task.state = requireNextState(task.state, 'start')
+      if (task.broadcast) {
+        prepared.push(...(await broadcast(batch, { index, request, task, ...run }, room)))
+        repeated.remember(request, task)
+        continue
+      }
+      const session = placeNow(batch, run.needsHash, task.key, run.digest)
+      prepared.push({ index, request, task, ...run, session, part: undefined })
+      repeated.remember(request, task)
+    } catch (error) {
+      outcomes[index] = error as Error
+    }
+  }
+  await insert(batch, prepared, outcomes, { areFresh, isLast })
+  await repeated.write()
+  return outcomes
+}
+
+/** Places at once unless others of the same needs wait already: they come first. Throws `unavailable` at the bound. */
+function placeNow(batch: RunBatch, needsHash: string, taskKey: number, digest: string): WorkerSession | undefined {
+  const { queues } = batch.context
+  const session = queues.waiting(needsHash) > 0 ? undefined : batch.place(needsHash, taskKey, digest)
+  if (session === undefined && queues.total >= MAX_QUEUED_RUNS) {
+    throw new ServiceError('unavailable', `${MAX_QUEUED_RUNS} runs wait for a worker already, try again`, {
+      retryAfterSeconds: 1,
+    })
+  }
+  return session
+}
+
+/** One run for each worker that fits, and one above them that ends with the last. Throws `unavailable` when none fits. */
+async function broadcast(
+  batch: RunBatch,
+  run: Omit<Prepared, 'session' | 'part'>,
+  room: SpecRoom,
+): Promise<Prepared[]> {
+  const { cluster } = batch.context
+  const workers = await findBroadcastWorkers(batch, run.needs)
+  room.take(run.specJson, workers.length)
+  const group: Prepared = { ...run, session: undefined, part: { kind: 'group' } }
+  const members = workers.map((workerId): Prepared => {
+    const needs = { ...run.needs, workerId }
+    const needsHash = cluster.learnNeeds(needs)
+    const request = { ...run.request, runId: randomUUID(), drivesTask: false, idempotency: undefined }
+    const session = placeNow(batch, needsHash, run.task.key, run.digest)
+    return {
+      ...run,
+      index: -1,
+      request,
+      needs,
+      needsHash,
+      session,
+      part: { kind: 'member', parentId: run.request.runId },
+    }
+  })
+  return [group, ...members]
+}
+
+const LEARN_NEEDS = `
+  INSERT INTO run_needs (hash, definition)
+  SELECT * FROM unnest($1::text[], $2::jsonb[]) AS n (hash, definition) ORDER BY hash
+  ON CONFLICT ON CONSTRAINT run_needs_pkey DO NOTHING`
+
+// A worker whose epoch somebody has raised meanwhile has registered anew, perhaps at another manager, which has settled
+// what it holds: its run is queued instead. The lock keeps the epoch until the commit. Workers and tasks are few beside the
+// runs and asked once, as arrays: half of a small batch is PostgreSQL setting up its plan, and this one has the fewest parts.
+const INSERT_RUNS = `
+  WITH started AS (INSERT INTO runs (id, task_key, drives_task, state, spec, module_digest, needs, priority, worker_key, fence, queue_seq,
+    assigned_at, next_check_at)
+  SELECT n.id, n.task_key, n.drives_task, ${TASK_STATE.scheduled}, n.spec, n.module_digest, n.needs, n.priority, n.held_key,
+    CASE WHEN n.held_key IS NOT NULL THEN nextval('fence') END,
+    CASE WHEN n.held_key IS NULL THEN nextval('fence') END,
+    CASE WHEN n.held_key IS NOT NULL THEN now() END,
+    now() + make_interval(secs => n.check_ms / 1000)
+  FROM (
+    SELECT m.*, CASE WHEN m.worker_key = ANY (ARRAY(
+        SELECT w.key FROM workers w
+        WHERE w.key = ANY ($10::bigint[]) AND w.session_epoch = ($11::bigint[])[array_position($10::bigint[], w.key)]
+        ORDER BY w.key FOR SHARE)) THEN m.worker_key END AS held_key
+    FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::json[], $5::text[], $6::text[], $7::smallint[], $8::bigint[],
+        $9::float8[])
+      AS m (id, task_key, drives_task, spec, module_digest, needs, priority, worker_key, check_ms)
+    WHERE m.task_key = ANY (ARRAY(
+      SELECT t.key FROM tasks t
+      WHERE t.key = ANY ($12::bigint[])
+        AND t.xmin::text = coalesce(($13::text[])[array_position($12::bigint[], t.key)], t.xmin::text)))
+    OFFSET 0) n
+  RETURNING key, id, fence, task_key, state, worker_key, reason),
+  noted AS (${noteRuns('started')})
+  SELECT key, id, fence FROM started`
+
+async function insert(
+  batch: RunBatch,
+  prepared: readonly Prepared[],
+  outcomes: StartOutcome[],
+  { areFresh, isLast }: { areFresh: boolean; isLast: boolean },
+): Promise<void> {
+  if (prepared.length === 0) return
+  const { timing, queues, cluster } = batch.context
+  await writeNeeds(batch, prepared)
+  const sessions = [...new Set(prepared.flatMap(({ session }) => session ?? []))]
+  const tasks = [...new Set(prepared.map(({ task }) => task))]
+  const inserting = batch.rows<{ key: number; id: string; fence: number | null }>('insert-runs', INSERT_RUNS, [
+    prepared.map(({ request }) => request.runId),
+    prepared.map(({ task }) => task.key),
+    prepared.map(({ request }) => request.drivesTask),
+    jsonArray(prepared.map(({ specJson }) => specJson)),
+    prepared.map(({ digest }) => digest),
+    prepared.map(({ needsHash }) => needsHash),
+    prepared.map(({ task }) => task.priority),
+    prepared.map(({ session }) => session?.key ?? null),
+    prepared.map(({ session, spec }) =>
+      session === undefined ? timing.placementCheckMs : spec.timeout_ms + timing.runCheckMarginMs,
+    ),
+    sessions.map((session) => session.key),
+    sessions.map((session) => session.epoch),
+    tasks.map((task) => task.key),
+    tasks.map((task) => (areFresh ? null : task.version)),
+  ])
+  if (isLast) batch.commit()
+  const rows = await inserting
+  const inserted = new Map(rows.map((row) => [row.id, row]))
+  await writeGroups(
+    batch,
+    prepared.flatMap(({ request, part }) => (part === undefined ? [] : [{ runId: request.runId, part }])),
+  )
+  for (const { index, request, task, spec, digest, needsHash, session, part } of prepared) {
+    const row = inserted.get(request.runId)
+    if (row === undefined) {
+      batch.context.tasks.forget(task.id)
+      if (session !== undefined) batch.giveBack(session)
+      if (index >= 0) outcomes[index] = areFresh ? new ServiceError('not_found', 'no such task') : STALE_TASK
+      continue
+    }
+    if (index >= 0) outcomes[index] = { runId: request.runId, runKey: row.key, taskKey: task.key }
+    if (request.drivesTask) {
+      batch.changeTask(task.key, { runKey: row.key, state: TASK_STATE.scheduled, durationMs: null })
+    }
+    if (part?.kind === 'group') continue
+    if (session === undefined || row.fence === null) {
+      queues.add(needsHash, 1)
+      if (session !== undefined) batch.unplace(session)
+      continue
+    }
+    const run: HeldRun = {
+      key: row.key,
+      id: row.id,
+      taskKey: task.key,
+      drivesTask: request.drivesTask,
+      parentId: part?.parentId ?? null,
+      attempt: 1,
+      fence: row.fence,
+      digest,
+      needs: needsHash,
+      spec,
+      state: TASK_STATE.scheduled,
+    }
+    batch.afterCommit(() => cluster.assign(session, run))
+  }
+}
+
+async function writeNeeds(batch: RunBatch, prepared: readonly Prepared[]): Promise<void> {
+  const { cluster } = batch.context
+  const fresh = new Map<string, RunNeeds>()
+  for (const { needs, needsHash } of prepared) if (!cluster.areNeedsStored(needsHash)) fresh.set(needsHash, needs)
+  if (fresh.size === 0) return
+  await batch.rows('learn-needs', LEARN_NEEDS, [
+    [...fresh.keys()],
+    [...fresh.values()].map((needs) => JSON.stringify(needs)),
+  ])
+  batch.afterCommit(() => {
+    for (const hash of fresh.keys()) cluster.markNeedsStored(hash)
+  })
+}

@@ -1,0 +1,85 @@
+/** Stops: what waits ends at once, what a worker holds is cancelled and, when it does not confirm in time, forced. */
+import { TASK_STATE } from '#proto/index.ts'
+import type { RunBatch } from './batch.ts'
+import { writeEnds } from './end-runs.ts'
+import { RUN_COLUMNS, fromRunRow, type RunRow } from '../store/run-rows.ts'
+import { STOPPED_BEFORE_RUNNING, isAssigned, type RunHandle } from '../model/run.ts'
+
+type StoppableRow = RunRow & { worker_key: number | null }
+
+// By the index of what is under way, not by that of all runs that the task ever had: hence the sum.
+const FIND = `
+  SELECT ${RUN_COLUMNS}, r.worker_key FROM runs r
+  WHERE r.task_key + 0 = $1 AND r.next_check_at IS NOT NULL ORDER BY r.key FOR UPDATE`
+
+// The deadline in the row lets any manager finish the stop when this one dies.
+const ASK = `
+  UPDATE runs r SET cancel_requested_at = coalesce(r.cancel_requested_at, now()),
+    next_check_at = now() + make_interval(secs => $2::float8 / 1000)
+  WHERE r.key = ANY($1::bigint[])`
+
+/** Every run of the task that is under way; answers the keys of those that a worker must confirm. */
+export async function stopTask(batch: RunBatch, taskKey: number): Promise<number[]> {
+  const rows = await batch.rows<StoppableRow>('find-stoppable', FIND, [taskKey])
+  const waiting = rows.filter((row) => row.worker_key === null).map(fromRunRow)
+  await endStopped(batch, waiting)
+  for (const run of waiting) batch.context.queues.add(run.needs, -1)
+  const held = rows.filter((row) => row.worker_key !== null)
+  if (held.length === 0) return []
+  const keys = held.map((row) => row.key)
+  await batch.rows('ask-stop', ASK, [keys, batch.context.timing.stopDeadlineMs])
+  batch.afterCommit(() => {
+    for (const row of held) cancelAt(batch, row.worker_key, fromRunRow(row))
+  })
+  return keys
+}
+
+function cancelAt(batch: RunBatch, workerKey: number | null, run: RunHandle): void {
+  const session = workerKey === null ? undefined : batch.context.cluster.find(workerKey)
+  if (session === undefined || !isAssigned(run)) return
+  const held = session.runs.get(run.id)
+  if (held !== undefined) held.isCancelSent = true
+  session.cancel([run])
+}
+
+const FIND_CANCELLED = `
+  SELECT ${RUN_COLUMNS}, r.worker_key FROM runs r
+  WHERE r.worker_key = ANY($1::bigint[]) AND r.cancel_requested_at IS NOT NULL AND r.next_check_at IS NOT NULL`
+
+/** Tells workers of this manager about stops that another one was asked for. */
+export async function passOnStops(batch: RunBatch): Promise<void> {
+  const { cluster } = batch.context
+  const keys = Array.from(cluster.sessions, (session) => session.key)
+  if (keys.length === 0) return
+  const rows = await batch.rows<StoppableRow>('find-cancelled', FIND_CANCELLED, [keys])
+  for (const row of rows) {
+    const held = row.worker_key === null ? undefined : cluster.find(row.worker_key)?.runs.get(row.id)
+    if (held !== undefined && held.isCancelSent !== true)
+      batch.afterCommit(() => cancelAt(batch, row.worker_key, fromRunRow(row)))
+  }
+}
+
+const FIND_BY_KEY = `
+  SELECT ${RUN_COLUMNS}, r.worker_key FROM runs r
+  WHERE r.key = ANY($1::bigint[]) AND r.next_check_at IS NOT NULL ORDER BY r.key FOR UPDATE`
+
+/** Ends these runs as stopped whether or not their worker agrees; what it still reports is stale. */
+export async function forceStop(batch: RunBatch, keys: readonly number[]): Promise<void> {
+  const rows = await batch.rows<StoppableRow>('find-forced', FIND_BY_KEY, [keys])
+  await endStopped(batch, rows.map(fromRunRow))
+  batch.afterCommit(() => {
+    for (const row of rows) {
+      if (row.worker_key === null) continue
+      cancelAt(batch, row.worker_key, fromRunRow(row))
+      batch.context.cluster.find(row.worker_key)?.runs.delete(row.id)
+    }
+  })
+}
+
+async function endStopped(batch: RunBatch, runs: readonly RunHandle[]): Promise<void> {
+  const ending = { ...STOPPED_BEFORE_RUNNING, state: TASK_STATE.stopped }
+  await writeEnds(
+    batch,
+    runs.map((run) => ({ run, ending, workerId: null })),
+  )
+}
