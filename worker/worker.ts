@@ -7,27 +7,28 @@ import { SECRET_KEY_FILE } from '#core/keyring/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 import { DEFAULT_MODULE_BOUNDS } from '#core/wasm/index.ts'
-import { AssignmentJournal } from './assignment-journal.ts'
-import { workerFolder } from './config.ts'
-import type { WorkerConfig } from './config.ts'
-import { lockFolder } from './folder-lock.ts'
-import { readIdentity } from './identity.ts'
+import { AssignmentJournal } from './runs/assignment-journal.ts'
+import { workerFolder } from './identity/config.ts'
+import type { WorkerConfig } from './identity/config.ts'
+import { lockWorkerFolder } from './identity/folder-lock.ts'
+import { readIdentity } from './identity/identity.ts'
 import { establishIsolation, reachableFolder } from './isolation/index.ts'
 import type { IsolationLevel } from './isolation/index.ts'
-import { Lease } from './lease.ts'
-import { Membership } from './membership.ts'
-import type { Member, WorkerTiming } from './membership.ts'
+import { Lease } from './session/lease.ts'
+import { Membership } from './membership/membership.ts'
+import type { Member, WorkerTiming } from './membership/membership.ts'
 import {
   ModuleCache,
   SiteTrust,
   checkPeerListener,
-  createGrpcModuleSource,
+  PeerServer,
+  ProxySource,
   createPeerSource,
   peerAddressOf,
-  startPeerServer,
 } from './modules/index.ts'
+import type { ModuleSource } from './modules/index.ts'
 import { createRunnerPool, stageRunnerCode } from './runner/index.ts'
-import { Runs } from './runs.ts'
+import { Runs } from './runs/runs.ts'
 import { ClientCertificate } from './session/client-certificate.ts'
 import { createCredentials } from './session/credentials.ts'
 import { Spool } from './spool/index.ts'
@@ -67,7 +68,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   const open = await reachableFolder(folder)
   // What was opened closes in reverse order, when a later part fails to open as well as when the worker stops.
   await using opening = new AsyncDisposableStack()
-  const lock = await lockFolder(join(folder, 'lock'))
+  const lock = await lockWorkerFolder(folder)
   opening.defer(() => lock.release())
   const identityPath = join(folder, 'identity')
   const certificate = await ClientCertificate.open(join(folder, 'certificate'))
@@ -85,7 +86,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     shown: () => certificate.shown,
   })
   if (identity === undefined && config.token === undefined) {
-    await lock.release()
+    lock.release()
     throw new ServiceError(
       'malformed',
       'SKEIN_WORKER_TOKEN or --token is needed: the join token that the manager shows',
@@ -104,11 +105,8 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   const spool = await Spool.open(join(folder, 'spool'), { maxBytes: config.spoolBytes })
   opening.defer(() => spool.close())
   const member: Member = { identity }
-  const source = createGrpcModuleSource({
-    credentials,
-    managerAddress: config.manager,
-    bearer: () => member.identity && `${member.identity.workerId}.${member.identity.workerSecret}`,
-  })
+  const proxy = new ProxySource({ dial: credentials.channel, managerAddress: config.manager })
+  const source: ModuleSource = (wanted, offset, ending) => proxy.read(wanted, offset, ending)
   const isTls = credentials.isTls(config.manager)
   const peerListener = checkPeerListener(config, isTls)
   const trust = new SiteTrust({ isTls, shown: () => certificate.shown })
@@ -118,12 +116,12 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     folder: modulesFolder,
     maxBytes: config.cacheBytes,
     maxModuleBytes,
-    source: peerListener === undefined ? source.source : createPeerSource({ trust, source: source.source, logger }),
+    source: peerListener === undefined ? source : createPeerSource({ trust, source, logger }),
     logger,
     onRemoved: (digest) => components.forget(digest),
   })
   opening.defer(() => modules.close())
-  const peers = peerListener && (await startPeerServer({ ...peerListener, trust, modules, logger }))
+  const peers = peerListener && (await PeerServer.start({ ...peerListener, trust, modules, logger }))
   opening.defer(() => peers?.close())
   const components = await Components.open(
     {
@@ -154,7 +152,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     credentials,
     certificate,
     onNewCertificate: () => {
-      source.redial()
+      proxy.redial()
       trust.showAnew()
     },
     onRegistered: (registered) => trust.learn(registered),

@@ -1,6 +1,6 @@
 /** The command line of an isolated process at each level: what it may read, which user it has, what it sees of the system. */
 import { isAbsolute } from 'node:path'
-import type { Isolation } from './establish.ts'
+import type { Isolation } from './levels.ts'
 
 /** Users of such processes: 60578 to 61183 are assigned to nobody (systemd, "Users, Groups, UIDs and GIDs"). */
 const FIRST_UID = 60_600

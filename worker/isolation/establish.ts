@@ -9,20 +9,9 @@ import { processEnvironment } from '#core/config/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { ISOLATION_LEVELS } from './levels.ts'
-import type { IsolationLevel } from './levels.ts'
+import type { Isolation, IsolationLevel } from './levels.ts'
 import { reachableBinary } from './reachable-folder.ts'
 import { commandFor } from './command.ts'
-
-/** How isolated processes are started on this machine. */
-export type Isolation = {
-  level: IsolationLevel
-  /** True as root: every isolated process gets a user of its own, inside a namespace too. */
-  changesUser: boolean
-  /** Node, at a path that the users of isolated processes can reach. */
-  node: string
-  /** Bubblewrap, and the libraries that Node loads; present at level `namespace`. */
-  namespace?: { bwrap: string; libraries: readonly string[] }
-}
 
 /** Where bubblewrap is looked for, beside PATH: a service often starts with a short one. */
 const BWRAP_FOLDERS = ['/usr/bin', '/usr/local/bin', '/bin']

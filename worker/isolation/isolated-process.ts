@@ -8,7 +8,7 @@ import type { ChildProcessWithoutNullStreams } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import type { Readable } from 'node:stream'
 import { INFO_FD, commandFor } from './command.ts'
-import type { Isolation } from './establish.ts'
+import type { Isolation } from './levels.ts'
 import { residentBytesOf } from './resident.ts'
 
 export type IsolatedLaunch = {

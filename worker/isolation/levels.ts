@@ -6,3 +6,14 @@
  */
 export const ISOLATION_LEVELS = ['namespace', 'uid', 'process'] as const
 export type IsolationLevel = (typeof ISOLATION_LEVELS)[number]
+
+/** How isolated processes are started on this machine. */
+export type Isolation = {
+  level: IsolationLevel
+  /** True as root: every isolated process gets a user of its own, inside a namespace too. */
+  changesUser: boolean
+  /** Node, at a path that the users of isolated processes can reach. */
+  node: string
+  /** Bubblewrap, and the libraries that Node loads; present at level `namespace`. */
+  namespace?: { bwrap: string; libraries: readonly string[] }
+}

@@ -5,12 +5,13 @@
  * half the time (measured with two lanes).
  */
 import { createHash } from 'node:crypto'
-import { chmod, cp, mkdir, mkdtemp, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { chmod, cp, mkdir, mkdtemp, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { stripTypeScriptTypes } from 'node:module'
 import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { HOME, IS_BUILT } from '#core/installation.ts'
 
-const root = fileURLToPath(new URL('../../', import.meta.url))
+/** Where a build has the code, laid out ahead: `staged/<name>/<version>`. */
+export const BUILT_FOLDER = 'staged'
 
 export type StagedPackage = {
   name: string
@@ -20,31 +21,54 @@ export type StagedPackage = {
   exports?: Record<string, string>
 }
 
-/** Packages are copied and import nothing but each other. */
-export type StagedCode = { entries: string[]; packages: StagedPackage[] }
+export type StagedCode = {
+  /** Under which a build has it; without a name it is laid out from source. */
+  name?: string
+  entries: string[]
+  /** They are copied and import nothing but each other. */
+  packages: StagedPackage[]
+}
 
 /**
  * Makes sure that `folder` holds the code of this version and answers its path. Does nothing when it is there already;
  * two processes may do it at the same time.
  */
 export async function stageCode(folder: string, code: StagedCode): Promise<string> {
+  return IS_BUILT && code.name !== undefined
+    ? await copyBuilt(folder, join(HOME, BUILT_FOLDER, code.name))
+    : await layOutCode(folder, code)
+}
+
+async function copyBuilt(folder: string, built: string): Promise<string> {
+  const [version = ''] = await readdir(built)
+  return await putInPlace(join(folder, version), (draft) => cp(join(built, version), draft, { recursive: true }))
+}
+
+/** As `stageCode`, from source. */
+export async function layOutCode(folder: string, code: StagedCode): Promise<string> {
   const sources = await collectSources(code.entries)
   const hash = createHash('sha256')
   for (const [path, source] of sources) hash.update(`${path}\n${source}\n`)
-  for (const { name } of code.packages) hash.update(await readFile(join(root, 'node_modules', name, 'package.json')))
+  for (const { name } of code.packages) hash.update(await readFile(join(HOME, 'node_modules', name, 'package.json')))
   hash.update(JSON.stringify(code.packages))
-  const target = join(folder, hash.digest('hex').slice(0, 16))
-  if (await exists(target)) return target
+  return await putInPlace(join(folder, hash.digest('hex').slice(0, 16)), async (draft) => {
+    for (const [path, source] of sources) {
+      const file = join(draft, toStagedPath(path))
+      await mkdir(dirname(file), { recursive: true })
+      await writeFile(file, toJavaScript(source))
+    }
+    for (const staged of code.packages) await copyPackage(staged, join(draft, 'node_modules', staged.name))
+    await writeFile(join(draft, 'package.json'), JSON.stringify({ type: 'module', imports: IMPORTS }))
+  })
+}
 
+/** Fills a folder that is whole as soon as it is there. */
+async function putInPlace(target: string, fill: (draft: string) => Promise<void>): Promise<string> {
+  if (await exists(target)) return target
+  const folder = dirname(target)
   await mkdir(folder, { recursive: true, mode: 0o755 })
   const draft = await mkdtemp(join(folder, 'draft-'))
-  for (const [path, source] of sources) {
-    const file = join(draft, toStagedPath(path))
-    await mkdir(dirname(file), { recursive: true })
-    await writeFile(file, toJavaScript(source))
-  }
-  for (const staged of code.packages) await copyPackage(staged, join(draft, 'node_modules', staged.name))
-  await writeFile(join(draft, 'package.json'), JSON.stringify({ type: 'module', imports: IMPORTS }))
+  await fill(draft)
   await chmod(draft, 0o755)
   try {
     await rename(draft, target)
@@ -61,7 +85,7 @@ export function toStagedPath(path: string): string {
 }
 
 async function copyPackage({ name, paths, exports }: StagedPackage, target: string): Promise<void> {
-  const from = join(root, 'node_modules', name)
+  const from = join(HOME, 'node_modules', name)
   for (const path of paths ?? ['']) {
     await cp(join(from, path), join(target, path), { recursive: true, dereference: true })
   }
@@ -75,7 +99,7 @@ async function collectSources(entries: string[]): Promise<[string, string][]> {
   const open = [...entries]
   for (let path = open.pop(); path !== undefined; path = open.pop()) {
     if (sources.has(path)) continue
-    const source = await readFile(join(root, path), 'utf8')
+    const source = await readFile(join(HOME, path), 'utf8')
     sources.set(path, source)
     for (const [, target = ''] of source.matchAll(IMPORT)) {
       open.push(target.startsWith('#') ? target.slice(1) : join(dirname(path), target))
@@ -90,14 +114,7 @@ const IMPORTS = { '#core/*': './core/*', '#worker/*': './worker/*' }
 const IMPORT = /^(?:import|export) (?!type )[^']*? from '([.#][^']*\.ts)'/gm
 
 function toJavaScript(source: string): string {
-  const emitWarning = process.emitWarning.bind(process)
-  // Node says that the stripper's interface may change; the lock file pins Node, and nobody who starts a worker can act on it.
-  process.emitWarning = () => undefined
-  try {
-    return stripTypeScriptTypes(source).replaceAll(/'([.#][^'\n]*)\.ts'/g, "'$1.js'")
-  } finally {
-    process.emitWarning = emitWarning
-  }
+  return stripTypeScriptTypes(source).replaceAll(/'([.#][^'\n]*)\.ts'/g, "'$1.js'")
 }
 
 async function exists(path: string): Promise<boolean> {

@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { isDiskFull } from '#core/disk-full.ts'
 import { ServiceError, isRetryable } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
+import { countPassing } from '#core/passing-buffers.ts'
 import { sleep } from '#core/time.ts'
 import { FileWriter, hashPart, isFileOf } from './module-files.ts'
 import type { WantedModule } from './wanted.ts'
@@ -258,7 +259,8 @@ export class ModuleCache {
     const writer = new FileWriter(file)
     let received = offset
     try {
-      for await (const chunk of this.#options.source(wanted, offset, this.#abort.signal)) {
+      const rest = offset < wanted.sizeBytes ? this.#options.source(wanted, offset, this.#abort.signal) : []
+      for await (const chunk of rest) {
         received += chunk.length
         if (received > wanted.sizeBytes) break
         for (let begin = 0; begin < chunk.length; begin += WRITE_BYTES) {
@@ -268,6 +270,7 @@ export class ModuleCache {
           hash.update(part)
           if (written !== undefined) await written
         }
+        countPassing(chunk.length, 1)
         download.state = 'flowing'
         download.receivedBytes = received
         this.#tellNews()

@@ -2,7 +2,7 @@
 import { hostname } from 'node:os'
 import { ServiceError } from '#core/errors/index.ts'
 import { isLoopback } from '#proto/index.ts'
-import type { WorkerConfig } from '../config.ts'
+import type { WorkerConfig } from '../identity/config.ts'
 
 /**
  * Where the worker listens for others of its site; undefined: it takes no part. Throws `malformed` with what to change.

@@ -4,21 +4,20 @@
  */
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
-import { fetchStream } from './fetch-stream.ts'
+import { TransferClient } from '#core/transfer/index.ts'
+import { NOTHING, fetchModule } from './fetch-module.ts'
 import type { ModuleSource } from './module-cache.ts'
 import type { SiteTrust } from './site-trust.ts'
 import type { Peer, WantedModule } from './wanted.ts'
 
 export type PeerWaits = {
-  /** Until a peer says that it has the module or is getting it. */
+  /** Milliseconds until a peer says that it has the module or is getting it. */
   firstMs: number
-  /** Between two chunks; a peer that waits for its own source says so more often. */
-  chunkMs: number
+  /** Milliseconds between two pieces. */
+  pieceMs: number
 }
 
-export const PEER_WAITS: PeerWaits = { firstMs: 5_000, chunkMs: 10_000 }
-
-const NOTHING = new Uint8Array(0)
+export const PEER_WAITS: PeerWaits = { firstMs: 5_000, pieceMs: 10_000 }
 
 export type PeerSourceDeps = { trust: SiteTrust; source: ModuleSource; logger: Logger; waits?: PeerWaits }
 
@@ -26,14 +25,20 @@ export function createPeerSource({ trust, source, logger, waits = PEER_WAITS }: 
   async function* askPeer(peer: Peer, wanted: WantedModule, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     const dialling = trust.dial(peer)
     if (dialling === undefined) throw new ServiceError('unavailable', 'this worker has no certificate to show yet')
-    const order = { address: peer.address, dialling, wanted, offset: 0, bearer: undefined, ...waits }
-    yield* fetchStream(order, signal)
+    const { tls } = dialling
+    const limits = { headersMs: waits.firstMs, stallMs: waits.pieceMs }
+    const client = new TransferClient({ userAgent: 'skein-worker', limits, dial: () => tls ?? {} })
+    try {
+      yield* fetchModule({ client, address: peer.address, isTls: tls !== undefined, wanted, offset: 0 }, signal)
+    } finally {
+      client.close()
+    }
   }
 
   return async function* (wanted, offset, signal) {
     let position = offset
     // Once something came, others may follow this download: it goes on at the source, never at another peer, which may
-    // be one of those that follow. So nobody waits for himself.
+    // be one of those that follow. So nobody waits for themselves.
     for (const peer of offset === 0 ? wanted.peers : []) {
       let hasBegun = false
       try {

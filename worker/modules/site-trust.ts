@@ -4,19 +4,18 @@
  * for a ticket of the manager that names it and the asker.
  */
 import { createSecureContext } from 'node:tls'
-import { ServerCredentials, experimental } from '@grpc/grpc-js'
+import type { SecureContextOptions } from 'node:tls'
 import { createTicketVerifier, dialOverTls, dialPlainly } from '#proto/index.ts'
-import type { ClientPair, Dialling, TicketVerifier } from '#proto/index.ts'
+import type { ClientPair, Dialling, TicketGrant, TicketVerifier } from '#proto/index.ts'
 import type { Peer } from './wanted.ts'
 
-type IdentityListener = (identity: { certificate: Buffer; privateKey: Buffer } | null) => void
-type AuthorityListener = (authority: { caCertificate: Buffer } | null) => void
+/** What connections that come in are taken with. */
+export type ListenerCertificates = Pick<SecureContextOptions, 'ca' | 'cert' | 'key'>
 
 export class SiteTrust {
   readonly #isTls: boolean
   readonly #shown: () => ClientPair | undefined
-  readonly #identityListeners = new Set<IdentityListener>()
-  readonly #authorityListeners = new Set<AuthorityListener>()
+  readonly #listeners = new Set<(certificates: ListenerCertificates) => void>()
   #authority = ''
   #verify: TicketVerifier | undefined
 
@@ -38,12 +37,14 @@ export class SiteTrust {
 
   /** The worker has another certificate: connections that are made from now on see it. */
   showAnew(): void {
-    for (const listener of this.#authorityListeners) this.#tellAuthority(listener)
-    for (const listener of this.#identityListeners) this.#tellIdentity(listener)
+    const certificates = this.#certificates()
+    if (certificates !== undefined) for (const listener of this.#listeners) listener(certificates)
   }
 
-  /** The worker that the ticket names; undefined: it is no ticket for this module, or nobody can say yet. */
-  readonly verifyTicket: TicketVerifier = (ticket, wanted, nowSeconds) => this.#verify?.(ticket, wanted, nowSeconds)
+  /** What a ticket allows; undefined: it is none, has expired, or nobody can say yet. */
+  verifyTicket(ticket: string, nowSeconds: number): TicketGrant | undefined {
+    return this.#verify?.(ticket, nowSeconds)
+  }
 
   /** Undefined: this worker has no certificate to show, or does not know the authority of others. */
   dial({ address, workerId }: Peer): Dialling | undefined {
@@ -56,31 +57,16 @@ export class SiteTrust {
     )
   }
 
-  /** Takes connections of those alone that show a certificate of the authority. */
-  listener(): ServerCredentials {
-    if (!this.#isTls) return ServerCredentials.createInsecure()
-    const provider: experimental.CertificateProvider = {
-      // Told a moment later: grpc-js counts a listener's first news only once it has added its own watcher.
-      addCaCertificateListener: (listener) => {
-        this.#authorityListeners.add(listener)
-        queueMicrotask(() => this.#tellAuthority(listener))
-      },
-      addIdentityCertificateListener: (listener) => {
-        this.#identityListeners.add(listener)
-        queueMicrotask(() => this.#tellIdentity(listener))
-      },
-      removeCaCertificateListener: (listener) => this.#authorityListeners.delete(listener),
-      removeIdentityCertificateListener: (listener) => this.#identityListeners.delete(listener),
-    }
-    return experimental.createCertificateProviderServerCredentials(provider, provider, true)
+  /** Tells the certificates of a listener, now where there are some and whenever they change, until the returned call. */
+  follow(listener: (certificates: ListenerCertificates) => void): () => void {
+    this.#listeners.add(listener)
+    const certificates = this.#certificates()
+    if (certificates !== undefined) listener(certificates)
+    return () => void this.#listeners.delete(listener)
   }
 
-  #tellAuthority(listener: AuthorityListener): void {
-    if (this.#authority !== '') listener({ caCertificate: Buffer.from(this.#authority) })
-  }
-
-  #tellIdentity(listener: IdentityListener): void {
+  #certificates(): ListenerCertificates | undefined {
     const shown = this.#shown()
-    if (shown !== undefined) listener({ certificate: Buffer.from(shown.cert), privateKey: Buffer.from(shown.key) })
+    return shown === undefined || this.#authority === '' ? undefined : { ca: this.#authority, ...shown }
   }
 }

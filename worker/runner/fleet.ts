@@ -9,7 +9,7 @@ import { endRunsUnderWay } from './burial.ts'
 import type { CallTimes } from './call-times.ts'
 import { LaneRuns } from './lane-runs.ts'
 import type { FromRunner } from './messages.ts'
-import type { RunnerPoolOptions } from './pool.ts'
+import type { RunnerPoolOptions } from './pool-options.ts'
 import type { PendingRun } from './run-request.ts'
 import { SHORT_CALL_MS, heldRuns, isHoldingRuns, runsUnderWay } from './runner.ts'
 import type { Lane, Runner } from './runner.ts'
@@ -103,7 +103,7 @@ export class Fleet {
   }
 
   loadModule(runner: Runner, run: PendingRun): void {
-    const { modulePath, componentFolder, moduleBytes: bytes, memoryLimitBytes } = run.request
+    const { modulePath, componentFolder, moduleBytes: bytes, call } = run.request
     const nowMs = monotonicMs()
     for (const moduleKey of findModulesToDrop(runner, bytes)) {
       runner.modules.delete(moduleKey)
@@ -120,7 +120,7 @@ export class Fleet {
     const { maxModuleBytes, allowGc } = this.#deps
     runner.domain = run.request.domain
     runner.process.loadModule(
-      { moduleKey: run.moduleKey, memoryLimitBytes, maxModuleBytes, allowGc },
+      { moduleKey: run.moduleKey, memoryLimitBytes: call.memoryLimitBytes, maxModuleBytes, allowGc },
       { modulePath, componentFolder },
     )
   }
@@ -143,14 +143,7 @@ export class Fleet {
       order: {
         sequence: run.sequence,
         moduleKey: run.moduleKey,
-        functionName: request.functionName,
-        taskName: request.taskName,
-        inputs: request.inputs,
-        args: request.args,
-        env: request.env,
-        stdin: request.stdin ?? '',
-        memoryLimitBytes: request.memoryLimitBytes,
-        maxOutputBytes: request.maxOutputBytes,
+        call: request.call,
       },
     })
     if (lane.runs.length === 1) this.#laneRuns.beginHead(lane)
@@ -270,7 +263,8 @@ export class Fleet {
       throw new Error('a run wrote in more pieces than a lane passes on')
     }
     run.outputBytes[message.output] += data.length
-    if (run.outputBytes[message.output] > run.request.maxOutputBytes) throw new Error('a run wrote beyond its bound')
+    if (run.outputBytes[message.output] > run.request.call.maxOutputBytes)
+      throw new Error('a run wrote beyond its bound')
     run.request.onOutput?.(message.output, data)
     return true
   }

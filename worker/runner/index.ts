@@ -1,5 +1,6 @@
 export { createRunnerPool } from './pool.ts'
-export type { RunnerPool, RunnerPoolOptions, RunnerPoolStats } from './pool.ts'
+export type { RunnerPoolOptions } from './pool-options.ts'
+export type { RunnerPool, RunnerPoolStats } from './pool.ts'
 export type { RunOutcome, RunRequest } from './run-request.ts'
 export { refuseCall } from '../runtime/guest-host.ts'
 export type { GuestCall, GuestReply, OutputName } from '../runtime/guest-host.ts'

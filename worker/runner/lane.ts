@@ -35,7 +35,7 @@ function serveLane(port: MessagePort, { slots, replies }: LaneData): void {
     const startedMs = monotonicMs()
     const host = new LaneHost(order.sequence, port, replies)
     const { outcome, memoryBytes } =
-      module instanceof LoadedComponent ? module.call(order, host) : callFunction(module, order, host)
+      module instanceof LoadedComponent ? module.call(order.call, host) : callFunction(module, order.call, host)
     const durationMs = monotonicMs() - startedMs
     Atomics.store(slots, slot, SLOT.free)
     const ended = { slot, sequence: order.sequence, outcome, durationMs, isStreamed: host.finish() }

@@ -3,7 +3,7 @@
  * of the event loop, so that a thousand short runs cost a few system calls. What a runner says is read by
  * `from-runner.ts`, which believes nothing: the far side runs guest code.
  */
-import type { Json } from '#core/wasm/index.ts'
+import type { Call } from '../runtime/call.ts'
 import type { CompiledComponent } from '../runtime/component.ts'
 import type { CompiledModule } from '../runtime/core-module.ts'
 import type { GuestCall, GuestReply, OutputName } from '../runtime/guest-host.ts'
@@ -14,14 +14,7 @@ export type RunOrder = {
   sequence: number
   /** Digest and memory limit: what a compiled module is kept by. */
   moduleKey: string
-  functionName: string
-  taskName: string
-  inputs: Json[]
-  args: string[]
-  env: Record<string, string>
-  stdin: string
-  memoryLimitBytes: number
-  maxOutputBytes: number
+  call: Call
 }
 
 export type ModuleOrder = {

@@ -4,32 +4,14 @@
  * that runs no guest code.
  */
 import { ServiceError } from '#core/errors/index.ts'
-import type { Logger } from '#core/logging/index.ts'
-import type { Isolation } from '../isolation/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { CallTimes } from './call-times.ts'
 import { Fleet } from './fleet.ts'
+import type { RunnerPoolOptions } from './pool-options.ts'
 import type { PendingRun, RunOutcome, RunRequest } from './run-request.ts'
 import { countHeld, findLane, runsUnderWay } from './runner.ts'
 import type { Runner } from './runner.ts'
 import { Suspects } from './suspects.ts'
-
-export type RunnerPoolOptions = {
-  /** Calls under way at a time, over all runners. */
-  slots: number
-  /** Runner processes that one domain may have, normally one per core. */
-  runners: number
-  isolation: Isolation
-  /** Folder of the runners' code, as `stageRunnerCode` laid it out. */
-  codeFolder: string
-  maxModuleBytes: number
-  allowGc: boolean
-  logger: Logger
-  /** What a runner may use beside the memory limits of its guests. */
-  overheadBytes?: number
-  /** A runner without work leaves after this. */
-  idleMs?: number
-}
 
 export type RunnerPoolStats = { runners: { pid: number; residentBytes: number; underWay: number }[]; waiting: number }
 
@@ -95,7 +77,7 @@ class Pool implements RunnerPool {
       const run: PendingRun = {
         request,
         // Of the domain: what a runner says of a module, and how long its calls take, counts for nobody else.
-        moduleKey: `${request.domain} ${request.digest} ${request.memoryLimitBytes}`,
+        moduleKey: `${request.domain} ${request.digest} ${request.call.memoryLimitBytes}`,
         sequence: 0,
         hasEnded: false,
         answeredCalls: 0,
@@ -179,7 +161,7 @@ class Pool implements RunnerPool {
   #placeOne(run: PendingRun, turn: PlacingTurn): boolean {
     const mustRunAlone = this.#suspects.mustRunAlone(run.request)
     const depth = mustRunAlone ? 1 : this.#callTimes.laneDepth(run.moduleKey)
-    const runner = this.#findRunner(run, mustRunAlone, depth)
+    const runner = this.#findRunner(run, { mustRunAlone, depth, nowMs: turn.nowMs })
     if (runner === undefined) {
       turn.withoutRunner.add(run.request.domain)
       return false
@@ -232,28 +214,39 @@ class Pool implements RunnerPool {
 
   /**
    * The runner for a run: of its domain, or the spare while the domain has less than its share. Where calls are short the
-   * one that holds some already and has room for more, else the one with the fewest.
+   * one that holds some already and has room for more, else the one with the fewest among those that can take it soonest.
    */
-  #findRunner(run: PendingRun, mustRunAlone: boolean, depth: number): Runner | undefined {
+  #findRunner(run: PendingRun, { mustRunAlone, depth, nowMs }: Wish): Runner | undefined {
     const { domain } = run.request
     const mayTakeSpare = mustRunAlone || this.#countOf(domain) < this.#options.runners
-    let best: Runner | undefined
-    let bestHeld = Infinity
+    let best: { runner: Runner; readiness: number; held: number; knowsModule: boolean } | undefined
     for (const runner of this.#fleet.runners) {
       if (runner.state !== 'ready' || runner.isAlone) continue
       if (runner.domain === undefined ? !mayTakeSpare : runner.domain !== domain) continue
       const held = countHeld(runner)
       if (mustRunAlone && (held > 0 || isLoadingAnother(runner, run.moduleKey))) continue
       const isLoaded = runner.modules.get(run.moduleKey)?.state === 'ready'
-      if (isLoaded && held > 0 && held < depth) return runner
-      if (held < bestHeld || (held === bestHeld && isLoaded && !best?.modules.has(run.moduleKey))) {
-        best = runner
-        bestHeld = held
-      }
+      const readiness = this.#readinessOf(runner, depth, nowMs)
+      if (isLoaded && held > 0 && held < depth && readiness === 0) return runner
+      const knowsModule = runner.modules.has(run.moduleKey)
+      const order =
+        best === undefined
+          ? -1
+          : readiness - best.readiness || held - best.held || (isLoaded && !best.knowsModule ? -1 : 1)
+      if (order < 0) best = { runner, readiness, held, knowsModule }
     }
-    return best
+    return best?.runner
+  }
+
+  /** 0: a lane takes the run now; 1: one more lane may be opened; 2: a run must end first. */
+  #readinessOf(runner: Runner, depth: number, nowMs: number): number {
+    if (findLane(runner, depth, nowMs) !== undefined) return 0
+    return runner.lanes.length < this.#lanesPerRunner ? 1 : 2
   }
 }
+
+/** `depth`: how many runs a lane may hold with this one. */
+type Wish = { mustRunAlone: boolean; depth: number; nowMs: number }
 
 /** What one turn of placing has used up already: each lane or process that is on its way serves one run that waits. */
 class PlacingTurn {

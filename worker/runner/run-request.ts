@@ -1,5 +1,5 @@
 /** What the pool takes and what it answers. */
-import type { Json } from '#core/wasm/index.ts'
+import type { Call } from '../runtime/call.ts'
 import type { GuestCall, GuestReply, OutputName } from '../runtime/guest-host.ts'
 import type { CallOutcome } from '../runtime/outcome.ts'
 
@@ -12,19 +12,10 @@ export type RunRequest = {
   moduleBytes: number
   /** Where the transpiled form of a component lies; absent for a core module. */
   componentFolder?: string | undefined
-  /** Empty: the task's name, else `_start`, `run`, `main`, else the only exported function. */
-  functionName: string
-  taskName: string
-  inputs: Json[]
-  /** Without argv[0], which is the task's name. */
-  args: string[]
-  env: Record<string, string>
-  stdin?: string
-  memoryLimitBytes: number
+  /** What the guest is given, and its bounds. */
+  call: Call
   /** Wall-clock time from the start of the call; Infinity: none. */
   timeoutMs: number
-  /** Bound of each of stdout and stderr. */
-  maxOutputBytes: number
   /** Called when the call begins, never after the outcome; once more when the run had to begin anew. */
   onStarted?: () => void
   /** What the guest asks of channels; without it all of it is refused. Never rejects. */

@@ -1,13 +1,17 @@
 /** The code of a runner, laid out for it: its own and that of the WASI shim. */
 import { stageCode } from '../isolation/index.ts'
+import type { StagedCode } from '../isolation/index.ts'
 
 export const RUNNER_ENTRY = 'worker/runner/entry.ts'
 const LANE_ENTRY = 'worker/runner/lane.ts'
 
+export const RUNNER_CODE = {
+  name: 'runner',
+  entries: [RUNNER_ENTRY, LANE_ENTRY],
+  packages: [{ name: '@bjorn3/browser_wasi_shim' }],
+} satisfies StagedCode
+
 /** Lays out the code of runners below `folder` and answers where. */
 export function stageRunnerCode(folder: string): Promise<string> {
-  return stageCode(folder, {
-    entries: [RUNNER_ENTRY, LANE_ENTRY],
-    packages: [{ name: '@bjorn3/browser_wasi_shim' }],
-  })
+  return stageCode(folder, RUNNER_CODE)
 }

@@ -7,7 +7,7 @@ import { camelCase, fromComponentValue, isCommand, parseWitType } from '#core/wa
 import type { ComponentNeeds, DescribedExport, ModuleDescription } from '#core/wasm/index.ts'
 import { BoundedOutput } from './bounded-output.ts'
 import { chooseFunction } from './choose-function.ts'
-import type { Call } from './core-module.ts'
+import type { Call } from './call.ts'
 import type { GuestHost } from './guest-host.ts'
 import { componentMessaging } from './messaging.ts'
 import { explainExit, explainFailure, failed } from './outcome.ts'

@@ -1,7 +1,8 @@
 /** Runs one function of a compiled core module in a new instance, and says how it ended. Knows no process and no thread. */
 import { COMMAND_FUNCTION, MESSAGING_MODULE, WASI_PREVIEW1_MODULE, presentResult } from '#core/wasm/index.ts'
-import type { DescribedExport, Json, JsonNumber, ModuleDescription } from '#core/wasm/index.ts'
+import type { DescribedExport, JsonNumber, ModuleDescription } from '#core/wasm/index.ts'
 import { BoundedOutput } from './bounded-output.ts'
+import type { Call } from './call.ts'
 import { chooseFunction } from './choose-function.ts'
 import type { GuestHost } from './guest-host.ts'
 import { coreMessaging } from './messaging.ts'
@@ -9,18 +10,6 @@ import { explainExit, explainFailure } from './outcome.ts'
 import type { CallOutcome, CallReport, GuestMemory } from './outcome.ts'
 import { ProcessExit, createWasiHost } from './wasi-preview1.ts'
 import type { WasiHost } from './wasi-preview1.ts'
-
-export type Call = {
-  functionName: string
-  taskName: string
-  inputs: Json[]
-  /** Without argv[0]. */
-  args: string[]
-  env: Record<string, string>
-  stdin: string
-  memoryLimitBytes: number
-  maxOutputBytes: number
-}
 
 export type CompiledModule = {
   kind: 'core'

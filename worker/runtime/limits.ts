@@ -2,14 +2,8 @@
  * Makes a core module obey the limits of its run before an engine sees it: the maximum of its memory is lowered or
  * added, and a table without a maximum gets one, so that neither can grow beyond what the run was given.
  */
-import {
-  PAGE_BYTES,
-  encodeUnsigned,
-  memoryLimitPages,
-  ownMemories,
-  readBoundedModule,
-  tableEntries,
-} from '#core/wasm/index.ts'
+import { PAGE_BYTES, memoryLimitPages, ownMemories, readBoundedModule, tableEntries } from '#core/wasm/index.ts'
+import { leb128 } from '#core/bytes/index.ts'
 import type { Limits, ModuleBounds, ModuleLayout } from '#core/wasm/index.ts'
 
 /** Magic and version. */
@@ -59,7 +53,7 @@ function withMaximum(limits: Limits, max: bigint): Patch {
   return {
     start: limits.start,
     end: limits.end,
-    replacement: [flags, ...encodeUnsigned(limits.min), ...encodeUnsigned(max)],
+    replacement: [flags, ...leb128(limits.min), ...leb128(max)],
   }
 }
 
@@ -72,7 +66,7 @@ function applyPatches({ bytes, sections }: ModuleLayout, patches: Patch[]): Uint
     if (own.length === 0) parts.push(bytes.subarray(start, end))
     else {
       const content = patchContent(bytes, contentStart, end, own)
-      parts.push(Uint8Array.from([id, ...encodeUnsigned(content.length)]), content)
+      parts.push(Uint8Array.from([id, ...leb128(content.length)]), content)
     }
   }
   return concatenate(parts)

@@ -85,7 +85,8 @@ export function createWasiHost(options: WasiOptions): WasiHost {
     return memory
   }
   const view = () => new DataView(boundMemory().buffer)
-  const notSupported = () => wasi.ERRNO_NOTSUP
+  // As POSIX has it: no descriptor of a guest is a socket.
+  const notASocket = (fd: number) => (fd in fds ? wasi.ERRNO_NOTSOCK : wasi.ERRNO_BADF)
   return {
     memory: boundMemory,
     bind(started) {
@@ -109,11 +110,11 @@ export function createWasiHost(options: WasiOptions): WasiHost {
       },
       sched_yield: () => wasi.ERRNO_SUCCESS,
       // The shim throws text here, which would end the guest as if the host were at fault.
-      proc_raise: notSupported,
-      sock_accept: notSupported,
-      sock_recv: notSupported,
-      sock_send: notSupported,
-      sock_shutdown: notSupported,
+      proc_raise: () => wasi.ERRNO_NOTSUP,
+      sock_accept: notASocket,
+      sock_recv: notASocket,
+      sock_send: notASocket,
+      sock_shutdown: notASocket,
     },
   }
 }

@@ -2,11 +2,10 @@
  * The worker's own certificate: its key never leaves the data folder, the manager signs a request for it at the first
  * registration over TLS, and from then on the worker shows it at every connection. A renewal makes a new key.
  */
-import { X509Certificate, createPrivateKey, webcrypto } from 'node:crypto'
+import { X509Certificate } from 'node:crypto'
 import { open, readFile, rename, rm } from 'node:fs/promises'
 import type { ClientPair, IssuedCertificate } from '#proto/index.ts'
 
-const KEY_ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
 /** Of its time, before it is renewed. */
 const RENEW_AFTER = 2 / 3
 
@@ -59,19 +58,11 @@ export class ClientCertificate {
 
   /** A PKCS #10 request (DER) for a new key. */
   async request(): Promise<Uint8Array> {
-    await import('reflect-metadata')
-    const x509 = await import('@peculiar/x509')
-    x509.cryptoProvider.set(webcrypto as never)
-    const keys = await webcrypto.subtle.generateKey(KEY_ALGORITHM, true, ['sign', 'verify'])
-    const pkcs8 = Buffer.from(await webcrypto.subtle.exportKey('pkcs8', keys.privateKey))
-    const key = createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' })
-    this.#pendingKey = key.export({ format: 'pem', type: 'pkcs8' }).toString()
-    const request = await x509.Pkcs10CertificateRequestGenerator.create({
-      name: 'CN=skein worker',
-      keys,
-      signingAlgorithm: KEY_ALGORITHM,
-    })
-    return new Uint8Array(request.rawData)
+    // Loaded by the few who make a request.
+    const { SigningKey, makeSigningRequest } = await import('#core/x509/index.ts')
+    const key = SigningKey.generate()
+    this.#pendingKey = key.toPem()
+    return new Uint8Array(await makeSigningRequest('skein worker', key))
   }
 
   /** On disk when it resolves; shown from the next connection on. */

@@ -84,7 +84,7 @@ function readCertificate(address: string): Promise<PeerCertificate> {
   const host = hostOf(address)
   const port = Number(portOf(address))
   return new Promise((resolve, reject) => {
-    const socket = connect({ host, port, rejectUnauthorized: false, ALPNProtocols: ['h2'] })
+    const socket = connect({ host, port, rejectUnauthorized: false, ALPNProtocols: ['h2', 'http/1.1'] })
     socket.setTimeout(HANDSHAKE_DEADLINE_MS, () => socket.destroy(new Error('the handshake took too long')))
     socket.once('secureConnect', () => {
       resolve(socket.getPeerCertificate())

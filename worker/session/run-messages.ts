@@ -69,21 +69,23 @@ export function toRunRequest(
     modulePath,
     moduleBytes: Number(module.sizeBytes),
     componentFolder,
-    functionName: assignment.function,
-    taskName: assignment.taskName,
-    inputs: parseInputsJson(assignment.inputsJson),
-    args: assignment.cliArgs,
-    env: {
-      ...assignment.env,
-      ...assignment.secrets,
-      TASK_ID: assignment.taskId,
-      RUN_ID: run.runId,
-      ATTEMPT: String(run.attempt),
-    },
-    stdin: assignment.triggerJson,
-    memoryLimitBytes: Number(limits.memoryLimitBytes),
     timeoutMs: assignment.daemon ? Infinity : Number(limits.timeoutMs),
-    maxOutputBytes: Number(limits.maxOutputBytes),
+    call: {
+      functionName: assignment.function,
+      taskName: assignment.taskName,
+      inputs: parseInputsJson(assignment.inputsJson),
+      args: assignment.cliArgs,
+      env: {
+        ...assignment.env,
+        ...assignment.secrets,
+        TASK_ID: assignment.taskId,
+        RUN_ID: run.runId,
+        ATTEMPT: String(run.attempt),
+      },
+      stdin: assignment.triggerJson,
+      memoryLimitBytes: Number(limits.memoryLimitBytes),
+      maxOutputBytes: Number(limits.maxOutputBytes),
+    },
   }
 }
 

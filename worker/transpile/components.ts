@@ -4,7 +4,7 @@
  */
 import { mkdir, open, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createLru } from '#core/lru.ts'
+import { LRUCache } from 'lru-cache'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import { readModuleKind } from '#core/wasm/index.ts'
 import type { Isolation } from '../isolation/index.ts'
@@ -38,8 +38,8 @@ export class Components {
   readonly #options: ComponentsOptions
   readonly #version: string
   /** Folder, or undefined for a core module. */
-  readonly #known = createLru<string, { folder: string | undefined }>(MAX_REMEMBERED)
-  readonly #refused = createLru<string, string>(MAX_REMEMBERED)
+  readonly #known = new LRUCache<string, { folder: string | undefined }>({ max: MAX_REMEMBERED })
+  readonly #refused = new LRUCache<string, string>({ max: MAX_REMEMBERED })
   readonly #queue = new DomainQueue({
     maxUnderWay: MAX_UNDER_WAY,
     maxWaiting: MAX_WAITING_PER_DOMAIN,

@@ -10,7 +10,7 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { ServiceError } from '#core/errors/index.ts'
 import { IsolatedProcess, stageCode, toStagedPath } from '../isolation/index.ts'
-import type { Isolation } from '../isolation/index.ts'
+import type { Isolation, StagedCode } from '../isolation/index.ts'
 import { COMPONENT_SCRIPT } from './files.ts'
 import { decodeFrame } from './frame.ts'
 import type { TranspiledFile } from './frame.ts'
@@ -34,21 +34,24 @@ const MAX_HEAP_MIB = 512
 const MAX_EXTRA_OUTPUT_BYTES = 32 * 1024 * 1024
 const MAX_ERROR_OUTPUT_CHARACTERS = 1_000
 
+export const TRANSPILER_CODE = {
+  name: 'transpiler',
+  entries: [TRANSPILE_ENTRY, CHECK_ENTRY],
+  packages: [
+    {
+      name: TRANSPILER,
+      paths: ['.js', '.core.wasm', '.core2.wasm'].map((suffix) => `vendor/${BINDGEN}${suffix}`),
+      exports: { './component': `./vendor/${BINDGEN}.js` },
+    },
+    // The form of the shim that reaches no host: the transpiler is itself a component.
+    { name: SHIM, paths: ['dist/browser'], exports: { './*': './dist/browser/*.js' } },
+    { name: PARSER, paths: ['dist/acorn.mjs'], exports: { '.': './dist/acorn.mjs' } },
+  ],
+} satisfies StagedCode
+
 /** Lays out the code of both processes below `folder` and answers where. */
 export function stageTranspilerCode(folder: string): Promise<string> {
-  return stageCode(folder, {
-    entries: [TRANSPILE_ENTRY, CHECK_ENTRY],
-    packages: [
-      {
-        name: TRANSPILER,
-        paths: ['.js', '.core.wasm', '.core2.wasm'].map((suffix) => `vendor/${BINDGEN}${suffix}`),
-        exports: { './component': `./vendor/${BINDGEN}.js` },
-      },
-      // The form of the shim that reaches no host: the transpiler is itself a component.
-      { name: SHIM, paths: ['dist/browser'], exports: { './*': './dist/browser/*.js' } },
-      { name: PARSER, paths: ['dist/acorn.mjs'], exports: { '.': './dist/acorn.mjs' } },
-    ],
-  })
+  return stageCode(folder, TRANSPILER_CODE)
 }
 
 export type Transpilation = {

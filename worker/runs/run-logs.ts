@@ -5,9 +5,9 @@
 import { create } from '@bufbuild/protobuf'
 import { LogChunkSchema, LogStream } from '#proto/index.ts'
 import type { LogChunk, RunRef } from '#proto/index.ts'
-import type { OutputName } from './runner/index.ts'
-import type { Outbox } from './session/outbox.ts'
-import { keyOf } from './session/run-messages.ts'
+import type { OutputName } from '../runner/index.ts'
+import type { Outbox } from '../session/outbox.ts'
+import { keyOf } from '../session/run-messages.ts'
 
 /** Output that waits for a session, of all runs together. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024

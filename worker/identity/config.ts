@@ -12,7 +12,7 @@ import {
   text,
 } from '#core/config/index.ts'
 import type { ConfigOf } from '#core/config/index.ts'
-import { ISOLATION_LEVELS } from './isolation/levels.ts'
+import { ISOLATION_LEVELS } from '../isolation/levels.ts'
 
 export const WORKER_SETTINGS = {
   dataDir: text('SKEIN_DATA_DIR', './data', 'Folder of all data; a worker keeps its own in worker/ below it'),

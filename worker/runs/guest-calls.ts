@@ -5,10 +5,10 @@
  */
 import { GrantKind } from '#proto/index.ts'
 import type { Grant, GuestReply as WireReply, RunRef } from '#proto/index.ts'
-import { refuseCall } from './runner/index.ts'
-import type { GuestCall, GuestReply } from './runner/index.ts'
-import type { Outbox } from './session/outbox.ts'
-import { keyOf } from './session/run-messages.ts'
+import { refuseCall } from '../runner/index.ts'
+import type { GuestCall, GuestReply } from '../runner/index.ts'
+import type { Outbox } from '../session/outbox.ts'
+import { keyOf } from '../session/run-messages.ts'
 
 type WireCall = Parameters<Outbox['guestCall']>[0]
 type Pending = { call: WireCall; resolve: (reply: GuestReply) => void }

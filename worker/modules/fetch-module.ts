@@ -1,0 +1,59 @@
+/** One GET of a module, from whoever serves it: its bytes as they come, from an offset on. */
+import { ServiceError } from '#core/errors/index.ts'
+import { bodyFrom, discard, rangeFrom, readRefusal, retryAfterMs } from '#core/transfer/index.ts'
+import type { Answer, TransferClient } from '#core/transfer/index.ts'
+import { formatPullPath, repositoryNameOf } from '#proto/index.ts'
+import type { WantedModule } from './wanted.ts'
+
+export type FetchOrder = {
+  client: TransferClient
+  /** host:port */
+  address: string
+  isTls: boolean
+  wanted: WantedModule
+  offset: number
+}
+
+/** There is somebody who has it, and nothing of it yet. */
+export const NOTHING = new Uint8Array(0)
+
+const MAX_REFUSAL_BYTES = 16 * 1024
+
+/**
+ * Yields `NOTHING` when the answer has begun, then the bytes. Throws `timeout`, `not_found`, `unprocessable`, `forbidden`, and
+ * `unavailable` for everything else, with `retryAfterSeconds` where the server says when to come again.
+ */
+export async function* fetchModule(
+  { client, address, isTls, wanted, offset }: FetchOrder,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array> {
+  const { digest, ticket } = wanted
+  const path = formatPullPath({ name: repositoryNameOf(wanted), kind: 'blobs', reference: digest })
+  const url = new URL(`${isTls ? 'https' : 'http'}://${address}${path}`)
+  const answer = await client.get(url, { authorization: `Bearer ${ticket}`, ...rangeFrom(offset) }, signal)
+  if (answer.status !== 200 && answer.status !== 206) throw await refusalOf(client, answer, digest)
+  yield NOTHING
+  yield* bodyFrom(client, answer, offset)
+}
+
+async function refusalOf(client: TransferClient, answer: Answer, digest: string): Promise<ServiceError> {
+  const body = await client.readBody(answer, MAX_REFUSAL_BYTES).catch(() => undefined)
+  discard(answer)
+  const message = `module ${digest}: ${readRefusal(body) ?? `the source answered ${answer.status}`}`
+  switch (answer.status) {
+    case 404:
+    case 416:
+      return new ServiceError('not_found', message)
+    case 400:
+    case 413:
+    case 422:
+      return new ServiceError('unprocessable', message)
+    case 401:
+    case 403:
+      return new ServiceError('forbidden', message)
+    default: {
+      const waitMs = retryAfterMs(answer.headers['retry-after'], Date.now())
+      return new ServiceError('unavailable', message, waitMs === undefined ? {} : { retryAfterSeconds: waitMs / 1000 })
+    }
+  }
+}
