@@ -1,5 +1,5 @@
 /** The settings of the proxy, and the rules between them (contract section 15). */
-import { bytes, flag, list, optionalText, port, secret, text } from '#core/config/index.ts'
+import { bytes, flag, httpUrl, list, optionalText, port, secret, text } from '#core/config/index.ts'
 import type { ConfigOf, Setting } from '#core/config/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { configuredAuthorities, isLoopbackHost, isRegistryHost, mayBePlainHttp, parseRegistryUrl } from './oci/index.ts'
@@ -8,7 +8,7 @@ import type { AddressPolicy, ConfiguredRegistry, Credentials } from './oci/index
 export const PROXY_SETTINGS = {
   dataDir: text('SKEIN_DATA_DIR', './data', 'Folder that holds the module cache, among other things'),
   host: text('SKEIN_HOST', '127.0.0.1', 'Address that every listener binds to'),
-  port: port('SKEIN_PROXY_PORT', 7072, 'Port of the module proxy (gRPC); 0 asks the system for a free one'),
+  port: port('SKEIN_PROXY_PORT', 7072, 'Port of the module proxy (HTTP); 0 asks the system for a free one'),
   registry: registrySetting(),
   authenticate: flag(
     'PROXY_AUTHENTICATE',
@@ -27,14 +27,23 @@ export const PROXY_SETTINGS = {
     'What managers and the module proxy know each other by; needed where they do not share SKEIN_DATA_DIR',
     { defaultText: 'the manager makes one, proxy-token in SKEIN_DATA_DIR' },
   ),
+  managerUrl: httpUrl(
+    'SKEIN_PROXY_MANAGER_URL',
+    'http://127.0.0.1:7070',
+    'Task manager over HTTP, from which the proxy fetches uploaded modules',
+  ),
   cacheBytes: bytes(
     'SKEIN_PROXY_CACHE_BYTES',
     '4GiB',
     'Size of the module cache; the least recently used module goes first',
   ),
-  tlsCert: optionalText('SKEIN_GRPC_TLS_CERT', 'PEM file with the certificate of the gRPC listeners'),
+  tlsCert: optionalText('SKEIN_GRPC_TLS_CERT', 'PEM file with the certificate of the listeners for workers'),
   tlsKey: optionalText('SKEIN_GRPC_TLS_KEY', 'PEM file with the key of SKEIN_GRPC_TLS_CERT'),
-  insecure: flag('SKEIN_GRPC_INSECURE', false, 'Allow gRPC without TLS on an address other than loopback'),
+  insecure: flag(
+    'SKEIN_GRPC_INSECURE',
+    false,
+    'Allow connections of workers without TLS on an address other than loopback',
+  ),
 }
 
 export type ProxyConfig = ConfigOf<typeof PROXY_SETTINGS>

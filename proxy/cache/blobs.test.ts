@@ -5,8 +5,7 @@ import type { FileHandle } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { openBlobCache, readInPieces } from './blobs.ts'
-import type { BlobCache } from './blobs.ts'
+import { BlobCache, readInPieces } from './blobs.ts'
 import { ABANDONED_AFTER_MS } from './files.ts'
 
 let folder: string
@@ -40,7 +39,7 @@ async function read(cache: BlobCache, digest: string): Promise<Buffer | undefine
 
 describe('the blob cache', () => {
   it('gives back what was stored, by its digest', async () => {
-    const cache = await openBlobCache({ folder, maxBytes: 1000 })
+    const cache = await BlobCache.open({ folder, maxBytes: 1000 })
     const blob = await cache.store(piecesOf(bytesOf('a'), bytesOf('b')))
     expect(blob).toEqual({ digest: digestOf(Buffer.concat([bytesOf('a'), bytesOf('b')])), sizeBytes: 200 })
     expect(await read(cache, blob.digest)).toEqual(Buffer.concat([bytesOf('a'), bytesOf('b')]))
@@ -51,7 +50,7 @@ describe('the blob cache', () => {
   it.each(['writeFile', 'sync'] as const)(
     'says that the disk is full (%s), keeps nothing of it, and goes on',
     async (step) => {
-      const cache = await openBlobCache({ folder, maxBytes: 1000 })
+      const cache = await BlobCache.open({ folder, maxBytes: 1000 })
       await using handle = await open('/dev/null')
       const full = Object.assign(new Error('no space left on device'), { code: 'ENOSPC' })
       vi.spyOn(Object.getPrototypeOf(handle) as FileHandle, step).mockRejectedValueOnce(full)
@@ -65,7 +64,7 @@ describe('the blob cache', () => {
   )
 
   it('stores nothing when the digest is another one, or the source fails', async () => {
-    const cache = await openBlobCache({ folder, maxBytes: 1000 })
+    const cache = await BlobCache.open({ folder, maxBytes: 1000 })
     await expect(cache.store(piecesOf(bytesOf('a')), digestOf(bytesOf('b')))).rejects.toMatchObject({
       kind: 'malformed',
     })
@@ -81,24 +80,24 @@ describe('the blob cache', () => {
   })
 
   it('lets the least recently used blob go first, and stays within its bytes', async () => {
-    const cache = await openBlobCache({ folder, maxBytes: 300 })
+    const cache = await BlobCache.open({ folder, maxBytes: 300 })
     const [a = '', b = '', c = ''] = await store(cache, 'a', 'b', 'c')
     await read(cache, a)
     const [d = ''] = await store(cache, 'd')
     expect(cache.list().map((blob) => blob.digest)).toEqual([c, a, d])
-    expect(cache.usedBytes()).toBe(300)
+    expect(cache.usedBytes).toBe(300)
     expect(await read(cache, b)).toBeUndefined()
     expect(readdirSync(join(folder, 'sha256'))).toHaveLength(3)
   })
 
   it('counts a blob that is stored twice once', async () => {
-    const cache = await openBlobCache({ folder, maxBytes: 300 })
+    const cache = await BlobCache.open({ folder, maxBytes: 300 })
     await store(cache, 'a', 'a', 'a', 'a')
-    expect(cache.usedBytes()).toBe(100)
+    expect(cache.usedBytes).toBe(100)
   })
 
   it('is one file after many writers of the same bytes', async () => {
-    const caches = await Promise.all([1, 2, 3].map(() => openBlobCache({ folder, maxBytes: 1000 })))
+    const caches = await Promise.all([1, 2, 3].map(() => BlobCache.open({ folder, maxBytes: 1000 })))
     await Promise.all(caches.flatMap((cache) => Array.from({ length: 10 }, () => store(cache, 'a'))))
     for (const cache of caches) expect(await read(cache, digestOf(bytesOf('a')))).toEqual(bytesOf('a'))
     expect(readdirSync(join(folder, 'sha256'))).toHaveLength(1)
@@ -106,17 +105,17 @@ describe('the blob cache', () => {
   })
 
   it('finds what another process stored, and misses what another process evicted', async () => {
-    const mine = await openBlobCache({ folder, maxBytes: 1000 })
-    const theirs = await openBlobCache({ folder, maxBytes: 1000 })
+    const mine = await BlobCache.open({ folder, maxBytes: 1000 })
+    const theirs = await BlobCache.open({ folder, maxBytes: 1000 })
     const [a = ''] = await store(theirs, 'a')
     expect(await read(mine, a)).toEqual(bytesOf('a'))
     await theirs.remove(a)
     expect(await read(mine, a)).toBeUndefined()
-    expect(mine.usedBytes()).toBe(0)
+    expect(mine.usedBytes).toBe(0)
   })
 
   it('lets a reader finish a blob that is evicted meanwhile', async () => {
-    const cache = await openBlobCache({ folder, maxBytes: 100 })
+    const cache = await BlobCache.open({ folder, maxBytes: 100 })
     const [a = ''] = await store(cache, 'a')
     const open = await cache.open(a)
     await store(cache, 'b')
@@ -126,17 +125,17 @@ describe('the blob cache', () => {
   })
 
   it('keeps its content and its order of use over a restart, and its bound over a smaller one', async () => {
-    const before = await openBlobCache({ folder, maxBytes: 300 })
+    const before = await BlobCache.open({ folder, maxBytes: 300 })
     const digests = await store(before, 'a', 'b', 'c')
     for (const [index, digest] of digests.entries()) {
       utimesSync(join(folder, 'sha256', digest.slice(7)), 1000 - index, 1000 - index)
     }
-    const after = await openBlobCache({ folder, maxBytes: 200 })
+    const after = await BlobCache.open({ folder, maxBytes: 200 })
     expect(after.list().map((blob) => blob.digest)).toEqual([digests[1], digests[0]])
   })
 
   it('removes what a killed process left half written, and leaves what another one is writing', async () => {
-    await openBlobCache({ folder, maxBytes: 300 })
+    await BlobCache.open({ folder, maxBytes: 300 })
     writeFileSync(join(folder, 'tmp', 'old'), 'half')
     writeFileSync(join(folder, 'tmp', 'new'), 'half')
     const seconds = Date.now() / 1000
@@ -144,7 +143,7 @@ describe('the blob cache', () => {
     utimesSync(join(folder, 'tmp', 'old'), abandoned, abandoned)
     // The clock of the file system may be another one than ours.
     utimesSync(join(folder, 'tmp', 'new'), seconds, seconds)
-    const cache = await openBlobCache({ folder, maxBytes: 300 })
+    const cache = await BlobCache.open({ folder, maxBytes: 300 })
     expect(readdirSync(join(folder, 'tmp'))).toEqual(['new'])
     expect(cache.list()).toEqual([])
   })

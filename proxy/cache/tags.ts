@@ -2,9 +2,9 @@
  * What a tag points to: believed for a minute, and for as long as needed while its registry is down (rule 6). The answer
  * survives a restart as a thing to fall back on, never as a fresh one.
  */
-import { createLru } from '#core/lru.ts'
+import { LRUCache } from 'lru-cache'
 import { monotonicMs } from '#core/time.ts'
-import { isDigest } from '../oci/index.ts'
+import { isDigest } from '#core/digest.ts'
 import { openRecords } from './records.ts'
 
 export type TagAnswer = { manifestDigest: string; stale: boolean }
@@ -30,7 +30,7 @@ const MAX_TAGS = 10_000
 
 export async function openTagCache({ folder, freshMs, holdMs }: TagCacheOptions): Promise<TagCache> {
   const records = await openRecords({ folder, maxRecords: MAX_TAGS, parse: parseTag })
-  const recent = createLru<string, TagAnswer & { untilMs: number }>(MAX_TAGS)
+  const recent = new LRUCache<string, TagAnswer & { untilMs: number }>({ max: MAX_TAGS })
   const believe = (name: string, answer: TagAnswer, forMs: number): TagAnswer => {
     recent.set(name, { ...answer, untilMs: monotonicMs() + forMs })
     return answer

@@ -1,7 +1,9 @@
-/** The proxy's face to workers and managers. */
-export { createCallers } from './callers.ts'
-export { moduleServiceHandlers } from './module-service.ts'
-export type { DeliveryLimits } from './module-service.ts'
-export { registryServiceHandlers } from './registry-service.ts'
-export { listen, readTlsFiles } from './server.ts'
+/** The proxy's face to workers, managers and tools of the field. */
+export { ProxyAccess } from './access.ts'
+export { createProxyToken } from './proxy-token.ts'
+export type { ProxyToken } from './proxy-token.ts'
+export { Registry } from './registry.ts'
+export type { DeliveryLimits } from './registry.ts'
+export { proxyRoutes } from './routes.ts'
+export { readListenerTls, startListener } from './server.ts'
 export type { Listener, ListenerTls } from './server.ts'

@@ -1,77 +1,49 @@
-/** The gRPC listener of the proxy. */
+/** The HTTP listener of the proxy. */
 import { readFile } from 'node:fs/promises'
-import { Server, ServerCredentials, logVerbosity, setLogVerbosity } from '@grpc/grpc-js'
+import { readBuildInfo } from '#core/build-info.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { withDeadline } from '#core/time.ts'
-import { ModuleService, RegistryService, serviceDefinition } from '#proto/index.ts'
-import type { ServiceHandlers } from '#proto/index.ts'
+import { createHttpApp, createMetrics, listen } from '#core/http/index.ts'
+import type { RoutePlugin } from '#core/http/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import type { ProxyAccess } from './access.ts'
 
 export type Listener = { address: string; close(): Promise<void> }
-export type ListenOptions = {
-  host: string
-  port: number
-  /** Undefined: no TLS. */
-  tls: ListenerTls | undefined
-}
 
 /** Certificate and key in PEM. */
 export type ListenerTls = { cert: Buffer; key: Buffer }
 
-/** A part of a push, and what is around it; other requests hold a reference, a digest and keys. */
-const MAX_REQUEST_BYTES = 512 * 1024
-const MAX_STREAMS_PER_CONNECTION = 256
-/** A worker behind a dead link is noticed and its stream ended. */
-const KEEPALIVE_MS = 30_000
-const KEEPALIVE_TIMEOUT_MS = 10_000
-/** Streams under way may end by themselves for so long; then they are cut, and workers resume elsewhere. */
-const DRAIN_MS = 5_000
-
-/** Binds and serves. Throws `unavailable` with what to do when the address cannot be bound. */
-export async function listen(
-  modules: ServiceHandlers<typeof ModuleService>,
-  registries: ServiceHandlers<typeof RegistryService>,
-  { host, port, tls }: ListenOptions,
-): Promise<Listener> {
-  // The library would write lines of its own to stderr beside the error that it reports.
-  setLogVerbosity(logVerbosity.NONE)
-  const server = new Server({
-    'grpc.max_receive_message_length': MAX_REQUEST_BYTES,
-    'grpc.max_concurrent_streams': MAX_STREAMS_PER_CONNECTION,
-    'grpc.keepalive_time_ms': KEEPALIVE_MS,
-    'grpc.keepalive_timeout_ms': KEEPALIVE_TIMEOUT_MS,
-  })
-  server.addService(serviceDefinition(ModuleService), modules)
-  server.addService(serviceDefinition(RegistryService), registries)
-  const credentials =
-    tls === undefined
-      ? ServerCredentials.createInsecure()
-      : ServerCredentials.createSsl(null, [{ cert_chain: tls.cert, private_key: tls.key }])
-  const shownHost = host.includes(':') ? `[${host}]` : host
-  const bound = await new Promise<number>((resolve, reject) => {
-    server.bindAsync(`${shownHost}:${port}`, credentials, (error, boundPort) => {
-      if (error === null) return resolve(boundPort)
-      server.forceShutdown()
-      reject(
-        new ServiceError(
-          'unavailable',
-          `the proxy cannot listen on ${shownHost}:${port}: is it taken? Set SKEIN_PROXY_PORT to another port`,
-          {
-            cause: error,
-          },
-        ),
-      )
-    })
-  })
-  return { address: `${shownHost}:${bound}`, close: () => close(server) }
+export type ListenerOptions = {
+  host: string
+  port: number
+  /** Undefined: no TLS. */
+  tls: ListenerTls | undefined
+  access: ProxyAccess
+  routes: RoutePlugin
+  logger: Logger
 }
 
-async function close(server: Server): Promise<void> {
-  const drained = new Promise<void>((resolve) => server.tryShutdown(() => resolve()))
-  await withDeadline(drained, DRAIN_MS, 'draining').catch(() => server.forceShutdown())
+/** Of what managers ask: a reference, digests, public keys. */
+const MAX_BODY_BYTES = 256 * 1024
+
+/** Binds and serves. Throws `unavailable` with what to do when the address cannot be bound. */
+export async function startListener({ host, port, tls, access, routes, logger }: ListenerOptions): Promise<Listener> {
+  const app = createHttpApp({
+    logger,
+    health: { build: readBuildInfo(), metrics: createMetrics(), serviceOf: () => 'proxy' },
+    maxBodyBytes: MAX_BODY_BYTES,
+    corsOrigins: [],
+    trustProxy: [],
+    authenticate: (request) => access.requireManager(request.headers.authorization),
+  })
+  await routes(app)
+  const ports = [{ port, isOptional: false, setting: 'SKEIN_PROXY_PORT' }]
+  const listeners = await listen(app, { host, ports, tls, logger })
+  const shownHost = host.includes(':') ? `[${host}]` : host
+  return { address: `${shownHost}:${listeners.ports[0]}`, close: () => listeners.stop() }
 }
 
 /** The files of the settings; undefined without any. Throws `malformed` for one that cannot be read. */
-export async function readTlsFiles(files: {
+export async function readListenerTls(files: {
   tlsCert: string | undefined
   tlsKey: string | undefined
 }): Promise<ListenerTls | undefined> {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { isListed, isLoopbackHost, isPublicAddress, mayBePlainHttp, mayBePrivate } from './address.ts'
+import { isPublicAddress } from '#core/public-address.ts'
+import { isListed, isLoopbackHost, mayBePlainHttp, mayBePrivate } from './address.ts'
 
 describe('isPublicAddress', () => {
   it.each(['1.1.1.1', '140.82.121.34', '100.63.255.255', '172.32.0.1', '2606:4700::1111', '2a00:1450:4001::1'])(

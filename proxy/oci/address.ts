@@ -3,6 +3,9 @@
  * this the proxy would be their way into the network it stands in.
  */
 import { BlockList, isIP } from 'node:net'
+import { ServiceError } from '#core/errors/index.ts'
+import { arePublic, isPublicAddress, judgedLookup } from '#core/public-address.ts'
+import type { Dial } from '#core/transfer/index.ts'
 
 export type AddressPolicy = {
   /** Hosts, or `host:port`, that may be private and may be asked over plain HTTP (`SKEIN_PROXY_HTTP_HOSTS`). */
@@ -14,8 +17,6 @@ export type AddressPolicy = {
 const loopback = new BlockList()
 loopback.addSubnet('127.0.0.0', 8, 'ipv4')
 loopback.addAddress('::1', 'ipv6')
-
-export { isPublicAddress } from '#core/public-address.ts'
 
 /** True for a loopback literal and for the name `localhost`. */
 export function isLoopbackHost(hostname: string): boolean {
@@ -50,4 +51,35 @@ export function authorityOf(url: URL): string {
 /** The host without the brackets that a URL puts around an IPv6 literal. */
 export function bareHost(hostname: string): string {
   return hostname.startsWith('[') ? hostname.slice(1, -1) : hostname.toLowerCase()
+}
+
+/**
+ * How an address is dialled: to exactly the address that was judged, because a name is resolved once. Throws `forbidden` for one
+ * that the policy refuses.
+ */
+export function judgedDial(url: URL, policy: AddressPolicy): Dial {
+  if (url.protocol !== 'http:' && url.protocol !== 'https:') {
+    throw new ServiceError('forbidden', `address must be https, not ${url.protocol.slice(0, 20)}`)
+  }
+  if (url.protocol === 'http:' && !mayBePlainHttp(url, policy)) {
+    throw new ServiceError(
+      'forbidden',
+      `${url.host} is plain HTTP, which is for loopback and for hosts in SKEIN_PROXY_HTTP_HOSTS`,
+    )
+  }
+  // A literal address never reaches the lookup of a connection.
+  const host = bareHost(url.hostname)
+  if (isIP(host) !== 0 && !mayBePrivate(url, policy) && !isPublicAddress(host)) throw notPublic(url)
+  return {
+    lookup: judgedLookup((_name, addresses) =>
+      mayBePrivate(url, policy) || arePublic(addresses) ? undefined : notPublic(url),
+    ),
+  }
+}
+
+function notPublic(url: URL): ServiceError {
+  return new ServiceError(
+    'forbidden',
+    `${url.host} is a private, loopback or link-local address, which is for hosts in SKEIN_PROXY_HTTP_HOSTS`,
+  )
 }

@@ -4,20 +4,20 @@
  * the configured registry, and the realm that it names itself over TLS, or over plain HTTP on the same host.
  */
 import { Readable } from 'node:stream'
+import { LRUCache } from 'lru-cache'
 import type { Secret } from '#core/config/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { monotonicMs } from '#core/time.ts'
-import { createLru } from '#core/lru.ts'
+import { discard } from '#core/transfer/index.ts'
+import type { Answer, TransferClient } from '#core/transfer/index.ts'
 import { parseChallenges } from './challenge.ts'
 import type { Challenge } from './challenge.ts'
-import { createSingleFlight } from './single-flight.ts'
-import { discard } from './transport.ts'
-import type { Answer, Transport } from './transport.ts'
+import { SingleFlight } from '#core/single-flight.ts'
 
 export type Credentials = { username: string; password: Secret }
 
 export type AuthDeps = {
-  transport: Transport
+  transport: TransferClient
   /** Name of the configured registry and its credentials; undefined: everything is anonymous. */
   configured: { registry: string; credentials: Credentials } | undefined
 }
@@ -48,8 +48,8 @@ const MAX_KNOWN = 1000
 const IDENTITY_TOKEN_USER = '<token>'
 
 export function createAuth({ transport, configured }: AuthDeps): Auth {
-  const authorizations = createLru<string, { header: string; untilMs: number }>(MAX_KNOWN)
-  const flights = createSingleFlight<string>()
+  const authorizations = new LRUCache<string, { header: string; untilMs: number }>({ max: MAX_KNOWN })
+  const flights = new SingleFlight<string>()
 
   function credentialsFor(scope: Scope): Credentials | undefined {
     return scope.registry === configured?.registry ? configured.credentials : undefined

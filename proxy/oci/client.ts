@@ -5,7 +5,9 @@
 import { createHash } from 'node:crypto'
 import { ServiceError, isRetryable, kindOf } from '#core/errors/index.ts'
 import { sleep } from '#core/time.ts'
-import { digestOf, isDigest } from './digest.ts'
+import { digestOf, isDigest } from '#core/digest.ts'
+import { bodyFrom, discard, rangeFrom } from '#core/transfer/index.ts'
+import type { Answer, TransferClient } from '#core/transfer/index.ts'
 import { refusalOf } from './exchange.ts'
 import type { Exchange, Repository } from './exchange.ts'
 import type { Descriptor } from './manifest.ts'
@@ -14,8 +16,6 @@ import { INDEX_TYPES, MANIFEST_ACCEPT, bareMediaType } from './media-types.ts'
 import { formatReference } from './reference.ts'
 import type { Reference } from './reference.ts'
 import { moduleInvalid } from './refusal.ts'
-import { discard } from './transport.ts'
-import type { Answer, Transport } from './transport.ts'
 
 export type FetchedManifest = { bytes: Buffer; digest: string; contentType: string | undefined }
 
@@ -47,7 +47,7 @@ export type ClientLimits = {
 const MAX_ATTEMPTS = 3
 const MAX_RESUMPTIONS = 5
 
-export type ClientDeps = { transport: Transport; exchange: Exchange; limits: ClientLimits }
+export type ClientDeps = { transport: TransferClient; exchange: Exchange; limits: ClientLimits }
 
 export function createRegistryClient({ transport, exchange, limits }: ClientDeps): RegistryClient {
   /** One request with its answer's status judged, repeated while that can help. */
@@ -120,10 +120,9 @@ export function createRegistryClient({ transport, exchange, limits }: ClientDeps
       const hash = createHash('sha256')
       let received = 0
       for (let attempt = 1; received < blob.sizeBytes || attempt === 1; attempt++) {
-        const range = received === 0 ? {} : { range: `bytes=${received}-` }
-        const answer = await getOk(repository, `blobs/${blob.digest}`, range, signal, what)
+        const answer = await getOk(repository, `blobs/${blob.digest}`, rangeFrom(received), signal, what)
         try {
-          for await (const piece of fromOffset(transport.chunksOf(answer), received - startOf(answer, received))) {
+          for await (const piece of bodyFrom(transport, answer, received)) {
             received += piece.length
             if (received > blob.sizeBytes)
               throw moduleInvalid(`${what} is longer than the ${blob.sizeBytes} bytes of its descriptor`)
@@ -150,24 +149,4 @@ function checkedManifest(reference: Reference, answer: Answer, bytes: Buffer, wh
   if (wanted !== undefined && wanted !== digest)
     throw moduleInvalid(`${what} has other bytes: their digest is ${digest}, not ${wanted}`)
   return { bytes, digest, contentType: bareMediaType(answer.headers['content-type']) }
-}
-
-/** Where the body of this answer begins: a registry may ignore the Range and send everything (RFC 9110 section 14.2). */
-function startOf(answer: Answer, wanted: number): number {
-  if (answer.status !== 206) return 0
-  const start = /^bytes (\d+)-/.exec(answer.headers['content-range'] ?? '')?.[1]
-  // More than was asked for may come before the offset, but never less.
-  if (start === undefined || Number(start) > wanted) {
-    discard(answer)
-    throw new ServiceError('unavailable', `${answer.url.host} answered another range than the one asked for`)
-  }
-  return Number(start)
-}
-
-async function* fromOffset(pieces: AsyncIterable<Buffer>, skipBytes: number): AsyncGenerator<Buffer> {
-  let left = skipBytes
-  for await (const piece of pieces) {
-    if (left < piece.length) yield left === 0 ? piece : piece.subarray(left)
-    left = Math.max(0, left - piece.length)
-  }
 }

@@ -3,12 +3,11 @@
  * followed without credentials. Judges no status but 401 and redirects.
  */
 import { ServiceError } from '#core/errors/index.ts'
+import { discard, retryAfterMs } from '#core/transfer/index.ts'
+import type { Answer, Method, RequestBody, TransferClient } from '#core/transfer/index.ts'
 import type { Auth, Scope } from './auth.ts'
 import type { Reference } from './reference.ts'
 import type { Registries } from './registry.ts'
-import { retryAfterMs } from './retry-after.ts'
-import { discard } from './transport.ts'
-import type { Answer, Method, RequestBody, Transport } from './transport.ts'
 
 /** Which repository of which registry. */
 export type Repository = Pick<Reference, 'registry' | 'repository'>
@@ -30,7 +29,7 @@ export type Exchange = {
 const MAX_REDIRECTS = 5
 const REDIRECTS = new Set([301, 302, 303, 307, 308])
 
-export type ExchangeDeps = { transport: Transport; auth: Auth; registries: Registries }
+export type ExchangeDeps = { transport: TransferClient; auth: Auth; registries: Registries }
 
 export function createExchange({ transport, auth, registries }: ExchangeDeps): Exchange {
   async function authenticated(

@@ -1,5 +1,5 @@
 /** The words of the OCI specifications: references, manifests, layers, and a client that pulls. */
-export { isLoopbackHost, mayBePlainHttp } from './address.ts'
+export { isLoopbackHost, judgedDial, mayBePlainHttp } from './address.ts'
 export type { AddressPolicy } from './address.ts'
 export { createAuth } from './auth.ts'
 export type { Credentials } from './auth.ts'
@@ -7,9 +7,10 @@ export { createRegistryClient } from './client.ts'
 export type { ClientLimits, FetchedManifest, RegistryClient } from './client.ts'
 export { createExchange } from './exchange.ts'
 export type { Exchange, Repository } from './exchange.ts'
-export { hexOf, isDigest } from './digest.ts'
-export { chooseEntry, chooseLayer, parseManifest } from './manifest.ts'
-export type { Descriptor, ModuleLayer } from './manifest.ts'
+export { artifactOf } from './artifact.ts'
+export type { Artifact } from './artifact.ts'
+export { chooseEntry, chooseLayer, mediaTypeOf, parseManifest } from './manifest.ts'
+export type { Descriptor, Manifest, ModuleLayer } from './manifest.ts'
 export { formatReference, isRegistryHost, parseReference, pinnedReference } from './reference.ts'
 export type { Reference } from './reference.ts'
 export { pushModule } from './push.ts'
@@ -26,7 +27,4 @@ export {
   referrersTag,
   signatureTag,
 } from './signature.ts'
-export { createTransport } from './transport.ts'
-export type { TransportLimits } from './transport.ts'
 export { unpackModule } from './unpack.ts'
-export { createSingleFlight } from './single-flight.ts'

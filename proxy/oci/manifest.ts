@@ -2,7 +2,7 @@
  * Manifests and indexes: parsing, the choice of the wasm entry of an index, the choice of the layer that holds the
  * module (task manager section 6, rules 1, 3 and 4). Pure: bytes in, descriptors out.
  */
-import { isDigest } from './digest.ts'
+import { isDigest } from '#core/digest.ts'
 import { CONFIG_TYPES, INDEX_TYPES, MANIFEST_TYPES, WASM_LAYER_TYPES, isOneOf, layerForm } from './media-types.ts'
 import type { LayerForm } from './media-types.ts'
 import { moduleInvalid } from './refusal.ts'
@@ -44,6 +44,11 @@ export function parseManifest(bytes: Uint8Array, contentType: string | undefined
     config: descriptor(body['config'], 'config'),
     layers: listField(body, 'layers').map((layer) => descriptor(layer, 'layer')),
   }
+}
+
+/** The media type under which a manifest is served: its own, else that of the specification. */
+export function mediaTypeOf(bytes: Uint8Array, kind: Manifest['kind']): string {
+  return textField(parseJson(bytes), 'mediaType') ?? (kind === 'index' ? INDEX_TYPES[0] : MANIFEST_TYPES[0])
 }
 
 /** The entry whose platform is wasm, else the only entry that is an image; refuses and lists what is there. */

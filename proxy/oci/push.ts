@@ -1,27 +1,20 @@
-/**
- * Pushes a module as an artifact (OCI distribution, "Pushing blobs" and "Pushing Manifests") in the layout of the CNCF
- * (TAG Runtime, "Wasm OCI Artifact"): one layer `application/wasm` and a small config that names it.
- */
+/** Pushes a module as an artifact (OCI distribution, "Pushing blobs" and "Pushing Manifests"). */
 import { Readable } from 'node:stream'
 import { ServiceError } from '#core/errors/index.ts'
-import { digestOf } from './digest.ts'
+import { discard } from '#core/transfer/index.ts'
+import type { Answer, RequestBody } from '#core/transfer/index.ts'
+import { artifactOf } from './artifact.ts'
 import { locationOf, refusalOf } from './exchange.ts'
 import type { Exchange, Repository } from './exchange.ts'
-import { MANIFEST_TYPES } from './media-types.ts'
 import type { Reference } from './reference.ts'
-import { discard } from './transport.ts'
-import type { Answer, RequestBody } from './transport.ts'
 
 /** A module as it is on disk. */
-export type PushedModule = RequestBody & {
+export type PushedModule = {
   digest: string
+  sizeBytes: number
   kind: 'core' | 'component'
+  read(): AsyncIterable<Buffer>
 }
-
-export const WASM_LAYER_TYPE = 'application/wasm'
-export const WASM_CONFIG_TYPE = 'application/vnd.wasm.config.v0+json'
-/** What runs the module, as the config calls it. */
-const OS = { core: 'wasip1', component: 'wasip2' } as const
 
 /**
  * Pushes under the tag of the reference and gives the digest of the manifest. What the registry has already is not sent
@@ -34,35 +27,27 @@ export async function pushModule(
   createdAt: Date,
   signal: AbortSignal,
 ): Promise<string> {
-  const config = bodyOf({
-    created: createdAt.toISOString(),
-    architecture: 'wasm',
-    os: OS[module.kind],
-    layerDigests: [module.digest],
-  })
-  await pushBlob(exchange, reference, config, signal)
+  const { manifest, config } = artifactOf(module, createdAt)
+  await pushBlob(exchange, reference, { digest: config.digest, ...bodyOf(config.bytes) }, signal)
   await pushBlob(exchange, reference, module, signal)
-  const manifest = bodyOf({
-    schemaVersion: 2,
-    mediaType: MANIFEST_TYPES[0],
-    config: { mediaType: WASM_CONFIG_TYPE, digest: config.digest, size: config.sizeBytes },
-    layers: [{ mediaType: WASM_LAYER_TYPE, digest: module.digest, size: module.sizeBytes }],
-  })
-  const headers = { 'content-type': MANIFEST_TYPES[0] }
-  const answer = await exchange.write('PUT', reference, `manifests/${reference.tag}`, headers, signal, manifest)
+  const headers = { 'content-type': manifest.mediaType }
+  const path = `manifests/${reference.tag}`
+  const answer = await exchange.write('PUT', reference, path, headers, signal, bodyOf(manifest.bytes))
   requireStatus(answer, reference, 201, 'the manifest')
   return manifest.digest
 }
 
-type KnownBody = RequestBody & { digest: string }
-
-function bodyOf(value: object): KnownBody {
-  const bytes = Buffer.from(JSON.stringify(value))
-  return { sizeBytes: bytes.length, digest: digestOf(bytes), read: () => Readable.from([bytes]) }
+function bodyOf(bytes: Buffer): RequestBody {
+  return { sizeBytes: bytes.length, read: () => Readable.from([bytes]) }
 }
 
 /** OCI distribution, "Pushing a blob monolithically": POST, then PUT. */
-async function pushBlob(exchange: Exchange, to: Repository, blob: KnownBody, signal: AbortSignal): Promise<void> {
+async function pushBlob(
+  exchange: Exchange,
+  to: Repository,
+  blob: RequestBody & { digest: string },
+  signal: AbortSignal,
+): Promise<void> {
   const there = await exchange.write('HEAD', to, `blobs/${blob.digest}`, {}, signal)
   discard(there)
   if (there.status === 200) return

@@ -1,6 +1,6 @@
 /** References: `[registry[:port]/]repo[:tag][@digest]`, optionally with `oci://` (task manager section 6). */
 import { ServiceError } from '#core/errors/index.ts'
-import { isDigest } from './digest.ts'
+import { isDigest } from '#core/digest.ts'
 
 export type Reference = {
   /** Host in lower case, with its port when it was given; Docker Hub is always `docker.io`. */

@@ -1,10 +1,10 @@
 /** Where a registry's API is: the configured one, Docker Hub under its other name, listed ones over either scheme. */
 import { ServiceError } from '#core/errors/index.ts'
+import { discard, errorCodeOf } from '#core/transfer/index.ts'
+import type { TransferClient } from '#core/transfer/index.ts'
 import { authorityOf, isListed, isLoopbackHost } from './address.ts'
 import type { AddressPolicy } from './address.ts'
 import { isRegistryHost, parseReference } from './reference.ts'
-import { discard, errorCodeOf } from './transport.ts'
-import type { Transport } from './transport.ts'
 
 export type ConfiguredRegistry = {
   /** As references name it: `host` or `host:port`. */
@@ -45,7 +45,7 @@ const MAX_REMEMBERED = 1000
 export function createRegistries(
   configured: ConfiguredRegistry | undefined,
   policy: AddressPolicy,
-  transport: Transport,
+  transport: TransferClient,
 ): Registries {
   const remembered = new Map<string, URL>()
 

@@ -5,7 +5,7 @@
  */
 import { verify } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
-import { isDigest } from './digest.ts'
+import { isDigest } from '#core/digest.ts'
 import type { Descriptor } from './manifest.ts'
 
 /** cosign, "Signature Specification": the payload is a layer, the signature its annotation. */

@@ -1,10 +1,10 @@
 /** From the bytes of a layer to the bytes of a module: as they are, or the one `.wasm` of an archive (rule 4). */
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
+import { errorCodeOf } from '#core/transfer/index.ts'
 import type { LayerForm } from './media-types.ts'
 import { moduleInvalid } from './refusal.ts'
 import { readTar } from './tar.ts'
-import { errorCodeOf } from './transport.ts'
 
 export type UnpackLimits = { maxModuleBytes: number }
 

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest'
 import { describeComponent, describeModule, readComponent, readModule, readModuleKind } from '#core/wasm/index.ts'
 import { readModuleFacts } from './module-facts.ts'
 
-const examples = globSync('examples/*/*.wasm', { cwd: join(import.meta.dirname, '..') }).toSorted()
+const examples = globSync('examples/*/*.wasm', { cwd: join(import.meta.dirname, '../..') }).toSorted()
 
 async function factsOf(bytes: Uint8Array) {
   const folder = await mkdtemp(join(tmpdir(), 'skein-facts-'))
@@ -25,7 +25,7 @@ test('there are examples to read', () => {
 })
 
 test.each(examples)('%s exports without its code what it exports with it', async (path) => {
-  const bytes = await readFile(join(import.meta.dirname, '..', path))
+  const bytes = await readFile(join(import.meta.dirname, '../..', path))
   const facts = await factsOf(bytes)
   if (bytes.length > 4 * 1024 * 1024) return expect(facts.exports).toBeUndefined()
   const kind = readModuleKind(bytes)

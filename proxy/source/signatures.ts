@@ -6,7 +6,7 @@ import { createHash, createPublicKey } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
 import { join } from 'node:path'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
-import { openRecords } from './cache/index.ts'
+import { openRecords } from '../cache/index.ts'
 import {
   isSignedByBundle,
   isSimplySigned,
@@ -16,8 +16,8 @@ import {
   readSimpleSignatures,
   referrersTag,
   signatureTag,
-} from './oci/index.ts'
-import type { Descriptor, Reference, RegistryClient } from './oci/index.ts'
+} from '../oci/index.ts'
+import type { Descriptor, Reference, RegistryClient } from '../oci/index.ts'
 
 export type Signatures = {
   /**

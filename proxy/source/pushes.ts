@@ -1,12 +1,13 @@
 /** A module on its way into a registry: gathered in the cache, checked, and pushed from there. */
 import { ServiceError } from '#core/errors/index.ts'
 import { Slots } from '#core/slots.ts'
+import { isDigest } from '#core/digest.ts'
 import { ModuleRefusal } from '#core/wasm/index.ts'
-import { readInPieces } from './cache/index.ts'
+import { readInPieces } from '../cache/index.ts'
 import { readModuleFacts } from './module-facts.ts'
 import type { ModuleSource } from './module-source.ts'
-import { isDigest, moduleInvalid, parseReference, pinnedReference, pushModule } from './oci/index.ts'
-import type { Credentials, Exchange, Reference } from './oci/index.ts'
+import { moduleInvalid, parseReference, pinnedReference, pushModule } from '../oci/index.ts'
+import type { Credentials, Exchange, Reference } from '../oci/index.ts'
 
 export type PushOrder = {
   reference: string

@@ -6,9 +6,9 @@ import { readFile } from 'node:fs/promises'
 import type { Secret } from '#core/config/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { createTicketSigner, createTicketVerifier } from '#proto/index.ts'
-import type { TicketVerifier } from '#proto/index.ts'
+import type { TicketSigner, TicketVerifier } from '#proto/index.ts'
 
-export type KnownToken = { token: string; verifyTicket: TicketVerifier }
+export type KnownToken = { token: string; signer: TicketSigner; verifyTicket: TicketVerifier }
 
 export type ProxyToken = {
   /** Undefined: neither setting nor file is there. */
@@ -36,5 +36,6 @@ export function createProxyToken(configured: Secret | undefined, file: string): 
 }
 
 function knownToken(token: string): KnownToken {
-  return { token, verifyTicket: createTicketVerifier(createTicketSigner(token).publicKey) }
+  const signer = createTicketSigner(token)
+  return { token, signer, verifyTicket: createTicketVerifier(signer.publicKey) }
 }

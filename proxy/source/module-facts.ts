@@ -5,7 +5,8 @@
 import type { FileHandle } from 'node:fs/promises'
 import { ServiceError } from '#core/errors/index.ts'
 import { describeExports } from '#core/module-reading/index.ts'
-import { ByteCursor, SECTION, encodeUnsigned, readModuleKind } from '#core/wasm/index.ts'
+import { ByteCursor, SECTION, readModuleKind } from '#core/wasm/index.ts'
+import { leb128 } from '#core/bytes/index.ts'
 import type { DescribedExport, ModuleKind } from '#core/wasm/index.ts'
 
 export type ModuleFacts = {
@@ -108,10 +109,10 @@ function joined(parts: readonly Buffer[]): Buffer<ArrayBuffer> {
 }
 
 function emptyCode(functions: number): Buffer {
-  const count = encodeUnsigned(functions)
+  const count = leb128(functions)
   const contentBytes = count.length + functions * EMPTY_BODY.length
   const bodies = Buffer.alloc(functions * EMPTY_BODY.length, EMPTY_BODY)
-  return Buffer.concat([Buffer.from([SECTION.code, ...encodeUnsigned(contentBytes), ...count]), bodies])
+  return Buffer.concat([Buffer.from([SECTION.code, ...leb128(contentBytes), ...count]), bodies])
 }
 
 async function readAt(handle: FileHandle, position: number, sizeBytes: number): Promise<Buffer<ArrayBuffer>> {

@@ -1,0 +1,175 @@
+/**
+ * The pull half of the OCI distribution specification: `/v2/`, manifests and blobs, for whoever has a ticket. A ticket names one
+ * module, and gives access to the repository of that module alone: its manifests, its config and its layers.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { ServiceError, kindOf, presentError } from '#core/errors/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { Slots } from '#core/slots.ts'
+import { isDigest } from '#core/digest.ts'
+import { refuseTransfer, sendBytes } from '#core/transfer/index.ts'
+import { UPLOAD_TAG, parsePullPath, repositoryNameOf } from '#proto/index.ts'
+import type { PullPath, TicketGrant } from '#proto/index.ts'
+import type { ModuleSource } from '../source/index.ts'
+import type { ProxyAccess } from './access.ts'
+
+export type DeliveryLimits = {
+  /** Modules that are sent or waited for at a time; one more is refused, and the worker asks again. */
+  maxStreams: number
+  /** Milliseconds that a caller may leave one piece untaken. */
+  pieceDeadlineMs: number
+  /** Milliseconds that a caller waits for a module that is still being pulled; then it is asked to come again. */
+  pullWaitMs: number
+}
+
+export type RegistryDeps = { source: ModuleSource; access: ProxyAccess; limits: DeliveryLimits; logger: Logger }
+
+/** Of all streams one reader has at the most; it may be a worker of one domain. */
+const SHARE_OF_READER = 0.5
+const RETRY_AFTER_SECONDS = 1
+const MISSING = { name: 'NAME_UNKNOWN', manifests: 'MANIFEST_UNKNOWN', blobs: 'BLOB_UNKNOWN' } as const
+
+type Sendable = { sizeBytes: number; digest: string; mediaType: string; read: Read; close?: () => Promise<void> }
+type Read = (into: Buffer, position: number) => Promise<number>
+
+export class Registry {
+  readonly #deps: RegistryDeps
+  readonly #slots: Slots
+
+  constructor(deps: RegistryDeps) {
+    this.#deps = deps
+    this.#slots = new Slots({
+      what: 'modules being sent',
+      max: deps.limits.maxStreams,
+      share: Math.ceil(deps.limits.maxStreams * SHARE_OF_READER),
+      per: 'reader',
+      retryAfterSeconds: RETRY_AFTER_SECONDS,
+      shareKind: 'unavailable',
+    })
+  }
+
+  /** Answers a GET or HEAD below `/v2/`. Never rejects. */
+  async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const path = parsePullPath(request.url?.split('?', 1)[0] ?? '')
+    try {
+      const grant = await this.#deps.access.requireTicket(request.headers.authorization)
+      const giveBack = await this.#slots.take(grant.reader)
+      try {
+        await this.#serve(request, response, grant, path)
+      } catch (error) {
+        // What a registry asks of the proxy is none of the caller's business: 401 would ask them for another ticket.
+        if (kindOf(error) !== 'unauthenticated') throw error
+        throw new ServiceError('forbidden', presentError(error).message, { cause: error })
+      } finally {
+        giveBack()
+      }
+    } catch (error) {
+      this.#report(error, request)
+      refuseTransfer(response, error, { missing: MISSING[path?.kind ?? 'name'], challenge: challengeFor(request) })
+    }
+  }
+
+  async #serve(
+    request: IncomingMessage,
+    response: ServerResponse,
+    grant: TicketGrant,
+    path: PullPath | undefined,
+  ): Promise<void> {
+    if (path === undefined) {
+      if (!isBase(request.url)) throw new ServiceError('not_found', 'no such path')
+      response.writeHead(200, { 'content-type': 'application/json', 'content-length': '2' }).end('{}')
+      return
+    }
+    if (path.name !== repositoryNameOf(grant)) throw new ServiceError('forbidden', 'the ticket is of another module')
+    const found = await this.#within(path.kind === 'blobs' ? this.#blob(grant, path) : this.#manifest(grant, path))
+    try {
+      const headers = { 'content-type': found.mediaType, 'docker-content-digest': found.digest }
+      await sendBytes(request, response, found, headers, { stallMs: this.#deps.limits.pieceDeadlineMs })
+    } finally {
+      await found.close?.()
+    }
+  }
+
+  /** What takes longer goes on without the caller, who is asked to come again. */
+  async #within(work: Promise<Sendable>): Promise<Sendable> {
+    const late = Promise.withResolvers<'late'>()
+    const timer = setTimeout(() => late.resolve('late'), this.#deps.limits.pullWaitMs)
+    try {
+      const found = await Promise.race([work, late.promise])
+      if (found !== 'late') return found
+    } finally {
+      clearTimeout(timer)
+    }
+    work.then(
+      (unused) => unused.close?.(),
+      () => undefined,
+    )
+    throw new ServiceError('unavailable', 'the module is still being pulled: ask again', {
+      retryAfterSeconds: RETRY_AFTER_SECONDS,
+    })
+  }
+
+  async #blob({ digest, reference }: TicketGrant, path: PullPath): Promise<Sendable> {
+    const { source } = this.#deps
+    const wanted = path.reference
+    if (!isDigest(wanted)) throw new ServiceError('not_found', 'a blob is named by sha256:<64 hexadecimal digits>')
+    if (wanted === digest) return fromFile(await source.open(digest, reference))
+    if (reference !== '') {
+      const part = await source.openPart(reference, wanted)
+      if (part !== undefined) return fromFile(part)
+    } else {
+      const { config } = await source.artifactOfUpload(digest)
+      if (wanted === config.digest) return fromMemory(config)
+    }
+    throw new ServiceError('forbidden', 'the ticket is of another module')
+  }
+
+  async #manifest({ digest, reference }: TicketGrant, { reference: wanted }: PullPath): Promise<Sendable> {
+    const { source } = this.#deps
+    if (reference === '') {
+      const { manifest } = await source.artifactOfUpload(digest)
+      if (wanted === manifest.digest || wanted === UPLOAD_TAG) return fromMemory(manifest)
+    } else {
+      const manifests = await source.manifests(reference)
+      const [pinned] = manifests
+      const named = isDigest(wanted) ? wanted : await source.locateTag(reference, wanted)
+      const found = isDigest(wanted) ? manifests.find((one) => one.digest === named) : pinned
+      if (found !== undefined && found.digest === named) return fromMemory(found)
+    }
+    throw new ServiceError('forbidden', 'the ticket is of another module')
+  }
+
+  #report(error: unknown, { url }: IncomingMessage): void {
+    const { logger } = this.#deps
+    if (kindOf(error) === 'internal') logger.error({ err: error, url }, 'a module could not be served')
+    else logger.info({ url, reason: error instanceof Error ? error.message : '' }, 'a module was refused')
+  }
+}
+
+const isBase = (url: string | undefined) => url === '/v2/' || url === '/v2'
+
+function fromFile({ handle, sizeBytes, digest }: Awaited<ReturnType<ModuleSource['open']>>): Sendable {
+  return {
+    sizeBytes,
+    digest,
+    mediaType: 'application/octet-stream',
+    read: async (into, position) => (await handle.read(into, 0, into.length, position)).bytesRead,
+    close: () => handle.close(),
+  }
+}
+
+function fromMemory({ bytes, digest, mediaType }: { bytes: Buffer; digest: string; mediaType: string }): Sendable {
+  return {
+    sizeBytes: bytes.length,
+    digest,
+    mediaType,
+    read: (into, position) => Promise.resolve(bytes.copy(into, 0, position)),
+  }
+}
+
+/** Tools of the field need a realm; what it answers says where tickets come from. */
+function challengeFor({ headers: { host = '' }, socket }: IncomingMessage): string {
+  const scheme = 'encrypted' in socket ? 'https' : 'http'
+  const shown = /^[A-Za-z0-9.:[\]-]{1,255}$/.test(host) ? host : 'proxy.invalid'
+  return `Bearer realm="${scheme}://${shown}/token",service="skein"`
+}

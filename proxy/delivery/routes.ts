@@ -1,0 +1,190 @@
+/** The routes of the proxy: `/v2/` for whoever has a ticket, `/modules` for managers. */
+import type { FastifyInstance } from 'fastify'
+import { Secret } from '#core/config/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+import { NoBody, responses } from '#core/http/index.ts'
+import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { refuseTransfer } from '#core/transfer/index.ts'
+import type { ModuleSource, PushOrder, Pushes } from '../source/index.ts'
+import type { Registry } from './registry.ts'
+import {
+  ModuleParams,
+  ModuleStatus,
+  PullBody,
+  PushQuery,
+  PushedModule,
+  ResolveBody,
+  ResolvedModule,
+  StatusBody,
+} from './schema.ts'
+
+export type RoutesDeps = {
+  source: ModuleSource
+  pushes: Pushes
+  registry: Registry
+  maxModuleBytes: number
+  logger: Logger
+}
+
+const tags = ['modules']
+/** RFC 7617: `Basic` and base64 of `user:password`. */
+const BASIC = /^basic +([A-Za-z0-9+/]+=*)$/i
+/** What registries answer, and what is no module. */
+const REFUSALS = ['not_found', 'unprocessable', 'rate_limited', 'timeout'] as const
+const WHERE_TICKETS_ARE =
+  'the task manager gives tickets (POST /modules/tickets, skein modules ticket): show one as bearer token, skopeo copy --src-registry-token'
+
+export function proxyRoutes(deps: RoutesDeps): RoutePlugin {
+  return (app) => {
+    pullRoutes(app, deps)
+    managerRoutes(app, deps)
+    // The body is read by this route alone, as it comes, so its parser stays in a scope of its own.
+    void app.register((scope, _options, done) => {
+      pushRoute(scope as unknown as HttpApp, deps)
+      done()
+    })
+  }
+}
+
+function pullRoutes(app: HttpApp, { registry }: RoutesDeps): void {
+  for (const url of ['/v2', '/v2/*']) {
+    app.get(
+      url,
+      {
+        config: { ownCredentials: true, mediaType: 'application/octet-stream' },
+        schema: { tags, summary: 'Pull manifests and blobs (OCI distribution)' },
+      },
+      (request, reply) => {
+        reply.hijack()
+        void registry.answer(request.raw, reply.raw)
+      },
+    )
+  }
+  const config = { isPublic: true }
+  app.get('/token', { config, schema: { tags, summary: 'Where tickets come from' } }, (_request, reply) => {
+    reply.hijack()
+    const refusal = new ServiceError('unauthenticated', WHERE_TICKETS_ARE)
+    refuseTransfer(reply.raw, refusal, { missing: 'NAME_UNKNOWN', challenge: 'Bearer service="skein"' })
+  })
+}
+
+function managerRoutes(app: HttpApp, { source }: RoutesDeps): void {
+  app.post(
+    '/modules/resolve',
+    {
+      schema: {
+        tags,
+        summary: 'Find what a reference stands for now',
+        body: ResolveBody,
+        response: responses({ 200: ResolvedModule }, ...REFUSALS),
+      },
+    },
+    async ({ body }) => {
+      const asker = { domainId: body.domain_id ?? '', policy: body.signatures, keys: body.keys }
+      const found = await source.resolve(body.reference, asker)
+      const { digest, sizeBytes, reference, stale, signed, signatureProblem } = found
+      return { digest, size: sizeBytes, reference, stale, signed, signature_problem: signatureProblem }
+    },
+  )
+  app.post(
+    '/modules/pull',
+    {
+      schema: {
+        tags,
+        summary: 'Bring a module into the cache',
+        description: 'Answers when it is there. A caller that leaves does not end the pull.',
+        body: PullBody,
+        response: responses({ 204: NoBody }, ...REFUSALS),
+      },
+    },
+    async ({ body: { digest, reference } }, reply) => {
+      const { handle } = await source.open(digest, reference)
+      await handle.close()
+      void reply.code(204)
+      return null
+    },
+  )
+  app.post(
+    '/modules/status',
+    {
+      schema: {
+        tags,
+        summary: 'Say what the cache has of these modules',
+        body: StatusBody,
+        response: responses({ 200: ModuleStatus }),
+      },
+    },
+    async ({ body }) => ({
+      modules: (await source.describe(body.digests, body.exports)).map(({ digest, sizeBytes, usedMs, facts }) => ({
+        digest,
+        size: sizeBytes,
+        last_used_ms: Math.round(usedMs),
+        ...(facts?.exports === undefined ? {} : { exports: facts.exports }),
+      })),
+    }),
+  )
+  app.delete(
+    '/modules/:digest',
+    {
+      schema: {
+        tags,
+        summary: 'Drop a module from the cache',
+        params: ModuleParams,
+        response: responses({ 204: NoBody }),
+      },
+    },
+    async ({ params }, reply) => {
+      await source.discard(params.digest)
+      void reply.code(204)
+      return null
+    },
+  )
+}
+
+function pushRoute(app: HttpApp, { pushes, maxModuleBytes, logger }: RoutesDeps): void {
+  ;(app as unknown as FastifyInstance).addContentTypeParser('application/wasm', (_request, payload, done) =>
+    done(null, payload),
+  )
+  app.put(
+    '/modules',
+    {
+      bodyLimit: maxModuleBytes,
+      schema: {
+        tags,
+        summary: 'Push a module into a registry',
+        consumes: ['application/wasm'],
+        querystring: PushQuery,
+        response: responses({ 201: PushedModule }, 'unsupported_media_type', ...REFUSALS),
+      },
+    },
+    async (request, reply) => {
+      const { reference, digest, domain_id: domainId } = request.query
+      const body = request.body as AsyncIterable<Buffer> | null | undefined
+      if (body === undefined || body === null || typeof body !== 'object' || !(Symbol.asyncIterator in body)) {
+        throw new ServiceError('unsupported_media_type', 'the module must be the body, as application/wasm')
+      }
+      const length = Number(request.headers['content-length'])
+      const order: PushOrder = {
+        reference,
+        digest,
+        sizeBytes: Number.isSafeInteger(length) ? length : undefined,
+        domainId: domainId ?? '',
+        credentials: readLogin(request.headers['registry-authorization']),
+      }
+      const pushed = await pushes.push(order, body)
+      logger.info({ reference: pushed }, 'module pushed')
+      void reply.code(201)
+      return { reference: pushed }
+    },
+  )
+}
+
+function readLogin(header: string | string[] | undefined): PushOrder['credentials'] {
+  if (header === undefined) return undefined
+  const encoded = typeof header === 'string' ? BASIC.exec(header)?.[1] : undefined
+  const text = encoded === undefined ? '' : Buffer.from(encoded, 'base64').toString('utf8')
+  const colon = text.indexOf(':')
+  if (colon < 1) throw new ServiceError('malformed', 'Registry-Authorization must be Basic <base64 of user:password>')
+  return { username: text.slice(0, colon), password: new Secret(text.slice(colon + 1)) }
+}

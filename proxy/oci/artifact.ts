@@ -1,0 +1,41 @@
+/** A module as an artifact in the layout of the CNCF (TAG Runtime, "Wasm OCI Artifact"): one layer `application/wasm` and a small config that names it. */
+import { digestOf } from '#core/digest.ts'
+import { MANIFEST_TYPES } from './media-types.ts'
+
+export type Artifact = {
+  manifest: { bytes: Buffer; digest: string; mediaType: string }
+  config: { bytes: Buffer; digest: string; mediaType: string }
+}
+
+const WASM_LAYER_TYPE = 'application/wasm'
+const WASM_CONFIG_TYPE = 'application/vnd.wasm.config.v0+json'
+/** What runs the module, as the config calls it. */
+const OS = { core: 'wasip1', component: 'wasip2' } as const
+
+/** Without a time of creation the same module always has the same manifest. */
+export function artifactOf(
+  module: { digest: string; sizeBytes: number; kind: 'core' | 'component' },
+  createdAt?: Date,
+): Artifact {
+  const config = Buffer.from(
+    JSON.stringify({
+      ...(createdAt === undefined ? {} : { created: createdAt.toISOString() }),
+      architecture: 'wasm',
+      os: OS[module.kind],
+      layerDigests: [module.digest],
+    }),
+  )
+  const configDigest = digestOf(config)
+  const manifest = Buffer.from(
+    JSON.stringify({
+      schemaVersion: 2,
+      mediaType: MANIFEST_TYPES[0],
+      config: { mediaType: WASM_CONFIG_TYPE, digest: configDigest, size: config.length },
+      layers: [{ mediaType: WASM_LAYER_TYPE, digest: module.digest, size: module.sizeBytes }],
+    }),
+  )
+  return {
+    manifest: { bytes: manifest, digest: digestOf(manifest), mediaType: MANIFEST_TYPES[0] },
+    config: { bytes: config, digest: configDigest, mediaType: WASM_CONFIG_TYPE },
+  }
+}

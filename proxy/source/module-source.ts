@@ -1,0 +1,269 @@
+/**
+ * From a reference to the bytes of a module: asks the registry when it must, the cache when it can, and each of them once
+ * however many ask (task manager section 6, rules 6 and 8).
+ */
+import type { FileHandle } from 'node:fs/promises'
+import { join } from 'node:path'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
+import type { Logger } from '#core/logging/index.ts'
+import { isDigest } from '#core/digest.ts'
+import { ModuleRefusal, readModuleKind } from '#core/wasm/index.ts'
+import { BlobCache, openRecords } from '../cache/index.ts'
+import type { Blob, OpenBlob, Records } from '../cache/index.ts'
+import { artifactOf, moduleInvalid, parseReference, pinnedReference } from '../oci/index.ts'
+import type { Artifact, Reference, RegistryClient } from '../oci/index.ts'
+import { Artifacts } from './artifacts.ts'
+import type { StoredManifest } from './artifacts.ts'
+import { SharedDeadlines } from './deadlines.ts'
+import { readModuleFacts } from './module-facts.ts'
+import type { ModuleFacts } from './module-facts.ts'
+import { Pulls } from './pulls.ts'
+import { References } from './references.ts'
+import { openSignatures } from './signatures.ts'
+import type { Signatures } from './signatures.ts'
+import { readUpload } from './uploads.ts'
+import type { Uploads } from './uploads.ts'
+
+/** On whose behalf a reference is resolved, and what is asked of its signatures. */
+export type Asker = {
+  /** Empty: the platform. */
+  domainId: string
+  policy: 'off' | 'warn' | 'require'
+  /** PEM. */
+  keys: readonly string[]
+}
+
+export type Resolved = Blob & {
+  /** With registry, repository and manifest digest: names the same bytes for ever. */
+  reference: string
+  /** True: the registry was down and an earlier answer was used. */
+  stale: boolean
+  /** A key of the policy signed it. */
+  signed: boolean
+  /** Under the policy `warn`: why it does not count as signed; otherwise empty. */
+  signatureProblem: string
+}
+
+export type SourceLimits = {
+  maxModuleBytes: number
+  maxCacheBytes: number
+  tagFreshMs: number
+  tagHoldMs: number
+  /** The whole of one answer to `resolve` or one pull, waiting and repetitions included. */
+  pullDeadlineMs: number
+}
+
+export type ModuleSourceOptions = {
+  client: RegistryClient
+  uploads: Uploads
+  folder: string
+  /** Registry of references that name none. */
+  defaultRegistry: string | undefined
+  limits: SourceLimits
+  logger: Logger
+}
+
+export type DescribedBlob = Blob & { usedMs: number; facts: ModuleFacts | undefined }
+
+type Parts = {
+  blobs: BlobCache
+  pulls: Pulls
+  deadlines: SharedDeadlines
+  references: References
+  artifacts: Artifacts
+  signatures: Signatures
+  facts: Records<ModuleFacts>
+}
+
+const MAX_KNOWN_FACTS = 10_000
+const HEADER_BYTES = 8
+/** Uploads come from one place, whoever asks. */
+const MANAGER = 'uploads'
+
+export class ModuleSource {
+  readonly #options: ModuleSourceOptions
+  readonly #parts: Parts
+
+  private constructor(options: ModuleSourceOptions, parts: Parts) {
+    this.#options = options
+    this.#parts = parts
+  }
+
+  static async open(options: ModuleSourceOptions): Promise<ModuleSource> {
+    const { client, folder, limits, logger } = options
+    const deadlines = new SharedDeadlines(limits.pullDeadlineMs)
+    const blobs = await BlobCache.open({ folder: join(folder, 'blobs'), maxBytes: limits.maxCacheBytes })
+    const pulls = new Pulls({ blobs, deadlines, pullDeadlineMs: limits.pullDeadlineMs, logger })
+    const { maxModuleBytes } = limits
+    return new ModuleSource(options, {
+      blobs,
+      pulls,
+      deadlines,
+      references: await References.open({ client, deadlines, folder, limits, logger }),
+      artifacts: await Artifacts.open({ client, blobs, pulls, deadlines, folder, maxModuleBytes }),
+      signatures: await openSignatures(client, folder),
+      facts: await openRecords({
+        folder: join(folder, 'facts'),
+        maxRecords: MAX_KNOWN_FACTS,
+        parse: (value) => value as ModuleFacts,
+      }),
+    })
+  }
+
+  /**
+   * What a reference stands for now. Throws `malformed` (not a reference, or what it names is no module), `not_found`,
+   * `unauthenticated`, `forbidden` (an address that references may not reach), `unprocessable` (not signed as the policy
+   * requires), `rate_limited`, `unavailable`, `timeout`.
+   */
+  async resolve(text: string, asker: Asker): Promise<Resolved> {
+    const { references, artifacts } = this.#parts
+    const reference = parseReference(text, this.#options.defaultRegistry)
+    requireOwn(reference, this.#options.defaultRegistry, asker.domainId)
+    const { manifestDigest, stale, manifest } = await references.locate(reference)
+    const { digest, sizeBytes } = await artifacts.describe(reference, manifestDigest, manifest)
+    const { signed, problem } = await this.#judgeSignature(reference, manifestDigest, asker)
+    const pinned = pinnedReference(reference, manifestDigest)
+    return { digest, sizeBytes, reference: pinned, stale, signed, signatureProblem: problem }
+  }
+
+  /**
+   * Opens a module, bringing it where it is not in the cache: from its registry by `pinned` (as `resolve` gave it), from the
+   * manager where that is empty. The caller closes the handle. Throws what `resolve` throws.
+   */
+  async open(digest: string, pinned: string): Promise<OpenBlob> {
+    const { blobs, artifacts, pulls } = this.#parts
+    if (!isDigest(digest)) throw new ServiceError('malformed', 'digest must be sha256:<64 hexadecimal digits>')
+    const cached = await blobs.open(digest)
+    if (cached !== undefined) return cached
+    if (pinned === '') {
+      await pulls.run(MANAGER, `${MANAGER}@${digest}`, (signal) =>
+        blobs.store(readUpload(this.#options.uploads, digest, signal), digest),
+      )
+    } else {
+      const { reference, manifestDigest } = this.#parsePinned(pinned)
+      const module = await artifacts.describe(reference, manifestDigest)
+      if (module.digest !== digest) throw moduleInvalid(`${pinned} holds module ${module.digest}, not ${digest}`)
+      const described = await blobs.open(digest)
+      if (described !== undefined) return described
+      await artifacts.pullModule(reference, module.layer, digest)
+    }
+    const pulled = await blobs.open(digest)
+    if (pulled !== undefined) return pulled
+    throw new ServiceError('unavailable', 'the module cache is too small for what is asked of it at once')
+  }
+
+  /** The manifests of an artifact of a registry, the one of `pinned` first. Throws what `resolve` throws. */
+  async manifests(pinned: string): Promise<StoredManifest[]> {
+    const { reference, manifestDigest } = this.#parsePinned(pinned)
+    return await this.#parts.artifacts.manifests(reference, manifestDigest)
+  }
+
+  /** What a tag of the repository of `pinned` stands for now. */
+  async locateTag(pinned: string, tag: string): Promise<string> {
+    const { reference } = this.#parsePinned(pinned)
+    return (await this.#parts.references.locate({ ...reference, tag, digest: undefined })).manifestDigest
+  }
+
+  /** The config or a layer of an artifact of a registry; undefined: it names none of this digest. The caller closes it. */
+  async openPart(pinned: string, digest: string): Promise<OpenBlob | undefined> {
+    const { reference, manifestDigest } = this.#parsePinned(pinned)
+    return await this.#parts.artifacts.openPart(reference, manifestDigest, digest)
+  }
+
+  /** The artifact that an upload makes, always the same one. Throws what `open` throws. */
+  async artifactOfUpload(digest: string): Promise<Artifact> {
+    const { handle, sizeBytes } = await this.open(digest, '')
+    await using file = handle
+    const head = Buffer.alloc(HEADER_BYTES)
+    await file.read(head, 0, HEADER_BYTES, 0)
+    return artifactOf({ digest, sizeBytes, kind: readModuleKind(head) })
+  }
+
+  /** Puts bytes into the cache. Throws `malformed` when they are not those of the digest that is given. */
+  async keep(bytes: AsyncIterable<Buffer>, digest: string | undefined): Promise<Blob> {
+    return await this.#parts.blobs.store(bytes, digest)
+  }
+
+  /** What is known about modules that are in the cache; others are left out. */
+  async describe(digests: readonly string[], withFacts: boolean): Promise<DescribedBlob[]> {
+    const described: DescribedBlob[] = []
+    for (const digest of digests) {
+      const blob = await this.#parts.blobs.peek(digest)
+      if (blob === undefined) continue
+      await using handle = blob.handle
+      const { sizeBytes, usedMs } = blob
+      const facts = withFacts ? await this.#factsOf(digest, handle, sizeBytes) : undefined
+      described.push({ digest, sizeBytes, usedMs, facts })
+    }
+    return described
+  }
+
+  /** Drops a module from the cache; nothing happens when it is not there. */
+  async discard(digest: string): Promise<void> {
+    await this.#parts.blobs.remove(digest)
+  }
+
+  /** Ends every pull under way. */
+  close(): void {
+    this.#parts.deadlines.close()
+  }
+
+  #parsePinned(pinned: string): { reference: Reference; manifestDigest: string } {
+    const reference = parseReference(pinned, this.#options.defaultRegistry)
+    // By tag a retry could run other bytes than the run began with.
+    if (reference.digest === undefined)
+      throw new ServiceError('malformed', `reference "${pinned}" must have a digest to be fetched by`)
+    return { reference, manifestDigest: reference.digest }
+  }
+
+  async #judgeSignature(
+    reference: Reference,
+    manifestDigest: string,
+    { policy, keys }: Asker,
+  ): Promise<{ signed: boolean; problem: string }> {
+    if (policy === 'off') return { signed: false, problem: '' }
+    const { signatures, deadlines } = this.#parts
+    const name = pinnedReference(reference, manifestDigest)
+    try {
+      const signal = deadlines.signalFor(`signature of ${name}`)
+      if (await signatures.isSigned(reference, manifestDigest, keys, signal)) return { signed: true, problem: '' }
+    } catch (error) {
+      if (policy === 'require') throw error
+      return { signed: false, problem: `the signature of ${name} could not be looked up: ${messageOf(error)}` }
+    }
+    const problem = `${name} is not signed by a key of the policy`
+    if (policy === 'require') throw new ServiceError('unprocessable', problem)
+    return { signed: false, problem }
+  }
+
+  async #factsOf(digest: string, handle: FileHandle, sizeBytes: number): Promise<ModuleFacts | undefined> {
+    const { facts } = this.#parts
+    const known = await facts.get(digest)
+    if (known !== undefined) return known
+    try {
+      const found = await readModuleFacts(handle, sizeBytes, digest)
+      await facts.set(digest, found)
+      return found
+    } catch (error) {
+      // Later, perhaps.
+      if (error instanceof ModuleRefusal || kindOf(error) === 'rate_limited') return undefined
+      throw error
+    }
+  }
+}
+
+/**
+ * Domains push into repositories of the configured registry that begin with their id, with the credentials of the
+ * operator; those credentials show nobody the repositories of another domain. Throws `not_found`.
+ */
+function requireOwn(reference: Reference, configured: string | undefined, domainId: string): void {
+  if (domainId === '' || reference.registry !== configured) return
+  const [owner = ''] = reference.repository.split('/')
+  if (isId(owner) && owner !== domainId)
+    throw new ServiceError('not_found', `${reference.registry} has no ${reference.repository}`)
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof ServiceError ? error.message : 'internal error'
+}
