@@ -136,3 +136,12 @@ export type Cli = {
 /** Filters that every listing understands. */
 export const PAGE: readonly FlagName[] = ['limit', 'offset', 'order', 'dir']
 export const LISTING: readonly FlagName[] = [...PAGE, 'name', 'metadata', 'status']
+
+/** A group by its name, loaded when it is needed. */
+export type GroupEntry = {
+  name: string
+  aliases?: readonly string[]
+  summary: string
+  section: 'Start' | 'Platform' | 'Tasks' | 'This program'
+  load: () => Promise<Group>
+}

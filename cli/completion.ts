@@ -2,17 +2,16 @@
  * Completion for shells, made from the tables: for each place the words that may come next. The scripts hold all they
  * need, so that a tab asks nobody.
  */
-import type { Command } from './command.ts'
+import type { Command, GroupEntry } from './command.ts'
 import { FLAGS } from './flags.ts'
 import type { Flag } from './flags.ts'
-import { GROUPS } from './groups.ts'
 import { UsageError } from './failures.ts'
 
 /** Words so far, joined by spaces, and what may follow, each with what it means. */
 type Places = Map<string, Map<string, string>>
 
-export async function renderCompletion(shell: string): Promise<string> {
-  const places = await placesOf()
+export async function renderCompletion(groups: readonly GroupEntry[], shell: string): Promise<string> {
+  const places = await placesOf(groups)
   switch (shell) {
     case 'bash':
       return bash(places)
@@ -25,14 +24,14 @@ export async function renderCompletion(shell: string): Promise<string> {
   }
 }
 
-async function placesOf(): Promise<Places> {
+async function placesOf(groups: readonly GroupEntry[]): Promise<Places> {
   const places: Places = new Map()
   const add = (place: string, word: string, summary: string) => {
     const words = places.get(place) ?? new Map<string, string>()
     if (!words.has(word)) words.set(word, summary)
     places.set(place, words)
   }
-  for (const entry of GROUPS) {
+  for (const entry of groups) {
     const group = await entry.load()
     for (const name of [entry.name, ...(entry.aliases ?? [])]) {
       add('', name, entry.summary)

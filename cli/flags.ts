@@ -48,7 +48,13 @@ export const FLAGS = [
   { name: 'context', value: 'NAME', summary: 'installation to work with (SKEIN_CONTEXT)', group: 'Who' },
   { name: 'config', short: 'c', value: 'FILE', summary: 'configuration file (SKEIN_CONFIG)', group: 'Who' },
 
-  { name: 'raw', short: 'r', summary: 'JSON, and bare ids and times, on a terminal too', group: 'Output' },
+  {
+    name: 'raw',
+    short: 'r',
+    summary: 'JSON, and bare ids and times, on a terminal too',
+    group: 'Output',
+    aliases: ['json'],
+  },
   { name: 'curl', short: 'x', summary: 'print each request as a curl line on stderr', group: 'Output' },
 
   { name: 'limit', short: 'l', value: 'N', summary: 'how many to list (10)', group: 'Listings' },
@@ -86,7 +92,7 @@ export const FLAGS = [
   { name: 'description', value: 'TEXT', summary: 'what it is for' },
   { name: 'force', summary: 'also where it needs force (see the description)' },
   { name: 'follow', short: 'f', summary: 'go on until interrupted' },
-  { name: 'inputs', value: 'NUMBERS', summary: 'comma-separated numbers' },
+  { name: 'inputs', value: 'INPUTS', summary: 'comma-separated numbers, or a JSON array' },
   { name: 'cli-args', value: 'ARGS', summary: 'comma-separated arguments of the module' },
   { name: 'function', value: 'NAME', summary: 'exported function to call' },
   { name: 'image', value: 'REFERENCE', summary: 'module in an OCI registry', aliases: ['image-url'] },

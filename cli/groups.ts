@@ -1,13 +1,5 @@
 /** The command groups by name; each is loaded when it is needed, so that `skein --help` loads none. */
-import type { Group } from './command.ts'
-
-export type GroupEntry = {
-  name: string
-  aliases?: readonly string[]
-  summary: string
-  section: 'Start' | 'Platform' | 'Tasks' | 'This program'
-  load: () => Promise<Group>
-}
+import type { GroupEntry } from './command.ts'
 
 export const GROUPS: readonly GroupEntry[] = [
   {
@@ -196,7 +188,7 @@ export const GROUPS: readonly GroupEntry[] = [
     name: 'completion',
     summary: 'completion for bash, zsh or fish',
     section: 'This program',
-    load: async () => (await import('./commands/completion.ts')).completion,
+    load: async () => (await import('./commands/completion.ts')).completionOf(GROUPS),
   },
 ]
 

@@ -1,9 +1,8 @@
 /** `--help`, made from the tables. */
-import type { Command, Group } from './command.ts'
+import type { Command, Group, GroupEntry } from './command.ts'
 import { FLAGS, flagNamed } from './flags.ts'
 import type { Flag } from './flags.ts'
 import { GROUPS } from './groups.ts'
-import type { GroupEntry } from './groups.ts'
 import { usageOf } from './resolve.ts'
 
 const FLAG_WIDTH = 30

@@ -3,6 +3,7 @@
  * exit code: 0 done, 1 failed, 2 wrong usage.
  */
 import { EXIT_FAILED, EXIT_WRONG_USAGE } from '#core/errors/index.ts'
+import { HOME } from '#core/installation.ts'
 import type { Group } from './command.ts'
 import { CommandError, InterruptedError, UsageError } from './failures.ts'
 import { flagNamed, splitFlags } from './flags.ts'
@@ -73,9 +74,7 @@ async function invocation(flags: GivenFlags): Promise<Invocation> {
 
 async function version(): Promise<string> {
   const { readFile } = await import('node:fs/promises')
-  const { version: found } = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8')) as {
-    version: string
-  }
+  const { version: found } = JSON.parse(await readFile(`${HOME}/package.json`, 'utf8')) as { version: string }
   return found
 }
 

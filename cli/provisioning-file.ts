@@ -177,6 +177,9 @@ function readJson(path: string): unknown {
 }
 
 /** Rows without a header. A row that is no CSV is told and left out; a last empty column is no column. */
+/** What the parser gives with `info: true`. */
+type ReadRecord = { record: string[]; info: { lines: number } }
+
 function readCsv(text: string): { rows: Placed<string[]>[]; bad: BadLine[] } {
   // The parser may tell of one line twice.
   const bad = new Map<number, BadLine>()
@@ -192,7 +195,7 @@ function readCsv(text: string): { rows: Placed<string[]>[]; bad: BadLine[] } {
       if (error !== undefined) bad.set(line, { at: `line ${line}`, reason: reasonOf(error.message) })
       return undefined
     },
-  }) as unknown as { record: string[]; info: { lines: number } }[]
+  }) as unknown as ReadRecord[]
   return {
     rows: records.map(({ record, info }) => ({ at: `line ${info.lines}`, value: record })),
     bad: [...bad.values()],

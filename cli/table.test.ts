@@ -24,7 +24,7 @@ describe('answers for people', () => {
     expect(render(page, view).split('\n')).toEqual([
       `ID                                    NAME  SECRET  STATE  CREATED AT`,
       `${ID}  pump  s       on     2026-01-01 12:00:00`,
-      `${ID}  泵    t       off    -`,
+      `${ID}  泵    t       off    never`,
       '1-2 of 12; go on with --offset 2',
     ])
   })

@@ -152,7 +152,8 @@ function valueAt(record: Record<string, unknown>, column: string): unknown {
 }
 
 function cellText(key: string, value: unknown, view: View): string {
-  if (value === undefined || value === null || value === '' || value === ZERO_TIME) return '-'
+  if (value === undefined || value === null || value === '') return '-'
+  if (value === ZERO_TIME) return 'never'
   if (typeof value === 'string') return /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? timeText(value) : value
   if (typeof value === 'number') {
     const label = view.labels?.[key]?.[value]

@@ -86,6 +86,16 @@ export function numbers(text: string, shown: string): (number | string)[] {
   })
 }
 
+/** Numbers with commas, or a JSON array of any values. */
+export function inputsOf(text: string, shown: string): unknown[] {
+  if (!text.trimStart().startsWith('[')) return numbers(text, shown)
+  try {
+    return JSON.parse(text) as unknown[]
+  } catch (error) {
+    throw new CommandError(`${shown} must be numbers with commas or a JSON array: ${(error as Error).message}`)
+  }
+}
+
 /** `KEY=VALUE` flags as an object. */
 export function pairs(values: readonly string[], shown: string): Record<string, string> {
   return Object.fromEntries(

@@ -1,9 +1,9 @@
 /** `skein completion <shell>`. */
-import type { Group } from '../command.ts'
+import type { Group, GroupEntry } from '../command.ts'
 import { renderCompletion } from '../completion.ts'
 import { arg } from '../values.ts'
 
-export const completion: Group = {
+export const completionOf = (groups: readonly GroupEntry[]): Group => ({
   name: 'completion',
   needsServer: false,
   summary: 'completion for bash, zsh or fish',
@@ -15,8 +15,8 @@ export const completion: Group = {
       summary: 'print the completion of a shell: source <(skein completion bash)',
       example: 'bash',
       async run(_cli, given) {
-        process.stdout.write(await renderCompletion(arg(given, 'bash|zsh|fish')))
+        process.stdout.write(await renderCompletion(groups, arg(given, 'bash|zsh|fish')))
       },
     },
   ],
-}
+})

@@ -58,6 +58,20 @@ export const modules: Group = {
       },
     },
     {
+      words: 'ticket',
+      args: '<digest>',
+      tail: 'domain',
+      summary: 'get a ticket with which skopeo and oras pull a module from the proxy, for an hour',
+      example: '<digest>',
+      call: {
+        method: 'POST',
+        service: SERVICE,
+        path: '/modules/tickets',
+        auth: 'optional',
+        body: (given) => ({ digest: arg(given, 'digest'), ...ofDomain(given) }),
+      },
+    },
+    {
       words: 'push',
       args: '<file> <reference>',
       tail: 'domain',

@@ -1,5 +1,5 @@
 /** What flags say about one run of a task. */
-import { numbers, pairs } from '../values.ts'
+import { inputsOf, pairs } from '../values.ts'
 import type { Given } from '../values.ts'
 
 export const RUN_FLAGS = ['inputs', 'cli-args', 'env'] as const
@@ -9,7 +9,7 @@ export function runFields({ flags }: Given): Record<string, unknown> {
   const cliArgs = flags.get('cli-args')
   const env = flags.all('env')
   return {
-    ...(inputs === undefined ? {} : { inputs: numbers(inputs, '--inputs') }),
+    ...(inputs === undefined ? {} : { inputs: inputsOf(inputs, '--inputs') }),
     ...(cliArgs === undefined ? {} : { cli_args: cliArgs.split(',') }),
     ...(env.length === 0 ? {} : { env: pairs(env, '--env') }),
   }

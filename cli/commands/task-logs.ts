@@ -17,6 +17,7 @@ export async function printLogs(cli: Cli, given: Given, taskId: string, runId: s
   if (!given.flags.has('follow')) {
     const { text } = await cli.request(request)
     if (text !== '') await cli.output.text(text.endsWith('\n') ? text : `${text}\n`)
+    else cli.output.note(`no output; other runs: skein tasks runs ${taskId}`)
     return
   }
   await follow(cli, { ...request, query: { run_id: runId, stream, follow: 'true' } }, ({ event, data }) => {

@@ -60,6 +60,11 @@ export async function runFile(cli: Cli, given: Given): Promise<void> {
   const path = `/tasks/${encodeURIComponent(taskId)}`
   const common = { service: 'manager', authorization: 'optional', token } as const
   let hasStarted = false
+  // The caller has never seen it. An interrupted command makes no more requests.
+  const removeUnstarted = () =>
+    cli.request({ method: 'DELETE', path, ...common }).catch(() => {
+      cli.output.note(`the task was created and not started: skein tasks delete ${taskId}`)
+    })
   try {
     if (isFile) await uploadTo(cli, taskId, source, token)
     const started = await cli.request({ method: 'POST', path: `${path}/start`, ...common })
@@ -69,7 +74,7 @@ export async function runFile(cli: Cli, given: Given): Promise<void> {
       return
     }
     const result = await resultOf(cli, taskId, token)
-    cli.output.data({ task_id: taskId, ...result })
+    cli.output.data({ task_id: taskId, ...result }, { labels: { state: STATE_NAMES } })
     if (result['state'] !== COMPLETED) {
       process.exitCode = 1
       const reason = [result['reason'], result['error']].filter((part) => typeof part === 'string' && part !== '')
@@ -83,7 +88,7 @@ export async function runFile(cli: Cli, given: Given): Promise<void> {
       throw new InterruptedError(
         `interrupted; the task goes on: skein tasks results ${taskId}, skein tasks stop ${taskId}`,
       )
-    if (!hasStarted) cli.output.note(`the task was made and not started: skein tasks delete ${taskId}`)
+    if (!hasStarted) await removeUnstarted()
     throw error
   }
   if (flags.has('rm')) await cli.request({ method: 'DELETE', path, query: { force: 'true' }, ...common })

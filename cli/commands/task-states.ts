@@ -1,4 +1,5 @@
 /** The states of tasks and runs, by their number (task-manager, section 2). */
+import { UsageError } from '../failures.ts'
 
 export const STATE_NAMES: readonly string[] = [
   'pending',
@@ -12,6 +13,14 @@ export const STATE_NAMES: readonly string[] = [
 ]
 
 export const COMPLETED = STATE_NAMES.indexOf('completed')
+
+/** The number of a state, given by its name or number. Throws UsageError naming the states. */
+export function stateNumber(text: string): string {
+  const number = STATE_NAMES.indexOf(text.toLowerCase())
+  if (number >= 0) return String(number)
+  if (/^\d+$/.test(text)) return text
+  throw new UsageError(`--state must be one of ${STATE_NAMES.join(', ')}`)
+}
 
 /** Whether nothing more will happen unless it is started again. */
 export function isOver(state: number): boolean {

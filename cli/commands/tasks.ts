@@ -5,7 +5,7 @@ import { CommandError } from '../failures.ts'
 import { arg, json, jsonObject } from '../values.ts'
 import type { Given } from '../values.ts'
 import { RUN_FLAGS, runFields } from './run-fields.ts'
-import { STATE_NAMES } from './task-states.ts'
+import { STATE_NAMES, stateNumber } from './task-states.ts'
 import { printLogs } from './task-logs.ts'
 import { runFile, uploadTo } from './task-run.ts'
 
@@ -78,9 +78,20 @@ export const tasks: Group = {
       words: 'get all',
       args: '',
       tail: 'user',
-      summary: 'list tasks; --state 0 pending, 1 scheduled, 2 running, 3 completed, 4 failed, 5 skipped, 6 stopped',
-      example: '--state 4',
-      call: { method: 'GET', service: SERVICE, path: '/tasks', auth: 'optional', query: [...LISTING, 'state'] },
+      summary: `list tasks; --state is ${STATE_NAMES.join(', ')}`,
+      example: '--state failed',
+      flags: ['state'],
+      call: {
+        method: 'GET',
+        service: SERVICE,
+        path: '/tasks',
+        auth: 'optional',
+        query: LISTING,
+        parameters: ({ flags }) => {
+          const state = flags.get('state')
+          return state === undefined ? {} : { state: stateNumber(state) }
+        },
+      },
     },
     show,
     { ...show, words: 'view', isOlder: true },
@@ -134,7 +145,7 @@ export const tasks: Group = {
       words: 'logs',
       args: '<task_id>',
       tail: 'user',
-      summary: 'print what a task wrote; -f goes on',
+      summary: 'print the output of the newest run; -f follows it',
       example: '<task_id> -f',
       flags: ['follow', 'run', 'stream'],
       run: (cli, given) => printLogs(cli, given, arg(given, 'task_id'), given.flags.get('run')),

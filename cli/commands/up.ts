@@ -1,11 +1,10 @@
 /** `skein up`: what `npm start` runs, in this terminal. */
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
-import { nodeFlags } from '#core/node-flags.ts'
+import { fileURLToPath } from 'node:url'
+import { HOME, entryPoint } from '#core/installation.ts'
 import type { Cli, Group } from '../command.ts'
 import { CommandError } from '../failures.ts'
-
-const ROOT = join(import.meta.dirname, '..', '..')
 
 export const up: Group = {
   name: 'up',
@@ -25,11 +24,15 @@ export const up: Group = {
 }
 
 async function start(cli: Cli): Promise<void> {
-  const child = spawn(process.execPath, [...nodeFlags(), 'programs/all.ts'], {
-    cwd: ROOT,
-    stdio: 'inherit',
-    env: { ...cli.settings.environment, NODE_COMPILE_CACHE: join(ROOT, 'node_modules', '.cache', 'node') },
-  })
+  const child = spawn(
+    process.execPath,
+    ['--disable-warning=ExperimentalWarning', fileURLToPath(entryPoint('programs/all.ts'))],
+    {
+      cwd: HOME,
+      stdio: 'inherit',
+      env: { ...cli.settings.environment, NODE_COMPILE_CACHE: join(HOME, 'node_modules', '.cache', 'node') },
+    },
+  )
   // A terminal sends Ctrl-C to both; whoever stops this process alone means the child too.
   cli.signal.addEventListener('abort', () => child.kill('SIGTERM'), { once: true })
   const code = await new Promise<number>((resolve, reject) => {

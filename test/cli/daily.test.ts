@@ -436,6 +436,37 @@ describe('long work', () => {
     expect((await home.run(['tasks', 'run', 'nowhere.wasm'])).stderr).toContain('there is no file nowhere.wasm')
   })
 
+  it('takes inputs as JSON, and shows the state by its name on a terminal', async () => {
+    const result = json(await home.run(['tasks', 'run', ADD, '--inputs', '[40, "2"]', '--wait']))
+    expect(result).toMatchObject({ state: 3, results: [42] })
+    const shown = await home.runOnTerminal(['tasks', 'run', ADD, '--inputs', '1,2', '--wait', '--rm'])
+    expect(shown.stdout).toMatch(/state\S*\s*\S*\s+completed/)
+    const listed = json(await home.run(['tasks', 'get', 'all', '--state', 'completed', '--json'])) as unknown as {
+      tasks: { state: number }[]
+    }
+    expect(new Set(listed.tasks.map(({ state }) => state))).toEqual(new Set([3]))
+    const refused = await home.run(['tasks', 'get', 'all', '--state', 'done'])
+    expect(refused.stderr).toContain('--state must be one of pending, scheduled')
+    await home.run(['tasks', 'delete', String(result['task_id'])])
+  })
+
+  it('leaves no task behind whose module was refused', async () => {
+    const ended = await home.run(['tasks', 'run', import.meta.filename, '--name', 'refused'])
+    expect(ended.code).toBe(1)
+    expect(ended.stderr).not.toContain('not started')
+    expect((await home.run(['tasks', 'run', 'no-such-image', '--name', 'refused'])).code).toBe(1)
+    expect((await home.run(['tasks', 'get', 'all', '--name', 'refused', '--raw'])).stdout).toContain('"total": 0')
+  })
+
+  it('of an invocation has its output shown by logs, which say when there is none', async () => {
+    const result = json(await home.run(['tasks', 'run', ADD, '--inputs', '1,2', '--wait']))
+    const taskId = String(result['task_id'])
+    const logs = await home.run(['tasks', 'logs', taskId])
+    expect(logs).toMatchObject({ code: 0, stdout: '' })
+    expect(logs.stderr).toContain(`skein tasks runs ${taskId}`)
+    await home.run(['tasks', 'delete', taskId])
+  })
+
   it('shows how far it is on a terminal, and says how to go on when it is interrupted', async () => {
     const ended = await home.runOnTerminal(['tasks', 'run', ENDLESS, '--wait'], {
       interruptWhen: (text) => text.includes('is running'),

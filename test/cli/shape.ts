@@ -13,6 +13,8 @@ const RULES: readonly (readonly [RegExp, string])[] = [
   [/(?<=isolation *\u{1B}\[22m +)(namespace|uid|process)\b/gu, 'level'],
   // 32 random bytes.
   [/(?<![\w-])[\w-]{43}(?![\w-])/g, 'secret'],
+  // The address of a registry within a path: `_` stands for the colon.
+  [/\b127\.0\.0\.1_\d+\b/g, 'registry'],
   [/(?<![\w<[;.])\d+\.\d+\b(?!\.)/g, 'number'],
   // Names that the tests make unique.
   [/\b(d|u|ada|plant|secret-|pat |role )[0-9a-f]{8,12}\b/g, 'name'],
