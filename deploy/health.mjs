@@ -22,7 +22,12 @@ const checks = {
   async tls(address, caFile) {
     const colon = address.lastIndexOf(':')
     const host = address.slice(0, colon)
-    const options = { host, port: Number(address.slice(colon + 1)), ca: readFileSync(caFile), ALPNProtocols: ['h2'] }
+    const options = {
+      host,
+      port: Number(address.slice(colon + 1)),
+      ca: readFileSync(caFile),
+      ALPNProtocols: ['h2', 'http/1.1'],
+    }
     await new Promise((resolve, reject) => {
       const socket = connect({ ...options, timeout: DEADLINE_MS }, () => resolve(socket.destroy()))
       socket.once('timeout', () => socket.destroy(new Error(`no handshake with ${address} in time`)))

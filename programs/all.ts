@@ -6,11 +6,13 @@ import { join } from 'node:path'
 import { COAP_SETTINGS, IDENTITY_SETTINGS, MQTT_SETTINGS, PROVISIONING_SETTINGS, SEALED_COLUMNS } from '#api/config.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS } from '#core/http/settings.ts'
-import { runProgram } from '#core/program.ts'
+import { runProgram } from '#core/program/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
 import { sleep } from '#core/time.ts'
 import { MANAGER_SETTINGS } from '#manager/config.ts'
 import { PROXY_SETTINGS } from '#proxy/config.ts'
-import { WORKER_SETTINGS } from '#worker/config.ts'
+import type { Uploads } from '#proxy/index.ts'
+import { WORKER_SETTINGS } from '#worker/identity/config.ts'
 import { isolationNotices, renderBanner } from './start/banner.ts'
 import { launchLocalWorker } from './start/local-worker.ts'
 import { createProgress } from './start/progress.ts'
@@ -100,8 +102,14 @@ await runProgram({
     progress.step('starting the module proxy')
     const tls = await prepareGrpcTls(config.manager, database, keyring)
     const token = proxyTokenOf(config.manager.proxyToken, keyring)
+    // The manager is told where the proxy is, so it starts behind it.
+    const later: { readUpload?: Uploads } = {}
     const proxy = await life.start('module proxy', async () => {
-      const value = await start.startProxy({ config: config.proxy, logger, tls, token })
+      const uploads: Uploads = (digest, offset, signal) => {
+        if (later.readUpload === undefined) throw new ServiceError('unavailable', 'the task manager is starting')
+        return later.readUpload(digest, offset, signal)
+      }
+      const value = await start.startProxy({ config: config.proxy, logger, tls, token, uploads })
       return { value, stop: () => value.stop() }
     })
 
@@ -135,6 +143,8 @@ await runProgram({
       })
       return { value, stop: () => value.stop() }
     })
+
+    later.readUpload = manager.readUpload
 
     // It joins while the ports are opened, and stops when they are closed: what was asked for over HTTP is done by then.
     await life.start('local worker', () => {

@@ -9,7 +9,7 @@ import {
 } from '#api/index.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS, createMetrics, startHttpServer, startTlsFiles } from '#core/http/index.ts'
-import { runProgram } from '#core/program.ts'
+import { runProgram } from '#core/program/index.ts'
 import { SEALED_COLUMNS } from '#api/config.ts'
 
 /** Connections of the pool; ingest and the journal's tail have their own. */

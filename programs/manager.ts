@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { IDENTITY_SETTINGS, createChannelReader } from '#api/index.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS, createMetrics, startHttpServer } from '#core/http/index.ts'
-import { runProgram } from '#core/program.ts'
+import { runProgram } from '#core/program/index.ts'
 import { MANAGER_SETTINGS, authModeOf, startManager, startTaskAccess } from '#manager/index.ts'
 import { SEALED_COLUMNS } from '#api/config.ts'
 

@@ -1,6 +1,6 @@
 /** `npm run proxy`: brings WebAssembly modules from OCI registries to workers. */
 import { LOG_LEVEL_SETTING } from '#core/logging/index.ts'
-import { runProgram } from '#core/program.ts'
+import { runProgram } from '#core/program/index.ts'
 import { PROXY_SETTINGS, startProxy } from '#proxy/index.ts'
 
 await runProgram({

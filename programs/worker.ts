@@ -1,6 +1,6 @@
 /** `npm run worker`: a node that joins a manager and runs WebAssembly for it. */
 import { readBuildInfo } from '#core/build-info.ts'
-import { runProgram } from '#core/program.ts'
+import { runProgram } from '#core/program/index.ts'
 import { PUBLISHED_SETTINGS } from '#api/config.ts'
 import { LOG_LEVEL_SETTING } from '#core/logging/index.ts'
 import { isLoopbackHost, isPublishedElsewhere } from '#core/loopback.ts'

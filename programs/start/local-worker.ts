@@ -5,8 +5,8 @@
  */
 import { fork } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
-import { join } from 'node:path'
 import type { Environment } from '#core/config/index.ts'
+import { entryPoint } from '#core/installation.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs, sleep } from '#core/time.ts'
 
@@ -35,7 +35,7 @@ export function launchLocalWorker({ environment, logger }: { environment: Enviro
 
   const launch = (): Promise<string> => {
     // A group of its own: Ctrl-C reaches us alone, and we stop the worker in our order. The channel tells it when we die.
-    const started = fork(join(import.meta.dirname, '..', 'worker.ts'), {
+    const started = fork(entryPoint('programs/worker.ts'), {
       env: environment as NodeJS.ProcessEnv,
       detached: true,
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],

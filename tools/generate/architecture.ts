@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { ERROR_KINDS, PROTOCOL_STATUS } from '#core/errors/index.ts'
 import { renderLifecycle } from '#manager/index.ts'
 import { ROOMS } from '../../test/architecture/rooms.ts'
+import { SLICES } from '../../test/architecture/slices.ts'
 
 export const ARCHITECTURE = 'docs/architecture.md'
 const ROOT = join(import.meta.dirname, '..', '..')
@@ -13,6 +14,7 @@ export function renderArchitecture(): string {
   const parts: Record<string, string> = {
     rooms: fenced('mermaid', renderRooms()),
     'room rules': renderRules(),
+    slices: renderSlices(),
     tasks: fenced('mermaid', renderLifecycle()),
     errors: renderErrors(),
   }
@@ -52,6 +54,16 @@ function renderRules(): string {
     ({ folder, mayImport, rule }) => `| \`${folder}/\` | ${mayImport.join(', ') || 'nothing of ours'} | ${rule} |`,
   )
   return ['| Room | May import | Because |', '|---|---|---|', ...rows, ''].join('\n')
+}
+
+function renderSlices(): string {
+  return Object.entries(SLICES)
+    .map(([room, slices]) => {
+      const folder = ROOMS.find(({ name }) => name === room)?.folder ?? room
+      const rows = Object.entries(slices).map(([slice, sentence]) => `| \`${slice}/\` | ${sentence} |`)
+      return [`**\`${folder}/\`**`, '', '| Slice | What is found there |', '|---|---|', ...rows, ''].join('\n')
+    })
+    .join('\n')
 }
 
 function renderErrors(): string {

@@ -13,7 +13,7 @@ import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { HTTP_SETTINGS, createHttpApp, createMetrics } from '#core/http/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
-import { createLifecycle } from '#core/lifecycle.ts'
+import { createLifecycle } from '#core/program/index.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { MANAGER_SETTINGS, createTaskAccess, startManager } from '#manager/index.ts'
 

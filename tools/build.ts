@@ -1,0 +1,119 @@
+/**
+ * `npm run build`: the programs as bundles in `dist/`, with everything that they read when they run, for images and for a
+ * fast start. It stands alone but for the embedded PostgreSQL, which is found in a `node_modules` above it.
+ */
+import { cp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { build } from 'rolldown'
+import { commitOf } from '#core/build-info.ts'
+import { HOME, packageFolder } from '#core/installation.ts'
+import { BUILT_FOLDER, layOutCode } from '#worker/isolation/staging.ts'
+import { RUNNER_CODE } from '#worker/runner/staged-code.ts'
+import { TRANSPILER_CODE } from '#worker/transpile/transpile.ts'
+
+/** What people start, by the name of its script. */
+const PROGRAMS: Readonly<Record<string, string>> = {
+  all: 'programs/all.ts',
+  api: 'programs/api.ts',
+  manager: 'programs/manager.ts',
+  worker: 'programs/worker.ts',
+  proxy: 'programs/proxy.ts',
+  skein: 'cli/main.ts',
+}
+const ENTRY_POINT = /\bentryPoint\('([^']+)'\)/g
+/** Optional, and loaded by `pg` only on request. */
+const EXTERNAL = ['pg-native']
+/** Packages whose files are read when a program runs: see `packageFolder`. */
+const PACKAGE_FOLDERS: readonly (readonly [name: string, folder: string])[] = [['@fastify/swagger-ui', 'static']]
+/** Code of processes that may read nothing but itself. */
+const STAGED = [RUNNER_CODE, TRANSPILER_CODE]
+const LICENSE_FILE = /^(licen[cs]e|notice|copying)/i
+
+const { name, version, license, imports } = JSON.parse(await readFile(join(HOME, 'package.json'), 'utf8')) as {
+  name: string
+  version: string
+  license: string
+  imports: Record<string, string>
+}
+/** Folders whose files may name an entry point. */
+const rooms = [...Object.values(imports).map((path) => path.split('/')[1] ?? ''), 'programs']
+
+const dist = join(HOME, 'dist')
+await rm(dist, { recursive: true, force: true })
+
+const { output } = await build({
+  cwd: HOME,
+  input: { ...PROGRAMS, ...(await namedEntryPoints()) },
+  platform: 'node',
+  external: EXTERNAL,
+  output: { dir: dist, format: 'esm', entryFileNames: '[name].js', chunkFileNames: '[name]-[hash].js' },
+})
+
+const made = {
+  commit: process.env['COMMIT'] || commitOf(HOME),
+  build_time: process.env['BUILD_TIME'] || new Date().toISOString(),
+}
+await writeFile(join(dist, 'package.json'), `${JSON.stringify({ name, version, license, type: 'module' }, null, 2)}\n`)
+await writeFile(join(dist, 'build.json'), `${JSON.stringify(made)}\n`)
+await cp(join(HOME, 'migrations'), join(dist, 'migrations'), { recursive: true })
+for (const code of STAGED) await layOutCode(join(dist, BUILT_FOLDER, code.name), code)
+for (const [packageName, folder] of PACKAGE_FOLDERS)
+  await cp(packageFolder(packageName, folder), join(dist, 'packages', packageName, folder), { recursive: true })
+
+const modules = output.flatMap((file) => (file.type === 'chunk' ? file.moduleIds : []))
+await writeFile(join(dist, 'LICENSES.txt'), await licensesOf(packagesOf(modules)))
+
+const bytes = await sizeOf(dist)
+process.stdout.write(`dist/ has ${(bytes / 1024 / 1024).toFixed(1)} MiB\n`)
+
+/** Files that are started as a program or thread of their own, by the name that `entryPoint` gives them in a build. */
+async function namedEntryPoints(): Promise<Record<string, string>> {
+  const paths = new Set<string>()
+  for (const room of rooms) {
+    for (const path of await readdir(join(HOME, room), { recursive: true })) {
+      if (!path.endsWith('.ts') || path.endsWith('.test.ts')) continue
+      for (const [, named = ''] of (await readFile(join(HOME, room, path), 'utf8')).matchAll(ENTRY_POINT))
+        paths.add(named)
+    }
+  }
+  const entries = [...paths].map((path): [string, string] => [basename(path, '.ts'), path])
+  for (const [script, path] of entries) {
+    const others = [...Object.entries(PROGRAMS), ...entries].filter(
+      ([other, from]) => other === script && from !== path,
+    )
+    if (others.length > 0) throw new Error(`${path} and ${others[0]?.[1]} would both be dist/${script}.js`)
+  }
+  return Object.fromEntries(entries)
+}
+
+/** Folders of the packages whose code is in the bundles, and of those that are laid out or copied beside them. */
+function packagesOf(moduleIds: readonly string[]): string[] {
+  const bundled = moduleIds.flatMap((id) => /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/.exec(id)?.[0] ?? [])
+  const copied = STAGED.flatMap((code) => code.packages).map((one) => one.name)
+  const beside = [...copied, ...PACKAGE_FOLDERS.map(([one]) => one)].map((one) => join(HOME, 'node_modules', one))
+  return [...new Set([...bundled, ...beside])].toSorted()
+}
+
+async function licensesOf(folders: readonly string[]): Promise<string> {
+  const texts: string[] = []
+  for (const folder of folders) {
+    const own = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8')) as {
+      name?: string
+      version?: string
+      license?: string
+    }
+    const files = (await readdir(folder)).filter((file) => LICENSE_FILE.test(file)).toSorted()
+    const notices = await Promise.all(files.map((file) => readFile(join(folder, file), 'utf8')))
+    texts.push([`${own.name} ${own.version}: ${own.license}`, ...notices.map((text) => text.trim())].join('\n\n'))
+  }
+  return `${texts.join(`\n\n${'-'.repeat(80)}\n\n`)}\n`
+}
+
+async function sizeOf(folder: string): Promise<number> {
+  const sizes = await Promise.all(
+    (await readdir(folder, { recursive: true, withFileTypes: true }))
+      .filter((entry) => entry.isFile())
+      .map(async (entry) => (await readFile(join(entry.parentPath, entry.name))).length),
+  )
+  return sizes.reduce((sum, size) => sum + size, 0)
+}
