@@ -2,13 +2,13 @@
  * Checks of the access policy against a database of a million clients below 20 levels of groups: from memory as a ratio to
  * one look-up in a map, and anew from the database as a ratio to its shortest statement.
  */
-import { createAccessPolicy } from '#api/identity/index.ts'
-import type { AccessPolicy, EntityFacts, UserPrincipal } from '#api/identity/index.ts'
+import { AccessPolicy } from '#api/identity/index.ts'
+import type { EntityFacts, UserPrincipal } from '#api/identity/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { newId } from '#core/ids.ts'
-import { createLifecycle } from '#core/lifecycle.ts'
+import { createLifecycle } from '#core/program/index.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 import { newDataDir, removeDataDir } from './platform.ts'
@@ -38,7 +38,7 @@ export async function benchAccess(): Promise<void> {
     const world = await fill(database)
     await settle(database)
     // Nothing changes here, so facts are always fresh.
-    const policy = createAccessPolicy({ database, isFresh: () => true })
+    const policy = AccessPolicy.create({ database, isFresh: () => true })
     const floorNs = measureMapLookup()
     const below = await measureCached(policy, world, world.below)
     const direct = await measureCached(policy, world, world.direct)

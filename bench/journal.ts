@@ -1,5 +1,5 @@
 /** Listings of a journal of ten million records, and what noting its subjects costs a bulk creation. */
-import { createAccessPolicy } from '#api/identity/index.ts'
+import { AccessPolicy } from '#api/identity/index.ts'
 import type { UserPrincipal } from '#api/identity/index.ts'
 import { createJournalService } from '#api/identity/journal/index.ts'
 import type { JournalService } from '#api/identity/journal/index.ts'
@@ -7,7 +7,7 @@ import { readConfig } from '#core/config/index.ts'
 import type { Database } from '#core/database/index.ts'
 import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
 import { newId } from '#core/ids.ts'
-import { createLifecycle } from '#core/lifecycle.ts'
+import { createLifecycle } from '#core/program/index.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 import { newDataDir, removeDataDir } from './platform.ts'
@@ -34,7 +34,7 @@ export async function benchJournal(): Promise<void> {
     const config = readConfig(GROUND_SETTINGS, { SKEIN_DATA_DIR: dataDir })
     const { database } = await startGround(life, { config, logger, kind: 'bench', maxConnections: 4 })
     const world = await fill(database)
-    const access = createAccessPolicy({ database, isFresh: () => true })
+    const access = AccessPolicy.create({ database, isFresh: () => true })
     const fresh = () => createJournalService({ database, access })
     await measure(fresh, world)
     await measureBulk(database)

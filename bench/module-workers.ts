@@ -4,7 +4,7 @@
  */
 import { createLogger } from '#core/logging/index.ts'
 import { dialPlainly } from '#proto/index.ts'
-import { ModuleCache, createGrpcModuleSource } from '../worker/modules/index.ts'
+import { ModuleCache, ProxySource } from '../worker/modules/index.ts'
 import type { WantedModule } from '../worker/modules/index.ts'
 
 export type Orders = { folder: string; wanted: WantedModule }[]
@@ -23,18 +23,15 @@ async function prepare(orders: Orders): Promise<void> {
 }
 
 async function openWorker({ folder, wanted }: Orders[number]) {
-  const { source } = createGrpcModuleSource({
-    credentials: {
-      joinSecret: '',
-      fingerprint: undefined,
-      channel: async () => dialPlainly(),
-      isTls: () => false,
-    },
-    managerAddress: wanted.sourceAddress,
-    bearer: () => undefined,
-  })
+  const proxy = new ProxySource({ dial: () => Promise.resolve(dialPlainly()), managerAddress: wanted.sourceAddress })
   const maxBytes = 2 * wanted.sizeBytes
-  const cache = await ModuleCache.open({ folder, maxBytes, maxModuleBytes: maxBytes, source, logger })
+  const cache = await ModuleCache.open({
+    folder,
+    maxBytes,
+    maxModuleBytes: maxBytes,
+    source: proxy.read.bind(proxy),
+    logger,
+  })
   return () => cache.get(wanted, AbortSignal.timeout(DEADLINE_MS))
 }
 

@@ -9,8 +9,9 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { Metadata, credentials } from '@grpc/grpc-js'
-import { ModuleService, createServiceClient, createTicketSigner } from '#proto/index.ts'
+import { createTicketSigner } from '#proto/index.ts'
+import { Secret } from '#core/config/index.ts'
+import { ProxyClient } from '../manager/modules/proxy-client.ts'
 import { load, prepareRequest } from './http-load.ts'
 import type { Orders, Took } from './module-workers.ts'
 import { cpuMs, newDataDir, removeDataDir, startPlatform } from './platform.ts'
@@ -26,7 +27,6 @@ const ASKED_ONCE = '1 manifest, 1 blob'
 const TARGET_LAST_MS = 5_000
 const TARGET_CACHED_MS = 5
 const PROXY_TOKEN = randomBytes(24).toString('base64url')
-const DEADLINE_MS = 120_000
 const START_LOAD_MS = 3_000
 
 export async function benchModules(): Promise<void> {
@@ -218,14 +218,13 @@ async function fanOutOnce(dataDir: string): Promise<FanOut> {
   const floor = await floorOf(dataDir, module)
   await using registry = await startRegistry(module)
   await using proxy = await startProxy(dataDir, registry.host)
-  const metadata = new Metadata()
-  metadata.set('authorization', `Bearer ${PROXY_TOKEN}`)
-  const manager = createServiceClient(ModuleService, proxy.address, credentials.createInsecure())
-  const found = await manager.resolve({ reference: 'm' }, { deadlineMs: DEADLINE_MS, metadata })
+  const manager = new ProxyClient(proxy.address, undefined, new Secret(PROXY_TOKEN))
+  const resolve = () => manager.resolve('m', null, { signatures: 'off', keys: [] })
+  const found = await resolve()
   const resolveMs: number[] = []
   for (let index = 0; index < 200; index++) {
     const beganMs = performance.now()
-    await manager.resolve({ reference: 'm' }, { deadlineMs: DEADLINE_MS, metadata })
+    await resolve()
     resolveMs.push(performance.now() - beganMs)
   }
   manager.close()
@@ -235,7 +234,7 @@ async function fanOutOnce(dataDir: string): Promise<FanOut> {
   const orders: Orders = Array.from({ length: WORKERS }, (_, index) => {
     const { digest, reference } = found
     const workerId = `0197a1a2-0000-7000-8000-${String(index).padStart(12, '0')}`
-    const ticket = signer.sign({ workerId, digest, reference }, expires)
+    const ticket = signer.sign({ reader: `worker:${workerId}`, digest, reference }, expires)
     const wanted = { digest, reference, ticket, sizeBytes: MODULE_BYTES, sourceAddress: proxy.address, peers: [] }
     return { folder: join(dataDir, 'workers', String(index)), wanted }
   })

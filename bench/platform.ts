@@ -6,10 +6,8 @@ import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { nodeFlags } from '#core/node-flags.ts'
 
 const ROOT = join(import.meta.dirname, '..')
-const FLAGS = nodeFlags()
 const START_DEADLINE_MS = 60_000
 
 export type Platform = AsyncDisposable & {
@@ -37,8 +35,8 @@ export async function freePort(): Promise<number> {
 /** All processes are pinned to the first two cores, so that figures of larger machines compare. */
 function command(): { file: string; prefix: string[] } {
   return existsSync('/usr/bin/taskset')
-    ? { file: '/usr/bin/taskset', prefix: ['-c', '0,1', process.execPath, ...FLAGS] }
-    : { file: process.execPath, prefix: [...FLAGS] }
+    ? { file: '/usr/bin/taskset', prefix: ['-c', '0,1', process.execPath] }
+    : { file: process.execPath, prefix: [] }
 }
 
 export async function startPlatform(

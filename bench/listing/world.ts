@@ -3,7 +3,7 @@ import type pg from 'pg'
 import type { HttpApp } from '#core/http/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
-import { sealSecret } from '../../api/devices/client-secrets.ts'
+import { sealSecret } from '../../api/devices/secrets/index.ts'
 
 export const CLIENTS = Number(process.env['BENCH_CLIENTS'] ?? 1_000_000)
 export const LARGEST = Math.floor(CLIENTS * 0.6)

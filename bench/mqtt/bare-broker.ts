@@ -1,13 +1,13 @@
 /** The bare broker of the conformance profile as a process of its own, for a bench: `node bare-broker.ts <port>`. */
-import { createBareExchange, startMqttServer } from '#api/adapters/mqtt/index.ts'
+import { BareExchange, MqttServer } from '#api/adapters/mqtt/index.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { createStreamBudget } from '#core/streams/index.ts'
 
-await startMqttServer({
+await MqttServer.start({
   host: '127.0.0.1',
   port: Number(process.argv[2]),
   maxPacketBytes: 1024 * 1024,
-  exchange: createBareExchange,
+  exchange: (host) => new BareExchange(host),
   budget: createStreamBudget(256 * 1024 * 1024),
   logger: createLogger({ name: 'bench', level: 'warn' }),
 })

@@ -1,6 +1,6 @@
 // contract 2.4, decisions 31b and 45: entities found without their domain, by which role they are reached, and what is remembered
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { ACTIONS, createAccessPolicy, findPageAccess, findProvidedAccess } from '#api/identity/index.ts'
+import { ACTIONS, AccessPolicy, findPageAccess, findProvidedAccess } from '#api/identity/index.ts'
 import type { EntityFacts } from '#api/identity/index.ts'
 import { newId } from '#core/ids.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
@@ -262,7 +262,7 @@ test(
     for (let step = 0; step < 20; step++) {
       await pick(changes)()
       const remembered = await decided(api.api.identity.access)
-      const stored = await decided(createAccessPolicy({ database: api.database, isFresh: () => true }))
+      const stored = await decided(AccessPolicy.create({ database: api.database, isFresh: () => true }))
       expect(remembered, `step ${step}`).toEqual(stored)
       seen += stored.filter((line) => line.includes(' read')).length
     }

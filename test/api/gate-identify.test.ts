@@ -35,7 +35,7 @@ test('no, another scheme, a wrong and a foreign secret are the same 401', async 
     await identify(foreign.credentials.secret, newId()),
   ]
   expect(new Set(answers.map((answer) => `${answer.status} ${answer.text}`)).size).toBe(1)
-  for (const authorization of [undefined, 'Client ', `Bearer ${tenant.user.accessToken}`, 'client secret']) {
+  for (const authorization of [undefined, 'Client ', `Bearer ${tenant.user.accessToken}`, 'Basic secret']) {
     const headers: Record<string, string> = authorization === undefined ? {} : { authorization }
     expect((await api.anonymous('POST', '/clients/identify', undefined, headers)).status).toBe(401)
   }

@@ -10,6 +10,7 @@ import {
   TEST_PACKAGES,
 } from './rooms.ts'
 import type { Room } from './rooms.ts'
+import { ORDERED_ROOMS, SLICES } from './slices.ts'
 import { importsOf } from './source-imports.ts'
 import type { Import, SourceFile } from './source-imports.ts'
 
@@ -77,6 +78,8 @@ function roomFault({ from: path, to, specifier }: Import, from: Room, tree: Read
   const target = roomOf(to)
   if (target === from) {
     if (specifier.startsWith('#') && !isTest(path)) return `${from.name} is its own room: import by a relative path`
+    const fault = sliceFault(path, to, from)
+    if (fault !== undefined) return fault
     const isOwnPart = !from.isOfParts || partOf(path) === partOf(to) || from.face.test(to)
     return isOwnPart ? undefined : `the parts of ${from.name} are imported through their index.ts only`
   }
@@ -86,6 +89,29 @@ function roomFault({ from: path, to, specifier }: Import, from: Room, tree: Read
   if (!from.mayImport.includes(target.name)) return EXAMINERS.has(target.name) ? target.rule : from.rule
   if (EXAMINERS.has(from.name) || target.face.test(to)) return undefined
   return `${target.name} is imported through its index.ts only`
+}
+
+/** Slices stand on the ones before them in the list of their room, and never on the files that put them together. */
+function sliceFault(path: string, to: string, room: Room): string | undefined {
+  const own = sliceOf(path, room)
+  const other = sliceOf(to, room)
+  const order = Object.keys(SLICES[room.name] ?? {})
+  const isComposing = own === COMPOSING && !order.includes(COMPOSING)
+  if (own === other || isComposing || !ORDERED_ROOMS.includes(room.name) || isTest(path)) return undefined
+  if (!order.includes(own)) return `${own} is no slice of ${room.name} in test/architecture/slices.ts`
+  if (other === COMPOSING && !order.includes(COMPOSING))
+    return `a slice does not import the files that put the slices of ${room.name} together`
+  if (order.indexOf(other) < order.indexOf(own) && order.includes(other)) return undefined
+  return `in ${room.name}, ${own} does not stand on ${other} (test/architecture/slices.ts)`
+}
+
+/** The files of a room's own folder, in the lists of slices. */
+const COMPOSING = '.'
+
+/** The folder of a room in which a file lies. */
+function sliceOf(path: string, room: Room): string {
+  const [first, ...rest] = path.slice(room.folder.length + 1).split('/')
+  return rest.length === 0 ? COMPOSING : (first ?? '')
 }
 
 /** The folder below the room's that a file lies in. */
@@ -113,7 +139,8 @@ function roleFault({ from: path, to, isType }: Import): string | undefined {
 
 const isPure = (path: string) => PURE_FILES.some((pattern) => pattern.test(path)) && !isTest(path)
 
-function purityFault({ from: path, to }: Import): string | undefined {
-  if (!isPure(path) || isPure(to) || PURE_IMPORTS.test(to)) return undefined
+/** A type is erased: it reaches nothing. */
+function purityFault({ from: path, to, isType }: Import): string | undefined {
+  if (isType || !isPure(path) || isPure(to) || PURE_IMPORTS.test(to)) return undefined
   return 'a pure file imports pure files only'
 }

@@ -25,11 +25,6 @@ const DOMAIN_WORDS: readonly { word: RegExp; room: string }[] = [
  */
 const ALLOWED: readonly { path: string; line: string; reason: string }[] = [
   {
-    path: 'core/database/batcher.ts',
-    line: '* Messages use it per lane, task state changes per manager; both answer their caller after the commit.',
-    reason: 'says which two rooms share it',
-  },
-  {
     path: 'core/http/openapi.ts',
     line: "description: 'Device messaging platform and distributed WebAssembly task manager.',",
     reason: 'the sentence about the product, shown in its API document',

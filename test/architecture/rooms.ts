@@ -20,6 +20,7 @@ export type Room = {
 
 const PRODUCT = [
   'core',
+  'queues',
   'identity',
   'devices',
   'messages',
@@ -48,9 +49,10 @@ function room(
 /** From the ground up. A file belongs to the last room whose folder it lies in. */
 export const ROOMS: readonly Room[] = [
   room('core', 'core', [], 'core is technology without a domain: it imports no other room', {
-    face: /^core\/([a-z-]+\.ts|([a-z-]+\/)+index\.ts)$/,
+    face: /^core\/([a-z0-9-]+\.ts|([a-z0-9-]+\/)+index\.ts)$/,
     isOfParts: true,
   }),
+  room('queues', 'queues', ['core'], 'queues holds both ends of each table between the platform and the manager'),
   room(
     'api',
     'api',
@@ -69,8 +71,8 @@ export const ROOMS: readonly Room[] = [
   room(
     'automation',
     'api/automation',
-    ['core', 'identity', 'devices', 'messages'],
-    'automation stands on identity, devices and messages, and shares tables with the manager, no code',
+    ['core', 'queues', 'identity', 'devices', 'messages'],
+    'automation stands on identity, devices and messages, and meets the manager in queues',
   ),
   room(
     'adapters',
@@ -83,8 +85,8 @@ export const ROOMS: readonly Room[] = [
   room(
     'manager',
     'manager',
-    ['core', 'proto', 'identity'],
-    'the manager imports core and proto, and of the platform only who may do what (identity)',
+    ['core', 'queues', 'proto', 'identity'],
+    'the manager imports core, queues and proto, and of the platform only who may do what (identity)',
   ),
   room('worker', 'worker', ['core', 'proto'], 'a worker imports core and proto alone'),
   room('proxy', 'proxy', ['core', 'proto'], 'the proxy imports core and proto alone'),
@@ -126,12 +128,12 @@ export type PackageOwner = {
 }
 
 const ROUTES = 'routes\\.ts$'
-const CLUSTER = 'manager/(dispatch|modules)/|worker/(session|modules)/|proxy/delivery/'
+const CLUSTER = 'manager/(dispatch|modules)/|worker/session/'
 
 /** Who may import a third-party package. A package without a row may be imported by no room of the product. */
 /** Where schemas live. */
 const SCHEMA_OWNERS = new RegExp(
-  `^core/http/|^core/page\\.ts$|^api/identity/wire/|^api/adapters/http/|(^|/)schema\\.ts$|${ROUTES}`,
+  `^core/http/|^core/page\\.ts$|^api/identity/wire/|^api/adapters/http/|(^|/)schema\\.ts$|^manager/model/task-fields\\.ts$|${ROUTES}`,
 )
 
 export const PACKAGE_OWNERS: readonly PackageOwner[] = [
@@ -139,22 +141,16 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
     package: 'fastify',
     owner: /^core\/http\//,
     types: new RegExp(
-      `${ROUTES}|^api/(api|identity/identity|identity/tokens/bearer)\\.ts$|^api/adapters/http/|^manager/(access|callers)\\.ts$`,
+      `${ROUTES}|^api/(api|identity/identity|identity/tokens/bearer)\\.ts$|^api/adapters/http/|^manager/access/`,
     ),
     rule: 'Fastify belongs to core/http; routes, HTTP adapters and the authenticate hooks name its types',
   },
   { package: '@fastify/swagger', owner: /^core\/http\//, rule: 'the OpenAPI document is made in core/http' },
   { package: '@fastify/swagger-ui', owner: /^core\/http\//, rule: 'the page at /docs is served by core/http' },
   {
-    package: '@fastify/multipart',
-    owner: /^manager\/tasks\/routes\.ts$/,
-    rule: 'the upload of a module is the one multipart route',
-  },
-  {
     package: 'typebox',
-    owner: /^core\/http\/late\.ts$/,
-    types: SCHEMA_OWNERS,
-    rule: 'core/schema.ts builds schemas, and core/http loads their checks late',
+    owner: SCHEMA_OWNERS,
+    rule: 'schemas live in schema.ts, at the edge and in routes.ts, never in rules',
   },
   { package: 'pino', owner: /^core\/logging\//, rule: 'everybody else gets a Logger passed in' },
   { package: 'pino-pretty', owner: /^core\/logging\//, rule: 'everybody else gets a Logger passed in' },
@@ -178,10 +174,10 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   {
     package: 'pg',
     owner: /^core\/database\//,
-    types: /^core\/log\/|^api\/messages\/(export|ingest|live|store|retention)\/|^manager\/runs\//,
+    types: /^core\/log\/|^api\/messages\/(export|ingest|live|store|retention)\/|^manager\/writer\//,
     rule: 'core/database makes connections; who writes on a dedicated one names its type',
   },
-  { package: 'croner', owner: /^manager\/schedules\/cron\.ts$/, rule: 'schedules are read in one place' },
+  { package: 'croner', owner: /^manager\/model\/cron\.ts$/, rule: 'schedules are read in one place' },
   {
     package: 'lru-cache',
     owner: /^(core|api|manager|worker|proxy)\//,
@@ -189,19 +185,26 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   },
   {
     package: '@grpc/grpc-js',
-    owner: new RegExp(`^proto/|^(${CLUSTER})`),
-    rule: 'gRPC belongs to proto, manager/dispatch, worker/session, proxy/delivery and the carriers of modules',
+    owner: new RegExp(`^proto/|^(${CLUSTER})|^worker/membership/`),
+    rule: 'gRPC belongs to proto, manager/dispatch, worker/session and worker/membership',
   },
   {
     package: '@bufbuild/protobuf',
-    owner: new RegExp(`^proto/|^(${CLUSTER})|^worker/(runs|run-logs|assignment-journal)\\.ts$`),
+    owner: new RegExp(`^proto/|^(${CLUSTER})|^worker/(runs|membership)/`),
     rule: 'messages of the protocol are built where they are sent',
   },
-  {
-    package: '@peculiar/x509',
-    owner: /^manager\/(grpc-tls|authority)\.ts$|^worker\/session\/client-certificate\.ts$/,
-    rule: 'certificates are made where they are served',
-  },
+  ...[
+    '@peculiar/x509',
+    '@peculiar/asn1-csr',
+    '@peculiar/asn1-ocsp',
+    '@peculiar/asn1-schema',
+    '@peculiar/asn1-x509',
+  ].map((name) => ({
+    package: name,
+    owner: /^core\/x509\//,
+    rule: 'certificates, requests, lists and OCSP are made in core/x509',
+  })),
+  { package: 'asn1js', owner: /^core\/x509\//, rule: 'DER is read and written in core/x509' },
   {
     package: 'smol-toml',
     owner: /^(cli\/config-file|api\/provisioning\/provision\/layout|api\/provisioning\/profiles\/notations)\.ts$/,
@@ -217,11 +220,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
     owner: /^cli\/provisioning-file\.ts$/,
     rule: 'the command line reads a file at once; the platform reads files in turns (api/provisioning/bulk/csv.ts)',
   },
-  {
-    package: 'reflect-metadata',
-    owner: /^manager\/authority\.ts$|^worker\/session\/client-certificate\.ts$/,
-    rule: 'nothing but @peculiar/x509 needs it',
-  },
+  { package: 'reflect-metadata', owner: /^core\/x509\/library\.ts$/, rule: 'nothing but @peculiar/x509 needs it' },
   {
     package: '@bjorn3/browser_wasi_shim',
     owner: /^worker\/runtime\//,
@@ -262,7 +261,7 @@ export type RoleRule = {
 
 /** Where SQL is written: by the slice that owns the tables. */
 const SQL_OWNERS =
-  /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|wire)\/|^api\/(automation|devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^manager\/(access\.ts$|workers\/|tasks\/|runs\/|modules\/|dispatch\/|events\/|workflows\/|schedules\/|channels\/|sealed-secret\.ts$)/
+  /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|listing)\/|^queues\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^manager\/(access|tls|store|workers|modules|dispatch|workflows|schedules)\//
 
 /** Inside a slice: routes or adapter -> service -> repository -> database. */
 export const ROLE_RULES: readonly RoleRule[] = [
@@ -271,12 +270,6 @@ export const ROLE_RULES: readonly RoleRule[] = [
     mustNotImport: /^core\/sql\.ts$/,
     allowsTypes: false,
     rule: 'SQL is written by the slice that owns the tables',
-  },
-  {
-    files: new RegExp(`^(?!.*(${SCHEMA_OWNERS.source}))`),
-    mustNotImport: /^core\/schema\.ts$/,
-    allowsTypes: false,
-    rule: 'schemas live in schema.ts, at the edge and in routes.ts, never in rules',
   },
   {
     files: /\/routes\.ts$/,
@@ -313,19 +306,19 @@ export const ROLE_RULES: readonly RoleRule[] = [
 
 /** Files that decide from their arguments alone: no clock, no randomness, no file, no database. */
 export const PURE_FILES: readonly RegExp[] = [
-  /^api\/messages\/(senml\/|topics\.ts$|exact-json\.ts$)/,
+  /^api\/messages\/(senml\/|model\/(topics|exact-json)\.ts$)/,
   /^api\/identity\/access\/actions\.ts$/,
   /^api\/identity\/domains\/route-name\.ts$/,
-  /^manager\/(lifecycle\.ts$|scheduler\/)/,
-  /^worker\/(lease|runtime\/(limits|bounded-output))\.ts$/,
-  /^proxy\/oci\/(reference|manifest|media-types|challenge|digest|retry-after|refusal|tar)\.ts$/,
+  /^manager\/(model\/(?!task-fields\.ts$)|placement\/placement\.ts$)/,
+  /^worker\/(session\/lease|runtime\/(limits|bounded-output))\.ts$/,
+  /^proxy\/oci\/(reference|manifest|media-types|challenge|refusal|tar)\.ts$/,
   /^proto\/task-state\.ts$/,
-  /^core\/(wasm\/|errors\/|log\/position\.ts$)/,
+  /^core\/(bytes\/|wasm\/|errors\/|log\/position\.ts$)/,
 ]
 
 /** What a pure file may import beside other pure files. */
 export const PURE_IMPORTS =
-  /^core\/(errors|wasm)\/index\.ts$|^core\/(ids|time)\.ts$|^proto\/(index\.ts$|gen\/)|^node:(buffer|crypto)$/
+  /^core\/(bytes|errors|wasm)\/index\.ts$|^core\/(digest|ids|time)\.ts$|^proto\/(index\.ts$|gen\/)|^node:(buffer|crypto)$|^croner$/
 
 /** Text that a pure file must not hold. */
 export const IMPURE_TEXT =

@@ -101,7 +101,7 @@ describe('settings', () => {
   })
 
   it('every variable that a document names is a setting', () => {
-    const files = globSync(['*.md', 'docs/**/*.md', '{core,api,proto,manager,worker,proxy,examples}/**/*.md'], {
+    const files = globSync(['*.md', 'docs/**/*.md', '{core,queues,api,proto,manager,worker,proxy,examples}/**/*.md'], {
       cwd: ROOT,
     })
     expect(files).toContain('docs/settings.md')

@@ -1,6 +1,6 @@
 /** A program as small as can be, for the tests of the frame: what it does is said by its settings. */
 import { flag, integer, port, secret, text } from '#core/config/index.ts'
-import { runProgram } from '#core/program.ts'
+import { runProgram } from '#core/program/index.ts'
 
 await runProgram({
   name: 'example',

@@ -73,7 +73,7 @@ export async function startEdge(options: TestEdgeOptions = {}): Promise<TestEdge
       name: 'pump',
     }),
   )
-  app.get('/endless', { config: { isPublic: true, refusesHead: true } }, () => new Promise(() => undefined))
+  app.get('/endless', { exposeHeadRoute: false, config: { isPublic: true } }, () => new Promise(() => undefined))
   app.post('/pumps/:id/start', { config: { isPublic: true }, schema: { response: responses({ 200: Pump }) } }, () => ({
     id: '1',
     name: 'started',

@@ -27,17 +27,27 @@ describe('a data folder', () => {
     expect(await second.exited).toEqual({ code: 0, signal: null })
   })
 
-  it('keeps checksums, sorts by code point and has trigram search', async () => {
+  it('keeps checksums, sorts by code point and has trigram search in any alphabet', async () => {
     using folder = temporaryFolder()
     const server = await startEmbeddedPostgres({ dataDir: folder.path, log, unsafe: true })
     const [row] = await query(
       server.connection,
       'CREATE EXTENSION pg_trgm',
       `SELECT current_setting('data_checksums') AS checksums, datlocprovider AS provider, datlocale AS locale,
-              pg_encoding_to_char(encoding) AS encoding, similarity('pump', 'pumps') > 0.5 AS similar
+              pg_encoding_to_char(encoding) AS encoding, similarity('pump', 'pumps') > 0.5 AS similar, datcollate AS collation,
+              similarity('датчик', 'ДАТЧИКИ') > 0.5 AS cyrillic, cardinality(show_trgm('温度')) > 0 AS chinese
          FROM pg_database WHERE datname = current_database()`,
     )
-    expect(row).toEqual({ checksums: 'on', provider: 'b', locale: 'C.UTF-8', encoding: 'UTF8', similar: true })
+    expect(row).toEqual({
+      checksums: 'on',
+      provider: 'b',
+      locale: 'C.UTF-8',
+      collation: 'C',
+      encoding: 'UTF8',
+      similar: true,
+      cyrillic: true,
+      chinese: true,
+    })
     await server.stop()
   })
 

@@ -70,7 +70,7 @@ export async function createInstallation(environment: Record<string, string> = {
 
 /** Starts the program without waiting for it to be ready. */
 export function launch(installation: Installation, program = 'programs/all.ts'): Whole {
-  const child: ChildProcess = spawn(process.execPath, [program], {
+  const child: ChildProcess = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', program], {
     cwd: ROOT,
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...installation.environment },
@@ -111,8 +111,8 @@ export function launch(installation: Installation, program = 'programs/all.ts'):
   }
 }
 
-export async function startWhole(installation: Installation): Promise<Whole> {
-  const whole = launch(installation)
+export async function startWhole(installation: Installation, program?: string): Promise<Whole> {
+  const whole = launch(installation, program)
   let hasEnded = false
   void whole.ended.then(() => (hasEnded = true))
   await until(

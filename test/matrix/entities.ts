@@ -5,7 +5,7 @@ import type { Queryable } from '#core/database/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Keyring } from '#core/keyring/index.ts'
 import { sql } from '#core/sql.ts'
-import { sealSecret } from '../../api/devices/client-secrets.ts'
+import { sealSecret } from '../../api/devices/secrets/index.ts'
 
 export type Thing = { type: EntityType; key: number; id: string }
 /** A domain, and the group in which its clients and channels are put. */

@@ -8,8 +8,8 @@ import fc from 'fast-check'
 import { WebSocket } from 'ws'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { TYPES, codeOf, formatCode, formatMessage, parseMessage } from '#api/adapters/coap/message.ts'
-import { startCoapServer } from '#api/adapters/coap/index.ts'
-import type { CoapServer, CoapServerDeps } from '#api/adapters/coap/index.ts'
+import { CoapServer } from '#api/adapters/coap/index.ts'
+import type { CoapServerDeps } from '#api/adapters/coap/index.ts'
 import type { Messages } from '#api/messages/index.ts'
 import { createMetrics, listen } from '#core/http/index.ts'
 import type { Listeners } from '#core/http/index.ts'
@@ -37,7 +37,7 @@ let aheadMs = 0
 const metrics = createMetrics()
 
 const start = (measured = createMetrics(), options: Partial<CoapServerDeps> = {}) =>
-  startCoapServer({
+  CoapServer.start({
     host: '127.0.0.1',
     port: 0,
     gate: plant.api.api.devices.gate,

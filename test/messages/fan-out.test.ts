@@ -7,8 +7,7 @@ import mqtt from 'mqtt'
 import type { MqttClient } from 'mqtt'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { WebSocket } from 'ws'
-import { startCoapServer } from '#api/adapters/coap/index.ts'
-import type { CoapServer } from '#api/adapters/coap/index.ts'
+import { CoapServer } from '#api/adapters/coap/index.ts'
 import { listen } from '#core/http/index.ts'
 import type { Listeners } from '#core/http/index.ts'
 import { silentLogger as logger } from '../harness/database.ts'
@@ -39,7 +38,7 @@ beforeAll(async () => {
   })
   host = `127.0.0.1:${listeners.ports[0]}`
   const { devices, messages } = plant.api.api
-  coap = await startCoapServer({
+  coap = await CoapServer.start({
     host: '127.0.0.1',
     port: 0,
     gate: devices.gate,

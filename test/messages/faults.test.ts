@@ -16,7 +16,7 @@ import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase, silentLogger as logger } from '../harness/database.ts'
 
 /** Of our own database: other test files have lanes on the same server. */
-const LANE_CONNECTIONS = `datname = current_database() AND application_name LIKE 'skein ingest lane%'`
+const LANE_CONNECTIONS = `datname = current_database() AND application_name LIKE 'skein ingest shard%'`
 
 let server: TestDatabase
 

@@ -2,10 +2,10 @@
 import { createReader } from '#api/messages/index.ts'
 import type { IncomingMessage } from '#api/messages/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { createIngest } from '../../api/messages/ingest/ingest.ts'
+import { Ingest } from '../../api/messages/ingest/ingest.ts'
 import { foldNext } from '../../api/messages/projections/fold.ts'
 import { createOwnBatches } from '../../api/messages/projections/own-batches.ts'
-import { createPartitions } from '../../api/messages/retention/partitions.ts'
+import { createPartitions } from '../../api/messages/store/partitions.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 
 /** No batch of a test becomes so old that another process reads it. */
@@ -14,7 +14,7 @@ const FOREIGN_AGE_MS = 3_600_000
 /** A process that folds what it stored itself, when it is told to. */
 export function createFoldingNode(database: Database) {
   const own = createOwnBatches({ foreignAgeMs: FOREIGN_AGE_MS, rest: () => Promise.resolve() })
-  const ingest = createIngest({
+  const ingest = new Ingest({
     database,
     logger,
     hasRoom: () => true,

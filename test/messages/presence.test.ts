@@ -1,7 +1,6 @@
 /** Who is online, on whatever node: clients with a session, until it ends or its node dies. */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { startPresence } from '../../api/messages/presence/index.ts'
-import type { Presence } from '../../api/messages/presence/index.ts'
+import { Presence } from '../../api/messages/presence/index.ts'
 import { clearDeadNodes, findTelemetry } from '../../api/messages/presence/repository.ts'
 import { ZERO_TIME } from '#core/time.ts'
 import { silentLogger as logger } from '../harness/database.ts'
@@ -15,7 +14,7 @@ let elsewhere: Presence
 let client: number
 
 const start = (deadAfterSeconds = 20) =>
-  startPresence({ database: plant.api.database, logger, writeIntervalMs: 20, deadAfterSeconds })
+  new Presence({ database: plant.api.database, logger, writeIntervalMs: 20, deadAfterSeconds })
 
 beforeAll(async () => {
   plant = await startPlant()

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { forgetExpiredKeys } from '../../api/messages/ingest/idempotency.ts'
 import { forgetOldBatches } from '../../api/messages/retention/batches.ts'
-import { createPartitions, maintainPartitions } from '../../api/messages/retention/partitions.ts'
+import { createPartitions, maintainPartitions } from '../../api/messages/store/partitions.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase, silentLogger } from '../harness/database.ts'
 

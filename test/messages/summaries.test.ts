@@ -1,7 +1,7 @@
 /** Summaries of the index of batches keep up with what arrives. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { sql } from '#core/sql.ts'
-import { createPartitions } from '../../api/messages/retention/partitions.ts'
+import { createPartitions } from '../../api/messages/store/partitions.ts'
 import { createSummaries } from '../../api/messages/projections/summaries.ts'
 import type { Summaries } from '../../api/messages/projections/summaries.ts'
 import type { TestDatabase } from '../harness/database.ts'

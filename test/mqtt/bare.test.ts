@@ -10,8 +10,8 @@ import fc from 'fast-check'
 import { generate } from 'mqtt-packet'
 import type { Packet } from 'mqtt-packet'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createBareExchange, startMqtt, startMqttServer } from '#api/adapters/mqtt/index.ts'
-import type { MqttOptions, MqttServer } from '#api/adapters/mqtt/index.ts'
+import { BareExchange, MqttServer, startMqtt } from '#api/adapters/mqtt/index.ts'
+import type { MqttOptions } from '#api/adapters/mqtt/index.ts'
 import { createMetrics } from '#core/http/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import { createStreamBudget } from '#core/streams/index.ts'
@@ -26,11 +26,11 @@ const metrics = createMetrics()
 const errors: unknown[] = []
 
 beforeAll(async () => {
-  server = await startMqttServer({
+  server = await MqttServer.start({
     host: '127.0.0.1',
     port: 0,
     maxPacketBytes: 64 * 1024,
-    exchange: createBareExchange,
+    exchange: (host) => new BareExchange(host),
     budget: createStreamBudget(256 * 1024 * 1024),
     metrics,
     logger: Object.assign(Object.create(logger) as typeof logger, { error: (fault: unknown) => errors.push(fault) }),

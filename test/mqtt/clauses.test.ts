@@ -5,18 +5,17 @@
 import { connect } from 'node:net'
 import { createStreamBudget } from '#core/streams/index.ts'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createBareExchange, startMqttServer } from '#api/adapters/mqtt/index.ts'
-import type { MqttServer } from '#api/adapters/mqtt/index.ts'
+import { BareExchange, MqttServer } from '#api/adapters/mqtt/index.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
 
 let server: MqttServer
 beforeAll(async () => {
-  server = await startMqttServer({
+  server = await MqttServer.start({
     host: '127.0.0.1',
     port: 0,
     maxPacketBytes: 64 * 1024,
-    exchange: createBareExchange,
+    exchange: (host) => new BareExchange(host),
     budget: createStreamBudget(256 * 1024 * 1024),
     logger,
   })

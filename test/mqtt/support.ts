@@ -1,7 +1,7 @@
 /** What the tests of MQTT share: the plant of the tests of messages, and servers on free ports over its database. */
-import { createPlatformExchange } from '#api/adapters/mqtt/platform.ts'
-import { startMqttServer } from '#api/adapters/mqtt/index.ts'
-import type { MqttServer, MqttServerOptions } from '#api/adapters/mqtt/index.ts'
+import { PlatformExchange } from '#api/adapters/mqtt/platform/exchange.ts'
+import { MqttServer } from '#api/adapters/mqtt/index.ts'
+import type { MqttServerOptions } from '#api/adapters/mqtt/index.ts'
 import { startSessionStore } from '#api/messages/index.ts'
 import type { SessionStore } from '#api/messages/index.ts'
 import { startTestApi } from '../harness/api.ts'
@@ -49,13 +49,13 @@ export async function startNode(
 ): Promise<Node> {
   const { devices, messages, identity } = api.api
   let forget: ((keys: readonly number[]) => void) | undefined
-  const server = await startMqttServer({
+  const server = await MqttServer.start({
     host: '127.0.0.1',
     port: 0,
     maxPacketBytes: MAX_PACKET_BYTES,
     budget: api.ground.streams.budget,
     exchange(host) {
-      const exchange = createPlatformExchange(
+      const exchange = new PlatformExchange(
         {
           gate: devices.gate,
           messages,
@@ -75,7 +75,7 @@ export async function startNode(
         },
         host,
       )
-      forget = exchange.forget
+      forget = (keys) => exchange.forget(keys)
       return exchange
     },
     logger,

@@ -9,8 +9,8 @@ import { createServer as createTlsServer } from 'node:tls'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readConfigs, unknownVariables } from '#core/config/index.ts'
+import { PROGRAM_SETTINGS } from '../../tools/generate/index.ts'
 import {
-  PROGRAM_SETTINGS,
   ROOT,
   environmentOf,
   interpolationsOf,
@@ -75,16 +75,18 @@ describe('docker-compose.yml', () => {
     expect([...required].toSorted()).toEqual(Object.keys(prepared.variables).toSorted())
     const defaults = uses.filter(({ operator, operand }) => operator !== ':?' && operand !== '')
     expect(defaults).toEqual([{ name: 'PROXY_AUTHENTICATE', operator: ':-', operand: 'false' }])
+    // The address of the manager is one within the network of the services.
     for (const { service } of ours) {
       for (const [name, value] of Object.entries(service.environment ?? {})) {
-        if (/SECRET|TOKEN|PASSWORD|_URL$/.test(name)) expect(value, name).toMatch(/\$\{/)
+        if (name !== 'SKEIN_PROXY_MANAGER_URL' && /SECRET|TOKEN|PASSWORD|_URL$/.test(name))
+          expect(value, name).toMatch(/\$\{/)
       }
     }
   })
 
   it('every file that it names is in the tree, or made by deploy/prepare.sh', () => {
     const paths = services.flatMap(([, { command = [], healthcheck, volumes = [] }]) => [
-      ...[...command, ...(healthcheck?.test ?? [])].filter((word) => /^[a-z]+\/.*\.(ts|mjs)$/.test(word)),
+      ...[...command, ...(healthcheck?.test ?? [])].filter((word) => /^[a-z]+\/.*\.m?js$/.test(word)),
       ...volumes.map((volume) => volume.split(':')[0] ?? '').filter((source) => source.startsWith('.')),
     ])
     expect(paths.length).toBeGreaterThanOrEqual(ours.length * 2)
@@ -240,7 +242,14 @@ describe('Dockerfile', () => {
     }
     const rooms = Object.values(imports).map((path) => path.split('/')[1] ?? '')
     expect(copied).toEqual(
-      expect.arrayContaining([...rooms, 'programs', 'migrations', 'package.json', 'package-lock.json']),
+      expect.arrayContaining([
+        ...rooms,
+        'programs',
+        'tools/build.ts',
+        'migrations',
+        'package.json',
+        'package-lock.json',
+      ]),
     )
   })
 

@@ -5,24 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { parse } from 'yaml'
-import { COAP_SETTINGS, IDENTITY_SETTINGS, MQTT_SETTINGS, PUBLISHED_SETTINGS } from '#api/index.ts'
-import type { Settings } from '#core/config/index.ts'
-import { GROUND_SETTINGS } from '#core/ground/index.ts'
-import { HTTP_SETTINGS } from '#core/http/index.ts'
-import { LOG_LEVEL_SETTING } from '#core/logging/index.ts'
-import { MANAGER_SETTINGS } from '#manager/index.ts'
-import { PROXY_SETTINGS } from '#proxy/index.ts'
-import { WORKER_SETTINGS } from '#worker/index.ts'
 
 export const ROOT = join(import.meta.dirname, '..', '..')
-
-/** What `programs/<name>.ts` reads; a program cannot be asked without being started. */
-export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
-  api: [GROUND_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS, COAP_SETTINGS, MQTT_SETTINGS],
-  manager: [GROUND_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS, MANAGER_SETTINGS],
-  proxy: [PROXY_SETTINGS, LOG_LEVEL_SETTING],
-  worker: [WORKER_SETTINGS, PUBLISHED_SETTINGS, LOG_LEVEL_SETTING],
-}
 
 export type ComposeService = {
   image: string
@@ -52,9 +36,9 @@ export function readCompose(): Compose {
   return parse(readFileSync(join(ROOT, 'docker-compose.yml'), 'utf8'), { merge: true }) as Compose
 }
 
-/** `programs/<name>.ts` of a service's command; undefined for an image of somebody else. */
+/** `dist/<name>.js` of a service's command; undefined for an image of somebody else. */
 export function programOf({ command }: ComposeService): string | undefined {
-  return command === undefined ? undefined : /^programs\/([a-z]+)\.ts$/.exec(command[1] ?? '')?.[1]
+  return command === undefined ? undefined : /^dist\/([a-z]+)\.js$/.exec(command[1] ?? '')?.[1]
 }
 
 /** One use of a variable in the file, in compose's syntax: `${NAME:?why}` stops the start, `${NAME:-text}` has a default. */

@@ -3,9 +3,8 @@ import { spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { startMqttServer } from '#api/adapters/mqtt/index.ts'
-import type { MqttServer } from '#api/adapters/mqtt/index.ts'
-import { createPlatformExchange } from '#api/adapters/mqtt/platform.ts'
+import { MqttServer } from '#api/adapters/mqtt/index.ts'
+import { PlatformExchange } from '#api/adapters/mqtt/platform/exchange.ts'
 import { startSessionStore } from '#api/messages/index.ts'
 import { listen } from '#core/http/index.ts'
 import type { Listeners } from '#core/http/index.ts'
@@ -33,14 +32,14 @@ beforeAll(async () => {
     ports: [{ port: 0, isOptional: false, setting: 'SKEIN_HTTP_PORT' }],
     logger,
   })
-  broker = await startMqttServer({
+  broker = await MqttServer.start({
     host: '127.0.0.1',
     port: undefined,
     tls: { port: 0, files: ensureTls(undefined), clientOf },
     maxPacketBytes: 65_536,
     budget: api.ground.streams.budget,
     exchange: (host) =>
-      createPlatformExchange(
+      new PlatformExchange(
         {
           gate: devices.gate,
           messages,

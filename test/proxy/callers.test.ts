@@ -1,45 +1,31 @@
-/** Task manager section 3: a worker reads what it was assigned and nothing else; only managers ask what references stand for. */
+/** Task manager section 3: a reader gets the module of its ticket and nothing else; only managers ask what references stand for. */
 import { mkdtemp, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Metadata, credentials, status } from '@grpc/grpc-js'
 import { describe, expect, test } from 'vitest'
-import { ModuleService, createServiceClient } from '#proto/index.ts'
+import { createTicketSigner, repositoryNameOf } from '#proto/index.ts'
 import { WASM, digestOf, startRegistry, wasmOf } from './misbehaving-registry.ts'
-import { asManager, runProxy, ticketFor } from './running-proxy.ts'
-import type { RunningProxy } from './running-proxy.ts'
+import { PROXY_TOKEN, blobPath, resolveAt, runProxy, ticketFor } from './running-proxy.ts'
 
-const deadlineMs = 30_000
-const unauthenticated = { code: status.UNAUTHENTICATED }
-
-function clientOf(proxy: RunningProxy) {
-  const client = createServiceClient(ModuleService, proxy.address, credentials.createInsecure())
-  return {
-    resolve: (metadata: Metadata) => client.resolve({ reference: 'm' }, { deadlineMs, metadata }),
-    async fetch(request: { digest: string; reference?: string; ticket?: string }, metadata = new Metadata()) {
-      const pieces: Uint8Array[] = []
-      const stream = client.fetch(request, { deadlineMs, metadata })
-      for await (const { data } of stream as AsyncIterable<{ data: Uint8Array }>) pieces.push(data)
-      return Buffer.concat(pieces)
-    },
-    [Symbol.dispose]: () => client.close(),
-  }
-}
+const unauthenticated = { kind: 'unauthenticated' }
 
 describe('a manager', () => {
   test('is whoever has the proxy token; nobody else learns what a reference stands for', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
     registry.module('m', 'latest', WASM)
-    using client = clientOf(proxy)
-    const basic = new Metadata()
-    basic.set('authorization', 'Basic eDp5')
-    for (const metadata of [new Metadata(), asManager('another token of tests'), asManager(''), basic]) {
-      await expect(client.resolve(metadata)).rejects.toMatchObject(unauthenticated)
+    const ticket = ticketFor(digestOf(WASM), '')
+    for (const token of ['', 'another token of tests', `${PROXY_TOKEN}x`, ticket]) {
+      await expect(resolveAt(proxy.address, 'm', {}, token)).rejects.toMatchObject(unauthenticated)
     }
+    const basic = await fetch(`http://${proxy.address}/modules/status`, {
+      method: 'POST',
+      headers: { authorization: 'Basic eDp5', 'content-type': 'application/json' },
+      body: '{"digests":[],"exports":false}',
+    })
+    expect(basic.status).toBe(401)
     expect(registry.seen).toEqual([])
-    expect(await client.resolve(asManager())).toMatchObject({ digest: digestOf(WASM) })
-    expect(await client.fetch({ digest: digestOf(WASM) }, asManager()).catch(String)).toContain('no reference')
+    expect(await proxy.resolve('m')).toMatchObject({ digest: digestOf(WASM) })
   })
 
   test('of the same data folder leaves the token in a file, which may come after the proxy and be replaced', async () => {
@@ -50,23 +36,21 @@ describe('a manager', () => {
       dataDir,
       environment: { PROXY_REGISTRY_URL: registry.host, SKEIN_PROXY_TOKEN: '' },
     })
-    using client = clientOf(proxy)
-    await expect(client.resolve(asManager(''))).rejects.toMatchObject({
+    await expect(resolveAt(proxy.address, 'm', {}, 'any')).rejects.toMatchObject({
       ...unauthenticated,
-      details: expect.stringContaining('SKEIN_PROXY_TOKEN'),
+      message: expect.stringContaining('SKEIN_PROXY_TOKEN'),
     })
-    for (const token of ['the first token', 'the second token']) {
+    const digest = (token: string) => resolveAt(proxy.address, 'm', {}, token).then((found) => found.digest, String)
+    for (const token of ['first-token-of-tests', 'second-token-of-tests']) {
       await writeFile(join(dataDir, 'proxy-token'), `${token}\n`)
       // The file is read at most once a second.
-      await expect
-        .poll(() => client.resolve(asManager(token)).then(({ digest }) => digest, String), { timeout: deadlineMs })
-        .toBe(digestOf(WASM))
+      await expect.poll(() => digest(token), { timeout: 30_000 }).toBe(digestOf(WASM))
     }
-    await expect(client.resolve(asManager('the first token'))).rejects.toMatchObject(unauthenticated)
+    await expect(resolveAt(proxy.address, 'm', {}, 'first-token-of-tests')).rejects.toMatchObject(unauthenticated)
   })
 })
 
-describe('a worker', () => {
+describe('a reader', () => {
   test('reads the module of its ticket, from the reference of its ticket, until the ticket expires', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
@@ -74,21 +58,80 @@ describe('a worker', () => {
     const other = registry.module('other', 'latest', wasmOf(1000))
     const { digest, reference } = await proxy.resolve('m')
     const foreign = `${registry.host}/other@${other.manifestDigest}`
-    using client = clientOf(proxy)
-    const refused = [
-      { digest, reference },
-      { digest, reference, ticket: 'nonsense' },
-      { digest, reference, ticket: ticketFor(digest, reference, -1) },
-      { digest: other.moduleDigest, reference: foreign, ticket: ticketFor(digest, reference) },
-      { digest, reference: foreign, ticket: ticketFor(digest, reference) },
-      { digest: other.moduleDigest, reference, ticket: ticketFor(digest, reference) },
-    ]
-    for (const request of refused) await expect(client.fetch(request)).rejects.toMatchObject(unauthenticated)
-    expect(registry.count('/blobs/')).toBe(0)
-    expect(await client.fetch({ digest, reference, ticket: ticketFor(digest, reference) })).toEqual(WASM)
-    // Nor does the cache give what the ticket does not name.
-    await expect(client.fetch({ digest, reference: '', ticket: ticketFor(digest, reference) })).rejects.toMatchObject(
-      unauthenticated,
+    const elsewhere = createTicketSigner('another token altogether')
+    const grant = { reader: 'platform', digest, reference }
+    const soon = Math.floor(Date.now() / 1000) + 60
+    const ticket = ticketFor(digest, reference)
+    const [header = '', claims = '', signature = ''] = ticket.split('.')
+    const forged = Buffer.from(
+      JSON.stringify({ sub: 'platform', exp: soon, digest: other.moduleDigest, reference: foreign }),
     )
+    const none = Buffer.from('{"alg":"none","typ":"JWT"}').toString('base64url')
+    const wrong = [
+      undefined,
+      'nonsense',
+      PROXY_TOKEN,
+      ticketFor(digest, reference, -1),
+      elsewhere.sign(grant, soon),
+      `${header}.${forged.toString('base64url')}.${signature}`,
+      `${none}.${claims}.`,
+      `${none}.${claims}.${signature}`,
+    ]
+    for (const bearer of wrong) {
+      for (const path of [
+        '/v2/',
+        blobPath(digest, reference),
+        blobPath(other.moduleDigest, foreign),
+        '/v2/no/such/path',
+      ]) {
+        const answer = await proxy.get(path, bearer)
+        expect(answer.status, `${bearer} ${path}`).toBe(401)
+        expect(answer.headers.get('www-authenticate')).toMatch(
+          /^Bearer realm="http:\/\/127\.0\.0\.1:\d+\/token",service="skein"$/,
+        )
+        expect(await answer.json()).toEqual({ errors: [{ code: 'UNAUTHORIZED', message: expect.any(String) }] })
+      }
+    }
+    const denied = [
+      blobPath(other.moduleDigest, foreign),
+      blobPath(digest, foreign),
+      blobPath(other.moduleDigest, reference),
+      blobPath(digest, ''),
+      `/v2/${repositoryNameOf({ digest, reference })}/manifests/${other.manifestDigest}`,
+      `/v2/${repositoryNameOf({ digest, reference: foreign })}/manifests/latest`,
+      `/v2/${repositoryNameOf({ digest, reference })}/blobs/${digestOf(Buffer.from('x'))}`,
+    ]
+    for (const path of denied) {
+      const answer = await proxy.get(path, ticket)
+      expect([answer.status, path]).toEqual([403, path])
+      expect(await answer.json()).toEqual({ errors: [{ code: 'DENIED', message: 'the ticket is of another module' }] })
+    }
+    expect(registry.count('/blobs/')).toBe(0)
+    expect((await proxy.get('/v2/', ticket)).status).toBe(200)
+    expect(await proxy.fetch(digest, reference)).toEqual(WASM)
+    // Nor does the cache give what the ticket does not name.
+    expect((await proxy.get(blobPath(digest, ''), ticket)).status).toBe(403)
+    expect((await proxy.get('/token')).status).toBe(401)
+  })
+
+  test('that takes nothing is cut off, and one reader has a share of all streams at the most', async () => {
+    await using registry = await startRegistry()
+    await using proxy = await runProxy({
+      environment: { PROXY_REGISTRY_URL: registry.host },
+      limits: { maxStreams: 2, pieceDeadlineMs: 1_500 },
+    })
+    registry.module('m', 'latest', wasmOf(32 * 1024 * 1024))
+    const { digest, reference } = await proxy.resolve('m')
+    const held = await proxy.get(blobPath(digest, reference), ticketFor(digest, reference))
+    expect(held.status).toBe(200)
+    const second = await proxy.get(blobPath(digest, reference), ticketFor(digest, reference))
+    expect([second.status, second.headers.get('retry-after')]).toEqual([503, '1'])
+    await expect
+      .poll(() => proxy.fetch(digest, reference).then((bytes) => bytes.length, String), {
+        timeout: 30_000,
+        interval: 200,
+      })
+      .toBe(32 * 1024 * 1024)
+    await expect(held.arrayBuffer()).rejects.toThrow('terminated')
   })
 })

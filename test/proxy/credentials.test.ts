@@ -1,5 +1,4 @@
 /** Task manager section 6: who sees the configured credentials, and who never does. */
-import { status } from '@grpc/grpc-js'
 import { describe, expect, test } from 'vitest'
 import { WASM, digestOf, startRegistry } from './misbehaving-registry.ts'
 import type { TestRegistry } from './misbehaving-registry.ts'
@@ -54,8 +53,8 @@ describe('Basic', () => {
     protect(registry, () => 'Basic other', 'Basic realm="r"')
     await using proxy = await runProxy({ environment: login(registry) })
     await expect(proxy.resolve('m')).rejects.toMatchObject({
-      code: status.UNAUTHENTICATED,
-      details: expect.not.stringContaining('s3cret'),
+      kind: 'unauthenticated',
+      message: expect.not.stringContaining('s3cret'),
     })
     expect(registry.seen).toHaveLength(2)
   })
@@ -64,7 +63,7 @@ describe('Basic', () => {
     await using registry = await startRegistry()
     protect(registry, () => BASIC, 'Basic realm="r"')
     await using proxy = await runProxy({ environment: login(registry, { PROXY_AUTHENTICATE: 'false' }) })
-    await expect(proxy.resolve('m')).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    await expect(proxy.resolve('m')).rejects.toMatchObject({ kind: 'unauthenticated' })
     expect(registry.seen.every((request) => request.authorization === undefined)).toBe(true)
   })
 
@@ -73,7 +72,7 @@ describe('Basic', () => {
     await using other = await startRegistry()
     protect(other, () => BASIC, `Basic realm="${registry.host}"`)
     await using proxy = await runProxy({ environment: login(registry, { SKEIN_PROXY_HTTP_HOSTS: other.host }) })
-    await expect(proxy.resolve(`${other.host}/m`)).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    await expect(proxy.resolve(`${other.host}/m`)).rejects.toMatchObject({ kind: 'unauthenticated' })
     expect(other.seen.every((request) => request.authorization === undefined)).toBe(true)
   })
 
@@ -128,7 +127,7 @@ describe('an identity token', () => {
     await using registry = await startRegistry()
     protect(registry, () => 'Basic other', 'Basic realm="r"')
     await using proxy = await runProxy({ environment: login(registry, { PROXY_REGISTRY_USERNAME: '<token>' }) })
-    await expect(proxy.resolve('m')).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    await expect(proxy.resolve('m')).rejects.toMatchObject({ kind: 'unauthenticated' })
     expect(registry.seen.map(({ authorization }) => authorization)).toEqual([undefined])
   })
 })
@@ -188,7 +187,7 @@ describe('Bearer', () => {
     const tokens = tokenService(registry)
     protect(registry, () => 'nothing', `Bearer realm="http://${registry.host}/token"`)
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })
-    await expect(proxy.resolve('m')).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    await expect(proxy.resolve('m')).rejects.toMatchObject({ kind: 'unauthenticated' })
     expect(tokens.queries).toHaveLength(1)
     expect(registry.count('/manifests/')).toBe(2)
   })
@@ -199,7 +198,7 @@ describe('Bearer', () => {
     const tokens = tokenService(realm, (authorization) => authorization === BASIC)
     protect(registry, tokens.current, `Bearer realm="http://localhost:${realm.port}/token"`)
     await using proxy = await runProxy({ environment: login(registry, { SKEIN_PROXY_HTTP_HOSTS: 'localhost' }) })
-    await expect(proxy.resolve('m')).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    await expect(proxy.resolve('m')).rejects.toMatchObject({ kind: 'unauthenticated' })
     expect(realm.seen.map((request) => request.authorization)).toEqual([undefined])
   })
 
@@ -208,7 +207,7 @@ describe('Bearer', () => {
     await using realm = await startRegistry()
     protect(registry, () => 'x', `Bearer realm="http://localhost:${realm.port}/token"`)
     await using proxy = await runProxy({ environment: login(registry) })
-    await expect(proxy.resolve('m')).rejects.toMatchObject({ code: status.PERMISSION_DENIED })
+    await expect(proxy.resolve('m')).rejects.toMatchObject({ kind: 'forbidden' })
     expect(realm.seen).toEqual([])
   })
 
@@ -226,6 +225,6 @@ describe('Bearer', () => {
     })
     protect(registry, () => 'x', `Bearer realm="http://${registry.host}/token"`)
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })
-    await expect(proxy.resolve('m')).rejects.toMatchObject({ code: status.UNAVAILABLE })
+    await expect(proxy.resolve('m')).rejects.toMatchObject({ kind: 'unavailable' })
   })
 })

@@ -8,12 +8,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { gzipSync } from 'node:zlib'
-import { status } from '@grpc/grpc-js'
 import { describe, expect, test } from 'vitest'
+import { repositoryNameOf } from '#proto/index.ts'
 import { freePort } from '../harness/ports.ts'
 import { until } from '../harness/until.ts'
 import { OCI_MANIFEST, digestOf, wasmOf } from './misbehaving-registry.ts'
-import { runProxy } from './running-proxy.ts'
+import { runProxy, ticketFor } from './running-proxy.ts'
 
 const run = promisify(execFile)
 /** bcrypt of `s3cret`, which is what the registry's htpasswd understands. */
@@ -185,14 +185,14 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
       PROXY_REGISTRY_PASSWORD: 's3cret',
     }
     await using without = await runProxy({ environment })
-    await expect(without.resolve('private/add')).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    await expect(without.resolve('private/add')).rejects.toMatchObject({ kind: 'unauthenticated' })
     await using wrong = await runProxy({
       environment: { ...environment, PROXY_AUTHENTICATE: 'true', PROXY_REGISTRY_PASSWORD: 'no' },
     })
-    await expect(wrong.resolve('private/add')).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    await expect(wrong.resolve('private/add')).rejects.toMatchObject({ kind: 'unauthenticated' })
     await using proxy = await runProxy({ environment: { ...environment, PROXY_AUTHENTICATE: 'true' } })
     expect((await proxy.bring('private/add')).equals(wasm)).toBe(true)
-    await expect(proxy.resolve('private/none')).rejects.toMatchObject({ code: status.NOT_FOUND })
+    await expect(proxy.resolve('private/none')).rejects.toMatchObject({ kind: 'not_found' })
   })
 
   test('takes a pushed module as an artifact that skopeo reads, and gives it back', async () => {
@@ -228,13 +228,97 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     await using known = await runProxy({ environment: { ...environment, ...login } })
     expect(await known.push({ reference: 'acme/a:1' }, wasm)).toContain(`${registry.host}/acme/a@`)
     await using stranger = await runProxy({ environment })
-    await expect(stranger.push({ reference: 'acme/b:1' }, wasm)).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    await expect(stranger.push({ reference: 'acme/b:1' }, wasm)).rejects.toMatchObject({ kind: 'unauthenticated' })
     await expect(
       stranger.push({ reference: 'acme/b:1', username: 'robot', password: 'wrong' }, wasm),
-    ).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    ).rejects.toMatchObject({ kind: 'unauthenticated' })
     const own = { reference: 'acme/b:1', username: 'robot', password: 's3cret' }
     expect(await stranger.push(own, wasm)).toContain(`${registry.host}/acme/b@`)
     // The credentials of one call are forgotten with it.
-    await expect(stranger.resolve('acme/b:1')).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    await expect(stranger.resolve('acme/b:1')).rejects.toMatchObject({ kind: 'unauthenticated' })
+  })
+
+  test('is pulled through by skopeo with a ticket and no account: the manifest as it is, and a copy of it', async () => {
+    await using registry = await startDockerRegistry()
+    const wasm = wasmOf(2_000_000)
+    await registry.push('acme/add:1.0', WASM_CONFIG, { mediaType: 'application/wasm', bytes: wasm })
+    await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })
+    const { digest, reference } = await proxy.resolve('acme/add:1.0')
+    const [, manifestDigest = ''] = reference.split('@')
+    const name = repositoryNameOf({ digest, reference })
+    await using skopeo = await startSkopeo(proxy.address, ticketFor(digest, reference))
+    expect(await skopeo.inspectRaw(`${name}@${manifestDigest}`)).toBe(
+      await registry.skopeo('inspect', '--raw', 'acme/add:1.0'),
+    )
+    for (const artifact of [`${name}@${manifestDigest}`, `${name}:1.0`]) {
+      const copied = await skopeo.copy(artifact)
+      expect(copied.blob(digest).equals(wasm)).toBe(true)
+      expect(copied.blob(digestOf(WASM_CONFIG.bytes)).equals(WASM_CONFIG.bytes)).toBe(true)
+      expect(digestOf(copied.manifest)).toBe(manifestDigest)
+    }
+    // The registry answered for each of them once.
+    await registry.stop()
+    expect((await skopeo.copy(`${name}@${manifestDigest}`)).blob(digest).equals(wasm)).toBe(true)
+    await expect(skopeo.copy(`${name}:2.0`)).rejects.toThrow(/unknown|denied|unavailable|cannot be reached/i)
+  })
+
+  test('skopeo reads an upload, which has the same manifest every time, and is told where tickets come from', async () => {
+    const wasm = wasmOf(300_000)
+    const digest = digestOf(wasm)
+    const name = `uploads/${digest.slice(7)}`
+    const manifests: string[] = []
+    for (let round = 0; round < 2; round++) {
+      await using proxy = await runProxy()
+      proxy.uploads = async function* (wanted, offset) {
+        expect(wanted).toBe(digest)
+        yield wasm.subarray(offset)
+      }
+      await using skopeo = await startSkopeo(proxy.address, ticketFor(digest, ''))
+      manifests.push(await skopeo.inspectRaw(`${name}:latest`))
+      const copied = await skopeo.copy(`${name}:latest`)
+      expect(copied.blob(digest).equals(wasm)).toBe(true)
+      expect(digestOf(copied.manifest)).toBe(digestOf(Buffer.from(manifests[0] ?? '')))
+      expect((await skopeo.copy(`${name}@${digestOf(copied.manifest)}`)).blob(digest).equals(wasm)).toBe(true)
+      await using stranger = await startSkopeo(proxy.address, undefined)
+      await expect(stranger.inspectRaw(`${name}:latest`)).rejects.toThrow('POST /modules/tickets')
+      await using other = await startSkopeo(proxy.address, ticketFor(digestOf(Buffer.from('x')), ''))
+      await expect(other.inspectRaw(`${name}:latest`)).rejects.toThrow(/denied/i)
+    }
+    expect(manifests[0]).toBe(manifests[1])
+    expect(JSON.parse(manifests[0] ?? '')).toMatchObject({
+      mediaType: OCI_MANIFEST,
+      config: { mediaType: 'application/vnd.wasm.config.v0+json' },
+      layers: [{ mediaType: 'application/wasm', digest, size: wasm.length }],
+    })
   })
 })
+
+/** skopeo as somebody who has this ticket runs it against the proxy. */
+async function startSkopeo(address: string, ticket: string | undefined) {
+  const folder = mkdtempSync(join(tmpdir(), 'skein-skopeo-'))
+  let copies = 0
+  const token = (name: string) => (ticket === undefined ? [] : [`--${name}`, ticket])
+  return {
+    async inspectRaw(artifact: string): Promise<string> {
+      const image = `docker://${address}/${artifact}`
+      const { stdout } = await run('skopeo', [
+        'inspect',
+        '--raw',
+        '--tls-verify=false',
+        ...token('registry-token'),
+        image,
+      ])
+      return stdout
+    },
+    async copy(artifact: string) {
+      const target = join(folder, String((copies += 1)))
+      const options = ['--insecure-policy', '--src-tls-verify=false', ...token('src-registry-token')]
+      await run('skopeo', ['copy', ...options, `docker://${address}/${artifact}`, `dir:${target}`])
+      return {
+        manifest: readFileSync(join(target, 'manifest.json')),
+        blob: (digest: string) => readFileSync(join(target, digest.slice(7))),
+      }
+    },
+    [Symbol.asyncDispose]: () => Promise.resolve(rmSync(folder, { recursive: true, force: true })),
+  }
+}

@@ -4,10 +4,9 @@ import type { ChildProcess } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { create } from '@bufbuild/protobuf'
-import { credentials } from '@grpc/grpc-js'
-import { FetchRequestSchema, ModuleService, createServiceClient, dialPlainly, readByteStream } from '#proto/index.ts'
-import { PROXY_TOKEN, asManager } from './running-proxy.ts'
+import { PROXY_TOKEN, fetchFrom, resolveAt, ticketFor } from './running-proxy.ts'
+import { fetchModule } from '../../worker/modules/fetch-module.ts'
+import { TransferClient } from '#core/transfer/index.ts'
 
 const CALL_DEADLINE_MS = 60_000
 
@@ -32,29 +31,23 @@ export async function startProxyProgram(dataDir: string, registry: string, envir
       if (msg === 'module proxy is ready' && bound !== undefined) resolve(bound)
     })
   })
-  const client = createServiceClient(ModuleService, address, credentials.createInsecure())
+  const limits = { headersMs: CALL_DEADLINE_MS, stallMs: CALL_DEADLINE_MS }
+  const client = new TransferClient({ userAgent: 'test', limits })
   return {
     pid: child.pid,
     address,
-    resolve: (reference: string) =>
-      client.resolve({ reference }, { deadlineMs: CALL_DEADLINE_MS, metadata: asManager() }),
+    resolve: (reference: string) => resolveAt(address, reference),
     /** As a worker reads a module. */
-    read({ digest, reference }: { digest: string; reference: string }, offset: number): AsyncGenerator<Buffer> {
-      const request = create(FetchRequestSchema, { digest, reference, offset: BigInt(offset) })
-      const [bearer] = asManager().get('authorization')
-      const order = { address, dialling: dialPlainly(), method: ModuleService.method.fetch, request }
-      return readByteStream({ ...order, authorization: String(bearer) }, AbortSignal.timeout(CALL_DEADLINE_MS))
+    read({ digest, reference }: { digest: string; reference: string }, offset: number): AsyncGenerator<Uint8Array> {
+      const ticket = ticketFor(digest, reference)
+      const wanted = { digest, reference, ticket, sizeBytes: 0, sourceAddress: address, peers: [] }
+      return fetchModule({ client, address, isTls: false, wanted, offset }, AbortSignal.timeout(CALL_DEADLINE_MS))
     },
     /** Resolves, fetches and gives the digest of what came. */
     async bring(reference: string): Promise<string> {
-      const found = await client.resolve({ reference }, { deadlineMs: CALL_DEADLINE_MS, metadata: asManager() })
-      const stream = client.fetch(
-        { digest: found.digest, reference: found.reference },
-        { deadlineMs: CALL_DEADLINE_MS, metadata: asManager() },
-      )
-      const pieces: Uint8Array[] = []
-      for await (const { data } of stream as AsyncIterable<{ data: Uint8Array }>) pieces.push(data)
-      return `sha256:${createHash('sha256').update(Buffer.concat(pieces)).digest('hex')}`
+      const found = await resolveAt(address, reference)
+      const bytes = await fetchFrom(address, found.digest, found.reference)
+      return `sha256:${createHash('sha256').update(bytes).digest('hex')}`
     },
     async end(signal: NodeJS.Signals): Promise<number | null> {
       client.close()

@@ -1,9 +1,8 @@
 /** Pushing: who may write where, what is refused before a registry hears of it, and registries that misbehave. */
-import { status } from '@grpc/grpc-js'
 import { describe, expect, test } from 'vitest'
 import { digestOf, startRegistry, wasmOf } from './misbehaving-registry.ts'
 import type { TestRegistry } from './misbehaving-registry.ts'
-import { asManager, runProxy } from './running-proxy.ts'
+import { runProxy } from './running-proxy.ts'
 
 const DOMAIN = '0197a1a2-0000-7000-8000-00000000000d'
 const OTHER = '0197a1a2-0000-7000-8000-00000000000e'
@@ -33,18 +32,15 @@ function acceptPushes(registry: TestRegistry, uploadsTo = `http://${registry.hos
 describe('a push', () => {
   test('is the business of managers', async () => {
     await using proxy = await runProxy()
-    const call = proxy.registries.push({ deadlineMs: 30_000, metadata: asManager('a wrong token of tests') })
-    const ended = (async () => {
-      for await (const _ of call as AsyncIterable<unknown>);
-    })()
-    await expect(ended).rejects.toMatchObject({ code: status.UNAUTHENTICATED })
+    const pushed = proxy.push({ reference: 'm:1' }, wasm, 'a wrong token of tests')
+    await expect(pushed).rejects.toMatchObject({ kind: 'unauthenticated' })
   })
 
   test('of a domain goes below its own id, unless it brings credentials of its own', async () => {
     await using registry = await startRegistry()
     acceptPushes(registry)
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
-    const forbidden = { code: status.PERMISSION_DENIED }
+    const forbidden = { kind: 'forbidden' }
     for (const reference of ['m:1', `${OTHER}/m:1`, `${DOMAIN}x/m:1`, 'ghcr.io/acme/m:1']) {
       await expect(proxy.push({ reference, domainId: DOMAIN }, wasm)).rejects.toMatchObject(forbidden)
     }
@@ -60,12 +56,12 @@ describe('a push', () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
     registry.module(`${DOMAIN}/m`, 'latest', wasm)
-    const notFound = { code: status.NOT_FOUND }
-    await expect(proxy.resolve(`${DOMAIN}/m`, { domainId: OTHER })).rejects.toMatchObject(notFound)
+    const notFound = { kind: 'not_found' }
+    await expect(proxy.resolve(`${DOMAIN}/m`, { domain_id: OTHER })).rejects.toMatchObject(notFound)
     expect(registry.seen).toEqual([])
-    expect(await proxy.resolve(`${DOMAIN}/m`, { domainId: DOMAIN })).toMatchObject({ digest: digestOf(wasm) })
+    expect(await proxy.resolve(`${DOMAIN}/m`, { domain_id: DOMAIN })).toMatchObject({ digest: digestOf(wasm) })
     expect(await proxy.resolve(`${DOMAIN}/m`)).toMatchObject({ digest: digestOf(wasm) })
-    await expect(proxy.resolve(`${DOMAIN}/m`, { domainId: OTHER })).rejects.toMatchObject(notFound)
+    await expect(proxy.resolve(`${DOMAIN}/m`, { domain_id: OTHER })).rejects.toMatchObject(notFound)
   })
 
   test('of what is no module, too large, of another digest, or under a digest is refused and not kept', async () => {
@@ -75,20 +71,18 @@ describe('a push', () => {
       environment: { PROXY_REGISTRY_URL: registry.host },
       limits: { maxModuleBytes: 60_000 },
     })
-    const malformed = { code: status.INVALID_ARGUMENT }
+    const malformed = { kind: 'malformed' }
     const text = Buffer.from('hello, this is text')
     await expect(proxy.push({ reference: 'm:1' }, text)).rejects.toMatchObject(malformed)
     await expect(proxy.push({ reference: 'm:1', digest: digestOf(text) }, wasm)).rejects.toMatchObject(malformed)
-    await expect(proxy.push({ reference: 'm:1', sizeBytes: 10n }, wasm)).rejects.toMatchObject(malformed)
+    await expect(proxy.push({ reference: 'm:1', sizeBytes: 10 }, wasm)).rejects.toMatchObject(malformed)
     await expect(proxy.push({ reference: `m@${digestOf(wasm)}` }, wasm)).rejects.toMatchObject(malformed)
     await expect(proxy.push({ reference: 'm:1' }, wasmOf(70_000))).rejects.toMatchObject({
-      code: status.RESOURCE_EXHAUSTED,
+      kind: 'too_large',
     })
     expect(registry.seen).toEqual([])
     const digests = [digestOf(text), digestOf(wasm)]
-    expect(await proxy.registries.describe({ digests }, { deadlineMs: 30_000, metadata: asManager() })).toMatchObject({
-      modules: [],
-    })
+    expect(await proxy.ask('POST', '/modules/status', { digests, exports: true })).toEqual({ modules: [] })
   })
 
   test('goes on at another host without the credentials', async () => {
@@ -104,27 +98,27 @@ describe('a push', () => {
   })
 
   test.each([
-    [401, status.UNAUTHENTICATED],
-    [403, status.PERMISSION_DENIED],
-    [405, status.PERMISSION_DENIED],
-    [404, status.NOT_FOUND],
-    [429, status.RESOURCE_EXHAUSTED],
-    [500, status.UNAVAILABLE],
-  ])('that the registry answers with %i says so', async (answer, code) => {
+    [401, 'unauthenticated'],
+    [403, 'forbidden'],
+    [405, 'forbidden'],
+    [404, 'not_found'],
+    [429, 'rate_limited'],
+    [500, 'unavailable'],
+  ])('that the registry answers with %i says so', async (answer, kind) => {
     await using registry = await startRegistry()
     registry.intercept((request, response) => {
       response.writeHead(request.method === 'HEAD' ? 404 : answer).end()
       return true
     })
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })
-    await expect(proxy.push({ reference: 'm:1' }, wasm)).rejects.toMatchObject({ code })
+    await expect(proxy.push({ reference: 'm:1' }, wasm)).rejects.toMatchObject({ kind })
   })
 
   test('to a private address that is not listed is refused', async () => {
     await using registry = await startRegistry()
     await using proxy = await runProxy()
     const order = { reference: `${registry.host}/m:1`, username: 'u', password: 'p' }
-    await expect(proxy.push(order, wasm)).rejects.toMatchObject({ code: status.PERMISSION_DENIED })
+    await expect(proxy.push(order, wasm)).rejects.toMatchObject({ kind: 'forbidden' })
     expect(registry.seen).toEqual([])
   })
 })
@@ -133,21 +127,26 @@ test('managers pull ahead, see what is cached and drop it', async () => {
   await using registry = await startRegistry()
   await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
   const { moduleDigest } = registry.module('m', 'latest', wasm)
-  const options = { deadlineMs: 30_000, metadata: asManager() }
+  const status = async (digests: string[]) => {
+    const answer = await proxy.ask('POST', '/modules/status', { digests, exports: true })
+    return (answer as { modules: { last_used_ms: number }[] }).modules
+  }
   const { digest, reference } = await proxy.resolve('m')
-  expect((await proxy.registries.describe({ digests: [digest] }, options)).modules).toEqual([])
-  await proxy.registries.pull({ digest, reference }, options)
-  const [known] = (await proxy.registries.describe({ digests: [digest, digestOf(Buffer.from('x'))] }, options)).modules
-  expect(known).toMatchObject({ digest: moduleDigest, sizeBytes: 50_000n })
-  expect(Number(known?.lastUsedMs)).toBeGreaterThan(Date.now() - 60_000)
-  await proxy.registries.remove({ digest }, options)
-  await proxy.registries.remove({ digest }, options)
-  expect((await proxy.registries.describe({ digests: [digest] }, options)).modules).toEqual([])
-  for (const metadata of [asManager('a wrong token of tests'), undefined]) {
-    const wrong = metadata === undefined ? { deadlineMs: 30_000 } : { deadlineMs: 30_000, metadata }
-    const unauthenticated = { code: status.UNAUTHENTICATED }
-    await expect(proxy.registries.remove({ digest }, wrong)).rejects.toMatchObject(unauthenticated)
-    await expect(proxy.registries.describe({ digests: [digest] }, wrong)).rejects.toMatchObject(unauthenticated)
-    await expect(proxy.registries.pull({ digest, reference }, wrong)).rejects.toMatchObject(unauthenticated)
+  expect(await status([digest])).toEqual([])
+  await proxy.ask('POST', '/modules/pull', { digest, reference })
+  const [known] = await status([digest, digestOf(Buffer.from('x'))])
+  expect(known).toMatchObject({ digest: moduleDigest, size: 50_000 })
+  expect(Number(known?.last_used_ms)).toBeGreaterThan(Date.now() - 60_000)
+  await proxy.ask('DELETE', `/modules/${digest}`)
+  await proxy.ask('DELETE', `/modules/${digest}`)
+  expect(await status([digest])).toEqual([])
+  for (const token of ['a wrong token of tests', '']) {
+    const unauthenticated = { kind: 'unauthenticated' }
+    await expect(proxy.ask('DELETE', `/modules/${digest}`, undefined, token)).rejects.toMatchObject(unauthenticated)
+    const asked = { digests: [digest], exports: false }
+    await expect(proxy.ask('POST', '/modules/status', asked, token)).rejects.toMatchObject(unauthenticated)
+    await expect(proxy.ask('POST', '/modules/pull', { digest, reference }, token)).rejects.toMatchObject(
+      unauthenticated,
+    )
   }
 })

@@ -1,9 +1,7 @@
 /** Task manager section 6, rule 7: cosign signatures of key pairs under their tag and as bundles, by policy. */
 import { generateKeyPairSync, sign } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
-import { status } from '@grpc/grpc-js'
 import { describe, expect, test } from 'vitest'
-import { SignaturePolicy } from '#proto/index.ts'
 import { OCI_INDEX, OCI_MANIFEST, WASM, startRegistry, wasmOf } from './misbehaving-registry.ts'
 import type { TestRegistry } from './misbehaving-registry.ts'
 import { runProxy } from './running-proxy.ts'
@@ -14,9 +12,9 @@ const BUNDLE = 'application/vnd.dev.sigstore.bundle.v0.3+json'
 const ours = generateKeyPairSync('ec', { namedCurve: 'P-256' })
 const theirs = generateKeyPairSync('ec', { namedCurve: 'P-256' })
 const pemOf = (key: KeyObject) => key.export({ format: 'pem', type: 'spki' }).toString()
-const require = { signaturePolicy: SignaturePolicy.REQUIRE, signatureKeys: [pemOf(ours.publicKey)] }
-const warn = { ...require, signaturePolicy: SignaturePolicy.WARN }
-const refused = { code: status.FAILED_PRECONDITION, details: expect.stringContaining('not signed') }
+const require = { signatures: 'require', keys: [pemOf(ours.publicKey)] } as const
+const warn = { ...require, signatures: 'warn' } as const
+const refused = { kind: 'unprocessable', message: expect.stringContaining('not signed') }
 
 function signatureOf(bytes: Buffer, key: KeyObject): string {
   return sign(key.asymmetricKeyType === 'ed25519' ? null : 'sha256', bytes, key).toString('base64')
@@ -96,7 +94,7 @@ describe('a signature under its tag', () => {
     const { manifestDigest, moduleDigest } = it.registry.module('m', 'latest', WASM)
     signUnderTag(it.registry, 'm', manifestDigest, pair.privateKey)
     const keys = [pemOf(theirs.publicKey), pemOf(pair.publicKey)]
-    expect(await it.proxy.resolve('m', { ...require, signatureKeys: keys })).toMatchObject({
+    expect(await it.proxy.resolve('m', { ...require, keys: keys })).toMatchObject({
       digest: moduleDigest,
       signed: true,
     })
@@ -133,10 +131,10 @@ describe('a signature under its tag', () => {
     expect(await it.proxy.resolve('m', warn)).toMatchObject({
       digest: moduleDigest,
       signed: false,
-      signatureProblem: expect.stringContaining('not signed by a key'),
+      signature_problem: expect.stringContaining('not signed by a key'),
     })
     const asked = it.registry.count('.sig')
-    expect(await it.proxy.resolve('m')).toMatchObject({ digest: moduleDigest, signed: false, signatureProblem: '' })
+    expect(await it.proxy.resolve('m')).toMatchObject({ digest: moduleDigest, signed: false, signature_problem: '' })
     expect(it.registry.count('.sig')).toBe(asked)
   })
 
@@ -150,14 +148,14 @@ describe('a signature under its tag', () => {
     await it.registry.close()
     expect(await it.proxy.resolve('m', require)).toMatchObject({ signed: true, stale: true })
     const pinned = `${it.registry.host}/unsigned@${unsigned.manifestDigest}`
-    await expect(it.proxy.resolve(pinned, require)).rejects.toMatchObject({ code: status.UNAVAILABLE })
+    await expect(it.proxy.resolve(pinned, require)).rejects.toMatchObject({ kind: 'unavailable' })
     expect(await it.proxy.resolve(pinned, warn)).toMatchObject({
       signed: false,
-      signatureProblem: expect.stringContaining('could not be looked up'),
+      signature_problem: expect.stringContaining('could not be looked up'),
     })
     // What one policy's keys signed says nothing about another's.
-    const other = { ...require, signatureKeys: [pemOf(theirs.publicKey)] }
-    await expect(it.proxy.resolve('m', other)).rejects.toMatchObject({ code: status.UNAVAILABLE })
+    const other = { ...require, keys: [pemOf(theirs.publicKey)] }
+    await expect(it.proxy.resolve('m', other)).rejects.toMatchObject({ kind: 'unavailable' })
   })
 
   test('added later is found at the next start', async () => {
@@ -172,11 +170,11 @@ describe('a signature under its tag', () => {
     await using it = await world()
     it.registry.module('m', 'latest', WASM)
     for (const key of ['nonsense', '-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----']) {
-      await expect(it.proxy.resolve('m', { ...require, signatureKeys: [key] })).rejects.toMatchObject({
-        code: status.INVALID_ARGUMENT,
+      await expect(it.proxy.resolve('m', { ...require, keys: [key] })).rejects.toMatchObject({
+        kind: 'malformed',
       })
     }
-    await expect(it.proxy.resolve('m', { ...require, signatureKeys: [] })).rejects.toMatchObject(refused)
+    await expect(it.proxy.resolve('m', { ...require, keys: [] })).rejects.toMatchObject(refused)
   })
 })
 

@@ -8,8 +8,7 @@ import { promisify } from 'node:util'
 import type { ParsedPacket } from 'coap-packet'
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { startCoapServer } from '#api/adapters/coap/index.ts'
-import type { CoapServer } from '#api/adapters/coap/index.ts'
+import { CoapServer } from '#api/adapters/coap/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { silentLogger as logger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
@@ -31,7 +30,7 @@ let aheadMs = 0
 
 beforeAll(async () => {
   plant = await startPlant()
-  server = await startCoapServer({
+  server = await CoapServer.start({
     host: '127.0.0.1',
     port: 0,
     gate: plant.api.api.devices.gate,

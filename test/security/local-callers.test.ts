@@ -94,6 +94,7 @@ test('every route of the manager refuses what belongs to a domain, as if it were
           to: 2,
         },
         'POST /modules': { reference: 'example.com/a:1' },
+        'POST /modules/tickets': { digest: `sha256:${'0'.repeat(64)}` },
         'PUT /modules/policy': { signatures: 'off', keys: [] },
       }
       const body = one === 'GET' || one === 'DELETE' || name === 'PUT /modules' ? undefined : (bodies[name] ?? {})

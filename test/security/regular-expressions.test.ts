@@ -23,12 +23,6 @@ const REVIEWED: readonly { path: string; source: string; because: string }[] = [
 /** Reviewed: expressions that are put together when the program runs. */
 const COMPUTED: readonly { path: string; text: string; because: string }[] = [
   {
-    path: 'api/identity/access/label-blocks.ts',
-    text: '`${name}[^${END_OF_NAME}]*${END_OF_NAME}`',
-    because:
-      'the name is literal text with one class per letter (api/identity/wire/listing.ts), followed by one class and its end',
-  },
-  {
     path: 'cli/output.ts',
     text: "`(\\\\u001B\\\\[(?:${Object.values(CODES).flat().join('|')})m)`",
     because: 'alternatives of fixed numbers, without repetition',

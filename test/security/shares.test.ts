@@ -144,7 +144,8 @@ test('streams of one client and of one domain are bounded, over every protocol a
 const UNSHARED: Readonly<Record<string, string>> = {
   'api/messages/live/followers.ts': 'streams are bounded by owner before they follow, MQTT and CoAP by connection',
   'core/streams/limits.ts': 'the sum of streams that are bounded by owner',
-  'manager/runs/start-runs.ts': 'runs that wait hold no slot: it bounds the sum of a queue in the database',
+  'manager/writer/run-plan.ts': 'the sum of what is written in one batch: the next one has its own',
+  'manager/writer/start-runs.ts': 'runs that wait hold no slot: it bounds the sum of a queue in the database',
 }
 
 test('whoever counts work of the process by hand says why domains need no share of it', () => {

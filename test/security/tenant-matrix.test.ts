@@ -304,6 +304,8 @@ test(
       const [there, nowhere] = [operation.request(foreign), operation.request(nobodys)]
       const one = await send(stranger, operation.method, there.url, there.body)
       const other = await send(stranger, operation.method, nowhere.url, nowhere.body)
+      // Opened by a ticket, which no tenant has.
+      if (operation.label === 'GET /modules/:digest/content' && one.status === 401) continue
       if (!REFUSALS.has(one.status)) faults.push(`${operation.label}: ${one.status} ${one.text.slice(0, 200)}`)
       else if (bare(one, foreign) !== bare(other, nobodys))
         faults.push(`${operation.label} tells: ${bare(one, foreign)} but ${bare(other, nobodys)}`)

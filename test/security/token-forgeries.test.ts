@@ -147,6 +147,8 @@ const FORGERIES: Readonly<Record<string, () => string>> = {
   'no issuer': () => withRawClaims((json) => json.replace('"iss":"skein",', '')),
   'a session of nobody': () => forge({ claims: { jti: '00000000-0000-4000-8000-000000000000.0' } }),
   'a session that is no id': () => forge({ claims: { jti: "x' OR true --.0" } }),
+  'a token for somebody else (aud)': () => forge({ claims: { aud: 'https://other.example' } }),
+  'a token for later (nbf)': () => forge({ claims: { nbf: now() + 3600 } }),
   'a recovery token': () => forge({ claims: { type: 2 } }),
   'a token of no known type': () => forge({ claims: { type: 99 } }),
   'an API key that was never made': () => forge({ claims: { type: 3 } }),

@@ -1,18 +1,17 @@
 // task-manager.md section 3: a worker over TLS is given a certificate, and its secret alone is not enough afterwards
 import { execFileSync } from 'node:child_process'
-import { webcrypto, X509Certificate } from 'node:crypto'
+import { X509Certificate } from 'node:crypto'
 import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { createSecureContext } from 'node:tls'
 import { credentials, status } from '@grpc/grpc-js'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { loadX509 } from '#manager/authority.ts'
+import { SigningKey, makeSigningRequest } from '#core/x509/index.ts'
 import { WorkerService, createServiceClient, fingerprintOf, serverName } from '#proto/index.ts'
 import type { RegisterResponse } from '#proto/index.ts'
 import { clientOf, startDatabase, startTestManager, temporaryFolder } from './support.ts'
 import type { TestDatabase, TestManager } from './support.ts'
 
-const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
 const DEADLINE = { deadlineMs: 30_000 }
 
 let db: TestDatabase
@@ -47,16 +46,8 @@ function dial(shown?: { cert: string; key: string }) {
 
 /** A key, and a request for a certificate of it. */
 async function newKey(): Promise<{ request: Uint8Array; key: string }> {
-  const { Pkcs10CertificateRequestGenerator } = await loadX509()
-  const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])
-  const made = await Pkcs10CertificateRequestGenerator.create({
-    name: 'CN=somebody else',
-    keys: keys as never,
-    signingAlgorithm: ALGORITHM,
-  })
-  const pkcs8 = Buffer.from(await webcrypto.subtle.exportKey('pkcs8', keys.privateKey)).toString('base64')
-  const key = `-----BEGIN PRIVATE KEY-----\n${pkcs8}\n-----END PRIVATE KEY-----\n`
-  return { request: new Uint8Array(made.rawData), key }
+  const key = SigningKey.generate()
+  return { request: new Uint8Array(await makeSigningRequest('somebody else', key)), key: key.toPem() }
 }
 
 const FACTS = { name: 'w', bootId: 'b', version: '0', os: 'linux', arch: 'x64', slots: 1, runtimes: ['core'] }

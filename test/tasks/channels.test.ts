@@ -7,16 +7,20 @@ import type { Manager } from '#manager/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { Caller, TestApi, TestUser } from '../harness/api.ts'
+import { PROXY_TOKEN, runProxy } from '../proxy/running-proxy.ts'
+import type { RunningProxy } from '../proxy/running-proxy.ts'
 import { FAST, clientOf, exampleModule, startTestWorker, until } from './support.ts'
 import type { TestWorker } from './support.ts'
 
 let api: TestApi
 let manager: Manager
 let worker: TestWorker
+let proxy: RunningProxy
 let owner: TestUser
 let domain: string
 
 beforeAll(async () => {
+  proxy = await runProxy()
   api = await startTestApi({
     alsoServes: async (life, platform, { database, bus, keyring, streams, dataDir, logger }) => {
       const access = createTaskAccess({
@@ -27,7 +31,11 @@ beforeAll(async () => {
         corsOrigins: [],
       })
       manager = await life.start('manager', async () => {
-        const config = readConfig(MANAGER_SETTINGS, { SKEIN_MANAGER_GRPC_PORT: '0' })
+        const config = readConfig(MANAGER_SETTINGS, {
+          SKEIN_MANAGER_GRPC_PORT: '0',
+          SKEIN_PROXY_ADDRESS: proxy.address,
+          SKEIN_PROXY_TOKEN: PROXY_TOKEN,
+        })
         const readChannel = createChannelReader(database)
         const value = await startManager({
           config,
@@ -41,6 +49,7 @@ beforeAll(async () => {
           timing: FAST,
           readChannel,
         })
+        proxy.uploads = value.readUpload
         return { value, stop: () => value.stop() }
       })
       return manager.routes
@@ -54,6 +63,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await worker.close()
   await api[Symbol.asyncDispose]()
+  await proxy[Symbol.asyncDispose]()
 })
 
 async function newDomain(call: Caller): Promise<string> {

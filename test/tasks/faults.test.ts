@@ -3,6 +3,7 @@ import { rmSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { PROXY_TOKEN, runProxy } from '../proxy/running-proxy.ts'
 import { freePort } from '../harness/ports.ts'
 import { startProgram, untilHealthy, type TestProcess } from './processes.ts'
 import {
@@ -81,11 +82,14 @@ async function managerProcess() {
     SKEIN_LOG_LEVEL: 'debug',
   }
   const base = `http://127.0.0.1:${httpPort}`
+  const proxy = await runProxy({ environment: { SKEIN_PROXY_MANAGER_URL: base } })
+  closers.push(async () => await proxy[Symbol.asyncDispose]())
+  const ofProxy = { SKEIN_PROXY_ADDRESS: proxy.address, SKEIN_PROXY_TOKEN: PROXY_TOKEN }
   return {
     base,
     joins,
     async start(): Promise<TestProcess> {
-      const program = startProgram('manager', environment)
+      const program = startProgram('manager', { ...environment, ...ofProxy })
       closers.push(() => program.kill())
       await untilHealthy(base, program)
       return program

@@ -59,7 +59,7 @@ class FakeWorker {
   epoch = ''
 
   constructor(address = manager.grpcAddress) {
-    const definition = loadSync(['cluster/v1/worker.proto', 'cluster/v1/module.proto'], {
+    const definition = loadSync(['cluster/v1/worker.proto'], {
       includeDirs: [PROTO],
       keepCase: true,
       longs: String,

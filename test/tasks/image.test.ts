@@ -1,7 +1,7 @@
 // specification section Task (image_url) and task-manager.md section 6: registry, proxy, manager and worker together
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startRegistry, type TestRegistry } from '../proxy/misbehaving-registry.ts'
-import { PROXY_TOKEN, runProxy, type RunningProxy } from '../proxy/running-proxy.ts'
+import { runProxy, type RunningProxy } from '../proxy/running-proxy.ts'
 import { clientOf, exampleModule, startDatabase, startTestManager, startTestWorker } from './support.ts'
 import type { TestDatabase, TestManager, TestWorker } from './support.ts'
 
@@ -16,9 +16,7 @@ beforeAll(async () => {
   registry = await startRegistry()
   proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })
   db = await startDatabase()
-  manager = await startTestManager(db.database, {
-    environment: { SKEIN_PROXY_ADDRESS: proxy.address, SKEIN_PROXY_TOKEN: PROXY_TOKEN },
-  })
+  manager = await startTestManager(db.database, { proxy })
   worker = await startTestWorker(manager)
   client = clientOf(manager.app)
 }, 60_000)

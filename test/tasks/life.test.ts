@@ -1,5 +1,6 @@
 // task-manager.md sections 1 and 2: one task from its creation to its result
 import { afterAll, expect, test } from 'vitest'
+import { moduleFromText } from '../worker/pool.ts'
 import { exampleModule, startSite, until } from './support.ts'
 
 const { worker, client, close } = await startSite()
@@ -85,6 +86,63 @@ test('a command gets its arguments and answers with exit code and output', async
   expect(String(logs.headers['content-type'])).toContain('text/plain')
 })
 
+/** Writes 2 MiB to its standard output. */
+const TALKATIVE = `(module
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 2)
+  (func (export "_start") (local $count i32)
+    (i32.store (i32.const 0) (i32.const 16))
+    (i32.store (i32.const 4) (i32.const 65536))
+    (memory.fill (i32.const 16) (i32.const 120) (i32.const 65536))
+    (loop $again
+      (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))
+      (local.set $count (i32.add (local.get $count) (i32.const 1)))
+      (br_if $again (i32.lt_u (local.get $count) (i32.const 32))))))`
+const MIB = 1_048_576
+
+test.each([
+  [1024, 1024],
+  [null, MIB],
+  [4 * MIB, 2 * MIB],
+])(
+  'with max_output_bytes of %s a run that writes 2 MiB keeps %i bytes, and says that the rest was cut',
+  async (bound, kept) => {
+    const created = await client.post('/tasks', { name: 'talkative', max_output_bytes: bound })
+    const id = String(created.body['id'])
+    expect(created.body['max_output_bytes']).toBe(bound ?? MIB)
+    await client.upload(id, Buffer.from(await moduleFromText(TALKATIVE)))
+    await client.post(`/tasks/${id}/start`)
+    const { results } = await client.ended(id)
+    const { body } = await client.get(`/tasks/${id}/runs?limit=1`)
+    const isTruncated = kept < 2 * MIB
+    expect((body['runs'] as unknown[])[0]).toMatchObject({ output_truncated: isTruncated })
+    const { stdout } = results as { stdout: string }
+    const mark = isTruncated ? `\n[truncated: ${2 * MIB - kept} more bytes]\n` : ''
+    expect(stdout === 'x'.repeat(kept) + mark).toBe(true)
+    const end = isTruncated ? `x\n[truncated at ${kept} bytes]\n` : 'x'
+    await until(
+      'the end of the output',
+      () => client.get(`/tasks/${id}/logs`),
+      ({ body: { text } }) => String(text).length === kept - 1 + end.length && String(text).endsWith(end),
+    )
+  },
+)
+
+test.each([1023, 16 * MIB + 1, 'much'])('a max_output_bytes of %s is 400', async (bound) => {
+  expect((await client.post('/tasks', { name: 'add', max_output_bytes: bound })).status).toBe(400)
+})
+
+test('logs show the newest run, also one that was invoked', async () => {
+  const id = await client.task('hello')
+  expect((await client.get(`/tasks/${id}/logs?follow=true`)).status).toBe(404)
+  await client.post(`/tasks/${id}/invoke`, { cli_args: ['invoked'] })
+  await until(
+    'the output of the invocation',
+    () => client.get(`/tasks/${id}/logs`),
+    ({ body }) => String(body['text']).includes('invoked'),
+  )
+})
+
 test('an endless loop ends as failed with the reason timeout', async () => {
   const id = await client.task('endless', { timeout: '200ms' })
   await client.post(`/tasks/${id}/start`)
@@ -157,6 +215,11 @@ test('an upload of garbage is 400, of an unknown task 404, in the wrong field 40
     body: { error: 'malformed' },
   })
   expect(await client.upload(id, exampleModule('add').subarray(0, 20))).toMatchObject({ status: 400 })
+  const emptyComponent = Buffer.from('0061736d0d000100', 'hex')
+  expect(await client.upload(id, emptyComponent)).toMatchObject({
+    status: 400,
+    body: { message: expect.stringContaining('the component exports no function') as string },
+  })
   expect(await client.upload(id, exampleModule('add'), 'module')).toMatchObject({ status: 400 })
   expect(await client.upload('00000000-0000-4000-8000-000000000000', exampleModule('add'))).toMatchObject({
     status: 404,

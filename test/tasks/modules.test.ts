@@ -12,9 +12,9 @@ import type { HttpApp } from '#core/http/index.ts'
 import { createKeyring } from '#core/keyring/index.ts'
 import { sql } from '#core/sql.ts'
 import { createTaskAccess } from '#manager/index.ts'
-import { forgetUploads } from '../../manager/modules/index.ts'
+import { forgetUploads } from '#manager/store/retention.ts'
 import { OCI_MANIFEST, digestOf, startRegistry, wasmOf, type TestRegistry } from '../proxy/misbehaving-registry.ts'
-import { PROXY_TOKEN, runProxy, type RunningProxy } from '../proxy/running-proxy.ts'
+import { runProxy, type RunningProxy } from '../proxy/running-proxy.ts'
 import {
   clientOf,
   exampleModule,
@@ -141,10 +141,7 @@ beforeAll(async () => {
     mode: 'on',
     corsOrigins: [],
   })
-  manager = await startTestManager(db.database, {
-    access,
-    environment: { SKEIN_PROXY_ADDRESS: proxy.address, SKEIN_PROXY_TOKEN: PROXY_TOKEN },
-  })
+  manager = await startTestManager(db.database, { access, proxy })
   worker = await startTestWorker(manager, { labels: 'zone=north' })
   one = await member()
   two = await member()
@@ -255,7 +252,7 @@ describe('forgetting a module', () => {
     expect((await call(one, 'DELETE', `/modules/${moduleDigest}`)).status).toBe(404)
     expect(await isProxied(two)).toBe(true)
     expect((await call(two, 'DELETE', `/modules/${moduleDigest}`)).status).toBe(204)
-    await expect(proxy.fetch(moduleDigest)).rejects.toThrow('not in the cache')
+    await expect(proxy.fetch(moduleDigest)).rejects.toMatchObject({ kind: 'not_found' })
   })
 })
 

@@ -1,6 +1,6 @@
 // task-manager.md section 1: runs are listed for as long as they are kept
 import { afterAll, expect, test } from 'vitest'
-import { forgetRuns } from '#manager/runs/retention.ts'
+import { forgetRuns } from '#manager/store/retention.ts'
 import { startSite } from './support.ts'
 
 const { db, client, close } = await startSite()

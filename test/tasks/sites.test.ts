@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { hostOf, portOf } from '#proto/index.ts'
 import { startRegistry, wasmOf } from '../proxy/misbehaving-registry.ts'
 import type { TestRegistry } from '../proxy/misbehaving-registry.ts'
-import { PROXY_TOKEN, runProxy } from '../proxy/running-proxy.ts'
+import { runProxy } from '../proxy/running-proxy.ts'
 import type { RunningProxy } from '../proxy/running-proxy.ts'
 import { clientOf, startDatabase, startTestManager, startTestWorker, temporaryFolder, until } from './support.ts'
 import type { TestDatabase, TestManager } from './support.ts'
@@ -57,7 +57,8 @@ beforeAll(async () => {
   proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}`, ...tls } })
   relay = await startRelay(proxy.address)
   manager = await startTestManager(db.database, {
-    environment: { SKEIN_PROXY_ADDRESS: relay.address, SKEIN_PROXY_TOKEN: PROXY_TOKEN, ...tls },
+    proxy,
+    environment: { SKEIN_PROXY_ADDRESS: relay.address, ...tls },
     // Ten workers in one process: none of them is to lose its session because the others are at work.
     timing: { heartbeatIntervalMs: 2_000, minLeaseMs: 60_000 },
   })

@@ -17,6 +17,8 @@ import { STREAM_SETTINGS, createStreams } from '#core/streams/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { MANAGER_SETTINGS, startManager } from '#manager/index.ts'
 import type { Manager, ManagerTiming, TaskAccess } from '#manager/index.ts'
+import { PROXY_TOKEN, runProxy } from '../proxy/running-proxy.ts'
+import type { RunningProxy } from '../proxy/running-proxy.ts'
 import { WORKER_SETTINGS, startWorker } from '#worker/index.ts'
 import type { Worker } from '#worker/index.ts'
 import { shiftedClock } from '../../tools/shifted-clock.ts'
@@ -96,10 +98,17 @@ export async function startTestManager(
     grpcPort?: number
     access?: TaskAccess
     environment?: Record<string, string>
+    /** In place of one of its own. */
+    proxy?: RunningProxy
   } = {},
 ): Promise<TestManager> {
+  const { SKEIN_GRPC_TLS_CERT: cert, SKEIN_GRPC_TLS_KEY: key } = options.environment ?? {}
+  const tls = cert === undefined || key === undefined ? {} : { SKEIN_GRPC_TLS_CERT: cert, SKEIN_GRPC_TLS_KEY: key }
+  const proxy = options.proxy ?? (await runProxy({ environment: tls }))
   const config = readConfig(MANAGER_SETTINGS, {
     SKEIN_MANAGER_GRPC_PORT: String(options.grpcPort ?? 0),
+    SKEIN_PROXY_ADDRESS: proxy.address,
+    SKEIN_PROXY_TOKEN: PROXY_TOKEN,
     ...options.environment,
   })
   const manager = await startManager({
@@ -127,11 +136,13 @@ export async function startTestManager(
   })
   await manager.routes(app)
   await app.ready()
+  proxy.uploads = manager.readUpload
   return Object.assign(manager, {
     app,
     async close() {
       await app.close()
       await manager.stop()
+      if (options.proxy === undefined) await proxy[Symbol.asyncDispose]()
     },
   })
 }

@@ -137,6 +137,14 @@ test('a workflow can be run again, and another manager drives it as well', async
   await other.close()
 })
 
+test.each(['env', 'labels', 'secrets'])('an empty name in %s of a task of a workflow is named', async (field) => {
+  const refused = await client.post('/workflows', { name: 'w', tasks: [{ name: 'a', [field]: { '': 'x' } }] })
+  expect(refused).toMatchObject({
+    status: 400,
+    body: { error: 'malformed', message: expect.stringContaining(`tasks.0.${field}`) as string },
+  })
+})
+
 test('unknown workflows are 404', async () => {
   for (const id of ['00000000-0000-4000-8000-000000000000', 'nonsense']) {
     expect((await client.get(`/workflows/${id}`)).status).toBe(404)

@@ -4,11 +4,11 @@
  */
 import { parse } from '@bytecodealliance/jco-transpile/wasm-tools'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { encodeUnsigned } from '#core/wasm/index.ts'
-import type { RunOutcome, RunRequest } from '#worker/runner/index.ts'
+import { leb128 } from '#core/bytes/index.ts'
+import type { RunOutcome } from '#worker/runner/index.ts'
 import { JoinedWorker } from './joined-worker.ts'
 import { moduleFromText, startPool, until } from './pool.ts'
-import type { TestPool } from './pool.ts'
+import type { RunOptions, TestPool } from './pool.ts'
 
 const MIB = 1024 * 1024
 
@@ -23,10 +23,7 @@ afterAll(() => host[Symbol.asyncDispose]())
 const TIMEOUT_MS = 60_000
 
 /** As a manager does it: a run that comes back unharmed is given out again. */
-async function runToEnd(
-  module: Parameters<TestPool['run']>[0],
-  request: Partial<RunRequest> = {},
-): Promise<RunOutcome> {
+async function runToEnd(module: Parameters<TestPool['run']>[0], request: RunOptions = {}): Promise<RunOutcome> {
   for (;;) {
     const outcome = await host.run(module, { timeoutMs: TIMEOUT_MS, ...request })
     if (outcome.state !== 'requeue') return outcome
@@ -34,7 +31,7 @@ async function runToEnd(
 }
 
 /** Runs the bomb beside a neighbour that must end well, and answers how the bomb ended. */
-async function explode(bomb: Uint8Array, request: Partial<RunRequest> = {}): Promise<RunOutcome> {
+async function explode(bomb: Uint8Array, request: RunOptions = {}): Promise<RunOutcome> {
   const [outcome, neighbour] = await Promise.all([runToEnd(bomb, request), runToEnd('fibonacci', { inputs: [30] })])
   expect(neighbour).toMatchObject({ state: 'completed', results: [832040] })
   return outcome
@@ -87,9 +84,9 @@ describe('memory', () => {
 function moduleOfBodies(functions: number, bodyBytes: number): Uint8Array {
   const section = (id: number, ...parts: Uint8Array[]) => {
     const content = Buffer.concat(parts)
-    return Buffer.concat([Uint8Array.from([id, ...encodeUnsigned(content.length)]), content])
+    return Buffer.concat([Uint8Array.from([id, ...leb128(content.length)]), content])
   }
-  const vector = (count: number) => Uint8Array.from(encodeUnsigned(count))
+  const vector = (count: number) => Uint8Array.from(leb128(count))
   const body = new Uint8Array(bodyBytes).fill(0x01)
   body[0] = 0
   body[bodyBytes - 1] = 0x0b

@@ -1,6 +1,7 @@
 /** What guests may do and how their runs end (task-manager.md sections 1, 2 and 4), over real runner processes. */
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { WASI_PREVIEW1_FUNCTIONS, wasiPreview1Signature } from '#core/wasm/wasi-preview1.ts'
 import { moduleFromText, startPool, until } from './pool.ts'
 import type { TestPool } from './pool.ts'
 
@@ -25,6 +26,34 @@ describe('a core module', () => {
     expect(await host.run(several)).toMatchObject({ results: [1, 2.5] })
     const none = await moduleFromText('(module (func (export "run")))')
     expect(await host.run(none)).toMatchObject({ state: 'completed', results: [] })
+  })
+
+  test('whose pointers lie outside of its memory traps or gets an error number, and is never taken for one without memory', async () => {
+    const modules = WASI_PREVIEW1_FUNCTIONS.filter((name) => name !== 'proc_exit').flatMap((name) => {
+      const { params } = wasiPreview1Signature(name)
+      const calls = [-1, -16, 65_535, 65_536].map((value) =>
+        params.map((type, index) => `(${type}.const ${index === 0 && type === 'i32' ? 1 : value})`).join(' '),
+      )
+      return calls.map((call) =>
+        moduleFromText(`(module
+          (import "wasi_snapshot_preview1" "${name}" (func $call (param ${params.join(' ')}) (result i32)))
+          (memory (export "memory") 1)
+          (data (i32.const 0) "\\00\\00\\00\\00\\ff\\ff\\ff\\ff")
+          (func (export "run") (result i32) ${call} (call $call)))`),
+      )
+    })
+    const outcomes = await Promise.all(modules.map(async (module) => host.run(await module)))
+    const ends = outcomes.map((outcome) => (outcome.state === 'failed' ? outcome.reason : outcome.state))
+    expect(new Set(ends)).toEqual(new Set(['completed', 'trap']))
+  })
+
+  test('has no sockets: a descriptor of its own is none, another one does not exist', async () => {
+    const shutdown = await moduleFromText(`(module
+      (import "wasi_snapshot_preview1" "sock_shutdown" (func $shutdown (param i32 i32) (result i32)))
+      (func (export "run") (param $fd i32) (result i32) (call $shutdown (local.get $fd) (i32.const 1))))`)
+    // ENOTSOCK and EBADF of the witx.
+    expect(await host.run(shutdown, { inputs: [1] })).toMatchObject({ results: [57] })
+    expect(await host.run(shutdown, { inputs: [7] })).toMatchObject({ results: [8] })
   })
 
   test('is refused inputs that it does not take, naming what it takes', async () => {

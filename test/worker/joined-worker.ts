@@ -2,7 +2,6 @@
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { ServerCredentials } from '@grpc/grpc-js'
 import { readConfig } from '#core/config/index.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { WORKER_SETTINGS, startWorker } from '#worker/index.ts'
@@ -61,7 +60,7 @@ export class JoinedWorker {
   async startManager(): Promise<void> {
     const { address } = this.manager
     this.manager = new ScriptedManager()
-    await this.manager.listen(address, ServerCredentials.createInsecure())
+    await this.manager.listen(address)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -34,7 +34,7 @@ test.runIf(process.platform === 'linux')(
     const exited = new Promise((resolve) => child.once('exit', resolve))
     const fetch = async ({ bytes, digest }: { bytes: Uint8Array; digest: string }) => {
       manager.modules.set(digest, bytes)
-      const module = { digest, sizeBytes: BigInt(bytes.length), sourceAddress: '', reference: '' }
+      const module = { digest, sizeBytes: BigInt(bytes.length), sourceAddress: manager.proxyAddress, reference: '' }
       manager.tell({ case: 'prefetch', value: { modules: [module] } })
       await until(() => manager.heard('heartbeat').some((beat) => beat.cachedDigestsAdded.includes(digest)), 30_000)
     }

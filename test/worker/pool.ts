@@ -13,6 +13,10 @@ import type { IsolationLevel } from '#worker/isolation/index.ts'
 import { createRunnerPool, stageRunnerCode } from '#worker/runner/index.ts'
 import { Components, stageTranspilerCode } from '#worker/transpile/index.ts'
 import type { RunOutcome, RunRequest, RunnerPool, RunnerPoolOptions } from '#worker/runner/index.ts'
+import type { Call } from '#worker/runtime/call.ts'
+
+/** What a test says of a run: fields of the request and of the call within it. */
+export type RunOptions = Partial<Omit<RunRequest, 'call'> & Call>
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const MIB = 1024 * 1024
@@ -39,7 +43,7 @@ export type TestPool = {
   pool: RunnerPool
   componentsFolder: string
   /** Runs an example, or bytes. */
-  run: (module: ExampleName | Uint8Array, request?: Partial<RunRequest>, signal?: AbortSignal) => Promise<RunOutcome>
+  run: (module: ExampleName | Uint8Array, options?: RunOptions, signal?: AbortSignal) => Promise<RunOutcome>
   [Symbol.asyncDispose]: () => Promise<void>
 }
 
@@ -72,28 +76,35 @@ export async function startPool({
   return {
     pool,
     componentsFolder,
-    async run(module, request = {}, signal) {
+    async run(module, options = {}, signal) {
       const bytes = typeof module === 'string' ? exampleBytes(module) : module
       const digest = digestOf(bytes)
       const modulePath = join(modulesFolder, `${digest.slice(7)}.wasm`)
       // Once: a runner may be reading it.
       if (!existsSync(modulePath)) writeFileSync(modulePath, bytes)
-      const defaults: RunRequest = {
-        domain: 'north',
-        digest,
-        modulePath,
-        moduleBytes: bytes.length,
-        componentFolder: await components.prepare(digest, modulePath),
+      const call: Call = {
         functionName: '',
         taskName: typeof module === 'string' ? module : 'run',
         inputs: [],
         args: [],
         env: {},
+        stdin: '',
         memoryLimitBytes: 64 * MIB,
-        timeoutMs: 60_000,
         maxOutputBytes: MIB,
       }
-      return pool.run({ ...defaults, ...request }, signal)
+      const ofCall = Object.entries(options).filter(([name]) => name in call)
+      const others = Object.entries(options).filter(([name]) => !(name in call))
+      const request: RunRequest = {
+        domain: 'north',
+        digest,
+        modulePath,
+        moduleBytes: bytes.length,
+        componentFolder: await components.prepare(digest, modulePath),
+        timeoutMs: 60_000,
+        call: { ...call, ...Object.fromEntries(ofCall) },
+        ...Object.fromEntries(others),
+      }
+      return pool.run(request, signal)
     },
     async [Symbol.asyncDispose]() {
       await Promise.all([pool.close(), components.close()])

@@ -2,17 +2,20 @@
  * The manager's side of the protocol under a test's control: it records what a worker says and says what the test wants.
  * It holds no rule of the manager; those are tested with the real one in test/tasks/.
  */
+import { createServer } from 'node:http'
+import type { Server as HttpServer, IncomingMessage, ServerResponse } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
 import { create } from '@bufbuild/protobuf'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import { Metadata, Server, ServerCredentials, status } from '@grpc/grpc-js'
 import {
   AssignmentSchema,
-  FetchResponseSchema,
-  ModuleService,
   OnLost,
   RegisterResponseSchema,
   SessionResponseSchema,
   WorkerService,
+  parsePullPath,
   serviceDefinition,
   sessionRequests,
 } from '#proto/index.ts'
@@ -33,16 +36,16 @@ export type SaidOf<C extends Case> = Extract<Said, { case: C }>['value']
 type Answer = NonNullable<MessageInitShape<typeof SessionResponseSchema>['message']>
 type WelcomeLists = Extract<Answer, { case: 'welcome' }>['value']
 
-/** Of the protocol. */
-const CHUNK_BYTES = 256 * 1024
-
 export const JOIN_TOKEN = 'let-me-in'
+export const TICKET = 'a-ticket'
 
 export class ScriptedManager {
   readonly #server = new Server()
   readonly registrations: RegisterRequest[] = []
+  /** The part of the proxy. */
+  #modules: HttpServer | undefined
   readonly bearers: string[] = []
-  readonly fetches: { digest: string; offset: bigint }[] = []
+  readonly fetches: { digest: string; offset: number }[] = []
   said: Said[] = []
   stream: ServerDuplexStream<SessionRequest, SessionResponse> | undefined
   sessions = 0
@@ -58,7 +61,7 @@ export class ScriptedManager {
   })
   readonly modules = new Map<string, Uint8Array>()
   /** Serves a module itself, and says so. */
-  onFetch: (call: Parameters<ServiceHandlers<typeof ModuleService>['fetch']>[0]) => boolean = () => false
+  onFetch: (digest: string, response: ServerResponse) => boolean = () => false
 
   constructor() {
     for (const name of ['add', 'fibonacci', 'hello', 'endless'] as const) {
@@ -69,11 +72,16 @@ export class ScriptedManager {
 
   static async start(): Promise<ScriptedManager> {
     const manager = new ScriptedManager()
-    await manager.listen('127.0.0.1:0', ServerCredentials.createInsecure())
+    await manager.listen('127.0.0.1:0')
     return manager
   }
 
-  async listen(address: string, credentials: ServerCredentials): Promise<void> {
+  /** `tls`: of both listeners. */
+  async listen(address: string, tls?: { cert: Buffer; key: Buffer }): Promise<void> {
+    const credentials =
+      tls === undefined
+        ? ServerCredentials.createInsecure()
+        : ServerCredentials.createSsl(null, [{ cert_chain: tls.cert, private_key: tls.key }])
     const workerHandlers: ServiceHandlers<typeof WorkerService> = {
       register: (call, callback) => {
         this.registrations.push(call.request)
@@ -112,30 +120,36 @@ export class ScriptedManager {
         hearAll().catch(() => undefined)
       },
     }
-    const moduleHandlers: ServiceHandlers<typeof ModuleService> = {
-      resolve: (_call, callback) => callback({ code: status.UNIMPLEMENTED }),
-      fetch: (call) => {
-        const { digest, offset } = call.request
-        this.bearers.push(String(call.metadata.get('authorization')[0]))
-        this.fetches.push({ digest, offset })
-        if (this.onFetch(call)) return
-        const bytes = this.modules.get(digest)
-        if (bytes === undefined) {
-          call.emit('error', { code: status.NOT_FOUND, details: 'no such module' })
-          return
-        }
-        for (let at = Number(offset); at < bytes.length; at += CHUNK_BYTES) {
-          call.write(create(FetchResponseSchema, { data: bytes.subarray(at, at + CHUNK_BYTES) }))
-        }
-        call.end()
-      },
-    }
     this.#server.addService(serviceDefinition(WorkerService), workerHandlers)
-    this.#server.addService(serviceDefinition(ModuleService), moduleHandlers)
     const port = await new Promise<number>((resolve, reject) => {
       this.#server.bindAsync(address, credentials, (error, bound) => (error === null ? resolve(bound) : reject(error)))
     })
     this.address = `127.0.0.1:${port}`
+    const serve = (request: IncomingMessage, response: ServerResponse) => this.#serve(request, response)
+    const modules = tls === undefined ? createServer(serve) : createTlsServer(tls, serve)
+    await new Promise<void>((resolve) => modules.listen(0, '127.0.0.1', resolve))
+    this.#modules = modules
+  }
+
+  /** host:port of what serves modules. */
+  get proxyAddress(): string {
+    const address = this.#modules?.address() as AddressInfo | null | undefined
+    return `127.0.0.1:${address?.port}`
+  }
+
+  #serve(request: IncomingMessage, response: ServerResponse): void {
+    const digest = parsePullPath(request.url ?? '')?.reference ?? ''
+    const offset = Number(/^bytes=(\d+)-$/.exec(request.headers.range ?? '')?.[1] ?? 0)
+    this.bearers.push(String(request.headers.authorization))
+    this.fetches.push({ digest, offset })
+    if (this.onFetch(digest, response)) return
+    const bytes = this.modules.get(digest)
+    if (bytes === undefined) return void response.writeHead(404).end()
+    response.writeHead(offset === 0 ? 200 : 206, {
+      'content-length': bytes.length - offset,
+      ...(offset === 0 ? {} : { 'content-range': `bytes ${offset}-${bytes.length - 1}/${bytes.length}` }),
+    })
+    response.end(bytes.subarray(offset))
   }
 
   tell(message: Answer): void {
@@ -182,7 +196,12 @@ export class ScriptedManager {
       taskId: 'task-1',
       domainId: 'north',
       taskName: typeof module === 'string' ? module : 'run',
-      module: { digest: digestOf(bytes), sizeBytes: BigInt(bytes.length) },
+      module: {
+        digest: digestOf(bytes),
+        sizeBytes: BigInt(bytes.length),
+        sourceAddress: this.proxyAddress,
+        ticket: TICKET,
+      },
       inputsJson: '[]',
       limits: {
         timeoutMs: 30_000n,
@@ -202,7 +221,11 @@ export class ScriptedManager {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#server.forceShutdown()
-    await Promise.resolve()
+    const modules = this.#modules
+    if (modules === undefined) return
+    const closed = new Promise((resolve) => modules.close(resolve))
+    modules.closeAllConnections()
+    await closed
   }
 
   #hear({ message }: SessionRequest): void {

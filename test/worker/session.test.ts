@@ -5,7 +5,6 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { ServerCredentials } from '@grpc/grpc-js'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { readConfig } from '#core/config/index.ts'
 import { createLogger } from '#core/logging/index.ts'
@@ -14,7 +13,7 @@ import { WORKER_SETTINGS, startWorker } from '#worker/index.ts'
 import type { Worker } from '#worker/index.ts'
 import { reachableFolder } from '#worker/isolation/index.ts'
 import { until } from './pool.ts'
-import { JOIN_TOKEN, ScriptedManager, runRef } from './scripted-manager.ts'
+import { JOIN_TOKEN, ScriptedManager, TICKET, runRef } from './scripted-manager.ts'
 import type { SaidOf } from './scripted-manager.ts'
 
 const logger = createLogger({ name: 'test', level: 'fatal' })
@@ -96,8 +95,8 @@ describe('joining', () => {
 
   test('twice from one folder is refused, naming the setting', async () => {
     await joinManager()
-    const script = `const { lockFolder } = await import('#worker/folder-lock.ts'); await lockFolder(process.argv[1])`
-    const other = spawnSync(process.execPath, ['--input-type=module', '-e', script, join(folder, 'worker', 'lock')], {
+    const script = `const { lockWorkerFolder } = await import('#worker/identity/folder-lock.ts'); await lockWorkerFolder(process.argv[1])`
+    const other = spawnSync(process.execPath, ['--input-type=module', '-e', script, join(folder, 'worker')], {
       encoding: 'utf8',
     })
     expect(other.stderr).toContain('SKEIN_WORKER_DATA_DIR')
@@ -108,7 +107,7 @@ describe('joining', () => {
     await manager[Symbol.asyncDispose]()
     const joining = joinManager({ SKEIN_WORKER_MANAGER: address })
     manager = new ScriptedManager()
-    await manager.listen(address, ServerCredentials.createInsecure())
+    await manager.listen(address)
     expect((await joining).id).toBe('worker-1')
   })
 })
@@ -120,8 +119,7 @@ describe('TLS', () => {
   beforeEach(async () => {
     await manager[Symbol.asyncDispose]()
     manager = new ScriptedManager()
-    const pair = { cert_chain: pem('server-cert'), private_key: pem('server-key') }
-    await manager.listen('127.0.0.1:0', ServerCredentials.createSsl(null, [pair]))
+    await manager.listen('127.0.0.1:0', { cert: pem('server-cert'), key: pem('server-key') })
   })
 
   test('trusts exactly the certificate that the join token names, whatever it was issued to', async () => {
@@ -152,12 +150,12 @@ describe('a data folder below a closed one', () => {
 })
 
 describe('a run', () => {
-  test('is reported ended, with its module fetched from the manager', async () => {
+  test('is reported ended, with its module fetched from the proxy', async () => {
     await joinManager()
     manager.assign('add', 'run-1', { inputsJson: '[5,3]' })
     const result = await manager.result('run-1')
     expect(result).toMatchObject({ state: WireTaskState.COMPLETED, resultsJson: '[8]', run: runRef('run-1') })
-    expect(manager.bearers).toEqual(['Bearer worker-1.secret-1'])
+    expect(manager.bearers).toEqual([`Bearer ${TICKET}`])
   })
 
   test('that lasts is reported running, and one that waits for others accepted', async () => {
@@ -223,10 +221,10 @@ describe('a run', () => {
   test('whose module is missing fails with fetch_failed, whose module is another one with module_invalid', async () => {
     await joinManager()
     const digest = `sha256:${'a'.repeat(64)}`
-    manager.assign('add', 'run-1', { module: { digest, sizeBytes: 10n } })
+    manager.assign('add', 'run-1', { module: { digest, sizeBytes: 10n, sourceAddress: manager.proxyAddress } })
     expect(await manager.result('run-1')).toMatchObject({ reason: FailureReason.FETCH_FAILED })
     manager.modules.set(digest, new Uint8Array(10))
-    manager.assign('add', 'run-2', { module: { digest, sizeBytes: 10n } })
+    manager.assign('add', 'run-2', { module: { digest, sizeBytes: 10n, sourceAddress: manager.proxyAddress } })
     expect(await manager.result('run-2')).toMatchObject({ reason: FailureReason.MODULE_INVALID })
   })
 

@@ -144,6 +144,29 @@ describe('sharing', () => {
     expect(await endless).toMatchObject({ state: 'stopped' })
   })
 
+  test('short runs go to the runner that is free while an endless run has the other one', async () => {
+    await using host = await startPool({ slots: 2, runners: 2 })
+    const runners = () => host.pool.stats().runners.filter(({ underWay }) => underWay > 0).length
+    // Both runners know the module, and that it is short.
+    const first = new AbortController()
+    const both = [host.run('endless', {}, first.signal), host.run('endless', {}, first.signal)]
+    await until(() => runners() === 2)
+    first.abort()
+    await Promise.all(both)
+    await Promise.all(Array.from({ length: 200 }, (_, n) => host.run('add', { inputs: [n, 1] })))
+    for (let round = 0; round < 4; round++) {
+      const abort = new AbortController()
+      const endless = host.run('endless', {}, abort.signal)
+      await until(() => runners() === 1)
+      for (let run = 0; run < 10; run++) {
+        const short = await host.run('add', { inputs: [run, 1] }, AbortSignal.timeout(10_000))
+        expect(short).toMatchObject({ state: 'completed', results: [run + 1] })
+      }
+      abort.abort()
+      expect(await endless).toMatchObject({ state: 'stopped' })
+    }
+  })
+
   test('runs of two domains are under way in different runners', async () => {
     await using host = await startPool({ slots: 4, runners: 2 })
     const abort = new AbortController()

@@ -11,7 +11,8 @@ const ENDLESS = '5'.repeat(64)
 const PART = 10_000
 const say = (message: unknown) => process.stdout.write(encodeMessages([message]))
 
-function answer(lane: number, { sequence, taskName, inputs, stdin }: RunOrder): void {
+function answer(lane: number, { sequence, call }: RunOrder): void {
+  const { taskName, inputs, stdin } = call
   if (taskName === 'hostile') {
     // As long as what it stands for: the lengths of frames stay right.
     const number = String(sequence).padStart('"SEQUENCE"'.length)

@@ -9,7 +9,7 @@ import type { TestPool } from '../../worker/pool.ts'
 
 const isRoot = process.getuid?.() === 0
 /** ERRNO_BADF and ERRNO_NOTSUP of preview 1: there is no such descriptor, or no such thing. */
-const REFUSALS = [8, 58]
+const REFUSALS = [8, 57, 58]
 
 /** Opens a path below each descriptor from 0 to 9; the results are the error numbers. */
 const openEverywhere = (path: string) => `(module

@@ -12,6 +12,7 @@ const platform = platformOfTests()
 describe('gRPC of the manager', () => {
   const { requireLinear } = ledgerOf('gRPC', platform)
   const REGISTER = '/skein.cluster.v1.WorkerService/Register'
+  const RENEW = '/skein.cluster.v1.WorkerService/Renew'
   const none = Buffer.alloc(0)
   let grpc: Grpc
 
@@ -43,5 +44,14 @@ describe('gRPC of the manager', () => {
 
   test.each(FIELDS)('Register with %s, without an account', TIMEOUT, async (name, of) => {
     await requireLinear(`Register with ${name}`, GRPC_BYTES, (bytes) => grpc.unary(REGISTER, of(bytes)))
+  })
+
+  test.each<[string, (bytes: number) => Buffer]>([
+    ['a long request for a certificate', (bytes) => protobuf.bytes(3, Buffer.alloc(bytes, 0x30))],
+    ['a long secret', (bytes) => protobuf.bytes(2, Buffer.alloc(bytes, 's'))],
+    ['a secret again and again', (bytes) => repeated(bytes, protobuf.bytes(2, 's'))],
+    ...FIELDS.slice(-5),
+  ])('Renew with %s, without an account', TIMEOUT, async (name, of) => {
+    await requireLinear(`Renew with ${name}`, GRPC_BYTES, (bytes) => grpc.unary(RENEW, of(bytes)))
   })
 })

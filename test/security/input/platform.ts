@@ -3,7 +3,6 @@ import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { nodeFlags } from '#core/node-flags.ts'
 import { freePorts } from '../../harness/ports.ts'
 import { until } from '../../harness/until.ts'
 import { createInstallation } from '../../harness/whole.ts'
@@ -47,7 +46,7 @@ export async function startPlatform(): Promise<Platform> {
   })
   const child = fork(join(ROOT, 'programs', 'all.ts'), {
     cwd: ROOT,
-    execArgv: [...nodeFlags(), '--import', join(import.meta.dirname, 'probe.ts')],
+    execArgv: ['--import', join(import.meta.dirname, 'probe.ts')],
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...installation.environment },
   })

@@ -75,6 +75,47 @@ const packOfCbor = (bytes: number): Buffer =>
     ),
   )
 
+export const BOUNDARY = 'boundary'
+
+/** A task that hostile modules are sent to. `answers` are the kinds of answers that are clear: taken, or refused in words. */
+export async function createUploader(platform: Platform) {
+  const headers = { authorization: platform.bearer }
+  const { status, text } = await platform.send({
+    method: 'POST',
+    path: '/tasks',
+    headers: { ...headers, 'content-type': 'application/json' },
+    body: JSON.stringify({ name: 'hostile', domain_id: platform.domainId }),
+  })
+  expect([status, text]).toEqual([201, text])
+  const { id } = JSON.parse(text) as { id: string }
+  async function send(body: Buffer, type = `multipart/form-data; boundary=${BOUNDARY}`) {
+    const sent = { method: 'PUT', path: `/tasks/${id}/upload`, headers: { ...headers, 'content-type': type }, body }
+    const answer = await platform.send(sent)
+    expect([answer.status, answer.text]).toEqual([expect.toBeOneOf([200, 400, 413, 415, 429]), answer.text])
+    return answer
+  }
+  return {
+    id,
+    /** Any body. */
+    send,
+    /** The bytes in the field `file`. */
+    upload: (bytes: Buffer) =>
+      send(
+        Buffer.concat([
+          Buffer.from(`--${BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n`),
+          bytes,
+          Buffer.from(`\r\n--${BOUNDARY}--\r\n`),
+        ]),
+      ),
+  }
+}
+
+/** Inputs of a size and of half of it, made before anything is measured. */
+export function made<Input>(size: number, of: (size: number) => Input): (size: number) => Input {
+  const inputs = new Map([size / 2, size].map((some) => [some, of(some)]))
+  return (some) => inputs.get(some) as Input
+}
+
 /** Payloads that are small to send and dear to read, by their type. */
 export const PAYLOADS: readonly { name: string; type: string; of: (bytes: number) => Buffer }[] = [
   ...SENML.slice(0, 3).map(({ name, of }) => ({

@@ -1,6 +1,8 @@
 /** Bytes of each protocol as somebody writes them who means harm: nothing here keeps to what an honest library would send. */
 import { createSocket } from 'node:dgram'
 import type { Socket as UdpSocket } from 'node:dgram'
+import { once } from 'node:events'
+import http2 from 'node:http2'
 import { connect } from 'node:net'
 import { Client, Metadata, credentials } from '@grpc/grpc-js'
 
@@ -119,11 +121,117 @@ export const protobuf = {
 
 export type Grpc = Disposable & {
   unary(path: string, message: Buffer): Promise<{ code: number; answer: Buffer }>
-  /** Sends the messages, each when there is room, and waits for the end of the stream; gives what it said. */
-  stream(path: string, messages: Iterable<Buffer>): Promise<{ code: number; answers: Buffer[] }>
+  /**
+   * Sends the messages, each when there is room, and ends. Waits for the end of the stream, or for an answer `until`, and gives the first answers,
+   * of as many bytes as are kept.
+   */
+  stream(path: string, messages: Iterable<Buffer>, until?: (answer: Buffer) => boolean): Promise<Outcome>
 }
 
+/** `code` -1: the deadline passed. */
+export type Outcome = { code: number; details: string; answers: Buffer[] }
+
 const same = (bytes: Buffer): Buffer => bytes
+const MAX_WRITE_BYTES = 64 * 1024
+/** Long enough for a busy machine to take more, if it ever does. */
+const UNTAKEN_MS = 3_000
+/** What is kept of answers is looked at by its beginning alone. */
+const MAX_KEPT_BYTES = 16 * 1024 * 1024
+
+/** The frame of one message of gRPC. */
+function grpcFrame(message: Buffer): Buffer {
+  const head = Buffer.alloc(5)
+  head.writeUInt32BE(message.length, 1)
+  return Buffer.concat([head, message])
+}
+
+function* inWrites(messages: Iterable<Buffer>): Generator<Buffer> {
+  let frames: Buffer[] = []
+  let bytes = 0
+  for (const message of messages) {
+    frames.push(grpcFrame(message))
+    bytes += message.length
+    if (bytes + frames.length < MAX_WRITE_BYTES) continue
+    yield Buffer.concat(frames)
+    frames = []
+    bytes = 0
+  }
+  yield Buffer.concat(frames)
+}
+
+/** As many messages in each write as fit, which no library does. */
+async function overHttp2(
+  port: number,
+  path: string,
+  messages: Iterable<Buffer>,
+  until: ((answer: Buffer) => boolean) | undefined,
+): Promise<Outcome> {
+  const connection = http2.connect(`http://127.0.0.1:${port}`)
+  connection.on('error', () => undefined)
+  const headers = { ':method': 'POST', ':path': path, 'content-type': 'application/grpc', te: 'trailers' }
+  const call = connection.request(headers)
+  const closed = new Promise<void>((resolve) => call.once('close', resolve))
+  const outcome: Outcome = { code: -1, details: '', answers: [] }
+  const readStatus = (said: http2.IncomingHttpHeaders) => {
+    if (said['grpc-status'] === undefined) return
+    outcome.code = Number(said['grpc-status'])
+    outcome.details = decodeURI(String(said['grpc-message'] ?? ''))
+  }
+  let isEnding = false
+  const end = () => {
+    if (!isEnding) call.end()
+    isEnding = true
+  }
+  let keptBytes = 0
+  let rest = NOTHING
+  call.on('response', readStatus)
+  call.on('trailers', readStatus)
+  call.on('end', end)
+  call.on('error', () => undefined)
+  call.on('data', (bytes: Buffer) => {
+    rest = rest.length === 0 ? bytes : Buffer.concat([rest, bytes])
+    while (rest.length >= 5 && rest.length >= 5 + rest.readUInt32BE(1)) {
+      const answer = rest.subarray(5, 5 + rest.readUInt32BE(1))
+      rest = rest.subarray(5 + answer.length)
+      if (keptBytes < MAX_KEPT_BYTES) outcome.answers.push(answer)
+      keptBytes += answer.length
+      if (until?.(answer) === true) end()
+    }
+  })
+  const late = setTimeout(() => connection.destroy(), DEADLINE_MS)
+  for (const bytes of inWrites(messages)) {
+    if (call.destroyed || isEnding) break
+    if (!call.write(bytes)) await Promise.race([once(call, 'drain').catch(() => undefined), closed])
+  }
+  // An end that is waited for by its answer is made when that has come.
+  if (until === undefined) end()
+  await closed
+  clearTimeout(late)
+  connection.destroy()
+  return outcome
+}
+
+/** Says all of it to one that it never reads from, until nothing more is taken for a while; gives how many bytes were taken. */
+export async function talkWithoutReading(port: number, path: string, messages: Iterable<Buffer>): Promise<number> {
+  const connection = http2.connect(`http://127.0.0.1:${port}`)
+  connection.on('error', () => undefined)
+  const headers = { ':method': 'POST', ':path': path, 'content-type': 'application/grpc', te: 'trailers' }
+  const call = connection.request(headers)
+  call.on('error', () => undefined)
+  let saidBytes = 0
+  for (const bytes of inWrites(messages)) {
+    saidBytes += bytes.length
+    if (call.write(bytes)) continue
+    const isTaken = await Promise.race([
+      once(call, 'drain').then(() => true),
+      new Promise<boolean>((resolve) => setTimeout(resolve, UNTAKEN_MS, false)),
+    ])
+    if (!isTaken) break
+  }
+  const takenBytes = saidBytes - call.writableLength
+  connection.destroy()
+  return takenBytes
+}
 
 export function openGrpc(port: number, compression = 0): Grpc {
   const client = new Client(`127.0.0.1:${port}`, credentials.createInsecure(), {
@@ -138,22 +246,7 @@ export function openGrpc(port: number, compression = 0): Grpc {
           resolve({ code: error === null ? 0 : error.code, answer: answer ?? Buffer.alloc(0) }),
         )
       }),
-    stream: (path, messages) =>
-      new Promise((resolve) => {
-        const call = client.makeBidiStreamRequest(path, same, same, new Metadata(), options())
-        const answers: Buffer[] = []
-        const rest = messages[Symbol.iterator]()
-        const write = () => {
-          for (let next = rest.next(); ; next = rest.next()) {
-            if (next.done === true) return call.end()
-            if (!call.write(next.value)) return call.once('drain', write)
-          }
-        }
-        call.on('data', (answer: Buffer) => answers.push(answer))
-        call.on('error', () => undefined)
-        call.on('status', ({ code }) => resolve({ code, answers }))
-        write()
-      }),
+    stream: (path, messages, until) => overHttp2(port, path, messages, until),
     [Symbol.dispose]: () => client.close(),
   }
 }

@@ -3,19 +3,24 @@
  * writer, its cluster, its placement. Modelled are the network (delay, loss, repetition), the workers and the faults, all
  * drawn from one seed.
  */
-import { ModuleCatalogue } from '#manager/modules/catalogue.ts'
-import { KnownTasks } from '#manager/runs/known-tasks.ts'
-import { Cluster } from '#manager/dispatch/cluster.ts'
-import { WorkerSession } from '#manager/dispatch/worker-session.ts'
-import { fromRef, type RunIdentity } from '#manager/dispatch/translate.ts'
-import { applyChanges, isPlainBatch, recoverChanges, type Change } from '#manager/runs/apply-changes.ts'
-import { RunBatch, type WriterContext } from '#manager/runs/batch.ts'
-import { RunEndings } from '#manager/runs/endings.ts'
-import { RunQueues } from '#manager/runs/queues.ts'
-import type { HelloClaims, Reconciliation } from '#manager/runs/reconcile-runs.ts'
-import { STOPPED_BEFORE_RUNNING, type OnLost, type RunEnding } from '#manager/runs/spec.ts'
-import type { StartOutcome } from '#manager/runs/start-runs.ts'
-import { DEFAULT_TIMING } from '#manager/timing.ts'
+import { ModuleCatalogue } from '#manager/store/catalogue.ts'
+import { KnownTasks } from '#manager/writer/known-tasks.ts'
+import { Cluster } from '#manager/placement/cluster.ts'
+import { WorkerStream } from '#manager/dispatch/worker-stream.ts'
+import { WorkerSession } from '#manager/placement/worker-session.ts'
+import { fromRef } from '#manager/dispatch/translate.ts'
+import type { RunIdentity } from '#manager/model/run.ts'
+import { applyChanges, isPlainBatch } from '#manager/writer/apply-changes.ts'
+import type { Change } from '#manager/writer/changes.ts'
+import { adoptAssigned, findStarted } from '#manager/writer/recover-runs.ts'
+import { STALE_TASK, type StartOutcome } from '#manager/writer/start-runs.ts'
+import { RunBatch, type WriterContext } from '#manager/writer/batch.ts'
+import { RunEndings } from '#manager/writer/endings.ts'
+import { RunQueues } from '#manager/writer/queues.ts'
+import type { HelloClaims, Reconciliation } from '#manager/writer/reconcile-runs.ts'
+import { STOPPED_BEFORE_RUNNING, type RunEnding } from '#manager/model/run.ts'
+import type { OnLost } from '#manager/model/task-fields.ts'
+import { DEFAULT_TIMING } from '#manager/model/timing.ts'
 import { TASK_STATE, type SessionResponse } from '#proto/index.ts'
 import { logger } from '../support.ts'
 import { DatabaseAway, Store } from './store.ts'
@@ -48,10 +53,9 @@ class Manager {
 
   constructor(id: string, random: () => number) {
     this.id = id
-    const modules = { of: () => ({ digest: 'sha256:0' }) }
     this.context = {
       managerId: id,
-      cluster: new Cluster({ modules, openSecrets: () => ({}) }),
+      cluster: new Cluster({ maxTasks: 100, maxNeeds: 100 }),
       queues: new RunQueues(),
       endings: new RunEndings(),
       modules: new ModuleCatalogue(),
@@ -62,6 +66,8 @@ class Manager {
     }
   }
 }
+
+const DELIVERY = { modules: { of: () => ({ digest: 'sha256:0' }) }, openSecrets: () => ({}) }
 
 type Held = { run: RunIdentity; isRunning: boolean; onLost: OnLost; beats: number }
 
@@ -213,7 +219,7 @@ export class World {
   }
 
   /** One batch of a manager, repeated as its writer repeats it when the answer of a commit was lost. */
-  async #write(manager: Manager, changes: readonly Change[]): Promise<unknown[]> {
+  async #write(manager: Manager, changes: readonly Change[], rereadsTasks = false): Promise<unknown[]> {
     for (;;) {
       const fate = this.#isHealed || this.#chance(0.97) ? undefined : this.#chance(0.5) ? 'lost' : 'unanswered'
       const batch = new RunBatch(
@@ -221,9 +227,15 @@ export class World {
         manager.context,
       )
       try {
-        const started = manager.isInDoubt ? await recoverChanges(batch, changes) : undefined
+        if (manager.isInDoubt) await adoptAssigned(batch)
+        const started = manager.isInDoubt ? await findStarted(batch, changes) : undefined
         const isPlain = !manager.isInDoubt && isPlainBatch(manager.context, changes)
-        const outcomes = await applyChanges(batch, changes, { managerId: manager.id, isPlain, started })
+        const outcomes = await applyChanges(batch, changes, {
+          managerId: manager.id,
+          isPlain,
+          started,
+          rereadsTasks,
+        })
         await batch.writeTasks()
         batch.commit()
         await batch.settled()
@@ -253,14 +265,14 @@ export class World {
       image: undefined,
       idempotency: undefined,
     }
-    const write = async (isReread: boolean) => {
-      const [outcome] = await this.#write(manager, [{ kind: 'start', request, isReread }])
-      return outcome as StartOutcome | Error
+    const write = async (rereadsTasks: boolean) => {
+      const [outcome] = await this.#write(manager, [{ kind: 'start', request }], rereadsTasks)
+      return outcome as StartOutcome
     }
     const first = await write(false)
-    const outcome = 'isStale' in first ? await write(true) : first
+    const outcome = first === STALE_TASK ? await write(true) : first
     // Told to the caller: from now on the start must not be lost.
-    if ('runId' in outcome) this.#started.add(outcome.runId)
+    if (outcome !== STALE_TASK && 'runId' in outcome) this.#started.add(outcome.runId)
   }
 
   async #stop(taskKey: number): Promise<void> {
@@ -299,15 +311,21 @@ export class World {
     }
     const link: { manager: Manager; session: WorkerSession } = {
       manager,
-      session: new WorkerSession(facts, this.#store.now, (message) => this.#toNode(node, link, message)),
+      session: new WorkerSession(
+        facts,
+        this.#store.now,
+        new WorkerStream(facts.id, DELIVERY, (message) => this.#toNode(node, link, message)),
+      ),
     }
     const claims: HelloClaims = {
       bootId: `boot-${node.boot}`,
-      running: [...node.held.values()].map(({ run, isRunning }) => ({
-        run,
-        state: isRunning ? TASK_STATE.running : TASK_STATE.scheduled,
-      })),
-      spooled: [...node.spool.values()].map(({ run }) => run),
+      running: new Map(
+        [...node.held.values()].map(({ run, isRunning }) => [
+          run.id,
+          { run, state: isRunning ? TASK_STATE.running : TASK_STATE.scheduled },
+        ]),
+      ),
+      spooled: new Map([...node.spool.values()].map(({ run }) => [run.id, run])),
     }
     node.link = link
     node.leaseEndMs = this.#store.now + LEASE_MS - 2_000
@@ -317,10 +335,12 @@ export class World {
       node.link = undefined
       return this.#after(1_000, () => this.#join(node))
     }
-    for (const { id } of settled.stop) node.held.delete(id)
-    for (const { id, fence } of settled.acknowledged) if (node.spool.get(id)?.run.fence === fence) node.spool.delete(id)
+    const counts = (id: string) => settled.keep.has(id) || settled.resend.has(id)
+    for (const id of claims.running.keys()) if (!counts(id)) node.held.delete(id)
+    for (const { id, fence } of claims.spooled.values())
+      if (!counts(id) && node.spool.get(id)?.run.fence === fence) node.spool.delete(id)
     manager.context.cluster.add(link.session)
-    for (const run of settled.resend) this.#report(node, run.id)
+    for (const id of settled.resend) this.#report(node, id)
     await this.#write(manager, [{ kind: 'claim' }])
   }
 
