@@ -1,6 +1,6 @@
 /** The thread that reads modules: one at a time; whoever waits for one ends the thread when it takes too long. */
-import { createHash } from 'node:crypto'
 import { parentPort } from 'node:worker_threads'
+import { digestOf } from '../digest.ts'
 import {
   ModuleRefusal,
   describeComponent,
@@ -33,7 +33,7 @@ function answerOf(job: ModuleJob): ModuleAnswer {
       if (examined.kind === 'component' && !examined.exports.some((exported) => exported.kind === 'function')) {
         throw new ModuleRefusal('the component exports no function that could be called')
       }
-      return { digest: `sha256:${createHash('sha256').update(bytes).digest('hex')}`, examined, bytes }
+      return { digest: digestOf(bytes), examined, bytes }
     }
     // What workers refuse is shown as well.
     if (job.kind === 'component') return { exports: describeComponent(readComponent(bytes)).exports }

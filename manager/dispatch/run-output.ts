@@ -4,6 +4,7 @@
  */
 import { createHash, type Hash } from 'node:crypto'
 import { GroupCommit, type Database } from '#core/database/index.ts'
+import { digestOfHash } from '#core/digest.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
@@ -111,7 +112,7 @@ export function createRunOutput({ database, logger }: { database: Database; logg
       const result = runs?.get(run.id)
       runs?.delete(run.id)
       const { digest, sizeBytes } = ending.staged
-      if (result?.sizeBytes !== sizeBytes || `sha256:${result.hash.digest('hex')}` !== digest) {
+      if (result?.sizeBytes !== sizeBytes || digestOfHash(result.hash) !== digest) {
         throw new ServiceError('malformed', 'a staged result is not complete or does not have its digest')
       }
       return ending

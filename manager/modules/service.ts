@@ -1,11 +1,12 @@
 /** Modules for people: what is cached where, pulling ahead, pushing, forgetting, and what is asked of signatures. */
 import { createHash } from 'node:crypto'
-import type { Secret } from '#core/config/index.ts'
 import type { Database } from '#core/database/index.ts'
+import { digestOfHash } from '#core/digest.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { Slots } from '#core/slots.ts'
 import { UPLOAD_TAG, repositoryNameOf } from '#proto/index.ts'
+import type { RegistryLogin } from '#proto/index.ts'
 import { domainOf } from '../access/domain-of.ts'
 import { visibleDomains } from '../access/access.ts'
 import type { TaskAccess, TaskAction, TaskCaller, TaskDomain, VisibleDomains } from '../access/access.ts'
@@ -45,7 +46,7 @@ export type PullAhead = {
 export type Push = {
   reference: string
   domainId: string | undefined
-  login: { username: string; password: Secret } | undefined
+  login: RegistryLogin | undefined
 }
 
 export type TicketOrder = {
@@ -138,7 +139,7 @@ export class ModulesService {
         { reference, domainId, login },
         { sizeBytes: body.sizeBytes, read: hashed },
       )
-      return { digest: `sha256:${hash.digest('hex')}`, sizeBytes: body.sizeBytes, reference: pushed }
+      return { digest: digestOfHash(hash), sizeBytes: body.sizeBytes, reference: pushed }
     })
   }
 

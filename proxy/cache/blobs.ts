@@ -9,7 +9,7 @@ import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { countPassing } from '#core/passing-buffers.ts'
 import { SingleFlight } from '#core/single-flight.ts'
-import { hexOf, isDigest } from '#core/digest.ts'
+import { digestOfHash, digestOfHex, hexOf, isDigest } from '#core/digest.ts'
 import { moduleInvalid } from '../oci/index.ts'
 import { abandon, asDiskError, createTemporary, isMissing, publish, removeAbandoned } from './files.ts'
 
@@ -102,7 +102,7 @@ export class BlobCache {
         sizeBytes += piece.length
         countPassing(piece.length)
       }
-      const digest = `sha256:${hash.digest('hex')}`
+      const digest = digestOfHash(hash)
       if (expected !== undefined && digest !== expected) {
         throw moduleInvalid(`module has other bytes: their digest is ${digest}, not ${expected}`)
       }
@@ -167,7 +167,7 @@ export class BlobCache {
     return await this.#verifying.run(`${digest} ${version}`, async () => {
       const hash = createHash('sha256')
       for await (const piece of readInPieces(handle)) hash.update(piece)
-      return `sha256:${hash.digest('hex')}` === digest
+      return digestOfHash(hash) === digest
     })
   }
 
@@ -237,7 +237,7 @@ async function* readFileInPieces(path: string): AsyncGenerator<Buffer> {
 async function scan(folder: string): Promise<(Blob & { usedMs: number })[]> {
   const found: (Blob & { usedMs: number })[] = []
   for (const name of await readdir(folder)) {
-    const digest = `sha256:${name}`
+    const digest = digestOfHex(name)
     if (!isDigest(digest)) continue
     const file = await stat(join(folder, name)).catch(() => undefined) // another process evicted it just now
     if (file !== undefined) found.push({ digest, sizeBytes: file.size, usedMs: file.mtimeMs })

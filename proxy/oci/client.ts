@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import { ServiceError, isRetryable, kindOf } from '#core/errors/index.ts'
 import { sleep } from '#core/time.ts'
-import { digestOf, isDigest } from '#core/digest.ts'
+import { digestOf, digestOfHash, isDigest } from '#core/digest.ts'
 import { bodyFrom, discard, rangeFrom } from '#core/transfer/index.ts'
 import type { Answer, TransferClient } from '#core/transfer/index.ts'
 import { refusalOf } from './exchange.ts'
@@ -135,7 +135,7 @@ export function createRegistryClient({ transport, exchange, limits }: ClientDeps
           await pauseBeforeRetry(error, attempt, MAX_RESUMPTIONS, signal)
         }
       }
-      const digest = `sha256:${hash.digest('hex')}`
+      const digest = digestOfHash(hash)
       if (digest !== blob.digest) throw moduleInvalid(`${what} has other bytes: their digest is ${digest}`)
     },
   }

@@ -7,6 +7,7 @@ import type { Hash } from 'node:crypto'
 import { chmod, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
+import { digestOfHex, hexOf } from '#core/digest.ts'
 import { isDiskFull } from '#core/disk-full.ts'
 import { ServiceError, isRetryable } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
@@ -84,7 +85,7 @@ export class ModuleCache {
       const hex = /^([0-9a-f]{64})\.wasm$/.exec(name)?.[1]
       if (hex === undefined) continue
       const { size, mtimeMs } = await stat(join(options.folder, name))
-      found.push({ digest: `sha256:${hex}`, bytes: size, usedMs: mtimeMs })
+      found.push({ digest: digestOfHex(hex), bytes: size, usedMs: mtimeMs })
     }
     for (const { digest, bytes } of found.sort((a, b) => a.usedMs - b.usedMs)) cache.#add(digest, bytes, false)
     cache.#added.clear()
@@ -302,7 +303,7 @@ export class ModuleCache {
     this.#bytes -= entry.bytes
     this.#added.delete(digest)
     if (this.#removed.size < MAX_CHANGES) this.#removed.add(digest)
-    await rm(join(this.#options.folder, `${digest.slice('sha256:'.length)}.wasm`), { force: true })
+    await rm(join(this.#options.folder, `${hexOf(digest)}.wasm`), { force: true })
     await this.#options.onRemoved?.(digest)
   }
 }

@@ -3,10 +3,10 @@
  * while the stream is congested. What is not sent when the stream ends is not lost: the next Hello tells what is held,
  * and results are in the spool.
  */
-import { createHash } from 'node:crypto'
 import { create } from '@bufbuild/protobuf'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import type { ClientDuplexStream } from '@grpc/grpc-js'
+import { digestOf } from '#core/digest.ts'
 import { RunResultSchema, SessionRequestSchema, StagedResultSchema } from '#proto/index.ts'
 import type {
   LogChunk,
@@ -166,7 +166,7 @@ export class Outbox {
     const maxInline = Number(this.#limits.maxInlineResultBytes)
     if (result.resultsJson.length * 3 <= maxInline || Buffer.byteLength(result.resultsJson) <= maxInline) return result
     const bytes = Buffer.from(result.resultsJson)
-    const digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`
+    const digest = digestOf(bytes)
     const maxChunk = Number(this.#limits.maxChunkBytes)
     for (let offset = 0; offset < bytes.length; offset += maxChunk) {
       const data = bytes.subarray(offset, offset + maxChunk)
