@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deviceKeyOf, parseAuthorization } from './authorization.ts'
+import { basicCredentialsOf, bearerTokenOf, deviceKeyOf, parseAuthorization } from './authorization.ts'
 
 test.each([
   ['Bearer abc', 'bearer', 'abc'],
@@ -19,4 +19,23 @@ test('devices of today and older ones say their key', () => {
 
 test('spaces without end are read once', () => {
   expect(parseAuthorization(`Bearer${' '.repeat(1_000_000)}`)).toBeUndefined()
+})
+
+test('a bearer token is read in any case, and no other scheme passes for one', () => {
+  expect(bearerTokenOf('bEARER  abc')).toBe('abc')
+  expect(bearerTokenOf('Basic abc')).toBeUndefined()
+  expect(bearerTokenOf('Bearer')).toBeUndefined()
+})
+
+const encode = (text: string) => Buffer.from(text).toString('base64')
+
+test.each([
+  [`basic ${encode('ada:a:b')}`, { username: 'ada', password: 'a:b' }],
+  [`Basic ${encode(':secret')}`, { username: '', password: 'secret' }],
+  [`Basic ${encode('ada:')}`, { username: 'ada', password: '' }],
+  [`Basic ${encode('ada')}`, undefined],
+  ['Basic', undefined],
+  [`Bearer ${encode('ada:b')}`, undefined],
+])('%j holds the credentials of Basic, or none', (value, credentials) => {
+  expect(basicCredentialsOf(value)).toEqual(credentials)
 })

@@ -5,6 +5,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { TransferClient, discard } from '#core/transfer/index.ts'
 import type { Answer, Method, RequestBody } from '#core/transfer/index.ts'
 import { dialPinned } from '#proto/index.ts'
+import type { RegistryLogin } from '#proto/index.ts'
 import type { ModulePolicy } from './policies.ts'
 
 /** What a reference stands for now. */
@@ -25,7 +26,7 @@ export type PushTarget = {
   /** Null: the platform. */
   domainId: string | null
   /** At the registry; undefined: those that the proxy is configured with. */
-  login: { username: string; password: Secret } | undefined
+  login: RegistryLogin | undefined
 }
 
 export type PushedBytes = { sizeBytes: number; read(): AsyncIterable<Uint8Array> }

@@ -1,12 +1,12 @@
 /** Module routes (task-manager.md sections 1 and 6). Each handler is one call. */
 import type { FastifyInstance } from 'fastify'
-import { Secret } from '#core/config/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { formatTime } from '#core/time.ts'
 import { sendBytes } from '#core/transfer/index.ts'
+import { registryLoginOf } from '#proto/index.ts'
 import type { Callers } from '../access/callers.ts'
 import {
   Bytes,
@@ -31,8 +31,6 @@ import type { UploadReader } from './upload-reader.ts'
 const tags = ['modules']
 /** A reader that takes no byte for this long is given up. */
 const STALLED_READER_MS = 60_000
-/** RFC 7617: `Basic` and base64 of `user:password`. */
-const BASIC = /^basic +([A-Za-z0-9+/]+=*)$/i
 
 export type ModuleRoutesDeps = { modules: ModulesService; callers: Callers; uploads: UploadReader; logger: Logger }
 
@@ -294,19 +292,10 @@ function pushRoute(app: HttpApp, { modules, callers }: ModuleRoutesDeps): void {
       if (body === undefined || body === null || typeof body !== 'object' || !(Symbol.asyncIterator in body)) {
         throw new ServiceError('unsupported_media_type', 'the module must be the body, as application/wasm')
       }
-      const login = readLogin(request.headers['registry-authorization'])
+      const login = registryLoginOf(request.headers['registry-authorization'])
       const pushed = await modules.push(owner, { reference, domainId, login }, body)
       void reply.code(201).header('Location', `/modules/${pushed.digest}`)
       return { digest: pushed.digest, size: pushed.sizeBytes, reference: pushed.reference }
     },
   )
-}
-
-function readLogin(header: string | string[] | undefined): { username: string; password: Secret } | undefined {
-  if (header === undefined) return undefined
-  const encoded = typeof header === 'string' ? BASIC.exec(header)?.[1] : undefined
-  const text = encoded === undefined ? '' : Buffer.from(encoded, 'base64').toString('utf8')
-  const colon = text.indexOf(':')
-  if (colon < 1) throw new ServiceError('malformed', 'Registry-Authorization must be Basic <base64 of user:password>')
-  return { username: text.slice(0, colon), password: new Secret(text.slice(colon + 1)) }
 }

@@ -1,4 +1,5 @@
 /** Uploads as they lie in the database, for the module proxy: it shows a ticket, or is of the same process. */
+import { bearerTokenOf } from '#core/authorization.ts'
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { countPassing } from '#core/passing-buffers.ts'
@@ -11,7 +12,6 @@ import type { TicketIssuer } from './tickets.ts'
 /** Uploads that are read at a time, and by one reader. */
 const MAX_READ = 64
 const MAX_READ_PER_READER = 16
-const BEARER = /^bearer +([A-Za-z0-9\-._~+/]+=*)$/i
 
 export class UploadReader {
   readonly #database: Database
@@ -31,7 +31,7 @@ export class UploadReader {
 
   /** The caller closes it. Throws `unauthenticated` without a ticket of this module, `not_found`, `unavailable`. */
   async open(digest: string, authorization: string | undefined): Promise<SentBytes & { close: () => void }> {
-    const grant = this.#tickets.check(BEARER.exec(authorization ?? '')?.[1] ?? '')
+    const grant = this.#tickets.check(bearerTokenOf(authorization) ?? '')
     if (grant === undefined || grant.digest !== digest || grant.reference !== '') {
       throw new ServiceError('unauthenticated', 'the ticket is missing, has expired, or is of another module')
     }

@@ -1,6 +1,6 @@
 /** Who calls the proxy: a manager by the proxy token, everybody else by a ticket. Nobody else is served. */
+import { bearerTokenOf } from '#core/authorization.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { parseAuthorization } from '#core/http/index.ts'
 import { isSameToken } from '#proto/index.ts'
 import type { TicketGrant } from '#proto/index.ts'
 import type { KnownToken, ProxyToken } from './proxy-token.ts'
@@ -17,15 +17,16 @@ export class ProxyAccess {
 
   /** Throws `unauthenticated` unless the header carries the proxy token. */
   async requireManager(authorization: string | undefined): Promise<void> {
-    const given = bearerOf(authorization)
+    const given = bearerTokenOf(authorization) ?? ''
     if (await this.#check(({ token }) => isSameToken(given, token) || undefined)) return
     throw new ServiceError('unauthenticated', 'only a manager with the proxy token (SKEIN_PROXY_TOKEN) may ask this')
   }
 
   /** What the ticket in the header allows. Throws `unauthenticated`. */
   async requireTicket(authorization: string | undefined): Promise<TicketGrant> {
-    const given = bearerOf(authorization)
-    if (given === '') throw new ServiceError('unauthenticated', 'a ticket is required: Authorization: Bearer <ticket>')
+    const given = bearerTokenOf(authorization)
+    if (given === undefined)
+      throw new ServiceError('unauthenticated', 'a ticket is required: Authorization: Bearer <ticket>')
     const grant = await this.#check(({ verifyTicket }) => verifyTicket(given, Math.floor(Date.now() / 1000)))
     if (grant !== undefined) return grant
     throw new ServiceError('unauthenticated', 'the ticket is not valid, or has expired')
@@ -40,9 +41,4 @@ export class ProxyAccess {
     if (renewed === undefined) throw new ServiceError('unauthenticated', NO_TOKEN)
     return renewed === known ? undefined : judge(renewed)
   }
-}
-
-function bearerOf(authorization: string | undefined): string {
-  const { scheme, credentials } = parseAuthorization(authorization) ?? {}
-  return scheme === 'bearer' ? (credentials ?? '') : ''
 }

@@ -1,11 +1,11 @@
 /** The routes of the proxy: `/v2/` for whoever has a ticket, `/modules` for managers. */
 import type { FastifyInstance } from 'fastify'
-import { Secret } from '#core/config/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { refuseTransfer } from '#core/transfer/index.ts'
+import { registryLoginOf } from '#proto/index.ts'
 import type { ModuleSource, PushOrder, Pushes } from '../source/index.ts'
 import type { Registry } from './registry.ts'
 import {
@@ -28,8 +28,6 @@ export type RoutesDeps = {
 }
 
 const tags = ['modules']
-/** RFC 7617: `Basic` and base64 of `user:password`. */
-const BASIC = /^basic +([A-Za-z0-9+/]+=*)$/i
 /** What registries answer, and what is no module. */
 const REFUSALS = ['not_found', 'unprocessable', 'rate_limited', 'timeout'] as const
 const WHERE_TICKETS_ARE =
@@ -170,7 +168,7 @@ function pushRoute(app: HttpApp, { pushes, maxModuleBytes, logger }: RoutesDeps)
         digest,
         sizeBytes: Number.isSafeInteger(length) ? length : undefined,
         domainId: domainId ?? '',
-        credentials: readLogin(request.headers['registry-authorization']),
+        credentials: registryLoginOf(request.headers['registry-authorization']),
       }
       const pushed = await pushes.push(order, body)
       logger.info({ reference: pushed }, 'module pushed')
@@ -178,13 +176,4 @@ function pushRoute(app: HttpApp, { pushes, maxModuleBytes, logger }: RoutesDeps)
       return { reference: pushed }
     },
   )
-}
-
-function readLogin(header: string | string[] | undefined): PushOrder['credentials'] {
-  if (header === undefined) return undefined
-  const encoded = typeof header === 'string' ? BASIC.exec(header)?.[1] : undefined
-  const text = encoded === undefined ? '' : Buffer.from(encoded, 'base64').toString('utf8')
-  const colon = text.indexOf(':')
-  if (colon < 1) throw new ServiceError('malformed', 'Registry-Authorization must be Basic <base64 of user:password>')
-  return { username: text.slice(0, colon), password: new Secret(text.slice(colon + 1)) }
 }

@@ -7,6 +7,7 @@ import type { IncomingMessage, Server, ServerOptions, ServerResponse } from 'nod
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import type { TLSSocket } from 'node:tls'
+import { bearerTokenOf } from '#core/authorization.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
@@ -43,7 +44,6 @@ const HTTP_OPTIONS: ServerOptions = {
   keepAliveTimeout: 5_000,
 }
 const MAX_CONNECTIONS = 128
-const BEARER = /^bearer +([A-Za-z0-9\-._~+/]+=*)$/i
 
 export class PeerServer {
   readonly #deps: Required<PeerServerDeps>
@@ -160,7 +160,7 @@ export class PeerServer {
   /** The digest of the module that the asker may have. Throws `unauthenticated`, `forbidden`, `not_found`. */
   #requireAsker({ method, url, headers, socket }: IncomingMessage): string {
     const { trust } = this.#deps
-    const ticket = BEARER.exec(headers.authorization ?? '')?.[1] ?? ''
+    const ticket = bearerTokenOf(headers.authorization) ?? ''
     const grant = trust.verifyTicket(ticket, Math.floor(Date.now() / 1000))
     if (grant === undefined) throw new ServiceError('unauthenticated', 'the ticket is missing, or has expired')
     const worker = trust.isTls ? String((socket as TLSSocket).getPeerCertificate().subject?.CN) : undefined

@@ -3,8 +3,8 @@ import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import type { DeviceCredentials, MessageCredentials } from '#api/devices/index.ts'
 import type { Origin, Logins } from '#api/identity/index.ts'
+import { basicCredentialsOf, bearerTokenOf, deviceKeyOf } from '#core/authorization.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { deviceKeyOf, parseAuthorization } from '#core/http/index.ts'
 
 export type CredentialTexts = {
   /** The header Authorization. */
@@ -52,21 +52,14 @@ function readScheme(
 ): MessageCredentials | Promise<MessageCredentials> | undefined {
   const secret = deviceKeyOf(text)
   if (secret !== undefined) return { kind: 'client', secret }
-  const { scheme, credentials } = parseAuthorization(text) ?? {}
-  if (credentials === undefined) return undefined
-  if (scheme === 'basic') return readBasic(credentials)
-  if (scheme !== 'bearer') return undefined
-  return tokens.authenticate(credentials, origin()).then((principal) => ({ kind: 'user', principal }))
-}
-
-/** RFC 7617: the first colon separates; a secret may hold more of them. */
-function readBasic(encoded: string): MessageCredentials {
-  const pair = Buffer.from(encoded, 'base64').toString('utf8')
-  const colon = pair.indexOf(':')
-  const secret = pair.slice(colon + 1)
-  if (colon < 0 || secret === '') return refuse()
-  const clientId = pair.slice(0, colon)
-  return clientId === '' ? { kind: 'client', secret } : { kind: 'client', secret, clientId }
+  const token = bearerTokenOf(text)
+  if (token !== undefined) {
+    return tokens.authenticate(token, origin()).then((principal) => ({ kind: 'user', principal }))
+  }
+  const basic = basicCredentialsOf(text)
+  if (basic === undefined || basic.password === '') return undefined
+  const { username: clientId, password } = basic
+  return clientId === '' ? { kind: 'client', secret: password } : { kind: 'client', secret: password, clientId }
 }
 
 function refuse(): never {

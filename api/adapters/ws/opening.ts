@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { ChannelPath, MessageAccess, MessageCredentials } from '#api/devices/index.ts'
 import { parseMessagePath, parseSubtopicFilter } from '#api/messages/index.ts'
+import { parseAuthorization } from '#core/authorization.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { StreamOwner } from '#core/streams/index.ts'
 import { peerCertificateOf, readCredentials } from '../credentials/credentials.ts'
@@ -10,6 +11,8 @@ import type { MessageAccessDeps } from '../http/access.ts'
 
 /** Prefixes under which reverse proxies serve the paths of messages. */
 const PREFIX = /^\/(?:api\/)?ws(?=\/)/
+
+const SCHEMES: ReadonlySet<string> = new Set(['client', 'thing', 'basic', 'bearer'])
 
 export type Opening = {
   path: ChannelPath
@@ -53,9 +56,10 @@ export async function readOpening(request: IncomingMessage, deps: MessageAccessD
 /** Reads them anew with each call. */
 function credentialsOf(request: IncomingMessage, url: URL, deps: MessageAccessDeps): () => Promise<MessageCredentials> {
   const header = request.headers.authorization
+  const { scheme = '' } = parseAuthorization(header) ?? {}
   const texts = {
     // Older clients send the bare secret.
-    header: header === undefined || /^(?:Client|Basic|Bearer) /.test(header) ? header : `Client ${header}`,
+    header: header === undefined || SCHEMES.has(scheme) ? header : `Client ${header}`,
     query: url.searchParams.get('authorization') ?? undefined,
     certificate: () => peerCertificateOf(request.socket),
     origin: () => ({ address: request.socket.remoteAddress ?? '', requestId: randomUUID() }),

@@ -1,8 +1,9 @@
 /** What a request says about its caller: the bearer token and where it came from. */
 import { isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
+import { bearerTokenOf } from '#core/authorization.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { EVENT_STREAM, parseAuthorization } from '#core/http/index.ts'
+import { EVENT_STREAM } from '#core/http/index.ts'
 import type { Origin } from '../access/index.ts'
 import { isTokenLike } from './jwt.ts'
 
@@ -11,11 +12,9 @@ import { isTokenLike } from './jwt.ts'
  */
 export function bearerOf(request: FastifyRequest): string {
   const { authorization = queryAuthorizationOf(request) } = request.headers
-  const { scheme, credentials } = parseAuthorization(authorization) ?? {}
-  if (scheme !== 'bearer' || credentials === undefined) {
-    throw new ServiceError('unauthenticated', 'failed to perform authentication: missing or invalid bearer')
-  }
-  return credentials
+  const token = bearerTokenOf(authorization)
+  if (token !== undefined) return token
+  throw new ServiceError('unauthenticated', 'failed to perform authentication: missing or invalid bearer')
 }
 
 /**
@@ -25,11 +24,9 @@ export function bearerOf(request: FastifyRequest): string {
 export function optionalBearerOf(request: FastifyRequest): string | undefined {
   const { authorization } = request.headers
   if (authorization === undefined) return undefined
-  const { scheme, credentials } = parseAuthorization(authorization) ?? {}
-  if (authorization.trim().toLowerCase() === 'bearer' || (scheme === 'bearer' && !isTokenLike(credentials ?? ''))) {
-    return undefined
-  }
-  return bearerOf(request)
+  const token = bearerTokenOf(authorization)
+  const isNoToken = token === undefined ? authorization.trim().toLowerCase() === 'bearer' : !isTokenLike(token)
+  return isNoToken ? undefined : bearerOf(request)
 }
 
 /** A browser sets no header when it follows a stream (contract section 7.2). */

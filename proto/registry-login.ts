@@ -1,0 +1,16 @@
+/** The header `Registry-Authorization`: what a push shows to the registry, said to the manager and passed on to the proxy. */
+import { basicCredentialsOf } from '#core/authorization.ts'
+import { Secret } from '#core/config/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
+
+export type RegistryLogin = { username: string; password: Secret }
+
+/** Undefined without the header. Throws `malformed` for one that is not Basic with a user. */
+export function registryLoginOf(header: string | string[] | undefined): RegistryLogin | undefined {
+  if (header === undefined) return undefined
+  const given = typeof header === 'string' ? basicCredentialsOf(header) : undefined
+  if (given === undefined || given.username === '') {
+    throw new ServiceError('malformed', 'Registry-Authorization must be Basic <base64 of user:password>')
+  }
+  return { username: given.username, password: new Secret(given.password) }
+}
