@@ -1,0 +1,181 @@
+/** The services of the task manager, made in the order in which they need each other. The listener of workers is not among them. */
+import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
+import type { Bus } from '#core/bus/index.ts'
+import type { Secret } from '#core/config/index.ts'
+import type { Database } from '#core/database/index.ts'
+import type { HttpApp } from '#core/http/index.ts'
+import type { Keyring } from '#core/keyring/index.ts'
+import type { Logger } from '#core/logging/index.ts'
+import type { Streams } from '#core/streams/index.ts'
+import { hintPublications } from '#queues/index.ts'
+import type { TaskAccess } from './access/access.ts'
+import { createCallers } from './access/callers.ts'
+import { startMessageRuns } from './channels/message-runs.ts'
+import { createReplaysService } from './channels/replay-service.ts'
+import { replayRoutes } from './channels/routes.ts'
+import type { ManagerConfig } from './config.ts'
+import { createRunOutput } from './dispatch/run-output.ts'
+import { taskEventRoutes } from './events/routes.ts'
+import { createEventsService } from './events/service.ts'
+import type { ManagerTiming } from './model/timing.ts'
+import { createBodyReceiver, createModules } from './modules/index.ts'
+import { TicketIssuer } from './modules/tickets.ts'
+import { Cluster } from './placement/cluster.ts'
+import { Invocations } from './runs/invocations.ts'
+import { invokeRoutes } from './runs/invoke-routes.ts'
+import { startLateEnds } from './runs/late-ends.ts'
+import { runRoutes } from './runs/routes.ts'
+import { RunsService } from './runs/service.ts'
+import { startRoutes } from './runs/start-routes.ts'
+import { RunStarter } from './runs/starter.ts'
+import { startScheduler } from './schedules/scheduler.ts'
+import { ModuleCatalogue } from './store/catalogue.ts'
+import { taskRoutes } from './tasks/routes.ts'
+import { TasksService } from './tasks/service.ts'
+import { LeaseKeeper } from './workers/leases.ts'
+import { placementRoutes } from './workers/placement-routes.ts'
+import { workerRoutes } from './workers/routes.ts'
+import { WorkersService } from './workers/service.ts'
+import { WorkflowEngine } from './workflows/engine.ts'
+import { workflowRoutes } from './workflows/routes.ts'
+import { WorkflowsService } from './workflows/service.ts'
+import { RunEndings } from './writer/endings.ts'
+import { KnownTasks } from './writer/known-tasks.ts'
+import { RunQueues } from './writer/queues.ts'
+import { stopTaskRuns } from './writer/stop-task.ts'
+import { startSweeper } from './writer/sweeper.ts'
+import { RunWriter } from './writer/writer.ts'
+
+export type ServicesDeps = {
+  config: ManagerConfig
+  managerId: string
+  timing: ManagerTiming
+  database: Database
+  bus: Bus
+  keyring: Keyring
+  access: TaskAccess
+  streams: Streams
+  dataDir: string
+  logger: Logger
+  proxyToken: Secret
+  /** Certificate of the gRPC listener and its SHA-256 fingerprint; absent without TLS. */
+  tls: { certificate: Buffer; fingerprint: string } | undefined
+}
+
+export class ManagerServices {
+  readonly cluster = new Cluster()
+  readonly tickets: TicketIssuer
+  readonly writer: RunWriter
+  readonly leases: LeaseKeeper
+  readonly output: ReturnType<typeof createRunOutput>
+  readonly modules: ReturnType<typeof createModules>
+  readonly #deps: ServicesDeps
+  readonly #bodies: ReturnType<typeof createBodyReceiver>
+  readonly #events: ReturnType<typeof createEventsService>
+  readonly #tasks: TasksService
+  readonly #runs: RunsService
+  readonly #invocations: Invocations
+  readonly #replays: ReturnType<typeof createReplaysService>
+  readonly #workflows: WorkflowsService
+  readonly #workers: WorkersService
+  readonly #stopLoops: () => Promise<void>
+  readonly #stopping = new AbortController()
+
+  constructor(deps: ServicesDeps) {
+    const { config, managerId, timing, database, bus, keyring, access, dataDir, logger, proxyToken, tls } = deps
+    const { cluster } = this
+    const endings = new RunEndings()
+    const knownTasks = new KnownTasks()
+    this.#deps = deps
+    this.tickets = new TicketIssuer(proxyToken)
+    this.#events = createEventsService({ database, access, logger })
+    this.writer = new RunWriter({
+      context: {
+        managerId,
+        cluster,
+        queues: new RunQueues(),
+        endings,
+        modules: new ModuleCatalogue(),
+        tasks: knownTasks,
+        timing,
+        logger,
+        random: Math.random,
+        onCommitted: this.#events.poke,
+        onPublished: () => hintPublications(bus),
+      },
+      connect: () => database.dedicated('skein-run-writer'),
+      signal: this.#stopping.signal,
+    })
+    const { writer } = this
+    this.output = createRunOutput({ database, logger })
+    this.leases = new LeaseKeeper({ database, cluster, writer, timing, managerId, logger })
+    const sweeper = startSweeper({ database, writer, timing, keptRunsMs: config.keptRunsMs, logger })
+    this.#bodies = createBodyReceiver({ folder: join(dataDir, 'uploads') })
+    this.modules = createModules({
+      database,
+      access,
+      cluster,
+      tickets: this.tickets,
+      proxyAddress: config.proxyAddress,
+      proxyToken,
+      certificate: tls?.certificate,
+      bodies: this.#bodies,
+      logger,
+    })
+    const stopRuns = (taskKey: number) => stopTaskRuns({ writer, endings, timing }, taskKey)
+    const tasks = new TasksService({
+      database,
+      access,
+      keyring,
+      stopRuns,
+      onChanged: (taskId) => knownTasks.forget(taskId),
+      newId: randomUUID,
+      now: () => new Date(),
+    })
+    this.#tasks = tasks
+    const starter = new RunStarter({ database, writer, knownTasks, resolveImage: this.modules.resolve })
+    const runs = new RunsService({ database, tasks, starter, stopRuns, newId: randomUUID, logger })
+    this.#runs = runs
+    this.#invocations = new Invocations({ database, tasks, starter, endings, newId: randomUUID })
+    const lateEnds = startLateEnds({ database, endings, logger, intervalMs: timing.foreignRunPollMs })
+    const messageRuns = startMessageRuns({ database, bus, access, runs, logger, intervalMs: timing.messageIntervalMs })
+    this.#replays = createReplaysService({ database, bus, access, tasks, newId: randomUUID })
+    const scheduler = startScheduler({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
+    const engine = new WorkflowEngine({ database, runs, logger, intervalMs: timing.sweepIntervalMs })
+    endings.onEvery((ended) => engine.ended(ended.runId))
+    this.#workflows = new WorkflowsService({ database, access, tasks, runs, engine, newId: randomUUID })
+    const fingerprint = tls?.fingerprint
+    this.#workers = new WorkersService({ database, access, cluster, writer, newId: randomUUID, fingerprint })
+    this.#stopLoops = async () => {
+      await Promise.all([messageRuns.stop(), scheduler.stop(), engine.stop(), sweeper.stop()])
+      await this.leases.stop()
+      lateEnds.stop()
+    }
+  }
+
+  async routes(app: HttpApp): Promise<void> {
+    const { access, database, streams } = this.#deps
+    const callers = createCallers(access)
+    await taskRoutes({ tasks: this.#tasks, callers, bodies: this.#bodies })(app)
+    await startRoutes({ runs: this.#runs, callers })(app)
+    await invokeRoutes({ invocations: this.#invocations, callers })(app)
+    await runRoutes({ runs: this.#runs, access, callers, streams })(app)
+    await workerRoutes({ workers: this.#workers, callers })(app)
+    await placementRoutes({ database, access, tasks: this.#tasks, cluster: this.cluster, callers })(app)
+    await this.modules.routes(callers)(app)
+    await workflowRoutes({ workflows: this.#workflows, callers })(app)
+    await replayRoutes({ replays: this.#replays, callers })(app)
+    await taskEventRoutes({ events: this.#events, access, callers, streams })(app)
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    await this.#events.stop()
+    await this.#stopLoops()
+    this.#runs.close()
+    this.modules.close()
+    await this.output.close()
+    await this.writer.close()
+  }
+}
