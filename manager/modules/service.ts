@@ -166,8 +166,8 @@ export class ModulesService {
   /** What lets a tool of the field pull a module that the caller may read. Throws `not_found`. */
   async ticket(caller: TaskCaller, { digest, domainId, reference }: TicketOrder): Promise<ReadTicket> {
     const domains = await this.#visible(caller, 'task_read', domainId)
-    const { uses } = await listUses(this.#deps.database, { digest, domains, offset: 0, limit: 100 })
-    const use = uses.find((one) => reference === undefined || one.reference === reference)
+    const { uses } = await listUses(this.#deps.database, { digest, domains, reference, offset: 0, limit: 1 })
+    const [use] = uses
     if (use === undefined) throw new ServiceError('not_found', 'no such module')
     const module = { digest, reference: use.reference ?? '' }
     const name = repositoryNameOf(module)

@@ -30,6 +30,8 @@ export type UseFilter = {
   domains: VisibleDomains
   digest?: string
   source?: 'registry' | 'upload'
+  /** With the digest of the manifest, as recorded; an upload has none. */
+  reference?: string | undefined
   offset: number
   limit: number
 }
@@ -89,13 +91,14 @@ type UseRow = {
   last_used_at: string | null
 }
 
-function usesOf({ domains, digest, source }: Omit<UseFilter, 'offset' | 'limit'>): Sql<unknown> {
+function usesOf({ domains, digest, source, reference }: Omit<UseFilter, 'offset' | 'limit'>): Sql<unknown> {
   const isDigest = (column: Sql<unknown>) => (digest === undefined ? sql`true` : sql`${column} = ${digest}`)
+  const isReference = reference === undefined ? sql`true` : sql`u.reference = ${reference}`
   return sql`
     (SELECT u.digest, u.domain_key, u.domain_id, 'registry' AS source, u.reference, u.image_url, u.signed, u.size_bytes,
        0 AS tasks, u.created_at, u.last_used_at
      FROM module_uses u
-     WHERE ${source !== 'upload'} AND ${isVisible(sql`u.domain_key`, domains)} AND ${isDigest(sql`u.digest`)}
+     WHERE ${source !== 'upload'} AND ${isVisible(sql`u.domain_key`, domains)} AND ${isDigest(sql`u.digest`)} AND ${isReference}
      UNION ALL
      SELECT m.digest, t.domain_key, t.domain_id, 'upload', NULL, NULL, NULL, m.size_bytes, t.tasks,
        m.created_at, t.last_used_at
@@ -103,7 +106,7 @@ function usesOf({ domains, digest, source }: Omit<UseFilter, 'offset' | 'limit'>
            WHERE module_key IS NOT NULL AND ${isVisible(sql`t.domain_key`, domains)}
            GROUP BY module_key, domain_key, domain_id) AS t
      JOIN modules m ON m.key = t.module_key
-     WHERE ${source !== 'registry'} AND ${isDigest(sql`m.digest`)}) AS uses`
+     WHERE ${source !== 'registry' && reference === undefined} AND ${isDigest(sql`m.digest`)}) AS uses`
 }
 
 /** Most recently used first. */

@@ -158,6 +158,20 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
+/** Makes a task of the user with this example uploaded; the digest of the module. */
+async function upload(who: Member, name: string): Promise<{ task: string; digest: string }> {
+  const { body } = await call(who, 'POST', '/tasks', { name })
+  const task = String(body['id'])
+  const form = new FormData()
+  form.append('file', new Blob([new Uint8Array(exampleModule(name))]), 'module.wasm')
+  const encoded = new Response(form)
+  const headers = { ...who.headers, 'content-type': encoded.headers.get('content-type') ?? '' }
+  const payload = Buffer.from(await encoded.arrayBuffer())
+  const uploaded = await manager.app.inject({ method: 'PUT', url: `/tasks/${task}/upload`, headers, payload })
+  expect(uploaded.statusCode).toBe(200)
+  return { task, digest: digestOf(exampleModule(name)) }
+}
+
 describe('the list of modules', () => {
   test('shows what tasks of the domain used: where it is, what it exports, and to nobody else', async () => {
     const { moduleDigest, manifestDigest } = registry.module('acme/add', '1.0', exampleModule('add'))
@@ -190,22 +204,12 @@ describe('the list of modules', () => {
 
   test('shows uploads with the number of their tasks, page by page', async () => {
     const ids: string[] = []
-    for (const name of ['a', 'b']) {
-      const { body } = await call(two, 'POST', '/tasks', { name })
-      ids.push(String(body['id']))
-      const form = new FormData()
-      form.append('file', new Blob([new Uint8Array(exampleModule('fibonacci'))]), 'module.wasm')
-      const encoded = new Response(form)
-      const headers = { ...two.headers, 'content-type': encoded.headers.get('content-type') ?? '' }
-      const payload = Buffer.from(await encoded.arrayBuffer())
-      const uploaded = await manager.app.inject({ method: 'PUT', url: `/tasks/${ids.at(-1)}/upload`, headers, payload })
-      expect(uploaded.statusCode).toBe(200)
-    }
+    for (let round = 0; round < 2; round++) ids.push((await upload(two, 'fibonacci')).task)
     const digest = digestOf(exampleModule('fibonacci'))
-    const [upload, ...others] = await modulesOf(two, '?source=upload')
+    const [shown, ...others] = await modulesOf(two, '?source=upload')
     expect(others).toEqual([])
-    expect(upload).toMatchObject({ digest, source: 'upload', tasks: 2, cached: { proxy: null } })
-    expect(upload).not.toHaveProperty('exports')
+    expect(shown).toMatchObject({ digest, source: 'upload', tasks: 2, cached: { proxy: null } })
+    expect(shown).not.toHaveProperty('exports')
     const { body } = await call(two, 'GET', `/modules/${digest}`)
     expect((body['exports'] as { name: string }[]).map(({ name }) => name)).toContain('fibonacci')
     expect(await modulesOf(two, '?source=registry')).toEqual([])
@@ -381,6 +385,72 @@ describe('a push', () => {
     expect((await push(one, reference, wasmOf(10), { 'registry-authorization': 'Basic x' })).status).toBe(400)
     expect((await push(one, '', wasmOf(10))).status).toBe(400)
     expect((await push(one, reference, wasmOf(64 * 1024 * 1024 + 1))).status).toBe(413)
+  })
+})
+
+type Ticket = { ticket: string; expires_at: string; registry: string; artifact: string; digest: string; size: number }
+
+describe('a ticket', () => {
+  const ticketOf = (who: Member, body: object) => call(who, 'POST', '/modules/tickets', body)
+  const readContent = (digest: string, headers: Record<string, string>) =>
+    manager.app.inject({ method: 'GET', url: `/modules/${digest}/content`, headers })
+
+  test('pulls a module that a task of the domain used from the proxy, by each of its references, for an hour', async () => {
+    const bytes = exampleModule('moving-average')
+    const digests = ['1.0', '2.0'].map((tag) => registry.module('acme/average', tag, bytes).manifestDigest)
+    for (const tag of ['1.0', '2.0']) await runImage(one, `acme/average:${tag}`)
+    const digest = digestOf(bytes)
+    for (const manifest of digests) {
+      const reference = `${registry.host}/acme/average@${manifest}`
+      const { status, body } = await ticketOf(one, { digest, reference })
+      expect(status).toBe(201)
+      const made = body as Ticket
+      expect(made).toMatchObject({ digest, size: bytes.length, registry: proxy.address })
+      expect(made.artifact.endsWith(`@${manifest}`)).toBe(true)
+      const lifeMs = Date.parse(made.expires_at) - Date.now()
+      expect(lifeMs).toBeGreaterThan(3500_000)
+      expect(lifeMs).toBeLessThanOrEqual(3600_000)
+      const [name] = made.artifact.split('@')
+      const pulled = await fetch(`http://${made.registry}/v2/${name}/blobs/${digest}`, {
+        headers: { authorization: `bearer   ${made.ticket}` },
+      })
+      expect(Buffer.from(await pulled.arrayBuffer()).equals(bytes)).toBe(true)
+    }
+    expect((await ticketOf(one, { digest, reference: `${registry.host}/acme/other@${digests[0]}` })).status).toBe(404)
+  })
+
+  test('is not made for another tenant, without a token, or for what no task used', async () => {
+    const digest = digestOf(exampleModule('moving-average'))
+    expect((await ticketOf(two, { digest })).status).toBe(404)
+    expect((await ticketOf(two, { digest, domain_id: one.domain })).status).toBe(403)
+    expect((await ticketOf(one, { digest: `sha256:${'0'.repeat(64)}` })).status).toBe(404)
+    expect((await ticketOf(one, { digest: 'latest' })).status).toBe(400)
+    expect((await ticketOf(one, {})).status).toBe(400)
+    expect((await clientOf(manager.app).post('/modules/tickets', { digest }, {})).status).toBe(401)
+  })
+
+  test('reads the bytes of an upload, whole or in part, and of no other module', async () => {
+    const bytes = exampleModule('threshold-alarm')
+    const { task, digest } = await upload(two, 'threshold-alarm')
+    const other = await upload(two, 'unit-conversion')
+    const made = (await ticketOf(two, { digest })).body as Ticket
+    expect(made.artifact).toBe(`uploads/${digest.slice('sha256:'.length)}:latest`)
+    const authorization = `Bearer ${made.ticket}`
+    const whole = await readContent(digest, { authorization })
+    expect(whole).toMatchObject({ statusCode: 200, headers: { 'content-type': 'application/wasm' } })
+    expect(whole.rawPayload.equals(bytes)).toBe(true)
+    const part = await readContent(digest, { authorization, range: 'bytes=5-' })
+    expect(part).toMatchObject({ statusCode: 206 })
+    expect(part.rawPayload.equals(bytes.subarray(5))).toBe(true)
+    expect((await readContent(digest, { authorization, range: `bytes=${bytes.length}-` })).statusCode).toBe(416)
+    expect((await readContent(other.digest, { authorization })).statusCode).toBe(401)
+    expect((await readContent(digest, {})).statusCode).toBe(401)
+    // A ticket of a worker or of a reader is a signature, and a token of a user is none.
+    expect((await readContent(digest, two.headers)).statusCode).toBe(401)
+    expect((await ticketOf(one, { digest })).status).toBe(404)
+    for (const id of [task, other.task]) expect((await call(two, 'DELETE', `/tasks/${id}`)).status).toBe(204)
+    await forgetUploads(db.database, '0 seconds')
+    expect((await readContent(digest, { authorization })).statusCode).toBe(404)
   })
 })
 
