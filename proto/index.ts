@@ -29,7 +29,5 @@ export type {
   StreamCallOptions,
   UnaryCallOptions,
 } from './grpc.ts'
-export { registryLoginOf } from './registry-login.ts'
-export type { RegistryLogin } from './registry-login.ts'
 export { createTicketSigner, createTicketVerifier, isSameToken } from './tickets.ts'
 export type { TicketGrant, TicketSigner, TicketVerifier } from './tickets.ts'

@@ -3,9 +3,8 @@ import { X509Certificate } from 'node:crypto'
 import type { Secret } from '#core/config/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { TransferClient, discard } from '#core/transfer/index.ts'
-import type { Answer, Method, RequestBody } from '#core/transfer/index.ts'
+import type { RegistryLogin, Answer, Method, RequestBody } from '#core/transfer/index.ts'
 import { dialPinned } from '#proto/index.ts'
-import type { RegistryLogin } from '#proto/index.ts'
 import type { ModulePolicy } from './policies.ts'
 
 /** What a reference stands for now. */

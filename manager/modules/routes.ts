@@ -5,8 +5,7 @@ import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { formatTime } from '#core/time.ts'
-import { sendBytes } from '#core/transfer/index.ts'
-import { registryLoginOf } from '#proto/index.ts'
+import { registryLoginOf, sendBytes } from '#core/transfer/index.ts'
 import type { Callers } from '../access/callers.ts'
 import {
   Bytes,

@@ -1,7 +1,7 @@
 /** The header `Registry-Authorization`: what a push shows to the registry, said to the manager and passed on to the proxy. */
-import { basicCredentialsOf } from '#core/authorization.ts'
-import { Secret } from '#core/config/index.ts'
-import { ServiceError } from '#core/errors/index.ts'
+import { basicCredentialsOf } from '../authorization.ts'
+import { Secret } from '../config/index.ts'
+import { ServiceError } from '../errors/index.ts'
 
 export type RegistryLogin = { username: string; password: Secret }
 
