@@ -151,6 +151,16 @@ CREATE TABLE api_keys (
   CONSTRAINT api_keys_pkey PRIMARY KEY (key),
   CONSTRAINT api_keys_id_key UNIQUE (id)
 );
+COMMENT ON TABLE api_keys IS 'API keys of users: signed tokens that are valid only while their row exists.';
+COMMENT ON COLUMN api_keys.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN api_keys.id IS 'Id that users see.';
+COMMENT ON COLUMN api_keys.user_key IS 'The user the key acts as.';
+COMMENT ON COLUMN api_keys.domain_key IS 'Domain to which the creating login was bound; NULL: none.';
+COMMENT ON COLUMN api_keys.token_hash IS 'SHA-256 of the whole token: a forged signature alone makes no valid key.';
+COMMENT ON COLUMN api_keys.kid IS 'Signing key of the token, which verifies as long as this row exists.';
+COMMENT ON COLUMN api_keys.issued_at IS 'When it was issued.';
+COMMENT ON COLUMN api_keys.expires_at IS 'When it expires; NULL: never.';
+COMMENT ON COLUMN api_keys.last_used_at IS 'When it was last used; NULL: never.';
 CREATE INDEX api_keys_domain ON api_keys USING btree (domain_key);
 CREATE INDEX api_keys_expiry ON api_keys USING btree (expires_at);
 CREATE INDEX api_keys_kid ON api_keys USING btree (kid);
@@ -166,6 +176,13 @@ CREATE TABLE bootstrap_bindings (
   CONSTRAINT bootstrap_bindings_pkey PRIMARY KEY (config_key, slot),
   CONSTRAINT bootstrap_bindings_one_check CHECK ((num_nonnulls(client_key, channel_key) = 1))
 );
+COMMENT ON TABLE bootstrap_bindings IS 'What a configuration fills the slots of its profile with.';
+COMMENT ON COLUMN bootstrap_bindings.config_key IS 'The configuration.';
+COMMENT ON COLUMN bootstrap_bindings.slot IS 'Name of the slot.';
+COMMENT ON COLUMN bootstrap_bindings.client_key IS 'Client in the slot. Exactly one of client_key and channel_key is set.';
+COMMENT ON COLUMN bootstrap_bindings.channel_key IS 'Channel in the slot.';
+COMMENT ON COLUMN bootstrap_bindings.updated_by IS 'Id of the user who filled it.';
+COMMENT ON COLUMN bootstrap_bindings.updated_at IS 'When it was filled.';
 CREATE INDEX bootstrap_bindings_channel ON bootstrap_bindings USING btree (channel_key) WHERE (channel_key IS NOT NULL);
 CREATE INDEX bootstrap_bindings_client ON bootstrap_bindings USING btree (client_key) WHERE (client_key IS NOT NULL);
 
@@ -175,6 +192,10 @@ CREATE TABLE bootstrap_channels (
   place integer NOT NULL,
   CONSTRAINT bootstrap_channels_pkey PRIMARY KEY (client_key, channel_key)
 );
+COMMENT ON TABLE bootstrap_channels IS 'Channels of a configuration.';
+COMMENT ON COLUMN bootstrap_channels.client_key IS 'The configuration.';
+COMMENT ON COLUMN bootstrap_channels.channel_key IS 'The channel.';
+COMMENT ON COLUMN bootstrap_channels.place IS 'Order in which the channels were named.';
 CREATE INDEX bootstrap_channels_channel ON bootstrap_channels USING btree (channel_key);
 
 CREATE TABLE bootstrap_configs (
@@ -199,6 +220,24 @@ CREATE TABLE bootstrap_configs (
   CONSTRAINT bootstrap_configs_external_id_key UNIQUE (domain_key, external_id),
   CONSTRAINT bootstrap_configs_external_key_key UNIQUE (external_id, external_key_mac)
 );
+COMMENT ON TABLE bootstrap_configs IS 'Configurations that devices fetch with an external id and key.';
+COMMENT ON COLUMN bootstrap_configs.client_key IS 'Client that the configuration belongs to.';
+COMMENT ON COLUMN bootstrap_configs.domain_key IS 'Domain of the client.';
+COMMENT ON COLUMN bootstrap_configs.external_id IS 'Id that the device was made with.';
+COMMENT ON COLUMN bootstrap_configs.external_key_mac IS 'Keyed digest of the external key, for the lookup.';
+COMMENT ON COLUMN bootstrap_configs.external_key_sealed IS 'The external key itself, encrypted, for users who may update the client.';
+COMMENT ON COLUMN bootstrap_configs.name IS 'Name of the configuration.';
+COMMENT ON COLUMN bootstrap_configs.content IS 'Content that the device receives.';
+COMMENT ON COLUMN bootstrap_configs.client_cert IS 'Certificate of the client in PEM; empty: none.';
+COMMENT ON COLUMN bootstrap_configs.client_private_key_sealed IS 'Private key of the client, encrypted; NULL: none.';
+COMMENT ON COLUMN bootstrap_configs.ca_cert IS 'Certificate of the authority in PEM; empty: none.';
+COMMENT ON COLUMN bootstrap_configs.is_enabled IS 'Whether the configuration is to be active. It is active while all its channels are connected in both directions.';
+COMMENT ON COLUMN bootstrap_configs.created_by IS 'Id of the user who created it.';
+COMMENT ON COLUMN bootstrap_configs.created_at IS 'When it was created.';
+COMMENT ON COLUMN bootstrap_configs.updated_by IS 'Id of the user who last changed it; NULL: it was never changed.';
+COMMENT ON COLUMN bootstrap_configs.updated_at IS 'When it was last changed; NULL: never.';
+COMMENT ON COLUMN bootstrap_configs.profile_key IS 'Profile that renders the content; NULL: none. A profile in use cannot be deleted; SET NULL applies when its domain is removed.';
+COMMENT ON COLUMN bootstrap_configs.render_context_sealed IS 'Variables of this device as encrypted JSON; NULL: none.';
 CREATE INDEX bootstrap_configs_order ON bootstrap_configs USING btree (domain_key, created_at, client_key);
 CREATE INDEX bootstrap_configs_profile ON bootstrap_configs USING btree (profile_key) WHERE (profile_key IS NOT NULL);
 
@@ -222,6 +261,22 @@ CREATE TABLE bootstrap_profiles (
   CONSTRAINT bootstrap_profiles_format_check CHECK ((content_format = ANY (ARRAY['go-template'::text, 'raw'::text, 'json'::text, 'yaml'::text, 'toml'::text]))),
   CONSTRAINT bootstrap_profiles_id_key UNIQUE (id)
 );
+COMMENT ON TABLE bootstrap_profiles IS 'Templates of device configurations. They hold no secrets.';
+COMMENT ON COLUMN bootstrap_profiles.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN bootstrap_profiles.id IS 'Id that users see.';
+COMMENT ON COLUMN bootstrap_profiles.domain_key IS 'The domain.';
+COMMENT ON COLUMN bootstrap_profiles.name IS 'Name of the profile.';
+COMMENT ON COLUMN bootstrap_profiles.description IS 'Description of the profile.';
+COMMENT ON COLUMN bootstrap_profiles.content_format IS 'Format of the template: go-template, raw, json, yaml or toml.';
+COMMENT ON COLUMN bootstrap_profiles.content_type IS 'Content type of what it renders to.';
+COMMENT ON COLUMN bootstrap_profiles.content_template IS 'The template.';
+COMMENT ON COLUMN bootstrap_profiles.defaults IS 'Default values of its variables.';
+COMMENT ON COLUMN bootstrap_profiles.binding_slots IS 'Slots for clients and channels that a configuration fills.';
+COMMENT ON COLUMN bootstrap_profiles.version IS 'Raised by each update.';
+COMMENT ON COLUMN bootstrap_profiles.created_by IS 'Id of the user who created it.';
+COMMENT ON COLUMN bootstrap_profiles.created_at IS 'When it was created.';
+COMMENT ON COLUMN bootstrap_profiles.updated_by IS 'Id of the user who last changed it; NULL: it was never changed.';
+COMMENT ON COLUMN bootstrap_profiles.updated_at IS 'When it was last changed; NULL: never.';
 CREATE INDEX bootstrap_profiles_order ON bootstrap_profiles USING btree (domain_key, created_at, key);
 
 CREATE TABLE certificates (
@@ -240,6 +295,19 @@ CREATE TABLE certificates (
   CONSTRAINT certificates_pkey PRIMARY KEY (serial),
   CONSTRAINT certificates_fingerprint_key UNIQUE (fingerprint)
 );
+COMMENT ON TABLE certificates IS 'Certificates of clients. No reference to the client: a revoked certificate stays on the revocation list until it expires, which may be after its client was removed.';
+COMMENT ON COLUMN certificates.serial IS 'Serial number in lower-case hex.';
+COMMENT ON COLUMN certificates.fingerprint IS 'SHA-256 of the certificate: a handshake finds its client by it.';
+COMMENT ON COLUMN certificates.authority IS 'Key identifier of the authority that signed it.';
+COMMENT ON COLUMN certificates.domain_key IS 'Domain of the client.';
+COMMENT ON COLUMN certificates.client_key IS 'The client.';
+COMMENT ON COLUMN certificates.client_id IS 'Id of the client.';
+COMMENT ON COLUMN certificates.pem IS 'The certificate in PEM.';
+COMMENT ON COLUMN certificates.not_before IS 'Start of its validity.';
+COMMENT ON COLUMN certificates.not_after IS 'End of its validity.';
+COMMENT ON COLUMN certificates.created_by IS 'Id of the user who requested it; NULL: the client did.';
+COMMENT ON COLUMN certificates.created_at IS 'When it was issued.';
+COMMENT ON COLUMN certificates.revoked_at IS 'When it was revoked; NULL: it was not.';
 CREATE INDEX certificates_client ON certificates USING btree (client_key, created_at DESC, serial);
 CREATE INDEX certificates_domain ON certificates USING btree (domain_key, created_at DESC, serial);
 CREATE INDEX certificates_expiry ON certificates USING btree (not_after);
@@ -266,6 +334,22 @@ CREATE TABLE channels (
   CONSTRAINT channels_retention_check CHECK ((retention_days > 0)),
   CONSTRAINT channels_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text])))
 );
+COMMENT ON TABLE channels IS 'Channels that messages are published to.';
+COMMENT ON COLUMN channels.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN channels.domain_key IS 'Domain that it belongs to.';
+COMMENT ON COLUMN channels.id IS 'Id that users see, unique within the domain: it may come from outside.';
+COMMENT ON COLUMN channels.name IS 'Name of the channel.';
+COMMENT ON COLUMN channels.description IS 'Description of the channel.';
+COMMENT ON COLUMN channels.route IS 'Second name of the channel in topics, unique within the domain without regard to case; NULL: none.';
+COMMENT ON COLUMN channels.tags IS 'Tags that users give it.';
+COMMENT ON COLUMN channels.metadata IS 'Free-form JSON that users store with it.';
+COMMENT ON COLUMN channels.status IS 'enabled or disabled.';
+COMMENT ON COLUMN channels.parent_group_key IS 'Group that holds the channel; NULL: none.';
+COMMENT ON COLUMN channels.retention_days IS 'Retention of its messages in days; NULL: that of the domain.';
+COMMENT ON COLUMN channels.created_by IS 'Id of the user who created it.';
+COMMENT ON COLUMN channels.created_at IS 'When it was created.';
+COMMENT ON COLUMN channels.updated_by IS 'Id of the user who last changed it; NULL: it was never changed.';
+COMMENT ON COLUMN channels.updated_at IS 'When it was last changed; NULL: never.';
 CREATE INDEX channels_created_by ON channels USING btree (domain_key, created_by, status);
 CREATE INDEX channels_id ON channels USING btree (id);
 CREATE INDEX channels_in_group_by_status ON channels USING btree (parent_group_key) INCLUDE (key, status) WHERE (parent_group_key IS NOT NULL);
@@ -288,6 +372,12 @@ CREATE TABLE client_presence (
   subscriptions integer NOT NULL,
   CONSTRAINT client_presence_pkey PRIMARY KEY (client_key, node, protocol)
 );
+COMMENT ON TABLE client_presence IS 'Open sessions by client, process and protocol.';
+COMMENT ON COLUMN client_presence.client_key IS 'The client.';
+COMMENT ON COLUMN client_presence.node IS 'The process that holds the sessions.';
+COMMENT ON COLUMN client_presence.protocol IS 'Protocol, as in records.';
+COMMENT ON COLUMN client_presence.sessions IS 'Number of sessions.';
+COMMENT ON COLUMN client_presence.subscriptions IS 'Number of their subscriptions.';
 CREATE INDEX client_presence_node_idx ON client_presence USING btree (node);
 
 CREATE TABLE client_telemetry (
@@ -300,6 +390,14 @@ CREATE TABLE client_telemetry (
   state_since timestamp with time zone,
   CONSTRAINT client_telemetry_pkey PRIMARY KEY (client_key)
 );
+COMMENT ON TABLE client_telemetry IS 'Activity of each client.';
+COMMENT ON COLUMN client_telemetry.client_key IS 'The client.';
+COMMENT ON COLUMN client_telemetry.first_seen IS 'When it first published.';
+COMMENT ON COLUMN client_telemetry.last_seen IS 'When it last published.';
+COMMENT ON COLUMN client_telemetry.inbound_messages IS 'Number of messages that it published.';
+COMMENT ON COLUMN client_telemetry.outbound_messages IS 'Number of messages that were delivered to its sessions.';
+COMMENT ON COLUMN client_telemetry.is_online IS 'Whether it has an open session.';
+COMMENT ON COLUMN client_telemetry.state_since IS 'Since when it is online or offline; NULL: it never had a session.';
 
 CREATE TABLE clients (
   key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
@@ -322,6 +420,22 @@ CREATE TABLE clients (
   CONSTRAINT clients_secret_key UNIQUE (domain_key, secret_mac),
   CONSTRAINT clients_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text])))
 );
+COMMENT ON TABLE clients IS 'Devices and applications that publish and subscribe.';
+COMMENT ON COLUMN clients.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN clients.domain_key IS 'Domain that it belongs to.';
+COMMENT ON COLUMN clients.id IS 'Id that users see, unique within the domain: it may come from outside.';
+COMMENT ON COLUMN clients.name IS 'Name of the client.';
+COMMENT ON COLUMN clients.tags IS 'Tags that users give it.';
+COMMENT ON COLUMN clients.identity IS 'User name that the client logs in with; may be empty.';
+COMMENT ON COLUMN clients.secret_mac IS 'Keyed digest of the secret, for the lookup.';
+COMMENT ON COLUMN clients.secret_sealed IS 'The secret itself, encrypted, for the listings.';
+COMMENT ON COLUMN clients.metadata IS 'Free-form JSON that users store with it.';
+COMMENT ON COLUMN clients.status IS 'enabled or disabled.';
+COMMENT ON COLUMN clients.parent_group_key IS 'Group that holds the client; NULL: none.';
+COMMENT ON COLUMN clients.created_by IS 'Id of the user who created it.';
+COMMENT ON COLUMN clients.created_at IS 'When it was created.';
+COMMENT ON COLUMN clients.updated_by IS 'Id of the user who last changed it; NULL: it was never changed.';
+COMMENT ON COLUMN clients.updated_at IS 'When it was last changed; NULL: never.';
 CREATE INDEX clients_created_by ON clients USING btree (domain_key, created_by, status);
 CREATE INDEX clients_in_group_by_status ON clients USING btree (parent_group_key) INCLUDE (key, status) WHERE (parent_group_key IS NOT NULL);
 CREATE INDEX clients_metadata ON clients USING gin (metadata jsonb_path_ops);
@@ -346,6 +460,14 @@ CREATE TABLE connections (
   CONSTRAINT connections_pkey PRIMARY KEY (client_key, channel_key),
   CONSTRAINT connections_types_check CHECK (((types >= 1) AND (types <= 3)))
 );
+COMMENT ON TABLE connections IS 'Which client may publish or subscribe on which channel.';
+COMMENT ON COLUMN connections.client_key IS 'The client.';
+COMMENT ON COLUMN connections.channel_key IS 'The channel.';
+COMMENT ON COLUMN connections.domain_key IS 'Domain of both.';
+COMMENT ON COLUMN connections.types IS 'Bits: 1 publish, 2 subscribe.';
+COMMENT ON COLUMN connections.created_by IS 'Id of the user who created it.';
+COMMENT ON COLUMN connections.created_at IS 'When it was created.';
+COMMENT ON COLUMN connections.updated_at IS 'When it was last changed; NULL: never.';
 CREATE INDEX connections_channel ON connections USING btree (channel_key, client_key);
 
 CREATE TABLE consumers (
@@ -355,6 +477,11 @@ CREATE TABLE consumers (
   updated_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT consumers_pkey PRIMARY KEY (name)
 );
+COMMENT ON TABLE consumers IS 'How far each consumer of a log has read: the position of the last row whose effect is committed.';
+COMMENT ON COLUMN consumers.name IS 'Name of the consumer.';
+COMMENT ON COLUMN consumers.xid IS 'First half of the position: the transaction that wrote the row.';
+COMMENT ON COLUMN consumers.seq IS 'Second half of the position: the number of the row in its log.';
+COMMENT ON COLUMN consumers.updated_at IS 'When the consumer last moved.';
 
 CREATE TABLE departed_entities (
   key bigint NOT NULL,
@@ -365,6 +492,13 @@ CREATE TABLE departed_entities (
   departed_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT departed_entities_pkey PRIMARY KEY (key)
 );
+COMMENT ON TABLE departed_entities IS 'Keys of removed entities by id: the journal of a removed entity is asked for by its id, and who may read it depends on the group that held it.';
+COMMENT ON COLUMN departed_entities.key IS 'Key that the entity had.';
+COMMENT ON COLUMN departed_entities.type IS 'user, domain, group, channel or client.';
+COMMENT ON COLUMN departed_entities.domain_key IS 'Domain that it belonged to; NULL for users and domains.';
+COMMENT ON COLUMN departed_entities.id IS 'Id that it had.';
+COMMENT ON COLUMN departed_entities.parent_group_key IS 'Group that held it; NULL: none.';
+COMMENT ON COLUMN departed_entities.departed_at IS 'When it was removed.';
 CREATE INDEX departed_entities_domain ON departed_entities USING btree (domain_key);
 CREATE INDEX departed_entities_id ON departed_entities USING btree (id, type);
 CREATE INDEX departed_entities_time ON departed_entities USING btree (departed_at);
@@ -376,6 +510,11 @@ CREATE TABLE domain_usage (
   records bigint NOT NULL,
   CONSTRAINT domain_usage_pkey PRIMARY KEY (domain_key, day)
 );
+COMMENT ON TABLE domain_usage IS 'Messages and records that arrived, per day. Deleted messages stay counted.';
+COMMENT ON COLUMN domain_usage.domain_key IS 'The domain.';
+COMMENT ON COLUMN domain_usage.day IS 'Day in UTC.';
+COMMENT ON COLUMN domain_usage.messages IS 'Number of messages.';
+COMMENT ON COLUMN domain_usage.records IS 'Number of SenML records, JSON objects and raw payloads.';
 
 CREATE TABLE domains (
   key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
@@ -398,6 +537,22 @@ CREATE TABLE domains (
   CONSTRAINT domains_retention_check CHECK ((retention_days > 0)),
   CONSTRAINT domains_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text, 'freezed'::text, 'deleted'::text])))
 );
+COMMENT ON TABLE domains IS 'Tenants. Every client, channel and group belongs to one domain.';
+COMMENT ON COLUMN domains.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN domains.id IS 'Id that users see.';
+COMMENT ON COLUMN domains.name IS 'Name of the domain.';
+COMMENT ON COLUMN domains.route IS 'Value that the API calls alias and route, unique without regard to case.';
+COMMENT ON COLUMN domains.tags IS 'Tags that users give it.';
+COMMENT ON COLUMN domains.metadata IS 'Free-form JSON that users store with it.';
+COMMENT ON COLUMN domains.status IS 'enabled, disabled, freezed (by a platform administrator) or deleted.';
+COMMENT ON COLUMN domains.retention_days IS 'Retention of messages in days; NULL: unlimited.';
+COMMENT ON COLUMN domains.home IS 'Number of the database that holds the domain: 0 as long as there is one.';
+COMMENT ON COLUMN domains.created_by IS 'Id of the user who created it.';
+COMMENT ON COLUMN domains.created_at IS 'When it was created.';
+COMMENT ON COLUMN domains.updated_by IS 'Id of the user who last changed it; NULL: it was never changed.';
+COMMENT ON COLUMN domains.updated_at IS 'When it was last changed; NULL: never.';
+COMMENT ON COLUMN domains.deleted_at IS 'When the domain was deleted; NULL: it was not.';
+COMMENT ON COLUMN domains.purge_started_at IS 'When the removal of the domain''s data began, after the grace period; from then on the domain cannot be restored.';
 CREATE INDEX domains_deleted ON domains USING btree (deleted_at) WHERE (status = 'deleted'::text);
 CREATE INDEX domains_name_trgm ON domains USING gin (name gin_trgm_ops);
 CREATE INDEX domains_order ON domains USING btree (status, COALESCE(updated_at, created_at), created_at, id);
@@ -409,6 +564,11 @@ CREATE TABLE entity_counts (
   status text NOT NULL,
   amount bigint NOT NULL
 );
+COMMENT ON TABLE entity_counts IS 'How many clients, channels and groups a domain has of each status, for the totals of listings without a filter: the sum of amount over the rows of a domain, type and status. Each statement adds a row, so that none waits for another; the program replaces them by their sum from time to time.';
+COMMENT ON COLUMN entity_counts.domain_key IS 'The domain.';
+COMMENT ON COLUMN entity_counts.entity_type IS 'client, channel or group.';
+COMMENT ON COLUMN entity_counts.status IS 'Status of the entities.';
+COMMENT ON COLUMN entity_counts.amount IS 'How many more, or fewer where negative.';
 CREATE INDEX entity_counts_of ON entity_counts USING btree (domain_key, entity_type, status) INCLUDE (amount);
 
 CREATE TABLE grants (
@@ -421,6 +581,13 @@ CREATE TABLE grants (
   CONSTRAINT grants_pkey PRIMARY KEY (user_key, domain_key, entity_type, entity_key, role_key),
   CONSTRAINT grants_entity_type_check CHECK ((entity_type = ANY (ARRAY['domain'::text, 'group'::text, 'channel'::text, 'client'::text])))
 );
+COMMENT ON TABLE grants IS 'Who holds which role on what: one row per membership.';
+COMMENT ON COLUMN grants.user_key IS 'The member.';
+COMMENT ON COLUMN grants.entity_type IS 'Type of the entity: domain, group, channel or client.';
+COMMENT ON COLUMN grants.domain_key IS 'Domain of the entity.';
+COMMENT ON COLUMN grants.entity_key IS 'Entity of the role.';
+COMMENT ON COLUMN grants.role_key IS 'The role; 0: the built-in role "admin".';
+COMMENT ON COLUMN grants.created_at IS 'When the user became a member.';
 CREATE INDEX grants_domain ON grants USING btree (domain_key, entity_type);
 CREATE INDEX grants_entity ON grants USING btree (entity_key, role_key);
 
@@ -431,6 +598,10 @@ CREATE TABLE group_closure (
   CONSTRAINT group_closure_pkey PRIMARY KEY (ancestor_key, descendant_key),
   CONSTRAINT group_closure_depth_check CHECK (((depth >= 0) AND (depth <= 20)))
 );
+COMMENT ON TABLE group_closure IS 'Every pair of a group and a group at or below it. A group is its own descendant at depth 0.';
+COMMENT ON COLUMN group_closure.ancestor_key IS 'The upper group.';
+COMMENT ON COLUMN group_closure.descendant_key IS 'The lower group.';
+COMMENT ON COLUMN group_closure.depth IS 'Number of levels between them.';
 CREATE INDEX group_closure_descendant ON group_closure USING btree (descendant_key, depth);
 
 CREATE TABLE groups (
@@ -451,6 +622,20 @@ CREATE TABLE groups (
   CONSTRAINT groups_id_key UNIQUE (domain_key, id),
   CONSTRAINT groups_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text])))
 );
+COMMENT ON TABLE groups IS 'Groups of clients and channels, in trees of at most 21 levels.';
+COMMENT ON COLUMN groups.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN groups.domain_key IS 'Domain that it belongs to.';
+COMMENT ON COLUMN groups.id IS 'Id that users see, unique within the domain.';
+COMMENT ON COLUMN groups.parent_key IS 'Group that holds this one; NULL: none.';
+COMMENT ON COLUMN groups.name IS 'Name of the group.';
+COMMENT ON COLUMN groups.description IS 'Description of the group.';
+COMMENT ON COLUMN groups.tags IS 'Tags that users give it.';
+COMMENT ON COLUMN groups.metadata IS 'Free-form JSON that users store with it.';
+COMMENT ON COLUMN groups.status IS 'enabled or disabled.';
+COMMENT ON COLUMN groups.created_by IS 'Id of the user who created it.';
+COMMENT ON COLUMN groups.created_at IS 'When it was created.';
+COMMENT ON COLUMN groups.updated_by IS 'Id of the user who last changed it; NULL: it was never changed.';
+COMMENT ON COLUMN groups.updated_at IS 'When it was last changed; NULL: never.';
 CREATE INDEX groups_created ON groups USING btree (domain_key, created_at, id);
 CREATE INDEX groups_created_by ON groups USING btree (domain_key, created_by, status);
 CREATE INDEX groups_domain_order ON groups USING btree (domain_key, status, COALESCE(updated_at, created_at), created_at, id);
@@ -469,6 +654,10 @@ CREATE TABLE idempotency_keys (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT idempotency_keys_pkey PRIMARY KEY (scope)
 );
+COMMENT ON TABLE idempotency_keys IS 'Publishes with an Idempotency-Key, written in the transaction of their message and kept for 24 hours.';
+COMMENT ON COLUMN idempotency_keys.scope IS 'SHA-256 over caller, channel, subtopic and key.';
+COMMENT ON COLUMN idempotency_keys.request_digest IS 'SHA-256 over content type and body: the same key with another body is refused.';
+COMMENT ON COLUMN idempotency_keys.created_at IS 'When the message was published.';
 CREATE INDEX idempotency_keys_created_at_idx ON idempotency_keys USING btree (created_at);
 
 CREATE TABLE ingest_batches (
@@ -486,6 +675,18 @@ CREATE TABLE ingest_batches (
   CONSTRAINT ingest_batches_pkey PRIMARY KEY (seq),
   CONSTRAINT ingest_batches_batch_key UNIQUE (batch)
 );
+COMMENT ON TABLE ingest_batches IS 'One row per committed batch of messages: the log that every consumer of messages follows by position (xid, seq).';
+COMMENT ON COLUMN ingest_batches.seq IS 'Second half of the position, and number of the batch.';
+COMMENT ON COLUMN ingest_batches.batch IS 'Id chosen by the writer. After a COMMIT without an answer the writer looks the batch up by it, or repeats the batch under it.';
+COMMENT ON COLUMN ingest_batches.xid IS 'First half of the position: the transaction of the batch.';
+COMMENT ON COLUMN ingest_batches.arrived_at IS 'Arrival of everything in the batch. Partitions are ranges of it.';
+COMMENT ON COLUMN ingest_batches.messages IS 'Number of messages.';
+COMMENT ON COLUMN ingest_batches.records IS 'Number of records.';
+COMMENT ON COLUMN ingest_batches.min_time IS 'Earliest time of a record; NULL: the batch holds payloads alone.';
+COMMENT ON COLUMN ingest_batches.max_time IS 'Latest time of a record; NULL: the batch holds payloads alone.';
+COMMENT ON COLUMN ingest_batches.folded IS 'Set in the transaction that adds the batch to the projections.';
+COMMENT ON COLUMN ingest_batches.envelopes IS 'What MQTT publishers said about messages beside their content, by number of the message, as JSON; NULL: nothing.';
+COMMENT ON COLUMN ingest_batches.cleared_channels IS 'Channels in which an empty message of the batch removed a retained message; it is stored in envelopes alone. NULL: none.';
 CREATE INDEX ingest_batches_cleared_idx ON ingest_batches USING btree (xid, seq) WHERE (cleared_channels IS NOT NULL);
 CREATE INDEX ingest_batches_position_idx ON ingest_batches USING btree (xid, seq);
 CREATE INDEX ingest_batches_unfolded_idx ON ingest_batches USING btree (seq) WHERE (NOT folded);
@@ -496,6 +697,10 @@ CREATE TABLE installation (
   updated_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT installation_pkey PRIMARY KEY (name)
 );
+COMMENT ON TABLE installation IS 'Facts about this installation, one row each, such as the fingerprint of the secret key.';
+COMMENT ON COLUMN installation.name IS 'Name of the fact.';
+COMMENT ON COLUMN installation.value IS 'The fact, as JSON.';
+COMMENT ON COLUMN installation.updated_at IS 'When it last changed.';
 
 CREATE TABLE invitations (
   domain_key bigint NOT NULL,
@@ -511,6 +716,17 @@ CREATE TABLE invitations (
   CONSTRAINT invitations_pkey PRIMARY KEY (domain_key, user_key),
   CONSTRAINT invitations_answer_check CHECK (((confirmed_at IS NULL) OR (rejected_at IS NULL)))
 );
+COMMENT ON TABLE invitations IS 'One per user and domain. It stays when it was answered, so that its sender sees the answer.';
+COMMENT ON COLUMN invitations.domain_key IS 'Domain to which the user is invited.';
+COMMENT ON COLUMN invitations.user_key IS 'The invited user.';
+COMMENT ON COLUMN invitations.invited_by IS 'Id of the user who sent it.';
+COMMENT ON COLUMN invitations.role_key IS 'Role that the user gets; 0: the built-in role "admin". No reference: the role may be removed while the invitation waits, and no key is used twice.';
+COMMENT ON COLUMN invitations.relation IS 'Word of the older API that stands for the role; NULL: the invitation named the role itself.';
+COMMENT ON COLUMN invitations.created_at IS 'When it was sent.';
+COMMENT ON COLUMN invitations.updated_at IS 'When it was last changed; NULL: never.';
+COMMENT ON COLUMN invitations.expires_at IS 'When it can no longer be accepted.';
+COMMENT ON COLUMN invitations.confirmed_at IS 'When it was accepted; NULL: it was not.';
+COMMENT ON COLUMN invitations.rejected_at IS 'When it was rejected; NULL: it was not.';
 CREATE INDEX invitations_inviter ON invitations USING btree (invited_by);
 CREATE INDEX invitations_user ON invitations USING btree (user_key);
 
@@ -532,6 +748,21 @@ CREATE TABLE journal (
   CONSTRAINT journal_pkey PRIMARY KEY (xid, seq),
   CONSTRAINT journal_actor_kind_check CHECK ((actor_kind = ANY (ARRAY['user'::text, 'client'::text, 'system'::text])))
 ) WITH (autovacuum_vacuum_insert_scale_factor=0.02);
+COMMENT ON TABLE journal IS 'Every change of an entity, one row per call, written in the transaction of the change. Consumers follow it by position (xid, seq); users read it as the audit trail.';
+COMMENT ON COLUMN journal.xid IS 'First half of the position: the transaction of the change.';
+COMMENT ON COLUMN journal.seq IS 'Second half of the position.';
+COMMENT ON COLUMN journal.occurred_at IS 'When the change was made.';
+COMMENT ON COLUMN journal.operation IS '`<entity>.<what>`, for example client.create.';
+COMMENT ON COLUMN journal.domain_key IS 'Domain that the change belongs to; NULL: none.';
+COMMENT ON COLUMN journal.actor_kind IS 'Who made the change: user, client or system.';
+COMMENT ON COLUMN journal.actor_key IS 'Key of the user or client who made it; NULL for the system.';
+COMMENT ON COLUMN journal.actor_id IS 'Id of the user or client who made it; NULL for the system.';
+COMMENT ON COLUMN journal.address IS 'Network address of the caller.';
+COMMENT ON COLUMN journal.request_id IS 'Id of the request, which logs carry too.';
+COMMENT ON COLUMN journal.entity_keys IS 'Keys of everything that changed: what caches must drop.';
+COMMENT ON COLUMN journal.attributes IS 'What the change set, without secrets.';
+COMMENT ON COLUMN journal.token_type IS 'Kind of token that the caller used; NULL: none.';
+COMMENT ON COLUMN journal.super_admin IS 'Whether the caller administers the platform.';
 CREATE INDEX journal_domain_operation ON journal USING btree (domain_key, operation, occurred_at, xid, seq);
 CREATE INDEX journal_domain_position ON journal USING btree (domain_key, xid, seq);
 CREATE INDEX journal_domain_time ON journal USING btree (domain_key, occurred_at, xid, seq);
@@ -543,6 +774,11 @@ CREATE TABLE journal_days (
   total bigint NOT NULL,
   CONSTRAINT journal_days_pkey PRIMARY KEY (scope_key, day, operation)
 );
+COMMENT ON TABLE journal_days IS 'As journal_totals, per day: a page of the journal far behind the first begins at its day.';
+COMMENT ON COLUMN journal_days.scope_key IS 'Domain or entity.';
+COMMENT ON COLUMN journal_days.day IS 'Day in UTC.';
+COMMENT ON COLUMN journal_days.operation IS 'As in journal.';
+COMMENT ON COLUMN journal_days.total IS 'Number of records.';
 
 CREATE TABLE journal_subjects (
   entity_key bigint NOT NULL,
@@ -552,6 +788,12 @@ CREATE TABLE journal_subjects (
   operation text NOT NULL,
   CONSTRAINT journal_subjects_pkey PRIMARY KEY (entity_key, occurred_at, xid, seq) INCLUDE (operation)
 ) WITH (autovacuum_vacuum_insert_scale_factor=0.02);
+COMMENT ON TABLE journal_subjects IS 'One row per entity that a journal record names, its actor included: the journal of an entity.';
+COMMENT ON COLUMN journal_subjects.entity_key IS 'The entity or actor.';
+COMMENT ON COLUMN journal_subjects.occurred_at IS 'As in journal.';
+COMMENT ON COLUMN journal_subjects.xid IS 'As in journal.';
+COMMENT ON COLUMN journal_subjects.seq IS 'As in journal.';
+COMMENT ON COLUMN journal_subjects.operation IS 'As in journal.';
 
 CREATE TABLE journal_totals (
   scope_key bigint NOT NULL,
@@ -559,6 +801,10 @@ CREATE TABLE journal_totals (
   total bigint NOT NULL,
   CONSTRAINT journal_totals_pkey PRIMARY KEY (scope_key, operation)
 );
+COMMENT ON TABLE journal_totals IS 'How many journal records a domain and an entity have of each operation, up to the position of the consumer that counts them: counting millions for each page would take seconds.';
+COMMENT ON COLUMN journal_totals.scope_key IS 'Domain or entity.';
+COMMENT ON COLUMN journal_totals.operation IS 'As in journal.';
+COMMENT ON COLUMN journal_totals.total IS 'Number of records.';
 
 CREATE TABLE known_addresses (
   user_key bigint NOT NULL,
@@ -566,6 +812,10 @@ CREATE TABLE known_addresses (
   last_success_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT known_addresses_pkey PRIMARY KEY (user_key, address)
 );
+COMMENT ON TABLE known_addresses IS 'Addresses from which a user has logged in. They are not locked out while somebody else guesses the password.';
+COMMENT ON COLUMN known_addresses.user_key IS 'The user.';
+COMMENT ON COLUMN known_addresses.address IS 'IPv4 address, or the first 64 bits of an IPv6 address.';
+COMMENT ON COLUMN known_addresses.last_success_at IS 'When the user last logged in from there.';
 
 CREATE TABLE latest_records (
   channel_key bigint NOT NULL,
@@ -586,6 +836,23 @@ CREATE TABLE latest_records (
   data_value bytea,
   CONSTRAINT latest_records_pkey PRIMARY KEY (channel_key, series_key)
 ) WITH (fillfactor=45);
+COMMENT ON TABLE latest_records IS 'The newest record of each series. A projection of the folded batches, as rollups. Not partitioned: a newest record that retention drops is replaced before.';
+COMMENT ON COLUMN latest_records.channel_key IS 'Channel of the series.';
+COMMENT ON COLUMN latest_records.series_key IS 'The series.';
+COMMENT ON COLUMN latest_records."time" IS 'Time of the record.';
+COMMENT ON COLUMN latest_records.arrived_at IS 'Arrival of the record; with the columns up to place it orders records of the same time.';
+COMMENT ON COLUMN latest_records.batch_seq IS 'Batch of the record.';
+COMMENT ON COLUMN latest_records.message IS 'Message in its batch.';
+COMMENT ON COLUMN latest_records.run IS 'Chunk in its message, as in records.';
+COMMENT ON COLUMN latest_records.place IS 'Place in its chunk, from 1.';
+COMMENT ON COLUMN latest_records.retention_days IS 'Retention class in days; 0: unlimited.';
+COMMENT ON COLUMN latest_records.protocol IS 'Protocol, as in records.';
+COMMENT ON COLUMN latest_records.value IS 'Numeric value.';
+COMMENT ON COLUMN latest_records.sum IS 'Sum.';
+COMMENT ON COLUMN latest_records.update_time IS 'Update time in seconds.';
+COMMENT ON COLUMN latest_records.bool_value IS 'Boolean value.';
+COMMENT ON COLUMN latest_records.string_value IS 'String value.';
+COMMENT ON COLUMN latest_records.data_value IS 'Data value.';
 
 CREATE TABLE mailed_tokens (
   token_hash bytea NOT NULL,
@@ -597,15 +864,27 @@ CREATE TABLE mailed_tokens (
   CONSTRAINT mailed_tokens_pkey PRIMARY KEY (token_hash),
   CONSTRAINT mailed_tokens_purpose_check CHECK ((purpose = ANY (ARRAY['recovery'::text, 'verification'::text])))
 );
+COMMENT ON TABLE mailed_tokens IS 'Tokens sent by mail as links. A token is invalid when its row is gone or expired, or when the user has another mail address by now.';
+COMMENT ON COLUMN mailed_tokens.token_hash IS 'SHA-256 of the token; the token itself stands in the mail alone.';
+COMMENT ON COLUMN mailed_tokens.user_key IS 'The user it was sent to.';
+COMMENT ON COLUMN mailed_tokens.purpose IS 'recovery (of the password) or verification (of the mail address).';
+COMMENT ON COLUMN mailed_tokens.email IS 'Mail address it was sent to.';
+COMMENT ON COLUMN mailed_tokens.created_at IS 'When it was created.';
+COMMENT ON COLUMN mailed_tokens.expires_at IS 'When it expires.';
 CREATE INDEX mailed_tokens_expiry ON mailed_tokens USING btree (expires_at);
 CREATE INDEX mailed_tokens_user ON mailed_tokens USING btree (user_key, purpose, created_at);
 
 CREATE TABLE module_chunks (
   module_key bigint NOT NULL,
   chunk integer NOT NULL,
-  data bytea STORAGE EXTERNAL NOT NULL,
+  data bytea NOT NULL,
   CONSTRAINT module_chunks_pkey PRIMARY KEY (module_key, chunk)
 );
+ALTER TABLE module_chunks ALTER COLUMN data SET STORAGE EXTERNAL;
+COMMENT ON TABLE module_chunks IS 'Bytes of uploaded modules in parts of 256 KiB, so that every manager can serve a module without holding it whole.';
+COMMENT ON COLUMN module_chunks.module_key IS 'The module.';
+COMMENT ON COLUMN module_chunks.chunk IS 'Number of the part, from 0.';
+COMMENT ON COLUMN module_chunks.data IS 'Bytes of the part. Not compressed: parts are read whole.';
 
 CREATE TABLE module_policies (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -617,6 +896,12 @@ CREATE TABLE module_policies (
   CONSTRAINT module_policies_domain_key UNIQUE NULLS NOT DISTINCT (domain_key),
   CONSTRAINT module_policies_signatures_check CHECK ((signatures = ANY (ARRAY['off'::text, 'warn'::text, 'require'::text])))
 );
+COMMENT ON TABLE module_policies IS 'Rules for the signatures of modules.';
+COMMENT ON COLUMN module_policies.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN module_policies.domain_key IS 'The domain; NULL: tasks of no domain.';
+COMMENT ON COLUMN module_policies.signatures IS 'off, warn or require.';
+COMMENT ON COLUMN module_policies.keys IS 'Public keys in PEM.';
+COMMENT ON COLUMN module_policies.updated_at IS 'When it was last changed; NULL: never.';
 
 CREATE TABLE module_uses (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -633,6 +918,17 @@ CREATE TABLE module_uses (
   CONSTRAINT module_uses_digest_check CHECK ((digest ~ '^sha256:[0-9a-f]{64}$'::text)),
   CONSTRAINT module_uses_domain_module_key UNIQUE NULLS NOT DISTINCT (domain_key, digest, reference)
 );
+COMMENT ON TABLE module_uses IS 'Which domain used which module of a registry. Written when a reference is resolved, at most once a minute for each.';
+COMMENT ON COLUMN module_uses.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN module_uses.domain_key IS 'The domain; NULL: tasks of no domain.';
+COMMENT ON COLUMN module_uses.domain_id IS 'Id of the domain.';
+COMMENT ON COLUMN module_uses.digest IS 'Digest of the module.';
+COMMENT ON COLUMN module_uses.reference IS 'Registry, repository and digest of the manifest.';
+COMMENT ON COLUMN module_uses.image_url IS 'Reference as it was last asked for.';
+COMMENT ON COLUMN module_uses.size_bytes IS 'Size in bytes.';
+COMMENT ON COLUMN module_uses.signed IS 'Whether a key of the domain''s policy signed it.';
+COMMENT ON COLUMN module_uses.created_at IS 'When it was first used.';
+COMMENT ON COLUMN module_uses.last_used_at IS 'When it was last used.';
 CREATE INDEX module_uses_digest ON module_uses USING btree (digest);
 CREATE INDEX module_uses_recent ON module_uses USING btree (COALESCE(domain_key, (0)::bigint), last_used_at DESC, key DESC);
 
@@ -650,6 +946,15 @@ CREATE TABLE modules (
   CONSTRAINT modules_digest_key UNIQUE (digest),
   CONSTRAINT modules_kind_check CHECK ((kind = ANY (ARRAY['core'::text, 'component'::text])))
 );
+COMMENT ON TABLE modules IS 'WebAssembly modules by the digest of their bytes, read once: what a module exports and imports never changes.';
+COMMENT ON COLUMN modules.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN modules.digest IS 'sha256: and the digest in hex.';
+COMMENT ON COLUMN modules.size_bytes IS 'Size in bytes.';
+COMMENT ON COLUMN modules.kind IS 'core or component.';
+COMMENT ON COLUMN modules.runtime IS 'What a worker must offer to run it: core, wasi-preview1 or component.';
+COMMENT ON COLUMN modules.exports IS 'Exported functions.';
+COMMENT ON COLUMN modules.imports IS 'What it imports.';
+COMMENT ON COLUMN modules.created_at IS 'When it was uploaded.';
 
 CREATE TABLE mqtt_groups (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -662,6 +967,14 @@ CREATE TABLE mqtt_groups (
   CONSTRAINT mqtt_groups_pkey PRIMARY KEY (key),
   CONSTRAINT mqtt_groups_name_key UNIQUE (channel_key, name, filter)
 );
+COMMENT ON TABLE mqtt_groups IS 'Shared subscriptions ($share): one reader of the log of messages over all processes.';
+COMMENT ON COLUMN mqtt_groups.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN mqtt_groups.channel_key IS 'The channel.';
+COMMENT ON COLUMN mqtt_groups.name IS 'Share name.';
+COMMENT ON COLUMN mqtt_groups.filter IS 'Canonical filter of subtopics.';
+COMMENT ON COLUMN mqtt_groups.node IS 'Process that reads for the members; NULL: none.';
+COMMENT ON COLUMN mqtt_groups.epoch IS 'Raised with each process that begins to read; a process that holds an older epoch may no longer write.';
+COMMENT ON COLUMN mqtt_groups."position" IS 'Position in the log of messages; NULL: that of its process.';
 CREATE INDEX mqtt_groups_node_idx ON mqtt_groups USING btree (node) WHERE (node IS NOT NULL);
 
 CREATE TABLE mqtt_nodes (
@@ -670,6 +983,10 @@ CREATE TABLE mqtt_nodes (
   "position" text,
   CONSTRAINT mqtt_nodes_pkey PRIMARY KEY (node)
 );
+COMMENT ON TABLE mqtt_nodes IS 'Processes that hold MQTT sessions.';
+COMMENT ON COLUMN mqtt_nodes.node IS 'Name of the process.';
+COMMENT ON COLUMN mqtt_nodes.seen_at IS 'When it last reported that it is alive.';
+COMMENT ON COLUMN mqtt_nodes."position" IS 'Position up to which it has delivered the log of messages to subscriptions without a position of their own.';
 
 CREATE TABLE mqtt_outbound (
   session_key bigint NOT NULL,
@@ -685,6 +1002,18 @@ CREATE TABLE mqtt_outbound (
   payload bytea NOT NULL,
   CONSTRAINT mqtt_outbound_pkey PRIMARY KEY (session_key, ordinal)
 );
+COMMENT ON TABLE mqtt_outbound IS 'Messages queued for a session: with QoS 2 from before they are sent, others while there is no connection.';
+COMMENT ON COLUMN mqtt_outbound.session_key IS 'The session.';
+COMMENT ON COLUMN mqtt_outbound.ordinal IS 'Order within the session.';
+COMMENT ON COLUMN mqtt_outbound.packet_id IS 'Packet identifier; 0: not sent.';
+COMMENT ON COLUMN mqtt_outbound.qos IS 'QoS of the delivery.';
+COMMENT ON COLUMN mqtt_outbound.state IS '0 waiting, 1 sent, 2 released, 3 done: kept until the position of the subscription has passed it.';
+COMMENT ON COLUMN mqtt_outbound.batch_seq IS 'Batch of the message; NULL: it was a retained message.';
+COMMENT ON COLUMN mqtt_outbound.message IS 'Message in its batch.';
+COMMENT ON COLUMN mqtt_outbound.channel_key IS 'Channel of the message.';
+COMMENT ON COLUMN mqtt_outbound.subtopic IS 'Subtopic of the message.';
+COMMENT ON COLUMN mqtt_outbound.facts IS 'What is said about the message beside its content.';
+COMMENT ON COLUMN mqtt_outbound.payload IS 'Content.';
 
 CREATE TABLE mqtt_passed (
   group_key bigint NOT NULL,
@@ -692,12 +1021,19 @@ CREATE TABLE mqtt_passed (
   message integer NOT NULL,
   CONSTRAINT mqtt_passed_pkey PRIMARY KEY (group_key, batch_seq, message)
 );
+COMMENT ON TABLE mqtt_passed IS 'Messages beyond the position of a shared subscription that are not delivered again: they were acknowledged, or sent with QoS 2.';
+COMMENT ON COLUMN mqtt_passed.group_key IS 'The shared subscription.';
+COMMENT ON COLUMN mqtt_passed.batch_seq IS 'Batch of the message.';
+COMMENT ON COLUMN mqtt_passed.message IS 'Message in its batch.';
 
 CREATE TABLE mqtt_received (
   session_key bigint NOT NULL,
   packet_id integer NOT NULL,
   CONSTRAINT mqtt_received_pkey PRIMARY KEY (session_key, packet_id)
 );
+COMMENT ON TABLE mqtt_received IS 'Packet identifiers of QoS 2 messages that were stored and not yet released by their sender.';
+COMMENT ON COLUMN mqtt_received.session_key IS 'The session.';
+COMMENT ON COLUMN mqtt_received.packet_id IS 'Packet identifier.';
 
 CREATE TABLE mqtt_retained (
   channel_key bigint NOT NULL,
@@ -710,6 +1046,15 @@ CREATE TABLE mqtt_retained (
   expires_at timestamp with time zone,
   CONSTRAINT mqtt_retained_pkey PRIMARY KEY (channel_key, subtopic)
 );
+COMMENT ON TABLE mqtt_retained IS 'Retained messages (MQTT 5.0 section 3.3.1.3): the last one of each topic.';
+COMMENT ON COLUMN mqtt_retained.channel_key IS 'The channel.';
+COMMENT ON COLUMN mqtt_retained.subtopic IS 'The subtopic; empty: the channel itself.';
+COMMENT ON COLUMN mqtt_retained.publisher_id IS 'Id of the publisher.';
+COMMENT ON COLUMN mqtt_retained.qos IS 'QoS that it was published with.';
+COMMENT ON COLUMN mqtt_retained.envelope IS 'What its publisher said beside the content; NULL: nothing.';
+COMMENT ON COLUMN mqtt_retained.payload IS 'Content.';
+COMMENT ON COLUMN mqtt_retained.stored_at IS 'When it was published.';
+COMMENT ON COLUMN mqtt_retained.expires_at IS 'When it expires; NULL: never.';
 CREATE INDEX mqtt_retained_expires_at_idx ON mqtt_retained USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 
 CREATE TABLE mqtt_sessions (
@@ -732,6 +1077,23 @@ CREATE TABLE mqtt_sessions (
   CONSTRAINT mqtt_sessions_pkey PRIMARY KEY (key),
   CONSTRAINT mqtt_sessions_client_identifier_key UNIQUE (client_key, client_identifier)
 );
+COMMENT ON TABLE mqtt_sessions IS 'MQTT sessions, connected or stored.';
+COMMENT ON COLUMN mqtt_sessions.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN mqtt_sessions.client_key IS 'The client.';
+COMMENT ON COLUMN mqtt_sessions.client_identifier IS 'MQTT client identifier.';
+COMMENT ON COLUMN mqtt_sessions.epoch IS 'Raised with each connection; a process that holds an older epoch may no longer write.';
+COMMENT ON COLUMN mqtt_sessions.node IS 'Process that has the connection, or had the last one.';
+COMMENT ON COLUMN mqtt_sessions.is_connected IS 'Whether the session has a connection.';
+COMMENT ON COLUMN mqtt_sessions.version IS 'MQTT protocol version: 4 or 5.';
+COMMENT ON COLUMN mqtt_sessions.address IS 'Network address of the client.';
+COMMENT ON COLUMN mqtt_sessions.expiry_seconds IS 'Session expiry interval in seconds; 0: the session ends with its connection.';
+COMMENT ON COLUMN mqtt_sessions.connected_at IS 'When it last connected.';
+COMMENT ON COLUMN mqtt_sessions.disconnected_at IS 'When it last disconnected.';
+COMMENT ON COLUMN mqtt_sessions.ends_at IS 'When the session expires; NULL: it is connected, or never expires.';
+COMMENT ON COLUMN mqtt_sessions.will IS 'Will message without its payload; NULL: none.';
+COMMENT ON COLUMN mqtt_sessions.will_payload IS 'Payload of the will message.';
+COMMENT ON COLUMN mqtt_sessions.will_due_at IS 'When the will message is to be published; NULL: not yet known.';
+COMMENT ON COLUMN mqtt_sessions.skipped_messages IS 'Messages that were not queued while the client was away because there were too many.';
 CREATE INDEX mqtt_sessions_ends_at_idx ON mqtt_sessions USING btree (ends_at) WHERE (ends_at IS NOT NULL);
 CREATE INDEX mqtt_sessions_node_idx ON mqtt_sessions USING btree (node) WHERE is_connected;
 CREATE INDEX mqtt_sessions_will_due_at_idx ON mqtt_sessions USING btree (will_due_at) WHERE (will_due_at IS NOT NULL);
@@ -747,6 +1109,15 @@ CREATE TABLE mqtt_subscriptions (
   group_key bigint,
   CONSTRAINT mqtt_subscriptions_pkey PRIMARY KEY (session_key, filter)
 );
+COMMENT ON TABLE mqtt_subscriptions IS 'Subscriptions of MQTT sessions.';
+COMMENT ON COLUMN mqtt_subscriptions.session_key IS 'The session.';
+COMMENT ON COLUMN mqtt_subscriptions.filter IS 'Topic filter as the client wrote it.';
+COMMENT ON COLUMN mqtt_subscriptions.client_key IS 'Client of the session.';
+COMMENT ON COLUMN mqtt_subscriptions.channel_key IS 'Channel of the filter. A client that is disconnected from the channel loses the subscription.';
+COMMENT ON COLUMN mqtt_subscriptions.options IS 'Options byte of SUBSCRIBE (MQTT 5.0 section 3.8.3.1).';
+COMMENT ON COLUMN mqtt_subscriptions.identifier IS 'Subscription identifier; NULL: none.';
+COMMENT ON COLUMN mqtt_subscriptions."position" IS 'Position in the log of messages; NULL: that of the process of the session.';
+COMMENT ON COLUMN mqtt_subscriptions.group_key IS 'Shared subscription that it belongs to, which exists as long as it has members; NULL: none.';
 CREATE INDEX mqtt_subscriptions_connection_idx ON mqtt_subscriptions USING btree (client_key, channel_key);
 CREATE INDEX mqtt_subscriptions_group_key_idx ON mqtt_subscriptions USING btree (group_key) WHERE (group_key IS NOT NULL);
 
@@ -756,6 +1127,10 @@ CREATE TABLE mqtt_takeovers (
   epoch bigint NOT NULL,
   CONSTRAINT mqtt_takeovers_pkey PRIMARY KEY (node, session_key, epoch)
 );
+COMMENT ON TABLE mqtt_takeovers IS 'Sessions that another process took over: the process that had the connection closes it.';
+COMMENT ON COLUMN mqtt_takeovers.node IS 'Process that had the connection.';
+COMMENT ON COLUMN mqtt_takeovers.session_key IS 'The session.';
+COMMENT ON COLUMN mqtt_takeovers.epoch IS 'Epoch of the connection to close.';
 
 CREATE TABLE nodes (
   id text NOT NULL,
@@ -766,6 +1141,13 @@ CREATE TABLE nodes (
   seen_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT nodes_pkey PRIMARY KEY (id)
 );
+COMMENT ON TABLE nodes IS 'One row per running process. A contract migration waits until no older one is alive.';
+COMMENT ON COLUMN nodes.id IS 'Name of the process, unique for each start.';
+COMMENT ON COLUMN nodes.kind IS 'The program: api, manager, worker, proxy or all.';
+COMMENT ON COLUMN nodes.version IS 'Version of Skein that the process runs.';
+COMMENT ON COLUMN nodes.migration IS 'Number of the newest migration that the process knows.';
+COMMENT ON COLUMN nodes.started_at IS 'When the process started.';
+COMMENT ON COLUMN nodes.seen_at IS 'When the process last reported that it is alive.';
 
 CREATE TABLE notification_deliveries (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -778,6 +1160,15 @@ CREATE TABLE notification_deliveries (
   user_key bigint,
   CONSTRAINT notification_deliveries_pkey PRIMARY KEY (key)
 );
+COMMENT ON TABLE notification_deliveries IS 'Deliveries that are due, and those that were given up.';
+COMMENT ON COLUMN notification_deliveries.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN notification_deliveries.subscription_key IS 'The subscription.';
+COMMENT ON COLUMN notification_deliveries.payload IS 'The message as it is sent.';
+COMMENT ON COLUMN notification_deliveries.attempts IS 'Number of attempts.';
+COMMENT ON COLUMN notification_deliveries.next_attempt_at IS 'When the next attempt is due; NULL: the delivery was given up.';
+COMMENT ON COLUMN notification_deliveries.last_error IS 'Why the last attempt failed; NULL: it did not.';
+COMMENT ON COLUMN notification_deliveries.created_at IS 'When the message came.';
+COMMENT ON COLUMN notification_deliveries.user_key IS 'Owner of the subscription: deliveries are claimed by owner, so that none waits for another.';
 CREATE INDEX notification_deliveries_due ON notification_deliveries USING btree (next_attempt_at) WHERE (next_attempt_at IS NOT NULL);
 CREATE INDEX notification_deliveries_owner ON notification_deliveries USING btree (user_key, next_attempt_at, key) WHERE (next_attempt_at IS NOT NULL);
 CREATE INDEX notification_deliveries_subscription ON notification_deliveries USING btree (subscription_key, key);
@@ -798,6 +1189,18 @@ CREATE TABLE notification_subscriptions (
   CONSTRAINT notification_subscriptions_contact_key UNIQUE (user_key, topic, contact),
   CONSTRAINT notification_subscriptions_id_key UNIQUE (id)
 );
+COMMENT ON TABLE notification_subscriptions IS 'Subscriptions of users to messages of a channel, delivered by mail or to an HTTPS URL.';
+COMMENT ON COLUMN notification_subscriptions.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN notification_subscriptions.id IS 'Id that users see.';
+COMMENT ON COLUMN notification_subscriptions.user_key IS 'The subscriber.';
+COMMENT ON COLUMN notification_subscriptions.channel_key IS 'The channel.';
+COMMENT ON COLUMN notification_subscriptions.topic IS 'Topic as the user gave it.';
+COMMENT ON COLUMN notification_subscriptions.filter IS 'Its subtopic filter in the canonical form; empty: the channel itself.';
+COMMENT ON COLUMN notification_subscriptions.contact IS 'Mail address or HTTPS URL.';
+COMMENT ON COLUMN notification_subscriptions.missed IS 'Messages that were dropped because too many were waiting.';
+COMMENT ON COLUMN notification_subscriptions.created_at IS 'When it was created.';
+COMMENT ON COLUMN notification_subscriptions.confirmed_at IS 'When the owner of the mail address agreed; NULL: not yet, and nothing is sent. Without meaning for an HTTPS contact.';
+COMMENT ON COLUMN notification_subscriptions.confirmation_sent_at IS 'When the confirmation link was last sent; NULL: never.';
 CREATE INDEX notification_subscriptions_channel ON notification_subscriptions USING btree (channel_key);
 
 CREATE TABLE pat_scopes (
@@ -813,6 +1216,15 @@ CREATE TABLE pat_scopes (
   CONSTRAINT pat_scopes_id_key UNIQUE (id),
   CONSTRAINT pat_scopes_scope_key UNIQUE NULLS NOT DISTINCT (pat_key, entity_type, operation, domain_key, entity_id, entity_key)
 );
+COMMENT ON TABLE pat_scopes IS 'What a personal access token may do. Entities are named by key, so that another entity with the same id later is not meant.';
+COMMENT ON COLUMN pat_scopes.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN pat_scopes.id IS 'Id that users see.';
+COMMENT ON COLUMN pat_scopes.pat_key IS 'The token.';
+COMMENT ON COLUMN pat_scopes.entity_type IS 'Type of the entities that the scope names.';
+COMMENT ON COLUMN pat_scopes.operation IS 'Operation that the scope allows.';
+COMMENT ON COLUMN pat_scopes.domain_key IS 'Domain of the entities; NULL: none was named.';
+COMMENT ON COLUMN pat_scopes.entity_id IS 'Id as the owner wrote it; NULL: any entity. Without entity_key it names nothing that exists.';
+COMMENT ON COLUMN pat_scopes.entity_key IS 'The entity; NULL: any, or one that did not exist.';
 CREATE INDEX pat_scopes_domain ON pat_scopes USING btree (domain_key);
 
 CREATE TABLE pats (
@@ -830,6 +1242,18 @@ CREATE TABLE pats (
   CONSTRAINT pats_pkey PRIMARY KEY (key),
   CONSTRAINT pats_id_key UNIQUE (id)
 );
+COMMENT ON TABLE pats IS 'Personal access tokens of users.';
+COMMENT ON COLUMN pats.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN pats.id IS 'Id that users see.';
+COMMENT ON COLUMN pats.user_key IS 'The user the token acts as.';
+COMMENT ON COLUMN pats.name IS 'Name of the token.';
+COMMENT ON COLUMN pats.description IS 'Description of the token.';
+COMMENT ON COLUMN pats.secret_hash IS 'SHA-256 of the whole token, which holds 32 random bytes.';
+COMMENT ON COLUMN pats.issued_at IS 'When the token was issued, or its secret last replaced.';
+COMMENT ON COLUMN pats.expires_at IS 'When it expires.';
+COMMENT ON COLUMN pats.updated_at IS 'When it was last changed; NULL: never.';
+COMMENT ON COLUMN pats.last_used_at IS 'When it was last used; NULL: never.';
+COMMENT ON COLUMN pats.revoked_at IS 'When it was revoked; NULL: it was not.';
 CREATE INDEX pats_user ON pats USING btree (user_key, issued_at DESC, id);
 
 CREATE TABLE payloads (
@@ -850,6 +1274,22 @@ CREATE TABLE payloads (
   body bytea,
   CONSTRAINT payloads_kind_check CHECK (((document IS NULL) <> (body IS NULL)))
 ) PARTITION BY LIST (retention_days);
+COMMENT ON TABLE payloads IS 'Messages that are not SenML: JSON documents and raw bytes.';
+COMMENT ON COLUMN payloads.channel_key IS 'Channel of the message.';
+COMMENT ON COLUMN payloads.publisher_key IS 'Client that published it; NULL: a user or a task did.';
+COMMENT ON COLUMN payloads."time" IS 'Time of the message: its arrival.';
+COMMENT ON COLUMN payloads.arrived_at IS 'When the message arrived, as in ingest_batches.';
+COMMENT ON COLUMN payloads.batch_seq IS 'Batch of the message.';
+COMMENT ON COLUMN payloads.message IS 'Number of the message in its batch, from 0.';
+COMMENT ON COLUMN payloads.ordinal IS 'Number of the JSON object in its message, from 0.';
+COMMENT ON COLUMN payloads.retention_days IS 'Retention class in days; 0: unlimited.';
+COMMENT ON COLUMN payloads.protocol IS 'Protocol of the message, as in records.';
+COMMENT ON COLUMN payloads.publisher_id IS 'Id of the publisher.';
+COMMENT ON COLUMN payloads.subtopic IS 'Subtopic; empty: the channel itself.';
+COMMENT ON COLUMN payloads.format IS 'Format that readers ask for: raw, or the last element of the subtopic of a JSON message.';
+COMMENT ON COLUMN payloads.content_type IS 'Content type that the publisher gave.';
+COMMENT ON COLUMN payloads.document IS 'JSON as it was sent (the type json keeps the text). Exactly one of document and body is set.';
+COMMENT ON COLUMN payloads.body IS 'Bytes of a raw message.';
 CREATE INDEX payloads_batch_seq_idx ON payloads USING brin (batch_seq) WITH (pages_per_range='32', autosummarize='on');
 CREATE INDEX payloads_channel_key_format_time_idx ON payloads USING btree (channel_key, format, "time");
 
@@ -858,6 +1298,9 @@ CREATE TABLE presence_nodes (
   seen_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT presence_nodes_pkey PRIMARY KEY (node)
 );
+COMMENT ON TABLE presence_nodes IS 'Processes that hold sessions of clients. When one has not been seen for a while, another one removes its rows.';
+COMMENT ON COLUMN presence_nodes.node IS 'Name of the process.';
+COMMENT ON COLUMN presence_nodes.seen_at IS 'When it last reported that it is alive.';
 
 CREATE TABLE records (
   channel_key bigint NOT NULL,
@@ -878,6 +1321,24 @@ CREATE TABLE records (
   string_values text[],
   data_values bytea[]
 ) PARTITION BY LIST (retention_days);
+COMMENT ON TABLE records IS 'SenML records, stored in chunks: records of one message whose times lie in the same quarter of an hour (epoch divided by 900 s), at most 64, in the order in which they were sent. An element of each array is a record; an array that is NULL has no value in it. One row and one index entry for ten records cost a sixth of the work and a third of the space of ten rows.';
+COMMENT ON COLUMN records.channel_key IS 'Channel of the message.';
+COMMENT ON COLUMN records.min_time IS 'Earliest of times.';
+COMMENT ON COLUMN records.max_time IS 'Latest of times.';
+COMMENT ON COLUMN records.arrived_at IS 'When the message arrived, as in ingest_batches.';
+COMMENT ON COLUMN records.batch_seq IS 'Batch of the message.';
+COMMENT ON COLUMN records.message IS 'Number of the message in its batch, from 0.';
+COMMENT ON COLUMN records.run IS 'Number of the chunk in its message, from 0.';
+COMMENT ON COLUMN records.retention_days IS 'Retention class in days; 0: unlimited.';
+COMMENT ON COLUMN records.protocol IS 'Protocol of the message: 1 http, 2 mqtt, 3 coap, 4 ws, 5 task.';
+COMMENT ON COLUMN records.series_keys IS 'Series of each record, all of one publisher and subtopic.';
+COMMENT ON COLUMN records.times IS 'Time of each record.';
+COMMENT ON COLUMN records."values" IS 'Numeric values (SenML v).';
+COMMENT ON COLUMN records.sums IS 'Sums (SenML s).';
+COMMENT ON COLUMN records.update_times IS 'Update times in seconds (SenML ut).';
+COMMENT ON COLUMN records.bool_values IS 'Boolean values (SenML vb).';
+COMMENT ON COLUMN records.string_values IS 'String values (SenML vs).';
+COMMENT ON COLUMN records.data_values IS 'Data values (SenML vd), decoded.';
 CREATE INDEX records_batch_seq_idx ON records USING brin (batch_seq) WITH (pages_per_range='32', autosummarize='on');
 CREATE INDEX records_channel_key_max_time_idx ON records USING btree (channel_key, max_time);
 CREATE INDEX records_channel_key_min_time_idx ON records USING btree (channel_key, min_time);
@@ -900,6 +1361,18 @@ CREATE TABLE roles (
   CONSTRAINT roles_id_key UNIQUE (id),
   CONSTRAINT roles_name_check CHECK ((name <> 'admin'::text))
 );
+COMMENT ON TABLE roles IS 'Roles of domains, groups, channels and clients. The built-in role "admin" has no row: its id derives from the key of its entity, its actions stand in the code, and its members are grants with role_key 0.';
+COMMENT ON COLUMN roles.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN roles.id IS 'Public id of the role.';
+COMMENT ON COLUMN roles.entity_type IS 'Type of the entity: domain, group, channel or client.';
+COMMENT ON COLUMN roles.domain_key IS 'Domain of the entity.';
+COMMENT ON COLUMN roles.entity_key IS 'Entity on which the role gives actions.';
+COMMENT ON COLUMN roles.name IS 'Name of the role, unique for its entity.';
+COMMENT ON COLUMN roles.actions IS 'Actions that members may take.';
+COMMENT ON COLUMN roles.created_by IS 'Id of the user who created it.';
+COMMENT ON COLUMN roles.created_at IS 'When it was created.';
+COMMENT ON COLUMN roles.updated_by IS 'Id of the user who last changed it; NULL: it was never changed.';
+COMMENT ON COLUMN roles.updated_at IS 'When it was last changed; NULL: never.';
 CREATE INDEX roles_domain ON roles USING btree (domain_key);
 
 CREATE TABLE rollups (
@@ -916,6 +1389,18 @@ CREATE TABLE rollups (
   value_sum numeric,
   CONSTRAINT rollups_pkey PRIMARY KEY (channel_key, series_key, bucket, retention_days, arrived_on)
 ) PARTITION BY LIST (retention_days);
+COMMENT ON TABLE rollups IS 'Sums over the records of a series in a quarter of an hour; series 0 is the whole channel and has counts alone. A projection: it holds the folded batches, and readers add the others (ingest_batches.folded). Partitioned as records, so that retention drops both alike.';
+COMMENT ON COLUMN rollups.channel_key IS 'The channel.';
+COMMENT ON COLUMN rollups.series_key IS 'The series; 0: the whole channel.';
+COMMENT ON COLUMN rollups.bucket IS 'Start of the quarter of an hour in which the times of the records lie.';
+COMMENT ON COLUMN rollups.arrived_on IS 'Start of the partition of their arrival.';
+COMMENT ON COLUMN rollups.retention_days IS 'Retention class in days; 0: unlimited.';
+COMMENT ON COLUMN rollups.protocol IS 'Lowest protocol number among the records.';
+COMMENT ON COLUMN rollups.records IS 'Number of records.';
+COMMENT ON COLUMN rollups.value_count IS 'Number of records with a numeric value.';
+COMMENT ON COLUMN rollups.min_value IS 'Smallest value.';
+COMMENT ON COLUMN rollups.max_value IS 'Largest value.';
+COMMENT ON COLUMN rollups.value_sum IS 'Sum of the values as their shortest decimals: exact, so that it does not depend on the order of batches.';
 
 CREATE TABLE run_attempts (
   run_key bigint NOT NULL,
@@ -929,6 +1414,16 @@ CREATE TABLE run_attempts (
   error text,
   CONSTRAINT run_attempts_pkey PRIMARY KEY (run_key, fence)
 );
+COMMENT ON TABLE run_attempts IS 'Attempts that ended without ending their run.';
+COMMENT ON COLUMN run_attempts.run_key IS 'The run.';
+COMMENT ON COLUMN run_attempts.fence IS 'Fence of the assignment.';
+COMMENT ON COLUMN run_attempts.attempt IS 'Number of the attempt.';
+COMMENT ON COLUMN run_attempts.worker_key IS 'Worker that had it; NULL: none.';
+COMMENT ON COLUMN run_attempts.assigned_at IS 'When it was assigned.';
+COMMENT ON COLUMN run_attempts.running_at IS 'When it began; NULL: it did not.';
+COMMENT ON COLUMN run_attempts.ended_at IS 'When it ended.';
+COMMENT ON COLUMN run_attempts.reason IS 'Why it failed.';
+COMMENT ON COLUMN run_attempts.error IS 'Message of the failure.';
 
 CREATE TABLE run_logs (
   run_key bigint NOT NULL,
@@ -939,12 +1434,21 @@ CREATE TABLE run_logs (
   CONSTRAINT run_logs_pkey PRIMARY KEY (run_key, stream, byte_offset),
   CONSTRAINT run_logs_stream_check CHECK ((stream = ANY (ARRAY[1, 2])))
 );
+COMMENT ON TABLE run_logs IS 'Output of runs as it came, limited per run and stream.';
+COMMENT ON COLUMN run_logs.run_key IS 'The run.';
+COMMENT ON COLUMN run_logs.stream IS '1 stdout, 2 stderr.';
+COMMENT ON COLUMN run_logs.byte_offset IS 'Offset of the first byte in the stream.';
+COMMENT ON COLUMN run_logs.data IS 'The bytes.';
+COMMENT ON COLUMN run_logs.truncated IS 'Whether output was dropped after it.';
 
 CREATE TABLE run_needs (
   hash text NOT NULL,
   definition jsonb NOT NULL,
   CONSTRAINT run_needs_pkey PRIMARY KEY (hash)
 );
+COMMENT ON TABLE run_needs IS 'What runs need of a worker (worker, labels, runtime, memory class, domain), one row per combination.';
+COMMENT ON COLUMN run_needs.hash IS 'Hash of the definition.';
+COMMENT ON COLUMN run_needs.definition IS 'The needs.';
 
 CREATE TABLE run_start_keys (
   task_key bigint NOT NULL,
@@ -955,6 +1459,13 @@ CREATE TABLE run_start_keys (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT run_start_keys_pkey PRIMARY KEY (task_key, user_key, idempotency_key)
 );
+COMMENT ON TABLE run_start_keys IS 'Idempotency-Keys of starts, kept for 24 hours: one run per key; the same key with another body is refused.';
+COMMENT ON COLUMN run_start_keys.task_key IS 'The task.';
+COMMENT ON COLUMN run_start_keys.user_key IS 'The caller; 0: none.';
+COMMENT ON COLUMN run_start_keys.idempotency_key IS 'The key.';
+COMMENT ON COLUMN run_start_keys.body_digest IS 'Digest of the request body.';
+COMMENT ON COLUMN run_start_keys.run_id IS 'Id of the run that it started.';
+COMMENT ON COLUMN run_start_keys.created_at IS 'When it was created.';
 CREATE INDEX run_start_keys_age ON run_start_keys USING btree (created_at);
 
 CREATE TABLE runs (
@@ -995,6 +1506,37 @@ CREATE TABLE runs (
   CONSTRAINT runs_queue_check CHECK (((queue_seq IS NULL) OR ((worker_key IS NULL) AND (state = 1)))),
   CONSTRAINT runs_state_check CHECK (((state >= 1) AND (state <= 7)))
 ) WITH (fillfactor=80);
+COMMENT ON TABLE runs IS 'One row per run with its present attempt; earlier attempts are in run_attempts. An ordinary run is written three times: insert, running, result. No index contains state, so that running stays within its page.';
+COMMENT ON COLUMN runs.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN runs.id IS 'Id that users see.';
+COMMENT ON COLUMN runs.task_key IS 'The task.';
+COMMENT ON COLUMN runs.drives_task IS 'Whether the state of the task follows the run: true for start, false for invoke.';
+COMMENT ON COLUMN runs.state IS 'As in tasks, 1 to 7.';
+COMMENT ON COLUMN runs.spec IS 'Everything that an assignment needs, frozen at the start: a later change of the task changes nothing here.';
+COMMENT ON COLUMN runs.module_digest IS 'Digest of the module.';
+COMMENT ON COLUMN runs.needs IS 'What the run needs of a worker: a hash in run_needs.';
+COMMENT ON COLUMN runs.priority IS 'As in tasks.';
+COMMENT ON COLUMN runs.attempt IS 'Number of the attempt, from 1.';
+COMMENT ON COLUMN runs.fence IS 'Fence of the present assignment; NULL: never assigned.';
+COMMENT ON COLUMN runs.worker_key IS 'Worker that has the run; NULL: none.';
+COMMENT ON COLUMN runs.queue_seq IS 'Place in the queue while the run waits for a worker; NULL: assigned, waiting for its backoff, or ended.';
+COMMENT ON COLUMN runs.next_check_at IS 'When a manager must look at it again; NULL: it ended.';
+COMMENT ON COLUMN runs.checks IS 'How often no worker was found, for the backoff of next_check_at.';
+COMMENT ON COLUMN runs.cancel_requested_at IS 'When it was asked to stop; NULL: it was not.';
+COMMENT ON COLUMN runs.created_at IS 'When it was started.';
+COMMENT ON COLUMN runs.assigned_at IS 'When the present attempt was assigned; NULL: it was not.';
+COMMENT ON COLUMN runs.running_at IS 'When the present attempt began; NULL: it did not.';
+COMMENT ON COLUMN runs.finished_at IS 'When the run ended; NULL: it did not.';
+COMMENT ON COLUMN runs.duration_ms IS 'How long the guest ran, in milliseconds.';
+COMMENT ON COLUMN runs.prepare_ms IS 'How long the worker prepared the module, in milliseconds.';
+COMMENT ON COLUMN runs.reason IS 'Why the run failed; NULL: it did not.';
+COMMENT ON COLUMN runs.error IS 'Message of the failure.';
+COMMENT ON COLUMN runs.results IS 'Result, where it fits the row.';
+COMMENT ON COLUMN runs.result_digest IS 'Digest of a result that does not fit: its bytes are in staged_results.';
+COMMENT ON COLUMN runs.result_bytes IS 'Its size in bytes.';
+COMMENT ON COLUMN runs.output_truncated IS 'Whether output was dropped at max_output_bytes.';
+COMMENT ON COLUMN runs.parent_id IS 'Id of the broadcast that the run belongs to; NULL: none.';
+COMMENT ON COLUMN runs.is_group IS 'Whether the run is a broadcast: no worker gets it, and each of its runs on a worker names it as parent.';
 CREATE INDEX runs_cancelled ON runs USING btree (worker_key) WHERE ((cancel_requested_at IS NOT NULL) AND (next_check_at IS NOT NULL));
 CREATE INDEX runs_due ON runs USING btree (next_check_at) WHERE (next_check_at IS NOT NULL);
 CREATE INDEX runs_held ON runs USING btree (worker_key) WHERE (next_check_at IS NOT NULL);
@@ -1009,6 +1551,10 @@ CREATE TABLE sealed_secrets (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT sealed_secrets_pkey PRIMARY KEY (name)
 );
+COMMENT ON TABLE sealed_secrets IS 'Secrets of the installation, encrypted with a key derived from SKEIN_SECRET_KEY.';
+COMMENT ON COLUMN sealed_secrets.name IS 'Name of the secret.';
+COMMENT ON COLUMN sealed_secrets.sealed IS 'The encrypted secret.';
+COMMENT ON COLUMN sealed_secrets.created_at IS 'When it was created.';
 
 CREATE TABLE series (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1024,6 +1570,17 @@ CREATE TABLE series (
   CONSTRAINT series_pkey PRIMARY KEY (key),
   CONSTRAINT series_channel_key_digest_key UNIQUE (channel_key, digest)
 );
+COMMENT ON TABLE series IS 'What records of one source have in common. No references to channels and clients: messages outlive both.';
+COMMENT ON COLUMN series.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN series.domain_key IS 'Domain of the channel.';
+COMMENT ON COLUMN series.channel_key IS 'Channel of the records.';
+COMMENT ON COLUMN series.publisher_key IS 'Client that published them; NULL: a user or a task did.';
+COMMENT ON COLUMN series.publisher_id IS 'Id of the publisher, as messages name it.';
+COMMENT ON COLUMN series.subtopic IS 'Subtopic; empty: the channel itself.';
+COMMENT ON COLUMN series.name IS 'SenML name.';
+COMMENT ON COLUMN series.unit IS 'SenML unit; empty: none.';
+COMMENT ON COLUMN series.digest IS 'First 16 bytes of the SHA-256 of the columns above: names may be longer than an index entry.';
+COMMENT ON COLUMN series.created_at IS 'When the first record came.';
 CREATE INDEX series_channel_key_name_idx ON series USING btree (channel_key, name);
 
 CREATE TABLE series_counts (
@@ -1032,6 +1589,10 @@ CREATE TABLE series_counts (
   series integer NOT NULL DEFAULT 0,
   CONSTRAINT series_counts_pkey PRIMARY KEY (domain_key, channel_key)
 );
+COMMENT ON TABLE series_counts IS 'Number of series of each channel, and of each domain in the row with channel_key 0. Rows are locked in order while new series are made.';
+COMMENT ON COLUMN series_counts.domain_key IS 'The domain.';
+COMMENT ON COLUMN series_counts.channel_key IS 'The channel; 0: the whole domain.';
+COMMENT ON COLUMN series_counts.series IS 'Number of series.';
 
 CREATE TABLE sessions (
   id uuid NOT NULL,
@@ -1046,6 +1607,17 @@ CREATE TABLE sessions (
   revoked_at timestamp with time zone,
   CONSTRAINT sessions_pkey PRIMARY KEY (id)
 );
+COMMENT ON TABLE sessions IS 'A login and everything refreshed from it. Only the refresh token of the current generation is valid: an older one that is presented was copied, and ends the session.';
+COMMENT ON COLUMN sessions.id IS 'Id of the session, which its tokens carry.';
+COMMENT ON COLUMN sessions.user_key IS 'The user who logged in.';
+COMMENT ON COLUMN sessions.domain_key IS 'Domain to which the login is bound; NULL: none.';
+COMMENT ON COLUMN sessions.generation IS 'Number of refreshes. A refresh token names the generation that it belongs to.';
+COMMENT ON COLUMN sessions.address IS 'Network address of the last use.';
+COMMENT ON COLUMN sessions.user_agent IS 'User-Agent header of the login.';
+COMMENT ON COLUMN sessions.created_at IS 'When the user logged in.';
+COMMENT ON COLUMN sessions.last_used_at IS 'When the session was last refreshed.';
+COMMENT ON COLUMN sessions.expires_at IS 'When the refresh token expires.';
+COMMENT ON COLUMN sessions.revoked_at IS 'When the session was ended before its time; NULL: it was not.';
 CREATE INDEX sessions_expiry ON sessions USING btree (expires_at);
 CREATE INDEX sessions_user ON sessions USING btree (user_key, expires_at);
 CREATE INDEX sessions_user_order ON sessions USING btree (user_key, created_at DESC, id);
@@ -1060,6 +1632,13 @@ CREATE TABLE signing_keys (
   CONSTRAINT signing_keys_pkey PRIMARY KEY (kid),
   CONSTRAINT signing_keys_max_token_check CHECK ((max_token_seconds > 0))
 );
+COMMENT ON TABLE signing_keys IS 'Keys that sign access tokens, refresh tokens and API keys.';
+COMMENT ON COLUMN signing_keys.kid IS 'Key id, which each token names.';
+COMMENT ON COLUMN signing_keys.public_key IS 'Public half of the key.';
+COMMENT ON COLUMN signing_keys.sealed_private_key IS 'Private half, encrypted with a key derived from SKEIN_SECRET_KEY.';
+COMMENT ON COLUMN signing_keys.created_at IS 'When it was created.';
+COMMENT ON COLUMN signing_keys.retired_at IS 'When the key stopped signing; NULL: it signs. It verifies until the tokens that it signed have expired.';
+COMMENT ON COLUMN signing_keys.max_token_seconds IS 'Longest lifetime in seconds of a token that the key signs: how long it verifies after it was retired.';
 
 CREATE TABLE staged_results (
   digest text NOT NULL,
@@ -1068,6 +1647,11 @@ CREATE TABLE staged_results (
   staged_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT staged_results_pkey PRIMARY KEY (digest, byte_offset)
 );
+COMMENT ON TABLE staged_results IS 'Parts of results above 256 KiB, stored by digest before the result names them.';
+COMMENT ON COLUMN staged_results.digest IS 'Digest of the whole result.';
+COMMENT ON COLUMN staged_results.byte_offset IS 'Offset of the part.';
+COMMENT ON COLUMN staged_results.data IS 'Bytes of the part.';
+COMMENT ON COLUMN staged_results.staged_at IS 'When it was stored.';
 
 CREATE TABLE tallies (
   folder uuid NOT NULL,
@@ -1076,28 +1660,74 @@ CREATE TABLE tallies (
   bucket timestamp with time zone NOT NULL,
   retention_days smallint NOT NULL,
   arrived_on timestamp with time zone NOT NULL,
-  series_keys bigint[] STORAGE PLAIN NOT NULL,
-  protocols smallint[] STORAGE PLAIN NOT NULL,
-  records integer[] STORAGE PLAIN NOT NULL,
-  value_counts integer[] STORAGE PLAIN NOT NULL,
-  min_values double precision[] STORAGE PLAIN NOT NULL,
-  max_values double precision[] STORAGE PLAIN NOT NULL,
-  millionths bigint[] STORAGE PLAIN NOT NULL,
+  series_keys bigint[] NOT NULL,
+  protocols smallint[] NOT NULL,
+  records integer[] NOT NULL,
+  value_counts integer[] NOT NULL,
+  min_values double precision[] NOT NULL,
+  max_values double precision[] NOT NULL,
+  millionths bigint[] NOT NULL,
   value_sums numeric[],
-  newest_micros bigint[] STORAGE PLAIN,
-  newest_arrivals bigint[] STORAGE PLAIN,
-  newest_batch_seqs bigint[] STORAGE PLAIN,
-  newest_messages integer[] STORAGE PLAIN,
-  newest_runs integer[] STORAGE PLAIN,
-  newest_places integer[] STORAGE PLAIN,
-  newest_protocols smallint[] STORAGE PLAIN,
-  newest_values double precision[] STORAGE PLAIN,
-  newest_sums double precision[] STORAGE PLAIN,
-  newest_update_times double precision[] STORAGE PLAIN,
-  newest_bools boolean[] STORAGE PLAIN,
+  newest_micros bigint[],
+  newest_arrivals bigint[],
+  newest_batch_seqs bigint[],
+  newest_messages integer[],
+  newest_runs integer[],
+  newest_places integer[],
+  newest_protocols smallint[],
+  newest_values double precision[],
+  newest_sums double precision[],
+  newest_update_times double precision[],
+  newest_bools boolean[],
   newest_strings text[],
   newest_data bytea[]
 ) WITH (toast_tuple_target=8160);
+ALTER TABLE tallies ALTER COLUMN series_keys SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN protocols SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN records SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN value_counts SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN min_values SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN max_values SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN millionths SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN newest_micros SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN newest_arrivals SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN newest_batch_seqs SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN newest_messages SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN newest_runs SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN newest_places SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN newest_protocols SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN newest_values SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN newest_sums SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN newest_update_times SET STORAGE PLAIN;
+ALTER TABLE tallies ALTER COLUMN newest_bools SET STORAGE PLAIN;
+COMMENT ON TABLE tallies IS 'What a projector added up since it last wrote to rollups and latest_records, one row for some dozens of series. A projection as those two are: readers add these rows to theirs.';
+COMMENT ON COLUMN tallies.folder IS 'The projector that the row belongs to.';
+COMMENT ON COLUMN tallies.channel_key IS 'The channel.';
+COMMENT ON COLUMN tallies.is_total IS 'Whether the row counts the whole channel, as series 0 alone.';
+COMMENT ON COLUMN tallies.bucket IS 'As in rollups.';
+COMMENT ON COLUMN tallies.retention_days IS 'As in rollups.';
+COMMENT ON COLUMN tallies.arrived_on IS 'As in rollups.';
+COMMENT ON COLUMN tallies.series_keys IS 'The series. All arrays have one element for each.';
+COMMENT ON COLUMN tallies.protocols IS 'As protocol in rollups.';
+COMMENT ON COLUMN tallies.records IS 'As in rollups.';
+COMMENT ON COLUMN tallies.value_counts IS 'As value_count in rollups.';
+COMMENT ON COLUMN tallies.min_values IS 'As min_value in rollups.';
+COMMENT ON COLUMN tallies.max_values IS 'As max_value in rollups.';
+COMMENT ON COLUMN tallies.millionths IS 'Sum in millionths, where it is a whole number of them and small enough; else it is in value_sums.';
+COMMENT ON COLUMN tallies.value_sums IS 'As value_sum in rollups.';
+COMMENT ON COLUMN tallies.newest_micros IS 'Time of the newest record in microseconds since 2000. This and the following are NULL in rows of totals.';
+COMMENT ON COLUMN tallies.newest_arrivals IS 'Its arrival in microseconds since 2000.';
+COMMENT ON COLUMN tallies.newest_batch_seqs IS 'Its batch.';
+COMMENT ON COLUMN tallies.newest_messages IS 'Its message.';
+COMMENT ON COLUMN tallies.newest_runs IS 'Its chunk.';
+COMMENT ON COLUMN tallies.newest_places IS 'Its place in the chunk.';
+COMMENT ON COLUMN tallies.newest_protocols IS 'Its protocol.';
+COMMENT ON COLUMN tallies.newest_values IS 'Its value.';
+COMMENT ON COLUMN tallies.newest_sums IS 'Its sum; NULL where no newest record has one. The same holds for the columns below.';
+COMMENT ON COLUMN tallies.newest_update_times IS 'Its update time.';
+COMMENT ON COLUMN tallies.newest_bools IS 'Its boolean value.';
+COMMENT ON COLUMN tallies.newest_strings IS 'Its string value.';
+COMMENT ON COLUMN tallies.newest_data IS 'Its data value.';
 CREATE INDEX tallies_channel_idx ON tallies USING btree (channel_key, is_total);
 CREATE INDEX tallies_folder_idx ON tallies USING btree (folder);
 
@@ -1108,6 +1738,11 @@ CREATE TABLE task_events (
   events json NOT NULL,
   CONSTRAINT task_events_pkey PRIMARY KEY (seq)
 );
+COMMENT ON TABLE task_events IS 'Every change of state of tasks and runs, one row per transaction of a writer: the log that /events follows.';
+COMMENT ON COLUMN task_events.seq IS 'Second half of the position.';
+COMMENT ON COLUMN task_events.xid IS 'First half of the position: the transaction.';
+COMMENT ON COLUMN task_events.occurred_at IS 'When it was written.';
+COMMENT ON COLUMN task_events.events IS 'The changes.';
 CREATE INDEX task_events_position ON task_events USING btree (xid, seq);
 
 CREATE TABLE task_messages (
@@ -1120,6 +1755,13 @@ CREATE TABLE task_messages (
   CONSTRAINT task_messages_pkey PRIMARY KEY (key),
   CONSTRAINT task_messages_origin_key UNIQUE (task_key, origin)
 );
+COMMENT ON TABLE task_messages IS 'Messages that are to start a run: written with the position of the log of messages, taken by any manager.';
+COMMENT ON COLUMN task_messages.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN task_messages.task_key IS 'The task.';
+COMMENT ON COLUMN task_messages.origin IS 'The message, or the page of a replay: the same origin starts one run.';
+COMMENT ON COLUMN task_messages.message IS '{channel_id, subtopic, publisher, protocol, records}';
+COMMENT ON COLUMN task_messages.due_at IS 'When it may be taken.';
+COMMENT ON COLUMN task_messages.created_at IS 'When it was queued.';
 CREATE INDEX task_messages_due ON task_messages USING btree (due_at, key);
 
 CREATE TABLE task_publications (
@@ -1139,6 +1781,20 @@ CREATE TABLE task_publications (
   CONSTRAINT task_publications_pkey PRIMARY KEY (key),
   CONSTRAINT task_publications_call_key UNIQUE (run_id, fence, call_id)
 );
+COMMENT ON TABLE task_publications IS 'Messages of tasks on their way to channels: written in the transaction of what they report, taken by any process of the platform, which stores each once under (run, fence, call).';
+COMMENT ON COLUMN task_publications.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN task_publications.domain_key IS 'Domain of the channel.';
+COMMENT ON COLUMN task_publications.user_key IS 'User who publishes.';
+COMMENT ON COLUMN task_publications.channel_id IS 'Id of the channel.';
+COMMENT ON COLUMN task_publications.subtopic IS 'Subtopic; empty: the channel itself.';
+COMMENT ON COLUMN task_publications.payload IS 'A SenML pack.';
+COMMENT ON COLUMN task_publications.task_key IS 'The task.';
+COMMENT ON COLUMN task_publications.run_id IS 'Id of the run.';
+COMMENT ON COLUMN task_publications.fence IS 'Fence of its assignment.';
+COMMENT ON COLUMN task_publications.call_id IS 'Number of the guest''s call; 0: the result of the run.';
+COMMENT ON COLUMN task_publications.tries IS 'Number of failed attempts.';
+COMMENT ON COLUMN task_publications.due_at IS 'When it may be taken.';
+COMMENT ON COLUMN task_publications.created_at IS 'When it was queued.';
 CREATE INDEX task_publications_domain ON task_publications USING btree (domain_key);
 CREATE INDEX task_publications_due ON task_publications USING btree (due_at, key);
 CREATE INDEX task_publications_user ON task_publications USING btree (user_key);
@@ -1157,6 +1813,17 @@ CREATE TABLE task_replays (
   CONSTRAINT task_replays_pkey PRIMARY KEY (key),
   CONSTRAINT task_replays_id_key UNIQUE (id)
 );
+COMMENT ON TABLE task_replays IS 'Stored messages that a task is to run over.';
+COMMENT ON COLUMN task_replays.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN task_replays.id IS 'Id that users see.';
+COMMENT ON COLUMN task_replays.task_key IS 'The task.';
+COMMENT ON COLUMN task_replays.user_key IS 'User whose access applies.';
+COMMENT ON COLUMN task_replays.channel_id IS 'Id of the channel.';
+COMMENT ON COLUMN task_replays.from_time IS 'Earliest time of a record in seconds since 1970.';
+COMMENT ON COLUMN task_replays.to_time IS 'Time before which records end, in seconds since 1970.';
+COMMENT ON COLUMN task_replays.next_offset IS 'Records that were replayed.';
+COMMENT ON COLUMN task_replays.due_at IS 'When it may be taken.';
+COMMENT ON COLUMN task_replays.created_at IS 'When it was requested.';
 CREATE INDEX task_replays_due ON task_replays USING btree (due_at, key);
 CREATE INDEX task_replays_task ON task_replays USING btree (task_key);
 CREATE INDEX task_replays_user ON task_replays USING btree (user_key);
@@ -1182,6 +1849,22 @@ CREATE TABLE task_triggers (
   CONSTRAINT task_triggers_rate_check CHECK (((rate_count IS NULL) = (rate_ms IS NULL))),
   CONSTRAINT task_triggers_when_check CHECK (((comparator IS NULL) = (value IS NULL)))
 );
+COMMENT ON TABLE task_triggers IS 'Which messages start which task, and what became of those that did not.';
+COMMENT ON COLUMN task_triggers.task_key IS 'The task.';
+COMMENT ON COLUMN task_triggers.channel_key IS 'Channel of the messages.';
+COMMENT ON COLUMN task_triggers.subtopic IS 'This subtopic and those below it; empty: all.';
+COMMENT ON COLUMN task_triggers.name IS 'Records of this name; NULL: all.';
+COMMENT ON COLUMN task_triggers.comparator IS 'Comparison with value: eq, lt, le, gt or ge; NULL: none.';
+COMMENT ON COLUMN task_triggers.value IS 'Number that values are compared with.';
+COMMENT ON COLUMN task_triggers.debounce_ms IS 'Pause in milliseconds without a match before the last one starts a run; NULL: none.';
+COMMENT ON COLUMN task_triggers.rate_count IS 'Largest number of runs per rate_ms; NULL: unlimited.';
+COMMENT ON COLUMN task_triggers.rate_ms IS 'Window of rate_count in milliseconds.';
+COMMENT ON COLUMN task_triggers.window_at IS 'Start of the present window.';
+COMMENT ON COLUMN task_triggers.window_count IS 'Runs in the present window.';
+COMMENT ON COLUMN task_triggers.matched IS 'Number of messages that matched.';
+COMMENT ON COLUMN task_triggers.dropped IS 'Number of matches that started no run.';
+COMMENT ON COLUMN task_triggers.dropped_reason IS 'Why the last of those was dropped; NULL: none was.';
+COMMENT ON COLUMN task_triggers.last_match_at IS 'When a message last matched.';
 CREATE INDEX task_triggers_channel ON task_triggers USING btree (channel_key);
 
 CREATE TABLE tasks (
@@ -1239,6 +1922,49 @@ CREATE TABLE tasks (
   CONSTRAINT tasks_state_check CHECK (((state >= 0) AND (state <= 7))),
   CONSTRAINT tasks_tick_check CHECK (((next_tick_at IS NULL) OR (schedule IS NOT NULL)))
 );
+COMMENT ON TABLE tasks IS 'Tasks: what to run, with what and when.';
+COMMENT ON COLUMN tasks.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN tasks.id IS 'Id that users see.';
+COMMENT ON COLUMN tasks.domain_key IS 'The domain; NULL: made without authorization. It never changes.';
+COMMENT ON COLUMN tasks.domain_id IS 'Id of the domain.';
+COMMENT ON COLUMN tasks.user_key IS 'User the task acts as; NULL: none.';
+COMMENT ON COLUMN tasks.name IS 'Name of the task.';
+COMMENT ON COLUMN tasks.state IS '0 pending, 1 scheduled, 2 running, 3 completed, 4 failed, 5 skipped, 6 stopped, 7 unknown.';
+COMMENT ON COLUMN tasks.inputs IS 'Inputs of the function.';
+COMMENT ON COLUMN tasks.cli_args IS 'Command line arguments; NULL: none.';
+COMMENT ON COLUMN tasks.env IS 'Environment variables.';
+COMMENT ON COLUMN tasks.image_url IS 'Reference to a module in a registry; NULL: none.';
+COMMENT ON COLUMN tasks.module_key IS 'Uploaded module; NULL: none.';
+COMMENT ON COLUMN tasks.function IS 'Exported function to call; NULL: the start function.';
+COMMENT ON COLUMN tasks.labels IS 'Labels that a worker must have.';
+COMMENT ON COLUMN tasks.worker_id IS 'Id of the only worker that may run it; NULL: any.';
+COMMENT ON COLUMN tasks.priority IS '0 to 100, higher first.';
+COMMENT ON COLUMN tasks.timeout_ms IS 'Time limit of a run in milliseconds.';
+COMMENT ON COLUMN tasks.memory_limit_bytes IS 'Memory limit in bytes.';
+COMMENT ON COLUMN tasks.max_attempts IS 'Largest number of attempts; NULL: the default of the reason for which a run failed.';
+COMMENT ON COLUMN tasks.backoff_ms IS 'Pause before the second attempt in milliseconds.';
+COMMENT ON COLUMN tasks.on_lost IS 'What happens to a run whose worker was lost: requeue, fail or wait.';
+COMMENT ON COLUMN tasks.metadata IS 'Free-form JSON that users store with it.';
+COMMENT ON COLUMN tasks.run_key IS 'Run of the last start, whose result is that of the task. No reference: runs refer to tasks.';
+COMMENT ON COLUMN tasks.start_time IS 'When the last run began.';
+COMMENT ON COLUMN tasks.finish_time IS 'When the last run ended.';
+COMMENT ON COLUMN tasks.created_at IS 'When it was created.';
+COMMENT ON COLUMN tasks.updated_at IS 'When it was last changed; NULL: never.';
+COMMENT ON COLUMN tasks.broadcast IS 'Whether it runs on every matching worker.';
+COMMENT ON COLUMN tasks.daemon IS 'Whether it is started again whenever it ends.';
+COMMENT ON COLUMN tasks.schedule IS 'Cron expression; NULL: none.';
+COMMENT ON COLUMN tasks.timezone IS 'Time zone of the schedule.';
+COMMENT ON COLUMN tasks.catch_up IS 'What follows ticks that passed while no manager ran: none or once.';
+COMMENT ON COLUMN tasks.next_tick_at IS 'Next tick of the schedule; NULL: none.';
+COMMENT ON COLUMN tasks.trigger IS 'Definition of the message trigger as given; NULL: none.';
+COMMENT ON COLUMN tasks.publish_result IS 'Where results are published; NULL: nowhere.';
+COMMENT ON COLUMN tasks.grants IS 'Capabilities of the guest, as given.';
+COMMENT ON COLUMN tasks.secrets IS 'Names and values of secrets as encrypted JSON; NULL: none.';
+COMMENT ON COLUMN tasks.secret_names IS 'Names of the secrets.';
+COMMENT ON COLUMN tasks.depends_on IS 'Names of tasks of the same workflow that must end first.';
+COMMENT ON COLUMN tasks.run_if IS 'How those must end: success, failure or always.';
+COMMENT ON COLUMN tasks.workflow_key IS 'Workflow of the task; NULL: none.';
+COMMENT ON COLUMN tasks.max_output_bytes IS 'How much of stdout and of stderr of a run is kept, in bytes.';
 CREATE INDEX tasks_domain ON tasks USING btree (domain_key, key);
 CREATE INDEX tasks_module ON tasks USING btree (module_key) WHERE (module_key IS NOT NULL);
 CREATE INDEX tasks_tick ON tasks USING btree (next_tick_at) WHERE (next_tick_at IS NOT NULL);
@@ -1252,6 +1978,10 @@ CREATE TABLE user_unique_names (
   CONSTRAINT user_unique_names_pkey PRIMARY KEY (kind, value),
   CONSTRAINT user_unique_names_kind_check CHECK ((kind = ANY (ARRAY['first_name'::text, 'last_name'::text])))
 );
+COMMENT ON TABLE user_unique_names IS 'First and last names that must be unique. Empty while that rule is off.';
+COMMENT ON COLUMN user_unique_names.kind IS 'first_name or last_name.';
+COMMENT ON COLUMN user_unique_names.value IS 'The name.';
+COMMENT ON COLUMN user_unique_names.user_key IS 'The user who has it.';
 CREATE INDEX user_unique_names_user ON user_unique_names USING btree (user_key);
 
 CREATE TABLE users (
@@ -1280,6 +2010,26 @@ CREATE TABLE users (
   CONSTRAINT users_role_check CHECK ((role = ANY (ARRAY['user'::text, 'admin'::text]))),
   CONSTRAINT users_status_check CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text, 'deleted'::text])))
 );
+COMMENT ON TABLE users IS 'Accounts of people.';
+COMMENT ON COLUMN users.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN users.id IS 'Id that users see.';
+COMMENT ON COLUMN users.first_name IS 'First name; NULL where none was given.';
+COMMENT ON COLUMN users.last_name IS 'Last name; NULL where none was given.';
+COMMENT ON COLUMN users.name IS 'Display name of the older record shape; such users have no first and last name.';
+COMMENT ON COLUMN users.email IS 'Mail address, unique without regard to case; NULL where the user logs in by user name.';
+COMMENT ON COLUMN users.username IS 'User name, unique without regard to case; NULL where the user logs in by mail address.';
+COMMENT ON COLUMN users.secret_hash IS 'Password, as a PHC string of argon2id.';
+COMMENT ON COLUMN users.tags IS 'Tags that users give it.';
+COMMENT ON COLUMN users.metadata IS 'Free-form JSON that users store with it.';
+COMMENT ON COLUMN users.profile_picture IS 'URL of a picture.';
+COMMENT ON COLUMN users.role IS 'Role on the platform: user or admin.';
+COMMENT ON COLUMN users.status IS 'enabled, disabled or deleted (removed for good after the grace period).';
+COMMENT ON COLUMN users.created_by IS 'Id of the user who created the account; NULL where the user signed up.';
+COMMENT ON COLUMN users.created_at IS 'When it was created.';
+COMMENT ON COLUMN users.updated_by IS 'Id of the user who last changed it; NULL: it was never changed.';
+COMMENT ON COLUMN users.updated_at IS 'When it was last changed; NULL: never.';
+COMMENT ON COLUMN users.verified_at IS 'When the mail address was confirmed; NULL: it was not.';
+COMMENT ON COLUMN users.deleted_at IS 'When the user was deleted; NULL: it was not.';
 CREATE INDEX users_created_by ON users USING btree (created_by);
 CREATE INDEX users_deleted ON users USING btree (deleted_at) WHERE (status = 'deleted'::text);
 CREATE UNIQUE INDEX users_email_key ON users USING btree (lower(email));
@@ -1298,6 +2048,11 @@ CREATE TABLE worker_certificates (
   expires_at timestamp with time zone NOT NULL,
   CONSTRAINT worker_certificates_pkey PRIMARY KEY (fingerprint)
 );
+COMMENT ON TABLE worker_certificates IS 'Certificates issued to workers. A worker that has one presents it at every TLS connection; a certificate without a row is refused.';
+COMMENT ON COLUMN worker_certificates.fingerprint IS 'SHA-256 of the certificate.';
+COMMENT ON COLUMN worker_certificates.worker_key IS 'The worker.';
+COMMENT ON COLUMN worker_certificates.issued_at IS 'When it was issued.';
+COMMENT ON COLUMN worker_certificates.expires_at IS 'When it expires.';
 CREATE INDEX worker_certificates_worker ON worker_certificates USING btree (worker_key);
 
 CREATE TABLE worker_tokens (
@@ -1315,6 +2070,16 @@ CREATE TABLE worker_tokens (
   CONSTRAINT worker_tokens_id_key UNIQUE (id),
   CONSTRAINT worker_tokens_uses_check CHECK ((uses_left >= 0))
 );
+COMMENT ON TABLE worker_tokens IS 'Join tokens of workers.';
+COMMENT ON COLUMN worker_tokens.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN worker_tokens.token_hash IS 'SHA-256 of the secret.';
+COMMENT ON COLUMN worker_tokens.domain_key IS 'Domain of the workers that join with it; NULL: workers of the platform.';
+COMMENT ON COLUMN worker_tokens.domain_id IS 'Id of the domain.';
+COMMENT ON COLUMN worker_tokens.expires_at IS 'When it expires; NULL: never.';
+COMMENT ON COLUMN worker_tokens.uses_left IS 'How often it can still be used; NULL: any number of times.';
+COMMENT ON COLUMN worker_tokens.created_at IS 'When it was created.';
+COMMENT ON COLUMN worker_tokens.id IS 'Id that users see; NULL: a token that was not made over HTTP.';
+COMMENT ON COLUMN worker_tokens.created_by IS 'Id of the user who made it; NULL: none.';
 CREATE INDEX worker_tokens_domain ON worker_tokens USING btree (domain_key) WHERE (domain_key IS NOT NULL);
 
 CREATE TABLE workers (
@@ -1347,6 +2112,33 @@ CREATE TABLE workers (
   CONSTRAINT workers_pkey PRIMARY KEY (key),
   CONSTRAINT workers_id_key UNIQUE (id)
 );
+COMMENT ON TABLE workers IS 'Registered workers.';
+COMMENT ON COLUMN workers.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN workers.id IS 'Id that users see.';
+COMMENT ON COLUMN workers.domain_key IS 'Domain whose tasks alone it runs; NULL: a worker of the platform.';
+COMMENT ON COLUMN workers.domain_id IS 'Id of the domain.';
+COMMENT ON COLUMN workers.name IS 'Name of the worker.';
+COMMENT ON COLUMN workers.secret_hash IS 'SHA-256 of the secret that the registration returned.';
+COMMENT ON COLUMN workers.boot_id IS 'Id of the start of its process.';
+COMMENT ON COLUMN workers.version IS 'Version of Skein that it runs.';
+COMMENT ON COLUMN workers.labels IS 'Labels that tasks can ask for.';
+COMMENT ON COLUMN workers.os IS 'Operating system.';
+COMMENT ON COLUMN workers.arch IS 'Processor architecture.';
+COMMENT ON COLUMN workers.cpu_cores IS 'Number of processor cores.';
+COMMENT ON COLUMN workers.memory_bytes IS 'Memory in bytes.';
+COMMENT ON COLUMN workers.slots IS 'Number of runs at a time.';
+COMMENT ON COLUMN workers.backlog IS 'Number of runs that it accepts beyond its slots.';
+COMMENT ON COLUMN workers.runtimes IS 'Kinds of modules that it runs.';
+COMMENT ON COLUMN workers.draining IS 'Whether it gets no more runs.';
+COMMENT ON COLUMN workers.session_epoch IS 'Rises at every registration and when the worker is declared lost; what is written under an older epoch is void.';
+COMMENT ON COLUMN workers.manager_id IS 'Manager that holds its session; NULL: declared lost, nothing is assigned to it.';
+COMMENT ON COLUMN workers.lease_until IS 'When it is declared lost unless it renews.';
+COMMENT ON COLUMN workers.last_alive_at IS 'When it last renewed.';
+COMMENT ON COLUMN workers.alive_history IS 'The last ten renewals, the newest last.';
+COMMENT ON COLUMN workers.created_at IS 'When it registered first.';
+COMMENT ON COLUMN workers.revoked_at IS 'When its owner revoked it; NULL: not. Only a join token brings it back, as another worker.';
+COMMENT ON COLUMN workers.isolation IS 'Isolation of guests: namespace, uid or process; empty: not reported.';
+COMMENT ON COLUMN workers.platform_only IS 'Whether it runs no tasks of domains, because its guests share a user with the files of the platform and the platform is reachable from other machines.';
 CREATE INDEX workers_domain ON workers USING btree (domain_key) WHERE (domain_key IS NOT NULL);
 CREATE INDEX workers_lease ON workers USING btree (lease_until) WHERE (manager_id IS NOT NULL);
 
@@ -1363,6 +2155,14 @@ CREATE TABLE workflow_runs (
   CONSTRAINT workflow_runs_id_key UNIQUE (id),
   CONSTRAINT workflow_runs_state_check CHECK ((state = ANY (ARRAY[2, 3, 4, 6])))
 );
+COMMENT ON TABLE workflow_runs IS 'Runs of workflows.';
+COMMENT ON COLUMN workflow_runs.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN workflow_runs.id IS 'Id that users see.';
+COMMENT ON COLUMN workflow_runs.workflow_key IS 'The workflow.';
+COMMENT ON COLUMN workflow_runs.state IS 'As in tasks: 2 running, 3 completed, 4 failed, 6 stopped.';
+COMMENT ON COLUMN workflow_runs.next_check_at IS 'When a manager must look at it again; NULL: it ended.';
+COMMENT ON COLUMN workflow_runs.created_at IS 'When it was started.';
+COMMENT ON COLUMN workflow_runs.finished_at IS 'When it ended; NULL: it did not.';
 CREATE INDEX workflow_runs_due ON workflow_runs USING btree (next_check_at) WHERE (next_check_at IS NOT NULL);
 CREATE UNIQUE INDEX workflow_runs_open ON workflow_runs USING btree (workflow_key) WHERE (next_check_at IS NOT NULL);
 CREATE INDEX workflow_runs_workflow ON workflow_runs USING btree (workflow_key, key);
@@ -1375,6 +2175,12 @@ CREATE TABLE workflow_steps (
   error text,
   CONSTRAINT workflow_steps_pkey PRIMARY KEY (workflow_run_key, task_key)
 );
+COMMENT ON TABLE workflow_steps IS 'Steps of a run of a workflow, one per task.';
+COMMENT ON COLUMN workflow_steps.workflow_run_key IS 'The run of the workflow.';
+COMMENT ON COLUMN workflow_steps.task_key IS 'The task.';
+COMMENT ON COLUMN workflow_steps.state IS 'As in tasks: 0 waits for tasks that it depends on, 1 its run was started, 3 to 6 how it ended.';
+COMMENT ON COLUMN workflow_steps.run_id IS 'Id of its run, made before the run is started, so that a repeated start starts nothing twice.';
+COMMENT ON COLUMN workflow_steps.error IS 'Why the step failed; NULL: it did not.';
 CREATE INDEX workflow_steps_task ON workflow_steps USING btree (task_key);
 
 CREATE TABLE workflows (
@@ -1388,6 +2194,14 @@ CREATE TABLE workflows (
   CONSTRAINT workflows_pkey PRIMARY KEY (key),
   CONSTRAINT workflows_id_key UNIQUE (id)
 );
+COMMENT ON TABLE workflows IS 'Several tasks that depend on each other. A workflow starts its tasks; it has one open run at a time.';
+COMMENT ON COLUMN workflows.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN workflows.id IS 'Id that users see.';
+COMMENT ON COLUMN workflows.domain_key IS 'The domain; NULL: made without authorization.';
+COMMENT ON COLUMN workflows.domain_id IS 'Id of the domain.';
+COMMENT ON COLUMN workflows.name IS 'Name of the workflow.';
+COMMENT ON COLUMN workflows.metadata IS 'Free-form JSON that users store with it.';
+COMMENT ON COLUMN workflows.created_at IS 'When it was created.';
 CREATE INDEX workflows_domain ON workflows USING btree (domain_key, key);
 
 CREATE TABLE payloads_r0 PARTITION OF payloads FOR VALUES IN ('0') PARTITION BY RANGE (arrived_at);

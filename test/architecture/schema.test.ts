@@ -44,7 +44,7 @@ describe('schema', () => {
     expect(await dumpSchema(database.client)).toBe(committed)
   })
 
-  it('the dump sees a column, a default, an index, a check and a function that changed', async () => {
+  it('the dump sees a column, a default, an index, a check, a function, a comment and a storage that changed', async () => {
     await using database = await emptyDatabase()
     await database.client.query(committed)
     for (const change of [
@@ -53,11 +53,32 @@ describe('schema', () => {
       'CREATE INDEX nodes_extra ON nodes (extra)',
       "ALTER TABLE nodes ADD CONSTRAINT nodes_kind_check CHECK (kind <> '')",
       'CREATE FUNCTION one() RETURNS integer LANGUAGE sql AS $$ SELECT 1 $$',
+      "COMMENT ON TABLE nodes IS 'Nodes.'",
+      "COMMENT ON COLUMN nodes.kind IS 'Kind.'",
+      'ALTER TABLE nodes ALTER COLUMN kind SET STORAGE EXTERNAL',
     ]) {
       const before = await dumpSchema(database.client)
       await database.client.query(change)
       expect(await dumpSchema(database.client), change).not.toBe(before)
     }
+  })
+
+  it('every table and column has a sentence', async () => {
+    await using database = await emptyDatabase()
+    await migrate(database.client, await readMigrations(MIGRATIONS_FOLDER), silentLogger)
+    await database.client.query('CREATE TABLE unexplained (id integer)')
+    const { rows } = await database.client.query<{ name: string }>(`
+      SELECT c.relname || coalesce('.' || a.attname, '') AS name
+        FROM pg_class c LEFT JOIN LATERAL (
+          SELECT NULL::name AS attname, 0 AS attnum UNION ALL
+          SELECT attname, attnum FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) a ON true
+       WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+         AND c.relname <> 'migrations'
+         AND coalesce(CASE a.attnum WHEN 0 THEN obj_description(c.oid, 'pg_class') ELSE col_description(c.oid, a.attnum) END, '')
+             !~ '[.}]$'
+       ORDER BY 1`)
+    // The one that the test adds shows that a missing sentence is seen.
+    expect(rows.map(({ name }) => name)).toEqual(['unexplained', 'unexplained.id'])
   })
 
   it('every constraint and index has a name of our own, since the code reads names', () => {

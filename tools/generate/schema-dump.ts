@@ -13,6 +13,7 @@ type Table = {
   /** FOR VALUES …, or null. */
   bound: string | null
   options: string | null
+  comment: string | null
 }
 
 type Column = {
@@ -25,6 +26,7 @@ type Column = {
   generated: string
   storage: string | null
   collation: string | null
+  comment: string | null
 }
 
 type Named = { table_oid: number; name: string; definition: string }
@@ -106,7 +108,7 @@ async function dumpTables(client: Client): Promise<string[]> {
     SELECT c.oid::int, c.relname AS name,
       CASE WHEN c.relkind = 'p' THEN pg_get_partkeydef(c.oid) END AS partitioning,
       parent.relname AS parent, pg_get_expr(c.relpartbound, c.oid) AS bound,
-      array_to_string(c.reloptions, ', ') AS options
+      array_to_string(c.reloptions, ', ') AS options, quote_literal(obj_description(c.oid, 'pg_class')) AS comment
     FROM pg_class c
     LEFT JOIN pg_inherits i ON i.inhrelid = c.oid LEFT JOIN pg_class parent ON parent.oid = i.inhparent
     WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND c.relname <> 'migrations'
@@ -134,12 +136,20 @@ function dumpTable(table: Table, columns: Column[], constraints: Named[], indexe
     `CREATE TABLE ${table.name} (`,
     lines.map((line) => `  ${line}`).join(',\n'),
     `)${partitionBy(table)}${options};`,
+    // CREATE TABLE takes no storage before PostgreSQL 16.
+    ...columns
+      .filter((column) => column.storage !== null)
+      .map((column) => `ALTER TABLE ${table.name} ALTER COLUMN ${column.name} SET STORAGE ${column.storage};`),
+    ...(table.comment === null ? [] : [`COMMENT ON TABLE ${table.name} IS ${table.comment};`]),
+    ...columns
+      .filter((column) => column.comment !== null)
+      .map((column) => `COMMENT ON COLUMN ${table.name}.${column.name} IS ${column.comment};`),
     ...indexes.map(({ definition }) => `${definition.replaceAll(/ ON (ONLY )?public\./g, ' ON ')};`),
     '',
   ].join('\n')
 }
 
-function columnText({ name, type, not_null, default_text, identity, generated, storage, collation }: Column): string {
+function columnText({ name, type, not_null, default_text, identity, generated, collation }: Column): string {
   const value =
     identity !== ''
       ? ` GENERATED ${identity === 'a' ? 'ALWAYS' : 'BY DEFAULT'} AS IDENTITY`
@@ -151,7 +161,6 @@ function columnText({ name, type, not_null, default_text, identity, generated, s
   return [
     name,
     ` ${type}`,
-    storage === null ? '' : ` STORAGE ${storage}`,
     collation === null ? '' : ` COLLATE "${collation}"`,
     not_null ? ' NOT NULL' : '',
     value,
@@ -165,7 +174,8 @@ async function readColumns(client: Client): Promise<Column[]> {
       a.attidentity AS identity, a.attgenerated AS generated,
       CASE WHEN a.attstorage <> t.typstorage THEN
         CASE a.attstorage WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' WHEN 'p' THEN 'PLAIN' ELSE 'EXTENDED' END END AS storage,
-      CASE WHEN a.attcollation <> t.typcollation THEN co.collname END AS collation
+      CASE WHEN a.attcollation <> t.typcollation THEN co.collname END AS collation,
+      quote_literal(col_description(a.attrelid, a.attnum)) AS comment
     FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_type t ON t.oid = a.atttypid
     LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
     LEFT JOIN pg_collation co ON co.oid = a.attcollation

@@ -1,1 +1,0 @@
--- expand: clients, channels and connections grew without a change of their tables; the number keeps its place
