@@ -1,6 +1,7 @@
 /**
- * Numbered SQL migrations, append-only. The first line of each says `-- expand: why` or `-- contract: why`; a contract
- * takes something away, so it is refused while a node of an older version is alive.
+ * Numbered SQL migrations, append-only. The first is the whole schema of the first release, the others are steps from there. The
+ * first line of each says `-- expand: why` or `-- contract: why`; a contract takes something away, so it is refused while a node
+ * of an older version is alive.
  */
 import { createHash } from 'node:crypto'
 import { readFile, readdir } from 'node:fs/promises'
@@ -17,6 +18,8 @@ const MIGRATION_LOCK = 0x5ce1_0001
 /** How long a process waits for another one that migrates before it gives up its start. */
 const LOCK_DEADLINE_MS = 600_000
 const LOCK_NOT_AVAILABLE = '55P03'
+/** The whole schema; a database that began with another one has nothing to step on. */
+const SCHEMA_NUMBER = 1
 /** A node that was not seen for this long does not count as alive. */
 const NODE_ALIVE_SECONDS = 30
 
@@ -71,12 +74,7 @@ export async function migrate(
           `the database was made by a newer version of Skein (it has migration ${row.number} "${row.name}"): start that version, or restore a backup made by this one`,
         )
       }
-      if (ours.digest !== row.digest) {
-        throw new ServiceError(
-          'invalid_state',
-          `migration ${row.number} "${row.name}" was applied with another text than this version of Skein has: this database belongs to another build`,
-        )
-      }
+      if (ours.digest !== row.digest) throw refuseOtherText(row)
     }
     const missing = migrations.slice(rows.length)
     for (const migration of missing) {
@@ -88,6 +86,15 @@ export async function migrate(
   } finally {
     await client.query('SELECT pg_advisory_unlock($1)', [MIGRATION_LOCK]).catch(() => undefined)
   }
+}
+
+function refuseOtherText({ number, name }: { number: number; name: string }): ServiceError {
+  return new ServiceError(
+    'invalid_state',
+    number === SCHEMA_NUMBER
+      ? 'the database was made by an older or unreleased build of Skein and cannot be upgraded: export its messages with that build (skein messages export), then set SKEIN_DATA_DIR to a new folder, or SKEIN_DATABASE_URL to an empty database'
+      : `migration ${number} "${name}" was applied with another text than this version of Skein has: this database belongs to another build`,
+  )
 }
 
 async function takeLock(client: Client, logger: Logger, deadlineMs: number): Promise<void> {

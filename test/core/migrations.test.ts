@@ -6,6 +6,8 @@ import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from 'vitest'
 import { migrate, readMigrations } from '#core/database/index.ts'
 import type { Migration } from '#core/database/index.ts'
+import type { ServiceError } from '#core/errors/index.ts'
+import { MIGRATIONS_FOLDER } from '#core/ground/index.ts'
 import { newId } from '#core/ids.ts'
 import { silentLogger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
@@ -99,6 +101,22 @@ test('a database whose migrations had another text is refused', async () => {
   await migrate(client, await version(FIRST, SECOND), silentLogger)
   const other = await version(FIRST, `${SECOND}\n-- changed`)
   await expect(migrate(client, other, silentLogger)).rejects.toMatchObject({ kind: 'invalid_state' })
+})
+
+test('a database of an older build is refused in one line that says what to do, and stays as it was', async () => {
+  const client = await connect()
+  await migrate(client, await version(FIRST, SECOND), silentLogger)
+  const ledger = 'SELECT number, name, digest FROM migrations ORDER BY number'
+  const before = (await client.query(ledger)).rows
+  const refusal = await migrate(client, await readMigrations(MIGRATIONS_FOLDER), silentLogger).catch(
+    (error: unknown) => error as ServiceError,
+  )
+  expect(refusal).toMatchObject({ kind: 'invalid_state' })
+  expect((refusal as ServiceError).message).toBe(
+    'the database was made by an older or unreleased build of Skein and cannot be upgraded: export its messages with that build (skein messages export), then set SKEIN_DATA_DIR to a new folder, or SKEIN_DATABASE_URL to an empty database',
+  )
+  expect((await client.query(ledger)).rows).toEqual(before)
+  expect((await client.query(`SELECT to_regclass('users') AS users`)).rows).toEqual([{ users: null }])
 })
 
 test('a migration that fails takes back all of itself, keeps those before it, and is named', async () => {
