@@ -8,7 +8,7 @@ import { readBuildInfo } from '../build-info.ts'
 import type { BuildInfo } from '../build-info.ts'
 import { connectBus } from '../bus/index.ts'
 import type { Bus } from '../bus/index.ts'
-import { createDatabase, migrate, readMigrations } from '../database/index.ts'
+import { checkServerVersion, createDatabase, migrate, readMigrations } from '../database/index.ts'
 import type { Database, DatabaseAddress } from '../database/index.ts'
 import { checkServerSafety, createDiskGuard, superviseEmbeddedPostgres } from '../database/embedded/index.ts'
 import { ServiceError } from '../errors/index.ts'
@@ -97,6 +97,7 @@ export async function startGround(life: Lifecycle, options: GroundOptions): Prom
     throw unreachable(error, config)
   })
   try {
+    await checkServerVersion(setup, logger)
     await checkServerSafety(setup, config.databaseUnsafe)
     onStep('checking the schema')
     await migrate(setup, migrations, logger)

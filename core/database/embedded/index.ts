@@ -1,7 +1,7 @@
 export { MIN_FREE_BYTES, MIN_FREE_FRACTION, createDiskGuard, diskSpace } from './disk-guard.ts'
 export type { DiskGuard, DiskGuardOptions, DiskSpace } from './disk-guard.ts'
 export type { PostmasterExit } from './postmaster.ts'
-export { MIN_SERVER_VERSION, checkServerSafety } from './safety.ts'
+export { checkServerSafety } from './safety.ts'
 export type { SafetyClient } from './safety.ts'
 export { startEmbeddedPostgres } from './start.ts'
 export type { EmbeddedConnection, EmbeddedOptions, EmbeddedPostgres } from './start.ts'

@@ -4,29 +4,18 @@ import { ServiceError } from '../../errors/index.ts'
 /** What of a `pg` client or pool is needed. */
 export type SafetyClient = { query(text: string): Promise<{ rows: Record<string, unknown>[] }> }
 
-export const MIN_SERVER_VERSION = 15
-
 /** Each must be on for an answered COMMIT to survive a loss of power. */
 const REQUIRED = ['fsync', 'full_page_writes', 'synchronous_commit'] as const
 
 /**
- * Throws `invalid_state` when the server is older than 15, or when one of its durability settings is off as this
- * client's session sees it. `isUnsafeAccepted` (SKEIN_DATABASE_UNSAFE) accepts the settings, never the version.
+ * Throws `invalid_state` when one of the server's durability settings is off as this client's session sees it.
+ * `isUnsafeAccepted` (SKEIN_DATABASE_UNSAFE) accepts that.
  */
 export async function checkServerSafety(client: SafetyClient, isUnsafeAccepted: boolean): Promise<void> {
-  const columns = REQUIRED.map((name) => `current_setting('${name}') AS ${name}`)
-  const { rows } = await client.query(
-    `SELECT current_setting('server_version_num')::int AS version, ${columns.join(', ')}`,
-  )
-  const row = rows[0] ?? {}
-  const majorVersion = Math.floor(Number(row['version']) / 10_000)
-  if (!(majorVersion >= MIN_SERVER_VERSION)) {
-    throw new ServiceError(
-      'invalid_state',
-      `the database server is PostgreSQL ${majorVersion}; Skein needs ${MIN_SERVER_VERSION} or newer`,
-    )
-  }
   if (isUnsafeAccepted) return
+  const columns = REQUIRED.map((name) => `current_setting('${name}') AS ${name}`)
+  const { rows } = await client.query(`SELECT ${columns.join(', ')}`)
+  const row = rows[0] ?? {}
   const off = REQUIRED.filter((name) => row[name] === 'off')
   if (off.length === 0) return
   throw new ServiceError(
