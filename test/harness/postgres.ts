@@ -1,6 +1,7 @@
 /**
  * One PostgreSQL for a whole test run (without fsync: the fault suites have servers of their own), with a template that
- * holds the migrated schema. A test file copies the template, so that files run in parallel and share nothing.
+ * holds the migrated schema. A test file copies the template, so that files run in parallel and share nothing. It is the embedded
+ * server, or that of SKEIN_TEST_POSTGRES.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { chmodSync } from 'node:fs'
@@ -12,6 +13,7 @@ import { migrate, readMigrations } from '#core/database/index.ts'
 import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
 import { MIGRATIONS_FOLDER } from '#core/ground/index.ts'
 import { createLogger } from '#core/logging/index.ts'
+import { startOtherPostgres } from './other-postgres.ts'
 import { shiftedClock } from '../../tools/shifted-clock.ts'
 
 export type TestServer = { host: string; port: number; user: string; password: string }
@@ -38,13 +40,17 @@ async function requireOurTime(client: pg.Client): Promise<void> {
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const folder = mkdtempSync(join(tmpdir(), 'skein-test-'))
   chmodSync(folder, 0o755)
-  const server = await startEmbeddedPostgres({
-    dataDir: folder,
-    log: () => undefined,
-    unsafe: true,
-    settings: { max_connections: '300' },
-    environment: shiftedClock(),
-  })
+  const binaries = process.env['SKEIN_TEST_POSTGRES']
+  const server =
+    binaries === undefined
+      ? await startEmbeddedPostgres({
+          dataDir: folder,
+          log: () => undefined,
+          unsafe: true,
+          settings: { max_connections: '300' },
+          environment: shiftedClock(),
+        })
+      : await startOtherPostgres(binaries, folder, shiftedClock())
   const { host, port, user, password } = server.connection
   const admin = new pg.Client(server.connection)
   await admin.connect()
