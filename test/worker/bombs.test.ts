@@ -135,7 +135,10 @@ describe('a guest', () => {
           (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))
           (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))))`)
     const outcome = await explode(flood)
-    expect(outcome).toMatchObject({ state: 'completed', isOutputTruncated: true })
+    expect(outcome, JSON.stringify({ ...outcome, stdout: undefined })).toMatchObject({
+      state: 'completed',
+      isOutputTruncated: true,
+    })
     expect('stdout' in outcome ? (outcome.stdout?.length ?? 0) : 0).toBeLessThan(MIB + 100)
   })
 

@@ -31,7 +31,9 @@ export function endRunsUnderWay(
   const [only] = underWay
   if (underWay.length === 1 && loading.length === 0 && only !== undefined) {
     const durationMs = 0
-    if (runner.isOverMemory) return only.end({ state: 'failed', reason: 'oom', error: cause, durationMs })
+    if (runner.isOverMemory && hasGrownBy(runner, only)) {
+      return only.end({ state: 'failed', reason: 'oom', error: cause, durationMs })
+    }
     if (runner.isAlone && suspects.foundAlone(only.request)) {
       const error = `its runner process died each time it ran alone: ${cause}`
       return only.end({ state: 'failed', reason: 'trap', error, durationMs })
@@ -44,4 +46,12 @@ export function endRunsUnderWay(
   }
   suspects.foundTogether([...underWay.map((run) => run.request), ...loading.map(([, module]) => module)])
   requeue()
+}
+
+/**
+ * The engine gives memory back when it collects garbage: what a runner holds of the runs and modules that it had before is
+ * not the fault of the run that is under way.
+ */
+function hasGrownBy({ givenModules, givenRuns }: Runner, run: PendingRun): boolean {
+  return run.wasWithinMemory || (givenModules <= 1 && givenRuns <= 1)
 }

@@ -91,6 +91,8 @@ export class Fleet {
       hasStarted: false,
       killCause: undefined,
       isOverMemory: false,
+      givenModules: 0,
+      givenRuns: 0,
     }
     this.runners.push(runner)
     this.#memoryTimer ??= setInterval(() => this.#watchRunners(), MEMORY_INTERVAL_MS)
@@ -118,6 +120,7 @@ export class Fleet {
       lastUsedMs: nowMs,
     })
     const { maxModuleBytes, allowGc } = this.#deps
+    runner.givenModules++
     runner.domain = run.request.domain
     runner.process.loadModule(
       { moduleKey: run.moduleKey, memoryLimitBytes: call.memoryLimitBytes, maxModuleBytes, allowGc },
@@ -134,6 +137,8 @@ export class Fleet {
     run.outputBytes = { stdout: 0, stderr: 0 }
     run.outputPieces = 0
     run.handedOverMs = monotonicMs()
+    run.wasWithinMemory = false
+    runner.givenRuns++
     const module = runner.modules.get(run.moduleKey)
     if (module !== undefined) module.lastUsedMs = monotonicMs()
     lane.runs.push(run)
@@ -323,7 +328,7 @@ export class Fleet {
       if (residentBytes > allowed) {
         runner.isOverMemory = true
         this.#kill(runner, `its resident memory of ${residentBytes} bytes exceeded ${allowed} bytes`)
-      }
+      } else for (const run of runsUnderWay(runner)) run.wasWithinMemory = true
       if (runner.state === 'starting' && nowMs > runner.startDeadlineMs) this.#kill(runner, 'it did not start in time')
       for (const module of runner.modules.values()) {
         const isLate = module.state === 'loading' && nowMs > module.loadDeadlineMs

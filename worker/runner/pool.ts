@@ -81,6 +81,7 @@ class Pool implements RunnerPool {
         sequence: 0,
         hasEnded: false,
         answeredCalls: 0,
+        wasWithinMemory: false,
         isCalling: false,
         outputBytes: { stdout: 0, stderr: 0 },
         outputPieces: 0,

@@ -46,5 +46,7 @@ export type PendingRun = {
   /** Pieces in which they came. */
   outputPieces: number
   handedOverMs: number
+  /** The runner was within its memory at a look since then: what it held before is not what it ended of. */
+  wasWithinMemory: boolean
   end: (outcome: RunOutcome) => void
 }

@@ -41,6 +41,9 @@ export type Runner = {
   /** Why we killed it; undefined while we have not. */
   killCause: string | undefined
   isOverMemory: boolean
+  /** Modules and runs that it was given since it started. */
+  givenModules: number
+  givenRuns: number
 }
 
 export function heldRuns(runner: Runner): PendingRun[] {

@@ -1,0 +1,49 @@
+import { expect, test } from 'vitest'
+import { endRunsUnderWay } from './burial.ts'
+import type { PendingRun, RunOutcome } from './run-request.ts'
+import type { Runner } from './runner.ts'
+import { Suspects } from './suspects.ts'
+
+const GUEST = { domain: 'one', digest: 'sha256:1' }
+
+/** How the only run under way ends in a runner that was killed for its memory. */
+function endInOverfullRunner(
+  given: { modules: number; runs: number; wasWithinMemory: boolean },
+  suspects = new Suspects(),
+) {
+  const outcomes: RunOutcome[] = []
+  const run: Partial<PendingRun> = {
+    request: GUEST as PendingRun['request'],
+    wasWithinMemory: given.wasWithinMemory,
+    end: (outcome) => void outcomes.push(outcome),
+  }
+  const runner: Partial<Runner> = {
+    lanes: [
+      { index: 0, isReady: true, runs: [run as PendingRun], headSinceMs: 0, isRecalling: false, killing: undefined },
+    ],
+    modules: new Map(),
+    isAlone: false,
+    isOverMemory: true,
+    givenModules: given.modules,
+    givenRuns: given.runs,
+  }
+  endRunsUnderWay(runner as Runner, [], 'too much memory', { suspects, onModuleRefused: () => undefined })
+  return { outcomes, suspects }
+}
+
+test.each([
+  ['the first run of its runner', { modules: 1, runs: 1, wasWithinMemory: false }],
+  ['a run in which the runner grew', { modules: 4, runs: 90, wasWithinMemory: true }],
+])('%s ends with oom', (_, given) => {
+  expect(endInOverfullRunner(given).outcomes).toMatchObject([{ state: 'failed', reason: 'oom' }])
+})
+
+test('a run in a runner that was over its memory before it is given back, and runs alone when that happens three times', () => {
+  const suspects = new Suspects()
+  for (let times = 1; times <= 3; times++) {
+    expect(suspects.mustRunAlone(GUEST)).toBe(false)
+    const { outcomes } = endInOverfullRunner({ modules: 4, runs: 90, wasWithinMemory: false }, suspects)
+    expect(outcomes).toMatchObject([{ state: 'requeue' }])
+  }
+  expect(suspects.mustRunAlone(GUEST)).toBe(true)
+})
