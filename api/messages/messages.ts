@@ -15,7 +15,7 @@ import { findLatest } from './live/latest.ts'
 import type { LiveMessage } from './live/live-message.ts'
 import { formatToken, parseToken } from './live/token.ts'
 import { Presence } from './presence/index.ts'
-import { startFolder } from './projections/folder.ts'
+import { Projector } from './projections/projector.ts'
 import type { RetainedMessage } from './retained/retained.ts'
 import { findRetained } from './retained/retained.ts'
 import { startRetention } from './retention/maintenance.ts'
@@ -26,8 +26,8 @@ export type MessagesDeps = Omit<IngestDeps, 'onCommitting' | 'onCommitted'> & {
   bus: Bus
   /** Aborted when the process begins to stop: streams end before the ports close. */
   signal?: AbortSignal
-  /** How often new batches are folded into the rollups; tests shorten it. */
-  foldIntervalMs?: number
+  /** How often new batches are added to the projections; tests shorten it. */
+  projectorIntervalMs?: number
 }
 
 export type Messages = {
@@ -68,7 +68,7 @@ export type Messages = {
 export async function startMessages(deps: MessagesDeps): Promise<Messages> {
   const { database, logger, bus } = deps
   const retention = await startRetention(database, logger)
-  const folder = startFolder(database, logger, deps.foldIntervalMs)
+  const projector = new Projector(database, logger, deps.projectorIntervalMs)
   const listeners = new Set<() => void>()
   const hub = new LiveHub({ database, bus, logger })
   deps.signal?.addEventListener('abort', () => hub.endAll(), { once: true })
@@ -77,7 +77,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
     onCommitting: (batchSeq, batch) => hub.committing(batchSeq, messagesOf(batch)),
     onCommitted(batchSeq, batch) {
       hub.committed(batchSeq, messagesOf(batch))
-      folder.committed(batchSeq, batch)
+      projector.committed(batchSeq, batch)
       for (const listener of listeners) listener()
     },
   })
@@ -110,7 +110,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
     },
     async close() {
       await hub.stop()
-      await Promise.all([ingest.close(), folder.stop(), retention.stop(), presence.stop()])
+      await Promise.all([ingest.close(), projector.stop(), retention.stop(), presence.stop()])
     },
   }
 }

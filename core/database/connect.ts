@@ -7,7 +7,6 @@ import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
 import { withConnection } from './driver.ts'
 import { translateDatabaseError } from './errors.ts'
-import { keepPlans } from './kept-plans.ts'
 import type { Queryable } from '../sql.ts'
 import { SocketClient, socketOf } from './together.ts'
 import { Transaction, runTransaction } from './transaction.ts'
@@ -36,11 +35,10 @@ export type Database = {
    */
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>
   /**
-   * Reads in one snapshot, taken with the first statement of the work. Who asked is answered before the transaction has ended, since
-   * nothing can come of its end. No statement takes longer than the deadline: `timeout`. With `kept` plans no statement is planned
-   * by its values.
+   * Reads in one snapshot, taken with the first statement of the work. The caller is answered before the transaction has ended, whose
+   * end changes nothing. No statement takes longer than the deadline: `timeout`.
    */
-  snapshot<T>(work: (tx: Transaction) => Promise<T>, statementDeadlineMs: number, plans?: 'kept'): Promise<T>
+  snapshot<T>(work: (tx: Transaction) => Promise<T>, statementDeadlineMs: number): Promise<T>
   /** A connection of its own, outside the pool; the caller ends it. Rejects with `unavailable` within the deadline. */
   dedicated(applicationName: string, connectDeadlineMs?: number): Promise<pg.Client>
   close(): Promise<void>
@@ -134,13 +132,12 @@ export function createDatabase(options: DatabaseOptions): Database {
     db,
     pool,
     transaction: (work) => runTransaction(pool, work),
-    snapshot(work, statementDeadlineMs, plans) {
+    snapshot(work, statementDeadlineMs) {
       return new Promise((resolve, reject) => {
         const refuse = (error: unknown) => reject(translateDatabaseError(error))
         withConnection(pool, async (connection) => {
           const tx = new Transaction(connection)
-          const keepingPlans = plans === 'kept' ? keepPlans(tx, connection) : ''
-          const text = `START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = ${statementDeadlineMs}${keepingPlans}`
+          const text = `START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = ${statementDeadlineMs}`
           // What is read first leaves with it and is answered behind it.
           const begun = connection.query({ text, values: [] })
           const [read, begin] = await Promise.allSettled([work(tx), begun])

@@ -11,7 +11,6 @@ export {
   violatedConstraint,
 } from './errors.ts'
 export { jsonArray } from './json-array.ts'
-export { executeKept } from './kept-plans.ts'
 export { withinPage } from './page.ts'
 export type { PageRow } from './page.ts'
 export { prepared } from './prepared.ts'

@@ -1,6 +1,7 @@
 /**
- * What was acknowledged is there, whoever is killed: two api nodes over one PostgreSQL and one Redis, writers on every
- * protocol, and ten blows with kill -9. Exactly once where it was sent with a key, at least once otherwise.
+ * What was acknowledged is there, whatever is killed: two api nodes over one PostgreSQL and one Redis, writers on every
+ * protocol, and ten blows with kill -9 (`SKEIN_TEST_BLOWS`). Exactly once where it was sent with a key, at least once otherwise. The
+ * projections are what a fold of the stored records gives.
  */
 import { randomBytes, randomInt } from 'node:crypto'
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
@@ -9,6 +10,9 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { superviseEmbeddedPostgres } from '#core/database/embedded/index.ts'
 import { RedisServer, hasRedisServer } from '../core/redis-server.ts'
+import { createDatabase } from '#core/database/index.ts'
+import { silentLogger } from '../harness/database.ts'
+import { pendingBatchCount, projectionDifferences } from '../messages/projection-differences.ts'
 import { until } from '../harness/until.ts'
 import { freePorts } from '../harness/ports.ts'
 import { createInstallation, launch } from '../harness/whole.ts'
@@ -16,7 +20,7 @@ import type { Installation, Whole } from '../harness/whole.ts'
 import type { Kind, Node, Target } from './loss-writers.ts'
 import { KINDS } from './loss-writers.ts'
 
-const BLOWS = 10
+const BLOWS = Number(process.env['SKEIN_TEST_BLOWS'] ?? 10)
 /** Values that every kind of writer gets through between two blows, at the most. */
 const MAX_BETWEEN = 40
 const WRITERS_PER_KIND = 3
@@ -155,7 +159,7 @@ async function setUp(node: ApiNode): Promise<Running[]> {
 
 test.runIf(hasRedisServer())(
   'kill -9 of nodes, PostgreSQL and Redis, ten times at random, loses nothing that was acknowledged on any protocol',
-  { timeout: 600_000 },
+  { timeout: 240_000 + BLOWS * 40_000 },
   async () => {
     const seed = Number(process.env['SKEIN_TEST_SEED'] ?? randomInt(2 ** 31))
     process.stdout.write(`the loss test runs with SKEIN_TEST_SEED=${seed}\n`)
@@ -248,5 +252,16 @@ test.runIf(hasRedisServer())(
       if (kind.isKeyed) expect(values.length, `${kind.name}: stored twice, SKEIN_TEST_SEED=${seed}`).toBe(known.size)
       expect(total, `${kind.name}: the total is what is there`).toBe(values.length)
     }
+
+    const projected = createDatabase({
+      address: { url: environment.SKEIN_DATABASE_URL },
+      maxConnections: 1,
+      applicationName: 'loss test',
+      logger: silentLogger,
+    })
+    stack.defer(() => projected.close())
+    const isProjected = async () => (await pendingBatchCount(projected.db)) === 0
+    await until(isProjected, 'all batches are projected', HEAL_DEADLINE_MS)
+    expect(await projectionDifferences(projected.db), `SKEIN_TEST_SEED=${seed}`).toEqual([])
   },
 )

@@ -1,4 +1,4 @@
-/** Deleting stored messages (contract decision 54): any sequence of publishing, folding, deleting and reading agrees with a plain list. */
+/** Deleting stored messages (contract decision 54): any sequence of publishing, projecting, deleting and reading agrees with a plain list. */
 import { randomUUID } from 'node:crypto'
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -6,14 +6,14 @@ import type { IncomingMessage, MessagesQuery } from '#api/messages/index.ts'
 import { deleteMessages, snapshotNow } from '../../api/messages/deletion/steps.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase } from '../harness/database.ts'
-import { WAYS_TO_FOLD, startFoldingMessages } from './folding.ts'
+import { WAYS_TO_PROJECT, startProjectingMessages } from './projecting.ts'
 
 let server: TestDatabase
-let messages: Awaited<ReturnType<typeof startFoldingMessages>>
+let messages: Awaited<ReturnType<typeof startProjectingMessages>>
 
 beforeAll(async () => {
   server = await createTestDatabase()
-  messages = await startFoldingMessages(server.database)
+  messages = await startProjectingMessages(server.database)
 })
 afterAll(async () => {
   await messages.close()
@@ -103,7 +103,7 @@ const someStep = fc.oneof(
     ),
   }),
   fc.record({ kind: fc.constant('raw' as const), publisher: somePublisher, seconds: someTime, text: fc.string() }),
-  fc.record({ kind: fc.constant('fold' as const), way: fc.constantFrom(...WAYS_TO_FOLD) }),
+  fc.record({ kind: fc.constant('project' as const), way: fc.constantFrom(...WAYS_TO_PROJECT) }),
   fc.record({
     kind: fc.constant('delete' as const),
     range: fc
@@ -134,13 +134,13 @@ async function everything(channel: Channel) {
   return [...pages, ...aggregates]
 }
 
-test('any sequence of publishing, folding and deleting reads like a plain list, to the last bit of every aggregate', async () => {
+test('any sequence of publishing, projecting and deleting reads like a plain list, to the last bit of every aggregate', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(someStep, { minLength: 2, maxLength: 12 }), async (steps) => {
       const channel = newChannel()
       let stored: Sent[][] = []
       for (const step of steps) {
-        if (step.kind === 'fold') await messages.fold(step.way)
+        if (step.kind === 'project') await messages.project(step.way)
         if (step.kind === 'publish') {
           await publishRecords(channel, step.publisher, step.records)
           stored.push(step.records.map((record) => ({ publisher: step.publisher, ...record })))
@@ -190,7 +190,7 @@ test('any sequence of publishing, folding and deleting reads like a plain list, 
       const before = await everything(channel)
       expect(sorted(before)).toEqual(sorted(await everything(fresh)))
       for (const way of ['own', 'tables'] as const) {
-        await messages.fold(way)
+        await messages.project(way)
         expect(await everything(channel)).toEqual(before)
       }
       expect(await messages.readLatest(channel.accessOf(0), { offset: 0, limit: 1000 })).toEqual(latest)
@@ -243,12 +243,12 @@ test('what is published while a deletion runs is neither lost nor counted twice'
     await publishRecords(channel, index % 2, [
       { name: 'a', seconds: START_SECONDS + index * 300, value: 2, format: 'messages' },
     ])
-    if (index % 5 === 0) await messages.fold(index % 2 === 0 ? 'own' : 'tables')
+    if (index % 5 === 0) await messages.project(index % 2 === 0 ? 'own' : 'tables')
   })
   await Promise.all([deleteMessages(server.database, target, snapshot), ...later])
   const range = { from: 1, to: START_SECONDS + 100_000, aggregation: 'sum', interval: '1 year' } as const
   for (const way of [undefined, 'own', 'tables'] as const) {
-    if (way !== undefined) await messages.fold(way)
+    if (way !== undefined) await messages.project(way)
     expect((await readAll(channel, {})).total).toBe(40)
     const sums = (await readAll(channel, range)).messages.map(({ value }) => value)
     expect(sums.reduce((sum = 0, value = 0) => sum + value, 0)).toBe(80)

@@ -1,6 +1,6 @@
 /** Exports: the reading paths stream everything that matches as CSV (RFC 4180) or JSON lines. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { foldPending } from '../../api/messages/projections/fold.ts'
+import { projectPending } from '../../api/messages/projections/project.ts'
 import { until } from '../harness/until.ts'
 import type { Plant } from './support.ts'
 import { startPlant } from './support.ts'
@@ -43,7 +43,7 @@ test('JSON lines hold what all pages hold, in their order, in both directions an
       ...(place % 7 === 0 ? { vs: `text ${place}` } : { v: place / 8 }),
     }))
     await send(records)
-    if (hour === 3) await foldPending(plant.api.database)
+    if (hour === 3) await projectPending(plant.api.database)
   }
   for (const query of [
     '?',

@@ -17,7 +17,13 @@ let elsewhere: Messages
 beforeAll(async () => {
   server = await createTestDatabase()
   const start = () =>
-    startMessages({ database: server.database, logger, bus: createLocalBus(), hasRoom: () => true, foldIntervalMs: 20 })
+    startMessages({
+      database: server.database,
+      logger,
+      bus: createLocalBus(),
+      hasRoom: () => true,
+      projectorIntervalMs: 20,
+    })
   here = await start()
   elsewhere = await start()
 })
@@ -192,7 +198,7 @@ test('whoever caught up beyond what a read under way sees is given nothing of it
     logger,
     bus: createLocalBus(),
     hasRoom: () => true,
-    foldIntervalMs: 20,
+    projectorIntervalMs: 20,
   })
   const first = await follow(node, access)
   await elsewhere.publish(aMessage(access, 'first'))

@@ -1,6 +1,6 @@
 /** The newest record of every series in one call (contract decision 54). */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { foldPending } from '../../api/messages/projections/fold.ts'
+import { projectPending } from '../../api/messages/projections/project.ts'
 import { replaceExpiredLatest } from '../../api/messages/projections/replace-latest.ts'
 import type { Plant } from './support.ts'
 import { startPlant } from './support.ts'
@@ -50,7 +50,7 @@ test('the newest record of every series is given, whatever its kind and whenever
       ['b', 'on'],
     ],
   })
-  await foldPending(plant.api.database)
+  await projectPending(plant.api.database)
   await send([{ n: 'a', t: 1_700_000_020, v: 3 }])
   await send([{ n: 'c', t: 1_700_000_000, v: 4 }])
   expect(await latest()).toEqual({
@@ -100,7 +100,7 @@ test('what goes with its partition is replaced by the newest record that stays',
   await send([{ n: 'a', t: 1_700_000_000, v: 1 }])
   await send([{ n: 'a', t: 1_700_000_900, v: 2 }])
   await send([{ n: 'b', t: 1_700_000_900, v: 3 }])
-  await foldPending(plant.api.database)
+  await projectPending(plant.api.database)
   const { pool } = plant.api.database
   await pool.query(`SELECT create_message_partitions(now() - interval '61 days', now() - interval '59 days')`)
   const old = `UPDATE records SET retention_days = 7, arrived_at = arrived_at - interval '60 days' WHERE "values"[1] IN (2, 3)`

@@ -3,18 +3,17 @@ import { randomUUID } from 'node:crypto'
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { IncomingMessage, MessagesQuery } from '#api/messages/index.ts'
-import { lockRollups } from '../../api/messages/projections/lock.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase } from '../harness/database.ts'
-import { WAYS_TO_FOLD, startFoldingMessages } from './folding.ts'
-import type { WayToFold } from './folding.ts'
+import { WAYS_TO_PROJECT, startProjectingMessages } from './projecting.ts'
+import type { WayToProject } from './projecting.ts'
 
 let server: TestDatabase
-let messages: Awaited<ReturnType<typeof startFoldingMessages>>
+let messages: Awaited<ReturnType<typeof startProjectingMessages>>
 
 beforeAll(async () => {
   server = await createTestDatabase()
-  messages = await startFoldingMessages(server.database)
+  messages = await startProjectingMessages(server.database)
 })
 afterAll(async () => {
   await messages.close()
@@ -53,7 +52,7 @@ const messageOf = (records: fc.Arbitrary<Input['records']>) =>
   fc.record({
     publisher: fc.integer({ min: 0, max: 1 }),
     subtopic: fc.constantFrom('', 'x.y'),
-    foldedBefore: fc.constantFrom(undefined, ...WAYS_TO_FOLD),
+    projectedBefore: fc.constantFrom(undefined, ...WAYS_TO_PROJECT),
     records,
   })
 /** What devices with one clock send: many messages that end at the same moment, more than a page looks at first. */
@@ -119,7 +118,7 @@ let lastKey = 50_000
 type Input = {
   publisher: number
   subtopic: string
-  foldedBefore: WayToFold | undefined
+  projectedBefore: WayToProject | undefined
   records: { name: string; unit?: string; seconds: number; value: number | string }[]
 }
 
@@ -187,13 +186,13 @@ async function expectLatest(channel: ReturnType<typeof newChannel>, sent: readon
   )
 }
 
-test('every page and total agrees with the plain order of what was sent, whatever is folded', async () => {
+test('every page and total agrees with the plain order of what was sent, whatever is projected', async () => {
   await fc.assert(
     fc.asyncProperty(someMessages, fc.array(someQuery, { minLength: 4, maxLength: 8 }), async (input, queries) => {
       const channel = newChannel()
       const sent: Sent[][] = []
       for (const message of input) {
-        if (message.foldedBefore !== undefined) await messages.fold(message.foldedBefore)
+        if (message.projectedBefore !== undefined) await messages.project(message.projectedBefore)
         // One after the other: which of two messages is the later one is known then.
         await publish(message, channel)
         const { publisher, subtopic, records } = message
@@ -222,19 +221,17 @@ test('every page and total agrees with the plain order of what was sent, whateve
   )
 }, 120_000)
 
-const mergeAll = () => server.database.transaction((tx) => lockRollups(tx))
-
 const AGGREGATIONS = ['sum', 'avg', 'min', 'max', 'count'] as const
 const INTERVALS = ['1s', '15m', '45 minutes', '1 hour', '1 day', '1 month'] as const
 /** Decimals whose doubles give another sum in another order. */
 const someValue = fc.constantFrom(0.1, 0.2, 0.3, 1e16, -1e16, 1 / 3, 5e-324, 1.7e308, -1.7e308)
 
-test('aggregates are the same to the last bit, whatever is folded, and are those of the plain records', async () => {
+test('aggregates are the same to the last bit, whatever is projected, and are those of the plain records', async () => {
   const someNumbers = fc.array(
     fc.record({
       publisher: fc.integer({ min: 0, max: 1 }),
       subtopic: fc.constant(''),
-      foldedBefore: fc.constantFrom(undefined, ...WAYS_TO_FOLD),
+      projectedBefore: fc.constantFrom(undefined, ...WAYS_TO_PROJECT),
       records: fc.array(fc.record({ name: fc.constantFrom('a', 'b'), seconds: someTime, value: someValue }), {
         minLength: 1,
         maxLength: 30,
@@ -253,7 +250,7 @@ test('aggregates are the same to the last bit, whatever is folded, and are those
     fc.asyncProperty(someNumbers, fc.array(someAggregation, { minLength: 2, maxLength: 5 }), async (input, asked) => {
       const channel = newChannel()
       for (const message of input) {
-        if (message.foldedBefore !== undefined) await messages.fold(message.foldedBefore)
+        if (message.projectedBefore !== undefined) await messages.project(message.projectedBefore)
         await publish(message, channel)
       }
       const queries = asked.map(
@@ -262,9 +259,9 @@ test('aggregates are the same to the last bit, whatever is folded, and are those
       )
       const readAll = () => Promise.all(queries.map((query) => messages.read(channel.accessOf(0), query)))
       const before = await readAll()
-      // What is added up already, then what is not, read from the tables, then all of it merged.
-      for (const change of [() => messages.fold('own'), () => messages.fold('tables'), mergeAll]) {
-        await change()
+      // By the sums in memory, then what they do not have, from the tables.
+      for (const way of ['own', 'tables'] as const) {
+        await messages.project(way)
         expect(await readAll()).toEqual(before)
       }
       for (const [index, query] of queries.entries()) {

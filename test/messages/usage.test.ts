@@ -1,6 +1,6 @@
 /** GET /domains/{id}/usage (contract decision 54), and what the folder counts of clients. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { foldPending } from '../../api/messages/projections/fold.ts'
+import { projectPending } from '../../api/messages/projections/project.ts'
 import type { Plant } from './support.ts'
 import { startPlant } from './support.ts'
 
@@ -30,7 +30,7 @@ test('messages and records are counted once per day and in total, for members of
     ['text', 'text/plain'],
   ] as const)
     expect((await asDevice('POST', path, body, { 'content-type': type })).status).toBe(202)
-  await foldPending(plant.api.database)
+  await projectPending(plant.api.database)
   const counted = (await plant.owner.call('GET', url)).json<{ messages: number; records: number; days: unknown[] }>()
   expect(counted).toMatchObject({ messages: 3, records: 103 })
   expect(counted.days.length).toBeLessThanOrEqual(2)

@@ -87,7 +87,8 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
 }
 
 function answerOf(page: MessagesPage, { only_total: isTotalOnly }: LatestQuery): Static<typeof MessagesAnswer> {
-  return isTotalOnly === true ? { total: page.total } : page
+  if (isTotalOnly !== true) return page
+  return { total: page.total, ...(page.total_exact === undefined ? {} : { total_exact: page.total_exact }) }
 }
 
 const EXPORTS: ReadonlyMap<string, ExportFormat | undefined> = new Map([

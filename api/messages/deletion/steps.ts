@@ -1,18 +1,18 @@
 /**
  * The deletion of a range of times, of a publisher or of both from a channel: in steps of whole quarters of an hour, each a
- * short transaction under the lock of rollups, which is exact when it ends. What was committed after the deletion began
+ * short transaction under the lock of the projections, which is exact when it ends. What was committed after the deletion began
  * stays: it is told apart by the snapshot of that moment.
  */
 import type { Database, Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { foldPending } from '../projections/fold.ts'
-import { lockRollups } from '../projections/lock.ts'
+import { projectPending } from '../projections/project.ts'
+import { lockProjections } from '../projections/lock.ts'
 import { recomputeRollups } from '../projections/recompute.ts'
 import { replaceLatest } from '../projections/replace-latest.ts'
 import { all, conditionsIn, timeConditions } from '../reader/conditions.ts'
 import type { Scope, TimeRange } from '../reader/conditions.ts'
-import { BUCKET_SECONDS } from '../store/runs.ts'
+import { BUCKET_SECONDS } from '../store/record-chunks.ts'
 
 export type Target = TimeRange & { channelKey: number; publisherId: string | undefined }
 
@@ -37,11 +37,11 @@ function wasVisible(snapshot: string): Sql<boolean> {
 /** Deletes everything of the target that the snapshot saw. Repeating it is harmless. */
 export async function deleteMessages(database: Database, target: Target, snapshot: string): Promise<void> {
   // From here on rollups know every record that the snapshot saw.
-  await foldPending(database)
+  await projectPending(database)
   const scope = await scopeOf(database, target)
   for (const buckets of await stepsOf(database, scope, target)) {
     await database.transaction(async (tx) => {
-      await lockRollups(tx)
+      await lockProjections(tx)
       await deleteRecords(tx, scope, target, buckets, snapshot)
       await recomputeRollups(tx, { channelKey: scope.channelKey, seriesKeys: scope.seriesKeys, ...buckets })
       await replaceLatestIn(tx, scope, buckets)
@@ -96,7 +96,7 @@ function floorToBucket(seconds: number): number {
   return Math.floor(seconds / BUCKET_SECONDS) * BUCKET_SECONDS
 }
 
-/** Whole rows go; of a row that the range cuts, what lies outside is written again, as the same run of its message. */
+/** Whole rows go; of a row that the range cuts, what lies outside is written again, as the same chunk of its message. */
 async function deleteRecords(
   tx: Transaction,
   scope: Scope,

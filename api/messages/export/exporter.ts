@@ -11,11 +11,12 @@ import { Slots } from '#core/slots.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql, Statement } from '#core/sql.ts'
 import { RECORDS_FORMAT } from '../ingest/content.ts'
+import { bucketOf } from '../projections/rollups.ts'
 import { all, conditionsIn, matchingIn, scopeOf } from '../reader/conditions.ts'
 import type { TimeRange } from '../reader/conditions.ts'
 import { parseFilter } from '../reader/filter.ts'
 import type { Filter } from '../reader/filter.ts'
-import { foldedRollups, unfoldedBatches } from '../reader/parts.ts'
+import { pendingBatches, rollupsIn } from '../reader/parts.ts'
 import { payloadConditions } from '../reader/payloads.ts'
 import type { PayloadRow } from '../reader/payloads.ts'
 import { presentPayload, presentRecord } from '../reader/present.ts'
@@ -24,7 +25,7 @@ import { SELECTED } from '../reader/records.ts'
 import type { MessagesQuery, StoredMessage } from '../reader/schema.ts'
 import type { RecordRow } from '../reader/window.ts'
 import { RECORDS } from '../store/opened.ts'
-import { BUCKET_SECONDS } from '../store/runs.ts'
+import { BUCKET_SECONDS } from '../store/record-chunks.ts'
 import { CONTENT_TYPES, linesOf } from './format.ts'
 import type { ExportFormat } from './format.ts'
 
@@ -206,13 +207,13 @@ async function slicesOf(
   dir: 'asc' | 'desc',
 ): Promise<TimeRange[]> {
   const floor = range.fromSeconds === undefined ? undefined : Math.floor(range.fromSeconds / BUCKET_SECONDS)
-  const known = foldedRollups(scope, floor === undefined ? undefined : floor * BUCKET_SECONDS, range.toSeconds)
-  const unfolded = await unfoldedBatches(db)
-  const bucket = sql`date_bin(make_interval(secs => ${BUCKET_SECONDS}), m.min_time, 'epoch')`
+  const known = rollupsIn(scope, { ...range, fromSeconds: floor === undefined ? undefined : floor * BUCKET_SECONDS })
+  const pending = await pendingBatches(db)
   const fresh =
-    unfolded === undefined
+    pending === undefined
       ? sql``
-      : sql`UNION ALL SELECT ${bucket}, cardinality(m.times) FROM records m WHERE ${all([conditionsIn(scope, range).rows, unfolded])}`
+      : sql`UNION ALL SELECT ${bucketOf(sql`m.min_time`)}, cardinality(m.times) FROM records m
+              WHERE ${all([conditionsIn(scope, range).rows, pending])}`
   const { rows } = await sql<{ start: number; records: number }>`
     SELECT extract(epoch FROM bucket)::float8 AS start, sum(records)::bigint AS records
       FROM (SELECT b.bucket, b.records FROM ${known} ${fresh}) b

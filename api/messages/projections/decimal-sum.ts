@@ -43,15 +43,6 @@ export class DecimalSum {
     this.#millionths = 0
   }
 
-  /** What another one comes to. */
-  addSum(other: DecimalSum): void {
-    if (other.#hasMillionths) {
-      this.#manyMillionths += other.#manyMillionths
-      this.addMillionths(other.#millionths)
-    }
-    if (other.#others !== undefined) this.#addDigits(other.#others.digits, other.#others.scale)
-  }
-
   /** In a form that PostgreSQL reads as numeric; null without any value. */
   toNumeric(): string | null {
     const millionths = this.#manyMillionths + BigInt(this.#millionths)
@@ -64,10 +55,6 @@ export class DecimalSum {
 
   #addDecimal(value: number): void {
     const { digits, places } = parseDecimal(shortestDecimal(value))
-    this.#addDigits(digits, places)
-  }
-
-  #addDigits(digits: bigint, places: number): void {
     const scale = Math.max(places, this.#others?.scale ?? 0, 0)
     const sum = this.#others === undefined ? 0n : rescaled(this.#others.digits, this.#others.scale, scale)
     this.#others = { digits: sum + rescaled(digits, places, scale), scale }

@@ -13,7 +13,7 @@ export const LATEST_OF_RECORD = sql`m.channel_key, r.series_key, r.time, m.arriv
 /** Newest first, as a page shows them. */
 export const NEWEST_OF_RECORD = sql`r.time DESC, m.arrived_at DESC, m.batch_seq DESC, m.message DESC, m.run, r.place`
 
-/** Adds the records of these rows of `records m`; the caller holds the lock of rollups. */
+/** Adds the records of these rows of `records m`; the caller holds the lock of the projections. */
 export async function addLatest(tx: Transaction, rows: Sql<unknown>): Promise<void> {
   // The newest times first, so that few records are sorted and only their values are taken out of the arrays. IS TRUE makes a set of them that each record is looked up in: a
   // join would be planned by statistics that a young table does not have.

@@ -11,7 +11,7 @@ export type Buckets = {
   toSeconds: number
 }
 
-/** The caller holds the lock of rollups, so that what is folded stays so. */
+/** The caller holds the lock of the projections, so that no pending batch is projected meanwhile. */
 export async function recomputeRollups(tx: Transaction, buckets: Buckets): Promise<void> {
   const { channelKey, seriesKeys, fromSeconds, toSeconds } = buckets
   const [from, to] = [sql`to_timestamp(${fromSeconds}::float8)`, sql`to_timestamp(${toSeconds}::float8)`]
@@ -20,7 +20,7 @@ export async function recomputeRollups(tx: Transaction, buckets: Buckets): Promi
   const inBuckets = (keys: unknown) =>
     sql<boolean>`channel_key = ${channelKey} AND series_key = ANY (${keys}) AND bucket >= ${from} AND bucket < ${to}`
   await sql`DELETE FROM rollups WHERE ${inBuckets(sql`0 || ${changed}`)}`.execute(tx)
-  // What is not folded yet is added by its fold.
+  // Pending batches are added when they are projected.
   const rows = sql`m.channel_key = ${channelKey} AND m.max_time >= ${from} AND m.max_time < ${to} AND m.min_time >= ${from}
     AND m.batch_seq <> ALL (ARRAY(SELECT seq FROM ingest_batches WHERE NOT folded))
     ${seriesKeys === undefined ? sql`` : sql`AND m.series_keys[1] = ANY (${changed})`}`

@@ -4,7 +4,7 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { RECORDS_IN_ROW } from '../store/opened.ts'
 import { LATEST_COLUMNS, LATEST_OF_RECORD, NEWEST_OF_RECORD } from './latest.ts'
-import { lockRollups } from './lock.ts'
+import { lockProjections } from './lock.ts'
 
 /** Series whose newest record goes, and what may not take its place. */
 export type Replaced = {
@@ -14,7 +14,7 @@ export type Replaced = {
   isGone: (arrival: Sql<unknown>, retentionDays: Sql<unknown>) => Sql<unknown>
 }
 
-/** Replaces at most `limit` of them by the newest that is left; returns how many. The caller holds the lock of rollups. */
+/** Replaces at most `limit` of them by the newest that is left; returns how many. The caller holds the lock of the projections. */
 export async function replaceLatest(tx: Transaction, { latest, isGone }: Replaced, limit: number): Promise<number> {
   const { rows } = await sql<{ channel_key: number; series_key: number }>`
     DELETE FROM latest_records WHERE (channel_key, series_key) IN (
@@ -59,7 +59,7 @@ export async function replaceExpiredLatest(database: Database): Promise<void> {
         < now() - make_interval(days => ${retentionDays}))`
   for (;;) {
     const replaced = await database.transaction(async (tx) => {
-      await lockRollups(tx)
+      await lockProjections(tx)
       return await replaceLatest(tx, { latest: isGone(sql`arrived_at`, sql`retention_days`), isGone }, EXPIRED_STEP)
     })
     if (replaced < EXPIRED_STEP) return

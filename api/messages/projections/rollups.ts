@@ -1,9 +1,9 @@
-/** What records come to, by series and quarter of an hour, as SQL. */
+/** Counts, sums and bounds of records by series and quarter of an hour, as SQL. */
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { NUMBERS_IN_ROW } from '../store/opened.ts'
-import { BUCKET_SECONDS } from '../store/runs.ts'
+import { BUCKET_SECONDS } from '../store/record-chunks.ts'
 
 /** The columns of `rollups`, in the order of what follows. */
 export const ROLLUP_COLUMNS = sql`channel_key, series_key, bucket, retention_days, arrived_on, protocol, records, value_count,
@@ -12,13 +12,9 @@ export const ROLLUP_COLUMNS = sql`channel_key, series_key, bucket, retention_day
 /** A SELECT of what the records of these rows of `records m` come to, by series and bucket. */
 export function rollupsOf(rows: Sql<unknown>): Sql<unknown> {
   return sql`
-      SELECT m.channel_key, r.series_key, coalesce(m.bucket, date_bin(${bucketInterval}, r.time, 'epoch')) AS bucket,
-             m.retention_days, m.arrived_on, min(m.protocol) AS protocol, count(*) AS records, count(r.value) AS value_count, min(r.value) AS min_value,
+      SELECT m.channel_key, r.series_key, m.bucket, m.retention_days, m.arrived_on, min(m.protocol) AS protocol, count(*) AS records, count(r.value) AS value_count, min(r.value) AS min_value,
              max(r.value) AS max_value, ${exactSum(sql`r.value`)} AS value_sum
-        FROM (SELECT m.*, date_trunc(message_partition_unit(m.retention_days), m.arrived_at, 'UTC') AS arrived_on,
-                     -- That of all its records, but where a time was rounded up into the next one.
-                     CASE WHEN date_bin(${bucketInterval}, m.min_time, 'epoch') = date_bin(${bucketInterval}, m.max_time, 'epoch')
-                          THEN date_bin(${bucketInterval}, m.max_time, 'epoch') END AS bucket
+        FROM (SELECT m.*, ${arrivedOn(sql`m.retention_days`, sql`m.arrived_at`)} AS arrived_on, ${bucketOf(sql`m.min_time`)} AS bucket
                 FROM records m WHERE ${rows} OFFSET 0) m
        CROSS JOIN LATERAL ${NUMBERS_IN_ROW}
        GROUP BY 1, 2, 3, 4, 5`
@@ -48,7 +44,15 @@ export async function mergeRollups(tx: Transaction, rows: Sql<unknown>): Promise
     ORDER BY 1, 2, 3, 4, 5`).execute(tx)
 }
 
-const bucketInterval = sql`make_interval(secs => ${sql.raw(String(BUCKET_SECONDS))})`
+/** The beginning of the bucket of a time. That of a row of `records` is the bucket of all its records. */
+export function bucketOf(time: Sql<unknown>): Sql<unknown> {
+  return sql`date_bin(make_interval(secs => ${sql.raw(String(BUCKET_SECONDS))}), ${time}, 'epoch')`
+}
+
+/** Where the partition begins that arrivals of the retention class at this time belong to. */
+export function arrivedOn(retentionDays: Sql<unknown>, arrival: Sql<unknown>): Sql<unknown> {
+  return sql`date_trunc(message_partition_unit(${retentionDays}), ${arrival}, 'UTC')`
+}
 
 /**
  * The sum of doubles as their shortest decimals, which are what publishers wrote. Decimals add up exactly, so that parts can

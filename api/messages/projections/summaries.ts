@@ -1,21 +1,21 @@
 /**
- * Summaries of the index of batches: whoever looks for what is not folded reads every block that has none. PostgreSQL makes them
- * once a minute, in which ten million records may arrive; the folder makes them of what it folds.
+ * Summaries of the block range index of batches: a search for pending batches reads every block that has no summary. Autovacuum makes them
+ * once a minute, in which ten million records may arrive, so the projector makes them after each round.
  */
 import type { Database } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 
 /** Blocks of a range, as the index was made. */
 const RANGE_BLOCKS = 32
-/** Ranges before the end of a partition that are looked at first: a start does not know which have one. */
+/** Ranges at the end of a partition that the first call looks at: after a start it is not known which have a summary. */
 const FIRST_RANGES = 256
-/** Ranges of one partition and call; what is left has its turn with the next. */
+/** Ranges of one partition that one call summarises. */
 const MAX_RANGES = 512
-/** Whoever keeps the table busy is not waited for, least of all an autovacuum, which would be ended by our waiting. */
+/** How long to wait for a lock on a busy partition. Waiting longer would cancel a running autovacuum. */
 const LOCK_DEADLINE_MS = 20
 
 export type Summaries = {
-  /** Rejects when somebody else keeps a partition busy: the next call does what this one did not. */
+  /** Rejects when a partition is locked by another transaction; the next call continues there. */
   keepUp(): Promise<void>
 }
 
@@ -24,7 +24,7 @@ export function createSummaries(database: Database): Summaries {
   const next = new Map<number, number>()
   return {
     async keepUp() {
-      // Only ranges that are full: of the last one there is little to read.
+      // Only full ranges: the last one is short to read.
       const { rows } = await sql<{ index: number; ranges: number }>`
         SELECT i.indexrelid::bigint AS index, pg_relation_size(i.indrelid) / current_setting('block_size')::integer / ${RANGE_BLOCKS} AS ranges
           FROM pg_partition_tree('records_batch_seq_idx') t JOIN pg_index i ON i.indexrelid = t.relid WHERE t.isleaf`.execute(

@@ -4,7 +4,7 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
 /**
- * Adds these rows `m` of `records` and of `payloads`; the caller holds the lock of rollups. Every message with records has
+ * Adds these rows `m` of `records` and of `payloads`; the caller holds the lock of the projections. Every message with records has
  * one first run, every other one first payload. What came from clients and domains that are gone counts for nobody.
  */
 export async function addUsage(tx: Transaction, rows: Sql<unknown>): Promise<void> {

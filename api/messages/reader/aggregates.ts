@@ -3,14 +3,14 @@ import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { exactSum } from '../projections/rollups.ts'
-import { BUCKET_SECONDS } from '../store/runs.ts'
-import type { RecordConditions, Scope, TimeRange } from './conditions.ts'
-import { all, conditionsIn, matchingIn, rowTimeConditions, scopeOf, timeConditions } from './conditions.ts'
+import { BUCKET_SECONDS } from '../store/record-chunks.ts'
+import type { Scope, TimeRange } from './conditions.ts'
+import { all, conditionsIn, matchingIn, scopeOf } from './conditions.ts'
 import type { AggregationRequest, Filter } from './filter.ts'
 import type { Interval } from './interval.ts'
 import type { Parts } from './parts.ts'
-import { partsOf, unfoldedBatches } from './parts.ts'
-import type { RecordRow, Rows, Window } from './window.ts'
+import { isKnownToRollups, partsOf, pendingBatches } from './parts.ts'
+import type { PageRows, RecordRow, Window } from './window.ts'
 import { NUMBERS_IN_ROW, RECORDS_IN_ROW } from '../store/opened.ts'
 import type { Aggregation } from './schema.ts'
 
@@ -35,74 +35,137 @@ const RESULTS: Readonly<Record<Aggregation, Sql<unknown>>> = {
 /** Since then offsets of all time zones are whole quarters of an hour. */
 const QUARTER_OFFSETS_SINCE_SECONDS = Date.UTC(1980) / 1000
 
-/** One row per interval and series that has numeric values in it; `time` is the beginning of the interval. */
-export async function aggregateRecords(
-  tx: Transaction,
-  channelKey: number,
-  filter: Filter,
-  { by, interval, timeZone }: AggregationRequest,
-  window: Window,
-): Promise<Rows<RecordRow>> {
-  const direction = window.dir === 'asc' ? sql`ASC` : sql`DESC`
-  const scope = await scopeOf(tx, channelKey, filter)
-  const { rollups, raw } = isOfBuckets(interval, filter)
-    ? await partsOf(tx, await withSeries(tx, scope), filter, await unfoldedBatches(tx))
-    : { rollups: undefined, raw: [conditionsIn(scope, filter)] }
-  const shown = await groupsOf(tx, { rollups, raw }, { interval, timeZone }, window)
-  if (shown.groups === 0) return { rows: [], total: shown.total }
-  const span = spanOf(interval, shown)
-  const values = partsWith(
-    {
-      rollups: rollups && sql`(SELECT * FROM ${rollups} WHERE ${all(timeConditions(sql`b.bucket`, span))}) b`,
-      raw: raw.map((part) => within(part, span)),
-    },
-    (time) => startOf(interval, timeZone, time),
-    VALUES,
-  )
-  const { rows } = await sql<RecordRow>`
-    WITH page (start, series_key) AS (
-      SELECT to_timestamp(start), series_key FROM unnest(${shown.starts}::float8[], ${shown.seriesKeys}::bigint[]) AS shown(start, series_key)
-    )
-    SELECT s.subtopic, s.publisher_id, s.name, s.unit, min(p.protocol) AS protocol,
-           extract(epoch FROM ${beginOf(interval, timeZone, sql`p.start`)})::float8 AS time,
-           (${RESULTS[by]})::float8 AS value, NULL AS sum, NULL AS update_time, NULL AS bool_value, NULL AS string_value, NULL AS data_value
-      FROM (${values}) p JOIN page USING (start, series_key) JOIN series s ON s.key = p.series_key
-     GROUP BY p.start, s.key ORDER BY p.start ${direction}, s.key`.execute(tx)
-  return { rows, total: shown.total }
-}
+/** The aggregates of one query, within the snapshot of the transaction: a row per interval and series that has numeric values. */
+export class AggregatesQuery {
+  readonly #tx: Transaction
+  readonly #scope: Scope
+  readonly #filter: Filter
+  readonly #request: AggregationRequest
+  readonly #pending: Sql<boolean> | undefined
 
-/** Of each group on the page the `start` that it is grouped by, the moment at which it begins, and its series. */
-type Groups = { total: number; groups: number; starts: number[]; begins: number[]; seriesKeys: number[] }
+  static async of(
+    tx: Transaction,
+    channelKey: number,
+    filter: Filter,
+    request: AggregationRequest,
+  ): Promise<AggregatesQuery> {
+    const scope = await scopeOf(tx, channelKey, filter)
+    return isOfBuckets(request.interval, filter) && isKnownToRollups(scope)
+      ? new AggregatesQuery(tx, await withSeries(tx, scope), filter, request, await pendingBatches(tx))
+      : new AggregatesQuery(tx, scope, filter, request, undefined)
+  }
 
-/** Which intervals and series the page shows, in its order, and how many there are: without what they come to. */
-async function groupsOf(
-  tx: Transaction,
-  parts: Parts,
-  { interval, timeZone }: { interval: Interval; timeZone: string },
-  { limit, offset, dir }: Window,
-): Promise<Groups> {
-  const direction = dir === 'asc' ? sql`ASC` : sql`DESC`
-  const all = partsWith(parts, (time) => startOf(interval, timeZone, time), NO_VALUES)
-  const { rows } = await sql<{ total: number; start: number | null; begin: number; series_key: number }>`
-    WITH groups AS MATERIALIZED (
-      SELECT p.start, p.series_key FROM (${all}) p GROUP BY 1, 2
-    ), page AS (
-      SELECT * FROM groups ORDER BY start ${direction}, series_key LIMIT ${limit} OFFSET ${offset}
+  private constructor(
+    tx: Transaction,
+    scope: Scope,
+    filter: Filter,
+    request: AggregationRequest,
+    pending: Sql<boolean> | undefined,
+  ) {
+    this.#tx = tx
+    this.#scope = scope
+    this.#filter = filter
+    this.#request = request
+    this.#pending = pending
+  }
+
+  /** `time` is the beginning of the interval. */
+  async page(window: Window): Promise<PageRows<RecordRow>> {
+    const groups = await this.#groupsOf(window)
+    if (groups.length === 0) return { rows: [], found: 0 }
+    const { rows } = await this.#valuesOf(groups, window.dir).execute(this.#tx)
+    return { rows, found: rows.length }
+  }
+
+  async total(): Promise<number> {
+    const { rows } = await sql<{ total: number }>`
+      SELECT count(*) AS total FROM (SELECT FROM (${this.#groups(this.#filter)}) p GROUP BY p.start, p.series_key) p`.execute(
+      this.#tx,
     )
-    SELECT (SELECT count(*) FROM groups) AS total, extract(epoch FROM page.start)::float8 AS start,
-           extract(epoch FROM ${beginOf(interval, timeZone, sql`page.start`)})::float8 AS begin, page.series_key
-      FROM (SELECT) one LEFT JOIN page ON true`.execute(tx)
-  const shown = rows.filter((row): row is typeof row & { start: number } => row.start !== null)
-  return {
-    total: rows[0]?.total ?? 0,
-    groups: shown.length,
-    starts: shown.map(({ start }) => start),
-    begins: shown.map(({ begin }) => begin),
-    seriesKeys: shown.map((row) => row.series_key),
+    return rows[0]?.total ?? 0
+  }
+
+  /**
+   * The intervals and series of the page, in its order. Of a long range the near part is looked at first, then more of it: every
+   * interval has a group at the least where data are dense.
+   */
+  async #groupsOf(window: Window): Promise<Group[]> {
+    const { interval } = this.#request
+    const wanted = window.offset + window.limit
+    for (let intervals = wanted; ; intervals *= WIDER) {
+      const near = nearPart(this.#filter, window.dir, intervals * longestSeconds(interval))
+      const { rows } = await this.#page(near, window).execute(this.#tx)
+      if (near === undefined || rows.length >= window.limit) return rows
+    }
+  }
+
+  /** The page of the groups of the near part of the range, or of all of it. An interval that the part cuts is left out. */
+  #page(near: NearPart | undefined, { limit, offset, dir }: Window): Sql<Group> {
+    const { interval, timeZone } = this.#request
+    const direction = dir === 'asc' ? sql`ASC` : sql`DESC`
+    const isWhole =
+      near === undefined
+        ? sql`true`
+        : sql`p.start ${dir === 'asc' ? sql`<` : sql`>`} ${startOf(interval, timeZone, sql`to_timestamp(${near.edgeSeconds}::float8)`)}`
+    return sql`
+      SELECT extract(epoch FROM page.start)::float8 AS start, page.series_key,
+             extract(epoch FROM ${beginOf(interval, timeZone, sql`page.start`)})::float8 AS begin
+        FROM (SELECT p.start, p.series_key FROM (${this.#groups(near ?? this.#filter)}) p WHERE ${isWhole} GROUP BY 1, 2
+               ORDER BY p.start ${direction}, p.series_key LIMIT ${limit} OFFSET ${offset}) page
+       ORDER BY page.start ${direction}, page.series_key`
+  }
+
+  /** Rows of `start` and `series_key`, of everything in the range that has a numeric value. */
+  #groups(range: TimeRange): Sql<unknown> {
+    return this.#rowsWith(range, NO_VALUES)
+  }
+
+  #valuesOf(groups: readonly Group[], dir: Window['dir']): Sql<RecordRow> {
+    const { by, interval, timeZone } = this.#request
+    const direction = dir === 'asc' ? sql`ASC` : sql`DESC`
+    const starts = groups.map(({ start }) => start)
+    const seriesKeys = groups.map((group) => group.series_key)
+    return sql`
+      WITH page (start, series_key) AS (
+        SELECT to_timestamp(start), series_key FROM unnest(${starts}::float8[], ${seriesKeys}::bigint[]) AS shown(start, series_key)
+      )
+      SELECT s.subtopic, s.publisher_id, s.name, s.unit, min(p.protocol) AS protocol,
+             extract(epoch FROM ${beginOf(interval, timeZone, sql`p.start`)})::float8 AS time,
+             (${RESULTS[by]})::float8 AS value, NULL AS sum, NULL AS update_time, NULL AS bool_value, NULL AS string_value, NULL AS data_value
+        FROM (${this.#rowsWith(spanOf(interval, groups, this.#filter), VALUES)}) p JOIN page USING (start, series_key) JOIN series s ON s.key = p.series_key
+       GROUP BY p.start, s.key ORDER BY p.start ${direction}, s.key`
+  }
+
+  #rowsWith(range: TimeRange, columns: Columns): Sql<unknown> {
+    const { interval, timeZone } = this.#request
+    const parts = isOfBuckets(interval, this.#filter)
+      ? partsOf(this.#scope, range, this.#pending)
+      : { rollups: undefined, raw: [conditionsIn(this.#scope, range)] }
+    return partsWith(parts, (time) => startOf(interval, timeZone, time), columns)
   }
 }
 
-/** What is read of rollups, and the same of records, added up or not. */
+/** Of an interval and series: the `start` that it is grouped by and the moment at which it begins, in epoch seconds. */
+type Group = { start: number; begin: number; series_key: number }
+
+/** So many times the intervals are looked at after a part that did not hold the page. */
+const WIDER = 4
+
+/** A part of a range, whose inner end is the edge. */
+type NearPart = TimeRange & { edgeSeconds: number }
+
+/** The part of the range that the page comes from first, so long and of whole buckets; undefined where that is all of it. */
+function nearPart({ fromSeconds, toSeconds }: TimeRange, dir: Window['dir'], seconds: number): NearPart | undefined {
+  if (fromSeconds === undefined || toSeconds === undefined) return undefined
+  if (dir === 'asc') {
+    const edgeSeconds = Math.ceil((fromSeconds + seconds) / BUCKET_SECONDS) * BUCKET_SECONDS
+    return edgeSeconds < toSeconds ? { fromSeconds, toSeconds: edgeSeconds, edgeSeconds } : undefined
+  }
+  const edgeSeconds = Math.floor((toSeconds - seconds) / BUCKET_SECONDS) * BUCKET_SECONDS
+  return edgeSeconds > fromSeconds ? { fromSeconds: edgeSeconds, toSeconds, edgeSeconds } : undefined
+}
+
+/** Columns beside interval and series, from rollups and from records. */
 type Columns = { ofRollups: Sql<unknown>; ofRecords: Sql<unknown>; grouping: Sql<unknown> }
 
 const NO_VALUES: Columns = { ofRollups: sql``, ofRecords: sql``, grouping: sql`` }
@@ -137,18 +200,17 @@ const HOUR_SECONDS = 3600
 /** More than they may have: clocks are set back by up to three hours. */
 const LONGEST_SECONDS = { day: 48 * HOUR_SECONDS, week: 8 * 24 * HOUR_SECONDS, month: 32 * 24 * HOUR_SECONDS } as const
 
-/** A range of times that holds all intervals that are shown. */
-function spanOf(interval: Interval, { begins }: Groups): TimeRange {
-  const seconds = interval.kind === 'fixed' ? interval.seconds : interval.count * LONGEST_SECONDS[interval.unit]
-  return { fromSeconds: Math.min(...begins), toSeconds: Math.max(...begins) + seconds }
+/** The longest that an interval lasts. */
+function longestSeconds(interval: Interval): number {
+  return interval.kind === 'fixed' ? interval.seconds : interval.count * LONGEST_SECONDS[interval.unit]
 }
 
-/** The records of the part in the range of times. */
-function within(part: RecordConditions, range: TimeRange): RecordConditions {
+/** The part of the range that holds all intervals of these groups. */
+function spanOf(interval: Interval, groups: readonly Group[], { fromSeconds, toSeconds }: TimeRange): TimeRange {
+  const begins = groups.map(({ begin }) => begin)
   return {
-    ...part,
-    rows: all([part.rows, ...rowTimeConditions(range)]),
-    times: [...part.times, ...timeConditions(sql`r.time`, range)],
+    fromSeconds: Math.max(fromSeconds ?? -Infinity, Math.min(...begins)),
+    toSeconds: Math.min(toSeconds ?? Infinity, Math.max(...begins) + longestSeconds(interval)),
   }
 }
 

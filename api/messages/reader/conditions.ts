@@ -2,7 +2,7 @@
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
-import { BUCKET_SECONDS } from '../store/runs.ts'
+import { BUCKET_SECONDS } from '../store/record-chunks.ts'
 import type { Filter } from './filter.ts'
 import type { Comparator } from './schema.ts'
 
@@ -16,9 +16,11 @@ export type Scope = {
   /** Series of the name that is asked for. */
   recordKeys: readonly number[] | undefined
   protocol: number | undefined
-  /** About the values of a record `r`. */
-  values: readonly Sql<boolean>[]
+  values: readonly ValueCondition[]
 }
+
+/** A condition on the value of a record `r`, and one on a row `m` that is true if the row holds such a record. */
+export type ValueCondition = { record: Sql<boolean>; row: Sql<boolean> }
 
 /** A range of times in epoch seconds, the end exclusive. */
 export type TimeRange = { fromSeconds: number | undefined; toSeconds: number | undefined }
@@ -32,18 +34,17 @@ export type RecordConditions = {
   times: readonly Sql<boolean>[]
   /** About the series of a record `r`. */
   series: readonly Sql<boolean>[]
-  /** The same series, where nothing but a name and times are asked for of a record. */
-  named: readonly number[] | undefined
   /** About its values. */
   values: readonly Sql<boolean>[]
 }
 
+/** With the value of the record on their right: that is how an element is compared with all of an array. */
 const OPERATORS: Readonly<Record<Comparator, Sql<unknown>>> = {
   eq: sql`=`,
-  lt: sql`<`,
-  le: sql`<=`,
-  gt: sql`>`,
-  ge: sql`>=`,
+  lt: sql`>`,
+  le: sql`>=`,
+  gt: sql`<`,
+  ge: sql`<=`,
 }
 
 /**
@@ -51,13 +52,27 @@ const OPERATORS: Readonly<Record<Comparator, Sql<unknown>>> = {
  * statistics that a young table does not have.
  */
 export async function scopeOf(tx: Queryable, channelKey: number, filter: Filter): Promise<Scope> {
-  const operator = OPERATORS[filter.comparator]
-  const values: Sql<boolean>[] = []
-  if (filter.value !== undefined) values.push(sql`r.value ${operator} ${filter.value}::float8`)
-  if (filter.boolValue !== undefined) values.push(sql`r.bool_value = ${filter.boolValue}`)
-  if (filter.stringValue !== undefined) values.push(stringCondition(filter.stringValue, filter.comparator))
-  if (filter.dataValue !== undefined) values.push(sql`r.data_value ${operator} ${Buffer.from(filter.dataValue)}::bytea`)
+  const values = valueConditions(filter)
   return { channelKey, ...(await seriesOf(tx, channelKey, filter)), protocol: filter.protocol, values }
+}
+
+function valueConditions({ value, boolValue, stringValue, dataValue, comparator }: Filter): ValueCondition[] {
+  const conditions: ValueCondition[] = []
+  const compare = (operand: Sql<unknown>, operator: Sql<unknown>, element: Sql<unknown>, array: Sql<unknown>) =>
+    conditions.push({
+      record: sql`${operand} ${operator} ${element}`,
+      row: sql`${operand} ${operator} ANY (${array})`,
+    })
+  const operator = OPERATORS[comparator]
+  if (value !== undefined) compare(sql`${value}::float8`, operator, sql`r.value`, sql`m."values"`)
+  if (boolValue !== undefined) compare(sql`${boolValue}::boolean`, sql`=`, sql`r.bool_value`, sql`m.bool_values`)
+  if (dataValue !== undefined)
+    compare(sql`${Buffer.from(dataValue)}::bytea`, operator, sql`r.data_value`, sql`m.data_values`)
+  if (stringValue !== undefined && comparator === 'eq')
+    compare(sql`${stringValue}::text`, operator, sql`r.string_value`, sql`m.string_values`)
+  if (stringValue !== undefined && comparator !== 'eq')
+    conditions.push({ record: stringCondition(stringValue, comparator), row: sql`m.string_values IS NOT NULL` })
+  return conditions
 }
 
 async function seriesOf(
@@ -98,15 +113,15 @@ export function conditionsIn(
       ? [sql<boolean>`m.channel_key = ${channelKey}`, ...times]
       : [sql<boolean>`m.channel_key + 0 = ${channelKey}`, ...times.map((one) => sql<boolean>`(${one}) IS TRUE`)]
   if (protocol !== undefined) rows.push(sql`m.protocol = ${protocol}`)
-  // Publisher and subtopic are the same for all records of a row, so that its first one speaks for them.
+  rows.push(...values.map(({ row }) => row))
+  // Publisher and subtopic are the same for all records of a row, so that the first record decides.
   if (rowKeys !== undefined) rows.push(isOneOf(sql`m.series_keys[1]`, rowKeys))
   return {
     rows: all(rows),
     isInside: insideCondition(range),
     times: timeConditions(sql`r.time`, range),
     series: recordKeys === undefined ? [] : [isOneOf(sql`r.series_key`, recordKeys)],
-    named: values.length === 0 ? recordKeys : undefined,
-    values,
+    values: values.map(({ record }) => record),
   }
 }
 
@@ -132,9 +147,6 @@ export function timeConditions(time: Sql<unknown>, { fromSeconds, toSeconds }: T
   return conditions
 }
 
-/** Times are stored to the microsecond: one that was rounded up may be the first of the next bucket. */
-const ROUNDED_SECONDS = 1
-
 /**
  * A row whose times meet the range. Both ends bound both columns, so that either index finds the range: the times of a row lie in one
  * bucket, so that none is beyond the buckets that the range touches.
@@ -144,11 +156,11 @@ export function rowTimeConditions({ fromSeconds, toSeconds }: TimeRange): Sql<bo
   const at = (seconds: number) => sql`to_timestamp(${seconds}::float8)`
   if (fromSeconds !== undefined) {
     const first = Math.floor(fromSeconds / BUCKET_SECONDS) * BUCKET_SECONDS
-    conditions.push(sql`m.max_time >= ${at(fromSeconds)}`, sql`m.min_time >= ${at(first - ROUNDED_SECONDS)}`)
+    conditions.push(sql`m.max_time >= ${at(fromSeconds)}`, sql`m.min_time >= ${at(first)}`)
   }
   if (toSeconds !== undefined) {
     const end = Math.ceil(toSeconds / BUCKET_SECONDS) * BUCKET_SECONDS
-    conditions.push(sql`m.min_time < ${at(toSeconds)}`, sql`m.max_time < ${at(end + ROUNDED_SECONDS)}`)
+    conditions.push(sql`m.min_time < ${at(toSeconds)}`, sql`m.max_time < ${at(end)}`)
   }
   return conditions
 }
@@ -160,11 +172,9 @@ function insideCondition({ fromSeconds, toSeconds }: TimeRange): Sql<boolean> {
   return all(conditions)
 }
 
-/** Contract section 8: eq = equal; ge = contains; gt = contains and differs; le and lt = is contained in. */
-function stringCondition(text: string, comparator: Comparator): Sql<boolean> {
+/** Contract section 8: ge = contains; gt = contains and differs; le and lt = is contained in. */
+function stringCondition(text: string, comparator: Exclude<Comparator, 'eq'>): Sql<boolean> {
   switch (comparator) {
-    case 'eq':
-      return sql`r.string_value = ${text}`
     case 'ge':
       return sql`position(${text} IN r.string_value) > 0`
     case 'gt':

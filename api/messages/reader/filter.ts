@@ -49,11 +49,6 @@ export function parseFilter(query: MessagesQuery): Filter {
   }
 }
 
-/** Whether it asks for times and series alone, whose pages are found in one way whatever they are. */
-export function isOfSeries({ protocol, value, boolValue, stringValue, dataValue }: Filter): boolean {
-  return [protocol, value, boolValue, stringValue, dataValue].every((one) => one === undefined)
-}
-
 function isGiven(text: string | undefined): text is string {
   return text !== undefined && text !== ''
 }

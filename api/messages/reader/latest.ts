@@ -1,41 +1,37 @@
-/** Reads the newest record of every series: what is folded from its projections, and what is not from the records. */
+/** Reads the newest record of every series: from its projection, and those of pending batches from the records. */
 import { withinPage } from '#core/database/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
-import type { Sql } from '#core/sql.ts'
 import { LATEST_COLUMNS, LATEST_OF_RECORD, NEWEST_OF_RECORD } from '../projections/latest.ts'
-import { talliedLatest } from '../projections/tallies.ts'
 import { RECORDS } from '../store/opened.ts'
 import { all, conditionsIn, matchingIn, scopeOf } from './conditions.ts'
 import type { Filter } from './filter.ts'
-import { unfoldedBatches } from './parts.ts'
-import type { RecordRow, Rows } from './window.ts'
+import { pendingBatches } from './parts.ts'
+import type { RecordRow } from './window.ts'
 
 export async function readLatest(
   tx: Transaction,
   channelKey: number,
   filter: Filter,
   { offset, limit }: { offset: number; limit: number },
-): Promise<Rows<RecordRow>> {
+): Promise<{ rows: RecordRow[]; total: number }> {
   // The protocol is one of the newest record, not one that looks for another: it filters what was found.
-  const { protocol, ...ofSeries } = filter
-  const scope = await scopeOf(tx, channelKey, { ...ofSeries, protocol: undefined })
+  const { protocol, ...withoutProtocol } = filter
+  const scope = await scopeOf(tx, channelKey, { ...withoutProtocol, protocol: undefined })
   const { seriesKeys } = scope
-  const ofSeriesIn = (key: Sql<unknown>) =>
-    seriesKeys === undefined ? sql`` : sql`AND ${key} = ANY (${seriesKeys}::bigint[])`
-  const unfolded = await unfoldedBatches(tx)
+  const ofSeries = seriesKeys === undefined ? sql`` : sql`AND series_key = ANY (${seriesKeys}::bigint[])`
+  const pending = await pendingBatches(tx)
   const conditions = conditionsIn(scope, { fromSeconds: undefined, toSeconds: undefined })
   const fresh =
-    unfolded === undefined
+    pending === undefined
       ? sql``
       : sql`UNION ALL (
           SELECT DISTINCT ON (r.series_key) ${LATEST_OF_RECORD} FROM ${RECORDS}
-           WHERE ${all([conditions.rows, ...matchingIn(conditions), unfolded])} ORDER BY r.series_key, ${NEWEST_OF_RECORD})`
+           WHERE ${all([conditions.rows, ...matchingIn(conditions), pending])} ORDER BY r.series_key, ${NEWEST_OF_RECORD})`
   const { rows: found } = await sql<RecordRow & { total: number; series_key: number | null }>`
     WITH newest AS MATERIALIZED (
       SELECT DISTINCT ON (l.series_key) l.*
-        FROM (SELECT ${LATEST_COLUMNS} FROM latest_records WHERE channel_key = ${channelKey} ${ofSeriesIn(sql`series_key`)}
-              UNION ALL ${talliedLatest(sql`t.channel_key = ${channelKey} ${ofSeriesIn(sql`e.series_key`)}`)} ${fresh}) l
+        FROM (SELECT ${LATEST_COLUMNS} FROM latest_records WHERE channel_key = ${channelKey} ${ofSeries} ${fresh}) l
        ORDER BY l.series_key, l.time DESC, l.arrived_at DESC, l.batch_seq DESC, l.message DESC, l.run, l.place
     ), matching AS (
       SELECT * FROM newest WHERE ${protocol === undefined ? sql`true` : sql`protocol = ${protocol}`}

@@ -4,8 +4,10 @@ import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import type { Filter } from './filter.ts'
-import { timeConditions } from './conditions.ts'
-import type { Rows, Window } from './window.ts'
+import { all, timeConditions } from './conditions.ts'
+import { directionOf } from './order.ts'
+import type { PageRows, Window } from './window.ts'
+import { pageRowsOf } from './window.ts'
 
 export type PayloadRow = {
   subtopic: string
@@ -17,27 +19,33 @@ export type PayloadRow = {
   body: Buffer | null
 }
 
-/** A page of one format and the number of all that match, of one snapshot. */
-export async function readPayloads(
-  tx: Transaction,
-  channelKey: number,
-  format: string,
-  filter: Filter,
-  { offset, limit, dir }: Window,
-): Promise<Rows<PayloadRow>> {
-  const conditions = [sql<boolean>`channel_key = ${channelKey} AND format = ${format}`, ...payloadConditions(filter)]
-  const condition = sql.join(conditions, sql` AND `)
-  const direction = dir === 'asc' ? sql`ASC` : sql`DESC`
-  const order = sql`p.time ${direction}, p.arrived_at ${direction}, p.batch_seq ${direction}, p.message ${direction}, p.ordinal ASC`
-  const page = withinPage(sql`
-    SELECT subtopic, publisher_id, protocol, extract(epoch FROM p.time)::float8 AS time, content_type, document::text AS document, body
-      FROM payloads p WHERE ${condition} ORDER BY ${order} LIMIT ${limit} OFFSET ${offset}`)
-  const { rows } = await sql<PayloadRow & { total: number; page_place: number | null }>`
-    WITH page AS (${page}), counted AS (
-      SELECT count(*) AS total FROM payloads p WHERE ${condition}
-    )
-    SELECT counted.total, page.* FROM counted LEFT JOIN page ON true ORDER BY page.page_place`.execute(tx)
-  return { rows: rows.filter((row) => row.page_place !== null), total: rows[0]?.total ?? 0 }
+/** The JSON or raw messages of one query, within the snapshot of the transaction. */
+export class PayloadsQuery {
+  readonly #tx: Transaction
+  readonly #condition: Sql<boolean>
+
+  constructor(tx: Transaction, channelKey: number, format: string, filter: Filter) {
+    this.#tx = tx
+    this.#condition = all([
+      sql<boolean>`channel_key = ${channelKey} AND format = ${format}`,
+      ...payloadConditions(filter),
+    ])
+  }
+
+  async page({ offset, limit, dir }: Window): Promise<PageRows<PayloadRow>> {
+    const direction = directionOf(dir)
+    const order = sql`p.time ${direction}, p.arrived_at ${direction}, p.batch_seq ${direction}, p.message ${direction}, p.ordinal ASC`
+    const { rows } = await withinPage(sql<PayloadRow>`
+      SELECT subtopic, publisher_id, protocol, extract(epoch FROM p.time)::float8 AS time, content_type, document::text AS document, body
+        FROM payloads p WHERE ${this.#condition} ORDER BY ${order} LIMIT ${limit} OFFSET ${offset}`).execute(this.#tx)
+    return pageRowsOf(rows)
+  }
+
+  async total(): Promise<number> {
+    const { rows } = await sql<{ total: number }>`
+      SELECT count(*) AS total FROM payloads p WHERE ${this.#condition}`.execute(this.#tx)
+    return rows[0]?.total ?? 0
+  }
 }
 
 /** Names and values are those of records; here they filter nothing. */

@@ -81,7 +81,13 @@ export const MessagesPage = Type.Object({
   offset: Type.Integer(),
   limit: Type.Integer(),
   format: Type.String(),
-  total: Type.Integer(),
+  total: Type.Integer({ description: 'Messages that match' }),
+  total_exact: Type.Optional(
+    Type.Boolean({
+      description:
+        '`false`: the total takes too long to count. `total` is then a lower bound, above `offset` plus the messages of the page if more follow',
+    }),
+  ),
   messages: Type.Array(StoredMessage),
   subtopic: Type.Optional(Type.String()),
   publisher: Type.Optional(Type.String()),

@@ -1,4 +1,4 @@
-/** Which part of what matches is read, and what is read of it. */
+/** Which part of the matches is read, and what is read of it. */
 import type { Direction } from './order.ts'
 
 export type Window = { offset: number; limit: number; order: string | undefined; dir: Direction }
@@ -18,4 +18,16 @@ export type RecordRow = {
   data_value: Buffer | null
 }
 
-export type Rows<Row> = { rows: Row[]; total: number }
+/** `found`: the rows of the page before it was cut to its size; `total`, where it is known with the page. */
+export type PageRows<Row> = { rows: Row[]; found: number; total?: number }
+
+/** The rows of `withinPage`. */
+export function pageRowsOf<Row extends { page_rows: number }>(rows: Row[]): PageRows<Row> {
+  return { rows, found: rows[0]?.page_rows ?? 0 }
+}
+
+/** A total, and whether it is exact; otherwise it is a lower bound. */
+export type Total = { total: number; isExact: boolean }
+
+/** A page and the total of all matches. */
+export type Rows<Row> = { rows: Row[] } & Total

@@ -3,7 +3,7 @@
  * exist, those that have series, and those whose deletion the journal knows.
  */
 import type { Database } from '#core/database/index.ts'
-import { foldPending } from '../projections/fold.ts'
+import { projectPending } from '../projections/project.ts'
 
 /** Removes at most so many rows, and gives how many went. */
 type RemovePart = (limit: number) => Promise<number>
@@ -15,8 +15,8 @@ const PARTITIONED = ['records', 'payloads', 'rollups']
 /** Everything that is stored of the domain's channels, as parts that are removed one after the other. */
 export async function removalsOf(database: Database, domainKey: number): Promise<RemovePart[]> {
   const { pool } = database
-  // Else what was stored last would be added to the rollups when they are gone already.
-  await foldPending(database)
+  // Otherwise the last batches would be added to rollups that are removed already.
+  await projectPending(database)
   const { rows: channels } = await pool.query<{ key: number }>(
     `SELECT key FROM channels WHERE domain_key = $1
       UNION SELECT channel_key FROM series_counts WHERE domain_key = $1 AND channel_key <> 0
@@ -29,8 +29,7 @@ export async function removalsOf(database: Database, domainKey: number): Promise
     [PARTITIONED],
   )
   const keys = channels.map((channel) => channel.key)
-  // Those that are merged into others go first.
-  const tables = ['tallies', ...leaves.map((leaf) => leaf.name), 'latest_records', 'series']
+  const tables = [...leaves.map((leaf) => leaf.name), 'latest_records', 'series']
 
   // Row by row number inside one partition: a join over all of them would read them whole for each part.
   const removeOf =

@@ -4,7 +4,7 @@ import { protocolNumber, retentionClassOf } from '../model/message.ts'
 import type { ResolvedRecord } from '../senml/index.ts'
 import { BinaryRows, OIDS } from './binary-rows.ts'
 import type { CopyData } from './copy-in.ts'
-import { runsOf } from './runs.ts'
+import { chunksOf } from './record-chunks.ts'
 
 /** Columns in the order in which the rows below write them; `arrived_at` is the moment of the transaction. */
 const NUMBER_COLUMNS =
@@ -60,19 +60,19 @@ function writeRecords(
   const { channelKey, retentionDays } = message.access
   const retention = retentionClassOf(retentionDays)
   const protocol = protocolNumber(message.protocol)
-  for (const [place, run] of runsOf(message.content.records, seriesKeys).entries()) {
+  for (const [place, chunk] of chunksOf(message.content.records, seriesKeys).entries()) {
     rows.row(isNumbersOnly ? NUMBER_COLUMNS.length : NUMBER_COLUMNS.length + OTHER_COLUMNS.length)
     rows.int64(channelKey)
-    rows.timestamp(run.minSeconds)
-    rows.timestamp(run.maxSeconds)
+    rows.timestamp(chunk.minSeconds)
+    rows.timestamp(chunk.maxSeconds)
     rows.int64(batchSeq)
     rows.int32(index)
     rows.int32(place)
     rows.int16(retention)
     rows.int16(protocol)
-    const { records } = run
+    const { records } = chunk
     rows.beginArray(OIDS.int8, records.length)
-    for (const key of run.seriesKeys) rows.int64(key)
+    for (const key of chunk.seriesKeys) rows.int64(key)
     rows.endArray()
     rows.beginArray(OIDS.timestamptz, records.length)
     for (const { timeSeconds } of records) rows.timestamp(timeSeconds)

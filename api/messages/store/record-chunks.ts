@@ -1,38 +1,38 @@
 /**
- * Runs: records of one message that are stored in one row. Their times lie in the same quarter of an hour, so that a row
- * belongs to one bucket of every projection, and so that a range of times is a range of rows but for its two ends.
+ * Chunks: records of one message that are stored in one row. Their times lie in the same quarter of an hour, so that a row
+ * belongs to one bucket of the rollups, and a range of times is a range of rows except at its two ends.
  */
 import type { ResolvedRecord } from '../senml/index.ts'
 
-/** Length of a bucket of times. Runs that are stored already were made with it. */
+/** Length of a bucket of times. Stored chunks were made with it. */
 export const BUCKET_SECONDS = 900
 /** Records of a row: three arrays of so many stay below the 2 kB from which PostgreSQL compresses a row. */
-const MAX_RUN_RECORDS = 64
+const MAX_CHUNK_RECORDS = 64
 
-export type Run = {
+export type RecordChunk = {
   records: readonly ResolvedRecord[]
   seriesKeys: readonly number[]
   minSeconds: number
   maxSeconds: number
 }
 
-/** The runs of a message, in the order of their first records; the records of each in the order in which they were sent. */
-export function runsOf(records: readonly ResolvedRecord[], seriesKeys: readonly number[]): Run[] {
-  const whole = asRun(records, seriesKeys)
-  if (records.length <= MAX_RUN_RECORDS && bucketOf(whole.minSeconds) === bucketOf(whole.maxSeconds)) return [whole]
-  const runs: Run[] = []
+/** The chunks of a message, in the order of their first records; the records of each in the order in which they were sent. */
+export function chunksOf(records: readonly ResolvedRecord[], seriesKeys: readonly number[]): RecordChunk[] {
+  const whole = asChunk(records, seriesKeys)
+  if (records.length <= MAX_CHUNK_RECORDS && bucketOf(whole.minSeconds) === bucketOf(whole.maxSeconds)) return [whole]
+  const chunks: RecordChunk[] = []
   for (const places of placesByBucket(records)) {
-    for (let start = 0; start < places.length; start += MAX_RUN_RECORDS) {
-      const part = places.slice(start, start + MAX_RUN_RECORDS)
-      runs.push(
-        asRun(
+    for (let start = 0; start < places.length; start += MAX_CHUNK_RECORDS) {
+      const part = places.slice(start, start + MAX_CHUNK_RECORDS)
+      chunks.push(
+        asChunk(
           part.map((place) => records[place] as ResolvedRecord),
           part.map((place) => seriesKeys[place] as number),
         ),
       )
     }
   }
-  return runs
+  return chunks
 }
 
 function placesByBucket(records: readonly ResolvedRecord[]): Iterable<number[]> {
@@ -46,7 +46,7 @@ function placesByBucket(records: readonly ResolvedRecord[]): Iterable<number[]> 
   return buckets.values()
 }
 
-function asRun(records: readonly ResolvedRecord[], seriesKeys: readonly number[]): Run {
+function asChunk(records: readonly ResolvedRecord[], seriesKeys: readonly number[]): RecordChunk {
   let minSeconds = Infinity
   let maxSeconds = -Infinity
   for (const { timeSeconds } of records) {

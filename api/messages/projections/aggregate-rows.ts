@@ -1,15 +1,15 @@
 /**
- * What records come to by series, quarter of an hour and retention class, and the newest of each. The rows lie in one array of
- * numbers: as objects they would outlive two collections, each of which moves all of them, and be found dead by a third.
+ * Counts, sums and bounds of records by series, bucket and retention class, and the newest record of each. The rows lie in one array
+ * of numbers: some 100,000 objects that live for a few seconds would be copied by every garbage collection.
  */
 import type { ResolvedRecord } from '../senml/index.ts'
 import { DecimalSum, MAX_EXACT_TOTAL, millionthsOf } from './decimal-sum.ts'
 
 const INITIAL_ROWS = 1024
-const ROW_LENGTH = 18
+const ROW_LENGTH = 17
 
 /** Places of the numbers in a row; NaN is none. */
-export const COLUMNS = {
+const COLUMNS = {
   channelKey: 0,
   seriesKey: 1,
   /** Quarters of an hour since 2000. */
@@ -24,33 +24,30 @@ export const COLUMNS = {
   /** The sum of the values, where they are whole millionths and not too many; none where there is a `decimalSum`. */
   millionths: 9,
   newestMicros: 10,
-  /** Microseconds since 2000, once it is known. */
-  newestArrival: 11,
-  newestBatchSeq: 12,
-  newestMessage: 13,
-  newestRun: 14,
+  newestBatchSeq: 11,
+  newestMessage: 12,
+  newestChunk: 13,
   /** Counted from 1, as PostgreSQL does. */
-  newestPlace: 15,
-  newestProtocol: 16,
-  newestValue: 17,
+  newestPlace: 14,
+  newestProtocol: 15,
+  newestValue: 16,
 } as const
 
 export type Column = keyof typeof COLUMNS
 
-/** Where the records of a run are stored. */
+/** Where the records of a chunk are stored. */
 export type Where = {
   channelKey: number
   batchSeq: number
   message: number
-  run: number
+  chunk: number
   retentionDays: number
   protocol: number
 }
 
-export class TallyRows {
+export class AggregateRows {
   #numbers = new Float64Array(INITIAL_ROWS * ROW_LENGTH)
   #length = 0
-  readonly #retentionClasses = new Set<number>()
   /** By series: the row of the quarter that was last asked for. */
   readonly #current = new Map<number, number>()
   /** The other rows, by series, quarter and class. */
@@ -64,20 +61,14 @@ export class TallyRows {
     return this.#length
   }
 
-  get retentionClasses(): ReadonlySet<number> {
-    return this.#retentionClasses
-  }
-
   get(row: number, column: Column): number {
     return this.#numbers[row * ROW_LENGTH + COLUMNS[column]] as number
   }
 
-  /** The same number of many rows. */
-  column(column: Column, rows: readonly number[]): Float64Array {
-    const place = COLUMNS[column]
-    const found = new Float64Array(rows.length)
-    for (let index = 0; index < rows.length; index++)
-      found[index] = this.#numbers[(rows[index] as number) * ROW_LENGTH + place] as number
+  /** The same number of the rows from `first` to before `end`. */
+  column(column: Column, first: number, end: number): Float64Array {
+    const found = new Float64Array(end - first)
+    for (let index = 0; index < found.length; index++) found[index] = this.get(first + index, column)
     return found
   }
 
@@ -91,7 +82,7 @@ export class TallyRows {
     return this.#newest.get(row)
   }
 
-  /** Counts a record of this time, `place` in its run counted from 1. */
+  /** Counts a record of this time, `place` in its chunk counted from 1. */
   add(seriesKey: number, bucket: number, micros: number, where: Where, place: number, record: ResolvedRecord): void {
     const row = this.#rowOf(where.channelKey, seriesKey, bucket, where.retentionDays)
     const at = row * ROW_LENGTH
@@ -107,55 +98,6 @@ export class TallyRows {
           numbers[at + COLUMNS.newestBatchSeq] !== where.batchSeq
         : micros > newest
     if (isNewer) this.#setNewest(row, micros, where, place, record)
-  }
-
-  /**
-   * Adds what rows of another one come to, which is of later messages. `arrivals`: when the batches arrived that their newest records are
-   * of, in microseconds since 2000.
-   */
-  addRow(other: TallyRows, otherRow: number, arrivals: ReadonlyMap<number, number>): void {
-    const theirs = other.#numbers
-    const from = otherRow * ROW_LENGTH
-    const row = this.#rowOf(
-      theirs[from + COLUMNS.channelKey] as number,
-      theirs[from + COLUMNS.seriesKey] as number,
-      theirs[from + COLUMNS.bucket] as number,
-      theirs[from + COLUMNS.retentionDays] as number,
-    )
-    const numbers = this.#numbers
-    const at = row * ROW_LENGTH
-    for (const place of [COLUMNS.records, COLUMNS.valueCount])
-      numbers[at + place] = (numbers[at + place] as number) + (theirs[from + place] as number)
-    numbers[at + COLUMNS.protocol] = Math.min(
-      numbers[at + COLUMNS.protocol] as number,
-      theirs[from + COLUMNS.protocol] as number,
-    )
-    this.#widen(at, theirs[from + COLUMNS.min] as number)
-    this.#widen(at, theirs[from + COLUMNS.max] as number)
-    const millionths = theirs[from + COLUMNS.millionths] as number
-    if (!Number.isNaN(millionths)) this.#addMillionths(row, millionths)
-    const sum = other.#sums.get(otherRow)
-    if (sum !== undefined) this.#sumOf(row).addSum(sum)
-    if ((theirs[from + COLUMNS.newestMicros] as number) < (numbers[at + COLUMNS.newestMicros] as number)) return
-    for (let place: number = COLUMNS.newestMicros; place < ROW_LENGTH; place++)
-      numbers[at + place] = theirs[from + place] as number
-    numbers[at + COLUMNS.newestArrival] = arrivals.get(theirs[from + COLUMNS.newestBatchSeq] as number) ?? NaN
-    const newest = other.#newest.get(otherRow)
-    if (newest === undefined) this.#newest.delete(row)
-    else this.#newest.set(row, newest)
-  }
-
-  /** The memory of the numbers is kept for the next ones, or half of it where these needed less than a quarter. */
-  clear(): void {
-    const { length } = this.#numbers
-    if (this.#length * ROW_LENGTH < length / 4 && length > INITIAL_ROWS * ROW_LENGTH)
-      this.#numbers = new Float64Array(length / 2)
-    this.#length = 0
-    this.#retentionClasses.clear()
-    this.#current.clear()
-    this.#others.clear()
-    this.#sums.clear()
-    this.#newest.clear()
   }
 
   #rowOf(channelKey: number, seriesKey: number, bucket: number, retentionDays: number): number {
@@ -177,7 +119,6 @@ export class TallyRows {
 
   #newRow(channelKey: number, seriesKey: number, bucket: number, retentionDays: number): number {
     const row = this.#length++
-    this.#retentionClasses.add(retentionDays)
     if (this.#length * ROW_LENGTH > this.#numbers.length) {
       const larger = new Float64Array(this.#numbers.length * 2)
       larger.set(this.#numbers)
@@ -206,10 +147,9 @@ export class TallyRows {
     else this.#addMillionths(row, millionths)
   }
 
-  /** NaN widens nothing, and is widened by anything. */
   #widen(at: number, value: number): void {
-    if (Number.isNaN(value)) return
     const numbers = this.#numbers
+    // Neither is true of the NaN that stands there at first.
     if (!((numbers[at + COLUMNS.min] as number) <= value)) numbers[at + COLUMNS.min] = value
     if (!((numbers[at + COLUMNS.max] as number) >= value)) numbers[at + COLUMNS.max] = value
   }
@@ -229,7 +169,7 @@ export class TallyRows {
     numbers[at + COLUMNS.newestMicros] = micros
     numbers[at + COLUMNS.newestBatchSeq] = where.batchSeq
     numbers[at + COLUMNS.newestMessage] = where.message
-    numbers[at + COLUMNS.newestRun] = where.run
+    numbers[at + COLUMNS.newestChunk] = where.chunk
     numbers[at + COLUMNS.newestPlace] = place
     numbers[at + COLUMNS.newestProtocol] = where.protocol
     const { value, sum, updateTimeSeconds } = record

@@ -1,30 +1,30 @@
 /**
- * What this process committed since its last fold, added up while it is at hand: so the folder need not read it again. A
- * tally is a shortcut and nothing more: batches that are in none are read and folded from the tables.
+ * The partial aggregate of the batches that this process committed since its last round, summed up while their records are in memory
+ * (decision 0028). It only saves work: batches that are in none are read from the tables.
  */
 import { isClearing, protocolNumber, retentionClassOf } from '../model/message.ts'
 import type { ResolvedRecord } from '../senml/index.ts'
 import { microsSince2000 } from '../store/binary-rows.ts'
 import type { StorableMessage } from '../store/message-rows.ts'
-import type { Run } from '../store/runs.ts'
-import { BUCKET_SECONDS, runsOf } from '../store/runs.ts'
-import { TallyRows } from './tally-rows.ts'
-import type { Where } from './tally-rows.ts'
+import { BUCKET_SECONDS, chunksOf } from '../store/record-chunks.ts'
+import type { RecordChunk } from '../store/record-chunks.ts'
+import { AggregateRows } from './aggregate-rows.ts'
+import type { Where } from './aggregate-rows.ts'
 
 const BUCKET_MICROS = BUCKET_SECONDS * 1e6
-/** Rows that one tally holds, each some 200 bytes. */
+/** Rows of one partial aggregate, some 200 bytes each. */
 const MAX_ROWS = 300_000
-/** The folder looks at so many batches in a round. */
-export const MAX_TALLY_BATCHES = 4_000
+/** Below the number of batches that a round looks at. */
+const MAX_BATCHES = 4_000
 
-type ClientTally = { firstSeq: number; lastSeq: number; messages: number }
-type DomainTally = { messages: number; records: number }
+type ClientMessages = { firstSeq: number; lastSeq: number; messages: number }
+type DomainUsage = { messages: number; records: number }
 
-export class Tally {
+export class PartialAggregate {
   readonly seqs: number[] = []
-  readonly clients = new Map<number, ClientTally>()
-  readonly domains = new Map<number, DomainTally>()
-  readonly rows = new TallyRows()
+  readonly clients = new Map<number, ClientMessages>()
+  readonly domains = new Map<number, DomainUsage>()
+  readonly rows = new AggregateRows()
   #records = 0
   #isExact = true
 
@@ -32,35 +32,25 @@ export class Tally {
     return this.#records
   }
 
-  /** False when it holds a time that is too far away for it: then all of it is left to be folded from the tables. */
+  /** False when it holds a time that is too far away to be counted exactly: then its batches are read from the tables. */
   get isExact(): boolean {
     return this.#isExact
   }
 
-  /** Whether another batch may be added; what is not is folded from the tables. */
+  /** No further batch may be added. */
   get isFull(): boolean {
-    return this.rows.length >= MAX_ROWS || this.seqs.length >= MAX_TALLY_BATCHES
+    return this.rows.length >= MAX_ROWS || this.seqs.length >= MAX_BATCHES
   }
 
-  /** A committed batch, its messages in the order in which they are numbered; batches of one lane in their order. */
+  /** A committed batch, its messages in the order in which they are numbered; batches of one shard in their order. */
   add(batchSeq: number, batch: readonly StorableMessage[]): void {
     this.seqs.push(batchSeq)
     batch.forEach((storable, number) => {
-      // Of it nothing lies in the tables, which others count by.
+      // It stores nothing, so that counting from the tables would not find it either.
       if (isClearing(storable.message)) return
       const records = this.#addRecords(batchSeq, number, storable)
       this.#addUsage(batchSeq, storable, records)
     })
-  }
-
-  /** Holds nothing any more, and the memory of what it held. */
-  clear(): void {
-    this.seqs.length = 0
-    this.clients.clear()
-    this.domains.clear()
-    this.rows.clear()
-    this.#records = 0
-    this.#isExact = true
   }
 
   #addRecords(batchSeq: number, number: number, { message, seriesKeys }: StorableMessage): number {
@@ -69,13 +59,13 @@ export class Tally {
     const retentionDays = retentionClassOf(access.retentionDays)
     const protocol = protocolNumber(message.protocol)
     const { channelKey } = access
-    for (const [runNumber, run] of runsOf(content.records, seriesKeys).entries()) {
-      this.#addRun(run, { channelKey, batchSeq, message: number, run: runNumber, retentionDays, protocol })
+    for (const [chunkNumber, chunk] of chunksOf(content.records, seriesKeys).entries()) {
+      this.#addChunk(chunk, { channelKey, batchSeq, message: number, chunk: chunkNumber, retentionDays, protocol })
     }
     return content.records.length
   }
 
-  #addRun({ records, seriesKeys }: Run, where: Where): void {
+  #addChunk({ records, seriesKeys }: RecordChunk, where: Where): void {
     this.#records += records.length
     for (let index = 0; index < records.length; index++) {
       const record = records[index] as ResolvedRecord

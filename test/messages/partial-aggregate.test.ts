@@ -1,17 +1,16 @@
-/** What a process adds up of its own batches is, to the last bit, what is read and folded from the tables. */
+/** The partial aggregate of a process is, to the last bit, what is projected from the tables. */
 import { randomUUID } from 'node:crypto'
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { IncomingMessage } from '#api/messages/index.ts'
-import { foldNext } from '../../api/messages/projections/fold.ts'
-import { lockRollups } from '../../api/messages/projections/lock.ts'
+import { projectNext } from '../../api/messages/projections/project.ts'
 import { createPartitions } from '../../api/messages/store/partitions.ts'
 import type { TestDatabase } from '../harness/database.ts'
 import { createTestDatabase } from '../harness/database.ts'
-import { createFoldingNode } from './folding.ts'
+import { createProjectingNode } from './projecting.ts'
 
 let server: TestDatabase
-let node: ReturnType<typeof createFoldingNode>
+let node: ReturnType<typeof createProjectingNode>
 const domainKeys: number[] = []
 const clientKeys: number[] = []
 const channelKeys: number[] = []
@@ -37,7 +36,7 @@ beforeAll(async () => {
     )
     channelKeys.push(channels.rows[0]?.key ?? 0)
   }
-  node = createFoldingNode(server.database)
+  node = createProjectingNode(server.database)
 })
 afterAll(async () => {
   await node.close()
@@ -123,16 +122,13 @@ const TABLES = ['rollups', 'latest_records', 'client_telemetry', 'domain_usage']
 /** What projections are made of. */
 const STORED = ['records', 'payloads', 'ingest_batches']
 
-/** Removes what these tables hold, and what waits to be merged. */
 async function empty(tables: readonly string[]): Promise<void> {
-  for (const table of [...tables, 'tallies']) await server.database.pool.query(`DELETE FROM ${table}`)
+  for (const table of tables) await server.database.pool.query(`DELETE FROM ${table}`)
 }
 
-/** Lines of the tables once all is merged. Which of two zeros is the lower one is left to chance. */
+/** Lines of the tables. Which of two zeros is the lower one is left to chance. */
 async function projections(): Promise<unknown[]> {
   const { pool } = server.database
-  await server.database.transaction((tx) => lockRollups(tx))
-  expect((await pool.query('SELECT FROM tallies')).rowCount).toBe(0)
   const found: unknown[] = []
   for (const table of TABLES) {
     const { rows } = await pool.query<{ line: string }>(`SELECT t::text AS line FROM ${table} t ORDER BY 1`)
@@ -141,8 +137,8 @@ async function projections(): Promise<unknown[]> {
   return found
 }
 
-/** Days of UTC on which batches arrived that are not folded. */
-async function unfoldedDays(): Promise<number> {
+/** Days of UTC on which pending batches arrived. */
+async function pendingDays(): Promise<number> {
   const { rows } = await server.database.pool.query<{ days: number }>(`
     SELECT count(DISTINCT (arrived_at AT TIME ZONE 'UTC')::date)::integer AS days FROM ingest_batches WHERE NOT folded`)
   return rows[0]?.days ?? 0
@@ -152,28 +148,28 @@ async function unfoldedDays(): Promise<number> {
 const SAMPLE_SEED = 7
 
 /** All projections from what is stored, as if no process had added anything up. */
-async function foldAllAnew(): Promise<void> {
+async function projectAllAnew(): Promise<void> {
   await empty(TABLES)
   await server.database.pool.query('UPDATE ingest_batches SET folded = false')
-  await foldNext(server.database)
+  await projectNext(server.database)
 }
 
-test('a tally adds what its batches hold, whatever they hold', async () => {
+test('a partial aggregate adds what its batches hold, whatever they hold', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.array(someMessage, { minLength: 1, maxLength: 6 }), { minLength: 1, maxLength: 4 }),
       async (rounds) => {
         await empty([...TABLES, ...STORED])
-        node.own.takeTally()
+        node.own.takePartial()
         for (const round of rounds) {
           await Promise.all(round.map((input) => node.publish(toMessage(input))))
-          await node.fold()
+          await node.project()
         }
-        // A tally that midnight divides is not added: its batches are left to be read from the tables.
-        if ((await unfoldedDays()) > 1) await foldNext(server.database)
-        expect(await unfoldedDays()).toBe(0)
+        // One that midnight divides is not added: its batches are left to be read from the tables.
+        if ((await pendingDays()) > 1) await projectNext(server.database)
+        expect(await pendingDays()).toBe(0)
         const added = await projections()
-        await foldAllAnew()
+        await projectAllAnew()
         expect(added).toEqual(await projections())
       },
     ),
@@ -181,7 +177,7 @@ test('a tally adds what its batches hold, whatever they hold', async () => {
   )
 }, 120_000)
 
-test('a tally of more series than one statement adds is added as a whole, a channel with all of its own', async () => {
+test('a partial aggregate of more series than one statement adds is added as a whole, a channel with all of its own', async () => {
   const nothing = { stringValue: undefined, boolValue: undefined, dataValue: undefined, sum: undefined }
   const records = Array.from({ length: 2_500 }, (_, index) => ({
     ...nothing,
@@ -191,37 +187,37 @@ test('a tally of more series than one statement adds is added as a whole, a chan
     value: index / 10,
     updateTimeSeconds: undefined,
   }))
-  node.own.takeTally()
+  node.own.takePartial()
   await empty([...TABLES, ...STORED])
   const common = { tenant: 0, isOfUser: false, subtopic: '', protocol: 'http', retentionDays: null } as const
   const message = toMessage({ ...common, kind: 'records', records: [] })
   for (const sent of [records, records.toReversed()]) {
     await node.publish({ ...message, content: { kind: 'records', records: sent } })
-    const round = await node.fold()
-    expect(round).toEqual({ records: 2_500, rows: 2_500, hasMore: false })
+    const round = await node.project()
+    expect(round).toEqual({ records: 2_500, hasMore: false })
   }
   const added = await projections()
-  await foldAllAnew()
+  await projectAllAnew()
   expect(added).toEqual(await projections())
 })
 
-test('a tally of which somebody folded a batch is left alone, and the rest is read', async () => {
+test('a partial aggregate of which another process projected a batch is left alone, and the rest is read', async () => {
   const input = fc.sample(someMessage, { numRuns: 6, seed: SAMPLE_SEED }).map(toMessage)
   await Promise.all(input.map((message) => node.publish(message)))
-  await foldNext(server.database)
+  await projectNext(server.database)
   await Promise.all(input.map((message) => node.publish(message)))
-  await node.fold()
+  await node.project()
   const { rows } = await server.database.pool.query('SELECT 1 FROM ingest_batches WHERE NOT folded')
   expect(rows.length).toBeGreaterThan(0)
-  await foldNext(server.database, { ...node.own, foreignAgeMs: 0 })
-  const folded = await projections()
-  await foldAllAnew()
-  expect(folded).toEqual(await projections())
+  await projectNext(server.database, { ...node.own, foreignAgeMs: 0 })
+  const projected = await projections()
+  await projectAllAnew()
+  expect(projected).toEqual(await projections())
 })
 
-test('a tally that midnight divides is left alone, and its batches are read from the tables', async () => {
+test('a partial aggregate that midnight divides is left alone, and its batches are read from the tables', async () => {
   await empty([...TABLES, ...STORED])
-  node.own.takeTally()
+  node.own.takePartial()
   const input = fc.sample(someMessage, { numRuns: 6, seed: SAMPLE_SEED }).map(toMessage)
   for (const message of input) await node.publish(message)
   const { pool } = server.database
@@ -234,30 +230,30 @@ test('a tally that midnight divides is left alone, and its batches are read from
     await pool.query(`UPDATE ${table} SET arrived_at = arrived_at + interval '1 day' WHERE ${column} = $1`, [
       rows[0]?.seq,
     ])
-  await node.fold()
-  expect(await unfoldedDays()).toBe(2)
-  await foldNext(server.database)
-  const folded = await projections()
-  await foldAllAnew()
-  expect(folded).toEqual(await projections())
+  await node.project()
+  expect(await pendingDays()).toBe(2)
+  await projectNext(server.database)
+  const projected = await projections()
+  await projectAllAnew()
+  expect(projected).toEqual(await projections())
 })
 
-test('a time that is too far away for a tally is folded from the tables', async () => {
+test('a time that is too far away for a partial aggregate is projected from the tables', async () => {
   const [message] = fc
     .sample(someMessage, { numRuns: 1, seed: SAMPLE_SEED })
     .map((input) => toMessage({ ...input, kind: 'records' }))
   if (message?.content.kind !== 'records') throw new Error('no records')
   const records = message.content.records.map((record) => ({ ...record, timeSeconds: 200_000_000_000 }))
   await node.publish({ ...message, content: { kind: 'records', records } })
-  expect(node.own.tally.isExact).toBe(false)
-  await node.fold()
-  await foldNext(server.database, { ...node.own, foreignAgeMs: 0 })
-  const folded = await projections()
-  await foldAllAnew()
-  expect(folded).toEqual(await projections())
+  expect(node.own.partial.isExact).toBe(false)
+  await node.project()
+  await projectNext(server.database, { ...node.own, foreignAgeMs: 0 })
+  const projected = await projections()
+  await projectAllAnew()
+  expect(projected).toEqual(await projections())
 })
 
-/** What happens between the rounds of two processes, of which each keeps what it added up. */
+/** What happens between the rounds of two processes, of which each adds up its own. */
 const someEvent = fc.oneof(
   {
     weight: 3,
@@ -267,7 +263,7 @@ const someEvent = fc.oneof(
       messages: fc.array(someMessage, { minLength: 1, maxLength: 4 }),
     }),
   },
-  { weight: 3, arbitrary: fc.record({ kind: fc.constant('fold' as const), by: fc.constantFrom(0, 1) }) },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant('project' as const), by: fc.constantFrom(0, 1) }) },
   // Its transaction is not committed, or nobody knows that it was.
   {
     weight: 1,
@@ -276,37 +272,33 @@ const someEvent = fc.oneof(
   {
     weight: 1,
     arbitrary: fc.record({
-      kind: fc.constantFrom('merge all' as const, 'restart' as const),
+      kind: fc.constant('restart' as const),
       by: fc.constantFrom(0, 1),
     }),
   },
-  // So long that what waits is merged.
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant('idle' as const), by: fc.constantFrom(0, 1) }) },
 )
-const IDLE_ROUNDS = 40
 
 test('whatever happens to processes and their rounds, nothing is added twice and nothing is lost', async () => {
   const { database } = server
   await fc.assert(
     fc.asyncProperty(fc.array(someEvent, { minLength: 3, maxLength: 14 }), async (events) => {
       await empty([...TABLES, ...STORED])
-      const nodes = [createFoldingNode(database), createFoldingNode(database)]
+      const nodes = [createProjectingNode(database), createProjectingNode(database)]
       for (const event of events) {
-        const one = nodes[event.by] as ReturnType<typeof createFoldingNode>
+        const one = nodes[event.by] as ReturnType<typeof createProjectingNode>
         if (event.kind === 'publish') await Promise.all(event.messages.map((input) => one.publish(toMessage(input))))
-        if (event.kind === 'fold') await one.fold()
-        if (event.kind === 'fail') await expect(foldNext(failing(event.isCommitted), one.own)).rejects.toThrow('lost')
-        if (event.kind === 'merge all') await database.transaction((tx) => lockRollups(tx))
-        if (event.kind === 'idle') for (let round = 0; round < IDLE_ROUNDS; round++) await one.fold()
+        if (event.kind === 'project') await one.project()
+        if (event.kind === 'fail')
+          await expect(projectNext(failing(event.isCommitted), one.own)).rejects.toThrow('lost')
         if (event.kind === 'restart') {
           await one.close()
-          nodes[event.by] = createFoldingNode(database)
+          nodes[event.by] = createProjectingNode(database)
         }
       }
-      for (const one of nodes) await one.fold()
-      await foldNext(database)
+      for (const one of nodes) await one.project()
+      await projectNext(database)
       const found = await projections()
-      await foldAllAnew()
+      await projectAllAnew()
       expect(found).toEqual(await projections())
       await Promise.all(nodes.map((one) => one.close()))
     }),
@@ -330,70 +322,23 @@ function failing(isCommitted: boolean): TestDatabase['database'] {
 }
 
 test.for([true, false])(
-  'what a round kept in memory is not trusted when nobody knows that it was committed (it was: %s)',
+  'the batches of a failed round are added once, whether it was committed or not (it was: %s)',
   async (isCommitted) => {
     const { database } = server
     await empty([...TABLES, ...STORED])
-    const one = createFoldingNode(database)
+    const one = createProjectingNode(database)
     const input = fc.sample(someMessage, { numRuns: 4, seed: SAMPLE_SEED }).map(toMessage)
     const publish = () => Promise.all(input.map((message) => one.publish(message)))
     await publish()
-    await one.fold()
-    // As many rows as before, so that their number tells nothing.
+    await one.project()
     await publish()
-    await expect(foldNext(failing(isCommitted), one.own)).rejects.toThrow('lost')
+    await expect(projectNext(failing(isCommitted), one.own)).rejects.toThrow('lost')
     await publish()
-    await one.fold()
-    await foldNext(database)
+    await one.project()
+    await projectNext(database)
     const found = await projections()
-    await foldAllAnew()
+    await projectAllAnew()
     expect(found).toEqual(await projections())
     await one.close()
   },
 )
-
-test('rows are written anew with each round, and merged when they are many, old, or of another day', async () => {
-  const { database } = server
-  await empty([...TABLES, ...STORED])
-  const one = createFoldingNode(database)
-  const nothing = { stringValue: undefined, boolValue: undefined, dataValue: undefined, sum: undefined }
-  // All on one day until the test says otherwise, also when it runs at midnight.
-  let arrivedAt = new Date()
-  const publish = async (names: number) => {
-    const records = Array.from({ length: names }, (_, index) => ({
-      ...nothing,
-      name: `name ${index}`,
-      unit: '',
-      timeSeconds: NOON_SECONDS,
-      value: index,
-      updateTimeSeconds: undefined,
-    }))
-    const common = { tenant: 0, isOfUser: false, subtopic: '', protocol: 'http', retentionDays: null } as const
-    const message = toMessage({ ...common, kind: 'records', records: [] })
-    await one.publish({ ...message, content: { kind: 'records', records } })
-    await database.pool.query('UPDATE ingest_batches SET arrived_at = $1 WHERE NOT folded', [arrivedAt])
-  }
-  /** Series that wait, and records that were merged, after a round. */
-  const folded = async () => {
-    await one.fold()
-    const { rows } = await database.pool.query<{ waiting: number; merged: number }>(`
-      SELECT (SELECT coalesce(sum(cardinality(series_keys)), 0)::integer FROM tallies WHERE NOT is_total) AS waiting,
-             (SELECT coalesce(sum(records), 0)::integer FROM rollups WHERE series_key <> 0) AS merged`)
-    return rows[0]
-  }
-  await publish(3_000)
-  expect(await folded()).toEqual({ waiting: 3_000, merged: 0 })
-  await publish(1_000)
-  expect(await folded()).toEqual({ waiting: 3_000, merged: 0 })
-  // Too many to be written for the sake of so few.
-  await publish(10)
-  expect(await folded()).toEqual({ waiting: 10, merged: 4_000 })
-  for (let round = 0; round < IDLE_ROUNDS; round++) await one.fold()
-  expect(await folded()).toEqual({ waiting: 0, merged: 4_010 })
-  await publish(5)
-  expect(await folded()).toEqual({ waiting: 5, merged: 4_010 })
-  arrivedAt = new Date(arrivedAt.getTime() + 86_400_000)
-  await publish(7)
-  expect(await folded()).toEqual({ waiting: 7, merged: 4_015 })
-  await one.close()
-})

@@ -1,0 +1,55 @@
+/** The projections against a plain fold of everything that is stored, in SQL that shares nothing with the product's. */
+import type { Queryable } from '#core/database/index.ts'
+import { sql } from '#core/sql.ts'
+import type { Sql } from '#core/sql.ts'
+
+const OPENED = sql`
+  SELECT m.channel_key, m.arrived_at, m.batch_seq, m.message, m.run, m.retention_days, m.protocol, r.*,
+         to_timestamp(floor(extract(epoch FROM r.time) / 900) * 900) AS bucket
+    FROM records m, unnest(m.series_keys, m.times, m."values", m.sums, m.update_times, m.bool_values, m.string_values, m.data_values)
+         WITH ORDINALITY AS r(series_key, time, value, sum, update_time, bool_value, string_value, data_value, place)`
+
+/** By table: what it must hold, of the columns that it holds, as text. */
+const FOLDS: Readonly<Record<string, { columns: Sql<unknown>; fold: Sql<unknown> }>> = {
+  rollups: {
+    columns: sql`channel_key, series_key, bucket, retention_days, records, value_count, min_value + 0, max_value + 0, trim_scale(value_sum)`,
+    fold: sql`
+      SELECT channel_key, coalesce(series_key, 0), bucket, retention_days, count(*),
+             CASE WHEN series_key IS NULL THEN 0 ELSE count(value) END,
+             CASE WHEN series_key IS NOT NULL THEN min(value) + 0 END, CASE WHEN series_key IS NOT NULL THEN max(value) + 0 END,
+             CASE WHEN series_key IS NOT NULL THEN trim_scale(sum(value::text::numeric)) END
+        FROM opened
+       GROUP BY GROUPING SETS ((channel_key, series_key, bucket, retention_days), (channel_key, bucket, retention_days))`,
+  },
+  latest_records: {
+    columns: sql`channel_key, series_key, time, batch_seq, message, run, place, retention_days, protocol, value, sum, update_time,
+      bool_value, string_value, data_value`,
+    fold: sql`
+      SELECT DISTINCT ON (channel_key, series_key) channel_key, series_key, time, batch_seq, message, run, place, retention_days,
+             protocol, value, sum, update_time, bool_value, string_value, data_value
+        FROM opened
+       ORDER BY channel_key, series_key, time DESC, arrived_at DESC, batch_seq DESC, message DESC, run, place`,
+  },
+}
+
+/** Lines that one of them has and the other one lacks; rollups of a series may lie in several partitions. */
+export async function projectionDifferences(db: Queryable): Promise<string[]> {
+  const found: string[] = []
+  for (const [table, { columns, fold }] of Object.entries(FOLDS)) {
+    const { rows } = await sql<{ line: string }>`
+      WITH opened AS MATERIALIZED (${OPENED}), wanted AS MATERIALIZED (${fold}), held AS MATERIALIZED (SELECT ${columns} FROM ${sql.table(table)})
+      SELECT 'missing ' || w::text AS line FROM (SELECT * FROM wanted EXCEPT ALL SELECT * FROM held) w
+      UNION ALL SELECT 'superfluous ' || h::text FROM (SELECT * FROM held EXCEPT ALL SELECT * FROM wanted) h
+      ORDER BY 1 LIMIT 20`.execute(db)
+    found.push(...rows.map(({ line }) => `${table}: ${line}`))
+  }
+  return found
+}
+
+/** Batches that no projection knows yet. */
+export async function pendingBatchCount(db: Queryable): Promise<number> {
+  const { rows } = await sql<{ count: number }>`SELECT count(*) AS count FROM ingest_batches WHERE NOT folded`.execute(
+    db,
+  )
+  return rows[0]?.count ?? 0
+}
