@@ -1,0 +1,75 @@
+/** A page is answered even where its exact total is not known in time (contract decision 75). */
+import pg from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { Device, Plant } from './support.ts'
+import { startPlant } from './support.ts'
+
+let plant: Plant
+let device: Device & { channelId: string }
+/** Holds the rollups, so that no total is counted; the records themselves can be read. */
+let blocker: pg.Client
+
+const RECORDS = 20
+
+beforeAll(async () => {
+  plant = await startPlant()
+  device = await plant.newConnectedDevice()
+  const response = await plant.api.app.inject({
+    method: 'POST',
+    url: `/m/${plant.domainId}/c/${device.channelId}`,
+    payload: JSON.stringify(Array.from({ length: RECORDS }, (_, index) => ({ n: 'temp', t: 1.7e9 + index, v: index }))),
+    headers: { authorization: `Client ${device.secret}`, 'content-type': 'application/senml+json' },
+  })
+  expect(response.statusCode).toBe(202)
+  blocker = await plant.api.database.dedicated('test')
+  await blocker.query('BEGIN; LOCK TABLE rollups IN ACCESS EXCLUSIVE MODE')
+}, 60_000)
+afterAll(async () => {
+  await blocker.end()
+  await plant[Symbol.asyncDispose]()
+})
+
+type Page = { total: number; total_exact?: boolean; messages: { value: number }[] }
+
+async function read(query: string): Promise<Page> {
+  const response = await plant.api.app.inject({
+    url: `/m/${plant.domainId}/c/${device.channelId}?${query}`,
+    headers: { authorization: `Client ${device.secret}` },
+  })
+  expect(response.statusCode, response.body).toBe(200)
+  return response.json<Page>()
+}
+
+test('a total that takes too long is a lower bound, above what the page shows while more follow', async () => {
+  const page = await read('limit=5&offset=3')
+  expect(page.messages.map(({ value }) => value)).toEqual([16, 15, 14, 13, 12])
+  expect(page).toMatchObject({ total: 9, total_exact: false })
+})
+
+test('a client that goes on while the offset is below the total reads everything', async () => {
+  const values: number[] = []
+  for (let total = 1; values.length < total;) {
+    const page = await read(`limit=7&offset=${values.length}&name=temp`)
+    values.push(...page.messages.map(({ value }) => value))
+    total = page.total
+  }
+  expect(values).toEqual(Array.from({ length: RECORDS }, (_, index) => RECORDS - 1 - index))
+})
+
+test('a page that is not full tells the exact total by itself', async () => {
+  const page = await read('limit=30')
+  expect(page.total).toBe(RECORDS)
+  expect(page).not.toHaveProperty('total_exact')
+})
+
+test('the total alone says that it is not exact', async () => {
+  expect(await read('only_total=true&offset=2')).toEqual({ total: 2, total_exact: false })
+})
+
+test('an exact total needs no word about it', async () => {
+  await blocker.query('ROLLBACK')
+  const page = await read('limit=5')
+  expect(page.total).toBe(RECORDS)
+  expect(page).not.toHaveProperty('total_exact')
+  expect(await read('only_total=true')).toEqual({ total: RECORDS })
+})
