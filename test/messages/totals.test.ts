@@ -1,5 +1,5 @@
 /** A page is answered even where its exact total is not known in time (contract decision 75). */
-import pg from 'pg'
+import type pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Device, Plant } from './support.ts'
 import { startPlant } from './support.ts'
