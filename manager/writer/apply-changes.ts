@@ -26,7 +26,7 @@ type Application = {
 }
 
 /**
- * One outcome per change, in order; `STALE_TASK` for a start whose task has changed since it was remembered. Every batch in one order: what workers report first, because it frees room; claims last, because they fill it.
+ * One outcome per change, in order; `STALE_TASK` for a start whose task may have changed since it was remembered. Every batch in one order: what workers report first, because it frees room; claims last, because they fill it.
  */
 export async function applyChanges(
   batch: RunBatch,

@@ -1,6 +1,7 @@
 /**
  * Tasks that were started here before, so that an invocation is one statement. Each is remembered with the version of its
- * row, and the statement that inserts runs leaves out those of a task that has changed since.
+ * row: the statement that inserts runs leaves out those of a task that has changed since, and a start that the remembered
+ * task would refuse is tried again with the row.
  */
 import { LRUCache } from 'lru-cache'
 import { isUnderWay } from '../model/lifecycle.ts'

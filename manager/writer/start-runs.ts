@@ -34,7 +34,7 @@ type Prepared = {
   part: { kind: 'group' } | { kind: 'member'; parentId: string } | undefined
 }
 
-/** Outcome of a start whose task has changed since it was remembered: nothing was written. */
+/** Outcome of a start whose task may have changed since it was remembered: nothing was written. */
 export const STALE_TASK = Symbol('the task has changed')
 
 export type StartOutcome = StartedRun | Error | typeof STALE_TASK
@@ -77,7 +77,8 @@ export async function startRuns(
       prepared.push({ index, request, task, ...run, session, part: undefined })
       repeated.remember(request, task)
     } catch (error) {
-      outcomes[index] = error as Error
+      // A remembered task may be an older one: only the row decides what is refused.
+      outcomes[index] = areFresh ? (error as Error) : STALE_TASK
     }
   }
   await insert(batch, prepared, outcomes, { areFresh, isLast })

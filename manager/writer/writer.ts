@@ -156,7 +156,7 @@ export class RunWriter {
     return outcomes
   }
 
-  /** Starts whose task was changed since it was remembered: once more with the task as it is now. */
+  /** Starts whose task may have changed since it was remembered: once more with the task as it is now. */
   async #startAnew(starts: readonly Change[]): Promise<readonly unknown[]> {
     try {
       return await this.#transact(starts, { isInDoubt: false, isPlain: true, rereadsTasks: true })

@@ -1,6 +1,6 @@
 // task-manager.md section 3, rule 7: several managers share the database
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { clientOf, startDatabase, startTestManager, startTestWorker, until } from './support.ts'
+import { clientOf, exampleModule, startDatabase, startTestManager, startTestWorker, until } from './support.ts'
 import type { TestDatabase, TestManager } from './support.ts'
 
 let db: TestDatabase
@@ -49,6 +49,22 @@ test('an edit at one manager counts for an invocation at the other, which has ru
   }
   expect((await here.delete(`/tasks/${id}`)).status).toBe(204)
   expect((await there.post(`/tasks/${id}/invoke`)).status).toBe(404)
+})
+
+test('an upload or another function at one manager counts for the inputs of an invocation at the other', async () => {
+  const [here, there] = [clientOf(left.app), clientOf(right.app)]
+  const id = await here.task('add', { labels: { side: 'right' } })
+  const invoke = (inputs: number[]) => there.post(`/tasks/${id}/invoke`, { inputs })
+  const invokeMany = (inputs: number[]) => there.post(`/tasks/${id}/invoke-many`, { inputs: [inputs] })
+  expect((await invoke([1, 2])).body['results']).toEqual([3])
+  await here.upload(id, exampleModule('fibonacci'))
+  await here.put(`/tasks/${id}`, { function: 'fibonacci' })
+  expect(await invoke([10])).toMatchObject({ status: 200, body: { results: [55] } })
+  await here.upload(id, exampleModule('add'))
+  await here.put(`/tasks/${id}`, { function: 'add' })
+  expect(await invokeMany([1, 2])).toMatchObject({ status: 200, body: { runs: [{ results: [3] }] } })
+  await here.put(`/tasks/${id}`, { function: 'gone' })
+  expect((await invoke([1, 2])).status).toBe(422)
 })
 
 test('a stop at one manager ends a run on a worker of the other', async () => {
