@@ -13,6 +13,7 @@ import type { Delivery, FollowerOptions } from './live/follower.ts'
 import { LiveHub } from './live/hub.ts'
 import { findLatest } from './live/latest.ts'
 import type { LiveMessage } from './live/live-message.ts'
+import type { LogMark } from './live/mark.ts'
 import { formatToken, parseToken } from './live/token.ts'
 import { Presence } from './presence/index.ts'
 import { Projector } from './projections/projector.ts'
@@ -46,6 +47,8 @@ export type Messages = {
   follow(options: FollowerOptions, lastEventId?: string): Promise<{ close(): void }>
   /** Where the followers stand who are handed messages as they come, for `lastEventId`; undefined while nobody follows. */
   readonly position: string | undefined
+  /** Resolves when everything that was committed before the call was delivered to those who follow. Throws `timeout`. */
+  mark(): Promise<LogMark>
   /** The message that arrived last of those that a filter of `parseSubtopicFilter` covers. Throws `timeout`. */
   latest(access: MessageAccess, filter: string): Promise<LiveMessage | undefined>
   /** Where a follower stands that was handed this last, for `lastEventId`; empty without a delivery. */
@@ -94,6 +97,7 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
     get position() {
       return hub.position === undefined ? undefined : formatToken(hub.position)
     },
+    mark: () => hub.mark(),
     latest: (access, filter) => findLatest(database, access, filter),
     tokenOf: (delivery) => (delivery === undefined ? '' : formatToken(delivery.token)),
     retained: (access, filter) => findRetained(database.db, access.channelKey, filter),

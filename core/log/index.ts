@@ -1,6 +1,6 @@
 export { LOG_START, comparePositions, formatPosition, parsePosition } from './position.ts'
 export type { Position } from './position.ts'
-export { currentSnapshot, readNew, readSettled, settledEnd } from './read.ts'
+export { currentSnapshot, readNew, readSettled, saw, settledEnd } from './read.ts'
 export type { LogRow, LogSnapshot, LogTable } from './read.ts'
 export { TAIL_INTERVAL_MS, TAIL_STALE_MS, startLogTail } from './tail.ts'
 export type { LogTail, LogTailOptions } from './tail.ts'

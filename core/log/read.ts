@@ -59,6 +59,11 @@ export async function settledEnd(db: Queryable): Promise<Position> {
 /** Which transactions a reader has seen: those below `xmax` but the ones that were still running. */
 export type LogSnapshot = { xmax: string; running: readonly string[] }
 
+/** Whether the snapshot saw what the transaction wrote. */
+export function saw({ xmax, running }: LogSnapshot, xid: bigint): boolean {
+  return xid < BigInt(xmax) && !running.includes(String(xid))
+}
+
 /** `<xmin>:<xmax>:<xid>,<xid>…`, the text form of `pg_snapshot`. */
 function parseSnapshot(text: string): LogSnapshot {
   const [, xmax, running = ''] = text.split(':')

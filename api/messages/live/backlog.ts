@@ -95,8 +95,8 @@ export function behind({ snapshot: { xmax, running } }: LiveToken, settledXid: b
 
 /** The rows of these batches, in their order. */
 export async function loadLogRows(database: Database, batches: readonly Missed[]): Promise<StoredBatch[]> {
-  const { rows } = await sql<{ seq: number; arrived_at: string; envelopes: string | null }>`
-    SELECT seq, arrived_at, envelopes FROM ingest_batches
+  const { rows } = await sql<{ seq: number; xid: string; arrived_at: string; envelopes: string | null }>`
+    SELECT seq, xid::text AS xid, arrived_at, envelopes FROM ingest_batches
      WHERE seq = ANY (${batches.map(({ seq }) => seq)}::bigint[]) ORDER BY xid, seq`.execute(database.db)
-  return rows.map(({ seq, arrived_at: arrivedAt, envelopes }) => ({ seq, arrivedAt, envelopes }))
+  return rows.map(({ seq, xid, arrived_at: arrivedAt, envelopes }) => ({ seq, xid: BigInt(xid), arrivedAt, envelopes }))
 }

@@ -9,7 +9,7 @@ export const BATCH_LOG: LogTable = { name: 'ingest_batches', columns: ['arrived_
 /** Of a row with the columns of `BATCH_LOG`. */
 export function batchOf(row: LogRow): StoredBatch {
   const { arrived_at: arrivedAt, envelopes } = row as { arrived_at: string; envelopes: string | null } & LogRow
-  return { seq: row.position.seq, arrivedAt, envelopes }
+  return { ...row.position, arrivedAt, envelopes }
 }
 
 /** Where those stand who were handed everything that the snapshot saw. */

@@ -15,6 +15,7 @@ import { Followers } from './followers.ts'
 import { LiveHints } from './hints.ts'
 import { fromIncoming } from './live-message.ts'
 import { LogReader } from './log-reader.ts'
+import type { LogMark } from './mark.ts'
 import { RecentBatches } from './recent.ts'
 import type { LiveToken } from './token.ts'
 
@@ -107,6 +108,11 @@ export class LiveHub {
       close()
       throw error
     }
+  }
+
+  /** Resolves when everything that was committed before the call was delivered to those who follow live. Throws `timeout`. */
+  mark(): Promise<LogMark> {
+    return withDeadline(this.#reader.mark(), JOIN_DEADLINE_MS, 'reading the messages')
   }
 
   /** Ends every stream and takes no new one. */

@@ -23,6 +23,8 @@ export type LiveMessage = {
   contentType: string
   payload: Buffer
   envelope?: Envelope
+  /** The transaction that stored it, of a message that was read from the log. */
+  xid?: bigint
   /** Of a message that this process took, where the adapter named one. */
   sender?: object
 }

@@ -4,7 +4,7 @@
  */
 import type pg from 'pg'
 import type { Database } from '#core/database/index.ts'
-import { comparePositions, currentSnapshot, readNew, startRounds } from '#core/log/index.ts'
+import { comparePositions, currentSnapshot, readNew, saw, startRounds } from '#core/log/index.ts'
 import type { LogRow, LogSnapshot, Pause, Rounds } from '#core/log/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { withDeadline } from '#core/time.ts'
@@ -12,6 +12,7 @@ import { BATCH_LOG, batchOf, tokenOf } from './batch-log.ts'
 import type { Follower } from './follower.ts'
 import type { Followers } from './followers.ts'
 import type { LiveMessage } from './live-message.ts'
+import { LogMark } from './mark.ts'
 import type { RecentBatches } from './recent.ts'
 import type { StoredBatch } from './stored.ts'
 import { loadBatches, loadWanted } from './stored.ts'
@@ -40,6 +41,8 @@ export class LogReader {
   #since: LogSnapshot | undefined
   /** Who waits to take part from the end of the next read on: at once, or with what lies behind a token before it. */
   #joining: Joining[] = []
+  /** Who waits for the end of the next read. */
+  #marking: ((mark: LogMark) => void)[] = []
   #backoffMs = INTERVAL_MS
   #isStopped = false
 
@@ -65,6 +68,13 @@ export class LogReader {
     return joined
   }
 
+  /** Resolves at the end of a read that begins from now on: everything that it saw was delivered to those who take part. */
+  mark(): Promise<LogMark> {
+    const marked = new Promise<LogMark>((done) => this.#marking.push(done))
+    this.wake()
+    return marked
+  }
+
   /** No read delivers from now on; the present one ends. */
   endReading(): void {
     this.#isStopped = true
@@ -74,6 +84,7 @@ export class LogReader {
     this.endReading()
     await this.#rounds.stop()
     for (const { done } of this.#joining) done(false)
+    this.#markAll(this.#marking, undefined)
     await this.#client?.end().catch(() => undefined)
   }
 
@@ -82,6 +93,8 @@ export class LogReader {
     if (this.#isStopped || followers.size === 0) {
       this.#since = undefined
       recent.clear()
+      this.#markAll(this.#marking, undefined)
+      this.#marking = []
       return { pauseMs: IDLE_MS, isPokable: true }
     }
     try {
@@ -103,16 +116,27 @@ export class LogReader {
     const connection = this.#client
     // Whoever asks while this read is under way may have been given what it does not see: the next one takes them in.
     const waiting = this.#joining
+    const marking = this.#marking
     this.#joining = []
+    this.#marking = []
     try {
-      await this.#deliverNew(connection, waiting)
+      const snapshot = await this.#deliverNew(connection)
+      this.#markAll(marking.splice(0), snapshot)
+      await this.#handOver(connection, waiting, snapshot)
     } finally {
       // Those who could not be handed over are tried again with the next read.
       this.#joining.unshift(...waiting)
+      this.#marking.unshift(...marking)
     }
   }
 
-  async #deliverNew(connection: pg.Client, waiting: Joining[]): Promise<void> {
+  #markAll(marking: readonly ((mark: LogMark) => void)[], snapshot: LogSnapshot | undefined): void {
+    const mark = new LogMark(snapshot)
+    for (const done of marking) done(mark)
+  }
+
+  /** Delivers what came since the last read. */
+  async #deliverNew(connection: pg.Client): Promise<LogSnapshot> {
     const { followers } = this.#deps
     const before = this.#since ?? (await withDeadline(currentSnapshot(connection), READ_DEADLINE_MS, 'reading the log'))
     const { rows, snapshot } = await readLog(connection, before, MAX_BATCHES)
@@ -122,7 +146,7 @@ export class LogReader {
     }
     // Where nothing is published it stays, though it grows old: whoever writes the position down need not write it again.
     this.#since = rows?.length === 0 ? before : snapshot
-    await this.#handOver(connection, waiting, snapshot)
+    return snapshot
   }
 
   async #messagesOf(rows: readonly LogRow[]): Promise<LiveMessage[]> {
@@ -166,9 +190,4 @@ function readLog(connection: pg.Client, since: LogSnapshot, maxBatches: number):
 async function readBetween(connection: pg.Client, after: LiveToken, until: LogSnapshot): Promise<LogRow[] | undefined> {
   const { rows } = await readLog(connection, after.snapshot, MAX_JOINING_BATCHES)
   return rows?.filter(({ position }) => comparePositions(position, after.position) > 0 && saw(until, position.xid))
-}
-
-/** Whether the snapshot saw what the transaction wrote. */
-function saw({ xmax, running }: LogSnapshot, xid: bigint): boolean {
-  return xid < BigInt(xmax) && !running.includes(String(xid))
 }

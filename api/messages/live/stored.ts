@@ -33,7 +33,7 @@ type PayloadRow = {
 }
 
 /** A row of the log of batches; without envelopes its messages have none. */
-export type StoredBatch = { seq: number; arrivedAt: string; envelopes?: string | null }
+export type StoredBatch = { seq: number; xid?: bigint; arrivedAt: string; envelopes?: string | null }
 
 /** What these batches hold for the follower, in their order. */
 export async function loadWanted(
@@ -81,21 +81,31 @@ export async function loadBatches(
     if (batch === undefined) found.set(message.batchSeq, [message])
     else batch.push(message)
   }
-  for (const { seq, arrivedAt, envelopes } of batches) {
-    if (envelopes === null || envelopes === undefined) continue
-    const ofBatch = parseEnvelopes(envelopes)
-    for (const message of found.get(seq) ?? []) {
-      const envelope = ofBatch[message.index]
-      if (envelope !== undefined) message.envelope = envelope
-    }
-    const cleared = ofClearing(seq, arrivedAt, ofBatch, channels)
-    if (cleared.length > 0)
-      found.set(
-        seq,
-        [...(found.get(seq) ?? []), ...cleared].toSorted((left, right) => left.index - right.index),
-      )
+  for (const batch of batches) {
+    const { seq, xid } = batch
+    addEnvelopes(found, batch, channels)
+    if (xid !== undefined) for (const message of found.get(seq) ?? []) message.xid = xid
   }
   return found
+}
+
+function addEnvelopes(
+  found: Map<number, LiveMessage[]>,
+  { seq, arrivedAt, envelopes }: StoredBatch,
+  channels: ReadonlyMap<number, string>,
+): void {
+  if (envelopes === null || envelopes === undefined) return
+  const ofBatch = parseEnvelopes(envelopes)
+  for (const message of found.get(seq) ?? []) {
+    const envelope = ofBatch[message.index]
+    if (envelope !== undefined) message.envelope = envelope
+  }
+  const cleared = ofClearing(seq, arrivedAt, ofBatch, channels)
+  if (cleared.length > 0)
+    found.set(
+      seq,
+      [...(found.get(seq) ?? []), ...cleared].toSorted((left, right) => left.index - right.index),
+    )
 }
 
 /** The same, in the order of the batches. */

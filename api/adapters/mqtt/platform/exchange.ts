@@ -1,6 +1,6 @@
 /** The exchange of the product: clients of the platform, messages in the log before they are acknowledged, sessions as rows. */
 import type { DeviceCredentials, MessageAccess, MessageGate } from '#api/devices/index.ts'
-import type { CloseSession, Messages, SessionStore, SessionStoreOptions } from '#api/messages/index.ts'
+import type { CloseSession, LogMark, Messages, SessionStore, SessionStoreOptions } from '#api/messages/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sleep } from '#core/time.ts'
@@ -188,7 +188,12 @@ export class PlatformExchange implements Exchange {
   async subscribe(session: Session, subscriptions: readonly Subscription[]): Promise<void> {
     const one = this.#held.get(session)
     if (one === undefined) return
-    const joining: Promise<void>[] = []
+    const mark = await this.#begin(
+      one,
+      subscriptions.filter(({ group }) => group === undefined),
+    )
+    // Meanwhile its connection may have ended.
+    if (!this.#held.has(session)) return
     const replaced: Subscription[] = []
     for (const subscription of subscriptions) {
       const before = session.subscriptions.get(subscription.filter)
@@ -200,11 +205,10 @@ export class PlatformExchange implements Exchange {
         if (one.clientKey !== 0) this.#messages.presence.subscribed(one.clientKey, 'mqtt')
       }
       session.subscriptions.set(subscription.filter, subscription)
-      if (subscription.group === undefined) this.#follow(one, subscription, joining)
+      const cursor = subscription.group === undefined ? one.cursors.get(subscription.streamKey) : undefined
+      if (cursor !== undefined && mark !== undefined) this.#following.put(cursor, subscription, mark, before)
     }
-    await Promise.all(joining)
     if (session.key !== 0) await this.#keep(one, subscriptions)
-    // Meanwhile its connection may have ended.
     if (!this.#held.has(session)) return
     for (const subscription of subscriptions) if (subscription.group !== undefined) this.#groups.join(subscription)
     for (const subscription of replaced) this.#groups.leave(subscription)
@@ -280,15 +284,18 @@ export class PlatformExchange implements Exchange {
     }
   }
 
-  #follow(one: Held, subscription: Subscription, joining: Promise<void>[]): void {
-    const { streamKey, access } = subscription
-    let cursor = one.cursors.get(streamKey)
-    if (cursor === undefined) {
-      cursor = newCursor(one.session, streamKey, access as MessageAccess, undefined)
+  /** The session follows the channels of new subscriptions; what was committed before the mark is not theirs. */
+  async #begin(one: Held, subscriptions: readonly Subscription[]): Promise<LogMark | undefined> {
+    if (subscriptions.length === 0) return undefined
+    const joining: Promise<void>[] = []
+    for (const { streamKey, access } of subscriptions) {
+      if (one.cursors.has(streamKey)) continue
+      const cursor = newCursor(one.session, streamKey, access as MessageAccess, undefined)
       one.cursors.set(streamKey, cursor)
       joining.push(this.#following.begin(cursor))
     }
-    this.#following.add(cursor, subscription)
+    const [mark] = await Promise.all([this.#messages.mark(), ...joining])
+    return mark
   }
 
   /** Writes subscriptions down. */

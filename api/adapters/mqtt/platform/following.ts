@@ -2,7 +2,7 @@
  * How sessions follow the log of messages: all that keep pace with a channel share one follower of it, the feed; one that was away or
  * fell behind reads for itself until it stands where the feed does.
  */
-import type { Delivery, EndReason, Messages } from '#api/messages/index.ts'
+import type { Delivery, EndReason, LogMark, Messages } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import type { ExchangeHost } from '../exchange.ts'
 import type { LogBatch, Session, Subscription } from '../session.ts'
@@ -25,6 +25,8 @@ export class Following {
   readonly #held: HeldSessions
   readonly #streams = new Streams('.')
   readonly #feeds: Feeds
+  /** What subscriptions are not handed of that which their sessions have still to read: it was there before them. */
+  readonly #begun = new WeakMap<Subscription, LogMark>()
   /** Sessions that more waits for than should, found while a batch was handed out. */
   readonly #filled = new Set<Session>()
   #isStopped = false
@@ -57,9 +59,19 @@ export class Following {
     this.#readOn(cursor).catch((error: unknown) => this.#host.failed(cursor.session, error))
   }
 
-  /** A subscription of a session that follows its channel already, or begins to. */
+  /** A subscription of an earlier connection. */
   add(cursor: Cursor, subscription: Subscription): void {
     if (cursor.mode === 'live') this.#streams.add(subscription)
+  }
+
+  /**
+   * A new subscription, right after `mark`: it is handed what was committed later. One that replaces another goes on where that stood
+   * [MQTT-3.8.4-3].
+   */
+  put(cursor: Cursor, subscription: Subscription, mark: LogMark, replaced: Subscription | undefined): void {
+    const begun = replaced?.streamKey === subscription.streamKey ? this.#begun.get(replaced) : mark
+    if (begun !== undefined) this.#begun.set(subscription, begun)
+    this.add(cursor, subscription)
   }
 
   delete(subscription: Subscription): void {
@@ -237,7 +249,9 @@ export class Following {
       const arrival = arrivalFrom(message)
       for (const { subscriptions } of index.match(message.subtopic).own) {
         // One that was replaced or ended is still found, and wants nothing.
-        const current = subscriptions.filter((one) => session.subscriptions.get(one.filter) === one)
+        const current = subscriptions.filter(
+          (one) => session.subscriptions.get(one.filter) === one && this.#begun.get(one)?.holds(message) !== true,
+        )
         session.deliver(arrival, current, batchOf(session))
       }
     }
