@@ -1,3 +1,4 @@
+import { createPrivateKey, hkdfSync, sign } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { createTicketSigner, createTicketVerifier, isSameToken } from './tickets.ts'
 
@@ -6,12 +7,26 @@ const digest = `sha256:${'a'.repeat(64)}`
 const reference = `ghcr.io/acme/add@sha256:${'b'.repeat(64)}`
 const grant = { reader, digest, reference }
 
+/** The signature of the key that tickets of `a token of both` are signed with. */
+function signBySameKey(text: string): string {
+  const seed = Buffer.from(hkdfSync('sha256', 'a token of both', 'skein', 'module tickets', 32))
+  const der = Buffer.concat([Buffer.from('302e020100300506032b657004220420', 'hex'), seed])
+  return sign(null, Buffer.from(text), createPrivateKey({ key: der, format: 'der', type: 'pkcs8' })).toString(
+    'base64url',
+  )
+}
+
 describe('a ticket', () => {
   const signer = createTicketSigner('a token of both')
   const verify = createTicketVerifier(signer.publicKey)
   const ticket = signer.sign(grant, 1000)
   const [header = '', payload = '', signature = ''] = ticket.split('.')
   const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
+
+  test('is signed here as the product signs it', () => {
+    const [head, claims, own] = ticket.split('.')
+    expect(signBySameKey(`${head}.${claims}`)).toBe(own)
+  })
 
   test('names the reader that may pull this module from this reference until it expires', () => {
     expect(verify(ticket, 999)).toEqual(grant)
@@ -21,6 +36,25 @@ describe('a ticket', () => {
   test('is the same for everybody who has the token, and no one else', () => {
     expect(createTicketSigner('a token of both').sign(grant, 1000)).toBe(ticket)
     expect(verify(createTicketSigner('another token').sign(grant, 1000), 999)).toBeUndefined()
+  })
+
+  test.each<[string, object, object?]>([
+    ['for somebody else', { sub: reader, exp: 1000, digest, reference, aud: 'other' }],
+    ['for later', { sub: reader, exp: 1000, digest, reference, nbf: 2000 }],
+    ['without an end', { sub: reader, digest, reference }],
+    ['with an end that is text', { sub: reader, exp: '1000', digest, reference }],
+    ['in another order', { exp: 1000, sub: reader, digest, reference }],
+    ['with an extension that must be understood', { sub: reader, exp: 1000, digest, reference }, { crit: ['exp'] }],
+    ['compressed', { sub: reader, exp: 1000, digest, reference }, { zip: 'DEF' }],
+  ])('%s is refused, whoever signed it', (_, claims, more = {}) => {
+    const text = [{ alg: 'EdDSA', typ: 'JWT', ...more }, claims].map((part) => encode(part)).join('.')
+    expect(verify(`${text}.${signBySameKey(text)}`, 999)).toBeUndefined()
+  })
+
+  test('with a member twice is refused, whoever signed it', () => {
+    const twice = `{"sub":"worker:other",${JSON.stringify({ sub: reader, exp: 1000, digest, reference }).slice(1)}`
+    const text = `${header}.${Buffer.from(twice).toString('base64url')}`
+    expect(verify(`${text}.${signBySameKey(text)}`, 999)).toBeUndefined()
   })
 
   test('is a JSON Web Token with the algorithm of RFC 8037', () => {

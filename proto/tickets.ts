@@ -50,9 +50,10 @@ export function createTicketVerifier(publicKey: Uint8Array): TicketVerifier {
     const [, header, payload = '', signature = ''] = TICKET.exec(ticket) ?? []
     if (header !== HEADER) return undefined
     if (!verify(null, Buffer.from(`${header}.${payload}`), key, Buffer.from(signature, 'base64url'))) return undefined
-    const claims = JSON.parse(Buffer.from(payload, 'base64url').toString()) as Claims
-    if (claims.exp <= nowSeconds) return undefined
-    return { reader: claims.sub, digest: claims.digest, reference: claims.reference }
+    const { sub, exp, digest, reference } = JSON.parse(Buffer.from(payload, 'base64url').toString()) as Claims
+    // As it is written here, whoever signed it: no `aud` or `nbf`, no member twice (RFC 7519 sections 4.1.3, 4.1.5).
+    if (payload !== encode({ sub, exp, digest, reference })) return undefined
+    return typeof exp === 'number' && exp > nowSeconds ? { reader: sub, digest, reference } : undefined
   }
 }
 
@@ -62,7 +63,7 @@ export function isSameToken(given: string, expected: string): boolean {
   return left.length === right.length && timingSafeEqual(left, right)
 }
 
-/** What the signature covers, so that it has this shape. */
+/** What a ticket says. */
 type Claims = { sub: string; exp: number; digest: string; reference: string }
 
 function encode(value: object): string {
