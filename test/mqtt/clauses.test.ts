@@ -122,6 +122,12 @@ const DISCONNECT = 0xe0
 
 test.each<[string, Bytes, number]>([
   ['[MQTT-2.1.3-1] reserved flags of PINGREQ', [0xc1, 0], 0x81],
+  ['a PINGREQ with a body', [0xc0, 1, 0], 0x81],
+  ['packet type 0', [0x00, 0], 0x81],
+  ['a CONNACK from a client', [0x20, 3, 0, 0, 0], 0x82],
+  ['a SUBACK from a client', SUBACK_QOS_1, 0x82],
+  ['an UNSUBACK from a client', packet(0xb0, uint16(1), [0, 0]), 0x82],
+  ['a PINGRESP from a client', [0xd0, 0], 0x82],
   ['[MQTT-3.10.1-1] flags of UNSUBSCRIBE', packet(0xa0, uint16(2), [0], field('a')), 0x81],
   ['[MQTT-3.14.1-1] flags of DISCONNECT', [0xe1, 0], 0x81],
   ['[MQTT-3.15.1-1] flags of AUTH', [0xf1, 0], 0x81],
@@ -231,6 +237,100 @@ test('each connection without an identifier is given another one', async () => {
   expect(assigned(one)).not.toBe(assigned(other))
 })
 
+/** PUBLISH with QoS 1 or 2 to a topic that nobody subscribed to, with these identifiers. */
+const burst = (first: number, from: number, to: number) =>
+  Array.from({ length: to - from + 1 }, (_, at) => publish5('t', '', { first, id: from + at }))
+
+test('more messages with QoS 2 than the receive maximum end the connection (section 4.9)', async () => {
+  using peer = await enter()
+  peer.send(...burst(0x34, 1, 1_100))
+  const answers = await peer.untilClosed()
+  const disconnect = answers.slice(answers.lastIndexOf(DISCONNECT))
+  expect(disconnect.slice(0, 3)).toEqual([DISCONNECT, disconnect.length - 2, 0x93])
+})
+
+test('as many messages as the receive maximum may be unanswered, those with QoS 2 until PUBCOMP', async () => {
+  using peer = await enter()
+  peer.send(...burst(0x34, 1, 1_000))
+  for (let id = 1; id <= 1_000; id++) expect(await peer.next()).toEqual(packet(0x50, uint16(id)))
+  peer.send(packet(0x62, uint16(1)))
+  expect(await peer.next()).toEqual(packet(0x70, uint16(1)))
+  peer.send(publish5('t', '', { first: 0x32, id: 1_001 }))
+  expect(await peer.next()).toEqual(puback(1_001))
+  peer.send(publish5('t', '', { first: 0x34, id: 1_002 }))
+  expect(await peer.next()).toEqual(packet(0x50, uint16(1_002)))
+  peer.send(publish5('t', '', { first: 0x32, id: 1_003 }))
+  expect((await peer.untilClosed())[2]).toBe(0x93)
+})
+
+test('QoS 0 has no receive maximum, and no client of 3.1.1 has one', async () => {
+  using peer = await enter()
+  peer.send(...Array.from({ length: 1_500 }, () => publish5('t', '')), [0xc0, 0])
+  expect(await peer.next()).toEqual([0xd0, 0])
+  using older = await open()
+  older.send(packet(0x10, field('MQTT'), [4, CLEAN, 0, 0], field(newId())))
+  expect(await older.next()).toEqual([0x20, 2, 0, 0])
+  older.send(...Array.from({ length: 1_100 }, (_, at) => packet(0x32, field('t'), uint16(at + 1))))
+  for (let id = 1; id <= 1_100; id++) expect(await older.next()).toEqual(puback(id))
+})
+
+test.each<[string, number, Bytes]>([
+  ['PUBACK for QoS 2', 2, puback(1)],
+  ['PUBCOMP for QoS 1', 1, packet(0x70, uint16(1))],
+  ['PUBREC for QoS 1', 1, packet(0x50, uint16(1))],
+  ['PUBCOMP before PUBREL', 2, packet(0x70, uint16(1))],
+])('%s is a protocol error, and what nothing awaits is not', async (_, qos, answer) => {
+  const topic = newTopic()
+  using peer = await subscribed(topic, qos)
+  using publisher = await enter()
+  publisher.send(publish5(topic, 'x', { first: 0x30 | (qos << 1), id: 1 }))
+  expect(await peer.next()).toEqual(publish5(topic, 'x', { first: 0x30 | (qos << 1), id: 1 }))
+  peer.send(puback(77), packet(0x70, uint16(77)), [0xc0, 0])
+  expect(await peer.next()).toEqual([0xd0, 0])
+  peer.send(answer)
+  expect((await peer.untilClosed())[2]).toBe(0x82)
+})
+
+test('a client that allows topic aliases is sent each long topic once, and no more of them than it allows', async () => {
+  const [topic, second] = [`long/topic/${newTopic()}`, `long/other/${newTopic()}`]
+  using peer = await enter(newId(), { properties: [0x22, 0, 1] })
+  peer.send(subscribe5('long/#', 2))
+  await peer.next()
+  using publisher = await enter()
+  for (const first of [0x30, 0x32, 0x34])
+    publisher.send(publish5(topic, 'x', { first, id: first === 0x30 ? 0 : first }))
+  publisher.send(publish5(second, 'y', { properties: [0x01, 1] }))
+  expect(await peer.next()).toEqual(publish5(topic, 'x', { properties: [0x23, 0, 1] }))
+  expect(await peer.next()).toEqual(publish5('', 'x', { first: 0x32, id: 1, properties: [0x23, 0, 1] }))
+  expect(await peer.next()).toEqual(publish5('', 'x', { first: 0x34, id: 2, properties: [0x23, 0, 1] }))
+  expect(await peer.next()).toEqual(publish5(second, 'y', { properties: [0x01, 1] }))
+})
+
+test('what fits the largest packet of the client without an alias alone is sent without', async () => {
+  const topic = 'long/topic/of-a-client-with-small-packets'
+  const size = publish5(topic, '').length
+  using peer = await enter(newId(), { properties: [0x22, 0, 10, 0x27, 0, 0, 0, size] })
+  peer.send(subscribe5(topic, 0))
+  await peer.next()
+  using publisher = await enter()
+  publisher.send(publish5(topic, ''), publish5(topic, ''))
+  expect([await peer.next(), await peer.next()]).toEqual([publish5(topic, ''), publish5(topic, '')])
+})
+
+test('MQTT 3.1 does not use the reserved connect flag: it is let in', async () => {
+  using peer = await open()
+  peer.send([0x10, 0x0f, 0, 6, 0x4d, 0x51, 0x49, 0x73, 0x64, 0x70, 3, 1, 0, 0x0a, 0, 1, 0x70])
+  expect(await peer.next()).toEqual([0x20, 2, 0, 0])
+})
+
+test('the filter test/nosubscribe is refused in the conformance profile', async () => {
+  using peer = await enter()
+  peer.send(subscribe5('test/nosubscribe'))
+  expect(await peer.next()).toEqual([0x90, 4, 0, 1, 0, 0x80])
+  peer.send(subscribe5('test/subscribe'))
+  expect(await peer.next()).toEqual(SUBACK_QOS_1)
+})
+
 test('a reason that does not fit the largest packet of the client is left out, and CONNACK that does not fit is a refusal', async () => {
   const small: Bytes = [0x27, 0, 0, 0, 20]
   using peer = await enter(newId(), { properties: small })
@@ -242,6 +342,9 @@ test('a reason that does not fit the largest packet of the client is left out, a
   using tiny = await open()
   tiny.send(connect5(newId(), { properties: [0x27, 0, 0, 0, 10] }))
   expect(await tiny.untilClosed()).toEqual([0x20, 3, 0, 0x95, 0])
+  using none = await open()
+  none.send(connect5(newId(), { properties: [0x27, 0, 0, 0, 4] }))
+  expect(await none.untilClosed()).toEqual([])
 })
 
 test('a message above the largest packet of the client is taken as delivered', async () => {

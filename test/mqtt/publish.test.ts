@@ -207,6 +207,28 @@ test('while nothing can be stored the socket is not read, and everything is stor
   expect((await device.stored()).map(({ value }) => value)).toEqual(Array.from({ length: 51 }, (_, index) => index))
 })
 
+test('more messages with QoS 1 than the receive maximum that await their commit end the connection of 5.0 (section 4.9)', async () => {
+  const device = await aDevice(plant, node.port)
+  using peer = await device.connect({ protocolVersion: 5 })
+  using older = await device.connect({ protocolVersion: 4, clientId: 'older' })
+  const maximum = peer.connack.properties?.receiveMaximum ?? 0
+  const lock = await plant.api.database.dedicated('a lock of the test')
+  try {
+    await lock.query('BEGIN; LOCK TABLE ingest_batches IN ACCESS EXCLUSIVE MODE')
+    for (let messageId = 1; messageId <= maximum; messageId++) {
+      peer.send(publish(device.topic, PACK, { messageId }))
+      older.send(publish(device.topic, PACK, { messageId }))
+    }
+    older.send(publish(device.topic, PACK, { messageId: maximum + 1 }))
+    peer.send(publish(device.topic, PACK, { messageId: maximum + 1 }))
+    expect((await peer.next('disconnect')).reasonCode).toBe(0x93)
+  } finally {
+    await lock.query('ROLLBACK')
+    await lock.end()
+  }
+  await until(() => older.inbox.length === maximum + 1, 'all are acknowledged')
+})
+
 test('what an MQTT publisher says beside the content is stored once per batch, and nothing where there is nothing to say', async () => {
   const device = await aDevice(plant, node.port)
   using peer = await device.connect()

@@ -18,6 +18,8 @@ const STREAM = 0
 /** Of each kind; beyond, the oldest go. */
 const MAX_KEPT = 100_000
 const FOR_EVER = 2 ** 32 - 1
+/** Refused, for suites that try what a refused subscription looks like. */
+const REFUSED_FILTER = 'test/nosubscribe'
 
 type Kept = {
   session: Session
@@ -53,6 +55,8 @@ export class BareExchange implements Exchange {
   }
 
   filter(_identity: Identity, filter: string): Promise<FilterTarget> {
+    if (filter === REFUSED_FILTER)
+      return Promise.reject(new ProtocolError(REASON.unspecified, 'this filter is refused in the conformance profile'))
     const levels = filter.split('/')
     const isWrong = levels.some((level, index) =>
       level.includes('#') ? level !== '#' || index !== levels.length - 1 : level.includes('+') && level !== '+',

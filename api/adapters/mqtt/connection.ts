@@ -19,7 +19,9 @@ import type { Packet } from './packets/packet.ts'
 import { parsePacket } from './packets/packet.ts'
 import { PINGRESP } from './packets/ping.ts'
 import type { Version } from './packets/protocol.ts'
-import type { PublishPacket } from './packets/publish.ts'
+import { OutgoingAliases } from './outgoing-aliases.ts'
+import type { PublishPacket, PublishTemplate } from './packets/publish.ts'
+import { stamp, stampAliased } from './packets/publish.ts'
 import { REASON, carriedBy, reasonCodeOf } from './packets/reason-codes.ts'
 import { ProtocolError } from './packets/wire.ts'
 import type { PublishingConnection, Unsettled } from './publishing.ts'
@@ -107,6 +109,7 @@ export class Connection
   #out: Buffer[] = []
   #outBytes = 0
   #aliases: Map<number, string> | undefined
+  #outgoingAliases: OutgoingAliases | undefined
   readonly #exchange: Exchange
   readonly #account: Account
 
@@ -175,7 +178,9 @@ export class Connection
       this.#isConnecting = true
       this.version = packet.version
       this.maxPacketBytes = packet.properties.maximumPacketSize ?? NO_LIMIT
-    }
+      const aliases = packet.properties.topicAliasMaximum ?? 0
+      this.#outgoingAliases = aliases === 0 ? undefined : new OutgoingAliases(aliases)
+    } else if (packet.type === 'publish') this.publishing?.arrived(packet)
     if (this.#isBusy || this.#waits > 0 || this.publishing?.isFull === true || this.#turns.isOver) {
       this.#backlog.push(packet)
       this.#pause()
@@ -334,11 +339,13 @@ export class Connection
   #release({ packetId }: AcknowledgementPacket): void {
     const session = this.session as Session
     if (!session.received.has(packetId)) {
+      this.publishing?.answered(packetId)
       this.send(formatAcknowledgement('pubcomp', this.version, packetId, REASON.packetIdentifierNotFound))
       return
     }
     const complete = () => {
       session.received.delete(packetId)
+      this.publishing?.answered(packetId)
       this.send(formatAcknowledgement('pubcomp', this.version, packetId))
     }
     const written = this.#exchange.release(session, packetId)
@@ -364,6 +371,20 @@ export class Connection
     if (this.#out.length === 0) this.host.flushLater(this)
     this.#out.push(bytes)
     this.#outBytes += bytes.length
+  }
+
+  /** A message, with a topic alias where the client allows one. */
+  sendMessage(template: PublishTemplate, packetId: number, isRepeated: boolean): void {
+    const alias = this.#outgoingAliases?.of(template.topic)
+    if (alias !== undefined) {
+      const packet = stampAliased(template, packetId, isRepeated, alias)
+      // The packet that announces an alias is larger than without.
+      if (packet.length <= this.maxPacketBytes) {
+        this.#outgoingAliases?.announced(template.topic, alias)
+        return this.send(packet)
+      }
+    }
+    this.send(stamp(template, packetId, isRepeated))
   }
 
   /**
@@ -428,10 +449,10 @@ export class Connection
     this.#shut()
   }
 
-  /** Without what is said of it where the packet would be larger than the client takes [MQTT-3.2.2-19, MQTT-3.14.2-3]. */
+  /** Nothing that is larger than the client takes [MQTT-3.1.2-24]: without the text then [MQTT-3.2.2-19, MQTT-3.14.2-3], or not at all. */
   #sendReason<Said>(format: (said?: Said) => Buffer, said: Said): void {
-    const bytes = format(said)
-    this.send(bytes.length <= this.maxPacketBytes ? bytes : format())
+    const fitting = [format(said), format()].find((bytes) => bytes.length <= this.maxPacketBytes)
+    if (fitting !== undefined) this.send(fitting)
   }
 
   refused(reasonCode: number): void {

@@ -13,7 +13,10 @@ import { ProtocolError } from './packets/wire.ts'
 import type { Session } from './session.ts'
 import type { Target } from './targets.ts'
 
-/** Publishes of one connection that wait for their commit; told to clients of 5.0 as the receive maximum. */
+/**
+ * Publishes of one connection that wait for their commit. Clients of 5.0 are told it as the receive maximum: so many messages with QoS 1
+ * or 2 may be unanswered, those with QoS 2 until PUBCOMP (section 4.9).
+ */
 export const RECEIVE_MAXIMUM = 1000
 /** Topic aliases that a client of 5.0 may use (section 3.2.2.3.8). */
 export const TOPIC_ALIAS_MAXIMUM = 100
@@ -55,6 +58,8 @@ export class Publishing {
   /** Messages with QoS 0 whose commit is awaited. */
   #unacknowledged = 0
   #sequence = 0
+  /** Identifiers of messages of this connection that await PUBACK or PUBCOMP. */
+  readonly #unanswered = new Set<number>()
   /** Messages for which there was no room. */
   #refusedForNow: Pending[] = []
   #isStalled = false
@@ -74,6 +79,22 @@ export class Publishing {
   /** Nothing more may be taken now. */
   get isFull(): boolean {
     return this.#isStalled || this.pending >= RECEIVE_MAXIMUM
+  }
+
+  /** A message was read from the connection; it may have to wait before it is taken. Throws above the receive maximum [MQTT-3.3.4-7]. */
+  arrived({ qos, packetId }: PublishPacket): void {
+    if (qos === 0 || this.#connection.version < 5) return
+    this.#unanswered.add(packetId)
+    if (this.#unanswered.size > RECEIVE_MAXIMUM)
+      throw new ProtocolError(
+        REASON.receiveMaximumExceeded,
+        `at most ${RECEIVE_MAXIMUM} messages with QoS 1 and 2 may be unanswered`,
+      )
+  }
+
+  /** The message was answered for good. */
+  answered(packetId: number): void {
+    this.#unanswered.delete(packetId)
   }
 
   /** Takes a message; a promise where the next packet has to wait, since it is not known yet what its topic means. */
@@ -202,6 +223,7 @@ export class Publishing {
       this.#head++
       const { qos, packetId } = next.publication
       const type = qos === 1 ? 'puback' : 'pubrec'
+      if (qos === 1 || next.error !== undefined) this.answered(packetId)
       if (next.error === undefined)
         this.#connection.send(formatAcknowledgement(type, this.#connection.version, packetId))
       else this.#refuse(next.error, { type, packetId })

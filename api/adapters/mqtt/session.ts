@@ -6,8 +6,8 @@ import type { Arrival } from './arrival.ts'
 import { formatAcknowledgement } from './packets/acknowledgement.ts'
 import type { Qos, Version } from './packets/protocol.ts'
 import type { PublishTemplate } from './packets/publish.ts'
-import { stamp } from './packets/publish.ts'
 import { REASON } from './packets/reason-codes.ts'
+import { protocolError } from './packets/wire.ts'
 import type { FilterTarget, Identity } from './targets.ts'
 
 /** Messages that are sent and not acknowledged; a client may ask for less (receive maximum). */
@@ -31,6 +31,7 @@ export type Outlet = {
   /** False while the peer does not read what was sent to it. */
   readonly isWritable: boolean
   send(bytes: Buffer): void
+  sendMessage(template: PublishTemplate, packetId: number, isRepeated: boolean): void
 }
 
 /** A batch of the message log: what came with it is done when nothing of it is under way. */
@@ -221,9 +222,9 @@ export class Session {
         if (outlet !== undefined) this.#host.dropped(this, 'slow')
         return
       }
-      const { bytes } = arrival.template(outlet.version, 0, retain, prefix, identifiers)
-      if (bytes.length > outlet.maxPacketBytes) return this.#host.dropped(this, 'too_large')
-      outlet.send(bytes)
+      const template = arrival.template(outlet.version, 0, retain, prefix, identifiers)
+      if (template.bytes.length > outlet.maxPacketBytes) return this.#host.dropped(this, 'too_large')
+      outlet.sendMessage(template, 0, false)
       this.#host.sent(this)
       return
     }
@@ -350,7 +351,7 @@ export class Session {
 
   #send(outbound: Outbound, outlet: Outlet, template = templateOf(outbound, outlet)): void {
     outbound.state = 'sent'
-    outlet.send(stamp(template, outbound.packetId, outbound.isRepeated))
+    outlet.sendMessage(template, outbound.packetId, outbound.isRepeated)
     this.#host.sent(this)
   }
 
@@ -390,24 +391,26 @@ export class Session {
     this.pump()
   }
 
-  /** PUBACK: false where nothing with this identifier awaits one. */
+  /** PUBACK: false where nothing has this identifier. Throws where that awaits another answer. */
   acknowledged(packetId: number): boolean {
     const outbound = this.#inFlight.get(packetId)
-    if (outbound === undefined || outbound.qos !== 1) return false
+    if (outbound === undefined) return false
+    if (outbound.qos !== 1) throw protocolError('PUBACK does not answer a message with QoS 2')
     this.#done(outbound)
     if (this.queued > 0) this.pump()
     return true
   }
 
-  /** PUBREC. The answer is a PUBREL, after what it says is remembered [MQTT-4.3.3-4]. */
+  /** PUBREC. Throws for a message that awaits another answer. The answer is a PUBREL, after what it says is remembered [MQTT-4.3.3-4]. */
   receivedByPeer(packetId: number, reasonCode: number): void {
     const { outlet } = this
     if (outlet === undefined) return
     const outbound = this.#inFlight.get(packetId)
-    if (outbound === undefined || outbound.qos !== 2) {
+    if (outbound === undefined) {
       outlet.send(formatAcknowledgement('pubrel', outlet.version, packetId, REASON.packetIdentifierNotFound))
       return
     }
+    if (outbound.qos !== 2) throw protocolError('PUBREC does not answer a message with QoS 1')
     if (reasonCode >= 0x80) {
       // The client wants it no more: no PUBREL follows (section 4.3.3).
       this.#done(outbound)
@@ -425,10 +428,11 @@ export class Session {
     else written.then(release, (error: unknown) => this.#host.failed(this, error))
   }
 
-  /** PUBCOMP. */
+  /** PUBCOMP: false where nothing has this identifier. Throws where that awaits another answer. */
   completed(packetId: number): boolean {
     const outbound = this.#inFlight.get(packetId)
-    if (outbound === undefined || outbound.qos !== 2) return false
+    if (outbound === undefined) return false
+    if (outbound.qos !== 2 || outbound.state !== 'released') throw protocolError('PUBCOMP answers PUBREL alone')
     this.#done(outbound)
     if (this.queued > 0) this.pump()
     return true

@@ -51,8 +51,8 @@ export function parseConnect(reader: PacketReader, flags: number): ConnectPacket
   if (flags !== 0) throw malformed('the reserved flags of CONNECT must be 0')
   const version = readVersion(reader)
   const connectFlags = reader.byte()
-  // [MQTT-3.1.2-3]
-  if ((connectFlags & FLAGS.reserved) !== 0) throw malformed('the reserved connect flag must be 0')
+  // [MQTT-3.1.2-3]; MQTT 3.1 (section 3.1) does not use the bit.
+  if (version > 3 && (connectFlags & FLAGS.reserved) !== 0) throw malformed('the reserved connect flag must be 0')
   const hasWill = (connectFlags & FLAGS.will) !== 0
   const willQos = (connectFlags >> 3) & 0x03
   const willRetain = (connectFlags & FLAGS.willRetain) !== 0

@@ -72,7 +72,12 @@ export function parsePacket(
     case 1:
       // [MQTT-3.1.0-2]
       throw protocolError('a second CONNECT packet')
+    case 2:
+    case 9:
+    case 11:
+    case 13:
+      throw protocolError('a packet of a type that only a server sends')
     default:
-      throw malformed('a packet of a type that no client sends')
+      throw malformed('a packet of a type that does not exist')
   }
 }

@@ -64,27 +64,38 @@ export type OutgoingPublish = {
  * A message as bytes, with the place of its packet identifier: what many subscribers are sent is put together once, and
  * each is sent a copy with its own identifier.
  */
-export type PublishTemplate = { bytes: Buffer; qos: Qos; packetIdAt: number }
+export type PublishTemplate = {
+  bytes: Buffer
+  topic: string
+  qos: Qos
+  /** Where the topic begins with its length. */
+  topicAt: number
+  packetIdAt: number
+  /** Of 5.0, without their length. */
+  propertyBytes: number
+}
 
 export function formatPublish(version: Version, packet: OutgoingPublish): PublishTemplate {
   const { topic, payload, qos, retain } = packet
   const topicBytes = Buffer.byteLength(topic)
   const properties = version === 5 ? formatProperties(packet.properties) : undefined
-  const propertyBytes = version === 5 ? leb128Length(properties?.length ?? 0) + (properties?.length ?? 0) : 0
-  const remaining = 2 + topicBytes + (qos === 0 ? 0 : 2) + propertyBytes + payload.length
+  const propertyBytes = properties?.length ?? 0
+  const lengthBytes = version === 5 ? leb128Length(propertyBytes) : 0
+  const remaining = 2 + topicBytes + (qos === 0 ? 0 : 2) + lengthBytes + propertyBytes + payload.length
   const bytes = Buffer.allocUnsafe(1 + leb128Length(remaining) + remaining)
   bytes[0] = (PUBLISH << 4) | (qos << 1) | (retain ? RETAIN : 0)
   let at = writeLeb128(bytes, 1, remaining)
+  const topicAt = at
   bytes.writeUInt16BE(topicBytes, at)
   at += 2 + bytes.write(topic, at + 2, 'utf8')
   const packetIdAt = at
   if (qos > 0) at += 2
   if (version === 5) {
-    at = writeLeb128(bytes, at, properties?.length ?? 0)
+    at = writeLeb128(bytes, at, propertyBytes)
     if (properties !== undefined) at += properties.copy(bytes, at)
   }
   bytes.set(payload, at)
-  return { bytes, qos, packetIdAt }
+  return { bytes, topic, qos, topicAt, packetIdAt, propertyBytes }
 }
 
 /** The packet for one receiver. With QoS 0 it is the template itself. */
@@ -95,5 +106,35 @@ export function stamp({ bytes, qos, packetIdAt }: PublishTemplate, packetId: num
   packet[packetIdAt] = packetId >> 8
   packet[packetIdAt + 1] = packetId & 0xff
   if (dup) packet[0] = (packet[0] as number) | DUP
+  return packet
+}
+
+/** Bytes of a topic alias among the properties. */
+const ALIAS_BYTES = 3
+const TOPIC_ALIAS = 0x23
+/** The length of an empty one. */
+const NO_TOPIC = Buffer.alloc(2)
+
+/** The same of 5.0 with a topic alias, and with the topic only where the alias is new. */
+export function stampAliased(
+  { bytes, qos, topicAt, packetIdAt, propertyBytes }: PublishTemplate,
+  packetId: number,
+  dup: boolean,
+  alias: { number: number; isNew: boolean },
+): Buffer {
+  const topic = alias.isNew ? bytes.subarray(topicAt, packetIdAt) : NO_TOPIC
+  const idBytes = qos === 0 ? 0 : 2
+  const rest = bytes.subarray(packetIdAt + idBytes + leb128Length(propertyBytes))
+  const length = propertyBytes + ALIAS_BYTES
+  const remaining = topic.length + idBytes + leb128Length(length) + ALIAS_BYTES + rest.length
+  const packet = Buffer.allocUnsafe(1 + leb128Length(remaining) + remaining)
+  packet[0] = (bytes[0] as number) | (dup ? DUP : 0)
+  let at = writeLeb128(packet, 1, remaining)
+  at += topic.copy(packet, at)
+  if (qos > 0) at = packet.writeUInt16BE(packetId, at)
+  at = writeLeb128(packet, at, length)
+  at = packet.writeUInt8(TOPIC_ALIAS, at)
+  at = packet.writeUInt16BE(alias.number, at)
+  rest.copy(packet, at)
   return packet
 }
