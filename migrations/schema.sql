@@ -44,25 +44,23 @@ AS $function$
 DECLARE
   parent text;
   days integer;
-  unit text;
-  lower_bound timestamp;
+  week timestamptz;
   partition text;
   made integer := 0;
 BEGIN
   FOREACH parent IN ARRAY ARRAY['records', 'payloads', 'rollups'] LOOP
     FOREACH days IN ARRAY ARRAY[7, 30, 90, 365, 3650, 0] LOOP
-      unit := message_partition_unit(days);
-      lower_bound := date_trunc(unit, from_time AT TIME ZONE 'UTC');
-      WHILE lower_bound <= until_time AT TIME ZONE 'UTC' LOOP
-        partition := format('%s_r%s_%s', parent, days, to_char(lower_bound, 'YYYYMMDD'));
+      week := date_trunc('week', from_time, 'UTC');
+      WHILE week <= until_time LOOP
+        partition := format('%s_r%s_%s', parent, days, to_char(week AT TIME ZONE 'UTC', 'YYYYMMDD'));
         IF to_regclass(partition) IS NULL THEN
           EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS) WITH (fillfactor = %s)', partition, parent,
             CASE parent WHEN 'rollups' THEN 50 ELSE 100 END);
           EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent || '_r' || days, partition,
-            lower_bound AT TIME ZONE 'UTC', (lower_bound + ('1 ' || unit)::interval) AT TIME ZONE 'UTC');
+            week, week + interval '168 hours');
           made := made + 1;
         END IF;
-        lower_bound := lower_bound + ('1 ' || unit)::interval;
+        week := week + interval '168 hours';
       END LOOP;
     END LOOP;
   END LOOP;
@@ -121,12 +119,6 @@ BEGIN
   RETURN NULL;
 END
 $function$;
-
-CREATE OR REPLACE FUNCTION message_partition_unit(retention_days integer)
- RETURNS text
- LANGUAGE sql
- IMMUTABLE
-RETURN CASE WHEN ((retention_days >= 1) AND (retention_days <= 90)) THEN 'week'::text ELSE 'month'::text END;
 
 CREATE OR REPLACE FUNCTION notification_deliveries_have_an_owner()
  RETURNS trigger

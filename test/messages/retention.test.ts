@@ -22,17 +22,64 @@ async function partitionsOf(parent: string): Promise<string[]> {
   return rows.map((row) => row.name)
 }
 
+/** Beginnings of the weeks that the parent has partitions for, as in their names. */
+const weeksOf = async (parent: string) => (await partitionsOf(parent)).map((name) => name.slice(-8))
+
+/** A record of each class on each day from so many days ago until so many; gives the weeks that they are in. */
+async function arrive(classes: readonly number[], fromDays: number, untilDays: number): Promise<string[]> {
+  const { rows } = await server.database.pool.query<{ week: string }>(
+    `INSERT INTO records (channel_key, min_time, max_time, arrived_at, batch_seq, message, run, retention_days, protocol, series_keys, times)
+     SELECT 1, now(), now(), now() - make_interval(days => ago), 0, 0, 0, class, 1, '{1}', ARRAY[now()]
+       FROM unnest($1::smallint[]) AS class, generate_series($3::integer, $2::integer) AS ago
+     RETURNING to_char(date_trunc('week', arrived_at, 'UTC') AT TIME ZONE 'UTC', 'YYYYMMDD') AS week`,
+    [classes, fromDays, untilDays],
+  )
+  return rows.map(({ week }) => week)
+}
+
 test('partitions are made ahead once, however many nodes start together', async () => {
-  // Weeks and months begin on the way there, whatever day it is.
+  // Weeks begin on the way there, whatever day it is.
   const made = await Promise.all([1, 2, 3].map(() => createPartitions(server.database, 45)))
   expect(made.filter((count) => count > 0)).toHaveLength(1)
-  expect((await partitionsOf('records_r7')).length).toBeGreaterThanOrEqual(7)
+  const weeks = await weeksOf('records_r7')
+  expect(weeks.length).toBeGreaterThanOrEqual(7)
   expect((await partitionsOf('records_r0')).length).toBeGreaterThanOrEqual(2)
+  // Every class has the same weeks, those of its rollups begin where `arrived_on` says.
+  for (const table of ['records', 'payloads', 'rollups'])
+    for (const days of [30, 90, 365, 3650, 0])
+      expect(await weeksOf(`${table}_r${days}`), `${table} of ${days} days`).toEqual(weeks)
+  const { rows } = await server.database.pool.query<{ start: string; is_monday: boolean }>(
+    `SELECT to_char(date_trunc('week', now(), 'UTC') AT TIME ZONE 'UTC', 'YYYYMMDD') AS start,
+            extract(isodow FROM date_trunc('week', now(), 'UTC') AT TIME ZONE 'UTC') = 1 AS is_monday`,
+  )
+  expect(rows).toEqual([{ start: weeks[0], is_monday: true }])
+})
+
+test('the weeks of arrivals meet without a gap, also where the session lives in another time zone', async () => {
+  const client = await server.database.dedicated('another time zone')
+  try {
+    await client.query(`SET timezone = 'Europe/Berlin'`)
+    // Summer time ends in between.
+    await client.query(`SELECT create_message_partitions('2030-10-20T12:00:00Z', '2030-11-05T00:00:00Z')`)
+    await client.query(`SET timezone = 'UTC'`)
+    const { rows } = await client.query<{ bound: string }>(
+      `SELECT pg_get_expr(relpartbound, oid) AS bound FROM pg_class WHERE relkind = 'r' AND relname LIKE 'records_r0_2030%' ORDER BY relname`,
+    )
+    expect(rows.map(({ bound }) => bound.match(/\d{4}-\d\d-\d\d 00:00:00\+00/g))).toEqual([
+      ['2030-10-14 00:00:00+00', '2030-10-21 00:00:00+00'],
+      ['2030-10-21 00:00:00+00', '2030-10-28 00:00:00+00'],
+      ['2030-10-28 00:00:00+00', '2030-11-04 00:00:00+00'],
+      ['2030-11-04 00:00:00+00', '2030-11-11 00:00:00+00'],
+    ])
+  } finally {
+    await client.end()
+  }
 })
 
 test('a partition goes when its last arrival is older than its class; what is kept for ever stays', async () => {
   const { pool } = server.database
   await pool.query(`SELECT create_message_partitions(now() - interval '70 days', now() - interval '40 days')`)
+  await arrive([90, 0], 70, 40)
   const before = { week: await partitionsOf('records_r7'), month: await partitionsOf('records_r30') }
   const kept = { quarter: await partitionsOf('records_r90'), ever: await partitionsOf('records_r0') }
   await maintainPartitions(server.database, silentLogger)
@@ -44,6 +91,44 @@ test('a partition goes when its last arrival is older than its class; what is ke
   // A second round finds nothing to do.
   await maintainPartitions(server.database, silentLogger)
   expect(await partitionsOf('records_r7')).toEqual(after.week)
+})
+
+test('a week in which nothing arrived goes soon; one with records stays, and so do its rollups and what is ahead', async () => {
+  await server.database.pool.query(
+    `SELECT create_message_partitions(now() - interval '30 days', now() + interval '1 day')`,
+  )
+  const [filled] = await arrive([3650], 17, 17)
+  const before = await weeksOf('records_r3650')
+  const at = before.indexOf(filled ?? '')
+  const [earlier, present] = [before[at - 1], before.at(-1)]
+  await maintainPartitions(server.database, silentLogger)
+  for (const table of ['records_r3650', 'rollups_r3650']) {
+    const weeks = await weeksOf(table)
+    expect(weeks, table).toContain(filled)
+    expect(weeks, table).toContain(present)
+    expect(weeks, table).not.toContain(earlier)
+  }
+  expect(await weeksOf('payloads_r3650')).toContain(present)
+  expect(await weeksOf('payloads_r3650')).not.toContain(filled)
+})
+
+test('a partition whose removal waited too long for a reader is removed in the next round', async () => {
+  const { pool } = server.database
+  await pool.query(`SELECT create_message_partitions(now() - interval '35 days', now() - interval '30 days')`)
+  const reader = await server.database.dedicated('a long export')
+  try {
+    await reader.query('BEGIN')
+    await reader.query('SELECT count(*) FROM records')
+    await expect(maintainPartitions(server.database, silentLogger)).rejects.toMatchObject({ code: '55P03' })
+    const { rows } = await pool.query('SELECT inhrelid FROM pg_inherits WHERE inhdetachpending')
+    expect(rows).toHaveLength(1)
+    await reader.query('COMMIT')
+    await maintainPartitions(server.database, silentLogger)
+    const left = await pool.query('SELECT inhrelid FROM pg_inherits WHERE inhdetachpending')
+    expect(left.rows).toEqual([])
+  } finally {
+    await reader.end()
+  }
 })
 
 test('idempotency keys are forgotten after 24 hours, not before', async () => {

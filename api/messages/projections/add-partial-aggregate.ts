@@ -88,7 +88,7 @@ async function addDays(tx: Transaction, { domains }: PartialAggregate, day: stri
 const upsertTotals = prepared(
   'rollups_of_channels',
   upsertRollups(
-    sql`SELECT channel_key, 0, bucket, retention_days, ${arrivedOn(sql`retention_days`, sql`$1::timestamptz`)}, protocol, records, 0, NULL, NULL, NULL
+    sql`SELECT channel_key, 0, bucket, retention_days, ${arrivedOn(sql`$1::timestamptz`)}, protocol, records, 0, NULL, NULL, NULL
           FROM unnest($2::bigint[], $3::timestamptz[], $4::smallint[], $5::smallint[], $6::bigint[])
             AS t (channel_key, bucket, retention_days, protocol, records)
          ORDER BY 1, 2, 3, 4, 5`,
@@ -140,7 +140,7 @@ const upsertSeries = prepared(
   'rollups_of_series',
   upsertRollups(
     sql`SELECT channel_key, series_key, ${fromMicros(sql`bucket * ${sql.raw(String(BUCKET_MICROS))}`)}, retention_days,
-               ${arrivedOn(sql`retention_days`, sql`$1::timestamptz`)}, protocol, records, value_count, min_value, max_value,
+               ${arrivedOn(sql`$1::timestamptz`)}, protocol, records, value_count, min_value, max_value,
                coalesce(value_sum::numeric, millionths * 0.000001)
           FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::smallint[], $6::smallint[], $7::integer[], $8::integer[],
                       $9::float8[], $10::float8[], $11::bigint[], $12::text[])

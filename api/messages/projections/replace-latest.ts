@@ -5,6 +5,7 @@ import type { Sql } from '#core/sql.ts'
 import { RECORDS_IN_ROW } from '../store/opened.ts'
 import { LATEST_COLUMNS, LATEST_OF_RECORD, NEWEST_OF_RECORD } from './latest.ts'
 import { lockProjections } from './lock.ts'
+import { arrivedOn } from './rollups.ts'
 
 /** Series whose newest record goes, and what may not take its place. */
 export type Replaced = {
@@ -55,8 +56,7 @@ const EXPIRED_STEP = 5_000
  */
 export async function replaceExpiredLatest(database: Database): Promise<void> {
   const isGone = (arrival: Sql<unknown>, retentionDays: Sql<unknown>) => sql`(${retentionDays} > 0
-    AND date_trunc(message_partition_unit(${retentionDays}), ${arrival}, 'UTC') + ('1 ' || message_partition_unit(${retentionDays}))::interval
-        < now() - make_interval(days => ${retentionDays}))`
+    AND ${arrivedOn(arrival)} + interval '168 hours' < now() - make_interval(days => ${retentionDays}))`
   for (;;) {
     const replaced = await database.transaction(async (tx) => {
       await lockProjections(tx)

@@ -14,7 +14,7 @@ export function rollupsOf(rows: Sql<unknown>): Sql<unknown> {
   return sql`
       SELECT m.channel_key, r.series_key, m.bucket, m.retention_days, m.arrived_on, min(m.protocol) AS protocol, count(*) AS records, count(r.value) AS value_count, min(r.value) AS min_value,
              max(r.value) AS max_value, ${exactSum(sql`r.value`)} AS value_sum
-        FROM (SELECT m.*, ${arrivedOn(sql`m.retention_days`, sql`m.arrived_at`)} AS arrived_on, ${bucketOf(sql`m.min_time`)} AS bucket
+        FROM (SELECT m.*, ${arrivedOn(sql`m.arrived_at`)} AS arrived_on, ${bucketOf(sql`m.min_time`)} AS bucket
                 FROM records m WHERE ${rows} OFFSET 0) m
        CROSS JOIN LATERAL ${NUMBERS_IN_ROW}
        GROUP BY 1, 2, 3, 4, 5`
@@ -49,9 +49,9 @@ export function bucketOf(time: Sql<unknown>): Sql<unknown> {
   return sql`date_bin(make_interval(secs => ${sql.raw(String(BUCKET_SECONDS))}), ${time}, 'epoch')`
 }
 
-/** Where the partition begins that arrivals of the retention class at this time belong to. */
-export function arrivedOn(retentionDays: Sql<unknown>, arrival: Sql<unknown>): Sql<unknown> {
-  return sql`date_trunc(message_partition_unit(${retentionDays}), ${arrival}, 'UTC')`
+/** Where the partition of arrivals at this time begins: on Monday. */
+export function arrivedOn(arrival: Sql<unknown>): Sql<unknown> {
+  return sql`date_trunc('week', ${arrival}, 'UTC')`
 }
 
 /**
