@@ -1,7 +1,4 @@
-/**
- * `npm run bench [-- name…]`: prints figures, medians of repeated runs, as ratios against a floor of the same run. The script gives
- * Node the young generation of `npm start` (docs/decisions/0027), for the benches that measure parts of it in their own process.
- */
+/** `npm run bench [-- name…]`: prints figures, medians of repeated runs, as ratios against a floor of the same run (docs/performance.md). */
 import { benchAccess } from './access.ts'
 import { benchBulk } from './bulk.ts'
 import { benchCoap } from './coap.ts'

@@ -1,4 +1,4 @@
-/** Which batches are under way at the same time (decision 0045). */
+/** Which batches are under way at the same time (docs/performance.md). */
 import { expect, test } from 'vitest'
 import type { BatchTurn } from './batch-turns.ts'
 import { BatchTurns } from './batch-turns.ts'

@@ -1,4 +1,4 @@
-/** Invocations: runs that a caller waits for, one or many in one call (task-manager.md section 1, decision 0042). */
+/** Invocations: runs that a caller waits for, one or many in one call (task-manager.md section 1). */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { Slots } from '#core/slots.ts'

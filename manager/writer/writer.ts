@@ -1,7 +1,7 @@
 /**
  * The one ordered writer of this manager's run states: everything that changes a run goes through one queue and is
  * written in batches, one transaction each. Acknowledgements, assignments and HTTP answers leave after the commit. Two batches
- * are written at a time where neither can touch what the other does (decision 0045).
+ * are written at a time where neither can touch what the other does (docs/performance.md).
  */
 import type { Client } from 'pg'
 import type { Batch } from '#core/database/index.ts'

@@ -1,4 +1,4 @@
-// task-manager.md section 1 (invoke: any number at once, each a run of its own) and decision 0042
+// task-manager.md section 1 (invoke: any number at once, each a run of its own)
 import { afterAll, expect, test } from 'vitest'
 import { startSite, until } from './support.ts'
 

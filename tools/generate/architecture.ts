@@ -5,6 +5,7 @@ import { ERROR_KINDS, PROTOCOL_STATUS } from '#core/errors/index.ts'
 import { renderLifecycle } from '#manager/index.ts'
 import { ROOMS } from '../../test/architecture/rooms.ts'
 import { SLICES } from '../../test/architecture/slices.ts'
+import { replaceParts } from './parts.ts'
 
 export const ARCHITECTURE = 'docs/architecture.md'
 const ROOT = join(import.meta.dirname, '..', '..')
@@ -18,15 +19,7 @@ export function renderArchitecture(): string {
     tasks: fenced('mermaid', renderLifecycle()),
     errors: renderErrors(),
   }
-  let text = readFileSync(join(ROOT, ARCHITECTURE), 'utf8')
-  for (const [name, part] of Object.entries(parts)) {
-    const begin = `<!-- generated: ${name} -->\n`
-    const from = text.indexOf(begin)
-    const to = text.indexOf('<!-- end -->', from)
-    if (from < 0 || to < 0) throw new Error(`${ARCHITECTURE} has lost the markers of "${name}"`)
-    text = `${text.slice(0, from + begin.length)}${part}${text.slice(to)}`
-  }
-  return text
+  return replaceParts(ARCHITECTURE, readFileSync(join(ROOT, ARCHITECTURE), 'utf8'), parts)
 }
 
 const fenced = (language: string, text: string) => `\`\`\`${language}\n${text.trimEnd()}\n\`\`\`\n`

@@ -1,6 +1,7 @@
 /** Everything that is made from something else and committed: path below the root -> text as it should be. */
 import { renderManPage } from '#cli/man-page.ts'
 import { ARCHITECTURE, renderArchitecture } from './architecture.ts'
+import { DECISIONS, renderDecisions } from './decisions.ts'
 import { startFullApp } from './full-app.ts'
 import { generateProto } from './proto.ts'
 import { dumpSchema } from './schema-dump.ts'
@@ -20,6 +21,7 @@ export async function generateAll(): Promise<Map<string, string>> {
     ['docs/settings.md', renderSettings()],
     ['docs/skein.1', await renderManPage()],
     [ARCHITECTURE, renderArchitecture()],
+    [DECISIONS, renderDecisions()],
   ])
 }
 

@@ -29,7 +29,7 @@ export async function hashPart(path: string, sizeBytes: number): Promise<{ hash:
 }
 
 /**
- * Writes a file where it stands. To hand a write over to another thread takes more than the write (decision 0051), so this
+ * Writes a file where it stands. To hand a write over to another thread takes more than the write, so this
  * thread does them as long as they are quick. The first one, and all that follow one that was slow, are another thread's
  * until one of those is quick: this one never waits for two slow ones in a row.
  */

@@ -398,7 +398,7 @@ export class Runs {
   /**
    * On its way at once, whatever the disk does: it is the manager's word that counts, and what a crash takes from both is run
    * again. So what is run again as fast as the manager answers is on disk only if the manager does not answer: forcing each of
-   * many results to the disk costs more than they are worth (decision 0052).
+   * many results to the disk costs more than they are worth (docs/performance.md).
    */
   async #record(assignment: CheckedAssignment, end: RunEnd, prepareMs: number): Promise<void> {
     const result = toRunResult(assignment, end, prepareMs)

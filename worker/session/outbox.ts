@@ -30,7 +30,7 @@ const MAX_LOG_BYTES = 8 * 1024 * 1024
 
 /** A run that begins or ends sooner was accepted, as the manager sees from that. */
 const ACCEPT_DELAY_MS = 50
-/** A run that ends sooner is reported by its end alone, which is one write instead of two (decision 0022). */
+/** A run that ends sooner is reported by its end alone, which is one write instead of two (docs/performance.md). */
 const RUNNING_DELAY_MS = 4
 
 export class Outbox {
