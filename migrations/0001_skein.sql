@@ -813,7 +813,7 @@ CREATE TABLE ingest_batches (
   records integer NOT NULL,
   min_time timestamptz,
   max_time timestamptz,
-  folded boolean NOT NULL DEFAULT false,
+  projected boolean NOT NULL DEFAULT false,
   envelopes text,
   cleared_channels bigint[]
 );
@@ -826,12 +826,12 @@ COMMENT ON COLUMN ingest_batches.messages IS 'Number of messages.';
 COMMENT ON COLUMN ingest_batches.records IS 'Number of records.';
 COMMENT ON COLUMN ingest_batches.min_time IS 'Earliest time of a record; NULL: the batch holds payloads alone.';
 COMMENT ON COLUMN ingest_batches.max_time IS 'Latest time of a record; NULL: the batch holds payloads alone.';
-COMMENT ON COLUMN ingest_batches.folded IS 'Set in the transaction that adds the batch to the projections.';
+COMMENT ON COLUMN ingest_batches.projected IS 'Set in the transaction that adds the batch to the projections.';
 COMMENT ON COLUMN ingest_batches.envelopes IS 'What MQTT publishers said about messages beside their content, by number of the message, as JSON; NULL: nothing.';
 COMMENT ON COLUMN ingest_batches.cleared_channels IS 'Channels in which an empty message of the batch removed a retained message; it is stored in envelopes alone. NULL: none.';
 CREATE INDEX ingest_batches_cleared_idx ON ingest_batches (xid, seq) WHERE cleared_channels IS NOT NULL;
 CREATE INDEX ingest_batches_position_idx ON ingest_batches (xid, seq);
-CREATE INDEX ingest_batches_unfolded_idx ON ingest_batches (seq) WHERE NOT folded;
+CREATE INDEX ingest_batches_pending_idx ON ingest_batches (seq) WHERE NOT projected;
 
 CREATE TABLE idempotency_keys (
   scope bytea CONSTRAINT idempotency_keys_pkey PRIMARY KEY,
@@ -888,7 +888,7 @@ CREATE TABLE records (
   arrived_at timestamptz NOT NULL DEFAULT now(),
   batch_seq bigint NOT NULL,
   message integer NOT NULL,
-  run integer NOT NULL,
+  chunk integer NOT NULL,
   retention_days smallint NOT NULL,
   protocol smallint NOT NULL,
   series_keys bigint[] NOT NULL,
@@ -907,7 +907,7 @@ COMMENT ON COLUMN records.max_time IS 'Latest of times.';
 COMMENT ON COLUMN records.arrived_at IS 'When the message arrived, as in ingest_batches.';
 COMMENT ON COLUMN records.batch_seq IS 'Batch of the message.';
 COMMENT ON COLUMN records.message IS 'Number of the message in its batch, from 0.';
-COMMENT ON COLUMN records.run IS 'Number of the chunk in its message, from 0.';
+COMMENT ON COLUMN records.chunk IS 'Number of the chunk in its message, from 0.';
 COMMENT ON COLUMN records.retention_days IS 'Retention class in days; 0: unlimited.';
 COMMENT ON COLUMN records.protocol IS 'Protocol of the message: 1 http, 2 mqtt, 3 coap, 4 ws, 5 task.';
 COMMENT ON COLUMN records.series_keys IS 'Series of each record, all of one publisher and subtopic.';
@@ -992,7 +992,7 @@ CREATE TABLE rollups (
   value_sum numeric,
   CONSTRAINT rollups_pkey PRIMARY KEY (channel_key, series_key, bucket, retention_days, arrived_on)
 ) PARTITION BY LIST (retention_days);
-COMMENT ON TABLE rollups IS 'Sums over the records of a series in a quarter of an hour; series 0 is the whole channel and has counts alone. A projection: it holds the folded batches, and readers add the others (ingest_batches.folded). Partitioned as records, so that retention drops both alike.';
+COMMENT ON TABLE rollups IS 'Sums over the records of a series in a quarter of an hour; series 0 is the whole channel and has counts alone. A projection: it holds the batches that are marked projected, and readers add the pending ones. Partitioned as records, so that retention drops both alike.';
 COMMENT ON COLUMN rollups.channel_key IS 'The channel.';
 COMMENT ON COLUMN rollups.series_key IS 'The series; 0: the whole channel.';
 COMMENT ON COLUMN rollups.bucket IS 'Start of the quarter of an hour in which the times of the records lie.';
@@ -1018,7 +1018,7 @@ CREATE TABLE latest_records (
   arrived_at timestamptz NOT NULL,
   batch_seq bigint NOT NULL,
   message integer NOT NULL,
-  run integer NOT NULL,
+  chunk integer NOT NULL,
   place bigint NOT NULL,
   retention_days smallint NOT NULL,
   protocol smallint NOT NULL,
@@ -1030,14 +1030,14 @@ CREATE TABLE latest_records (
   data_value bytea,
   CONSTRAINT latest_records_pkey PRIMARY KEY (channel_key, series_key)
 ) WITH (fillfactor = 45);
-COMMENT ON TABLE latest_records IS 'The newest record of each series. A projection of the folded batches, as rollups. Not partitioned: a newest record that retention drops is replaced before.';
+COMMENT ON TABLE latest_records IS 'The newest record of each series. A projection, as rollups. Not partitioned: a newest record that retention drops is replaced before.';
 COMMENT ON COLUMN latest_records.channel_key IS 'Channel of the series.';
 COMMENT ON COLUMN latest_records.series_key IS 'The series.';
 COMMENT ON COLUMN latest_records.time IS 'Time of the record.';
 COMMENT ON COLUMN latest_records.arrived_at IS 'Arrival of the record; with the columns up to place it orders records of the same time.';
 COMMENT ON COLUMN latest_records.batch_seq IS 'Batch of the record.';
 COMMENT ON COLUMN latest_records.message IS 'Message in its batch.';
-COMMENT ON COLUMN latest_records.run IS 'Chunk in its message, as in records.';
+COMMENT ON COLUMN latest_records.chunk IS 'Chunk in its message, as in records.';
 COMMENT ON COLUMN latest_records.place IS 'Place in its chunk, from 1.';
 COMMENT ON COLUMN latest_records.retention_days IS 'Retention class in days; 0: unlimited.';
 COMMENT ON COLUMN latest_records.protocol IS 'Protocol, as in records.';
@@ -1047,84 +1047,6 @@ COMMENT ON COLUMN latest_records.update_time IS 'Update time in seconds.';
 COMMENT ON COLUMN latest_records.bool_value IS 'Boolean value.';
 COMMENT ON COLUMN latest_records.string_value IS 'String value.';
 COMMENT ON COLUMN latest_records.data_value IS 'Data value.';
-
-CREATE TABLE tallies (
-  folder uuid NOT NULL,
-  channel_key bigint NOT NULL,
-  is_total boolean NOT NULL,
-  bucket timestamptz NOT NULL,
-  retention_days smallint NOT NULL,
-  arrived_on timestamptz NOT NULL,
-  series_keys bigint[] NOT NULL,
-  protocols smallint[] NOT NULL,
-  records integer[] NOT NULL,
-  value_counts integer[] NOT NULL,
-  min_values double precision[] NOT NULL,
-  max_values double precision[] NOT NULL,
-  millionths bigint[] NOT NULL,
-  value_sums numeric[],
-  newest_micros bigint[],
-  newest_arrivals bigint[],
-  newest_batch_seqs bigint[],
-  newest_messages integer[],
-  newest_runs integer[],
-  newest_places integer[],
-  newest_protocols smallint[],
-  newest_values double precision[],
-  newest_sums double precision[],
-  newest_update_times double precision[],
-  newest_bools boolean[],
-  newest_strings text[],
-  newest_data bytea[]
-) WITH (toast_tuple_target = 8160);
-ALTER TABLE tallies ALTER COLUMN series_keys SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN protocols SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN records SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN value_counts SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN min_values SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN max_values SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN millionths SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN newest_micros SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN newest_arrivals SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN newest_batch_seqs SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN newest_messages SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN newest_runs SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN newest_places SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN newest_protocols SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN newest_values SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN newest_sums SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN newest_update_times SET STORAGE PLAIN;
-ALTER TABLE tallies ALTER COLUMN newest_bools SET STORAGE PLAIN;
-COMMENT ON TABLE tallies IS 'What a projector added up since it last wrote to rollups and latest_records, one row for some dozens of series. A projection as those two are: readers add these rows to theirs.';
-COMMENT ON COLUMN tallies.folder IS 'The projector that the row belongs to.';
-COMMENT ON COLUMN tallies.channel_key IS 'The channel.';
-COMMENT ON COLUMN tallies.is_total IS 'Whether the row counts the whole channel, as series 0 alone.';
-COMMENT ON COLUMN tallies.bucket IS 'As in rollups.';
-COMMENT ON COLUMN tallies.retention_days IS 'As in rollups.';
-COMMENT ON COLUMN tallies.arrived_on IS 'As in rollups.';
-COMMENT ON COLUMN tallies.series_keys IS 'The series. All arrays have one element for each.';
-COMMENT ON COLUMN tallies.protocols IS 'As protocol in rollups.';
-COMMENT ON COLUMN tallies.records IS 'As in rollups.';
-COMMENT ON COLUMN tallies.value_counts IS 'As value_count in rollups.';
-COMMENT ON COLUMN tallies.min_values IS 'As min_value in rollups.';
-COMMENT ON COLUMN tallies.max_values IS 'As max_value in rollups.';
-COMMENT ON COLUMN tallies.millionths IS 'Sum in millionths, where it is a whole number of them and small enough; else it is in value_sums.';
-COMMENT ON COLUMN tallies.value_sums IS 'As value_sum in rollups.';
-COMMENT ON COLUMN tallies.newest_micros IS 'Time of the newest record in microseconds since 2000. This and the following are NULL in rows of totals.';
-COMMENT ON COLUMN tallies.newest_arrivals IS 'Its arrival in microseconds since 2000.';
-COMMENT ON COLUMN tallies.newest_batch_seqs IS 'Its batch.';
-COMMENT ON COLUMN tallies.newest_messages IS 'Its message.';
-COMMENT ON COLUMN tallies.newest_runs IS 'Its chunk.';
-COMMENT ON COLUMN tallies.newest_places IS 'Its place in the chunk.';
-COMMENT ON COLUMN tallies.newest_protocols IS 'Its protocol.';
-COMMENT ON COLUMN tallies.newest_values IS 'Its value.';
-COMMENT ON COLUMN tallies.newest_sums IS 'Its sum; NULL where no newest record has one. The same holds for the columns below.';
-COMMENT ON COLUMN tallies.newest_update_times IS 'Its update time.';
-COMMENT ON COLUMN tallies.newest_bools IS 'Its boolean value.';
-COMMENT ON COLUMN tallies.newest_strings IS 'Its string value.';
-COMMENT ON COLUMN tallies.newest_data IS 'Its data value.';
-CREATE INDEX tallies_channel_idx ON tallies (channel_key, is_total);
-CREATE INDEX tallies_folder_idx ON tallies (folder);
 
 CREATE TABLE domain_usage (
   domain_key bigint CONSTRAINT domain_usage_domain_key_fkey REFERENCES domains (key) ON DELETE CASCADE,

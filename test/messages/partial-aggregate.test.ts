@@ -140,7 +140,7 @@ async function projections(): Promise<unknown[]> {
 /** Days of UTC on which pending batches arrived. */
 async function pendingDays(): Promise<number> {
   const { rows } = await server.database.pool.query<{ days: number }>(`
-    SELECT count(DISTINCT (arrived_at AT TIME ZONE 'UTC')::date)::integer AS days FROM ingest_batches WHERE NOT folded`)
+    SELECT count(DISTINCT (arrived_at AT TIME ZONE 'UTC')::date)::integer AS days FROM ingest_batches WHERE NOT projected`)
   return rows[0]?.days ?? 0
 }
 
@@ -150,7 +150,7 @@ const SAMPLE_SEED = 7
 /** All projections from what is stored, as if no process had added anything up. */
 async function projectAllAnew(): Promise<void> {
   await empty(TABLES)
-  await server.database.pool.query('UPDATE ingest_batches SET folded = false')
+  await server.database.pool.query('UPDATE ingest_batches SET projected = false')
   await projectNext(server.database)
 }
 
@@ -207,7 +207,7 @@ test('a partial aggregate of which another process projected a batch is left alo
   await projectNext(server.database)
   await Promise.all(input.map((message) => node.publish(message)))
   await node.project()
-  const { rows } = await server.database.pool.query('SELECT 1 FROM ingest_batches WHERE NOT folded')
+  const { rows } = await server.database.pool.query('SELECT 1 FROM ingest_batches WHERE NOT projected')
   expect(rows.length).toBeGreaterThan(0)
   await projectNext(server.database, { ...node.own, foreignAgeMs: 0 })
   const projected = await projections()

@@ -4,7 +4,7 @@ import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 
 const OPENED = sql`
-  SELECT m.channel_key, m.arrived_at, m.batch_seq, m.message, m.run, m.retention_days, m.protocol, r.*,
+  SELECT m.channel_key, m.arrived_at, m.batch_seq, m.message, m.chunk, m.retention_days, m.protocol, r.*,
          to_timestamp(floor(extract(epoch FROM r.time) / 900) * 900) AS bucket
     FROM records m, unnest(m.series_keys, m.times, m."values", m.sums, m.update_times, m.bool_values, m.string_values, m.data_values)
          WITH ORDINALITY AS r(series_key, time, value, sum, update_time, bool_value, string_value, data_value, place)`
@@ -22,13 +22,13 @@ const FOLDS: Readonly<Record<string, { columns: Sql<unknown>; fold: Sql<unknown>
        GROUP BY GROUPING SETS ((channel_key, series_key, bucket, retention_days), (channel_key, bucket, retention_days))`,
   },
   latest_records: {
-    columns: sql`channel_key, series_key, time, batch_seq, message, run, place, retention_days, protocol, value, sum, update_time,
+    columns: sql`channel_key, series_key, time, batch_seq, message, chunk, place, retention_days, protocol, value, sum, update_time,
       bool_value, string_value, data_value`,
     fold: sql`
-      SELECT DISTINCT ON (channel_key, series_key) channel_key, series_key, time, batch_seq, message, run, place, retention_days,
+      SELECT DISTINCT ON (channel_key, series_key) channel_key, series_key, time, batch_seq, message, chunk, place, retention_days,
              protocol, value, sum, update_time, bool_value, string_value, data_value
         FROM opened
-       ORDER BY channel_key, series_key, time DESC, arrived_at DESC, batch_seq DESC, message DESC, run, place`,
+       ORDER BY channel_key, series_key, time DESC, arrived_at DESC, batch_seq DESC, message DESC, chunk, place`,
   },
 }
 
@@ -48,8 +48,8 @@ export async function projectionDifferences(db: Queryable): Promise<string[]> {
 
 /** Batches that no projection knows yet. */
 export async function pendingBatchCount(db: Queryable): Promise<number> {
-  const { rows } = await sql<{ count: number }>`SELECT count(*) AS count FROM ingest_batches WHERE NOT folded`.execute(
-    db,
-  )
+  const { rows } = await sql<{
+    count: number
+  }>`SELECT count(*) AS count FROM ingest_batches WHERE NOT projected`.execute(db)
   return rows[0]?.count ?? 0
 }

@@ -140,12 +140,12 @@ test('idempotency keys are forgotten after 24 hours, not before', async () => {
   expect(rows).toEqual([{ scope: '02' }])
 })
 
-test('batches are forgotten when they are folded and older than eight days', async () => {
+test('batches are forgotten when they are projected and older than eight days', async () => {
   await server.database.pool.query(`
-    INSERT INTO ingest_batches (batch, arrived_at, messages, records, folded)
-    SELECT gen_random_uuid(), now() - make_interval(days => days), 1, 1, folded
-      FROM (VALUES (9, true), (9, false), (7, true)) AS b (days, folded)`)
+    INSERT INTO ingest_batches (batch, arrived_at, messages, records, projected)
+    SELECT gen_random_uuid(), now() - make_interval(days => days), 1, 1, projected
+      FROM (VALUES (9, true), (9, false), (7, true)) AS b (days, projected)`)
   expect(await forgetOldBatches(server.database)).toBe(1)
-  const { rows } = await server.database.pool.query('SELECT folded FROM ingest_batches ORDER BY arrived_at')
-  expect(rows).toEqual([{ folded: false }, { folded: true }])
+  const { rows } = await server.database.pool.query('SELECT projected FROM ingest_batches ORDER BY arrived_at')
+  expect(rows).toEqual([{ projected: false }, { projected: true }])
 })

@@ -21,7 +21,7 @@ afterAll(async () => {
 /** Rows that fill some ranges of blocks. */
 async function arrive(rows: number): Promise<void> {
   await sql`
-    INSERT INTO records (channel_key, min_time, max_time, batch_seq, message, run, retention_days, protocol, series_keys, times)
+    INSERT INTO records (channel_key, min_time, max_time, batch_seq, message, chunk, retention_days, protocol, series_keys, times)
     SELECT 1, now(), now(), row, 0, 0, 0, 1, array_fill(1::bigint, ARRAY[64]), array_fill(now(), ARRAY[64])
       FROM generate_series(1, ${rows}::integer) AS row`.execute(server.database.db)
 }

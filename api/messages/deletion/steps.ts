@@ -112,9 +112,9 @@ async function deleteRecords(
     WITH gone AS (
       DELETE FROM records m WHERE ${all([rows, inStep.rows, inStep.isInside, wasVisible(snapshot)])} RETURNING m.*
     )
-    INSERT INTO records (channel_key, min_time, max_time, arrived_at, batch_seq, message, run, retention_days, protocol,
+    INSERT INTO records (channel_key, min_time, max_time, arrived_at, batch_seq, message, chunk, retention_days, protocol,
                          series_keys, times, "values", sums, update_times, bool_values, string_values, data_values)
-    SELECT m.channel_key, k.min_time, k.max_time, m.arrived_at, m.batch_seq, m.message, m.run, m.retention_days, m.protocol,
+    SELECT m.channel_key, k.min_time, k.max_time, m.arrived_at, m.batch_seq, m.message, m.chunk, m.retention_days, m.protocol,
            k.series_keys, k.times, k."values", k.sums, k.update_times, k.bool_values, k.string_values, k.data_values
       FROM gone m CROSS JOIN LATERAL (
         SELECT min(r.time) AS min_time, max(r.time) AS max_time, ${kept('series_keys', 'series_key')},

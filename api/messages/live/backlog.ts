@@ -62,7 +62,7 @@ export async function findBacklog(
                sum(m.messages) OVER () ::float8 AS total
           FROM (SELECT batch_seq, sum(messages) AS messages FROM (
                   SELECT batch_seq, count(*) AS messages FROM records
-                   WHERE channel_key = ${channelKey} AND run = 0 AND arrived_at >= ${begin.since} GROUP BY 1
+                   WHERE channel_key = ${channelKey} AND chunk = 0 AND arrived_at >= ${begin.since} GROUP BY 1
                   UNION ALL
                   SELECT batch_seq, count(*) FROM payloads
                    WHERE channel_key = ${channelKey} AND ordinal = 0 AND arrived_at >= ${begin.since} GROUP BY 1

@@ -66,7 +66,7 @@ export async function loadBatches(
              m.series_keys, m.times, m."values", m.sums, m.update_times, m.bool_values, m.string_values, m.data_values) WITH ORDINALITY
              AS r(series_key, time, value, sum, update_time, bool_value, string_value, data_value, place)
         JOIN series s ON s.key = r.series_key
-       WHERE ${where} ORDER BY m.batch_seq, m.message, m.run, r.place`.execute(db),
+       WHERE ${where} ORDER BY m.batch_seq, m.message, m.chunk, r.place`.execute(db),
     sql<PayloadRow>`
       SELECT m.batch_seq, m.message, m.channel_key, m.protocol, extract(epoch FROM m.arrived_at)::float8 AS received_at,
              m.publisher_key, m.publisher_id, m.subtopic, m.content_type, m.document::text AS document, m.body

@@ -55,7 +55,7 @@ async function projectRound(tx: Transaction, own?: OwnBatches): Promise<Round> {
     SELECT seq, records, arrived_at, ${inMicros(sql`arrived_at`)} AS arrived_micros,
            (arrived_at AT TIME ZONE 'UTC')::date::text AS day,
            arrived_at < now() - make_interval(secs => ${(own?.foreignAgeMs ?? 0) / 1000}) OR ${own === undefined} AS is_foreign
-      FROM ingest_batches WHERE NOT folded ORDER BY seq LIMIT ${MAX_ROUND_BATCHES}`.execute(tx)
+      FROM ingest_batches WHERE NOT projected ORDER BY seq LIMIT ${MAX_ROUND_BATCHES}`.execute(tx)
   const mine = partial === undefined ? [] : batchesOf(partial, pending)
   if (partial !== undefined) await addPartialAggregate(tx, partial, mine)
   const isMine = new Set(mine)
@@ -64,7 +64,7 @@ async function projectRound(tx: Transaction, own?: OwnBatches): Promise<Round> {
   await projectFromTables(tx, read)
   const projected = [...mine, ...read]
   const seqs = projected.map(({ seq }) => seq)
-  await sql`UPDATE ingest_batches SET folded = true WHERE seq = ANY (${seqs}::bigint[])`.execute(tx)
+  await sql`UPDATE ingest_batches SET projected = true WHERE seq = ANY (${seqs}::bigint[])`.execute(tx)
   const records = projected.reduce((sum, batch) => sum + batch.records, 0)
   const isFull = pending.length >= MAX_ROUND_BATCHES && projected.length > 0
   return { records, hasMore: read.length < others.length || isFull }

@@ -22,7 +22,7 @@ export async function recomputeRollups(tx: Transaction, buckets: Buckets): Promi
   await sql`DELETE FROM rollups WHERE ${inBuckets(sql`0 || ${changed}`)}`.execute(tx)
   // Pending batches are added when they are projected.
   const rows = sql`m.channel_key = ${channelKey} AND m.max_time >= ${from} AND m.max_time < ${to} AND m.min_time >= ${from}
-    AND m.batch_seq <> ALL (ARRAY(SELECT seq FROM ingest_batches WHERE NOT folded))
+    AND m.batch_seq <> ALL (ARRAY(SELECT seq FROM ingest_batches WHERE NOT projected))
     ${seriesKeys === undefined ? sql`` : sql`AND m.series_keys[1] = ANY (${changed})`}`
   await sql`INSERT INTO rollups (${ROLLUP_COLUMNS}) ${rollupsOf(rows)} ORDER BY 1, 2, 3, 4, 5`.execute(tx)
   await sql`

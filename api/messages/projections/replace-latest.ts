@@ -39,7 +39,7 @@ export async function replaceLatest(tx: Transaction, { latest, isGone }: Replace
       FROM buckets k CROSS JOIN LATERAL (
         SELECT * FROM records m
          WHERE m.channel_key = k.channel_key AND m.max_time >= k.bucket AND m.max_time < k.bucket + interval '15 minutes'
-           AND m.min_time >= k.bucket AND m.batch_seq <> ALL (ARRAY(SELECT seq FROM ingest_batches WHERE NOT folded))
+           AND m.min_time >= k.bucket AND m.batch_seq <> ALL (ARRAY(SELECT seq FROM ingest_batches WHERE NOT projected))
            AND NOT (${isGone(sql`m.arrived_at`, sql`m.retention_days`)}) OFFSET 0) m
      CROSS JOIN LATERAL ${RECORDS_IN_ROW}
       JOIN newest n ON n.channel_key = m.channel_key AND n.series_key = r.series_key AND n.bucket = k.bucket

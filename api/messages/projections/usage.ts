@@ -10,7 +10,7 @@ import type { Sql } from '#core/sql.ts'
 export async function addUsage(tx: Transaction, rows: Sql<unknown>): Promise<void> {
   await sql`
     WITH arrived AS MATERIALIZED (
-      SELECT s.domain_key, s.publisher_key, m.arrived_at, m.run = 0 AS is_first, cardinality(m.times) AS records
+      SELECT s.domain_key, s.publisher_key, m.arrived_at, m.chunk = 0 AS is_first, cardinality(m.times) AS records
         FROM records m JOIN series s ON s.key = m.series_keys[1] WHERE ${rows}
       UNION ALL
       SELECT c.domain_key, m.publisher_key, m.arrived_at, m.ordinal = 0, 1

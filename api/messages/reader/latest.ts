@@ -32,7 +32,7 @@ export async function readLatest(
     WITH newest AS MATERIALIZED (
       SELECT DISTINCT ON (l.series_key) l.*
         FROM (SELECT ${LATEST_COLUMNS} FROM latest_records WHERE channel_key = ${channelKey} ${ofSeries} ${fresh}) l
-       ORDER BY l.series_key, l.time DESC, l.arrived_at DESC, l.batch_seq DESC, l.message DESC, l.run, l.place
+       ORDER BY l.series_key, l.time DESC, l.arrived_at DESC, l.batch_seq DESC, l.message DESC, l.chunk, l.place
     ), matching AS (
       SELECT * FROM newest WHERE ${protocol === undefined ? sql`true` : sql`protocol = ${protocol}`}
     ), page AS (

@@ -14,7 +14,7 @@ export function directionOf(dir: Direction): Sql<unknown> {
  */
 export function byTime(dir: Direction): Sql<unknown> {
   const direction = directionOf(dir)
-  return sql`f.time ${direction}, f.arrived_at ${direction}, f.batch_seq ${direction}, f.message ${direction}, f.run, f.place`
+  return sql`f.time ${direction}, f.arrived_at ${direction}, f.batch_seq ${direction}, f.message ${direction}, f.chunk, f.place`
 }
 
 /** The place of a record with this time in a row `m`, and that of an edge: they compare as the records follow each other. */

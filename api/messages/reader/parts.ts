@@ -66,7 +66,7 @@ export function rollupsIn({ channelKey, seriesKeys }: Scope, range: TimeRange): 
  */
 export async function pendingBatches(tx: Queryable): Promise<Sql<boolean> | undefined> {
   const { rows } = await sql<{ seq: number; arrived_at: string }>`
-    SELECT seq, arrived_at FROM ingest_batches WHERE NOT folded ORDER BY arrived_at`.execute(tx)
+    SELECT seq, arrived_at FROM ingest_batches WHERE NOT projected ORDER BY arrived_at`.execute(tx)
   const [oldest] = rows
   if (oldest === undefined) return undefined
   const seqs = rows.map(({ seq }) => seq)

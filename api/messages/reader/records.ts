@@ -32,7 +32,7 @@ const ORDER_COLUMNS: Readonly<Record<string, Sql<unknown>>> = {
 }
 
 /** The columns of a record that a page shows or is ordered by. */
-export const SELECTED = sql`m.arrived_at, m.batch_seq, m.message, m.run, m.protocol, r.series_key, r.time, r.value, r.sum, r.update_time,
+export const SELECTED = sql`m.arrived_at, m.batch_seq, m.message, m.chunk, m.protocol, r.series_key, r.time, r.value, r.sum, r.update_time,
   r.bool_value, r.string_value, r.data_value, r.place`
 
 /** The records of one query, within the snapshot of the transaction. */

@@ -62,7 +62,7 @@ const isShown = <Row extends { time: number | null }>(row: Row): row is Row & Lo
 export function lookedPage(conditions: RecordConditions, window: Window, look: number): Sql<Looked> {
   const isNewestFirst = window.dir === 'desc'
   const end = isNewestFirst ? sql`m.max_time` : sql`m.min_time`
-  const order = sql`${byPlace(end, directionOf(window.dir))}, m.run`
+  const order = sql`${byPlace(end, directionOf(window.dir))}, m.chunk`
   const isKnown = sql<boolean>`(${placeOf(sql`r.time`)} ${isNewestFirst ? sql`>` : sql`<`}
     (SELECT at, arrived_at, batch_seq, message FROM edge)) IS NOT FALSE`
   return openedPage(conditions, window, {
@@ -100,7 +100,7 @@ function openedPage(
     WITH looked AS MATERIALIZED (
       SELECT m.*, row_number() OVER () AS nth FROM (${looked}) m
     ), edge AS MATERIALIZED (${edge}), opened AS (
-      SELECT m.nth, m.arrived_at, m.batch_seq, m.message, m.run, r.series_key, r.time, r.place
+      SELECT m.nth, m.arrived_at, m.batch_seq, m.message, m.chunk, r.series_key, r.time, r.place
         FROM looked m CROSS JOIN LATERAL ${opened} WHERE ${all([...matchingIn(conditions), ...isKnown])}
     ), page AS MATERIALIZED (
       SELECT f.* FROM opened f ORDER BY ${byTime(dir)} LIMIT ${limit} OFFSET ${offset}

@@ -8,7 +8,7 @@ import { chunksOf } from './record-chunks.ts'
 
 /** Columns in the order in which the rows below write them; `arrived_at` is the moment of the transaction. */
 const NUMBER_COLUMNS =
-  'channel_key min_time max_time batch_seq message run retention_days protocol series_keys times "values"'.split(' ')
+  'channel_key min_time max_time batch_seq message chunk retention_days protocol series_keys times "values"'.split(' ')
 const OTHER_COLUMNS = 'sums update_times bool_values string_values data_values'.split(' ')
 const PAYLOAD_COLUMNS = (
   'channel_key publisher_key time batch_seq message ordinal retention_days protocol ' +
