@@ -13,7 +13,7 @@ const BUDGET_MINUTES: Readonly<Record<string, number>> = {
   api: 9,
   fuzz: 3,
   matrix: 4,
-  security: 5,
+  security: 7,
   database: 3,
   worker: 3,
   tasks: 4,
