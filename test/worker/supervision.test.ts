@@ -1,4 +1,4 @@
-/** What happens to a run and to its neighbours when a lane or a runner ends (task-manager.md section 4). */
+/** What happens to a run and to its neighbours when a thread or a runner ends (task-manager.md section 4). */
 import { describe, expect, test } from 'vitest'
 import { moduleFromText, startPool, until } from './pool.ts'
 import type { TestPool } from './pool.ts'
@@ -100,7 +100,7 @@ describe('a runner that dies', () => {
       await plain.run('add', { inputs: [1, 2] })
       idleBytes = plain.pool.stats().runners[0]?.residentBytes ?? 0
     }
-    // Beside what an idle runner takes, 16 MiB are allowed for the lane and 1 MiB for the run: the table takes more.
+    // Beside what an idle runner takes, 16 MiB are allowed for the thread and 1 MiB for the run: the table takes more.
     await using host = await startPool({ slots: 1, runners: 1, overheadBytes: idleBytes })
     const outcome = await host.run(eater, { memoryLimitBytes: MIB })
     expect(outcome).toMatchObject({

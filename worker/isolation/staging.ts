@@ -2,7 +2,7 @@
  * Lays out the code of isolated processes in a folder of its own, as plain JavaScript. Three reasons: such a process may
  * then read that folder and nothing else of the product; one with a user of its own can reach it wherever the product lies
  * (below a 0700 home, for instance); and without the type stripper a runner takes 72 MB instead of 133 and starts in
- * half the time (measured with two lanes).
+ * half the time (measured with two threads).
  */
 import { createHash } from 'node:crypto'
 import { chmod, cp, mkdir, mkdtemp, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'

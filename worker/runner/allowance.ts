@@ -7,14 +7,14 @@ export const DEFAULT_OVERHEAD_BYTES = 128 * 1024 * 1024
 /** The engine keeps a module's bytes, and its code takes up to three times their size. */
 const MEMORY_PER_MODULE_BYTE = 4
 /** A thread of the engine with its heap, measured at 7 to 12 MB. */
-const LANE_BYTES = 16 * 1024 * 1024
+const THREAD_BYTES = 16 * 1024 * 1024
 /** Compiled modules that a runner keeps. */
 const MAX_LOADED_MODULES = 64
 const MAX_LOADED_BYTES = 64 * 1024 * 1024
 
 /** The limits of what is under way, the modules that are loaded, the threads, and the engine's own share. */
 export function allowedBytes(runner: Runner, overheadBytes: number): number {
-  let allowed = overheadBytes + LANE_BYTES * runner.lanes.length
+  let allowed = overheadBytes + THREAD_BYTES * runner.threads.length
   for (const run of runsUnderWay(runner)) allowed += run.request.call.memoryLimitBytes
   for (const module of runner.modules.values()) allowed += MEMORY_PER_MODULE_BYTE * module.bytes
   return allowed

@@ -18,7 +18,7 @@ function endInOverfullRunner(
     end: (outcome) => void outcomes.push(outcome),
   }
   const runner: Partial<Runner> = {
-    lanes: [
+    threads: [
       { index: 0, isReady: true, runs: [run as PendingRun], headSinceMs: 0, isRecalling: false, killing: undefined },
     ],
     modules: new Map(),

@@ -1,5 +1,5 @@
-/** How long the calls of a module take lately: short ones may wait behind each other, others get a lane of their own. */
-import { LANE_DEPTH } from './messages.ts'
+/** How long the calls of a module take lately: short ones may wait behind each other, others get a thread of their own. */
+import { THREAD_QUEUE_RUNS } from './messages.ts'
 
 /** What a run may wait for others of its module that were placed before it. */
 const MAX_WAIT_MS = 1
@@ -22,9 +22,9 @@ export class CallTimes {
     }
   }
 
-  /** How many runs of the module a lane may hold at a time; 1 for a module that was never called. */
-  laneDepth(moduleKey: string): number {
+  /** How many runs of the module a thread may hold at a time; 1 for a module that was never called. */
+  threadQueueRuns(moduleKey: string): number {
     const meanMs = this.#meanMs.get(moduleKey) ?? Infinity
-    return Math.max(1, Math.min(LANE_DEPTH, Math.floor(MAX_WAIT_MS / meanMs)))
+    return Math.max(1, Math.min(THREAD_QUEUE_RUNS, Math.floor(MAX_WAIT_MS / meanMs)))
   }
 }

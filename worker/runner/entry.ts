@@ -1,5 +1,5 @@
 /**
- * A runner process: its main thread loads modules and passes messages on, its lanes run guests. It believes its parent
+ * A runner process: its main thread loads modules and passes messages on, its threads run guests. It believes its parent
  * in everything and decides nothing: deadlines, memory and fairness are the parent's (`pool.ts`), because a process that
  * runs guest code cannot be trusted to watch itself. Orders and modules come on standard input, answers go to standard output.
  */
@@ -8,7 +8,7 @@ import type { CompiledComponent } from '../runtime/component.ts'
 import type { CompiledModule } from '../runtime/core-module.ts'
 import { compileModule } from './compile.ts'
 import { FRAME, FrameReader, encodeMessages } from './frames.ts'
-import { Lanes } from './lanes.ts'
+import { GuestThreads } from './guest-threads.ts'
 import type { FromRunner, ToRunner } from './messages.ts'
 import { ModuleIntake } from './module-intake.ts'
 import type { ReceivedModule } from './module-intake.ts'
@@ -29,7 +29,7 @@ function serveRunner(): void {
       process.stdout.write(encodeMessages(batch))
     })
   }
-  const lanes = new Lanes(send)
+  const threads = new GuestThreads(send)
 
   const loadModule = async ({ order, files }: ReceivedModule): Promise<void> => {
     const { moduleKey } = order
@@ -47,33 +47,33 @@ function serveRunner(): void {
 
   const handle = (message: ToRunner): void | Promise<void> => {
     switch (message.type) {
-      case 'open_lane':
-        return lanes.open(message.lane)
+      case 'open_thread':
+        return threads.open(message.thread)
       case 'run': {
         const compiled = modules.get(message.order.moduleKey)
         if (compiled === undefined) throw new Error('a run came before its module')
-        return lanes.run(message.lane, message.order, compiled)
+        return threads.run(message.thread, message.order, compiled)
       }
       case 'recall':
-        return lanes.recall(message.lane)
-      case 'kill_lane':
-        return lanes.kill(message.lane)
+        return threads.recall(message.thread)
+      case 'end_thread':
+        return threads.kill(message.thread)
       case 'load_module':
         return intake.order(message.module)
       case 'guest_reply': {
         const { sequence, callId, reply } = message
-        return lanes.reply(message.lane, { sequence, callId, reply })
+        return threads.reply(message.thread, { sequence, callId, reply })
       }
       case 'drop_module':
         modules.delete(message.moduleKey)
-        return lanes.dropModule(message.moduleKey)
+        return threads.dropModule(message.moduleKey)
     }
   }
 
   const reader = new FrameReader(MAX_FRAME_BYTES, (kind, payload) => {
     if (kind === FRAME.module) return intake.take(payload)
     for (const message of JSON.parse(payload.toString()) as ToRunner[]) void handle(message)
-    lanes.flush()
+    threads.flush()
   })
   process.stdin.on('data', (chunk: Buffer) => reader.push(chunk))
   // The parent is gone, or wants us to leave: nobody waits for anything that runs here.

@@ -1,18 +1,18 @@
 /**
- * The runner processes of a pool: starts them, hands runs to their lanes, watches deadlines and memory, and sorts out
- * what becomes of each run when a lane or a whole runner ends. Which run goes where is the pool's decision.
+ * The runner processes of a pool: starts them, hands runs to their threads, watches deadlines and memory, and sorts out
+ * what becomes of each run when a thread or a whole runner ends. Which run goes where is the pool's decision.
  */
 import { monotonicMs } from '#core/time.ts'
 import { refuseCall } from '../runtime/guest-host.ts'
 import { DEFAULT_OVERHEAD_BYTES, allowedBytes, findModulesToDrop } from './allowance.ts'
 import { endRunsUnderWay } from './burial.ts'
 import type { CallTimes } from './call-times.ts'
-import { LaneRuns } from './lane-runs.ts'
+import { GuestThreadRuns } from './guest-thread-runs.ts'
 import type { FromRunner } from './messages.ts'
 import type { RunnerPoolOptions } from './pool-options.ts'
 import type { PendingRun } from './run-request.ts'
 import { SHORT_CALL_MS, heldRuns, isHoldingRuns, runsUnderWay } from './runner.ts'
-import type { Lane, Runner } from './runner.ts'
+import type { GuestThread, Runner } from './runner.ts'
 import { RunnerProcess } from './runner-process.ts'
 import { StartFailures } from './start-failures.ts'
 import type { Suspects } from './suspects.ts'
@@ -24,13 +24,13 @@ const DEADLINE_INTERVAL_MS = 10
 const MEMORY_INTERVAL_MS = 100
 const START_DEADLINE_MS = 10_000
 const LOAD_DEADLINE_MS = 30_000
-/** Pieces of output that a run may have at once, and more with time: more than a lane (`lane-host.ts`) ever passes on. */
+/** Pieces of output that a run may have at once, and more with time: more than a thread (`guest-thread-host.ts`) ever passes on. */
 const MAX_OUTPUT_PIECES = 10_000
 const MAX_OUTPUT_PIECES_PER_MS = 1
 const NO_CHANNELS = 'no channel is granted to this task'
 
 export type FleetHooks = {
-  /** Something became free: a lane, a module, a runner. */
+  /** Something became free: a thread, a module, a runner. */
   onCapacity: () => void
   /** Runs that were handed over and have not begun; they go first. */
   onReturned: (runs: PendingRun[]) => void
@@ -47,7 +47,7 @@ export class Fleet {
   readonly #deps: FleetDeps
   readonly #overheadBytes: number
   readonly #idleMs: number
-  readonly #laneRuns: LaneRuns
+  readonly #threadRuns: GuestThreadRuns
   readonly #startFailures = new StartFailures()
   #sequence = 0
   #deadlineTimer: NodeJS.Timeout | undefined
@@ -57,7 +57,7 @@ export class Fleet {
 
   constructor(deps: FleetDeps) {
     this.#deps = deps
-    this.#laneRuns = new LaneRuns(deps.hooks.onReturned)
+    this.#threadRuns = new GuestThreadRuns(deps.hooks.onReturned)
     this.#overheadBytes = deps.overheadBytes ?? DEFAULT_OVERHEAD_BYTES
     this.#idleMs = deps.idleMs ?? DEFAULT_IDLE_MS
   }
@@ -84,7 +84,7 @@ export class Fleet {
       state: 'starting',
       domain: undefined,
       isAlone: false,
-      lanes: [],
+      threads: [],
       modules: new Map(),
       idleSinceMs: nowMs,
       startDeadlineMs: nowMs + START_DEADLINE_MS,
@@ -98,10 +98,10 @@ export class Fleet {
     this.#memoryTimer ??= setInterval(() => this.#watchRunners(), MEMORY_INTERVAL_MS)
   }
 
-  openLane(runner: Runner): void {
-    const index = runner.lanes.length
-    runner.lanes.push({ index, isReady: false, runs: [], headSinceMs: 0, isRecalling: false, killing: undefined })
-    runner.process.send({ type: 'open_lane', lane: index })
+  openThread(runner: Runner): void {
+    const index = runner.threads.length
+    runner.threads.push({ index, isReady: false, runs: [], headSinceMs: 0, isRecalling: false, killing: undefined })
+    runner.process.send({ type: 'open_thread', thread: index })
   }
 
   loadModule(runner: Runner, run: PendingRun): void {
@@ -128,8 +128,8 @@ export class Fleet {
     )
   }
 
-  /** Gives the run to the lane, whose runner has its module loaded. */
-  handOver(runner: Runner, lane: Lane, run: PendingRun): void {
+  /** Gives the run to the thread, whose runner has its module loaded. */
+  handOver(runner: Runner, thread: GuestThread, run: PendingRun): void {
     const { request } = run
     run.sequence = ++this.#sequence
     run.answeredCalls = 0
@@ -141,30 +141,30 @@ export class Fleet {
     runner.givenRuns++
     const module = runner.modules.get(run.moduleKey)
     if (module !== undefined) module.lastUsedMs = monotonicMs()
-    lane.runs.push(run)
+    thread.runs.push(run)
     runner.process.send({
       type: 'run',
-      lane: lane.index,
+      thread: thread.index,
       order: {
         sequence: run.sequence,
         moduleKey: run.moduleKey,
         call: request.call,
       },
     })
-    if (lane.runs.length === 1) this.#laneRuns.beginHead(lane)
+    if (thread.runs.length === 1) this.#threadRuns.beginHead(thread)
     this.#deadlineTimer ??= setInterval(() => this.#watchDeadlines(), DEADLINE_INTERVAL_MS)
   }
 
   /** Ends a run that was handed over, as `stopped`: at once when it has not begun, else when its thread is gone. */
   stop(run: PendingRun): void {
     for (const runner of this.runners) {
-      for (const lane of runner.lanes) {
-        const position = lane.runs.indexOf(run)
+      for (const thread of runner.threads) {
+        const position = thread.runs.indexOf(run)
         if (position === -1) continue
-        const durationMs = position === 0 ? monotonicMs() - lane.headSinceMs : 0
-        if (position === 0) return this.#laneRuns.kill(runner, lane, { state: 'stopped', durationMs })
+        const durationMs = position === 0 ? monotonicMs() - thread.headSinceMs : 0
+        if (position === 0) return this.#threadRuns.kill(runner, thread, { state: 'stopped', durationMs })
         run.end({ state: 'stopped', durationMs })
-        return this.#laneRuns.recall(runner, lane)
+        return this.#threadRuns.recall(runner, thread)
       }
     }
   }
@@ -176,7 +176,7 @@ export class Fleet {
     clearTimeout(this.#retryTimer)
     for (const runner of this.runners) {
       for (const run of heldRuns(runner)) run.end({ state: 'stopped', durationMs: 0 })
-      if (runner.lanes.some((lane) => lane.runs.length > 0)) runner.process.kill()
+      if (runner.threads.some((thread) => thread.runs.length > 0)) runner.process.kill()
     }
     await Promise.all(this.runners.map((runner) => runner.process.close()))
   }
@@ -188,24 +188,24 @@ export class Fleet {
       case 'ready':
         if (runner.state !== 'starting') throw new Error('it was ready before')
         runner.state = 'ready'
-        this.openLane(runner)
+        this.openThread(runner)
         break
-      case 'lane_ready':
-        isOfUse = !laneOf(runner, message.lane).isReady
-        laneOf(runner, message.lane).isReady = true
+      case 'thread_ready':
+        isOfUse = !threadOf(runner, message.thread).isReady
+        threadOf(runner, message.thread).isReady = true
         runner.hasStarted = true
         this.#startFailures.succeeded()
         break
-      case 'lane_killed': {
-        const lane = laneOf(runner, message.lane)
-        if (lane.killing === undefined) throw new Error('a thread was ended that was not to be ended')
-        this.#laneRuns.endKilled(lane)
-        this.#laneRuns.settle(runner)
+      case 'thread_ended': {
+        const thread = threadOf(runner, message.thread)
+        if (thread.killing === undefined) throw new Error('a thread was ended that was not to be ended')
+        this.#threadRuns.endKilled(thread)
+        this.#threadRuns.settle(runner)
         break
       }
-      case 'lane_lost':
-        isOfUse = laneOf(runner, message.lane).runs.length > 0
-        this.#laneRuns.lose(runner, laneOf(runner, message.lane), message.error)
+      case 'thread_lost':
+        isOfUse = threadOf(runner, message.thread).runs.length > 0
+        this.#threadRuns.lose(runner, threadOf(runner, message.thread), message.error)
         break
       case 'module_ready':
         isOfUse = this.#receiveModule(runner, message)
@@ -214,11 +214,11 @@ export class Fleet {
         isOfUse = this.#receiveEnd(runner, message)
         break
       case 'recalled': {
-        const lane = laneOf(runner, message.lane)
-        isOfUse = lane.isRecalling
-        lane.isRecalling = false
-        this.#laneRuns.takeBack(lane, (run) => message.sequences.includes(run.sequence))
-        this.#laneRuns.settle(runner)
+        const thread = threadOf(runner, message.thread)
+        isOfUse = thread.isRecalling
+        thread.isRecalling = false
+        this.#threadRuns.takeBack(thread, (run) => message.sequences.includes(run.sequence))
+        this.#threadRuns.settle(runner)
         break
       }
       case 'guest_call':
@@ -246,18 +246,18 @@ export class Fleet {
   }
 
   #receiveEnd(runner: Runner, message: Extract<FromRunner, { type: 'ended' }>): boolean {
-    const lane = laneOf(runner, message.lane)
-    const position = lane.runs.findIndex((run) => run.sequence === message.sequence)
-    const [run] = position === -1 ? [] : lane.runs.splice(position, 1)
+    const thread = threadOf(runner, message.thread)
+    const position = thread.runs.findIndex((run) => run.sequence === message.sequence)
+    const [run] = position === -1 ? [] : thread.runs.splice(position, 1)
     if (run === undefined) return false
     this.#deps.callTimes.record(run.moduleKey, message.durationMs)
     run.end({ ...message.outcome, durationMs: message.durationMs, isStreamed: message.isStreamed })
-    if (position === 0) this.#laneRuns.beginHead(lane)
-    this.#laneRuns.settle(runner)
+    if (position === 0) this.#threadRuns.beginHead(thread)
+    this.#threadRuns.settle(runner)
     return true
   }
 
-  /** A lane keeps output within its bound; one that says more was taken over. */
+  /** A thread keeps output within its bound; one that says more was taken over. */
   #passOutput(runner: Runner, message: Extract<FromRunner, { type: 'output' }>): boolean {
     const run = findRun(runner, message)
     if (run === undefined) return false
@@ -265,7 +265,7 @@ export class Fleet {
     run.outputPieces++
     const elapsedMs = monotonicMs() - run.handedOverMs
     if (run.outputPieces > MAX_OUTPUT_PIECES + elapsedMs * MAX_OUTPUT_PIECES_PER_MS) {
-      throw new Error('a run wrote in more pieces than a lane passes on')
+      throw new Error('a run wrote in more pieces than a thread passes on')
     }
     run.outputBytes[message.output] += data.length
     if (run.outputBytes[message.output] > run.request.call.maxOutputBytes)
@@ -286,32 +286,32 @@ export class Fleet {
   async #answerGuest(
     runner: Runner,
     run: PendingRun,
-    { lane, sequence, callId, call }: Extract<FromRunner, { type: 'guest_call' }>,
+    { thread, sequence, callId, call }: Extract<FromRunner, { type: 'guest_call' }>,
   ): Promise<void> {
     run.isCalling = true
     const reply = (await run.request.onGuestCall?.(callId, call)) ?? refuseCall('forbidden', NO_CHANNELS)
     run.isCalling = false
     run.answeredCalls = callId
     // The thread may have been ended meanwhile; an answer for a run that is gone is dropped there.
-    if (runner.state === 'ready') runner.process.send({ type: 'guest_reply', lane, sequence, callId, reply })
+    if (runner.state === 'ready') runner.process.send({ type: 'guest_reply', thread, sequence, callId, reply })
   }
 
   #watchDeadlines(): void {
     const nowMs = monotonicMs()
     let isAnythingHeld = false
     for (const runner of this.runners) {
-      for (const lane of runner.lanes) {
-        const [head] = lane.runs
+      for (const thread of runner.threads) {
+        const [head] = thread.runs
         if (head === undefined) continue
         isAnythingHeld = true
-        const durationMs = nowMs - lane.headSinceMs
-        if (lane.killing !== undefined) {
-          if (nowMs > lane.killing.deadlineMs) this.#kill(runner, 'a thread did not end when it was told to')
+        const durationMs = nowMs - thread.headSinceMs
+        if (thread.killing !== undefined) {
+          if (nowMs > thread.killing.deadlineMs) this.#kill(runner, 'a thread did not end when it was told to')
         } else if (durationMs >= head.request.timeoutMs) {
           const error = `the run did not end within ${head.request.timeoutMs} ms`
-          this.#laneRuns.kill(runner, lane, { state: 'failed', reason: 'timeout', error, durationMs })
-        } else if (lane.runs.length > 1 && durationMs > SHORT_CALL_MS) {
-          this.#laneRuns.recall(runner, lane)
+          this.#threadRuns.kill(runner, thread, { state: 'failed', reason: 'timeout', error, durationMs })
+        } else if (thread.runs.length > 1 && durationMs > SHORT_CALL_MS) {
+          this.#threadRuns.recall(runner, thread)
         }
       }
     }
@@ -363,9 +363,9 @@ export class Fleet {
     if (isHoldingRuns(runner) || runner.state !== 'dying') {
       this.#deps.logger.warn({ pid: runner.process.pid, cause, underWay: runsUnderWay(runner).length }, 'a runner died')
     }
-    const waiting = runner.lanes.flatMap((lane) => lane.runs.slice(1))
-    const culprits = runner.lanes.flatMap((lane) => (lane.killing === undefined ? [] : [lane.killing.run]))
-    for (const lane of runner.lanes) this.#laneRuns.endKilled(lane)
+    const waiting = runner.threads.flatMap((thread) => thread.runs.slice(1))
+    const culprits = runner.threads.flatMap((thread) => (thread.killing === undefined ? [] : [thread.killing.run]))
+    for (const thread of runner.threads) this.#threadRuns.endKilled(thread)
     const { suspects, hooks } = this.#deps
     endRunsUnderWay(runner, culprits, cause, { suspects, onModuleRefused: hooks.onModuleRefused })
     this.#deps.hooks.onReturned(waiting)
@@ -386,12 +386,14 @@ export class Fleet {
   }
 }
 
-function findRun(runner: Runner, message: { lane: number; sequence: number }): PendingRun | undefined {
-  return runner.lanes[message.lane]?.runs.find(({ sequence, hasEnded }) => sequence === message.sequence && !hasEnded)
+function findRun(runner: Runner, message: { thread: number; sequence: number }): PendingRun | undefined {
+  return runner.threads[message.thread]?.runs.find(
+    ({ sequence, hasEnded }) => sequence === message.sequence && !hasEnded,
+  )
 }
 
-function laneOf(runner: Runner, index: number): Lane {
-  const lane = runner.lanes[index]
-  if (lane === undefined) throw new Error(`it spoke of lane ${index}, which was never opened`)
-  return lane
+function threadOf(runner: Runner, index: number): GuestThread {
+  const thread = runner.threads[index]
+  if (thread === undefined) throw new Error(`it spoke of thread ${index}, which was never opened`)
+  return thread
 }

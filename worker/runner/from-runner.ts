@@ -1,16 +1,16 @@
 /**
  * Reads what a runner says. A runner may have been taken over by a guest, so nothing is believed: each message is
  * rebuilt from the fields that it must have, of the type and size that they must have. Whether it is in order, for the
- * lane and the run that it names, is the fleet's question.
+ * thread and the run that it names, is the fleet's question.
  */
 import type { Json } from '#core/wasm/index.ts'
 import type { GuestCall } from '../runtime/guest-host.ts'
 import type { CallOutcome, FailureReason, RunResults } from '../runtime/outcome.ts'
 import { requireModest } from './json-size.ts'
-import { LANE_DEPTH } from './messages.ts'
+import { THREAD_QUEUE_RUNS } from './messages.ts'
 import type { FromRunner } from './messages.ts'
 
-/** Longest error text; a lane cuts its own far below. */
+/** Longest error text; a thread cuts its own far below. */
 const MAX_ERROR_CHARACTERS = 16 * 1024
 /** Nesting of a result; the types of components allow less. */
 const MAX_RESULT_DEPTH = 256
@@ -41,12 +41,16 @@ function parseMessage(value: unknown): FromRunner {
   switch (message['type']) {
     case 'ready':
       return { type: 'ready' }
-    case 'lane_ready':
-      return { type: 'lane_ready', lane: count(message, 'lane') }
-    case 'lane_killed':
-      return { type: 'lane_killed', lane: count(message, 'lane') }
-    case 'lane_lost':
-      return { type: 'lane_lost', lane: count(message, 'lane'), error: text(message, 'error', MAX_ERROR_CHARACTERS) }
+    case 'thread_ready':
+      return { type: 'thread_ready', thread: count(message, 'thread') }
+    case 'thread_ended':
+      return { type: 'thread_ended', thread: count(message, 'thread') }
+    case 'thread_lost':
+      return {
+        type: 'thread_lost',
+        thread: count(message, 'thread'),
+        error: text(message, 'error', MAX_ERROR_CHARACTERS),
+      }
     case 'module_ready':
       return parseModuleReady(message)
     case 'ended':
@@ -72,7 +76,7 @@ function parseMessage(value: unknown): FromRunner {
         data: text(message, 'data'),
       }
     case 'recalled':
-      return { type: 'recalled', lane: count(message, 'lane'), sequences: counts(message, 'sequences') }
+      return { type: 'recalled', thread: count(message, 'thread'), sequences: counts(message, 'sequences') }
     case 'resident':
       return { type: 'resident', residentBytes: count(message, 'residentBytes') }
     default:
@@ -129,8 +133,8 @@ function parseCall(call: Fields): GuestCall {
   }
 }
 
-function runOf(message: Fields): { lane: number; sequence: number } {
-  return { lane: count(message, 'lane'), sequence: count(message, 'sequence') }
+function runOf(message: Fields): { thread: number; sequence: number } {
+  return { thread: count(message, 'thread'), sequence: count(message, 'sequence') }
 }
 
 /** Without recursion, which a deep value would exhaust. */
@@ -169,7 +173,7 @@ function count(message: Fields, name: string): number {
 
 function counts(message: Fields, name: string): number[] {
   const values = message[name]
-  if (!Array.isArray(values) || values.length > LANE_DEPTH) throw new Error(`${name} is not a list of runs`)
+  if (!Array.isArray(values) || values.length > THREAD_QUEUE_RUNS) throw new Error(`${name} is not a list of runs`)
   return values.map((value: unknown) => count({ [name]: value }, name))
 }
 

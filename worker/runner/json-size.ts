@@ -1,6 +1,6 @@
 /** What JSON becomes in memory, counted before it is parsed: a list of two bytes becomes an object of sixteen and more. */
 
-/** Objects, lists and members of objects. The heap of a lane (`lanes.ts`) holds no more, so that no real result has more. */
+/** Objects, lists and members of objects. The heap of a thread (`threads.ts`) holds no more, so that no real result has more. */
 const MAX_PARTS = 1_000_000
 /** Items of lists: numbers take eight bytes each there. */
 const MAX_ITEMS = 8_000_000

@@ -9,7 +9,7 @@ import type { CompiledModule } from '../runtime/core-module.ts'
 import type { GuestCall, GuestReply, OutputName } from '../runtime/guest-host.ts'
 import type { CallOutcome } from '../runtime/outcome.ts'
 
-/** Everything a lane needs to make one call; `sequence` identifies it within the pool. */
+/** Everything a thread needs to make one call; `sequence` identifies it within the pool. */
 export type RunOrder = {
   sequence: number
   /** Digest and memory limit: what a compiled module is kept by. */
@@ -27,50 +27,50 @@ export type ModuleOrder = {
 }
 
 export type ToRunner =
-  | { type: 'open_lane'; lane: number }
-  /** Only for a lane that is ready and a module that is loaded. */
-  | { type: 'run'; lane: number; order: RunOrder }
-  /** Take back what the lane has not begun. */
-  | { type: 'recall'; lane: number }
-  /** End the lane's thread, whatever it does, and start a new one. */
-  | { type: 'kill_lane'; lane: number }
+  | { type: 'open_thread'; thread: number }
+  /** Only for a thread that is ready and a module that is loaded. */
+  | { type: 'run'; thread: number; order: RunOrder }
+  /** Take back what the thread has not begun. */
+  | { type: 'recall'; thread: number }
+  /** End the thread's thread, whatever it does, and start a new one. */
+  | { type: 'end_thread'; thread: number }
   | { type: 'load_module'; module: ModuleOrder }
   | { type: 'drop_module'; moduleKey: string }
-  | { type: 'guest_reply'; lane: number; sequence: number; callId: number; reply: GuestReply }
+  | { type: 'guest_reply'; thread: number; sequence: number; callId: number; reply: GuestReply }
 
 export type FromRunner =
   /** The code is loaded. */
   | { type: 'ready' }
-  | { type: 'lane_ready'; lane: number }
-  /** The thread is gone; `lane_ready` follows when the new one runs. */
-  | { type: 'lane_killed'; lane: number }
+  | { type: 'thread_ready'; thread: number }
+  /** The thread is gone; `thread_ready` follows when the new one runs. */
+  | { type: 'thread_ended'; thread: number }
   | { type: 'module_ready'; moduleKey: string; refused?: string; reason?: 'module_invalid' | 'oom' }
   /** `isStreamed`: what it wrote to stdout and stderr was said before. */
-  | { type: 'ended'; lane: number; sequence: number; outcome: CallOutcome; durationMs: number; isStreamed: boolean }
+  | { type: 'ended'; thread: number; sequence: number; outcome: CallOutcome; durationMs: number; isStreamed: boolean }
   /** The run under way asks for something and waits; `callId` counts from 1 in each run. */
-  | { type: 'guest_call'; lane: number; sequence: number; callId: number; call: GuestCall }
+  | { type: 'guest_call'; thread: number; sequence: number; callId: number; call: GuestCall }
   /** The run under way wrote this, in base64; only runs that take their time say so. */
-  | { type: 'output'; lane: number; sequence: number; output: OutputName; data: string }
-  | { type: 'recalled'; lane: number; sequences: number[] }
+  | { type: 'output'; thread: number; sequence: number; output: OutputName; data: string }
+  | { type: 'recalled'; thread: number; sequences: number[] }
   /** The thread ended without being told to, which the engine does when its own heap is full; a new one starts. */
-  | { type: 'lane_lost'; lane: number; error: string }
+  | { type: 'thread_lost'; thread: number; error: string }
   /** Resident memory, for platforms where the supervisor cannot read it. */
   | { type: 'resident'; residentBytes: number }
 
-/** What a runner's main thread says to one of its lanes. */
-export type ToLane =
+/** What a runner's main thread says to one of its threads. */
+export type ToGuestThread =
   | { type: 'module'; moduleKey: string; compiled: CompiledModule | CompiledComponent }
   | { type: 'drop_module'; moduleKey: string }
   /** To be begun in this order, each in its slot. */
   | { type: 'runs'; runs: { slot: number; order: RunOrder }[] }
 
-export type FromLane =
+export type FromGuestThread =
   | { type: 'ended'; slot: number; sequence: number; outcome: CallOutcome; durationMs: number; isStreamed: boolean }
   | { type: 'guest_call'; sequence: number; callId: number; call: GuestCall }
   | { type: 'output'; sequence: number; output: OutputName; data: string }
 
-/** Runs that a lane may hold at a time, the one under way included. */
-export const LANE_DEPTH = 32
+/** Runs that a thread may hold at a time, the one under way included. */
+export const THREAD_QUEUE_RUNS = 32
 
-/** States of a lane's slots, in memory that a runner's main thread and the lane share: they decide who gets a run first. */
+/** States of a thread's slots, in memory that a runner's main thread and the thread share: they decide who gets a run first. */
 export const SLOT = { free: 0, queued: 1, begun: 2, recalled: 3 } as const

@@ -9,7 +9,7 @@ import { CallTimes } from './call-times.ts'
 import { Fleet } from './fleet.ts'
 import type { RunnerPoolOptions } from './pool-options.ts'
 import type { PendingRun, RunOutcome, RunRequest } from './run-request.ts'
-import { countHeld, findLane, runsUnderWay } from './runner.ts'
+import { countHeld, findThread, runsUnderWay } from './runner.ts'
 import type { Runner } from './runner.ts'
 import { Suspects } from './suspects.ts'
 
@@ -37,7 +37,7 @@ class Pool implements RunnerPool {
   readonly #fleet: Fleet
   readonly #suspects = new Suspects()
   readonly #callTimes = new CallTimes()
-  readonly #lanesPerRunner: number
+  readonly #threadsPerRunner: number
   readonly #maxRunners: number
   #waiting: PendingRun[] = []
   #isPlacing = false
@@ -45,7 +45,7 @@ class Pool implements RunnerPool {
 
   constructor(options: RunnerPoolOptions) {
     this.#options = options
-    this.#lanesPerRunner = Math.ceil(options.slots / options.runners)
+    this.#threadsPerRunner = Math.ceil(options.slots / options.runners)
     this.#maxRunners = Math.max(MIN_MAX_RUNNERS, options.slots)
     this.#fleet = new Fleet({
       ...options,
@@ -158,10 +158,10 @@ class Pool implements RunnerPool {
     if (!hasSpare && runners.length > 0 && runners.length < this.#maxRunners) this.#fleet.start()
   }
 
-  /** True when the run went to a lane. False: it waits, and what it waits for has been set going. */
+  /** True when the run went to a thread. False: it waits, and what it waits for has been set going. */
   #placeOne(run: PendingRun, turn: PlacingTurn): boolean {
     const mustRunAlone = this.#suspects.mustRunAlone(run.request)
-    const depth = mustRunAlone ? 1 : this.#callTimes.laneDepth(run.moduleKey)
+    const depth = mustRunAlone ? 1 : this.#callTimes.threadQueueRuns(run.moduleKey)
     const runner = this.#findRunner(run, { mustRunAlone, depth, nowMs: turn.nowMs })
     if (runner === undefined) {
       turn.withoutRunner.add(run.request.domain)
@@ -169,10 +169,10 @@ class Pool implements RunnerPool {
     }
     const module = runner.modules.get(run.moduleKey)
     if (module === undefined) this.#fleet.loadModule(runner, run)
-    const lane = findLane(runner, depth, turn.nowMs)
-    const isIdle = lane?.runs.length === 0
-    if (!isIdle) this.#addLane(runner, turn, lane !== undefined)
-    if (lane === undefined || module?.state !== 'ready') return false
+    const thread = findThread(runner, depth, turn.nowMs)
+    const isIdle = thread?.runs.length === 0
+    if (!isIdle) this.#addThread(runner, turn, thread !== undefined)
+    if (thread === undefined || module?.state !== 'ready') return false
     if (isIdle && turn.underWay >= this.#options.slots) {
       turn.waitsForSlot ??= run.request.domain
       return false
@@ -181,20 +181,20 @@ class Pool implements RunnerPool {
     if (!isIdle && turn.waitsForSlot !== undefined && turn.waitsForSlot !== run.request.domain) return false
     if (isIdle) turn.underWay++
     if (mustRunAlone) runner.isAlone = true
-    this.#fleet.handOver(runner, lane, run)
+    this.#fleet.handOver(runner, thread, run)
     return true
   }
 
-  /** Another process while there is a core without one, else another lane, unless short calls do with the one they have. */
-  #addLane(runner: Runner, turn: PlacingTurn, isShared: boolean): void {
-    const opening = runner.lanes.filter((lane) => !lane.isReady).length
+  /** Another process while there is a core without one, else another thread, unless short calls do with the one they have. */
+  #addThread(runner: Runner, turn: PlacingTurn, isShared: boolean): void {
+    const opening = runner.threads.filter((thread) => !thread.isReady).length
     if (turn.claim(runner, opening)) return
     if (this.#countOf(runner.domain) < this.#options.runners && this.#fleet.runners.length < this.#maxRunners) {
       if (!turn.claim('runner', turn.starting)) this.#fleet.start()
       return
     }
-    const isFull = runner.lanes.length >= this.#lanesPerRunner || turn.underWay + opening >= this.#options.slots
-    if (!isShared && !isFull) this.#fleet.openLane(runner)
+    const isFull = runner.threads.length >= this.#threadsPerRunner || turn.underWay + opening >= this.#options.slots
+    if (!isShared && !isFull) this.#fleet.openThread(runner)
   }
 
   #countOf(domain: string | undefined): number {
@@ -239,17 +239,17 @@ class Pool implements RunnerPool {
     return best?.runner
   }
 
-  /** 0: a lane takes the run now; 1: one more lane may be opened; 2: a run must end first. */
+  /** 0: a thread takes the run now; 1: one more thread may be opened; 2: a run must end first. */
   #readinessOf(runner: Runner, depth: number, nowMs: number): number {
-    if (findLane(runner, depth, nowMs) !== undefined) return 0
-    return runner.lanes.length < this.#lanesPerRunner ? 1 : 2
+    if (findThread(runner, depth, nowMs) !== undefined) return 0
+    return runner.threads.length < this.#threadsPerRunner ? 1 : 2
   }
 }
 
-/** `depth`: how many runs a lane may hold with this one. */
+/** `depth`: how many runs a thread may hold with this one. */
 type Wish = { mustRunAlone: boolean; depth: number; nowMs: number }
 
-/** What one turn of placing has used up already: each lane or process that is on its way serves one run that waits. */
+/** What one turn of placing has used up already: each thread or process that is on its way serves one run that waits. */
 class PlacingTurn {
   readonly nowMs = monotonicMs()
   readonly starting: number

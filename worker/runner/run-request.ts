@@ -36,7 +36,7 @@ export type RunOutcome =
 export type PendingRun = {
   request: RunRequest
   moduleKey: string
-  /** New at each hand-over to a lane, so that a late message about an earlier one is known for what it is. */
+  /** New at each hand-over to a thread, so that a late message about an earlier one is known for what it is. */
   sequence: number
   hasEnded: boolean
   /** Since the last hand-over: calls of the guest that were answered, one that waits, bytes that it wrote. */

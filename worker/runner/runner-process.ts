@@ -22,7 +22,7 @@ const MAX_FRAME_BYTES = 128 * 1024 * 1024
 /** Nothing but the last words of the engine comes there. */
 const MAX_ALL_ERROR_BYTES = 1024 * 1024
 /**
- * Of frames that change nothing: a lane says a few about runs that were taken from it meanwhile. A runner that keeps on saying
+ * Of frames that change nothing: a thread says a few about runs that were taken from it meanwhile. A runner that keeps on saying
  * them takes the worker's time from everybody else.
  */
 const MAX_IDLE_BYTES = 64 * 1024 * 1024
@@ -37,7 +37,7 @@ const ENGINE_FLAGS = [
   // Threads of the runner; they inherit the permissions.
   '--allow-worker',
   '--expose-gc',
-  // Short-lived messages are all that is allocated: a small nursery costs nothing and is paid per lane.
+  // Short-lived messages are all that is allocated: a small nursery costs nothing and is paid per thread.
   '--max-semi-space-size=1',
 ]
 

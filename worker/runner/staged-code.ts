@@ -3,11 +3,11 @@ import { stageCode } from '../isolation/index.ts'
 import type { StagedCode } from '../isolation/index.ts'
 
 export const RUNNER_ENTRY = 'worker/runner/entry.ts'
-const LANE_ENTRY = 'worker/runner/lane.ts'
+const GUEST_THREAD_ENTRY = 'worker/runner/guest-thread.ts'
 
 export const RUNNER_CODE = {
   name: 'runner',
-  entries: [RUNNER_ENTRY, LANE_ENTRY],
+  entries: [RUNNER_ENTRY, GUEST_THREAD_ENTRY],
   packages: [{ name: '@bjorn3/browser_wasi_shim' }],
 } satisfies StagedCode
 

@@ -18,7 +18,7 @@ import type { Interfaces } from './wasi-preview2.ts'
 /** A core module of a component under the name that the transpiled code calls it by, and the limit of its own memory. */
 export type ComponentCore = { name: string; module: WebAssembly.Module; memoryLimitBytes: number }
 
-/** What travels to a lane: the text of the script and the compiled core modules. */
+/** What travels to a thread: the text of the script and the compiled core modules. */
 export type CompiledComponent = {
   kind: 'component'
   description: ModuleDescription
@@ -33,7 +33,7 @@ type Instantiate = (
 ) => Record<string, unknown>
 type CoreImports = Record<string, Record<string, unknown>>
 
-/** A component that a lane has loaded: its script is compiled once, and each call runs it anew. */
+/** A component that a thread has loaded: its script is compiled once, and each call runs it anew. */
 export class LoadedComponent {
   readonly #compiled: CompiledComponent
   readonly #instantiate: Instantiate

@@ -1,4 +1,4 @@
-/** What a run may ask of the world around its lane. */
+/** What a run may ask of the world around its thread. */
 
 /** `topic`: name or id of a granted channel, then a subtopic: `readings/pump/4`. Empty: the only channel that is granted. */
 export type GuestCall =

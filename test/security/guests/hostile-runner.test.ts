@@ -30,15 +30,15 @@ afterAll(() => rmSync(folder, { recursive: true }))
 
 const json = (text: string) => encodeFrame(FRAME.messages, Buffer.from(text))
 const messages = (...list: unknown[]) => encodeMessages(list)
-const ended = { type: 'ended', lane: 0, sequence: 'SEQUENCE', durationMs: 1, isStreamed: false }
+const ended = { type: 'ended', thread: 0, sequence: 'SEQUENCE', durationMs: 1, isStreamed: false }
 const call = {
   type: 'guest_call',
-  lane: 0,
+  thread: 0,
   sequence: 'SEQUENCE',
   callId: 1,
   call: { kind: 'publish', topic: '', payload: '' },
 }
-const output = { type: 'output', lane: 0, sequence: 'SEQUENCE', output: 'stdout' }
+const output = { type: 'output', thread: 0, sequence: 'SEQUENCE', output: 'stdout' }
 
 /** What the worker takes at most in one frame. */
 const MAX_FRAME_BYTES = 128 * 1024 * 1024
@@ -53,9 +53,9 @@ const WRONG: [string, Buffer][] = [
   ['a list of null', json('[null]')],
   ['a message of no kind', messages({ type: 'constructor' })],
   ['to be ready again', messages({ type: 'ready' })],
-  ['a lane that was never opened', messages({ type: 'lane_ready', lane: 7 })],
-  ['a lane that is no number', messages({ type: 'lane_ready', lane: '__proto__' })],
-  ['the end of a thread that was not to end', messages({ type: 'lane_killed', lane: 0 })],
+  ['a thread that was never opened', messages({ type: 'thread_ready', thread: 7 })],
+  ['a thread that is no number', messages({ type: 'thread_ready', thread: '__proto__' })],
+  ['the end of a thread that was not to end', messages({ type: 'thread_ended', thread: 0 })],
   ['an outcome that there is not', messages({ ...ended, outcome: { state: 'stopped' } })],
   ['an outcome without results', messages({ ...ended, outcome: { state: 'completed' } })],
   [
@@ -83,10 +83,10 @@ const WRONG: [string, Buffer][] = [
   ['a second call before the answer to the first', messages(call, { ...call, callId: 2 })],
   ['a call out of turn', messages({ ...call, callId: 9 })],
   ['output beyond the bound', messages({ ...output, data: Buffer.alloc(2 * 1024 * 1024).toString('base64') })],
-  ['sequences that are no numbers', messages({ type: 'recalled', lane: 0, sequences: [{}] })],
+  ['sequences that are no numbers', messages({ type: 'recalled', thread: 0, sequences: [{}] })],
   [
-    'more sequences than a lane holds',
-    messages({ type: 'recalled', lane: 0, sequences: Array.from({ length: 1000 }, () => 1) }),
+    'more sequences than a thread holds',
+    messages({ type: 'recalled', thread: 0, sequences: Array.from({ length: 1000 }, () => 1) }),
   ],
 ]
 
@@ -180,14 +180,14 @@ describe('a runner that was taken over', () => {
     ],
     ['calls of runs that it does not have', 'flood', messages({ ...call, sequence: 1e9 })],
     ['output of runs that it does not have', 'flood', messages({ ...output, sequence: 1e9, data: '' })],
-    ['threads that are ready', 'flood', messages({ type: 'lane_ready', lane: 0 })],
+    ['threads that are ready', 'flood', messages({ type: 'thread_ready', thread: 0 })],
     [
       'threads that are lost and ready',
       'flood',
-      messages({ type: 'lane_lost', lane: 1, error: '' }, { type: 'lane_ready', lane: 1 }),
+      messages({ type: 'thread_lost', thread: 1, error: '' }, { type: 'thread_ready', thread: 1 }),
     ],
     ['modules that nobody ordered', 'flood', messages({ type: 'module_ready', moduleKey: 'x' })],
-    ['runs that nobody recalled', 'flood', messages({ type: 'recalled', lane: 0, sequences: [] })],
+    ['runs that nobody recalled', 'flood', messages({ type: 'recalled', thread: 0, sequences: [] })],
     ['how much memory it takes', 'flood', messages({ type: 'resident', residentBytes: 1 })],
     ['frames without messages', 'flood', json('[]')],
     ['errors', 'flood-errors', Buffer.alloc(64 * 1024, 'x')],
@@ -210,7 +210,7 @@ describe('a runner that was taken over', () => {
     expect(await neighbour).toMatchObject({ state: 'stopped' })
   })
 
-  test('is killed when it passes on output in more pieces than a lane does', async () => {
+  test('is killed when it passes on output in more pieces than a thread does', async () => {
     const outcome = await host.run('hello', {
       taskName: 'flood',
       digest: `sha256:${'d'.repeat(64)}`,

@@ -11,7 +11,7 @@ const ENDLESS = '5'.repeat(64)
 const PART = 10_000
 const say = (message: unknown) => process.stdout.write(encodeMessages([message]))
 
-function answer(lane: number, { sequence, call }: RunOrder): void {
+function answer(thread: number, { sequence, call }: RunOrder): void {
   const { taskName, inputs, stdin } = call
   if (taskName === 'hostile') {
     // As long as what it stands for: the lengths of frames stay right.
@@ -36,7 +36,7 @@ function answer(lane: number, { sequence, call }: RunOrder): void {
   }
   say({
     type: 'ended',
-    lane,
+    thread,
     sequence,
     outcome: { state: 'completed', results: [1] },
     durationMs: 1,
@@ -65,13 +65,13 @@ function repeat(text: string, bytes: number): void {
 const reader = new FrameReader(1 << 30, (kind, payload) => {
   if (kind !== FRAME.messages) return
   for (const message of JSON.parse(payload.toString()) as ToRunner[]) {
-    if (message.type === 'open_lane') say({ type: 'lane_ready', lane: message.lane })
+    if (message.type === 'open_thread') say({ type: 'thread_ready', thread: message.thread })
     if (message.type === 'load_module' && !message.module.moduleKey.includes(ENDLESS))
       say({ type: 'module_ready', moduleKey: message.module.moduleKey })
-    if (message.type === 'run') answer(message.lane, message.order)
-    if (message.type === 'kill_lane') {
-      say({ type: 'lane_killed', lane: message.lane })
-      say({ type: 'lane_ready', lane: message.lane })
+    if (message.type === 'run') answer(message.thread, message.order)
+    if (message.type === 'end_thread') {
+      say({ type: 'thread_ended', thread: message.thread })
+      say({ type: 'thread_ready', thread: message.thread })
     }
   }
 })

@@ -1,9 +1,9 @@
-/** The world around one run as its lane sees it: calls go out and wait for their answers, output is passed on in time. */
+/** The world around one run as its thread sees it: calls go out and wait for their answers, output is passed on in time. */
 import { receiveMessageOnPort } from 'node:worker_threads'
 import type { MessagePort } from 'node:worker_threads'
 import { monotonicMs } from '#core/time.ts'
 import type { GuestCall, GuestHost, GuestReply, OutputName } from '../runtime/guest-host.ts'
-import type { FromLane } from './messages.ts'
+import type { FromGuestThread } from './messages.ts'
 
 /** Output of a run that is over sooner comes with its outcome. */
 const STREAM_AFTER_MS = 250
@@ -15,7 +15,7 @@ const LONG_WAIT_MS = 10
 export type Replies = { port: MessagePort; arrived: Int32Array }
 export type ReplyMessage = { sequence: number; callId: number; reply: GuestReply }
 
-export class LaneHost implements GuestHost {
+export class GuestThreadHost implements GuestHost {
   readonly #sequence: number
   readonly #port: MessagePort
   readonly #replies: Replies
@@ -80,7 +80,7 @@ export class LaneHost implements GuestHost {
     }
   }
 
-  #post(message: FromLane): void {
+  #post(message: FromGuestThread): void {
     this.#port.postMessage(message)
   }
 }

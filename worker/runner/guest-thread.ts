@@ -1,6 +1,6 @@
 /**
- * A lane: one warm thread of a runner process. It makes one call at a time, each in an instance of its own. A run that
- * waits in the lane can be taken back until the moment it begins; the shared slots decide that race.
+ * A thread: one warm thread of a runner process. It makes one call at a time, each in an instance of its own. A run that
+ * waits in the thread can be taken back until the moment it begins; the shared slots decide that race.
  */
 import { parentPort, workerData } from 'node:worker_threads'
 import type { MessagePort } from 'node:worker_threads'
@@ -8,20 +8,20 @@ import { monotonicMs } from '#core/time.ts'
 import { LoadedComponent } from '../runtime/component.ts'
 import { callFunction } from '../runtime/core-module.ts'
 import type { CompiledModule } from '../runtime/core-module.ts'
-import { LaneHost } from './lane-host.ts'
-import type { Replies } from './lane-host.ts'
+import { GuestThreadHost } from './guest-thread-host.ts'
+import type { Replies } from './guest-thread-host.ts'
 import { SLOT } from './messages.ts'
-import type { FromLane, RunOrder, ToLane } from './messages.ts'
+import type { FromGuestThread, RunOrder, ToGuestThread } from './messages.ts'
 
 /** Ended instances look small to the engine's collector; beyond this much guest memory it is told to collect. */
 const COLLECT_AFTER_BYTES = 32 * 1024 * 1024
 
 declare const gc: (() => void) | undefined
 
-/** What a lane is started with. */
-export type LaneData = { slots: Int32Array; replies: Replies }
+/** What a thread is started with. */
+export type GuestThreadData = { slots: Int32Array; replies: Replies }
 
-function serveLane(port: MessagePort, { slots, replies }: LaneData): void {
+function serveThread(port: MessagePort, { slots, replies }: GuestThreadData): void {
   const modules = new Map<string, CompiledModule | LoadedComponent>()
   let uncollectedBytes = 0
 
@@ -33,20 +33,20 @@ function serveLane(port: MessagePort, { slots, replies }: LaneData): void {
     const module = modules.get(order.moduleKey)
     if (module === undefined) throw new Error('a run came before its module')
     const startedMs = monotonicMs()
-    const host = new LaneHost(order.sequence, port, replies)
+    const host = new GuestThreadHost(order.sequence, port, replies)
     const { outcome, memoryBytes } =
       module instanceof LoadedComponent ? module.call(order.call, host) : callFunction(module, order.call, host)
     const durationMs = monotonicMs() - startedMs
     Atomics.store(slots, slot, SLOT.free)
     const ended = { slot, sequence: order.sequence, outcome, durationMs, isStreamed: host.finish() }
-    port.postMessage({ type: 'ended', ...ended } satisfies FromLane)
+    port.postMessage({ type: 'ended', ...ended } satisfies FromGuestThread)
     uncollectedBytes += memoryBytes
     if (uncollectedBytes <= COLLECT_AFTER_BYTES) return
     uncollectedBytes = 0
     gc?.()
   }
 
-  port.on('message', (message: ToLane) => {
+  port.on('message', (message: ToGuestThread) => {
     switch (message.type) {
       case 'module':
         modules.set(
@@ -64,4 +64,4 @@ function serveLane(port: MessagePort, { slots, replies }: LaneData): void {
   })
 }
 
-if (parentPort !== null) serveLane(parentPort, workerData as LaneData)
+if (parentPort !== null) serveThread(parentPort, workerData as GuestThreadData)

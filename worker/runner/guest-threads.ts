@@ -1,0 +1,149 @@
+/** The threads of one runner, seen from its main thread: starts and ends them, hands runs over, takes them back. */
+import { MessageChannel, Worker } from 'node:worker_threads'
+import type { MessagePort } from 'node:worker_threads'
+import type { CompiledComponent } from '../runtime/component.ts'
+import type { CompiledModule } from '../runtime/core-module.ts'
+import type { GuestThreadData } from './guest-thread.ts'
+import type { ReplyMessage } from './guest-thread-host.ts'
+import { THREAD_QUEUE_RUNS, SLOT } from './messages.ts'
+import type { FromGuestThread, FromRunner, RunOrder, ToGuestThread } from './messages.ts'
+
+/** Heap of the engine itself per thread; a guest's memory is not in it. */
+const MAX_THREAD_HEAP_MIB = 48
+const THREAD_STACK_MIB = 4
+
+type GuestThread = {
+  worker: Worker
+  slots: Int32Array
+  /** Where answers for the guest under way go; the thread waits for the number to change and then looks. */
+  replies: MessagePort
+  arrived: Int32Array
+  /** Sequence of the run in each slot that has not been begun or taken back as far as we know. */
+  held: (number | undefined)[]
+  /** Keys of the modules that the thread has. */
+  modules: Set<string>
+  /** Runs that go to the thread with the next `flush`, in one message. */
+  unsent: { slot: number; order: RunOrder }[]
+}
+
+export class GuestThreads {
+  readonly #threads = new Map<number, GuestThread>()
+  readonly #send: (message: FromRunner) => void
+
+  constructor(send: (message: FromRunner) => void) {
+    this.#send = send
+  }
+
+  open(index: number): void {
+    const slots = new Int32Array(new SharedArrayBuffer(THREAD_QUEUE_RUNS * Int32Array.BYTES_PER_ELEMENT))
+    const arrived = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
+    const { port1: replies, port2 } = new MessageChannel()
+    const worker = new Worker(new URL('./guest-thread.ts', import.meta.url), {
+      workerData: { slots, replies: { port: port2, arrived } } satisfies GuestThreadData,
+      transferList: [port2],
+      env: {},
+      stdin: false,
+      // Nobody reads them. Otherwise what a guest writes would stand between the frames on the standard output.
+      stdout: true,
+      stderr: true,
+      resourceLimits: {
+        maxOldGenerationSizeMb: MAX_THREAD_HEAP_MIB,
+        maxYoungGenerationSizeMb: 8,
+        stackSizeMb: THREAD_STACK_MIB,
+      },
+    })
+    const held = Array.from({ length: THREAD_QUEUE_RUNS }, () => undefined)
+    const thread: GuestThread = { worker, slots, replies, arrived, held, modules: new Set(), unsent: [] }
+    this.#threads.set(index, thread)
+    let failure = 'the thread ended'
+    worker.on('online', () => this.#send({ type: 'thread_ready', thread: index }))
+    worker.on('message', (message: FromGuestThread) => {
+      if (message.type !== 'ended') return this.#send({ ...message, thread: index })
+      const { slot, ...ended } = message
+      thread.held[slot] = undefined
+      this.#send({ ...ended, thread: index })
+    })
+    worker.on('error', (error) => {
+      failure = error instanceof Error ? error.message : String(error)
+    })
+    worker.on('exit', () => {
+      if (this.#threads.get(index) !== thread) return
+      this.#send({ type: 'thread_lost', thread: index, error: failure })
+      this.open(index)
+    })
+  }
+
+  run(index: number, order: RunOrder, compiled: CompiledModule | CompiledComponent): void {
+    const thread = this.#get(index)
+    if (!thread.modules.has(order.moduleKey)) {
+      thread.modules.add(order.moduleKey)
+      post(thread, { type: 'module', moduleKey: order.moduleKey, compiled })
+    }
+    const slot = thread.held.findIndex((held, at) => held === undefined && Atomics.load(thread.slots, at) === SLOT.free)
+    if (slot === -1) return this.#send({ type: 'recalled', thread: index, sequences: [order.sequence] })
+    thread.held[slot] = order.sequence
+    Atomics.store(thread.slots, slot, SLOT.queued)
+    thread.unsent.push({ slot, order })
+  }
+
+  /** Hands over the runs of this turn of the event loop. */
+  flush(): void {
+    for (const thread of this.#threads.values()) flushRuns(thread)
+  }
+
+  /** A run that the thread has begun stays where it is. */
+  recall(index: number): void {
+    const thread = this.#get(index)
+    const sequences: number[] = []
+    for (const [slot, sequence] of thread.held.entries()) {
+      if (sequence === undefined) continue
+      if (Atomics.compareExchange(thread.slots, slot, SLOT.queued, SLOT.recalled) !== SLOT.queued) continue
+      thread.held[slot] = undefined
+      sequences.push(sequence)
+    }
+    this.#send({ type: 'recalled', thread: index, sequences })
+  }
+
+  /** The new thread starts when the old one is gone: a guest that cannot be ended must not leave two of them. */
+  async kill(index: number): Promise<void> {
+    const thread = this.#get(index)
+    this.#threads.delete(index)
+    await thread.worker.terminate()
+    this.#send({ type: 'thread_ended', thread: index })
+    this.open(index)
+  }
+
+  /** Of no use when the run or its thread is gone. */
+  reply(index: number, message: ReplyMessage): void {
+    const thread = this.#threads.get(index)
+    if (thread === undefined) return
+    thread.replies.postMessage(message)
+    Atomics.add(thread.arrived, 0, 1)
+    Atomics.notify(thread.arrived, 0)
+  }
+
+  dropModule(moduleKey: string): void {
+    for (const thread of this.#threads.values()) {
+      if (thread.modules.delete(moduleKey)) post(thread, { type: 'drop_module', moduleKey })
+    }
+  }
+
+  #get(index: number): GuestThread {
+    const thread = this.#threads.get(index)
+    if (thread === undefined) throw new Error(`thread ${index} is not open`)
+    return thread
+  }
+}
+
+/** In order: a module that is dropped is still there for the runs before. */
+function post(thread: GuestThread, message: ToGuestThread): void {
+  flushRuns(thread)
+  thread.worker.postMessage(message)
+}
+
+function flushRuns(thread: GuestThread): void {
+  if (thread.unsent.length === 0) return
+  const runs = thread.unsent
+  thread.unsent = []
+  thread.worker.postMessage({ type: 'runs', runs } satisfies ToGuestThread)
+}
