@@ -5,9 +5,9 @@
 import { createLogger } from '#core/logging/index.ts'
 import { dialPlainly } from '#proto/index.ts'
 import { ModuleCache, ProxySource } from '../worker/modules/index.ts'
-import type { WantedModule } from '../worker/modules/index.ts'
+import type { ModuleRequest } from '../worker/modules/index.ts'
 
-export type Orders = { folder: string; wanted: WantedModule }[]
+export type Orders = { folder: string; wanted: ModuleRequest }[]
 export type Took = { tookMs: number[]; cpuMs: number }
 
 const DEADLINE_MS = 120_000

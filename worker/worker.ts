@@ -153,7 +153,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
     certificate,
     onNewCertificate: () => {
       proxy.redial()
-      trust.showAnew()
+      trust.useNewCertificate()
     },
     onRegistered: (registered) => trust.learn(registered),
     modulePeerAddress: peers === undefined ? '' : peerAddressOf(config, peers.port),

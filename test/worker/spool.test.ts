@@ -75,7 +75,7 @@ describe('a patient result', () => {
 
   test('that is acknowledged soon never reaches the disk', async () => {
     const spool = await open()
-    const adding = spool.add('a', bytes('one'), 'patient')
+    const adding = spool.add('a', bytes('one'), 'deferred')
     expect(keys(spool)).toEqual(['a'])
     spool.acknowledge('a')
     await adding
@@ -88,7 +88,7 @@ describe('a patient result', () => {
   test('is on disk when nobody has acknowledged it for a while, and its acknowledgement behind it', async () => {
     vi.useRealTimers()
     const spool = await open()
-    await spool.add('a', bytes('one'), 'patient')
+    await spool.add('a', bytes('one'), 'deferred')
     expect(onDisk()).toContain('aone')
     await spool.add('b', bytes('two'))
     spool.acknowledge('a')
@@ -100,11 +100,11 @@ describe('a patient result', () => {
 
   test('is on disk at once when there is nobody to acknowledge it, as is one that the spool closes with', async () => {
     const spool = await open()
-    const adding = spool.add('a', bytes('one'), 'patient')
+    const adding = spool.add('a', bytes('one'), 'deferred')
     spool.hurry()
     await adding
     expect(onDisk()).toContain('aone')
-    void spool.add('b', bytes('two'), 'patient')
+    void spool.add('b', bytes('two'), 'deferred')
     await spool.close()
     expect(onDisk()).toContain('btwo')
   })
@@ -112,7 +112,7 @@ describe('a patient result', () => {
   test('beside results that are written at once leaves the file empty when all of it is acknowledged', async () => {
     const spool = await open()
     await spool.add('a', bytes('one'))
-    const adding = spool.add('b', bytes('two'), 'patient')
+    const adding = spool.add('b', bytes('two'), 'deferred')
     spool.acknowledge('a')
     spool.acknowledge('b')
     await adding

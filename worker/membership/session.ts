@@ -13,7 +13,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { Identity } from '../identity/identity.ts'
 import type { Lease } from '../session/lease.ts'
-import { toWanted } from '../modules/index.ts'
+import { toModuleRequest } from '../modules/index.ts'
 import type { ModuleCache } from '../modules/index.ts'
 import type { Runs } from '../runs/runs.ts'
 import { createLoadMeter, freeMemoryBytes } from '../session/machine.ts'
@@ -136,7 +136,7 @@ class Session {
       case 'prefetch':
         for (const module of message.value.modules) {
           modules
-            .get(toWanted(module), AbortSignal.timeout(60_000))
+            .get(toModuleRequest(module), AbortSignal.timeout(60_000))
             .then((held) => held.release())
             .catch((error: unknown) =>
               logger.debug({ digest: module.digest, err: error }, 'a module could not be prefetched'),
@@ -172,7 +172,7 @@ class Session {
 
   #beat(): void {
     const { runs, modules, lease } = this.#deps
-    runs.sayAgain()
+    runs.resendUnconfirmed()
     const changes = modules.takeChanges()
     this.#sequence++
     const value = {

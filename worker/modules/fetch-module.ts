@@ -3,14 +3,14 @@ import { ServiceError } from '#core/errors/index.ts'
 import { bodyFrom, discard, rangeFrom, readRefusal, retryAfterMs } from '#core/transfer/index.ts'
 import type { Answer, TransferClient } from '#core/transfer/index.ts'
 import { formatPullPath, repositoryNameOf } from '#proto/index.ts'
-import type { WantedModule } from './wanted.ts'
+import type { ModuleRequest } from './module-request.ts'
 
 export type FetchOrder = {
   client: TransferClient
   /** host:port */
   address: string
   isTls: boolean
-  wanted: WantedModule
+  wanted: ModuleRequest
   offset: number
 }
 

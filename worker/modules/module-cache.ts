@@ -14,10 +14,10 @@ import type { Logger } from '#core/logging/index.ts'
 import { countPassing } from '#core/passing-buffers.ts'
 import { sleep } from '#core/time.ts'
 import { FileWriter, hashPart, isFileOf } from './module-files.ts'
-import type { WantedModule } from './wanted.ts'
+import type { ModuleRequest } from './module-request.ts'
 
 /** Streams the bytes of a module from an offset. Throws ServiceErrors; `unavailable` and `timeout` are tried again. */
-export type ModuleSource = (wanted: WantedModule, offset: number, signal: AbortSignal) => AsyncIterable<Uint8Array>
+export type ModuleSource = (wanted: ModuleRequest, offset: number, signal: AbortSignal) => AsyncIterable<Uint8Array>
 
 /** Keeps the file where it is until it is released. */
 export type HeldModule = { path: string; release: () => void }
@@ -109,7 +109,7 @@ export class ModuleCache {
    * digest, else with the kind of the last failure. An aborted signal ends this wait, and the download when no one else
    * waits for it.
    */
-  async get(wanted: WantedModule, signal: AbortSignal): Promise<HeldModule> {
+  async get(wanted: ModuleRequest, signal: AbortSignal): Promise<HeldModule> {
     const hex = DIGEST.exec(wanted.digest)?.[1]
     if (hex === undefined) throw new ServiceError('malformed', `${wanted.digest} is not a sha256 digest`)
     if (this.#entries.get(wanted.digest)?.isVerified !== true) await this.#bring(wanted, hex, signal)
@@ -174,7 +174,7 @@ export class ModuleCache {
     }
   }
 
-  async #bring(wanted: WantedModule, hex: string, signal: AbortSignal): Promise<void> {
+  async #bring(wanted: ModuleRequest, hex: string, signal: AbortSignal): Promise<void> {
     let coming = this.#coming.get(wanted.digest)
     if (coming === undefined) {
       coming = this.#bringOnce(wanted, hex).finally(() => this.#coming.delete(wanted.digest))
@@ -183,7 +183,7 @@ export class ModuleCache {
     await untilAborted(coming, signal)
   }
 
-  async #bringOnce(wanted: WantedModule, hex: string): Promise<void> {
+  async #bringOnce(wanted: ModuleRequest, hex: string): Promise<void> {
     const entry = this.#entries.get(wanted.digest)
     if (entry !== undefined) {
       entry.users++
@@ -197,7 +197,7 @@ export class ModuleCache {
     await this.#downloadWithRetries(wanted, hex)
   }
 
-  async #downloadWithRetries(wanted: WantedModule, hex: string): Promise<void> {
+  async #downloadWithRetries(wanted: ModuleRequest, hex: string): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       try {
         // Whoever of the site was asked at first, the source has the last word.
@@ -213,14 +213,14 @@ export class ModuleCache {
   }
 
   /** Lets modules go that nobody uses; where there are none, what came of this one does not keep the room from others. */
-  async #onDiskFull({ digest, sizeBytes }: WantedModule, hex: string, cause: unknown): Promise<ServiceError> {
+  async #onDiskFull({ digest, sizeBytes }: ModuleRequest, hex: string, cause: unknown): Promise<ServiceError> {
     const before = this.#bytes
     await this.#shrinkTo(Math.max(before - sizeBytes, 0), digest)
     if (this.#bytes === before) await rm(join(this.#options.folder, `${hex}.part`), { force: true })
     return new ServiceError('unavailable', 'the disk of the worker is full', { cause })
   }
 
-  async #downloadOnce(wanted: WantedModule, hex: string): Promise<void> {
+  async #downloadOnce(wanted: ModuleRequest, hex: string): Promise<void> {
     const { digest, sizeBytes } = wanted
     const { folder, maxModuleBytes } = this.#options
     if (sizeBytes > maxModuleBytes) {
@@ -254,7 +254,7 @@ export class ModuleCache {
   }
 
   /** How many bytes there are then, what was there before included; at most one chunk more than the module has. */
-  async #receive(wanted: WantedModule, partPath: string, hash: Hash, download: Download): Promise<number> {
+  async #receive(wanted: ModuleRequest, partPath: string, hash: Hash, download: Download): Promise<number> {
     const offset = download.receivedBytes
     const file = await open(partPath, offset === 0 ? 'w' : 'a', 0o600)
     const writer = new FileWriter(file)

@@ -8,21 +8,21 @@ import { TransferClient } from '#core/transfer/index.ts'
 import { NOTHING, fetchModule } from './fetch-module.ts'
 import type { ModuleSource } from './module-cache.ts'
 import type { SiteTrust } from './site-trust.ts'
-import type { Peer, WantedModule } from './wanted.ts'
+import type { Peer, ModuleRequest } from './module-request.ts'
 
-export type PeerWaits = {
+export type PeerTimeouts = {
   /** Milliseconds until a peer says that it has the module or is getting it. */
   firstMs: number
   /** Milliseconds between two pieces. */
   pieceMs: number
 }
 
-export const PEER_WAITS: PeerWaits = { firstMs: 5_000, pieceMs: 10_000 }
+export const PEER_TIMEOUTS: PeerTimeouts = { firstMs: 5_000, pieceMs: 10_000 }
 
-export type PeerSourceDeps = { trust: SiteTrust; source: ModuleSource; logger: Logger; waits?: PeerWaits }
+export type PeerSourceDeps = { trust: SiteTrust; source: ModuleSource; logger: Logger; waits?: PeerTimeouts }
 
-export function createPeerSource({ trust, source, logger, waits = PEER_WAITS }: PeerSourceDeps): ModuleSource {
-  async function* askPeer(peer: Peer, wanted: WantedModule, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+export function createPeerSource({ trust, source, logger, waits = PEER_TIMEOUTS }: PeerSourceDeps): ModuleSource {
+  async function* askPeer(peer: Peer, wanted: ModuleRequest, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     const dialling = trust.dial(peer)
     if (dialling === undefined) throw new ServiceError('unavailable', 'this worker has no certificate to show yet')
     const { tls } = dialling

@@ -5,7 +5,7 @@ import { TransferClient } from '#core/transfer/index.ts'
 import { reachableFrom } from '#proto/index.ts'
 import type { Dialling } from '#proto/index.ts'
 import { fetchModule } from './fetch-module.ts'
-import type { WantedModule } from './wanted.ts'
+import type { ModuleRequest } from './module-request.ts'
 
 /** A source that sends nothing for so long is given up; the download resumes where it stood. */
 const SILENCE_MS = 30_000
@@ -30,7 +30,7 @@ export class ProxySource {
   }
 
   /** The bytes of a module from an offset on; see `ModuleSource`. */
-  async *read(wanted: WantedModule, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  async *read(wanted: ModuleRequest, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     const address = reachableFrom(wanted.sourceAddress, this.#options.managerAddress)
     const endMs = monotonicMs() + PULL_PATIENCE_MS
     for (;;) {

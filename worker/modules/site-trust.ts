@@ -7,7 +7,7 @@ import { createSecureContext } from 'node:tls'
 import type { SecureContextOptions } from 'node:tls'
 import { createTicketVerifier, dialOverTls, dialPlainly } from '#proto/index.ts'
 import type { ClientPair, Dialling, TicketGrant, TicketVerifier } from '#proto/index.ts'
-import type { Peer } from './wanted.ts'
+import type { Peer } from './module-request.ts'
 
 /** What connections that come in are taken with. */
 export type ListenerCertificates = Pick<SecureContextOptions, 'ca' | 'cert' | 'key'>
@@ -32,11 +32,11 @@ export class SiteTrust {
   learn({ ticketKey, authorityPem }: { ticketKey: Uint8Array; authorityPem: string }): void {
     this.#verify = ticketKey.length === 0 ? undefined : createTicketVerifier(ticketKey)
     this.#authority = authorityPem
-    this.showAnew()
+    this.useNewCertificate()
   }
 
   /** The worker has another certificate: connections that are made from now on see it. */
-  showAnew(): void {
+  useNewCertificate(): void {
     const certificates = this.#certificates()
     if (certificates !== undefined) for (const listener of this.#listeners) listener(certificates)
   }

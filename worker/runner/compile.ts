@@ -17,7 +17,7 @@ import type { CompiledComponent, ComponentCore } from '../runtime/component.ts'
 import type { CompiledModule } from '../runtime/core-module.ts'
 import { limitModule } from '../runtime/limits.ts'
 import type { ModuleOrder } from './messages.ts'
-import type { ModuleFile } from './module-intake.ts'
+import type { ModuleFile } from './module-receiver.ts'
 
 /** `files` in the order of `order.files`. Throws ModuleRefusal, or a CompileError of the engine. */
 export async function compileModule(

@@ -10,8 +10,8 @@ import { compileModule } from './compile.ts'
 import { FRAME, FrameReader, encodeMessages } from './frames.ts'
 import { GuestThreads } from './guest-threads.ts'
 import type { FromRunner, ToRunner } from './messages.ts'
-import { ModuleIntake } from './module-intake.ts'
-import type { ReceivedModule } from './module-intake.ts'
+import { ModuleReceiver } from './module-receiver.ts'
+import type { ReceivedModule } from './module-receiver.ts'
 
 const RESIDENT_INTERVAL_MS = 100
 /** The parent is trusted; the bound keeps a fault of its own from becoming ours. */
@@ -43,7 +43,7 @@ function serveRunner(): void {
   }
 
   // A rejection rises and ends the process: its parent requeues what it held.
-  const intake = new ModuleIntake((received) => void loadModule(received))
+  const intake = new ModuleReceiver((received) => void loadModule(received))
 
   const handle = (message: ToRunner): void | Promise<void> => {
     switch (message.type) {

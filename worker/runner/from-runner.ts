@@ -1,12 +1,12 @@
 /**
  * Reads what a runner says. A runner may have been taken over by a guest, so nothing is believed: each message is
  * rebuilt from the fields that it must have, of the type and size that they must have. Whether it is in order, for the
- * thread and the run that it names, is the fleet's question.
+ * thread and the run that it names, is the supervisor's question.
  */
 import type { Json } from '#core/wasm/index.ts'
 import type { GuestCall } from '../runtime/guest-host.ts'
 import type { CallOutcome, FailureReason, RunResults } from '../runtime/outcome.ts'
-import { requireModest } from './json-size.ts'
+import { checkJsonSize } from './json-size.ts'
 import { THREAD_QUEUE_RUNS } from './messages.ts'
 import type { FromRunner } from './messages.ts'
 
@@ -30,7 +30,7 @@ type Fields = Record<string, unknown>
 
 /** Throws an Error that says what is wrong; the runner is not to be trusted any more. */
 export function parseFromRunner(payload: Buffer): FromRunner[] {
-  requireModest(payload)
+  checkJsonSize(payload)
   const batch: unknown = JSON.parse(payload.toString())
   if (!Array.isArray(batch) || batch.length > MAX_MESSAGES) throw new Error('a frame is not a list of messages')
   return batch.map(parseMessage)

@@ -15,7 +15,7 @@ const BRACKET = 0x5b
 const BRACE = 0x7b
 
 /** Throws an Error when the text, parsed, has more parts than a runner can have had. */
-export function requireModest(json: Uint8Array): void {
+export function checkJsonSize(json: Uint8Array): void {
   if (json.length <= HARMLESS_BYTES) return
   let parts = 0
   let items = 0

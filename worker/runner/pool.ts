@@ -6,12 +6,12 @@
 import { ServiceError } from '#core/errors/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { CallTimes } from './call-times.ts'
-import { Fleet } from './fleet.ts'
+import { RunnerSupervisor } from './runner-supervisor.ts'
 import type { RunnerPoolOptions } from './pool-options.ts'
 import type { PendingRun, RunOutcome, RunRequest } from './run-request.ts'
 import { countHeld, findThread, runsUnderWay } from './runner.ts'
 import type { Runner } from './runner.ts'
-import { Suspects } from './suspects.ts'
+import { CrashQuarantine } from './crash-quarantine.ts'
 
 export type RunnerPoolStats = { runners: { pid: number; residentBytes: number; underWay: number }[]; waiting: number }
 
@@ -34,8 +34,8 @@ export function createRunnerPool(options: RunnerPoolOptions): RunnerPool {
 
 class Pool implements RunnerPool {
   readonly #options: RunnerPoolOptions
-  readonly #fleet: Fleet
-  readonly #suspects = new Suspects()
+  readonly #supervisor: RunnerSupervisor
+  readonly #quarantine = new CrashQuarantine()
   readonly #callTimes = new CallTimes()
   readonly #threadsPerRunner: number
   readonly #maxRunners: number
@@ -47,9 +47,9 @@ class Pool implements RunnerPool {
     this.#options = options
     this.#threadsPerRunner = Math.ceil(options.slots / options.runners)
     this.#maxRunners = Math.max(MIN_MAX_RUNNERS, options.slots)
-    this.#fleet = new Fleet({
+    this.#supervisor = new RunnerSupervisor({
       ...options,
-      suspects: this.#suspects,
+      quarantine: this.#quarantine,
       callTimes: this.#callTimes,
       hooks: {
         onCapacity: () => this.#placeSoon(),
@@ -102,7 +102,7 @@ class Pool implements RunnerPool {
 
   stats(): RunnerPoolStats {
     return {
-      runners: this.#fleet.runners.flatMap((runner) => {
+      runners: this.#supervisor.runners.flatMap((runner) => {
         const { pid } = runner.process
         const underWay = runsUnderWay(runner).length
         return pid === undefined ? [] : [{ pid, residentBytes: runner.process.residentBytes(), underWay }]
@@ -114,12 +114,12 @@ class Pool implements RunnerPool {
   async close(): Promise<void> {
     this.#isClosed = true
     this.#endWaiting(() => true, { state: 'stopped', durationMs: 0 })
-    await this.#fleet.close()
+    await this.#supervisor.close()
   }
 
   #stop(run: PendingRun): void {
     const position = this.#waiting.indexOf(run)
-    if (position === -1) return this.#fleet.stop(run)
+    if (position === -1) return this.#supervisor.stop(run)
     this.#waiting.splice(position, 1)
     run.end({ state: 'stopped', durationMs: 0 })
   }
@@ -143,7 +143,7 @@ class Pool implements RunnerPool {
   #place(): void {
     const waiting = this.#waiting
     this.#waiting = []
-    const turn = new PlacingTurn(this.#fleet.runners)
+    const turn = new PlacingTurn(this.#supervisor.runners)
     const left = waiting.filter((run) => !run.hasEnded && !this.#placeOne(run, turn))
     this.#waiting = left.concat(this.#waiting)
     // Last, so that a runner whose module has just been loaded has its run before anybody finds it idle.
@@ -153,14 +153,14 @@ class Pool implements RunnerPool {
 
   /** A runner that has served nobody, for the next domain that comes: it need not wait for a start then. */
   #keepSpare(): void {
-    const { runners } = this.#fleet
+    const { runners } = this.#supervisor
     const hasSpare = runners.some(({ domain }) => domain === undefined)
-    if (!hasSpare && runners.length > 0 && runners.length < this.#maxRunners) this.#fleet.start()
+    if (!hasSpare && runners.length > 0 && runners.length < this.#maxRunners) this.#supervisor.start()
   }
 
   /** True when the run went to a thread. False: it waits, and what it waits for has been set going. */
   #placeOne(run: PendingRun, turn: PlacingTurn): boolean {
-    const mustRunAlone = this.#suspects.mustRunAlone(run.request)
+    const mustRunAlone = this.#quarantine.mustRunAlone(run.request)
     const depth = mustRunAlone ? 1 : this.#callTimes.threadQueueRuns(run.moduleKey)
     const runner = this.#findRunner(run, { mustRunAlone, depth, nowMs: turn.nowMs })
     if (runner === undefined) {
@@ -168,7 +168,7 @@ class Pool implements RunnerPool {
       return false
     }
     const module = runner.modules.get(run.moduleKey)
-    if (module === undefined) this.#fleet.loadModule(runner, run)
+    if (module === undefined) this.#supervisor.loadModule(runner, run)
     const thread = findThread(runner, depth, turn.nowMs)
     const isIdle = thread?.runs.length === 0
     if (!isIdle) this.#addThread(runner, turn, thread !== undefined)
@@ -181,7 +181,7 @@ class Pool implements RunnerPool {
     if (!isIdle && turn.waitsForSlot !== undefined && turn.waitsForSlot !== run.request.domain) return false
     if (isIdle) turn.underWay++
     if (mustRunAlone) runner.isAlone = true
-    this.#fleet.handOver(runner, thread, run)
+    this.#supervisor.handOver(runner, thread, run)
     return true
   }
 
@@ -189,28 +189,28 @@ class Pool implements RunnerPool {
   #addThread(runner: Runner, turn: PlacingTurn, isShared: boolean): void {
     const opening = runner.threads.filter((thread) => !thread.isReady).length
     if (turn.claim(runner, opening)) return
-    if (this.#countOf(runner.domain) < this.#options.runners && this.#fleet.runners.length < this.#maxRunners) {
-      if (!turn.claim('runner', turn.starting)) this.#fleet.start()
+    if (this.#countOf(runner.domain) < this.#options.runners && this.#supervisor.runners.length < this.#maxRunners) {
+      if (!turn.claim('runner', turn.starting)) this.#supervisor.start()
       return
     }
     const isFull = runner.threads.length >= this.#threadsPerRunner || turn.underWay + opening >= this.#options.slots
-    if (!isShared && !isFull) this.#fleet.openThread(runner)
+    if (!isShared && !isFull) this.#supervisor.openThread(runner)
   }
 
   #countOf(domain: string | undefined): number {
-    return this.#fleet.runners.filter((runner) => runner.domain === domain).length
+    return this.#supervisor.runners.filter((runner) => runner.domain === domain).length
   }
 
   /** No runner takes this domain now: start one, and where there are enough, end the one that was idle for longest. */
   #makeRoomFor(domain: string, turn: PlacingTurn): void {
     if (turn.claim('runner', turn.starting)) return
-    const { runners } = this.#fleet
-    if (runners.length < this.#maxRunners) return this.#fleet.start()
+    const { runners } = this.#supervisor
+    if (runners.length < this.#maxRunners) return this.#supervisor.start()
     if (runners.some(({ state }) => state === 'dying')) return
     const [longestIdle] = runners
       .filter((runner) => isIdle(runner) && runner.domain !== domain)
       .sort((a, b) => a.idleSinceMs - b.idleSinceMs)
-    if (longestIdle !== undefined) this.#fleet.sendAway(longestIdle)
+    if (longestIdle !== undefined) this.#supervisor.retire(longestIdle)
   }
 
   /**
@@ -221,7 +221,7 @@ class Pool implements RunnerPool {
     const { domain } = run.request
     const mayTakeSpare = mustRunAlone || this.#countOf(domain) < this.#options.runners
     let best: { runner: Runner; readiness: number; held: number; knowsModule: boolean } | undefined
-    for (const runner of this.#fleet.runners) {
+    for (const runner of this.#supervisor.runners) {
       if (runner.state !== 'ready' || runner.isAlone) continue
       if (runner.domain === undefined ? !mayTakeSpare : runner.domain !== domain) continue
       const held = countHeld(runner)

@@ -8,7 +8,7 @@ import type { Assignment, GuestReply, HeldRun, RunRef, Welcome } from '#proto/in
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
-import { toWanted } from '../modules/index.ts'
+import { toModuleRequest } from '../modules/index.ts'
 import type { ModuleCache } from '../modules/index.ts'
 import type { AssignmentJournal } from './assignment-journal.ts'
 import { GuestCalls } from './guest-calls.ts'
@@ -17,7 +17,7 @@ import type { GuestCall, OutputName, RunOutcome, RunnerPool } from '../runner/in
 import type { Outbox } from '../session/outbox.ts'
 import { isComplete, keyOf, toRunRequest, toRunResult } from '../session/run-messages.ts'
 import type { CheckedAssignment, RunEnd } from '../session/run-messages.ts'
-import { SPOOL_PATIENCE_MS } from '../spool/index.ts'
+import { SPOOL_WRITE_DELAY_MS } from '../spool/index.ts'
 import type { Spool } from '../spool/index.ts'
 import type { Components } from '../transpile/index.ts'
 
@@ -188,7 +188,7 @@ export class Runs {
   }
 
   /** At each heartbeat: what was said before the last one, and was perhaps not heard, is said once more. */
-  sayAgain(): void {
+  resendUnconfirmed(): void {
     for (const run of this.#held.values()) {
       run.beats++
       if (run.beats !== BEATS_BEFORE_REPEAT) continue
@@ -326,7 +326,7 @@ export class Runs {
   async #run(run: Run, onStarted: () => void): Promise<Ended> {
     const { assignment, abort } = run
     try {
-      const module = await this.#deps.modules.get(toWanted(assignment.module), abort.signal)
+      const module = await this.#deps.modules.get(toModuleRequest(assignment.module), abort.signal)
       try {
         const folder = await this.#deps.components.prepare(assignment.module.digest, module.path, {
           domainId: assignment.domainId,
@@ -402,8 +402,8 @@ export class Runs {
    */
   async #record(assignment: CheckedAssignment, end: RunEnd, prepareMs: number): Promise<void> {
     const result = toRunResult(assignment, end, prepareMs)
-    const isCheap = assignment.onLost !== OnLost.WAIT && end.durationMs < SPOOL_PATIENCE_MS
-    const urgency = isCheap && this.#outbox !== undefined ? 'patient' : 'now'
+    const isCheap = assignment.onLost !== OnLost.WAIT && end.durationMs < SPOOL_WRITE_DELAY_MS
+    const urgency = isCheap && this.#outbox !== undefined ? 'deferred' : 'now'
     const stored = this.#deps.spool.add(keyOf(assignment.run), toBinary(RunResultSchema, result), urgency)
     this.#outbox?.ended(result)
     await stored.catch((error: unknown) => {

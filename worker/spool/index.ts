@@ -1,2 +1,2 @@
-export { SPOOL_PATIENCE_MS, Spool } from './spool.ts'
+export { SPOOL_WRITE_DELAY_MS, Spool } from './spool.ts'
 export type { SpooledResult } from './spool.ts'

@@ -16,7 +16,7 @@ export type SpooledResult = { key: string; payload: Uint8Array }
 /** Beyond this, a file with mostly acknowledged results is written anew. */
 const COMPACT_BYTES = 32 * 1024 * 1024
 /** A result that is likely to be acknowledged soon is written when it was not within this time. */
-export const SPOOL_PATIENCE_MS = 100
+export const SPOOL_WRITE_DELAY_MS = 100
 /** An acknowledgement that no result takes along is written after this. */
 const ACKNOWLEDGE_DELAY_MS = 250
 /** Length of payload, length of key, kind, checksum. */
@@ -36,8 +36,8 @@ export class Spool {
   #fileBytes: number
   #heldBytes = 0
   /** Results whose acknowledgement may come first, the oldest before the others. */
-  readonly #patient = new Map<string, Unwritten>()
-  #patience: NodeJS.Timeout | undefined
+  readonly #deferred = new Map<string, Unwritten>()
+  #deferTimer: NodeJS.Timeout | undefined
   /** Results for the next write. */
   #due: Unwritten[] = []
   /** Records of acknowledgements for the next write. */
@@ -87,18 +87,18 @@ export class Spool {
    * On disk when it resolves, or acknowledged already: a patient one waits a moment for that. The same key again replaces nothing
    * and is written once.
    */
-  add(key: string, payload: Uint8Array, urgency: 'now' | 'patient' = 'now'): Promise<void> {
+  add(key: string, payload: Uint8Array, urgency: 'now' | 'deferred' = 'now'): Promise<void> {
     if (this.#held.has(key)) return Promise.resolve()
     this.#hold(key, payload)
     const { promise, resolve, reject } = Promise.withResolvers<void>()
-    const dueMs = monotonicMs() + SPOOL_PATIENCE_MS
+    const dueMs = monotonicMs() + SPOOL_WRITE_DELAY_MS
     const result = { key, payload, dueMs, resolve, reject }
     if (urgency === 'now') {
       this.#due.push(result)
       this.#startWriting()
     } else {
-      this.#patient.set(key, result)
-      this.#patience ??= setTimeout(() => this.#endPatience(), SPOOL_PATIENCE_MS)
+      this.#deferred.set(key, result)
+      this.#deferTimer ??= setTimeout(() => this.#writeDeferred(), SPOOL_WRITE_DELAY_MS)
     }
     return promise
   }
@@ -106,9 +106,9 @@ export class Spool {
   /** Forgets the result. Not synced: a lost acknowledgement costs one more delivery of a result that counts once. */
   acknowledge(key: string): void {
     if (!this.#release(key)) return
-    const unwritten = this.#patient.get(key)
+    const unwritten = this.#deferred.get(key)
     if (unwritten !== undefined) {
-      this.#patient.delete(key)
+      this.#deferred.delete(key)
       unwritten.resolve()
       return
     }
@@ -118,13 +118,13 @@ export class Spool {
 
   /** Nobody is there to acknowledge anything: what is not on disk is written now. */
   hurry(): void {
-    this.#due.push(...this.#patient.values())
-    this.#patient.clear()
+    this.#due.push(...this.#deferred.values())
+    this.#deferred.clear()
     if (this.#due.length > 0) this.#startWriting()
   }
 
   async close(): Promise<void> {
-    clearTimeout(this.#patience)
+    clearTimeout(this.#deferTimer)
     this.hurry()
     this.#startWriting()
     await this.#writing
@@ -156,15 +156,15 @@ export class Spool {
     return this.#held.delete(key)
   }
 
-  #endPatience(): void {
-    this.#patience = undefined
+  #writeDeferred(): void {
+    this.#deferTimer = undefined
     const nowMs = monotonicMs()
-    for (const result of this.#patient.values()) {
+    for (const result of this.#deferred.values()) {
       if (result.dueMs > nowMs) {
-        this.#patience = setTimeout(() => this.#endPatience(), Math.ceil(result.dueMs - nowMs))
+        this.#deferTimer = setTimeout(() => this.#writeDeferred(), Math.ceil(result.dueMs - nowMs))
         break
       }
-      this.#patient.delete(result.key)
+      this.#deferred.delete(result.key)
       this.#due.push(result)
     }
     if (this.#due.length > 0) this.#startWriting()
@@ -190,7 +190,7 @@ export class Spool {
       this.#due = []
       this.#acknowledgements = []
       try {
-        if (this.#held.size === this.#patient.size) await this.#beginAnew()
+        if (this.#held.size === this.#deferred.size) await this.#beginAnew()
         else if (this.#fileBytes > COMPACT_BYTES && this.#fileBytes > 2 * this.#heldBytes) await this.#compact()
         else await this.#write(results, acknowledgements)
         for (const result of results) result.resolve()
@@ -223,7 +223,7 @@ export class Spool {
   }
 
   async #compact(): Promise<void> {
-    const written = this.results().filter(({ key }) => !this.#patient.has(key))
+    const written = this.results().filter(({ key }) => !this.#deferred.has(key))
     const records = written.map(({ key, payload }) => encodeRecord(KIND_RESULT, key, payload))
     const draftPath = `${this.#path}.new`
     const draft = await open(draftPath, 'w', 0o600)

@@ -27,7 +27,7 @@ import { DatabaseAway, Store } from './store.ts'
 
 const HEARTBEAT_MS = 5_000
 /** A crash takes the results of so long that were not acknowledged: far more than the tenth of a second that a worker keeps to. */
-const SPOOL_PATIENCE_MS = 20_000
+const SPOOL_WRITE_DELAY_MS = 20_000
 const LEASE_MS = 20_000
 const FAULTS_END_MS = 60_000
 const HEALED_BY_MS = 1_500_000
@@ -427,7 +427,7 @@ export class World {
   }
 
   /** As the worker does it at each heartbeat. */
-  #sayAgain(node: Node): void {
+  #resendUnconfirmed(node: Node): void {
     for (const held of node.held.values()) {
       held.beats += 1
       if (held.beats === 2) this.#sayHeld(node, held)
@@ -441,7 +441,7 @@ export class World {
   #finish(node: Node, run: RunIdentity, ending: RunEnding): void {
     const mayWait = node.held.get(run.id)?.onLost !== 'wait'
     node.held.delete(run.id)
-    node.spool.set(run.id, { run, ending, beats: 0, onDiskMs: this.#store.now + (mayWait ? SPOOL_PATIENCE_MS : 0) })
+    node.spool.set(run.id, { run, ending, beats: 0, onDiskMs: this.#store.now + (mayWait ? SPOOL_WRITE_DELAY_MS : 0) })
     this.#report(node, run.id)
   }
 
@@ -481,7 +481,7 @@ export class World {
       link.session.repeatUnconfirmed()
       cluster.touch(link.session)
       cluster.flush()
-      this.#sayAgain(node)
+      this.#resendUnconfirmed(node)
     } else if (link !== undefined) {
       this.#leave(node)
       this.#after(this.#int(100, 3_000), () => this.#join(node))

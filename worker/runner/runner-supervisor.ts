@@ -4,8 +4,8 @@
  */
 import { monotonicMs } from '#core/time.ts'
 import { refuseCall } from '../runtime/guest-host.ts'
-import { DEFAULT_OVERHEAD_BYTES, allowedBytes, findModulesToDrop } from './allowance.ts'
-import { endRunsUnderWay } from './burial.ts'
+import { DEFAULT_OVERHEAD_BYTES, memoryBudgetBytes, findModulesToDrop } from './memory-budget.ts'
+import { onRunnerExit } from './runner-exit.ts'
 import type { CallTimes } from './call-times.ts'
 import { GuestThreadRuns } from './guest-thread-runs.ts'
 import type { FromRunner } from './messages.ts'
@@ -15,7 +15,7 @@ import { SHORT_CALL_MS, heldRuns, isHoldingRuns, runsUnderWay } from './runner.t
 import type { GuestThread, Runner } from './runner.ts'
 import { RunnerProcess } from './runner-process.ts'
 import { StartFailures } from './start-failures.ts'
-import type { Suspects } from './suspects.ts'
+import type { CrashQuarantine } from './crash-quarantine.ts'
 
 const DEFAULT_IDLE_MS = 60_000
 /** How often deadlines are looked at while something runs. */
@@ -29,7 +29,7 @@ const MAX_OUTPUT_PIECES = 10_000
 const MAX_OUTPUT_PIECES_PER_MS = 1
 const NO_CHANNELS = 'no channel is granted to this task'
 
-export type FleetHooks = {
+export type SupervisorHooks = {
   /** Something became free: a thread, a module, a runner. */
   onCapacity: () => void
   /** Runs that were handed over and have not begun; they go first. */
@@ -40,11 +40,15 @@ export type FleetHooks = {
   onUnstartable: (cause: string) => void
 }
 
-export type FleetDeps = RunnerPoolOptions & { hooks: FleetHooks; suspects: Suspects; callTimes: CallTimes }
+export type SupervisorDeps = RunnerPoolOptions & {
+  hooks: SupervisorHooks
+  quarantine: CrashQuarantine
+  callTimes: CallTimes
+}
 
-export class Fleet {
+export class RunnerSupervisor {
   readonly runners: Runner[] = []
-  readonly #deps: FleetDeps
+  readonly #deps: SupervisorDeps
   readonly #overheadBytes: number
   readonly #idleMs: number
   readonly #threadRuns: GuestThreadRuns
@@ -55,7 +59,7 @@ export class Fleet {
   #retryTimer: NodeJS.Timeout | undefined
   #isClosed = false
 
-  constructor(deps: FleetDeps) {
+  constructor(deps: SupervisorDeps) {
     this.#deps = deps
     this.#threadRuns = new GuestThreadRuns(deps.hooks.onReturned)
     this.#overheadBytes = deps.overheadBytes ?? DEFAULT_OVERHEAD_BYTES
@@ -75,7 +79,7 @@ export class Fleet {
       {
         onMessage: (message) => this.#receive(runner, message),
         onFault: (cause) => this.#kill(runner, cause),
-        onExit: (cause) => this.#bury(runner, cause),
+        onExit: (cause) => this.#onRunnerExit(runner, cause),
       },
     )
     const runner: Runner = {
@@ -324,7 +328,7 @@ export class Fleet {
     const nowMs = monotonicMs()
     for (const runner of this.runners) {
       const residentBytes = runner.process.residentBytes()
-      const allowed = allowedBytes(runner, this.#overheadBytes)
+      const allowed = memoryBudgetBytes(runner, this.#overheadBytes)
       if (residentBytes > allowed) {
         runner.isOverMemory = true
         this.#kill(runner, `its resident memory of ${residentBytes} bytes exceeded ${allowed} bytes`)
@@ -336,12 +340,12 @@ export class Fleet {
       }
       const isIdle = runner.state === 'ready' && !isHoldingRuns(runner) && nowMs - runner.idleSinceMs > this.#idleMs
       const isSpareOfOthers = runner.domain === undefined && this.runners.some(({ domain }) => domain !== undefined)
-      if (isIdle && !isSpareOfOthers) this.sendAway(runner)
+      if (isIdle && !isSpareOfOthers) this.retire(runner)
     }
   }
 
   /** Ends a runner that holds nothing. */
-  sendAway(runner: Runner): void {
+  retire(runner: Runner): void {
     runner.state = 'dying'
     void runner.process.close()
   }
@@ -354,7 +358,7 @@ export class Fleet {
   }
 
   /** The process is gone, by our hand or another's. Whatever was under way in it ends or is requeued. */
-  #bury(runner: Runner, exit: string): void {
+  #onRunnerExit(runner: Runner, exit: string): void {
     const cause = runner.killCause ?? exit
     this.runners.splice(this.runners.indexOf(runner), 1)
     if (this.#isClosed) return
@@ -366,8 +370,8 @@ export class Fleet {
     const waiting = runner.threads.flatMap((thread) => thread.runs.slice(1))
     const culprits = runner.threads.flatMap((thread) => (thread.killing === undefined ? [] : [thread.killing.run]))
     for (const thread of runner.threads) this.#threadRuns.endKilled(thread)
-    const { suspects, hooks } = this.#deps
-    endRunsUnderWay(runner, culprits, cause, { suspects, onModuleRefused: hooks.onModuleRefused })
+    const { quarantine, hooks } = this.#deps
+    onRunnerExit(runner, culprits, cause, { quarantine, onModuleRefused: hooks.onModuleRefused })
     this.#deps.hooks.onReturned(waiting)
     if (this.runners.length === 0) {
       clearInterval(this.#memoryTimer)

@@ -1,7 +1,7 @@
 /** A module as an assignment names it. */
 import type { ModuleRef } from '#proto/index.ts'
 
-export type WantedModule = {
+export type ModuleRequest = {
   /** `sha256:` and 64 hexadecimal digits. */
   digest: string
   sizeBytes: number
@@ -16,6 +16,13 @@ export type WantedModule = {
 
 export type Peer = { address: string; workerId: string }
 
-export function toWanted({ digest, sizeBytes, sourceAddress, reference, ticket, peers }: ModuleRef): WantedModule {
+export function toModuleRequest({
+  digest,
+  sizeBytes,
+  sourceAddress,
+  reference,
+  ticket,
+  peers,
+}: ModuleRef): ModuleRequest {
   return { digest, sizeBytes: Number(sizeBytes), sourceAddress, reference, ticket, peers }
 }

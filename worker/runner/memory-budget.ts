@@ -13,7 +13,7 @@ const MAX_LOADED_MODULES = 64
 const MAX_LOADED_BYTES = 64 * 1024 * 1024
 
 /** The limits of what is under way, the modules that are loaded, the threads, and the engine's own share. */
-export function allowedBytes(runner: Runner, overheadBytes: number): number {
+export function memoryBudgetBytes(runner: Runner, overheadBytes: number): number {
   let allowed = overheadBytes + THREAD_BYTES * runner.threads.length
   for (const run of runsUnderWay(runner)) allowed += run.request.call.memoryLimitBytes
   for (const module of runner.modules.values()) allowed += MEMORY_PER_MODULE_BYTE * module.bytes

@@ -4,7 +4,7 @@ import type { ModuleOrder } from './messages.ts'
 export type ModuleFile = { name: string; bytes: Uint8Array }
 export type ReceivedModule = { order: ModuleOrder; files: ModuleFile[] }
 
-export class ModuleIntake {
+export class ModuleReceiver {
   readonly #onReceived: (received: ReceivedModule) => void
   #current: (ReceivedModule & { file: number; filled: number }) | undefined
 

@@ -1,15 +1,15 @@
 import { expect, test } from 'vitest'
-import { endRunsUnderWay } from './burial.ts'
+import { onRunnerExit } from './runner-exit.ts'
 import type { PendingRun, RunOutcome } from './run-request.ts'
 import type { Runner } from './runner.ts'
-import { Suspects } from './suspects.ts'
+import { CrashQuarantine } from './crash-quarantine.ts'
 
 const GUEST = { domain: 'one', digest: 'sha256:1' }
 
 /** How the only run under way ends in a runner that was killed for its memory. */
 function endInOverfullRunner(
   given: { modules: number; runs: number; wasWithinMemory: boolean },
-  suspects = new Suspects(),
+  quarantine = new CrashQuarantine(),
 ) {
   const outcomes: RunOutcome[] = []
   const run: Partial<PendingRun> = {
@@ -27,8 +27,8 @@ function endInOverfullRunner(
     givenModules: given.modules,
     givenRuns: given.runs,
   }
-  endRunsUnderWay(runner as Runner, [], 'too much memory', { suspects, onModuleRefused: () => undefined })
-  return { outcomes, suspects }
+  onRunnerExit(runner as Runner, [], 'too much memory', { quarantine, onModuleRefused: () => undefined })
+  return { outcomes, quarantine }
 }
 
 test.each([
@@ -39,11 +39,11 @@ test.each([
 })
 
 test('a run in a runner that was over its memory before it is given back, and runs alone when that happens three times', () => {
-  const suspects = new Suspects()
+  const quarantine = new CrashQuarantine()
   for (let times = 1; times <= 3; times++) {
-    expect(suspects.mustRunAlone(GUEST)).toBe(false)
-    const { outcomes } = endInOverfullRunner({ modules: 4, runs: 90, wasWithinMemory: false }, suspects)
+    expect(quarantine.mustRunAlone(GUEST)).toBe(false)
+    const { outcomes } = endInOverfullRunner({ modules: 4, runs: 90, wasWithinMemory: false }, quarantine)
     expect(outcomes).toMatchObject([{ state: 'requeue' }])
   }
-  expect(suspects.mustRunAlone(GUEST)).toBe(true)
+  expect(quarantine.mustRunAlone(GUEST)).toBe(true)
 })
