@@ -1,7 +1,13 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { chooseEntry, chooseLayer, parseManifest } from './manifest.ts'
-import { CONFIG_TYPES, TAR_GZIP_LAYER_TYPES, TAR_LAYER_TYPES, WASM_LAYER_TYPES } from './media-types.ts'
+import {
+  CONFIG_TYPES,
+  TAR_GZIP_LAYER_TYPES,
+  TAR_LAYER_TYPES,
+  TAR_ZSTD_LAYER_TYPES,
+  WASM_LAYER_TYPES,
+} from './media-types.ts'
 
 const DIGEST = `sha256:${'1'.repeat(64)}`
 const descriptor = (mediaType: string, more: object = {}) => ({ mediaType, digest: DIGEST, size: 8, ...more })
@@ -30,10 +36,11 @@ describe('chooseLayer', () => {
     expect(layerOf(CONFIG_TYPES[0], type).form).toBe('wasm')
   })
 
-  it.each([...TAR_LAYER_TYPES.map((type) => [type, 'tar']), ...TAR_GZIP_LAYER_TYPES.map((type) => [type, 'tar+gzip'])])(
-    'takes an archive layer of %s',
-    (type, form) => expect(layerOf(CONFIG_TYPES[2], type).form).toBe(form),
-  )
+  it.each([
+    ...TAR_LAYER_TYPES.map((type) => [type, 'tar']),
+    ...TAR_GZIP_LAYER_TYPES.map((type) => [type, 'tar+gzip']),
+    ...TAR_ZSTD_LAYER_TYPES.map((type) => [type, 'tar+zstd']),
+  ])('takes an archive layer of %s', (type, form) => expect(layerOf(CONFIG_TYPES[2], type).form).toBe(form))
 
   it.each(CONFIG_TYPES)('takes a config of %s', (config) => {
     expect(layerOf(config, 'application/wasm').form).toBe('wasm')
@@ -43,16 +50,24 @@ describe('chooseLayer', () => {
     expect(layerOf(CONFIG_TYPES[4], 'application/octet-stream').form).toBe('any')
   })
 
+  it.each(['application/vnd.unknown.config.v1+json', 'application/vnd.module.wasm.config.v1+json'])(
+    'takes a single layer beside the config %s, to be judged by its bytes unless its type is WebAssembly',
+    (config) => {
+      expect(layerOf(config, TAR_LAYER_TYPES[0]).form).toBe('any')
+      expect(layerOf(config, WASM_LAYER_TYPES[2]).form).toBe('wasm')
+    },
+  )
+
   it('takes the wasm layer among others', () => {
     expect(layerOf(CONFIG_TYPES[0], 'text/plain', 'application/wasm', TAR_LAYER_TYPES[0]).form).toBe('wasm')
   })
 
   it('names what was found and what is accepted', () => {
-    expect(() => layerOf('application/vnd.cncf.helm.config.v1+json', 'application/wasm')).toThrow(
-      /helm.*wasm\.config\.v0/,
+    expect(() => layerOf('application/vnd.cncf.helm.config.v1+json', 'text/plain', TAR_LAYER_TYPES[0])).toThrow(
+      /text\/plain, .*layer\.v1\.tar \(config application\/vnd\.cncf\.helm.*accepted are.*wasm\.config\.v0/,
     )
     expect(() => layerOf(CONFIG_TYPES[0], 'text/plain', 'text/html')).toThrow(
-      /text\/plain, text\/html; accepted.*application\/wasm/,
+      /text\/plain, text\/html \(config .*accepted.*application\/wasm/,
     )
     expect(() => layerOf(CONFIG_TYPES[0], 'application/wasm', 'application/wasm')).toThrow(/exactly one/)
     expect(() => layerOf(CONFIG_TYPES[0])).toThrow(/no layers/)

@@ -3,7 +3,15 @@
  * module (task manager section 6, rules 1, 3 and 4). Pure: bytes in, descriptors out.
  */
 import { isDigest } from '#core/digest.ts'
-import { CONFIG_TYPES, INDEX_TYPES, MANIFEST_TYPES, WASM_LAYER_TYPES, isOneOf, layerForm } from './media-types.ts'
+import {
+  CONFIG_TYPES,
+  INDEX_TYPES,
+  MANIFEST_TYPES,
+  WASM_LAYER_TYPES,
+  isArchive,
+  isOneOf,
+  layerForm,
+} from './media-types.ts'
 import type { LayerForm } from './media-types.ts'
 import { moduleInvalid } from './refusal.ts'
 
@@ -13,7 +21,8 @@ export type IndexEntry = Descriptor & { platform: string | undefined; isAttestat
 export type Manifest =
   | { kind: 'manifest'; config: Descriptor; layers: Descriptor[] }
   | { kind: 'index'; entries: IndexEntry[] }
-export type ModuleLayer = { descriptor: Descriptor; form: LayerForm }
+/** `configType` stands beside it in the manifest; a refusal names both. */
+export type ModuleLayer = { descriptor: Descriptor; form: LayerForm; configType: string }
 
 /** OCI distribution, "Pushing Manifests": a registry should take manifests of at least this size, and few take more. */
 export const MAX_MANIFEST_BYTES = 4 * 1024 * 1024
@@ -21,6 +30,10 @@ const MAX_DESCRIPTORS = 1000
 /** `os/architecture` of an index entry, in the order in which they are preferred. */
 const WASM_PLATFORMS = ['wasi/wasm', 'wasip1/wasm', 'wasip2/wasm']
 const MAX_SHOWN = 10
+/** What a manifest may hold, for refusals. */
+export const ACCEPTED_LAYERS =
+  `exactly one layer of ${WASM_LAYER_TYPES.join(', ')}; a single layer of any type whose bytes are a WebAssembly binary; ` +
+  `or, with a config of ${CONFIG_TYPES.join(', ')}, exactly one tar, tar+gzip or tar+zstd layer with one .wasm file`
 
 /**
  * Parses the bytes of a manifest or an index. `contentType` is the media type that the registry announced: it counts when
@@ -66,26 +79,32 @@ export function chooseEntry(entries: readonly IndexEntry[]): IndexEntry {
   )
 }
 
-/** The layer that holds the module. Refuses with what was found and what is accepted. */
+/**
+ * The layer that holds the module: the one of a WebAssembly type, else the one archive, else the only one, whose bytes decide.
+ * Refuses with what was found and what is accepted.
+ */
 export function chooseLayer(manifest: Extract<Manifest, { kind: 'manifest' }>): ModuleLayer {
   const { config, layers } = manifest
-  if (!isOneOf(CONFIG_TYPES, config.mediaType)) {
-    throw moduleInvalid(`config is ${shown(config.mediaType)}; accepted are ${CONFIG_TYPES.join(', ')}`)
-  }
-  const forms = layers.map((layer): ModuleLayer => ({ descriptor: layer, form: layerForm(layer.mediaType) }))
+  const configType = config.mediaType
+  const forms = layers.map((layer): ModuleLayer => ({
+    descriptor: layer,
+    form: layerForm(layer.mediaType),
+    configType,
+  }))
   const modules = forms.filter((layer) => layer.form === 'wasm')
-  const archives = forms.filter((layer) => layer.form === 'tar' || layer.form === 'tar+gzip')
   const [module] = modules
   if (module !== undefined && modules.length === 1) return module
-  const [archive] = archives
-  if (archive !== undefined && modules.length === 0 && archives.length === 1) return archive
   const [single] = forms
-  if (single !== undefined && forms.length === 1) return single
+  if (!isOneOf(CONFIG_TYPES, configType)) {
+    if (single !== undefined && forms.length === 1) return { ...single, form: 'any' }
+  } else if (modules.length === 0) {
+    const archives = forms.filter((layer) => isArchive(layer.form))
+    const [archive] = archives
+    if (archive !== undefined && archives.length === 1) return archive
+    if (single !== undefined && forms.length === 1) return single
+  }
   const found = layers.length === 0 ? 'no layers' : shownList(layers.map((layer) => layer.mediaType))
-  throw moduleInvalid(
-    `manifest has ${found}; accepted are exactly one layer of ${WASM_LAYER_TYPES.join(', ')}, ` +
-      'exactly one tar or tar+gzip layer with one .wasm file, or a single layer that is a WebAssembly binary',
-  )
+  throw moduleInvalid(`manifest has ${found} (config ${shown(configType)}); accepted are ${ACCEPTED_LAYERS}`)
 }
 
 function isKnown(mediaType: string): boolean {

@@ -27,7 +27,12 @@ export const TAR_GZIP_LAYER_TYPES = [
   'application/vnd.oci.image.layer.v1.tar+gzip',
   'application/vnd.docker.image.rootfs.diff.tar.gzip',
 ] as const
+export const TAR_ZSTD_LAYER_TYPES = [
+  'application/vnd.oci.image.layer.v1.tar+zstd',
+  'application/vnd.docker.image.rootfs.diff.tar.zstd',
+] as const
 
+/** Configs beside which an archive is looked into; beside any other the layer is the module itself. */
 export const CONFIG_TYPES = [
   'application/vnd.wasm.config.v0+json',
   'application/vnd.wasm.config.v1+json',
@@ -36,14 +41,21 @@ export const CONFIG_TYPES = [
   'application/vnd.oci.empty.v1+json',
 ] as const
 
-/** How the bytes of a layer become a module. `any`: only what begins with `\0asm` is one. */
-export type LayerForm = 'wasm' | 'tar' | 'tar+gzip' | 'any'
+/**
+ * How the bytes of a layer become a module. `wasm` is believed before the bytes are there, `any` is judged by them, and an
+ * archive that is a WebAssembly binary is that binary: `oras push` calls every file a tar.
+ */
+export const LAYER_FORMS = ['wasm', 'tar', 'tar+gzip', 'tar+zstd', 'any'] as const
+export type LayerForm = (typeof LAYER_FORMS)[number]
+
+export const isArchive = (form: LayerForm): boolean => form.startsWith('tar')
 
 /** The form that a layer's media type promises. */
 export function layerForm(mediaType: string): LayerForm {
   if (isOneOf(WASM_LAYER_TYPES, mediaType)) return 'wasm'
   if (isOneOf(TAR_LAYER_TYPES, mediaType)) return 'tar'
-  return isOneOf(TAR_GZIP_LAYER_TYPES, mediaType) ? 'tar+gzip' : 'any'
+  if (isOneOf(TAR_GZIP_LAYER_TYPES, mediaType)) return 'tar+gzip'
+  return isOneOf(TAR_ZSTD_LAYER_TYPES, mediaType) ? 'tar+zstd' : 'any'
 }
 
 export function isOneOf(types: readonly string[], mediaType: string): boolean {

@@ -1,7 +1,12 @@
 /** From the bytes of a layer to the bytes of a module: as they are, or the one `.wasm` of an archive (rule 4). */
 import { pipeline } from 'node:stream/promises'
-import { createGunzip } from 'node:zlib'
+import { constants, createGunzip, createZstdDecompress } from 'node:zlib'
+import type { Gunzip, ZstdDecompress } from 'node:zlib'
+import type { ServiceError } from '#core/errors/index.ts'
 import { errorCodeOf } from '#core/transfer/index.ts'
+import { ACCEPTED_LAYERS } from './manifest.ts'
+import type { ModuleLayer } from './manifest.ts'
+import { isArchive } from './media-types.ts'
 import type { LayerForm } from './media-types.ts'
 import { moduleInvalid } from './refusal.ts'
 import { readTar } from './tar.ts'
@@ -13,29 +18,69 @@ const MAX_ENTRIES = 10_000
 const MAX_BESIDE_BYTES = 64 * 1024 * 1024
 /** The WebAssembly specification, "Binary Format", "Modules": the magic of modules and components alike. */
 const MAGIC = Buffer.from('\0asm', 'latin1')
+/** What else a layer may begin with, for the refusal. */
+const KNOWN_STARTS = [
+  { magic: Buffer.from('1f8b', 'hex'), kind: 'gzip' },
+  { magic: Buffer.from('28b52ffd', 'hex'), kind: 'zstd' },
+  { magic: Buffer.from('504b0304', 'hex'), kind: 'zip' },
+]
+/** 8 MiB: RFC 8878 section 3.1.1.1.2 asks decoders for as much, and the levels that image builders use need no more. */
+const MAX_ZSTD_WINDOW_LOG = 23
 const MAX_SHOWN = 5
+const MAX_TYPE_CHARS = 120
 
 /**
  * The module in a layer. Throws `malformed` when it is no WebAssembly binary, when an archive holds none or several
  * `.wasm` files, a path that leaves it, or more bytes than the limits allow. An error may come after the last byte, so
  * nothing counts before the end.
  */
-export function unpackModule(
-  form: LayerForm,
-  mediaType: string,
+export async function* unpackModule(
+  { form, descriptor, configType }: ModuleLayer,
   layer: AsyncIterable<Buffer>,
   limits: UnpackLimits,
 ): AsyncGenerator<Buffer> {
-  switch (form) {
-    case 'wasm':
-    case 'any':
-      return checkedModule(layer, `layer ${mediaType}`, limits)
-    case 'tar':
-      return checkedModule(wasmOfArchive(layer, limits), `archive layer ${mediaType}`, limits)
-    case 'tar+gzip':
-      return checkedModule(wasmOfArchive(gunzip(layer), limits), `archive layer ${mediaType}`, limits)
+  const what = `layer ${shown(descriptor.mediaType)} (config ${shown(configType)})`
+  const source = layer[Symbol.asyncIterator]()
+  try {
+    const first = await readFirst(source)
+    const bytes = restOf(first, source)
+    if (!isArchive(form) || startsAs(first, MAGIC)) yield* checkedModule(bytes, what, limits)
+    else yield* checkedModule(wasmOfArchive(DECOMPRESSED[form](bytes), limits), `the .wasm file of ${what}`, limits)
+  } finally {
+    await source.return?.()
   }
 }
+
+const DECOMPRESSED: Record<LayerForm, (bytes: AsyncIterable<Buffer>) => AsyncIterable<Buffer>> = {
+  wasm: (bytes) => bytes,
+  any: (bytes) => bytes,
+  tar: (bytes) => bytes,
+  'tar+gzip': (bytes) => decompress(bytes, createGunzip(), 'gzip'),
+  'tar+zstd': (bytes) =>
+    decompress(
+      bytes,
+      createZstdDecompress({ params: { [constants.ZSTD_d_windowLogMax]: MAX_ZSTD_WINDOW_LOG } }),
+      'zstd',
+    ),
+}
+
+/** The first bytes, at least as many as the magic has where there are so many. */
+async function readFirst(source: AsyncIterator<Buffer>): Promise<Buffer> {
+  let first: Buffer = Buffer.alloc(0)
+  while (first.length < MAGIC.length) {
+    const next = await source.next()
+    if (next.done === true) break
+    first = first.length === 0 ? next.value : Buffer.concat([first, next.value])
+  }
+  return first
+}
+
+async function* restOf(first: Buffer, source: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
+  if (first.length > 0) yield first
+  for (let next = await source.next(); next.done !== true; next = await source.next()) yield next.value
+}
+
+const startsAs = (bytes: Buffer, magic: Buffer) => bytes.subarray(0, magic.length).equals(magic)
 
 async function* checkedModule(
   bytes: AsyncIterable<Buffer>,
@@ -49,11 +94,20 @@ async function* checkedModule(
     if (sizeBytes > maxModuleBytes) throw moduleInvalid(`${what} holds a module of more than ${maxModuleBytes} bytes`)
     if (head.length < MAGIC.length) {
       head = Buffer.concat([head, piece.subarray(0, MAGIC.length - head.length)])
-      if (!head.equals(MAGIC.subarray(0, head.length))) throw moduleInvalid(`${what} holds no WebAssembly binary`)
+      if (!head.equals(MAGIC.subarray(0, head.length))) throw noModule(what, head)
     }
     yield piece
   }
-  if (head.length < MAGIC.length) throw moduleInvalid(`${what} holds no WebAssembly binary`)
+  if (head.length < MAGIC.length) throw noModule(what, head)
+}
+
+function noModule(what: string, head: Buffer): ServiceError {
+  const kind = KNOWN_STARTS.find(({ magic }) => startsAs(head, magic))?.kind
+  const found =
+    head.length === 0
+      ? 'it is empty'
+      : `it begins with ${head.toString('hex').replaceAll(/..(?=.)/g, '$& ')}${kind === undefined ? '' : ` (${kind})`}`
+  return moduleInvalid(`${what} holds no WebAssembly binary: ${found}; accepted are ${ACCEPTED_LAYERS}`)
 }
 
 async function* wasmOfArchive(
@@ -79,19 +133,27 @@ async function* wasmOfArchive(
   }
 }
 
-/** Gunzips piece by piece; what is no gzip, or ends early, is `malformed`. */
-async function* gunzip(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  const stream = createGunzip()
+/** Piece by piece; what is not compressed like this, or ends early, is `malformed`. */
+async function* decompress(
+  source: AsyncIterable<Buffer>,
+  stream: Gunzip | ZstdDecompress,
+  kind: 'gzip' | 'zstd',
+): AsyncGenerator<Buffer> {
   const fed = pipeline(source, stream)
   fed.catch(() => undefined) // what goes wrong in it comes out of the stream, too
   try {
     for await (const piece of stream) yield piece as Buffer
   } catch (error) {
     const code = errorCodeOf(error)
-    if (code?.startsWith('Z_') === true) throw moduleInvalid(`layer is no gzip stream, or ends early (${code})`)
+    if (code === 'ZSTD_error_frameParameter_windowTooLarge')
+      throw moduleInvalid(`layer needs a zstd window of more than ${2 ** (MAX_ZSTD_WINDOW_LOG - 20)} MiB`)
+    if (code?.startsWith('Z_') === true || code?.startsWith('ZSTD_') === true)
+      throw moduleInvalid(`layer is no ${kind} stream, or ends early (${code})`)
     throw error
   } finally {
     stream.destroy()
     await fed.catch(() => undefined) // the source is closed when the caller goes on
   }
 }
+
+const shown = (mediaType: string) => mediaType.slice(0, MAX_TYPE_CHARS)

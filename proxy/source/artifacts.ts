@@ -7,9 +7,11 @@ import { isDigest } from '#core/digest.ts'
 import { BlobCache, openRecords } from '../cache/index.ts'
 import type { Blob, OpenBlob, Records } from '../cache/index.ts'
 import {
+  LAYER_FORMS,
   chooseEntry,
   chooseLayer,
   formatReference,
+  isArchive,
   mediaTypeOf,
   moduleInvalid,
   parseManifest,
@@ -81,13 +83,11 @@ export class Artifacts {
     return await pulls.run(reference.registry, `${placeOf(reference)}@${descriptor.digest}`, async (signal) => {
       const bytes = client.readBlob(reference, descriptor, signal)
       const limits = { maxModuleBytes }
-      if (form !== 'tar' && form !== 'tar+gzip') {
-        return await blobs.store(unpackModule(form, descriptor.mediaType, bytes, limits), descriptor.digest)
-      }
+      if (!isArchive(form)) return await blobs.store(unpackModule(layer, bytes, limits), descriptor.digest)
       // The archive is verified whole before a parser sees its first byte.
       const archive = await blobs.scratch(bytes)
       try {
-        return await blobs.store(unpackModule(form, descriptor.mediaType, archive.read(), limits), expected)
+        return await blobs.store(unpackModule(layer, archive.read(), limits), expected)
       } finally {
         await archive.remove()
       }
@@ -176,6 +176,7 @@ function parseKnownModule(value: unknown): KnownModule | undefined {
     typeof descriptor.digest === 'string' &&
     isDigest(descriptor.digest) &&
     typeof descriptor.sizeBytes === 'number' &&
-    ['wasm', 'tar', 'tar+gzip', 'any'].includes(module.layer?.form ?? '')
+    typeof module.layer?.configType === 'string' &&
+    LAYER_FORMS.some((form) => form === module.layer?.form)
   return isWhole ? (module as KnownModule) : undefined
 }

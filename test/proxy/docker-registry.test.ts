@@ -7,7 +7,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { gzipSync } from 'node:zlib'
+import { gzipSync, zstdCompressSync } from 'node:zlib'
 import { describe, expect, test } from 'vitest'
 import { repositoryNameOf } from '#proto/index.ts'
 import { freePort } from '../harness/ports.ts'
@@ -173,6 +173,48 @@ describe.skipIf(!isInstalled)('docker-registry (needs docker-registry and skopeo
     })
     await using proxy = await runProxy({ environment: { SKEIN_PROXY_HTTP_HOSTS: registry.host } })
     expect((await proxy.bring(`${registry.host}/acme/hello`)).equals(wasm)).toBe(true)
+  })
+
+  test('gives what other tools push: any file type of oras, the config of solo.io, an image with zstd', async () => {
+    await using registry = await startDockerRegistry()
+    const wasm = wasmOf(300_000)
+    const tar = 'application/vnd.oci.image.layer.v1.tar'
+    const empty = Buffer.from('{}')
+    const parts: [string, Part, Part][] = [
+      [
+        'oras/old',
+        { mediaType: 'application/vnd.unknown.config.v1+json', bytes: empty },
+        { mediaType: tar, bytes: wasm },
+      ],
+      ['oras/new', { mediaType: 'application/vnd.oci.empty.v1+json', bytes: empty }, { mediaType: tar, bytes: wasm }],
+      [
+        'oras/own',
+        { mediaType: 'application/vnd.acme.config+json', bytes: empty },
+        { mediaType: 'text/x', bytes: wasm },
+      ],
+      [
+        'solo/add',
+        { mediaType: 'application/vnd.module.wasm.config.v1+json', bytes: empty },
+        { mediaType: 'application/vnd.module.wasm.content.layer.v1+wasm', bytes: wasm },
+      ],
+      [
+        'buildx/add',
+        { mediaType: 'application/vnd.oci.image.config.v1+json', bytes: empty },
+        { mediaType: `${tar}+zstd`, bytes: zstdCompressSync(tarOf('add.wasm', wasm)) },
+      ],
+    ]
+    for (const [reference, config, layer] of parts) await registry.push(reference, config, layer)
+    const helm = { mediaType: 'application/vnd.cncf.helm.config.v1+json', bytes: empty }
+    await registry.push('charts/add', helm, {
+      mediaType: 'application/vnd.cncf.helm.chart.content.v1.tar+gzip',
+      bytes: gzipSync(tarOf('add/Chart.yaml', Buffer.from('name: add'))),
+    })
+    await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: `http://${registry.host}` } })
+    for (const [reference] of parts) expect((await proxy.bring(reference)).equals(wasm), reference).toBe(true)
+    await expect(proxy.resolve('charts/add')).rejects.toMatchObject({
+      kind: 'malformed',
+      message: expect.stringMatching(/helm\.chart.*config .*helm\.config.*begins with 1f 8b .*gzip.*accepted are/),
+    })
   })
 
   test('lets in with a login and not without', async () => {
