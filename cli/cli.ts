@@ -44,7 +44,7 @@ export function createCli(invocation: Invocation, file: ConfigFile): Cli {
       const shown = Buffer.isBuffer(body) ? '@-' : body
       printCurl(request, url, headers, typeof shown === 'string' ? shown : undefined)
     }
-    return await exchange({
+    const incoming = await exchange({
       method: request.method,
       url,
       headers,
@@ -54,6 +54,8 @@ export function createCli(invocation: Invocation, file: ConfigFile): Cli {
       signal,
       onSent: request.onSent,
     })
+    for (const hint of hintsOf(incoming)) output.hint(hint)
+    return incoming
   }
 
   function printCurl(
@@ -99,6 +101,12 @@ export function createCli(invocation: Invocation, file: ConfigFile): Cli {
       showAnswer(output, answer, reply, view)
     },
   }
+}
+
+/** Names that the server did not know and left out, and what it takes them for. */
+function hintsOf({ headers }: Incoming): string[] {
+  const header = headers['skein-hint']
+  return header === undefined || header.length === 0 ? [] : String(header).split('; ')
 }
 
 function parseBody({ text, headers }: Incoming): unknown {

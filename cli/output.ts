@@ -54,6 +54,8 @@ export type Output = {
   progress(text: string): void
   /** For the user and not for the pipe: standard error. */
   note(text: string): void
+  /** What may be wrong with a call that worked: standard error. */
+  hint(text: string): void
   error(message: string, hint?: string): void
   usage(usage: string, message?: string): void
   paint(style: Style, text: string): string
@@ -108,6 +110,7 @@ export function createOutput(
       if (stderr.isTTY === true) stderr.write(`${CLEAR_LINE}${oneLine(text)}`)
     },
     note: err,
+    hint: (text) => void stderr.write(`${paintError('yellow', 'hint:')} ${oneLine(text)}\n`),
     error(message, hint) {
       stderr.write(`${paintError('red', 'error:')} ${oneLine(message)}\n`)
       if (hint !== undefined) stderr.write(`${paintError('dim', plain(stderr, hint))}\n`)

@@ -13,6 +13,7 @@ import { registerBodyParsers, textFault } from './body.ts'
 import { registerErrorHandler, sendError } from './error-handler.ts'
 import type { HealthOptions } from './health.ts'
 import { registerHealth } from './health.ts'
+import { registerHints } from './hints.ts'
 import { lingerOnSend } from './linger.ts'
 import { registerLongAnswers } from './long-answers.ts'
 import { registerRequestMetrics } from './metrics.ts'
@@ -92,6 +93,7 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
     // oxlint-disable-next-line promise/no-callback-in-promise -- a callback is how this kind of hook goes on
     options.authenticate(request).then(() => done(), done)
   })
+  registerHints(app as unknown as FastifyInstance)
   app.addHook('onSend', lingerOnSend)
   registerOpenApi(app, options.health.build)
   registerHealth(app, options.health)

@@ -26,6 +26,11 @@ export function taskEventRoutes({ events, access, callers, streams }: EventRoute
           summary: 'Follow every state of tasks, runs and workers, as server-sent events',
           description:
             'Events are called `task`, `run` and `worker`; the data is a JSON object with `type`, the ids, `state` and `occurred_at`. Shown are those of the domains in which the caller may read tasks, or workers. `id` is a position: a client that connects again with `Last-Event-ID` misses nothing of the last 24 hours, else an event `gap` says so. The last event `end` says why the server ends a stream.',
+          querystring: Type.Object({
+            authorization: Type.Optional(
+              Type.String({ description: '`Bearer <token>`, where no header can be set: in a browser' }),
+            ),
+          }),
           headers: Type.Object({
             'last-event-id': Type.Optional(
               Type.String({ maxLength: 64, description: 'Id of the last event that was seen; none: from now on' }),

@@ -1,6 +1,8 @@
 /** What the HTTP edge answers to honest, careless and hostile requests (contract sections 0, 11, 12; decisions 42, 44, 45, 49). */
 import { request as httpRequest } from 'node:http'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Type } from 'typebox'
+import { recordOf, responses } from '#core/http/index.ts'
 import { until } from '../harness/until.ts'
 import { openRaw, parseAnswer, startEdge } from './edge.ts'
 import type { TestEdge } from './edge.ts'
@@ -521,5 +523,115 @@ describe('a stop', () => {
     }, 'the server answers')
     await stopping.listeners.stop(100)
     expect(await ended).toBeInstanceOf(Error)
+  })
+})
+
+describe('names that a route does not know (contract decisions 64 and 71)', () => {
+  const Valve = Type.Object({ name: Type.Optional(Type.String()), opens_at: Type.Optional(Type.String()) })
+  const Plant = Type.Object({
+    schedule: Type.Optional(Type.String()),
+    max_retries: Type.Optional(Type.Integer()),
+    metadata: Type.Optional(recordOf(Type.Unknown())),
+    valves: Type.Optional(Type.Array(Valve)),
+    either: Type.Optional(Type.Union([Valve, Type.Null()])),
+  })
+  let plants: TestEdge
+  beforeAll(async () => {
+    plants = await startEdge({
+      maxBodyBytes: 1024 * 1024,
+      routes: (app) => {
+        app.post(
+          '/plants',
+          { config: { isPublic: true }, schema: { body: Plant, response: responses({ 200: Plant }) } },
+          () => ({}),
+        )
+        app.post(
+          '/plants/bulk',
+          { config: { isPublic: true }, schema: { body: Type.Array(Plant), response: responses({ 200: Plant }) } },
+          () => ({}),
+        )
+      },
+    })
+  })
+  afterAll(() => plants[Symbol.asyncDispose]())
+
+  const hintOf = async (path: string, body?: unknown) => {
+    const response = await fetch(`${plants.url}${path}`, {
+      ...(body === undefined
+        ? {}
+        : {
+            method: 'POST',
+            headers: { 'content-type': 'application/json' },
+            body: typeof body === 'string' ? body : JSON.stringify(body),
+          }),
+    })
+    await response.text()
+    return { status: response.status, hint: response.headers.get('skein-hint') }
+  }
+
+  test('a parameter is ignored and named, with the nearest known one where there is one', async () => {
+    expect(await hintOf('/pumps?limit=5&name=x')).toEqual({ status: 200, hint: null })
+    expect(await hintOf('/pumps?limt=5')).toEqual({ status: 200, hint: 'limt: did you mean limit?' })
+    expect(await hintOf('/pumps?colour=red&Name=x')).toEqual({
+      status: 200,
+      hint: 'colour: unknown parameter, ignored; Name: did you mean name?',
+    })
+    expect(await hintOf('/pumps/7?limit=1')).toEqual({ status: 200, hint: 'limit: unknown parameter, ignored' })
+  })
+
+  test('a refusal has the hint too', async () => {
+    expect(await hintOf('/pumps', { nmae: 'x' })).toEqual({ status: 400, hint: 'nmae: did you mean name?' })
+    expect(await hintOf('/nowhere?limt=5')).toEqual({ status: 404, hint: null })
+  })
+
+  test.each<[string, unknown, string | null]>([
+    ['a field that looks like a known one', { shedule: 'x' }, 'shedule: did you mean schedule?'],
+    ['another way to write it', { maxRetries: 1 }, 'maxRetries: did you mean max_retries?'],
+    ['a field that looks like none', { colour: 'red' }, null],
+    [
+      'a field of an object in a list, once',
+      { valves: [{ nmae: 'a' }, { nmae: 'b' }] },
+      'valves.nmae: did you mean name?',
+    ],
+    ['a field in one of several forms', { either: { open_at: 'x' } }, 'either.open_at: did you mean opens_at?'],
+    ['names of the caller', { metadata: { shedule: 1, nmae: { max_retry: 2 } } }, null],
+    ['a name that no header can carry', { 'schedule\n': 1, 'sch\u00e9dule': 2 }, null],
+    ['names of every object', '{"constructor":1,"toString":{},"hasOwnProperty":[],"valueOf":null}', null],
+  ])('of a body: %s', async (_what, body, hint) => {
+    expect(await hintOf('/plants', body)).toEqual({ status: 200, hint })
+  })
+
+  test('names of every object are parameters like others', async () => {
+    const { status, hint } = await hintOf('/pumps?__proto__=1&constructor=2&toString=3&hasOwnProperty=4&valueOf=5')
+    expect(status).toBe(200)
+    expect(hint?.split('; ')).toHaveLength(5)
+  })
+
+  test('at most five names of 64 characters are named, and fifty compared', async () => {
+    const many = Object.fromEntries(
+      Array.from({ length: 20 }, (_, index) => [`schedule${String.fromCharCode(97 + index)}`, 1]),
+    )
+    expect((await hintOf('/plants', many)).hint?.split('; ')).toHaveLength(5)
+    expect((await hintOf(`/pumps?${'l'.repeat(65)}=1`)).hint).toBeNull()
+    const strangers = Object.fromEntries(Array.from({ length: 60 }, (_, index) => [`stranger${index}`, 1]))
+    expect((await hintOf('/plants', { ...strangers, shedule: 'x' })).hint).toBeNull()
+    expect((await hintOf('/plants', { shedule: 'x', ...strangers })).hint).toBe('shedule: did you mean schedule?')
+  })
+
+  test('thousands of names that are nearly known cost no more than a few', async () => {
+    const costOf = async (body: unknown) => {
+      const text = JSON.stringify(body)
+      const tries = []
+      for (let count = 0; count < 5; count++) {
+        const started = performance.now()
+        expect((await hintOf(Array.isArray(body) ? '/plants/bulk' : '/plants', text)).status).toBe(200)
+        tries.push(performance.now() - started)
+      }
+      return Math.min(...tries)
+    }
+    const names = Object.fromEntries(Array.from({ length: 25_000 }, (_, index) => [`max_retrie${index}`, 1]))
+    const items = Array.from({ length: 9000 }, (_, index) => ({ [`schedule${index}`]: 1, [`max_retr${index}`]: 1 }))
+    expect(await costOf(names)).toBeLessThan(500)
+    expect(await costOf(items)).toBeLessThan(500)
   })
 })

@@ -16,7 +16,7 @@ import type { CallerName, Plan } from './request.ts'
 import type { Reference } from './values.ts'
 
 /** The document names the routes of tasks too, so the world has a task manager (and no worker). */
-async function taskRoutes(
+export async function taskRoutes(
   life: Lifecycle,
   api: Api,
   { database, bus, keyring, streams, dataDir, logger }: Ground,

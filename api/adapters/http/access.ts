@@ -3,6 +3,7 @@
  * body and query have been checked, because 401, 415 and 400 come before 403 and 404 (contract decision 45).
  */
 import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
 import type { ChannelPath, MessageAccess, MessageCredentials, MessageGate } from '#api/devices/index.ts'
 import { originOf } from '#api/identity/index.ts'
 import type { ConnectionType } from '#api/identity/index.ts'
@@ -64,6 +65,13 @@ export function checkAccess(scope: HttpApp, type: ConnectionType, deps: MessageA
       request.messageAccess = { credentials, access: undefined, refusal: error }
     }
   }
+}
+
+/** The query parameter of credentials, for the schemas of the routes that read them. */
+export const authorizationQuery = {
+  authorization: Type.Optional(
+    Type.String({ description: 'The client secret, or `Bearer <token>`, where no header can be set' }),
+  ),
 }
 
 /** Where a request carries its credentials. */

@@ -8,7 +8,7 @@ import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import type { Streams } from '#core/streams/index.ts'
 import { readCredentials } from '../credentials/credentials.ts'
 import type { MessageAccessDeps } from './access.ts'
-import { accessOf, checkAccess, credentialsOf, ownerOf } from './access.ts'
+import { accessOf, authorizationQuery, checkAccess, credentialsOf, ownerOf } from './access.ts'
 
 export type LiveDeps = MessageAccessDeps & { streams: Streams }
 
@@ -38,7 +38,7 @@ export function liveRoutes(messages: Messages, deps: LiveDeps): RoutePlugin {
                   description: 'Subtopic with the wildcards + (one element) and # (all that follow); default: #',
                 }),
               ),
-              authorization: Type.Optional(Type.String({ description: 'The credentials, where no header can be set' })),
+              ...authorizationQuery,
             }),
             headers: Type.Object({
               'last-event-id': Type.Optional(

@@ -7,7 +7,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import type { MessageAccessDeps } from './access.ts'
-import { accessOf, callerOf, checkAccess } from './access.ts'
+import { accessOf, authorizationQuery, callerOf, checkAccess } from './access.ts'
 import { MESSAGE_TYPES, contentTypeOf, messageBytes, takeMessageBodies } from './body.ts'
 
 const DomainChannel = Type.Object({
@@ -21,9 +21,7 @@ const Headers = Type.Object({
     Type.String({ description: 'The same key with the same body is stored once in 24 hours' }),
   ),
 })
-const Query = Type.Object({
-  authorization: Type.Optional(Type.String({ description: 'The client secret, where no header can be set' })),
-})
+const Query = Type.Object(authorizationQuery)
 
 const Body = Type.Unknown({
   description: 'A SenML pack in JSON or CBOR, JSON objects, or any bytes, as the content type says',

@@ -7,7 +7,7 @@ import type { ExportFormat, Messages, MessagesPage } from '#api/messages/index.t
 import { responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import type { MessageAccessDeps } from './access.ts'
-import { accessOf, checkAccess } from './access.ts'
+import { accessOf, authorizationQuery, checkAccess } from './access.ts'
 
 const DomainChannel = Type.Object({
   domain_id: Type.String({ description: 'Id or route of the domain' }),
@@ -36,7 +36,7 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
               description:
                 'Authorization: `Client <secret>`, Basic with client id and secret, or `Bearer` of a user. With `Accept: text/csv` or `Accept: application/x-ndjson` everything that matches is streamed in the order of time, whatever `limit` and `offset` are.',
               params,
-              querystring: MessagesQuery,
+              querystring: Type.Object({ ...MessagesQuery.properties, ...authorizationQuery }),
               response: responses(
                 { 200: MessagesAnswer },
                 'unauthenticated',
@@ -67,7 +67,7 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
               description:
                 'A series is what one publisher sends under one subtopic, name and unit. Authorization as for reading. Series stand in the order in which they began.',
               params,
-              querystring: LatestQuery,
+              querystring: Type.Object({ ...LatestQuery.properties, ...authorizationQuery }),
               response: responses(
                 { 200: MessagesAnswer },
                 'unauthenticated',

@@ -1,0 +1,144 @@
+/**
+ * Fields and parameters that are ignored because nobody knows them are named in a `Skein-Hint` header, with the known name that is
+ * nearest (contract, decisions 64 and 71). Known is what the schema of the route declares; nothing is refused here.
+ */
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { TSchema } from 'typebox'
+import { nearestName } from '../nearest.ts'
+
+const HINT_HEADER = 'Skein-Hint'
+const MAX_HINTS = 5
+const MAX_HINT_NAME_CHARS = 64
+/** Unknown names of one request that are compared with the known ones. */
+const MAX_COMPARED = 50
+/** Objects of a body that are looked into: the later items of a long list repeat the first. */
+const MAX_OBJECTS = 100
+/** Schemas below schemas; none of ours is so deep. */
+const MAX_SCHEMA_DEPTH = 12
+/** What a header can carry. */
+const PRINTABLE = /^[\x20-\x7e]+$/
+
+/** Adds the header to every answer of a request with names that its route does not know. */
+export function registerHints(app: FastifyInstance): void {
+  app.addHook('preValidation', (request, reply, done) => {
+    if (!request.is404) {
+      const hints = hintsOf(request)
+      if (hints.length > 0) void reply.header(HINT_HEADER, hints.join('; '))
+    }
+    done()
+  })
+}
+
+function hintsOf(request: FastifyRequest): readonly string[] {
+  const { schema } = request.routeOptions
+  const search = new HintSearch()
+  search.parameters(request.query as object, shapeOf(schema?.querystring as TSchema | undefined))
+  if (schema?.body !== undefined) search.fields(request.body, shapeOf(schema.body as TSchema), '')
+  return search.hints
+}
+
+/** The names that a value of a schema may have; `isOpen`: any. */
+type Shape = { fields: Map<string, Shape>; items: Shape | undefined; isOpen: boolean }
+
+class HintSearch {
+  readonly hints: string[] = []
+  readonly #seen = new Set<string>()
+  #compared = 0
+  #objects = 0
+
+  /** Every unknown parameter is named: a filter that does not filter shows too much. */
+  parameters(query: object, { fields, isOpen }: Shape): void {
+    if (isOpen) return
+    for (const name in query) {
+      if (fields.has(name)) continue
+      if (this.#isOver()) return
+      this.#add(name, this.#nearest(name, fields) ?? 'unknown parameter, ignored')
+    }
+  }
+
+  /** An unknown field is named where it looks like a known one: clients of other versions send fields of their own. */
+  fields(value: unknown, shape: Shape, path: string): void {
+    if (typeof value !== 'object' || value === null || this.#isOver()) return
+    if (Array.isArray(value)) {
+      const { items } = shape
+      if (items === undefined || (items.fields.size === 0 && items.items === undefined)) return
+      for (const item of value) {
+        if (this.#isOver()) return
+        this.fields(item, items, path)
+      }
+      return
+    }
+    if (shape.isOpen || shape.fields.size === 0) return
+    this.#objects += 1
+    for (const name in value) {
+      if (this.#isOver()) return
+      const field = shape.fields.get(name)
+      if (field !== undefined) this.fields((value as Record<string, unknown>)[name], field, `${path}${name}.`)
+      else {
+        const text = this.#nearest(name, shape.fields)
+        if (text !== undefined) this.#add(`${path}${name}`, text)
+      }
+    }
+  }
+
+  #isOver(): boolean {
+    return this.hints.length >= MAX_HINTS || this.#compared >= MAX_COMPARED || this.#objects >= MAX_OBJECTS
+  }
+
+  #nearest(name: string, fields: Shape['fields']): string | undefined {
+    this.#compared += 1
+    const nearest = nearestName(name, fields.keys())
+    return nearest === undefined ? undefined : `did you mean ${nearest}?`
+  }
+
+  #add(name: string, text: string): void {
+    if (name.length > MAX_HINT_NAME_CHARS || !PRINTABLE.test(name) || this.#seen.has(name)) return
+    this.#seen.add(name)
+    this.hints.push(`${name}: ${text}`)
+  }
+}
+
+type Declared = {
+  properties?: Record<string, TSchema>
+  items?: TSchema
+  additionalProperties?: unknown
+  allOf?: TSchema[]
+  anyOf?: TSchema[]
+  oneOf?: TSchema[]
+}
+
+const shapes = new WeakMap<TSchema, Shape>()
+
+function shapeOf(schema: TSchema | undefined): Shape {
+  if (schema === undefined) return emptyShape()
+  let shape = shapes.get(schema)
+  if (shape === undefined) {
+    shape = emptyShape()
+    addTo(shape, schema, 0)
+    shapes.set(schema, shape)
+  }
+  return shape
+}
+
+const emptyShape = (): Shape => ({ fields: new Map(), items: undefined, isOpen: false })
+
+/** The branches of a union are one shape: a hint names what any of them knows. */
+function addTo(shape: Shape, schema: TSchema, depth: number): void {
+  if (depth > MAX_SCHEMA_DEPTH) return
+  const {
+    properties = {},
+    items,
+    additionalProperties = false,
+    allOf = [],
+    anyOf = [],
+    oneOf = [],
+  } = schema as Declared
+  if (additionalProperties !== false) shape.isOpen = true
+  for (const [name, property] of Object.entries(properties)) {
+    const field = shape.fields.get(name) ?? emptyShape()
+    shape.fields.set(name, field)
+    addTo(field, property, depth + 1)
+  }
+  if (items !== undefined) addTo((shape.items ??= emptyShape()), items, depth + 1)
+  for (const part of [...allOf, ...anyOf, ...oneOf]) addTo(shape, part, depth + 1)
+}

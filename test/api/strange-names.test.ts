@@ -1,0 +1,75 @@
+/**
+ * No name of a caller's choice is a fault of ours: every operation is called with names that every object of the language has, in path,
+ * query and body, and answers what it would answer to any other unknown name. Misspelt ones are named (contract decisions 64 and 71).
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { taskRoutes } from '../fuzz/world.ts'
+import { startTestApi } from '../harness/api.ts'
+import type { TestApi } from '../harness/api.ts'
+import { newTenant } from './support.ts'
+import type { Tenant } from './support.ts'
+
+const NAMES = ['__proto__', 'constructor', 'prototype', 'toString', 'hasOwnProperty', 'valueOf', '__defineGetter__']
+
+let api: TestApi
+let tenant: Tenant
+
+beforeAll(async () => {
+  api = await startTestApi({ alsoServes: taskRoutes })
+  tenant = await newTenant(api)
+})
+afterAll(() => api[Symbol.asyncDispose]())
+
+type Document = { paths: Record<string, Record<string, { parameters?: { name: string; in: string }[] }>> }
+
+/** Each operation with a path in which `strange` or a real domain stands for its parameters. */
+async function operations(strange: string): Promise<[method: string, path: string, isStream: boolean][]> {
+  const { paths } = (await api.anonymous('GET', '/openapi.json')).json<Document>()
+  return Object.entries(paths).flatMap(([path, methods]) =>
+    Object.keys(methods).map((method): [string, string, boolean] => [
+      method.toUpperCase(),
+      path.replace('{domain_id}', tenant.domainId).replaceAll(/\{[^}]+\}/g, strange),
+      /\/(?:live|events)$/.test(path),
+    ]),
+  )
+}
+
+describe('strange names', () => {
+  it.each(NAMES)('%s is no fault of ours in any path, query or body', async (name) => {
+    const others = NAMES.filter((one) => one !== '__proto__')
+    const query = NAMES.map((one) => `${one}=1`).join('&')
+    const body = `{${others.map((one) => `"${one}":{"${one}":1}`).join(',')}}`
+    const faults: string[] = []
+    for (const [method, path, isStream] of await operations(name)) {
+      if (isStream) continue
+      for (const content of method === 'GET' || method === 'DELETE'
+        ? [undefined]
+        : [body, `[${body}]`, '{"__proto__":1}']) {
+        const headers = content === undefined ? {} : { 'content-type': 'application/json' }
+        const { status, text } = await tenant.call(method, `${path}?${query}`, content, headers)
+        if (status >= 500) faults.push(`${method} ${path} ${status} ${text}`)
+      }
+    }
+    expect(faults).toEqual([])
+  })
+
+  it('that are misspelt are named, for resources of the platform and for tasks', async () => {
+    const of = async (method: string, path: string, body?: unknown) =>
+      (await tenant.call(method, path, body)).headers['skein-hint']
+    const { domainId } = tenant
+    expect(await of('GET', `/${domainId}/clients?limt=5`)).toBe('limt: did you mean limit?')
+    expect(await of('GET', `/${domainId}/clients?limit=5&tag=x&metadata=%7B%7D&status=all`)).toBeUndefined()
+    expect(await of('POST', `/${domainId}/clients`, { nmae: 'pump', credentials: { secrt: 'x' } })).toBe(
+      'nmae: did you mean name?; credentials.secrt: did you mean secret?',
+    )
+    expect(await of('POST', `/${domainId}/clients/bulk`, [{ name: 'a' }, { tgas: [] }])).toBe(
+      'tgas: did you mean tags?',
+    )
+    expect(await of('POST', '/tasks', { name: 't', domain_id: domainId, shedule: '* * * * *' })).toBe(
+      'shedule: did you mean schedule?',
+    )
+    expect(
+      await of('POST', '/workflows', { name: 'w', domain_id: domainId, tasks: [{ name: 'a', imageUrl: 'x' }] }),
+    ).toBe('tasks.imageUrl: did you mean image_url?')
+  })
+})
