@@ -87,7 +87,15 @@ export async function startProxy(options: ProxyOptions): Promise<Proxy> {
   })
   const stopping = new AbortController()
   const { exchangeFor } = upstream
-  const pushes = createPushes({ source, exchangeFor, defaultRegistry, limits, signal: stopping.signal })
+  const hasConfiguredLogin = registration.credentials !== undefined
+  const pushes = createPushes({
+    source,
+    exchangeFor,
+    defaultRegistry,
+    hasConfiguredLogin,
+    limits,
+    signal: stopping.signal,
+  })
   const access = new ProxyAccess(proxyToken)
   const registry = new Registry({ source, access, limits, logger })
   const listener = await startListener({
@@ -111,7 +119,7 @@ export async function startProxy(options: ProxyOptions): Promise<Proxy> {
   }
 }
 
-/** The client of registries, and what speaks to one with the credentials of a call; undefined: with the configured ones. */
+/** The client of registries, and what speaks to one with the credentials of a call, the configured ones, or none. */
 function connectRegistries({ configured, credentials, policy }: Registration, limits: ProxyLimits) {
   const transport = new TransferClient({ userAgent: USER_AGENT, limits, dial: (url) => judgedDial(url, policy) })
   const registries = createRegistries(configured, policy, transport)
@@ -127,8 +135,8 @@ function connectRegistries({ configured, credentials, policy }: Registration, li
   const exchange = exchangeWith(configured?.name, credentials)
   return {
     client: createRegistryClient({ transport, exchange, limits }),
-    exchangeFor: (registry: string, own: Credentials | undefined) =>
-      own === undefined ? exchange : exchangeWith(registry, own),
+    exchangeFor: (registry: string, login: Credentials | 'configured' | 'none') =>
+      login === 'configured' ? exchange : exchangeWith(registry, login === 'none' ? undefined : login),
     close: () => transport.close(),
   }
 }

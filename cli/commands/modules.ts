@@ -1,10 +1,10 @@
 /** `skein modules`. */
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
-import type { Cli, Group } from '../command.ts'
+import type { Cli, Group, Reply } from '../command.ts'
 import { CommandError } from '../failures.ts'
 import { createProgress, formatBytes } from '../progress.ts'
-import { arg, json } from '../values.ts'
+import { arg, isRecord, json } from '../values.ts'
 import type { Given } from '../values.ts'
 
 const SERVICE = 'manager'
@@ -136,10 +136,21 @@ async function push(cli: Cli, given: Given): Promise<void> {
       onSent: (bytes) => progress.at(bytes, size),
     })
     progress.end()
+    cli.output.note(`pushed ${basename(file)} (${formatBytes(size)}) ${loginOf(reply)}`)
     cli.show('data', reply)
   } finally {
     progress.end()
   }
+}
+
+const LOGINS: Readonly<Record<string, string>> = {
+  own: 'with the login of --registry-user',
+  configured: 'with the login that the module proxy is configured with',
+  none: 'without a login at the registry',
+}
+
+function loginOf({ value }: Reply): string {
+  return LOGINS[isRecord(value) ? String(value['login']) : ''] ?? ''
 }
 
 /** Credentials for the registry alone; the password comes from the environment, where no list of processes shows it. */

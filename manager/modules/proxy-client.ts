@@ -28,6 +28,13 @@ export type PushTarget = {
   login: RegistryLogin | undefined
 }
 
+export type PushedArtifact = {
+  /** With the digest of the manifest. */
+  reference: string
+  /** Whose login the registry was shown where it asked for one. */
+  login: 'own' | 'configured' | 'none'
+}
+
 export type PushedBytes = { sizeBytes: number; read(): AsyncIterable<Uint8Array> }
 
 /** A registry may be slow; a start waits no longer. */
@@ -118,10 +125,10 @@ export class ProxyClient {
     await this.#ask({ method: 'DELETE', path: `/modules/${digest}`, subject: digest, deadlineMs: CACHE_DEADLINE_MS })
   }
 
-  /** The reference with the digest of the manifest. */
-  async push({ reference, domainId, login }: PushTarget, body: PushedBytes): Promise<string> {
+  /** The reference with the digest of the manifest, and whose login the registry was shown. */
+  async push({ reference, domainId, login }: PushTarget, body: PushedBytes): Promise<PushedArtifact> {
     const query = new URLSearchParams({ reference, ...(domainId === null ? {} : { domain_id: domainId }) })
-    const pushed = await this.#ask<{ reference: string }>({
+    return await this.#ask<PushedArtifact>({
       method: 'PUT',
       path: `/modules?${query.toString()}`,
       subject: reference,
@@ -129,7 +136,6 @@ export class ProxyClient {
       body,
       headers: { 'content-type': 'application/wasm', ...registryHeaders(login) },
     })
-    return pushed.reference
   }
 
   close(): void {

@@ -268,7 +268,7 @@ function pushRoute(app: HttpApp, { modules, callers }: ModuleRoutesDeps): void {
         tags,
         summary: 'Push a module into a registry',
         description:
-          'The body is the module. It becomes an artifact in the layout of the CNCF under the tag of `reference`. Without credentials of its own a domain pushes to the configured registry, below its own id; `Registry-Authorization: Basic …` is shown to the registry alone and forgotten.',
+          'The body is the module. It becomes an artifact in the layout of the CNCF under the tag of `reference`. The registry decides who may write. `Registry-Authorization: Basic …` is shown to it alone and forgotten. The configured login is used for the operator, and for a domain below its own id in the configured registry; anywhere else a domain pushes without a login, and never below the id of another domain.',
         consumes: ['application/wasm'],
         querystring: PushQuery,
         response: responses(
@@ -294,7 +294,7 @@ function pushRoute(app: HttpApp, { modules, callers }: ModuleRoutesDeps): void {
       const login = registryLoginOf(request.headers['registry-authorization'])
       const pushed = await modules.push(owner, { reference, domainId, login }, body)
       void reply.code(201).header('Location', `/modules/${pushed.digest}`)
-      return { digest: pushed.digest, size: pushed.sizeBytes, reference: pushed.reference }
+      return { digest: pushed.digest, size: pushed.sizeBytes, reference: pushed.reference, login: pushed.login }
     },
   )
 }

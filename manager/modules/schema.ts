@@ -137,6 +137,10 @@ export const Pushed = Type.Object({
   reference: Type.String({
     description: 'With the digest of the manifest; an image_url that never changes its meaning',
   }),
+  login: Type.Enum(['own', 'configured', 'none'], {
+    description:
+      'Whose login the registry was shown where it asked for one: that of `Registry-Authorization`, the configured one, or none',
+  }),
 })
 
 export const PolicyQuery = Type.Object({ domain_id: Type.Optional(DomainId) })

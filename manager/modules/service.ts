@@ -139,7 +139,7 @@ export class ModulesService {
         { reference, domainId, login },
         { sizeBytes: body.sizeBytes, read: hashed },
       )
-      return { digest: digestOfHash(hash), sizeBytes: body.sizeBytes, reference: pushed }
+      return { digest: digestOfHash(hash), sizeBytes: body.sizeBytes, ...pushed }
     })
   }
 

@@ -170,9 +170,9 @@ function pushRoute(app: HttpApp, { pushes, maxModuleBytes, logger }: RoutesDeps)
         credentials: registryLoginOf(request.headers['registry-authorization']),
       }
       const pushed = await pushes.push(order, body)
-      logger.info({ reference: pushed }, 'module pushed')
+      logger.info(pushed, 'module pushed')
       void reply.code(201)
-      return { reference: pushed }
+      return pushed
     },
   )
 }

@@ -76,4 +76,7 @@ export const PushQuery = Type.Object({
   digest: Type.Optional(Digest),
   domain_id: Type.Optional(DomainId),
 })
-export const PushedModule = Type.Object({ reference: Pinned })
+export const PushedModule = Type.Object({
+  reference: Pinned,
+  login: Type.Enum(['own', 'configured', 'none'], { description: 'Whose login the registry was shown, if it asked' }),
+})

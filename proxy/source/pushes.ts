@@ -1,5 +1,6 @@
 /** A module on its way into a registry: gathered in the cache, checked, and pushed from there. */
-import { ServiceError } from '#core/errors/index.ts'
+import { ServiceError, kindOf } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
 import { Slots } from '#core/slots.ts'
 import { isDigest } from '#core/digest.ts'
 import { ModuleRefusal } from '#core/wasm/index.ts'
@@ -17,22 +18,33 @@ export type PushOrder = {
   sizeBytes: number | undefined
   /** Empty: the platform. */
   domainId: string
-  /** Undefined: those that are configured for the registry, if any. */
+  /** The caller's own for this registry. */
   credentials: Credentials | undefined
+}
+
+/** Whose login the registry was shown where it asked for one. */
+export type PushLogin = 'own' | 'configured' | 'none'
+
+export type Pushed = {
+  /** With the digest of the manifest. */
+  reference: string
+  login: PushLogin
 }
 
 export type Pushes = {
   /**
-   * Pushes and gives the reference with the digest of the manifest. Throws `malformed` for bytes that are no module or
-   * not those of the digest, `forbidden` when the reference may not be written, and what the registry answers.
+   * Throws `malformed` for bytes that are no module or not those of the digest, `forbidden` when the reference may not be
+   * written, and what the registry answers.
    */
-  push(order: PushOrder, bytes: AsyncIterable<Buffer>): Promise<string>
+  push(order: PushOrder, bytes: AsyncIterable<Buffer>): Promise<Pushed>
 }
 
 export type PushesDeps = {
   source: ModuleSource
-  /** With the credentials of the call; undefined: with the configured ones. */
-  exchangeFor: (registry: string, credentials: Credentials | undefined) => Exchange
+  /** With credentials of the call, with the configured ones where there are any, or without. */
+  exchangeFor: (registry: string, credentials: Credentials | 'configured' | 'none') => Exchange
+  /** Whether credentials are configured for the default registry. */
+  hasConfiguredLogin: boolean
   defaultRegistry: string | undefined
   limits: { maxModuleBytes: number; pullDeadlineMs: number }
   signal: AbortSignal
@@ -45,7 +57,8 @@ const MAX_PUSHES_PER_DOMAIN = 2
 const WAIT_MS = 30_000
 const MAX_WAITING = 8
 
-export function createPushes({ source, exchangeFor, defaultRegistry, limits, signal }: PushesDeps): Pushes {
+export function createPushes(deps: PushesDeps): Pushes {
+  const { source, exchangeFor, defaultRegistry, hasConfiguredLogin, limits, signal } = deps
   const slots = new Slots({
     what: 'modules being pushed',
     max: MAX_PUSHES,
@@ -55,9 +68,11 @@ export function createPushes({ source, exchangeFor, defaultRegistry, limits, sig
     shareKind: 'unavailable',
   })
 
-  async function push(order: PushOrder, bytes: AsyncIterable<Buffer>): Promise<string> {
+  async function push(order: PushOrder, bytes: AsyncIterable<Buffer>): Promise<Pushed> {
     const reference = parseReference(order.reference, defaultRegistry)
-    requireWritable(reference, order, defaultRegistry)
+    const allowed = loginFor(reference, order, defaultRegistry)
+    const login =
+      allowed === 'configured' && !(hasConfiguredLogin && reference.registry === defaultRegistry) ? 'none' : allowed
     if (order.digest !== undefined && !isDigest(order.digest))
       throw new ServiceError('malformed', 'digest must be sha256:<64 hexadecimal digits>')
     const maxBytes = order.sizeBytes ?? limits.maxModuleBytes
@@ -73,28 +88,48 @@ export function createPushes({ source, exchangeFor, defaultRegistry, limits, sig
     })
     const pushed = { digest, sizeBytes: module.sizeBytes, kind, read: () => readInPieces(handle) }
     const late = AbortSignal.timeout(limits.pullDeadlineMs)
-    const exchange = exchangeFor(reference.registry, order.credentials)
-    const manifestDigest = await pushModule(exchange, reference, pushed, new Date(), AbortSignal.any([signal, late]))
-    return pinnedReference(reference, manifestDigest)
+    const exchange = exchangeFor(reference.registry, login === 'own' ? (order.credentials as Credentials) : login)
+    const manifestDigest = await pushModule(
+      exchange,
+      reference,
+      pushed,
+      new Date(),
+      AbortSignal.any([signal, late]),
+    ).catch((error: unknown) => {
+      throw login === 'none' && kindOf(error) === 'unauthenticated' ? wantsLogin(reference, order, error) : error
+    })
+    return { reference: pinnedReference(reference, manifestDigest), login }
+  }
+
+  /** What a push without a login can do where the registry wants one. */
+  function wantsLogin({ registry, repository }: Reference, { domainId }: PushOrder, cause: unknown): ServiceError {
+    const below =
+      domainId !== '' && hasConfiguredLogin
+        ? `, or push below ${defaultRegistry}/${domainId}/, where the configured one is used`
+        : ''
+    const message = `${registry} wants a login for ${repository}: send yours as Registry-Authorization (skein modules push --registry-user)${below}`
+    return new ServiceError('unauthenticated', message, { cause })
   }
 
   return { push: (order, bytes) => slots.run(order.domainId, () => push(order, bytes)) }
 }
 
 /**
- * With credentials of their own callers write where those let them. With the configured ones the platform writes
- * anywhere, a domain below its own id: otherwise one tenant could replace the modules of another.
+ * The registry decides who may write; the configured login is used for the platform, and for a domain below its own id: otherwise
+ * one tenant could replace the modules of another. Below the id of another domain a domain writes with no login at all.
  */
-function requireWritable(reference: Reference, order: PushOrder, configured: string | undefined): void {
+function loginFor(reference: Reference, order: PushOrder, configured: string | undefined): PushLogin {
   if (reference.digest !== undefined) {
     throw new ServiceError('malformed', 'a module is pushed under a tag: the reference must not have a digest')
   }
-  if (order.credentials !== undefined || order.domainId === '') return
-  if (reference.registry === configured && reference.repository.startsWith(`${order.domainId}/`)) return
-  throw new ServiceError(
-    'forbidden',
-    `without credentials of its own a domain pushes to ${configured ?? 'the configured registry'}/${order.domainId}/ alone`,
-  )
+  const isOwn = order.credentials !== undefined
+  if (order.domainId === '') return isOwn ? 'own' : 'configured'
+  const [first = ''] = reference.repository.split('/')
+  const isOfDomain = reference.registry === configured && isId(first)
+  if (isOfDomain && first !== order.domainId) {
+    throw new ServiceError('forbidden', `${configured}/${first}/ belongs to another domain`)
+  }
+  return isOwn ? 'own' : isOfDomain ? 'configured' : 'none'
 }
 
 async function* atMost(bytes: AsyncIterable<Buffer>, sizeBytes: number): AsyncGenerator<Buffer> {

@@ -36,20 +36,60 @@ describe('a push', () => {
     await expect(pushed).rejects.toMatchObject({ kind: 'unauthenticated' })
   })
 
-  test('of a domain goes below its own id, unless it brings credentials of its own', async () => {
+  test('of a domain never goes below the id of another one, with a login or without', async () => {
     await using registry = await startRegistry()
     acceptPushes(registry)
     await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
-    const forbidden = { kind: 'forbidden' }
-    for (const reference of ['m:1', `${OTHER}/m:1`, `${DOMAIN}x/m:1`, 'ghcr.io/acme/m:1']) {
-      await expect(proxy.push({ reference, domainId: DOMAIN }, wasm)).rejects.toMatchObject(forbidden)
-    }
+    const order = { reference: `${OTHER}/m:1`, domainId: DOMAIN }
+    const forbidden = { kind: 'forbidden', message: expect.stringContaining('another domain') as string }
+    await expect(proxy.push(order, wasm)).rejects.toMatchObject(forbidden)
+    await expect(proxy.push({ ...order, username: 'u', password: 'p' }, wasm)).rejects.toMatchObject(forbidden)
     expect(registry.seen).toEqual([])
-    expect(await proxy.push({ reference: `${DOMAIN}/m:1`, domainId: DOMAIN }, wasm)).toContain(`/${DOMAIN}/m@`)
-    expect(await proxy.push({ reference: 'm:1', domainId: DOMAIN, username: 'u', password: 'p' }, wasm)).toContain(
+    expect(await proxy.push({ ...order, domainId: OTHER }, wasm)).toContain(`/${OTHER}/m@`)
+  })
+
+  test('of a domain goes to a registry that wants no login', async () => {
+    await using registry = await startRegistry()
+    acceptPushes(registry)
+    await using proxy = await runProxy({ environment: { PROXY_REGISTRY_URL: registry.host } })
+    for (const reference of [`${DOMAIN}/m:1`, 'm:1', `${registry.host}/acme/m:1`]) {
+      expect(await proxy.push({ reference, domainId: DOMAIN }, wasm)).toContain('/m@')
+      expect(await proxy.push({ reference, domainId: DOMAIN, username: 'u', password: 'p' }, wasm)).toContain('/m@')
+    }
+    expect(registry.seen.map(({ authorization }) => authorization).filter((one) => one !== undefined)).toEqual([])
+  })
+
+  test('of a domain uses the configured login below its own id alone, and is told so', async () => {
+    await using registry = await startRegistry()
+    const configured = `Basic ${Buffer.from('robot:s3cret').toString('base64')}`
+    const own = `Basic ${Buffer.from('u:p').toString('base64')}`
+    registry.intercept((request, response) => {
+      const { authorization } = request.headers
+      if (authorization === configured || authorization === own) return false
+      response.writeHead(401, { 'www-authenticate': 'Basic realm="test"' }).end()
+      return true
+    })
+    acceptPushes(registry)
+    await using proxy = await runProxy({
+      environment: {
+        PROXY_REGISTRY_URL: `http://${registry.host}`,
+        PROXY_AUTHENTICATE: 'true',
+        PROXY_REGISTRY_USERNAME: 'robot',
+        PROXY_REGISTRY_PASSWORD: 's3cret',
+      },
+    })
+    const shown = () => new Set(registry.seen.splice(0).map(({ authorization }) => authorization))
+    expect(await proxy.push({ reference: `${DOMAIN}/m:1`, domainId: DOMAIN }, wasm)).toContain('/m@')
+    expect(shown()).toEqual(new Set([undefined, configured]))
+    await expect(proxy.push({ reference: 'acme/m:1', domainId: DOMAIN }, wasm)).rejects.toMatchObject({
+      kind: 'unauthenticated',
+      message: expect.stringMatching(new RegExp(`wants a login for acme/m.*--registry-user.*/${DOMAIN}/`)) as string,
+    })
+    expect(shown()).toEqual(new Set([undefined]))
+    expect(await proxy.push({ reference: 'acme/m:1', domainId: DOMAIN, username: 'u', password: 'p' }, wasm)).toContain(
       '/m@',
     )
-    expect(await proxy.push({ reference: 'm:1' }, wasm)).toContain('/m@')
+    expect(shown()).toEqual(new Set([undefined, own]))
   })
 
   test('below the id of a domain is found by that domain and the platform alone', async () => {
