@@ -117,6 +117,7 @@ export const FLAGS = [
   { name: 'aggregation', value: 'NAME', summary: 'min, max, avg, sum or count; needs --from, --to, --interval' },
   { name: 'operation', value: 'NAME', summary: 'only this operation' },
   { name: 'skip-bad', summary: 'leave out the lines that cannot be used' },
+  { name: 'pairs', summary: 'connect the client and the channel of each line of CSV, and no others' },
   { name: 'types', value: 'TYPES', summary: 'publish, subscribe or both, comma-separated' },
   { name: 'body', value: 'JSON', summary: 'body of the request; @file or - for standard input' },
 ] as const satisfies readonly Flag[]

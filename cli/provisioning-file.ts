@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs'
 import { extname } from 'node:path'
 import { parse } from 'csv-parse/sync'
+import { headerOf, recordOfRow } from '#core/csv-records.ts'
 import { isId } from '#core/ids.ts'
 import { CommandError } from './failures.ts'
 import { isRecord } from './values.ts'
@@ -19,13 +20,17 @@ export type Entities = { good: Placed<Record<string, unknown>>[]; bad: BadLine[]
 
 export type Connections = { client_ids: string[]; channel_ids: string[]; types: string[] }
 
+const CLIENT_COLUMNS = ['id', 'name', 'secret', 'tags', 'metadata', 'status']
+const CHANNEL_COLUMNS = ['id', 'name', 'route', 'description', 'tags', 'metadata', 'status']
+const CONNECTION_COLUMNS = ['client_id', 'channel_id']
 const MAX_FILE_BYTES = 256 * 1024 * 1024
 const MAX_NAME_CHARS = 1024
 const BOTH = ['publish', 'subscribe']
 
-/** Clients or channels: a column of names, or an array of records. */
-export function readEntities(path: string): Entities {
-  const { good, bad } = isJson(path) ? entitiesOfJson(readJson(path)) : entitiesOfCsv(readText(path))
+/** Clients or channels: rows of CSV with a header, or of names; or an array of records. */
+export function readEntities(path: string, what: 'clients' | 'channels'): Entities {
+  const columns = what === 'clients' ? CLIENT_COLUMNS : CHANNEL_COLUMNS
+  const { good, bad } = isJson(path) ? entitiesOfJson(readJson(path)) : entitiesOfCsv(readText(path), columns)
   return { good, bad: bad.toSorted(byPlace) }
 }
 
@@ -34,13 +39,13 @@ function byPlace(one: BadLine, other: BadLine): number {
   return placeOf(one) - placeOf(other)
 }
 
-function entitiesOfCsv(text: string): Entities {
-  const { rows, bad } = readCsv(text)
+function entitiesOfCsv(text: string, known: readonly string[]): Entities {
+  const { columns, rows, bad } = readTable(text, known, ['name'])
   const good: Entities['good'] = []
   for (const { at, value } of rows) {
-    const name = value[0] ?? ''
-    const problem = problemOfName(name)
-    if (problem === undefined) good.push({ at, value: { name } })
+    const name = typeof value['name'] === 'string' ? value['name'] : ''
+    const problem = columns.includes('name') ? problemOfName(name) : undefined
+    if (problem === undefined) good.push({ at, value })
     else bad.push({ at, reason: problem })
   }
   return { good, bad }
@@ -72,35 +77,53 @@ function problemOfName(name: string): string | undefined {
 }
 
 /**
- * Connections. CSV has a column of clients and one of channels: every client of the file is connected to every channel of the
- * file (specification, "a connect file with N client ids and M channel ids creates N times M connections").
+ * Connections of CSV with a column of clients and one of channels. Every client of the file is connected to every channel of it
+ * (specification, "a connect file with N client ids and M channel ids creates N times M connections"); with `arePairs` each line is
+ * one connection. JSON says itself what is connected to what.
  */
-export function readConnections(path: string): { good: Connections[]; bad: BadLine[] } {
+export function readConnections(path: string, arePairs: boolean): { good: Connections[]; bad: BadLine[] } {
   if (isJson(path)) return connectionsOfJson(readJson(path))
-  const { rows, bad } = readCsv(readText(path))
-  const clients = new Set<string>()
-  const channels = new Set<string>()
+  const { rows, bad } = readTable(readText(path), CONNECTION_COLUMNS, CONNECTION_COLUMNS)
+  const pairs: { client: string; channel: string }[] = []
   for (const { at, value } of rows) {
-    const [client = '', channel = ''] = value
-    if (client === '' && channel === '') {
-      bad.push({ at, reason: 'holds neither a client nor a channel' })
-      continue
-    }
-    // One column may be longer than the other.
-    const problem = problemOfIds(client === '' ? [] : [client], channel === '' ? [] : [channel])
-    if (problem !== undefined) {
-      bad.push({ at, reason: problem })
-      continue
-    }
-    if (client !== '') clients.add(client)
-    if (channel !== '') channels.add(channel)
+    const [client = '', channel = ''] = [value['client_id'], value['channel_id']] as (string | undefined)[]
+    const problem = problemOfPair(client, channel, arePairs)
+    if (problem === undefined) pairs.push({ client, channel })
+    else bad.push({ at, reason: problem })
   }
-  const isComplete = clients.size > 0 && channels.size > 0
-  if (!isComplete && bad.length === 0) throw new CommandError('the file must hold two columns: client ids, channel ids')
-  return {
-    good: isComplete ? [{ client_ids: [...clients], channel_ids: [...channels], types: BOTH }] : [],
-    bad: bad.toSorted(byPlace),
-  }
+  const good = arePairs ? byClient(pairs) : everyPair(pairs)
+  if (good.length === 0 && bad.length === 0)
+    throw new CommandError('the file must hold two columns: client ids, channel ids')
+  return { good, bad: bad.toSorted(byPlace) }
+}
+
+function problemOfPair(client: string, channel: string, isWhole: boolean): string | undefined {
+  if (client === '' && channel === '') return 'holds neither a client nor a channel'
+  // Without pairs one column may be longer than the other.
+  if (isWhole && client === '') return 'holds no client'
+  if (isWhole && channel === '') return 'holds no channel'
+  return problemOfIds(client === '' ? [] : [client], channel === '' ? [] : [channel])
+}
+
+type Pair = { client: string; channel: string }
+
+function everyPair(pairs: readonly Pair[]): Connections[] {
+  const clients = new Set(pairs.flatMap(({ client }) => (client === '' ? [] : [client])))
+  const channels = new Set(pairs.flatMap(({ channel }) => (channel === '' ? [] : [channel])))
+  return clients.size > 0 && channels.size > 0
+    ? [{ client_ids: [...clients], channel_ids: [...channels], types: BOTH }]
+    : []
+}
+
+function byClient(pairs: readonly Pair[]): Connections[] {
+  const channelsOf = new Map<string, Set<string>>()
+  for (const { client, channel } of pairs)
+    channelsOf.set(client, (channelsOf.get(client) ?? new Set<string>()).add(channel))
+  return [...channelsOf].map(([client, channels]) => ({
+    client_ids: [client],
+    channel_ids: [...channels],
+    types: BOTH,
+  }))
 }
 
 function problemOfIds(clients: readonly string[], channels: readonly string[]): string | undefined {
@@ -176,7 +199,29 @@ function readJson(path: string): unknown {
   }
 }
 
-/** Rows without a header. A row that is no CSV is told and left out; a last empty column is no column. */
+/**
+ * Records by the header of the file, or by position. Rows that are no CSV or no record are told and left out. Throws CommandError for a
+ * header with columns that nobody knows.
+ */
+function readTable(
+  text: string,
+  known: readonly string[],
+  byPosition: readonly string[],
+): { columns: readonly string[]; rows: Placed<Record<string, unknown>>[]; bad: BadLine[] } {
+  const { rows, bad } = readCsv(text)
+  const [first] = rows
+  const header = first === undefined ? undefined : headerOf(first.value, known)
+  if (typeof header === 'string') throw new CommandError(`${first?.at} ${header}`)
+  const columns = header ?? byPosition
+  const good: Placed<Record<string, unknown>>[] = []
+  for (const { at, value } of header === undefined ? rows : rows.slice(1)) {
+    const record = recordOfRow(columns, value, header !== undefined)
+    if (typeof record === 'string') bad.push({ at, reason: record })
+    else good.push({ at, value: record })
+  }
+  return { columns, rows: good, bad }
+}
+
 /** What the parser gives with `info: true`. */
 type ReadRecord = { record: string[]; info: { lines: number } }
 

@@ -21,7 +21,7 @@ export async function createFromFile(
   what: 'clients' | 'channels',
   file: string,
 ): Promise<void> {
-  const { good, bad } = readEntities(file)
+  const { good, bad } = readEntities(file, what)
   settleBad(cli, given, file, bad)
   if (good.length === 0) throw new CommandError(`${file} holds no ${what}`)
   const created: unknown[] = []
@@ -100,9 +100,10 @@ function explainRefusal(
 }
 
 export async function connectFromFile(cli: Cli, given: Given, file: string): Promise<void> {
-  const { good, bad } = readConnections(file)
+  const { good, bad } = readConnections(file, given.flags.has('pairs'))
   settleBad(cli, given, file, bad)
   if (good.length === 0) throw new CommandError(`${file} holds no connections`)
+  cli.output.note(sizeOf(good))
   const calls = [...callsOf(good)]
   const progress = createProgress(cli.output, 'connecting')
   let done = 0
@@ -134,13 +135,24 @@ export async function connectFromFile(cli: Cli, given: Given, file: string): Pro
   cli.output.ok()
 }
 
+/** What will be made, said before it is. */
+function sizeOf(connections: readonly Connections[]): string {
+  const pairs = connections.reduce((sum, one) => sum + one.client_ids.length * one.channel_ids.length, 0)
+  const clients = new Set(connections.flatMap((one) => one.client_ids))
+  const channels = new Set(connections.flatMap((one) => one.channel_ids))
+  const sign = pairs === clients.size * channels.size ? 'x' : 'and'
+  return `making ${counted(pairs, 'connection')}: ${counted(clients.size, 'client')} ${sign} ${counted(channels.size, 'channel')}`
+}
+
+const counted = (count: number, what: string) => `${count} ${what}${count === 1 ? '' : 's'}`
+
 /** Everything in one call where it fits (all or nothing); else as few as the bound on pairs allows. */
 function* callsOf(connections: readonly Connections[]): Generator<Connections[]> {
   let call: Connections[] = []
   let pairs = 0
   for (const part of connections.flatMap((connection) => [...split(connection)])) {
     const more = part.client_ids.length * part.channel_ids.length
-    if (call.length > 0 && pairs + more > MAX_PAIRS) {
+    if (call.length === MAX_ITEMS || (call.length > 0 && pairs + more > MAX_PAIRS)) {
       yield call
       call = []
       pairs = 0

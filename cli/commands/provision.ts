@@ -8,7 +8,7 @@ export const provision: Group = {
   name: 'provision',
   summary: 'many entities from files, or one device in one call',
   description:
-    'Files end in .csv (no header; names, or client and channel ids) or .json. What cannot be used is named by line, and nothing is created unless --skip-bad leaves it out.',
+    'Files end in .csv or .json. CSV has a header (name, id, secret, tags, metadata, …; client_id, channel_id), or names in its first column, or client and channel ids. What cannot be used is named by line, and nothing is created unless --skip-bad leaves it out.',
   columns: ['id', 'name', 'credentials.secret', 'status'],
   commands: [
     {
@@ -43,9 +43,9 @@ export const provision: Group = {
       words: 'connect',
       args: '<file>',
       tail: 'domain',
-      summary: 'connect every client of a file to every channel of it',
+      summary: 'connect every client of a file to every channel of it; with --pairs the two of each line',
       example: 'connections.csv',
-      flags: ['skip-bad'],
+      flags: ['skip-bad', 'pairs'],
       run: (cli, given) => connectFromFile(cli, given, arg(given, 'file')),
     },
     {

@@ -406,6 +406,46 @@ describe('files of bulk provisioning', () => {
     expect(json<{ total: number }>(await home.run(['clients', 'connections', fresh])).total).toBe(1)
   })
 
+  it('have a header where the first row names columns, and connect pairs where that is asked for', async () => {
+    const file = write(
+      'header.csv',
+      'name,secret,tags,metadata\npump,the-secret-of-the-pump,a;b,"{""floor"": 3}"\nvalve,,,\n',
+    )
+    const { clients } = json<{ clients: { id: string; name: string; tags: string[] }[] }>(
+      await home.run(['provision', 'clients', file]),
+    )
+    expect(clients).toMatchObject([
+      { name: 'pump', tags: ['a', 'b'], metadata: { floor: 3 }, credentials: { secret: 'the-secret-of-the-pump' } },
+      { name: 'valve' },
+    ])
+    const unknown = await home.run(['provision', 'clients', write('unknown.csv', 'name,colour\npump,red\n')])
+    expect(unknown).toMatchObject({ code: 1, stdout: '' })
+    expect(unknown.stderr).toContain('line 1 has an unknown column "colour"; columns are id, name, secret')
+    const { channels } = json<{ channels: { id: string }[] }>(
+      await home.run(['provision', 'channels', write('channels.csv', 'name,description\none,first\ntwo,second\n')]),
+    )
+    const [pump, valve] = clients.map(({ id }) => id)
+    const [one, two] = channels.map(({ id }) => id)
+    const pairs = write('pairs-of-lines.csv', `client_id,channel_id\n${pump},${one}\n${valve},${two}\n`)
+    const connected = await home.run(['provision', 'connect', pairs, '--pairs'])
+    expect(connected).toMatchObject({ code: 0, stdout: 'ok\n' })
+    expect(connected.stderr).toContain('making 2 connections: 2 clients and 2 channels')
+    expect(json<{ total: number }>(await home.run(['clients', 'connections', pump ?? ''])).total).toBe(1)
+    const product = await home.run(['provision', 'connect', pairs])
+    expect(product.stderr).toContain('making 4 connections: 2 clients x 2 channels')
+    expect(json<{ total: number }>(await home.run(['clients', 'connections', pump ?? ''])).total).toBe(2)
+    const halves = await home.run(['provision', 'connect', write('halves.csv', `${pump},\n`), '--pairs'])
+    expect(halves.stderr).toContain('line 1: holds no channel')
+  })
+
+  it('that name a field as nobody knows it are made with a hint', async () => {
+    const ended = await home.run(['clients', 'create', '{"name": "pump", "tgas": ["a"]}'])
+    expect(ended.code).toBe(0)
+    expect(ended.stderr).toBe('hint: tgas: did you mean tags?\n')
+    const listed = await home.run(['clients', 'get', 'all', '--query', 'stauts=all'])
+    expect(listed.stderr).toBe('hint: stauts: did you mean status?\n')
+  })
+
   it('are not needed for a first try', async () => {
     const { stdout, code } = await home.run(['provision', 'test'])
     expect(code).toBe(0)

@@ -37,6 +37,60 @@ describe('a file of names', () => {
     expect(clients.every(({ credentials }) => credentials.secret.length > 0)).toBe(true)
   })
 
+  it('with a header maps columns to id, name, secret, tags and metadata', async () => {
+    const id = newId()
+    const answer = await csv(
+      'clients',
+      `Name,id,secret,tags,metadata\npump 1,${id},the-secret-of-pump-1,"a,b","{""floor"": 3, ""deep"": {""x"": [1]}}"\npump 2,,,c; d,\n`,
+    )
+    expect(answer.status, answer.text).toBe(201)
+    const { clients } = answer.json<{ clients: { id: string; name: string; credentials: { secret: string } }[] }>()
+    expect(clients).toMatchObject([
+      { id, name: 'pump 1', credentials: { secret: 'the-secret-of-pump-1' } },
+      { name: 'pump 2' },
+    ])
+    const one = await tenant.call('GET', `/${tenant.domainId}/clients/${id}`)
+    expect(one.json()).toMatchObject({ tags: ['a', 'b'], metadata: { floor: 3, deep: { x: [1] } } })
+    const two = await tenant.call('GET', `/${tenant.domainId}/clients/${clients[1]?.id}`)
+    expect(two.json()).toMatchObject({ tags: ['c', 'd'], metadata: {} })
+    const channels = await csv('channels', 'name,route,description\nreadings,r-1,of the pumps\n')
+    expect(channels.status, channels.text).toBe(201)
+  })
+
+  it.each([
+    [
+      'clients',
+      'name,colour\npump,red',
+      'line 1 has an unknown column "colour"; columns are id, name, secret, tags, metadata, status',
+    ],
+    ['clients', 'name,tgas\npump,x', 'line 1 has an unknown column "tgas", did you mean tags?'],
+    ['clients', 'name,id,Name\npump,,x', 'line 1 has the column name twice'],
+    ['channels', 'name,secret\nx,y', 'line 1 has an unknown column "secret"'],
+    ['connections', 'client_id,chanel_id\n', 'line 1 has an unknown column "chanel_id", did you mean channel_id?'],
+    ['clients', 'name,metadata\npump,{broken', 'line 2 metadata must be a JSON object'],
+    ['clients', 'name,metadata\npump,"[1]"', 'line 2 metadata must be a JSON object'],
+    ['clients', 'name,metadata\npump,"{""__proto__"": 1}"', 'line 2 metadata must not have a key __proto__'],
+    ['clients', `name,metadata\npump,"${'{""a"":'.repeat(200)}1${'}'.repeat(200)}"`, 'line 2 metadata'],
+    ['clients', 'name\npump,2', 'line 2 has more cells than the header (1)'],
+    ['clients', 'pump\0', 'line 1 name must not contain a NUL character'],
+    ['clients', 'name\n', 'the file is empty'],
+  ] as const)('of %s with %j is refused by line and name', async (kind, text, message) => {
+    const answer = await csv(kind, text)
+    expect(answer.status).toBe(400)
+    expect(answer.json<Report>().message).toContain(message)
+  })
+
+  it('is tried without making anything', async () => {
+    const before = await total('clients')
+    const file = 'name\npump 1\npump 2\n'
+    const call = (text: string) =>
+      tenant.call('POST', `/${tenant.domainId}/clients/import?dry_run=true`, text, { 'content-type': 'text/csv' })
+    const tried = await call(file)
+    expect(tried).toMatchObject({ status: 200, text: '{"total":2}' })
+    expect((await call('name,x\n')).status).toBe(400)
+    expect(await total('clients')).toBe(before)
+  })
+
   it('makes channels of JSON with everything that a channel may have', async () => {
     const id = newId()
     const answer = await json('channels', [
@@ -127,6 +181,19 @@ describe('a file of connections', () => {
     ).toBe(202)
     const { rows } = await api.database.pool.query("SELECT FROM journal WHERE operation = 'channel.connect'")
     expect(rows).toHaveLength(1)
+  })
+
+  it('says first how many connections that will be, and makes the pairs of its lines alone', async () => {
+    const { clientIds, channelIds } = await ends(2)
+    const file = `client_id,channel_id\n${clientIds[0]},${channelIds[0]}\n${clientIds[1]},${channelIds[1]}\n`
+    const url = `/${tenant.domainId}/connections/import?dry_run=true`
+    const tried = await tenant.call('POST', url, file, { 'content-type': 'text/csv' })
+    expect(tried).toMatchObject({ status: 200, text: '{"total":2}' })
+    expect(await connected(channelIds[0] ?? '')).toBe(0)
+    const product = await tenant.call('POST', url, { subjects: clientIds, objects: channelIds })
+    expect(product).toMatchObject({ status: 200, text: '{"total":4}' })
+    expect((await csv('connections', file)).json()).toEqual({ total: 2 })
+    for (const channelId of channelIds) expect(await connected(channelId)).toBe(1)
   })
 
   it('takes the JSON of every generation, as a list or a single object', async () => {

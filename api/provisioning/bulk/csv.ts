@@ -1,4 +1,4 @@
-/** Rows of a CSV file (RFC 4180) with the lines that they begin on. No header: files of this platform have none. */
+/** Rows of a CSV file (RFC 4180) with the lines that they begin on. */
 import { ServiceError } from '#core/errors/index.ts'
 import { createTurns } from '#core/turns.ts'
 

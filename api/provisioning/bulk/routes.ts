@@ -4,7 +4,7 @@ import { MAX_BULK_BODY_BYTES, MAX_BULK_ITEMS, MAX_PAIRS } from '#api/devices/ind
 import { Id } from '#api/identity/index.ts'
 import { responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
-import { ImportedChannels, ImportedClients, ImportedConnections } from './schema.ts'
+import { Counted, ImportedChannels, ImportedClients, ImportedConnections } from './schema.ts'
 import type { BulkService, FileBody } from './service.ts'
 
 const tags = ['provision']
@@ -12,6 +12,11 @@ const CSV = 'text/csv'
 const KINDS = ['unauthenticated', 'forbidden', 'conflict', 'unprocessable'] as const
 const params = Type.Object({ domain_id: Id })
 const body = Type.Unknown({ description: `${CSV} or application/json` })
+const querystring = Type.Object({
+  dry_run: Type.Optional(Type.Boolean({ description: '`true`: check everything, make nothing and say how many' })),
+})
+const HEADER =
+  'A first row with the name of a column is a header; unknown columns are refused. `tags` are separated by `;` or `,`, `metadata` is a JSON object.'
 const REPORT = 'All of it or nothing; a refusal names line and reason of everything that is wrong, in `details`.'
 
 /** What the parser makes of CSV, so that a JSON text is not taken for it. */
@@ -37,7 +42,7 @@ export function bulkRoutes(bulk: BulkService): RoutePlugin {
 }
 
 function importRoutes(scope: HttpApp, bulk: BulkService): void {
-  const shared = { tags, consumes: [CSV, 'application/json'], params, body }
+  const shared = { tags, consumes: [CSV, 'application/json'], params, querystring, body }
   scope.post(
     '/:domain_id/clients/import',
     {
@@ -46,15 +51,22 @@ function importRoutes(scope: HttpApp, bulk: BulkService): void {
       schema: {
         ...shared,
         summary: 'Make the clients of a file',
-        description: `CSV: no header, the first column is the name. JSON: a list of clients. ${REPORT}`,
-        response: responses({ 201: ImportedClients }, ...KINDS),
+        description: `CSV: the columns \`id\`, \`name\`, \`secret\`, \`tags\`, \`metadata\` and \`status\`; without a header the first one is the name and the others are ignored. ${HEADER} JSON: a list of clients. ${REPORT}`,
+        response: responses({ 200: Counted, 201: ImportedClients }, ...KINDS),
       },
     },
     async (request, reply) => {
-      const made = await bulk.importClients(request.principal, request.params.domain_id, fileOf(request.body))
+      const options = { isTrial: request.query.dry_run === true }
+      const { total, made } = await bulk.importClients(
+        request.principal,
+        request.params.domain_id,
+        fileOf(request.body),
+        options,
+      )
+      if (options.isTrial) return { total }
       void reply.code(201)
       return {
-        total: made.length,
+        total,
         clients: made.map(({ id, name, secret }) => ({ id, name, credentials: { secret } })),
       }
     },
@@ -67,14 +79,21 @@ function importRoutes(scope: HttpApp, bulk: BulkService): void {
       schema: {
         ...shared,
         summary: 'Make the channels of a file',
-        description: `CSV: no header, the first column is the name. JSON: a list of channels. ${REPORT}`,
-        response: responses({ 201: ImportedChannels }, ...KINDS),
+        description: `CSV: the columns \`id\`, \`name\`, \`route\`, \`description\`, \`tags\`, \`metadata\` and \`status\`; without a header the first one is the name and the others are ignored. ${HEADER} JSON: a list of channels. ${REPORT}`,
+        response: responses({ 200: Counted, 201: ImportedChannels }, ...KINDS),
       },
     },
     async (request, reply) => {
-      const made = await bulk.importChannels(request.principal, request.params.domain_id, fileOf(request.body))
+      const options = { isTrial: request.query.dry_run === true }
+      const { total, made } = await bulk.importChannels(
+        request.principal,
+        request.params.domain_id,
+        fileOf(request.body),
+        options,
+      )
+      if (options.isTrial) return { total }
       void reply.code(201)
-      return { total: made.length, channels: made }
+      return { total, channels: made }
     },
   )
   scope.post(
@@ -85,13 +104,19 @@ function importRoutes(scope: HttpApp, bulk: BulkService): void {
       schema: {
         ...shared,
         summary: 'Make the connections of a file',
-        description: `CSV: client id and channel id on each line. JSON: one object or a list of them, with \`client_ids\` and \`channel_ids\`, \`subjects\` and \`objects\`, or \`thing_id\` and \`channel_id\`: every client with every channel. ${REPORT}`,
-        response: responses({ 201: ImportedConnections }, ...KINDS),
+        description: `CSV: client id and channel id on each line are one connection; a header (\`client_id\`, \`channel_id\`) may stand before. JSON: one object or a list of them, with \`client_ids\` and \`channel_ids\`, \`subjects\` and \`objects\`, or \`thing_id\` and \`channel_id\`: every client with every channel. ${REPORT}`,
+        response: responses({ 200: Counted, 201: ImportedConnections }, ...KINDS),
       },
     },
     async (request, reply) => {
-      const total = await bulk.importConnections(request.principal, request.params.domain_id, fileOf(request.body))
-      void reply.code(201)
+      const options = { isTrial: request.query.dry_run === true }
+      const { total } = await bulk.importConnections(
+        request.principal,
+        request.params.domain_id,
+        fileOf(request.body),
+        options,
+      )
+      if (!options.isTrial) void reply.code(201)
       return { total }
     },
   )

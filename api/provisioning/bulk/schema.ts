@@ -4,8 +4,10 @@ import type { Static } from 'typebox'
 import { NewChannel, NewClient } from '#api/devices/index.ts'
 import { Id } from '#api/identity/index.ts'
 import { fieldName } from '#core/errors/index.ts'
-import { checkOf } from '#core/http/index.ts'
+import type { ServiceError } from '#core/errors/index.ts'
+import { checkOf, requireStorable } from '#core/http/index.ts'
 
+export const Counted = Type.Object({ total: Type.Integer({ description: 'What the file would make' }) })
 export const ImportedItem = Type.Object({ id: Id, name: Type.String() })
 export const ImportedClients = Type.Object({
   total: Type.Integer(),
@@ -38,4 +40,14 @@ export function faultOf(kind: keyof typeof ITEMS, item: unknown): string | undef
   const [first] = check.Errors(item)
   const field = fieldName(first?.instancePath ?? '')
   return `${field === '' ? 'the item' : field} ${first?.message ?? 'is not valid'}`
+}
+
+/** What the parser of JSON bodies refuses, in what came as CSV. */
+export function storageFaultOf(record: Record<string, unknown>): string | undefined {
+  try {
+    requireStorable(record, '', 0)
+    return undefined
+  } catch (error) {
+    return (error as ServiceError).message
+  }
 }

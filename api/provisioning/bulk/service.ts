@@ -5,6 +5,7 @@
 import { MAX_BULK_ITEMS, MAX_PAIRS, requireFewPairs } from '#api/devices/index.ts'
 import type { Devices } from '#api/devices/index.ts'
 import type { AccessPolicy, UserPrincipal } from '#api/identity/index.ts'
+import { headerOf, recordOfRow } from '#core/csv-records.ts'
 import type { Database } from '#core/database/index.ts'
 import type { ErrorKind } from '#core/errors/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -15,7 +16,7 @@ import { createReport } from './report.ts'
 import type { Report } from './report.ts'
 import { findKnown, findTaken } from './repository.ts'
 import type { KnownEnd } from './repository.ts'
-import { faultOf } from './schema.ts'
+import { faultOf, storageFaultOf } from './schema.ts'
 import type { ConnectionItem } from './schema.ts'
 
 /** Text of a CSV file, or the value of a JSON file. */
@@ -25,16 +26,47 @@ type Placed<T> = { place: string; item: T }
 type Named = { id?: string; name?: string; credentials?: { secret?: string } }
 type Pairs = { clientIds: string[]; channelIds: string[]; types: string[] | undefined }
 
+/** `total`: what the file names. With `isTrial` everything is checked and nothing made. */
+export type ImportOptions = { isTrial: boolean }
+export type Imported<T> = { total: number; made: T[] }
+
 export type BulkService = {
   /** Throws what the report says: `malformed`, `conflict`. */
   importClients(
     caller: UserPrincipal,
     domainId: string,
     file: FileBody,
-  ): Promise<{ id: string; name: string; secret: string }[]>
-  importChannels(caller: UserPrincipal, domainId: string, file: FileBody): Promise<{ id: string; name: string }[]>
+    options: ImportOptions,
+  ): Promise<Imported<{ id: string; name: string; secret: string }>>
+  importChannels(
+    caller: UserPrincipal,
+    domainId: string,
+    file: FileBody,
+    options: ImportOptions,
+  ): Promise<Imported<{ id: string; name: string }>>
   /** Gives how many pairs the file names. Throws what the report says: `malformed`, `forbidden`, `unprocessable`. */
-  importConnections(caller: UserPrincipal, domainId: string, file: FileBody): Promise<number>
+  importConnections(
+    caller: UserPrincipal,
+    domainId: string,
+    file: FileBody,
+    options: ImportOptions,
+  ): Promise<{ total: number }>
+}
+
+/** What a row of CSV may name, what its cells are without a header, and what stands for empty cells. */
+type Table = { columns: readonly string[]; byPosition: readonly string[]; empty?: Record<string, unknown> }
+
+const TABLES: Readonly<Record<'client' | 'channel' | 'connection', Table>> = {
+  client: { columns: ['id', 'name', 'secret', 'tags', 'metadata', 'status'], byPosition: ['name'] },
+  channel: {
+    columns: ['id', 'name', 'route', 'description', 'tags', 'metadata', 'status'],
+    byPosition: ['name'],
+  },
+  connection: {
+    columns: ['client_id', 'channel_id'],
+    byPosition: ['client_id', 'channel_id'],
+    empty: { client_id: '', channel_id: '' },
+  },
 }
 
 export function createBulkService({
@@ -54,7 +86,7 @@ export function createBulkService({
   ): Promise<T[]> {
     const domain = await access.enter(caller, domainId)
     const report = createReport()
-    const placed = await placedItems(file, MAX_BULK_ITEMS, (cells) => ({ name: cells[0] ?? '' }))
+    const placed = await placedItems(report, file, MAX_BULK_ITEMS, TABLES[type])
     await inTurns(placed, ({ place, item }) => {
       const fault = faultOf(`${type}s`, item)
       if (fault !== undefined) report.refuse('malformed', place, fault)
@@ -74,23 +106,25 @@ export function createBulkService({
   }
 
   return {
-    async importClients(caller, domainId, file) {
+    async importClients(caller, domainId, file, { isTrial }) {
       const items = await readItems<Named>(caller, domainId, 'client', file)
+      if (isTrial) return { total: items.length, made: [] }
       const made = await devices.clients.create(caller, domainId, items)
-      return made.map(({ client, secret }) => ({ id: client.id, name: client.name, secret }))
+      return {
+        total: made.length,
+        made: made.map(({ client, secret }) => ({ id: client.id, name: client.name, secret })),
+      }
     },
-    async importChannels(caller, domainId, file) {
+    async importChannels(caller, domainId, file, { isTrial }) {
       const items = await readItems<Named>(caller, domainId, 'channel', file)
+      if (isTrial) return { total: items.length, made: [] }
       const made = await devices.channels.create(caller, domainId, items)
-      return made.map(({ channel }) => ({ id: channel.id, name: channel.name }))
+      return { total: made.length, made: made.map(({ channel }) => ({ id: channel.id, name: channel.name })) }
     },
-    async importConnections(caller, domainId, file) {
+    async importConnections(caller, domainId, file, { isTrial }) {
       const domain = await access.enter(caller, domainId)
       const report = createReport()
-      const items = await placedItems(file, MAX_PAIRS, ([clientId = '', channelId = '']) => ({
-        client_id: clientId,
-        channel_id: channelId,
-      }))
+      const items = await placedItems(report, file, MAX_PAIRS, TABLES.connection)
       const placed: Placed<Pairs>[] = []
       let total = 0
       await inTurns(items, ({ place, item }) => {
@@ -116,6 +150,7 @@ export function createBulkService({
         refuseUnknown(report, place, 'channel', item.channelIds, channels)
       })
       report.requireNothing()
+      if (isTrial) return { total }
       const merged = await merge(placed.map(({ item }) => item))
       await devices.connections.connect(
         caller,
@@ -126,25 +161,48 @@ export function createBulkService({
           ...(types === undefined ? {} : { types }),
         })),
       )
-      return total
+      return { total }
     },
   }
 }
 
-/** Lines of CSV, items of JSON; one JSON object is a list of one. Throws `malformed` for an empty file, `too_large`. */
-async function placedItems(
-  file: FileBody,
-  maxItems: number,
-  fromCells: (cells: string[]) => unknown,
-): Promise<Placed<unknown>[]> {
+/**
+ * Lines of CSV, items of JSON; one JSON object is a list of one. Lines that are no record are in the report. Throws `malformed` for
+ * an empty file, `too_large`.
+ */
+async function placedItems(report: Report, file: FileBody, maxItems: number, table: Table): Promise<Placed<unknown>[]> {
   const items =
     'csv' in file
-      ? (await parseCsv(file.csv, maxItems)).map(({ line, cells }) => ({
-          place: `line ${line}`,
-          item: fromCells(cells),
-        }))
+      ? await itemsOfCsv(report, file.csv, maxItems, table)
       : [file.json].flat().map((item, index) => ({ place: `item ${index + 1}`, item }))
+  report.requireNothing()
   if (items.length === 0) throw new ServiceError('malformed', 'the file is empty')
+  return items
+}
+
+async function itemsOfCsv(
+  report: Report,
+  text: string,
+  maxItems: number,
+  { columns, byPosition, empty }: Table,
+): Promise<Placed<unknown>[]> {
+  const rows = await parseCsv(text, maxItems + 1)
+  const [first] = rows
+  const header = first === undefined ? undefined : headerOf(first.cells, columns)
+  if (typeof header === 'string') {
+    report.refuse('malformed', `line ${first?.line}`, header)
+    return []
+  }
+  const records = header === undefined ? rows : rows.slice(1)
+  if (records.length > maxItems) throw new ServiceError('too_large', `the file must have at most ${maxItems} rows`)
+  const items: Placed<unknown>[] = []
+  await inTurns(records, ({ line, cells }) => {
+    const place = `line ${line}`
+    const record = recordOfRow(header ?? byPosition, cells, header !== undefined)
+    const fault = typeof record === 'string' ? record : storageFaultOf(record)
+    if (fault === undefined) items.push({ place, item: { ...empty, ...(record as object) } })
+    else report.refuse('malformed', place, fault)
+  })
   return items
 }
 
