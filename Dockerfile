@@ -13,6 +13,7 @@ COPY package.json package-lock.json .npmrc ./
 RUN npm ci --ignore-scripts \
  && install -D -m 0755 node_modules/node-linux-*/bin/node /opt/node/bin/node
 COPY migrations migrations
+COPY docs/guides docs/guides
 COPY core core
 COPY proto proto
 COPY queues queues

@@ -55,7 +55,8 @@ const made = {
 }
 await writeFile(join(dist, 'package.json'), `${JSON.stringify({ name, version, license, type: 'module' }, null, 2)}\n`)
 await writeFile(join(dist, 'build.json'), `${JSON.stringify(made)}\n`)
-await cp(join(HOME, 'migrations'), join(dist, 'migrations'), { recursive: true })
+for (const folder of ['migrations', join('docs', 'guides')])
+  await cp(join(HOME, folder), join(dist, folder), { recursive: true })
 for (const code of STAGED) await layOutCode(join(dist, BUILT_FOLDER, code.name), code)
 for (const [packageName, folder] of PACKAGE_FOLDERS)
   await cp(packageFolder(packageName, folder), join(dist, 'packages', packageName, folder), { recursive: true })

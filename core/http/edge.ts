@@ -12,6 +12,7 @@ import type { HttpApp } from './app.ts'
 import { registerBodyParsers, textFault } from './body.ts'
 import { registerErrorHandler, sendError } from './error-handler.ts'
 import type { HealthOptions } from './health.ts'
+import { registerPages } from './guides.ts'
 import { registerHealth } from './health.ts'
 import { registerHints } from './hints.ts'
 import { lingerOnSend } from './linger.ts'
@@ -97,6 +98,7 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
   app.addHook('onSend', lingerOnSend)
   registerOpenApi(app, options.health.build)
   registerHealth(app, options.health)
+  registerPages(app, options.health.build)
   return app
 }
 

@@ -42,11 +42,14 @@ describe('paths and methods', () => {
     ['GET', '/nowhere'],
     ['GET', '/pumps/1/nowhere'],
     ['GET', '/docs/static/nothing.js'],
-    ['DELETE', '/'],
+    ['DELETE', '/nowhere'],
+    ['GET', '/docs/guides/nothing.md'],
+    ['GET', '/docs/guides/..%2f..%2fREADME.md'],
+    ['GET', '/docs/guides/__proto__'],
   ])('%s %s is 404 with the error body', async (method, path) => {
     const answer = await call(method, path)
     expect(answer.status).toBe(404)
-    expect(answer.json()).toEqual({ error: 'not_found', message: 'no such path' })
+    expect(answer.json()).toEqual({ error: 'not_found', message: expect.stringMatching(/^no such (path|guide)$/) })
   })
 
   test.each([
@@ -55,6 +58,7 @@ describe('paths and methods', () => {
     ['GET', '/pumps/7/start', 'POST'],
     ['PROPFIND', '/pumps', 'GET, HEAD, POST'],
     ['POST', '/health', 'GET, HEAD'],
+    ['DELETE', '/', 'GET, HEAD'],
   ])('%s %s is 405 and names the methods that it takes', async (method, path, allow) => {
     const answer = await call(method, path)
     expect(answer.status).toBe(405)
@@ -523,6 +527,42 @@ describe('a stop', () => {
     }, 'the server answers')
     await stopping.listeners.stop(100)
     expect(await ended).toBeInstanceOf(Error)
+  })
+})
+
+describe('pages for people', () => {
+  test('the first one leads to the documents and the guides, and to the console where there is one', async () => {
+    const answer = await call('GET', '/')
+    expect(answer.status).toBe(200)
+    expect(answer.headers.get('content-type')).toBe('text/html; charset=utf-8')
+    expect(answer.headers.get('content-security-policy')).toContain("default-src 'self'")
+    const paths = [...answer.text.matchAll(/href="([^"]+)"/g)].map(([, path]) => path ?? '')
+    expect(paths).toEqual(['/docs', '/docs/guides', '/openapi.json', '/health'])
+    for (const path of paths) expect((await call('GET', path)).status, path).toBe(200)
+    await using withConsole = await startEdge({
+      routes: (app) => {
+        app.get('/console', { config: { isPublic: true }, schema: { hide: true } }, () => 'console')
+      },
+    })
+    expect(await (await fetch(withConsole.url)).text()).toContain('href="/console"')
+  })
+
+  test('guides are shown as they are, and what they link to in them is there', async () => {
+    const seen = new Set<string>()
+    const left = ['/docs/guides']
+    for (let path = left.pop(); path !== undefined; path = left.pop()) {
+      if (seen.has(path)) continue
+      seen.add(path)
+      const answer = await call('GET', path)
+      expect(answer.status, path).toBe(200)
+      for (const [, next = ''] of answer.text.matchAll(/href="(\/docs\/guides[^"#]*)/g)) left.push(next)
+    }
+    expect(seen.size).toBeGreaterThan(20)
+    const guide = await call('GET', '/docs/guides/modules.md')
+    expect(guide.text).toContain('<title>Modules from registries</title>')
+    expect(guide.text).toContain('<b id="push">## Push</b>')
+    expect(guide.text).not.toContain('<domain id>')
+    expect(guide.text).toContain('&lt;domain id&gt;')
   })
 })
 

@@ -1,0 +1,104 @@
+/**
+ * The pages for people at `/` and `/docs/guides`: where to begin, and the guides of this installation as they lie in `docs/guides`. A guide
+ * is shown as its text, in which the links to other guides work.
+ */
+import { readFile, readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { Type } from 'typebox'
+import { ServiceError } from '../errors/index.ts'
+import { HOME } from '../installation.ts'
+import type { HttpApp } from './app.ts'
+import { PAGE_HEADERS } from './security-headers.ts'
+
+const FOLDER = join(HOME, 'docs', 'guides')
+const INDEX = 'README.md'
+const GUIDES_PATH = '/docs/guides'
+const CONSOLE_PATH = '/console'
+/** A guide and its text link to each other by name; nothing else of the installation is served. */
+const GUIDE_LINK = /\[([^[\]\n]{1,200})\]\(([a-z0-9-]{1,60}\.md)((?:#[a-z0-9-]{1,60})?)\)/g
+const HEADING = /^(#{1,6}) (.{1,200})$/gm
+
+const STYLE =
+  'body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}' +
+  'pre{white-space:pre-wrap;font:14px/1.5 ui-monospace,monospace}'
+
+export function registerPages(app: HttpApp, { version }: { version: string }): void {
+  const config = { isPublic: true }
+  const schema = { hide: true }
+  app.get('/', { config, schema }, async (_request, reply) => {
+    const hasConsole = (app as unknown as FastifyInstance).hasRoute({ method: 'GET', url: CONSOLE_PATH })
+    return await sendPage(reply, 'Skein', frontPage(version, hasConsole, (await guides()).size > 0))
+  })
+  app.get(GUIDES_PATH, { config, schema }, async (_request, reply) => await sendGuide(reply, INDEX))
+  app.get(
+    `${GUIDES_PATH}/:guide`,
+    { config, schema: { ...schema, params: Type.Object({ guide: Type.String() }) } },
+    async (request, reply) => await sendGuide(reply, request.params.guide),
+  )
+}
+
+let known: Promise<ReadonlySet<string>> | undefined
+
+/** Names of the guides; none where an installation comes without. */
+async function guides(): Promise<ReadonlySet<string>> {
+  known ??= readdir(FOLDER).then(
+    (names) => new Set(names.filter((name) => name.endsWith('.md'))),
+    () => new Set<string>(),
+  )
+  return await known
+}
+
+async function sendGuide(reply: FastifyReply, name: string): Promise<FastifyReply> {
+  if (!(await guides()).has(name)) throw new ServiceError('not_found', 'no such guide')
+  const text = await readFile(join(FOLDER, name), 'utf8')
+  const title = /^# (.{1,200})$/m.exec(text)?.[1] ?? name
+  return await sendPage(
+    reply,
+    title,
+    `<p><a href="/">Skein</a> · <a href="${GUIDES_PATH}">Guides</a></p><pre>${guideText(text)}</pre>`,
+  )
+}
+
+/** The text with headings that links can name, and with its links to other guides. */
+function guideText(text: string): string {
+  return escapeHtml(text)
+    .replaceAll(HEADING, (_all, marks: string, heading: string) => `<b id="${slugOf(heading)}">${marks} ${heading}</b>`)
+    .replaceAll(
+      GUIDE_LINK,
+      (_all, label: string, guide: string, part: string) => `<a href="${GUIDES_PATH}/${guide}${part}">${label}</a>`,
+    )
+}
+
+/** As the pages that show Markdown name headings: lower case, `-` for spaces, no other signs. */
+const slugOf = (heading: string) =>
+  heading
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9 -]/g, '')
+    .replaceAll(' ', '-')
+
+function frontPage(version: string, hasConsole: boolean, hasGuides: boolean): string {
+  const links = [
+    ...(hasConsole ? [['Console', CONSOLE_PATH, 'see and change everything in the browser']] : []),
+    ['API', '/docs', 'every call, to read and to try'],
+    ...(hasGuides ? [['Guides', GUIDES_PATH, 'devices, messages, tasks, operation, step by step']] : []),
+    ['OpenAPI document', '/openapi.json', 'for generators of clients'],
+    ['Health', '/health', 'whether this service is up'],
+  ] as [string, string, string][]
+  const items = links.map(([label, path, what]) => `<li><a href="${path}">${label}</a>: ${what}</li>`).join('')
+  return `<h1>Skein</h1><p>Version ${escapeHtml(version)}</p><ul>${items}</ul><p>On a command line: <code>npx skein login</code>, then <code>npx skein --help</code>.</p>`
+}
+
+async function sendPage(reply: FastifyReply, title: string, body: string): Promise<FastifyReply> {
+  const page = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escapeHtml(title)}</title><style>${STYLE}</style>${body}</html>\n`
+  return await reply.headers(PAGE_HEADERS).type('text/html; charset=utf-8').send(page)
+}
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+}
+const escapeHtml = (text: string) => text.replaceAll(/[&<>"']/g, (sign) => ENTITIES[sign] ?? sign)
