@@ -11,6 +11,8 @@ import type { Given } from './values.ts'
 const MAX_ITEMS = 10_000
 const MAX_BODY_BYTES = 15 * 1024 * 1024
 const MAX_PAIRS = 100_000
+/** Connections of a connect call, each clients x channels. */
+const MAX_CONNECTIONS = 1000
 const MAX_REPORTED = 20
 const BULK_DEADLINE_MS = 120_000
 const COLUMNS = ['id', 'name', 'credentials.secret', 'status']
@@ -152,7 +154,7 @@ function* callsOf(connections: readonly Connections[]): Generator<Connections[]>
   let pairs = 0
   for (const part of connections.flatMap((connection) => [...split(connection)])) {
     const more = part.client_ids.length * part.channel_ids.length
-    if (call.length === MAX_ITEMS || (call.length > 0 && pairs + more > MAX_PAIRS)) {
+    if (call.length === MAX_CONNECTIONS || (call.length > 0 && pairs + more > MAX_PAIRS)) {
       yield call
       call = []
       pairs = 0
