@@ -596,15 +596,10 @@ describe('names that a route does not know (contract decisions 64 and 71)', () =
   afterAll(() => plants[Symbol.asyncDispose]())
 
   const hintOf = async (path: string, body?: unknown) => {
-    const response = await fetch(`${plants.url}${path}`, {
-      ...(body === undefined
-        ? {}
-        : {
-            method: 'POST',
-            headers: { 'content-type': 'application/json' },
-            body: typeof body === 'string' ? body : JSON.stringify(body),
-          }),
-    })
+    const method = body === undefined ? 'GET' : 'POST'
+    const text = body === undefined ? null : typeof body === 'string' ? body : JSON.stringify(body)
+    const headers = { 'content-type': 'application/json' }
+    const response = await fetch(`${plants.url}${path}`, { method, headers, body: text })
     await response.text()
     return { status: response.status, hint: response.headers.get('skein-hint') }
   }
