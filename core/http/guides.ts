@@ -81,7 +81,7 @@ function frontPage(version: string, hasConsole: boolean, hasGuides: boolean): st
   const links = [
     ...(hasConsole ? [['Console', CONSOLE_PATH, 'see and change everything in the browser']] : []),
     ['API', '/docs', 'every call, to read and to try'],
-    ...(hasGuides ? [['Guides', GUIDES_PATH, 'devices, messages, tasks, operation, step by step']] : []),
+    ...(hasGuides ? [['Guides', GUIDES_PATH, 'how to use it and how to run it, step by step']] : []),
     ['OpenAPI document', '/openapi.json', 'for generators of clients'],
     ['Health', '/health', 'whether this service is up'],
   ] as [string, string, string][]
