@@ -330,6 +330,24 @@ describe('refusals', () => {
     expect((await peer.request({ code: 'POST', path: device.at(), options, payload: PACK })).code).toBe(code)
   })
 
+  test('a critical option that is not understood in a NON request is rejected, and nothing is done (sections 4.3 and 5.4.1)', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const options = [{ name: 65_001, value: Buffer.from('x') }]
+    const asked = { confirmable: false, options, path: device.at() }
+    const rejected = [
+      peer.ask({ ...asked, code: 'POST', payload: PACK }),
+      peer.ask({ ...asked, code: 'GET' }),
+      peer.ask({ ...asked, code: 'PUT' }),
+      peer.ask({ ...asked, options: [uint('Accept', 50), uint('Accept', 50)] }),
+    ]
+    await peer.request({ code: 'POST', path: device.at('/after'), payload: PACK })
+    expect(peer.got.slice(0, -1).map(({ code, reset, messageId }) => [code, reset, messageId])).toEqual(
+      rejected.map(({ messageId }) => ['0.00', true, messageId]),
+    )
+    expect((await device.stored()).map(({ subtopic }) => subtopic)).toEqual(['after'])
+  })
+
   test('a ping is answered by a reset; so is what cannot be read and asks for confirmation', async () => {
     using peer = await openPeer(server.port)
     peer.send(Buffer.from([0x40, 0, 0x12, 0x34]))
@@ -458,7 +476,22 @@ describe('GET', () => {
     }
     expect(await accepting(110)).toEqual(['2.05', 110])
     expect(await accepting(50)).toEqual(['2.05', 50])
-    expect(await accepting(112)).toEqual(['4.06', undefined])
+    expect(await accepting(112)).toEqual(['2.05', 112])
+    expect(await accepting(42)).toEqual(['4.06', undefined])
+  })
+
+  test('a pack comes in the notation that is asked for, whichever it was sent in', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    const cbor = Buffer.from('81a300617601636162630218 2a'.replaceAll(' ', ''), 'hex')
+    await device.publish(cbor, 'application/senml+cbor')
+    const [json, back] = [
+      await peer.request({ path: device.at() }),
+      await peer.request({ path: device.at(), options: [uint('Accept', 112)] }),
+    ]
+    expect(JSON.parse(json.payload.toString())).toMatchObject([{ n: 'v', u: 'abc', v: 42 }])
+    expect(optionOf(back, 'Content-Format')).toBe(112)
+    expect(back.payload.subarray(0, 4).toString('hex')).toBe('81a40061')
   })
 
   test('/.well-known/core names the paths, to anybody', async () => {
@@ -467,6 +500,24 @@ describe('GET', () => {
     expect([answer.code, optionOf(answer, 'Content-Format')]).toEqual(['2.05', 40])
     expect(answer.payload.toString()).toMatch(/^<\/m>;obs,/)
     expect(answer.payload.length).toBeLessThan(64)
+  })
+
+  test.each([
+    ['href=/m', '</m>;obs'],
+    ['href=/ch*', '</channels>;obs'],
+    ['href=*', '</m>;obs,</channels>;obs'],
+    ['obs', '</m>;obs,</channels>;obs'],
+    ['obs=*', '</m>;obs,</channels>;obs'],
+    ['href=/nothing', ''],
+    ['rt=temperature', ''],
+    ['rt=*', ''],
+    ['__proto__=*', ''],
+    ['href=/m*&rt=x', ''],
+  ])('/.well-known/core?%s (RFC 6690 section 4.1) is %j', async (query, links) => {
+    using peer = await openPeer(server.port)
+    const options = query.split('&').map((one) => ({ name: 'Uri-Query', value: Buffer.from(one) }))
+    const answer = await peer.request({ path: '/.well-known/core', options })
+    expect([answer.code, answer.payload.toString()]).toEqual(['2.05', links])
   })
 })
 
@@ -496,6 +547,44 @@ describe('Observe', () => {
     using late = await openPeer(server.port)
     const again = await observe(late, device.at())
     expect(again.first?.payload.toString()).toContain('"v":4')
+  })
+
+  test('one observation keeps one format: a message of another ends it with 4.06 (RFC 7641 section 4.2)', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    await device.publish(PACK)
+    const { token, first } = await observe(peer, device.at())
+    expect(optionOf(first, 'Content-Format')).toBe(110)
+    const cbor = Buffer.from('81a20061760218 2a'.replaceAll(' ', ''), 'hex')
+    await device.publish(cbor, 'application/senml+cbor')
+    await device.publish('{"on":true}', 'application/json')
+    const answers = await peer.answers(token, 3)
+    expect(answers.map((answer) => [answer.code, optionOf(answer, 'Content-Format')])).toEqual([
+      ['2.05', 110],
+      ['2.05', 110],
+      ['4.06', undefined],
+    ])
+    expect(optionOf(answers[2], 'Observe')).toBeUndefined()
+    peer.acknowledge(answers[2] as never)
+    const again = await observe(peer, device.at())
+    expect([again.first?.code, optionOf(again.first, 'Content-Format')]).toEqual(['2.05', 50])
+    // A pack in JSON is JSON.
+    await device.publish(PACK)
+    const [, next] = await peer.answers(again.token, 2)
+    expect([next?.code, optionOf(next, 'Content-Format')]).toEqual(['2.05', 50])
+    expect(await peer.answers(token, 3)).toHaveLength(3)
+  })
+
+  test('an observer that accepts another format than the newest message has is told 4.06 and observes nothing', async () => {
+    using peer = await openPeer(server.port)
+    const device = await aDevice()
+    await device.publish('text', 'text/plain')
+    const { token, first } = await observe(peer, device.at(), [uint('Accept', 110)])
+    expect([first?.code, optionOf(first, 'Observe')]).toEqual(['4.06', undefined])
+    await device.publish(PACK)
+    const { first: later } = await observe(peer, device.at(), [uint('Accept', 110)])
+    expect(later?.code).toBe('2.05')
+    expect(await peer.answers(token, 1)).toHaveLength(1)
   })
 
   test('every twentieth notification is confirmable, and one a minute; an acknowledged one is not sent again', async () => {

@@ -1,5 +1,14 @@
 /** Content-Format numbers of messages (RFC 7252 section 12.3, RFC 8428 section 12.3). */
-import { JSON_TYPE, OCTET_STREAM, SENML_CBOR, SENML_JSON, TEXT_PLAIN } from '#api/messages/index.ts'
+import {
+  JSON_TYPE,
+  OCTET_STREAM,
+  SENML_CBOR,
+  SENML_JSON,
+  TEXT_PLAIN,
+  packToCbor,
+  packToJson,
+} from '#api/messages/index.ts'
+import type { LiveMessage } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 
 const TYPES_BY_NUMBER: ReadonlyMap<number, string> = new Map([
@@ -14,6 +23,13 @@ const NUMBERS_BY_TYPE = new Map([...TYPES_BY_NUMBER].map(([number, type]) => [ty
 export const LINK_FORMAT = 40
 const JSON_NUMBER = 50
 const SENML_JSON_NUMBER = 110
+const SENML_CBOR_NUMBER = 112
+
+/** A payload with the number of its format, if it has one. */
+export type Representation = { payload: Buffer; contentFormat: number | undefined }
+
+/** Packs in the notation that they did not come in: many observers ask for the same. */
+const converted = new WeakMap<LiveMessage, Buffer>()
 
 /** Undefined where none is declared. Throws `unsupported_media_type`. */
 export function contentTypeOf(format: number | undefined): string | undefined {
@@ -28,10 +44,29 @@ export function contentTypeOf(format: number | undefined): string | undefined {
   return type
 }
 
-/** The number that a message of the type is sent with; false where the peer accepts another one alone. */
-export function formatFor(contentType: string, accept: number | undefined): number | undefined | false {
-  const format = NUMBERS_BY_TYPE.get(contentType)
-  if (accept === undefined || accept === format) return format
-  // A pack in JSON is JSON.
-  return accept === JSON_NUMBER && format === SENML_JSON_NUMBER ? JSON_NUMBER : false
+/**
+ * The message in the format that is accepted, a pack as SenML JSON where none is; undefined where it has another one. In the store a pack
+ * has no notation: it comes back in each.
+ */
+export function represent(message: LiveMessage, accept: number | undefined): Representation | undefined {
+  const { contentType, payload } = message
+  if (contentType === SENML_JSON || contentType === SENML_CBOR) {
+    const contentFormat = accept ?? SENML_JSON_NUMBER
+    if (contentFormat === SENML_CBOR_NUMBER) return { payload: packIn(SENML_CBOR, message), contentFormat }
+    // A pack in JSON is JSON.
+    const isJson = contentFormat === SENML_JSON_NUMBER || contentFormat === JSON_NUMBER
+    return isJson ? { payload: packIn(SENML_JSON, message), contentFormat } : undefined
+  }
+  const contentFormat = NUMBERS_BY_TYPE.get(contentType)
+  return accept === undefined || accept === contentFormat ? { payload, contentFormat } : undefined
+}
+
+function packIn(contentType: string, message: LiveMessage): Buffer {
+  if (message.contentType === contentType) return message.payload
+  let payload = converted.get(message)
+  if (payload === undefined) {
+    payload = contentType === SENML_CBOR ? packToCbor(message.payload) : packToJson(message.payload)
+    converted.set(message, payload)
+  }
+  return payload
 }

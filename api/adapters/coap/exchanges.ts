@@ -10,7 +10,7 @@ import type { AddressProofs } from './addresses.ts'
 import type { Answer } from './answer.ts'
 import { refusal } from './answer.ts'
 import type { Endpoints, Peer } from './endpoints.ts'
-import { METHODS, NOTHING, TYPES, emptyMessage, formatMessage, isRequest, parseMessage } from './message.ts'
+import { CODES, METHODS, NOTHING, TYPES, emptyMessage, formatMessage, isRequest, parseMessage } from './message.ts'
 import type { CoapMessage, CoapOption } from './message.ts'
 import { MAX_COPIES } from './outbox.ts'
 import type { Outbox } from './outbox.ts'
@@ -178,8 +178,12 @@ export class Exchanges {
     if (answered.isRemembered) this.#deps.endpoints.remember(peer, request.messageId, answered.code)
     // Nothing tells an unconfirmable request from one that was lost, and at the bound it is (contract section 7.6).
     const isDropped = request.type === TYPES.nonConfirmable && answered.code === BUSY.code
-    if (!isDropped) this.#send(request, peer, answered, isAcknowledged, limit)
-    this.#deps.onAnswered(answered.route, isDropped ? undefined : answered.code, monotonicMs() - sinceMs)
+    // It is rejected, not refused: an answer could not be told from one to a request that was understood (sections 4.3 and 5.4.1).
+    const isRejected = request.type === TYPES.nonConfirmable && answered.code === CODES.badOption
+    if (isRejected) this.#deps.send(emptyMessage(TYPES.reset, request.messageId), peer)
+    else if (!isDropped) this.#send(request, peer, answered, isAcknowledged, limit)
+    const isAnswered = !isRejected && !isDropped
+    this.#deps.onAnswered(answered.route, isAnswered ? answered.code : undefined, monotonicMs() - sinceMs)
     answered.afterwards?.()
   }
 

@@ -7,14 +7,14 @@ import type { Delivery, EndReason, LiveMessage, Messages } from '#api/messages/i
 import type { Logger } from '#core/logging/index.ts'
 import type { AddressProofs } from './addresses.ts'
 import type { Block } from './blocks.ts'
-import { formatFor } from './content-formats.ts'
+import { represent } from './content-formats.ts'
 import type { Endpoint, Endpoints, Observation, Peer } from './endpoints.ts'
 import { CODES, NOTHING, TYPES, codeOfKind, formatMessage, payloadRoom } from './message.ts'
 import type { CoapOption } from './message.ts'
 import { OPTIONS, uintOption } from './options.ts'
 import { MAX_COPIES } from './outbox.ts'
 import type { Outbox } from './outbox.ts'
-import type { Representation, Representations } from './representations.ts'
+import type { Representations } from './representations.ts'
 
 /** One notification of so many asks for an acknowledgement, and at least one in these times (contract section 7.4). */
 const CONFIRM_EVERY = 20
@@ -75,6 +75,8 @@ export class OpenObservation implements Observation {
   #lastSentAt: number
   /** The peer was at its address when it was sent a notification of this observation, or asked for it. */
   #isProven = false
+  /** Of what it was sent first: what follows has the same (RFC 7641 section 4.2). */
+  #format: number | undefined
   #unpaidBytes: number
   sequence: number
 
@@ -92,6 +94,7 @@ export class OpenObservation implements Observation {
     this.#allHeld = allHeld
     this.#onClosed = onClosed
     this.#lastSentAt = deps.nowMs()
+    this.#format = observing.accept
     this.#unpaidBytes = observing.unpaidBytes
     this.#isProven = observing.unpaidBytes === Infinity
     this.sequence = sequence ?? Math.floor((Date.now() / 1000) * SEQUENCES_PER_SECOND) % SEQUENCES
@@ -107,8 +110,9 @@ export class OpenObservation implements Observation {
     return this.sequence
   }
 
-  /** The first answer has gone out, with this message; what came after it follows. */
-  begin(answered: LiveMessage | undefined): void {
+  /** The first answer has gone out, with this message in this format; what came after it follows. */
+  begin(answered: LiveMessage | undefined, contentFormat: number | undefined): void {
+    this.#format ??= contentFormat
     const at = this.#held.findIndex(
       ({ batchSeq, index }) => batchSeq === answered?.batchSeq && index === answered.index,
     )
@@ -188,6 +192,12 @@ export class OpenObservation implements Observation {
     this.#send(codeOfKind(isForbidden ? 'forbidden' : 'unavailable'), options, NOTHING, reason !== 'stopping')
   }
 
+  /** A message has another format than those before it. */
+  #endUnacceptable(): void {
+    this.end()
+    this.#send(CODES.notAcceptable, [], NOTHING, true)
+  }
+
   tick(now: number): void {
     if (!this.#isFree || now - this.#lastSentAt < CONFIRM_SILENT_MS) return
     // Not once more while the message is looked for.
@@ -200,11 +210,11 @@ export class OpenObservation implements Observation {
   }
 
   #notify(message: LiveMessage | undefined): void {
-    const { peer, accept, block, representationKey } = this.#observing
+    const { peer, block, representationKey } = this.#observing
     const { addresses, outbox, representations, nowMs, messages } = this.#deps
-    const contentFormat = message === undefined ? undefined : formatFor(message.contentType, accept)
-    // Of a channel with messages in several formats the observer is sent those that it accepts.
-    if (contentFormat === false) return
+    const representation =
+      message === undefined ? { payload: NOTHING, contentFormat: undefined } : represent(message, this.#format)
+    if (representation === undefined) return this.#endUnacceptable()
     const now = nowMs()
     const endpoint = this.#endpoint
     this.#isProven ||= addresses.isProven(peer)
@@ -214,7 +224,7 @@ export class OpenObservation implements Observation {
       now - endpoint.lastConfirmableAt >= CONFIRM_ACTIVE_MS
     // It would not be known whether it was acknowledged: dropped, as a network does.
     if (isConfirmable && (this.#isProven ? outbox.isFull : outbox.isFullForUnproven)) return
-    const representation: Representation = { payload: message?.payload ?? NOTHING, contentFormat }
+    this.#format ??= representation.contentFormat
     const first = block === undefined ? undefined : { ...block, number: 0 }
     const room = this.#isProven ? Infinity : payloadRoom(this.#unpaidBytes)
     const { options, payload } = representations.part(representationKey, representation, first, room)

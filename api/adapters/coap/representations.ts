@@ -6,6 +6,7 @@ import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Block } from './blocks.ts'
 import { MAX_EXPONENT, blockValue, narrowed, sizeOf } from './blocks.ts'
+import type { Representation } from './content-formats.ts'
 import { CoapRefusal, OPTIONS, uintOption } from './options.ts'
 import { codeOfKind } from './message.ts'
 import type { CoapOption } from './message.ts'
@@ -15,9 +16,6 @@ const MAX_KEPT_BYTES = 32 * 1024 * 1024
 const KEPT_MS = 300_000
 /** Too many to guess: a request with the ETag proves that the first block was received. */
 const ETAG_BYTES = 6
-
-/** A payload with the number of its format, if it has one. */
-export type Representation = { payload: Buffer; contentFormat: number | undefined }
 
 type Kept = Representation & { etag: Buffer }
 

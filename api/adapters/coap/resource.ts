@@ -2,30 +2,30 @@
 import type { ChannelPath, MessageAccess, MessageCredentials, MessageGate } from '#api/devices/index.ts'
 import type { ConnectionType } from '#api/identity/index.ts'
 import {
-  OCTET_STREAM,
+  typeOfContent,
   parseContent,
   parseMessagePath,
   parseSubtopic,
   parseSubtopicFilter,
 } from '#api/messages/index.ts'
-import type { LiveMessage, Messages } from '#api/messages/index.ts'
+import type { Messages } from '#api/messages/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import type { Answer } from './answer.ts'
 import { answer, isFault, refusal } from './answer.ts'
 import { blockValue } from './blocks.ts'
-import { LINK_FORMAT, contentTypeOf, formatFor } from './content-formats.ts'
+import { LINK_FORMAT, contentTypeOf, represent } from './content-formats.ts'
+import type { Representation } from './content-formats.ts'
+import { findLinks } from './discovery.ts'
 import type { Peer } from './endpoints.ts'
 import { CODES, METHODS, NOTHING, payloadRoom } from './message.ts'
 import type { CoapMessage } from './message.ts'
 import type { Observations } from './observations.ts'
 import type { RequestOptions } from './options.ts'
 import { CoapRefusal, OPTIONS, readOptions, uintOption } from './options.ts'
-import type { Representation, Representations } from './representations.ts'
+import type { Representations } from './representations.ts'
 import type { Uploads } from './uploads.ts'
 
-/** RFC 6690: where messages are. Short, because it is sent to whoever asks. */
-const LINKS = Buffer.from('</m>;obs,</channels>;obs')
 const WELL_KNOWN = '.well-known/core'
 const AUTH = 'auth='
 const OBSERVE = { register: 0, deregister: 1 } as const
@@ -65,10 +65,10 @@ export class Resource {
   handle(request: CoapMessage, peer: Peer, maxBytes: number): Answer | Promise<Answer> {
     try {
       const { code } = request
+      const options = readOptions(request.options)
       if (code !== METHODS.get && code !== METHODS.post)
         throw new ServiceError('method_not_allowed', 'a channel takes GET and POST')
-      const options = readOptions(request.options)
-      if (code === METHODS.get && options.path === WELL_KNOWN) return links()
+      if (code === METHODS.get && options.path === WELL_KNOWN) return links(options.queries)
       const asked = ask(options, request, peer, maxBytes)
       const route = code === METHODS.post ? 'POST message' : 'GET message'
       const answered = code === METHODS.post ? this.#post(asked) : this.#get(asked)
@@ -126,7 +126,7 @@ export class Resource {
       if (body.length > maxBodyBytes)
         throw new ServiceError('too_large', `the body must have at most ${maxBodyBytes} bytes`)
       const { contentType, subtopic, content } = read(asked, body, receivedAtSeconds)
-      const original = { contentType: contentType ?? OCTET_STREAM, body }
+      const original = { contentType: contentType ?? typeOfContent(content), body }
       return messages.publish({ access, subtopic, protocol: 'coap', receivedAtSeconds, content, original }).then(
         () => ({ ...this.again(asked.request, CODES.changed), ...known, isRemembered: true }),
         // After its deadline nobody knows whether it was stored.
@@ -185,10 +185,7 @@ export class Resource {
     const message = await messages.latest(access, filter)
     if (message === undefined && observe !== OBSERVE.deregister)
       throw new ServiceError('not_found', 'the channel has no message yet')
-    const representation = represent(message, accept)
-    if (representation === undefined)
-      throw new CoapRefusal(CODES.notAcceptable, 'the newest message has another format')
-    return partOf(representation)
+    return partOf(message === undefined ? EMPTY : acceptable(represent(message, accept)))
   }
 
   async #observe(
@@ -206,12 +203,12 @@ export class Resource {
     const observation = await observations.open({ peer, token: Buffer.from(request.token), ...observed })
     try {
       const message = await messages.latest(access, filter)
-      const representation = represent(message, accept) ?? { payload: NOTHING, contentFormat: undefined }
+      const representation = message === undefined ? EMPTY : acceptable(represent(message, accept))
       const room = payloadRoom(maxBytes * FIRST_ANSWER_PART)
       const part = representations.part(representationKey, representation, block, room)
       if (observation === undefined) return answer(CODES.content, { ...known, ...part })
       const observeValue = uintOption(OPTIONS.observe, observation.nextSequence())
-      const afterwards = () => observation.begin(message)
+      const afterwards = () => observation.begin(message, representation.contentFormat)
       return answer(CODES.content, { ...known, ...part, options: [observeValue, ...part.options], afterwards })
     } catch (error) {
       observation?.end()
@@ -220,11 +217,20 @@ export class Resource {
   }
 }
 
-function links(): Answer {
+/** Of a channel without a message. */
+const EMPTY: Representation = { payload: NOTHING, contentFormat: undefined }
+
+/** Throws a refusal for a message that has another format. */
+function acceptable(representation: Representation | undefined): Representation {
+  if (representation === undefined) throw new CoapRefusal(CODES.notAcceptable, 'the newest message has another format')
+  return representation
+}
+
+function links(queries: readonly string[]): Answer {
   return answer(CODES.content, {
     route: `GET ${WELL_KNOWN}`,
     options: [uintOption(OPTIONS.contentFormat, LINK_FORMAT)],
-    payload: LINKS,
+    payload: findLinks(queries.filter((query) => !query.startsWith(AUTH))),
     isPublic: true,
   })
 }
@@ -251,11 +257,4 @@ function credentialsOf({ queries: [query, ...more] }: RequestOptions): MessageCr
   if (secret === '' || more.length > 0)
     throw new ServiceError('unauthenticated', 'the query must be auth=<client secret> and nothing else')
   return { kind: 'client', secret }
-}
-
-/** Undefined where the message has a format that is not accepted. */
-function represent(message: LiveMessage | undefined, accept: number | undefined): Representation | undefined {
-  if (message === undefined) return { payload: NOTHING, contentFormat: undefined }
-  const contentFormat = formatFor(message.contentType, accept)
-  return contentFormat === false ? undefined : { payload: message.payload, contentFormat }
 }

@@ -1,7 +1,7 @@
 /** Publishing over HTTP (contract section 7.1, decisions 17, 17b and 54): 202 means stored. */
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import { OCTET_STREAM, idempotencyOf, parseContent, parseSubtopic } from '#api/messages/index.ts'
+import { idempotencyOf, parseContent, parseSubtopic, typeOfContent } from '#api/messages/index.ts'
 import type { IncomingMessage, Messages } from '#api/messages/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
@@ -92,7 +92,7 @@ export function publishRoutes(messages: Messages, deps: MessageAccessDeps): Rout
     // What is wrong with the body is answered before what is wrong with the channel.
     const content = parseContent(contentType, body, { subtopic, receivedAtSeconds })
     const access = accessOf(request)
-    const original = { contentType: contentType ?? OCTET_STREAM, body }
+    const original = { contentType: contentType ?? typeOfContent(content), body }
     const message: IncomingMessage = { access, subtopic, protocol: 'http', receivedAtSeconds, content, original }
     const key = request.headers['idempotency-key']
     if (key === undefined) return messages.publish(message)

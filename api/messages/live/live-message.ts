@@ -42,14 +42,15 @@ export function fromIncoming(message: IncomingMessage, batchSeq: number, index: 
     subtopic: message.subtopic,
     protocol: message.protocol,
     receivedAtSeconds: message.receivedAtSeconds,
-    contentType: original?.contentType ?? contentTypeOf(content),
+    contentType: original?.contentType ?? typeOfContent(content),
     payload: original?.body ?? encode(content),
     ...(message.envelope === undefined ? {} : { envelope: message.envelope }),
     ...(message.sender === undefined ? {} : { sender: message.sender }),
   }
 }
 
-function contentTypeOf(content: IncomingMessage['content']): string {
+/** Of a message that came without one: the type that its bytes were judged to have. */
+export function typeOfContent(content: IncomingMessage['content']): string {
   return content.kind === 'records' ? SENML_JSON : content.contentType
 }
 
