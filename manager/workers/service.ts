@@ -100,9 +100,11 @@ export class WorkersService {
     }
     if (action === 'worker_manage' && !(await access.can(caller, action, worker.domainId))) {
       if (caller === undefined) throw new ServiceError('unauthenticated', 'driving a worker needs a token')
-      const where =
-        worker.domainId === null ? 'the platform: only its administrator drives it' : 'the domain of the worker'
-      throw new ServiceError('forbidden', `failed to perform authorization: needs worker_manage in ${where}`)
+      const why =
+        worker.domainId === null
+          ? 'the worker belongs to the platform, and only the platform administrator drives it; workers of a domain join with a token of it (POST /workers/tokens)'
+          : 'needs worker_manage in the domain of the worker'
+      throw new ServiceError('forbidden', `failed to perform authorization: ${why}`)
     }
     return worker
   }

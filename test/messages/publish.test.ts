@@ -127,6 +127,18 @@ describe('credentials', () => {
     expect(response.json()).toMatchObject({ error: 'unauthenticated', message: expect.stringMatching(/./) })
   })
 
+  test('of an unknown domain, or in a foreign one, they are 401 alike, and the answer says that it may be the domain', async () => {
+    const foreign = await plant.api.newUser()
+    const { id } = (await foreign.call('POST', '/domains', { name: 'foreign' })).json<{ id: string }>()
+    for (const domain of ['00000000-0000-4000-8000-000000000000', 'no-such-route', id]) {
+      const response = await publish(PACK, {}, `/m/${domain}/c/${device.channelId}`)
+      expect([response.statusCode, response.json<{ message: string }>().message]).toEqual([
+        401,
+        'failed to perform authentication: wrong domain or secret',
+      ])
+    }
+  })
+
   test('none is 401', async () => {
     const response = await plant.api.app.inject({ method: 'POST', url: path, payload: '[]' })
     expect(response.statusCode).toBe(401)

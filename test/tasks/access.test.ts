@@ -195,6 +195,31 @@ test("the platform's worker is shown to members of domains as how busy it is, an
   ])
 })
 
+test("a domain's administrator drains the domain's own worker, and is told why the platform's is none of them", async () => {
+  const owner = await member(1)
+  const client = clientOf(manager.app)
+  const { body: made } = await client.post('/workers/tokens', {}, owner.headers)
+  const own = await startTestWorker({ grpcAddress: manager.grpcAddress, workerToken: String(made['token']) })
+  try {
+    for (const [verb, state] of [
+      ['drain', 'draining'],
+      ['resume', 'alive'],
+    ])
+      expect(await client.post(`/workers/${own.id}/${verb}`, {}, owner.headers)).toMatchObject({
+        status: 200,
+        body: { id: own.id, state },
+      })
+    expect((await client.post(`/workers/${own.id}/drain`, {}, (await member(1)).headers)).status).toBe(404)
+    const { status, body } = await client.post(`/workers/${worker.id}/drain`, {}, owner.headers)
+    expect(status).toBe(403)
+    expect(body['message']).toMatch(
+      /belongs to the platform, and only the platform administrator .*POST \/workers\/tokens/,
+    )
+  } finally {
+    await own.close()
+  }
+})
+
 test('auto needs no token from this machine, and one from anywhere else', async () => {
   const auto = await managerWith('auto')
   try {

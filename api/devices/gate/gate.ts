@@ -60,9 +60,13 @@ const MAX_REPORTED = 10_000
 type Refusal = 'unauthenticated' | 'forbidden'
 type Decision = { access: MessageAccess } | { refusal: Refusal }
 
-const REFUSALS: Record<Refusal, () => ServiceError> = {
-  unauthenticated: () =>
-    new ServiceError('unauthenticated', 'failed to perform authentication: wrong or missing client secret'),
+/** `domain` is that of the path: a secret counts in its own domain alone, and which of the two is wrong is told to nobody. */
+const REFUSALS: Record<Refusal, (domain?: string) => ServiceError> = {
+  unauthenticated: (domain) =>
+    new ServiceError(
+      'unauthenticated',
+      `failed to perform authentication: ${domain === undefined ? 'wrong or missing client secret' : 'wrong domain or secret'}`,
+    ),
   forbidden: () => new ServiceError('forbidden', 'failed to perform authorization: not connected to this channel'),
 }
 
@@ -112,7 +116,7 @@ export class MessageGate {
     const enabled = (await this.#candidatesFor({ kind: 'client', secret }, query)).filter(isEnabled)
     if (enabled.length > 1) await this.#reportAmbiguity(enabled)
     const [only, ...more] = enabled
-    if (only === undefined || more.length > 0) throw REFUSALS.unauthenticated()
+    if (only === undefined || more.length > 0) throw REFUSALS.unauthenticated(domain)
     return { domainId: only.domainId, clientId: only.clientId }
   }
 
@@ -147,7 +151,7 @@ export class MessageGate {
     const decision = await this.#decisions.get(keyOf(credentials, path, type), () =>
       this.#decide(credentials, path, type),
     )
-    if ('refusal' in decision) throw REFUSALS[decision.refusal]()
+    if ('refusal' in decision) throw REFUSALS[decision.refusal](path.domain)
     return decision.access
   }
 
