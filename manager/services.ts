@@ -34,6 +34,7 @@ import { ModuleCatalogue } from './store/catalogue.ts'
 import { taskRoutes } from './tasks/routes.ts'
 import { TasksService } from './tasks/service.ts'
 import { LeaseKeeper } from './workers/leases.ts'
+import { explainUnfit } from './workers/placement.ts'
 import { placementRoutes } from './workers/placement-routes.ts'
 import { workerRoutes } from './workers/routes.ts'
 import { WorkersService } from './workers/service.ts'
@@ -137,7 +138,15 @@ export class ManagerServices {
     const starter = new RunStarter({ database, writer, knownTasks, resolveImage: this.modules.resolve })
     const runs = new RunsService({ database, tasks, starter, stopRuns, newId: randomUUID, logger })
     this.#runs = runs
-    this.#invocations = new Invocations({ database, tasks, starter, endings, newId: randomUUID })
+    this.#invocations = new Invocations({
+      database,
+      tasks,
+      starter,
+      endings,
+      explainUnfit: (caller, taskId) =>
+        explainUnfit({ database, access, tasks, cluster: this.cluster }, caller, taskId),
+      newId: randomUUID,
+    })
     const lateEnds = startLateEnds({ database, endings, logger, intervalMs: timing.foreignRunPollMs })
     const messageRuns = startMessageRuns({ database, bus, access, runs, logger, intervalMs: timing.messageIntervalMs })
     this.#replays = createReplaysService({ database, bus, access, tasks, newId: randomUUID })

@@ -21,6 +21,8 @@ export type StartRequest = {
   overrides: RunOverrides
   /** true: start, the task's state follows the run; false: invoke. */
   drivesTask: boolean
+  /** Refused where no worker fits, instead of queued. */
+  needsWorker?: boolean
   /** The digest of the reference that the task had a moment ago, or why there is none; undefined: it had no reference. */
   image: ResolvedImage | Error | undefined
   /** Idempotency-Key of a start. */

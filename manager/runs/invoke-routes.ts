@@ -22,6 +22,8 @@ export function invokeRoutes({ invocations, callers }: { invocations: Invocation
         schema: {
           tags,
           summary: 'Start a run and wait for its result',
+          description:
+            'Where no worker fits, the answer is 409 and says why of each, as `/placement` does: at once, or after `wait`. A worker whose lease has not ended counts, connected or not.',
           params: Params,
           body: InvokeBody,
           response: responses(
@@ -29,6 +31,7 @@ export function invokeRoutes({ invocations, callers }: { invocations: Invocation
             'unauthenticated',
             'forbidden',
             'not_found',
+            'invalid_state',
             'unprocessable',
             'unsupported_media_type',
             'too_large',
@@ -50,7 +53,7 @@ export function invokeRoutes({ invocations, callers }: { invocations: Invocation
           tags,
           summary: 'Start a run for each of up to 1,000 inputs and wait for all results',
           description:
-            'Each is a run of its own, with its own row under /runs. Those that have not ended when the time is over go on. When none can be started, the answer is the refusal of the first.',
+            'Each is a run of its own, with its own row under /runs. Those that have not ended when the time is over go on. When none can be started, the answer is the refusal of the first: 409 where no worker fits.',
           params: Params,
           body: InvokeManyBody,
           response: responses(
@@ -58,6 +61,7 @@ export function invokeRoutes({ invocations, callers }: { invocations: Invocation
             'unauthenticated',
             'forbidden',
             'not_found',
+            'invalid_state',
             'unprocessable',
             'unsupported_media_type',
             'too_large',

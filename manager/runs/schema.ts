@@ -16,15 +16,27 @@ const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(type: T) =
 export const StartBody = Type.Optional(
   nullable(Type.Object({ inputs: Type.Optional(Inputs), cli_args: Type.Optional(CliArgs), env: Type.Optional(Env) })),
 )
+/** Of an invocation: the one for its result, the other for a worker. */
+const waits = {
+  timeout: Type.Optional(
+    Type.String({ maxLength: 64, description: 'How long to wait for the results: 60s unless given, 1ms to 1h' }),
+  ),
+  wait: Type.Optional(
+    Type.String({
+      maxLength: 64,
+      description:
+        'How long to wait for a worker that fits before the call is refused: 0s unless given, at most 60s. Where one fits and is busy, the run waits until `timeout`',
+    }),
+  ),
+}
+
 export const InvokeBody = Type.Optional(
   nullable(
     Type.Object({
       inputs: Type.Optional(Inputs),
       cli_args: Type.Optional(CliArgs),
       env: Type.Optional(Env),
-      timeout: Type.Optional(
-        Type.String({ maxLength: 64, description: 'How long to wait for the result, such as 30s' }),
-      ),
+      ...waits,
     }),
   ),
 )
@@ -39,9 +51,7 @@ export const InvokeManyBody = Type.Object({
   }),
   cli_args: Type.Optional(CliArgs),
   env: Type.Optional(Env),
-  timeout: Type.Optional(
-    Type.String({ maxLength: 64, description: 'How long to wait for the last result, such as 30s' }),
-  ),
+  ...waits,
 })
 export type InvokeManyBody = Static<typeof InvokeManyBody>
 

@@ -1,17 +1,20 @@
 /** Why a run is where it is: `GET /tasks/{id}/placement`. */
 import type { Database } from '#core/database/index.ts'
+import { ServiceError } from '#core/errors/index.ts'
 import { TASK_STATE } from '#proto/index.ts'
 import { visibleDomains, type TaskAccess, type TaskCaller } from '../access/access.ts'
 import { memoryClassBytes, type RunNeeds } from '../model/needs.ts'
 import type { Cluster } from '../placement/cluster.ts'
 import { refusalOf, type WorkerView } from '../placement/placement.ts'
 import { findNewestRun, listWorkers, type WorkerRecord } from '../store/workers.ts'
+import type { TaskRecord } from '../store/tasks.ts'
 import type { TasksService } from '../tasks/service.ts'
 
 export type PlacementDeps = { database: Database; access: TaskAccess; tasks: TasksService; cluster: Cluster }
 
 /** Workers that an explanation names. */
 const MAX_EXPLAINED = 1_000
+const NO_WORKER = 'no worker has joined'
 
 /** For each worker whether the newest run of the task is there, or why it is not. */
 export async function explainPlacement(
@@ -29,13 +32,7 @@ export async function explainPlacement(
       limit: MAX_EXPLAINED,
     }),
   ])
-  const needs: RunNeeds = (run?.needs as RunNeeds | null | undefined) ?? {
-    domainId: task.domain_id,
-    workerId: task.worker_id,
-    labels: task.labels,
-    runtime: task.module?.runtime ?? null,
-    memoryBytes: memoryClassBytes(task.memory_limit_bytes),
-  }
+  const needs = (run?.needs as RunNeeds | null | undefined) ?? needsOf(task)
   const chosen = run === undefined ? undefined : workers.find(({ id }) => id === run.workerId)
   const position = chosen && run && cluster.find(chosen.key)?.preparing.get(run.runId)
   const explained = workers.map((worker) => {
@@ -52,6 +49,41 @@ export async function explainPlacement(
     }
   })
   return { runId: run?.runId ?? null, position, reason: reasonOf(run, explained, position), workers: explained }
+}
+
+/** Workers that a refusal names. */
+const MAX_SAID = 3
+
+/** Why no worker fits the task as it is now, of those that the caller may see; the connected ones first. */
+export async function explainUnfit(
+  { database, access, tasks, cluster }: PlacementDeps,
+  caller: TaskCaller,
+  taskId: string,
+): Promise<ServiceError> {
+  const task = await tasks.get(caller, taskId)
+  const domains = visibleDomains(await access.domains(caller, 'task_read'))
+  const { workers } = await listWorkers(database.db, { domains, offset: 0, limit: MAX_EXPLAINED })
+  const needs = needsOf(task)
+  const refusals = workers
+    .toSorted((one, other) => Number(other.isAlive) - Number(one.isAlive))
+    .flatMap((worker) => {
+      const refusal = refusalOf(needs, viewOf(worker, cluster))
+      return refusal === undefined ? [] : [{ worker, refusal }]
+    })
+  const said = refusals.slice(0, MAX_SAID).map(({ worker, refusal }) => `${worker.name}: ${refusal}`)
+  const more = refusals.length > MAX_SAID ? `; and ${refusals.length - MAX_SAID} more, see /placement` : ''
+  const why = refusals.length === 0 ? NO_WORKER : `${said.join('; ')}${more}`
+  return new ServiceError('invalid_state', `no worker fits: ${why}`)
+}
+
+function needsOf(task: TaskRecord): RunNeeds {
+  return {
+    domainId: task.domain_id,
+    workerId: task.worker_id,
+    labels: task.labels,
+    runtime: task.module?.runtime ?? null,
+    memoryBytes: memoryClassBytes(task.memory_limit_bytes),
+  }
 }
 
 function viewOf(worker: WorkerRecord, cluster: Cluster): WorkerView {
@@ -88,6 +120,6 @@ function reasonOf(
     return run.state === TASK_STATE.scheduled ? 'given to a worker, not running yet' : 'it was placed'
   if (run.state !== TASK_STATE.scheduled) return 'it ended before it was placed'
   if (!run.isQueued) return 'it waits before its next attempt'
-  if (workers.length === 0) return 'no worker has joined'
+  if (workers.length === 0) return NO_WORKER
   return workers.some(({ fits }) => fits) ? 'every worker that fits is busy' : 'no worker fits'
 }

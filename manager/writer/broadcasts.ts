@@ -1,35 +1,20 @@
 /** Broadcasts: a run that no worker gets, with one run per worker below it. It begins with the first and ends with the last. */
 import { TASK_STATE } from '#proto/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { refusalOf } from '../placement/placement.ts'
 import type { RunNeeds } from '../model/needs.ts'
 import type { RunBatch } from './batch.ts'
 import { markRunning, writeEnds } from './end-runs.ts'
+import { MAX_WORKERS, WORKER_COLUMNS, fits, type WorkerRow } from './fitting-workers.ts'
 import { RUN_COLUMNS, fromRunRow, type RunRow } from '../store/run-rows.ts'
 import { STOPPED_BEFORE_RUNNING, type FailureReason, type HeldRun } from '../model/run.ts'
 
 /** Two managers that end the last two parts at once do not see each other: somebody looks again. */
 export const GROUP_CHECK_MS = 2_000
-const MAX_WORKERS = 1_000
 
 export type GroupPart = { kind: 'group' } | { kind: 'member'; parentId: string }
 
-type WorkerRow = {
-  key: number
-  id: string
-  domain_id: string | null
-  labels: Record<string, string>
-  runtimes: string[]
-  platform_only: boolean
-  memory_bytes: number
-  slots: number
-  backlog: number
-  draining: boolean
-  manager_id: string
-}
-
 const ALIVE_WORKERS = `
-  SELECT key, id, domain_id, labels, runtimes, platform_only, memory_bytes, slots, backlog, draining, manager_id FROM workers
+  SELECT ${WORKER_COLUMNS} FROM workers
   WHERE manager_id IS NOT NULL AND lease_until > now() ORDER BY key LIMIT ${MAX_WORKERS}`
 
 /** Ids of the workers that could run it now, at whatever manager. Throws `unavailable` when there is none. */
@@ -39,22 +24,7 @@ export async function findBroadcastWorkers(batch: RunBatch, needs: RunNeeds): Pr
     const session = batch.context.cluster.find(row.key)
     // It left its session here; its lease ends soon.
     if (session === undefined && row.manager_id === batch.context.managerId) return false
-    const worker = {
-      id: row.id,
-      domainId: row.domain_id,
-      labels: row.labels,
-      runtimes: row.runtimes,
-      isPlatformOnly: row.platform_only,
-      memoryBytes: row.memory_bytes,
-      isAlive: true,
-      isSuspect: session?.isSuspect ?? false,
-      isDraining: row.draining || (session?.isDraining ?? false),
-      slots: row.slots,
-      backlog: row.backlog,
-      held: 0,
-      lastPlaced: 0,
-    }
-    return refusalOf(needs, worker) === undefined
+    return fits(needs, row, session, session?.isSuspect ?? false)
   })
   if (fitting.length === 0) {
     throw new ServiceError('unavailable', 'no worker fits the broadcast now: see /placement', { retryAfterSeconds: 5 })

@@ -13,6 +13,7 @@ import type { StartRequest, StartedRun } from '../model/start.ts'
 import type { RunNeeds } from '../model/needs.ts'
 import type { RunBatch } from './batch.ts'
 import { findBroadcastWorkers, writeGroups } from './broadcasts.ts'
+import { FittingWorkers } from './fitting-workers.ts'
 import { MAX_QUEUED_RUNS } from '../model/limits.ts'
 import type { HeldRun, RunSpec } from '../model/run.ts'
 import { SpecRoom, planOf, prepare, requireStartable, type Plan } from './run-plan.ts'
@@ -52,6 +53,7 @@ export async function startRuns(
   const prepared: Prepared[] = []
   const room = new SpecRoom()
   const plans = new Map<StartTask, Plan>()
+  const workers = new FittingWorkers(batch)
   for (const [index, request] of requests.entries()) {
     try {
       const task = tasks.get(request.taskId)
@@ -74,6 +76,8 @@ export async function startRuns(
         continue
       }
       const session = placeNow(batch, run.needsHash, task.key, run.digest)
+      const isUnfit = session === undefined && batch.context.cluster.candidates(run.needsHash).length === 0
+      if (request.needsWorker === true && isUnfit) await workers.require(run.needs)
       prepared.push({ index, request, task, ...run, session, part: undefined })
       repeated.remember(request, task)
     } catch (error) {

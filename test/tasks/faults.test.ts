@@ -13,6 +13,7 @@ import {
   masterKey,
   startDatabase,
   startTestManager,
+  leaveWorker,
   startTestWorker,
   temporaryFolder,
   until,
@@ -258,6 +259,7 @@ test('kill -9 of the manager while ten thousand runs wait and run: each ends and
   const first = await start()
   const api = remote(base)
   const id = await api.task('add', { labels: { only: 'here' } })
+  await leaveWorker(joins, 'only=here')
   for (let call = 0; call < 10; call++) {
     const inputs = Array.from({ length: 1000 }, (_, index) => [call * 1000 + index, 1])
     const { runs } = await api.call('POST', `/tasks/${id}/invoke-many`, { inputs, timeout: '1ms' })

@@ -1,10 +1,10 @@
 // task-manager.md section 1 (invoke: any number at once, each a run of its own)
 import { afterAll, expect, test } from 'vitest'
-import { startSite, until } from './support.ts'
+import { leaveWorker, startSite, until } from './support.ts'
 
 type Invocation = { run_id: string | null; state: number | null; results: unknown; error: string | null }
 
-const { worker, client, close } = await startSite()
+const { manager, worker, client, close } = await startSite()
 afterAll(close)
 
 async function invokeMany(id: string, body: Record<string, unknown>): Promise<Invocation[]> {
@@ -26,6 +26,7 @@ test('a thousand inputs in one call are a thousand runs, answered in the order o
 
 test('no batch of runs is without end: what is too much at once is refused and says so', async () => {
   const id = await client.task('add', { labels: { zone: 'nowhere' } })
+  await leaveWorker(manager, 'zone=nowhere')
   const runs = await invokeMany(id, {
     cli_args: Array.from({ length: 31 }, () => 'x'.repeat(32_000)),
     inputs: Array.from({ length: 80 }, () => [1, 2]),

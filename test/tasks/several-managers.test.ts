@@ -1,6 +1,14 @@
 // task-manager.md section 3, rule 7: several managers share the database
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { clientOf, exampleModule, startDatabase, startTestManager, startTestWorker, until } from './support.ts'
+import {
+  clientOf,
+  exampleModule,
+  leaveWorker,
+  startDatabase,
+  startTestManager,
+  startTestWorker,
+  until,
+} from './support.ts'
 import type { TestDatabase, TestManager } from './support.ts'
 
 let db: TestDatabase
@@ -85,6 +93,7 @@ test('a stop at one manager ends a run on a worker of the other', async () => {
 
 test('runs that wait are claimed by both managers, each once', async () => {
   const client = clientOf(left.app)
+  await leaveWorker(left, 'shared=yes')
   const id = await client.task('add', { labels: { shared: 'yes' } })
   const waiting = Array.from({ length: 50 }, (_, index) => client.post(`/tasks/${id}/invoke`, { inputs: [index, 1] }))
   await until(

@@ -185,6 +185,14 @@ export async function startTestWorker(
   })
 }
 
+/** Makes invocations wait that nobody runs: a worker that fits has left, and may be back until its lease ends. */
+export async function leaveWorker(
+  manager: { grpcAddress: string; workerToken: string },
+  labels: string,
+): Promise<void> {
+  await (await startTestWorker(manager, { name: 'gone', labels })).close()
+}
+
 export function exampleModule(name: string): Buffer {
   return readFileSync(join(import.meta.dirname, `../../examples/${name}/${name}.wasm`))
 }

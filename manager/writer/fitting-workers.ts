@@ -1,0 +1,77 @@
+/** Which workers could run something, connected to whatever manager: asked of the database where no worker that is connected here fits. */
+import { ServiceError } from '#core/errors/index.ts'
+import type { RunNeeds } from '../model/needs.ts'
+import { refusalOf } from '../placement/placement.ts'
+import type { WorkerSession } from '../placement/worker-session.ts'
+import type { RunBatch } from './batch.ts'
+
+/** Workers that one statement looks at. */
+export const MAX_WORKERS = 1_000
+
+export type WorkerRow = {
+  key: number
+  id: string
+  domain_id: string | null
+  labels: Record<string, string>
+  runtimes: string[]
+  platform_only: boolean
+  memory_bytes: number
+  slots: number
+  backlog: number
+  draining: boolean
+  manager_id: string | null
+}
+
+export const WORKER_COLUMNS =
+  'key, id, domain_id, labels, runtimes, platform_only, memory_bytes, slots, backlog, draining, manager_id'
+
+/** Nobody could run it; why is told by `explainUnfit`. */
+export class NoWorkerFits extends ServiceError {
+  constructor() {
+    super('invalid_state', 'no worker fits: see /placement')
+  }
+}
+
+/** Whether the worker could run it; how busy it is does not count. */
+export function fits(needs: RunNeeds, row: WorkerRow, session: WorkerSession | undefined, isSuspect: boolean): boolean {
+  const worker = {
+    id: row.id,
+    domainId: row.domain_id,
+    labels: row.labels,
+    runtimes: row.runtimes,
+    isPlatformOnly: row.platform_only,
+    memoryBytes: row.memory_bytes,
+    isAlive: true,
+    isSuspect,
+    isDraining: row.draining || (session?.isDraining ?? false),
+    slots: row.slots,
+    backlog: row.backlog,
+    held: 0,
+    lastPlaced: 0,
+  }
+  return refusalOf(needs, worker) === undefined
+}
+
+const LEASED_WORKERS = `
+  SELECT ${WORKER_COLUMNS} FROM workers
+  WHERE lease_until > now() AND revoked_at IS NULL ORDER BY key LIMIT ${MAX_WORKERS}`
+
+/** Answers for the starts of one batch. */
+export class FittingWorkers {
+  readonly #batch: RunBatch
+  #rows: Promise<WorkerRow[]> | undefined
+
+  constructor(batch: RunBatch) {
+    this.#batch = batch
+  }
+
+  /** Throws `NoWorkerFits`. A worker whose lease has not ended counts, connected or not. */
+  async require(needs: RunNeeds): Promise<void> {
+    const { cluster } = this.#batch.context
+    this.#rows ??= this.#batch.rows<WorkerRow>('leased-workers', LEASED_WORKERS, [])
+    const rows = await this.#rows
+    // Beyond so many nobody looks: it is queued.
+    if (rows.length === MAX_WORKERS) return
+    if (!rows.some((row) => fits(needs, row, cluster.find(row.key), false))) throw new NoWorkerFits()
+  }
+}
