@@ -264,6 +264,18 @@ test('aggregates are the same to the last bit, whatever is projected, and are th
         await messages.project(way)
         expect(await readAll()).toEqual(before)
       }
+      // Pages of a few are parts of the whole, from either end.
+      for (const [index, query] of queries.entries()) {
+        const whole = before[index]?.messages ?? []
+        for (const dir of ['desc', 'asc'] as const) {
+          const all = dir === 'desc' ? whole : (await messages.read(channel.accessOf(0), { ...query, dir })).messages
+          for (const offset of [0, 2, 40]) {
+            const page = await messages.read(channel.accessOf(0), { ...query, dir, offset, limit: 3 })
+            expect(page.messages).toEqual(all.slice(offset, offset + 3))
+            expect(page.total).toBe(whole.length)
+          }
+        }
+      }
       for (const [index, query] of queries.entries()) {
         const matching = input
           .flatMap(({ records }) => records)

@@ -86,13 +86,13 @@ export class AggregatesQuery {
   }
 
   /**
-   * The intervals and series of the page, in its order. Of a long range the near part is looked at first, then more of it: every
-   * interval has a group at the least where data are dense.
+   * The intervals and series of the page, in its order. Of a long range only the near part is read, as if every series had a value in each
+   * interval; then more of it.
    */
   async #groupsOf(window: Window): Promise<Group[]> {
     const { interval } = this.#request
-    const wanted = window.offset + window.limit
-    for (let intervals = wanted; ; intervals *= WIDER) {
+    const series = this.#scope.seriesKeys?.length ?? 1
+    for (let intervals = 1 + Math.ceil((window.offset + window.limit) / Math.max(series, 1)); ; intervals *= WIDER) {
       const near = nearPart(this.#filter, window.dir, intervals * longestSeconds(interval))
       const { rows } = await this.#page(near, window).execute(this.#tx)
       if (near === undefined || rows.length >= window.limit) return rows
