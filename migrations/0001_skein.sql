@@ -512,18 +512,18 @@ COMMENT ON COLUMN journal_subjects.seq IS 'As in journal.';
 COMMENT ON COLUMN journal_subjects.operation IS 'As in journal.';
 
 -- A trigger, so that every writer of the journal feeds it.
-CREATE FUNCTION journal_note_subjects() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION add_journal_subjects() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO journal_subjects (entity_key, occurred_at, xid, seq, operation)
-  SELECT DISTINCT subject.key, added.occurred_at, added.xid, added.seq, added.operation
-    FROM added, unnest(added.entity_keys || added.actor_key) AS subject (key)
+  SELECT DISTINCT subject.key, new_rows.occurred_at, new_rows.xid, new_rows.seq, new_rows.operation
+    FROM new_rows, unnest(new_rows.entity_keys || new_rows.actor_key) AS subject (key)
    WHERE subject.key > 0;
   RETURN NULL;
 END
 $$;
 
-CREATE TRIGGER journal_subjects_are_noted AFTER INSERT ON journal
-  REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION journal_note_subjects();
+CREATE TRIGGER journal_subjects_added AFTER INSERT ON journal
+  REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION add_journal_subjects();
 
 CREATE TABLE journal_totals (
   scope_key bigint,
@@ -550,69 +550,69 @@ COMMENT ON COLUMN journal_days.operation IS 'As in journal.';
 COMMENT ON COLUMN journal_days.total IS 'Number of records.';
 
 -- A trigger, so that no removal of journal records is missed. No record is removed before every consumer has read it.
-CREATE FUNCTION journal_uncount_days() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION subtract_journal_days() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   MERGE INTO journal_days d USING (
-    SELECT scope.key, (gone.occurred_at AT TIME ZONE 'UTC')::date AS day, gone.operation, count(*) AS total
-      FROM gone CROSS JOIN LATERAL (
-        SELECT DISTINCT key FROM unnest(gone.entity_keys || gone.actor_key || gone.domain_key) AS named (key)) scope
-     GROUP BY 1, 2, 3) uncounted
-     ON d.scope_key = uncounted.key AND d.day = uncounted.day AND d.operation = uncounted.operation
-   WHEN MATCHED AND d.total <= uncounted.total THEN DELETE
-   WHEN MATCHED THEN UPDATE SET total = d.total - uncounted.total;
+    SELECT scope.key, (old_rows.occurred_at AT TIME ZONE 'UTC')::date AS day, old_rows.operation, count(*) AS total
+      FROM old_rows CROSS JOIN LATERAL (
+        SELECT DISTINCT key FROM unnest(old_rows.entity_keys || old_rows.actor_key || old_rows.domain_key) AS named (key)) scope
+     GROUP BY 1, 2, 3) subtracted
+     ON d.scope_key = subtracted.key AND d.day = subtracted.day AND d.operation = subtracted.operation
+   WHEN MATCHED AND d.total <= subtracted.total THEN DELETE
+   WHEN MATCHED THEN UPDATE SET total = d.total - subtracted.total;
   RETURN NULL;
 END
 $$;
 
-CREATE TRIGGER journal_days_are_uncounted AFTER DELETE ON journal
-  REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_uncount_days();
+CREATE TRIGGER journal_days_subtracted AFTER DELETE ON journal
+  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION subtract_journal_days();
 
-CREATE TABLE departed_entities (
-  key bigint CONSTRAINT departed_entities_pkey PRIMARY KEY,
+CREATE TABLE removed_entities (
+  key bigint CONSTRAINT removed_entities_pkey PRIMARY KEY,
   type text NOT NULL,
   domain_key bigint,
   id uuid NOT NULL,
   parent_group_key bigint,
-  departed_at timestamptz NOT NULL DEFAULT now()
+  removed_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE departed_entities IS 'Keys of removed entities by id: the journal of a removed entity is asked for by its id, and who may read it depends on the group that held it.';
-COMMENT ON COLUMN departed_entities.key IS 'Key that the entity had.';
-COMMENT ON COLUMN departed_entities.type IS 'user, domain, group, channel or client.';
-COMMENT ON COLUMN departed_entities.domain_key IS 'Domain that it belonged to; NULL for users and domains.';
-COMMENT ON COLUMN departed_entities.id IS 'Id that it had.';
-COMMENT ON COLUMN departed_entities.parent_group_key IS 'Group that held it; NULL: none.';
-COMMENT ON COLUMN departed_entities.departed_at IS 'When it was removed.';
-CREATE INDEX departed_entities_domain ON departed_entities (domain_key);
-CREATE INDEX departed_entities_id ON departed_entities (id, type);
-CREATE INDEX departed_entities_time ON departed_entities (departed_at);
+COMMENT ON TABLE removed_entities IS 'Keys of removed entities by id: the journal of a removed entity is asked for by its id, and who may read it depends on the group that held it.';
+COMMENT ON COLUMN removed_entities.key IS 'Key that the entity had.';
+COMMENT ON COLUMN removed_entities.type IS 'user, domain, group, channel or client.';
+COMMENT ON COLUMN removed_entities.domain_key IS 'Domain that it belonged to; NULL for users and domains.';
+COMMENT ON COLUMN removed_entities.id IS 'Id that it had.';
+COMMENT ON COLUMN removed_entities.parent_group_key IS 'Group that held it; NULL: none.';
+COMMENT ON COLUMN removed_entities.removed_at IS 'When it was removed.';
+CREATE INDEX removed_entities_domain ON removed_entities (domain_key);
+CREATE INDEX removed_entities_id ON removed_entities (id, type);
+CREATE INDEX removed_entities_time ON removed_entities (removed_at);
 
 -- Triggers, because rows are also removed by cascades. The argument is the type of entity.
-CREATE FUNCTION journal_note_departed() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION store_removed_entities() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF TG_TABLE_NAME = 'users' THEN
-    INSERT INTO departed_entities (key, type, id) SELECT key, 'user', id FROM gone;
+    INSERT INTO removed_entities (key, type, id) SELECT key, 'user', id FROM old_rows;
   ELSIF TG_TABLE_NAME = 'domains' THEN
-    DELETE FROM departed_entities d USING gone WHERE d.domain_key = gone.key;
-    INSERT INTO departed_entities (key, type, id) SELECT key, 'domain', id FROM gone;
+    DELETE FROM removed_entities d USING old_rows WHERE d.domain_key = old_rows.key;
+    INSERT INTO removed_entities (key, type, id) SELECT key, 'domain', id FROM old_rows;
   ELSIF TG_TABLE_NAME = 'groups' THEN
-    INSERT INTO departed_entities (key, type, domain_key, id, parent_group_key)
-    SELECT key, 'group', domain_key, id, parent_key FROM gone
-     WHERE EXISTS (SELECT FROM domains d WHERE d.key = gone.domain_key);
+    INSERT INTO removed_entities (key, type, domain_key, id, parent_group_key)
+    SELECT key, 'group', domain_key, id, parent_key FROM old_rows
+     WHERE EXISTS (SELECT FROM domains d WHERE d.key = old_rows.domain_key);
   ELSE
-    INSERT INTO departed_entities (key, type, domain_key, id, parent_group_key)
-    SELECT key, TG_ARGV[0], domain_key, id, parent_group_key FROM gone
-     WHERE EXISTS (SELECT FROM domains d WHERE d.key = gone.domain_key);
+    INSERT INTO removed_entities (key, type, domain_key, id, parent_group_key)
+    SELECT key, TG_ARGV[0], domain_key, id, parent_group_key FROM old_rows
+     WHERE EXISTS (SELECT FROM domains d WHERE d.key = old_rows.domain_key);
   END IF;
   RETURN NULL;
 END
 $$;
 
-CREATE TRIGGER users_departed AFTER DELETE ON users
-  REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed();
-CREATE TRIGGER domains_departed AFTER DELETE ON domains
-  REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed();
-CREATE TRIGGER groups_departed AFTER DELETE ON groups
-  REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed();
+CREATE TRIGGER users_removed AFTER DELETE ON users
+  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION store_removed_entities();
+CREATE TRIGGER domains_removed AFTER DELETE ON domains
+  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION store_removed_entities();
+CREATE TRIGGER groups_removed AFTER DELETE ON groups
+  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION store_removed_entities();
 
 --
 -- Devices: clients, channels and the connections between them
@@ -746,10 +746,10 @@ COMMENT ON COLUMN connections.created_at IS 'When it was created.';
 COMMENT ON COLUMN connections.updated_at IS 'When it was last changed; NULL: never.';
 CREATE INDEX connections_channel ON connections (channel_key, client_key);
 
-CREATE TRIGGER clients_departed AFTER DELETE ON clients
-  REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed('client');
-CREATE TRIGGER channels_departed AFTER DELETE ON channels
-  REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed('channel');
+CREATE TRIGGER clients_removed AFTER DELETE ON clients
+  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION store_removed_entities('client');
+CREATE TRIGGER channels_removed AFTER DELETE ON channels
+  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION store_removed_entities('channel');
 
 CREATE TABLE entity_counts (
   domain_key bigint NOT NULL,
@@ -1356,16 +1356,16 @@ CREATE INDEX certificates_expiry ON certificates (not_after);
 CREATE INDEX certificates_revoked ON certificates (authority, not_after) WHERE revoked_at IS NOT NULL;
 
 -- A trigger, because clients are also removed by cascades: their certificates are revoked in the same moment.
-CREATE FUNCTION certificates_end_with_client() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION revoke_certificates_of_clients() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE certificates SET revoked_at = now()
-   WHERE revoked_at IS NULL AND client_key IN (SELECT key FROM gone);
+   WHERE revoked_at IS NULL AND client_key IN (SELECT key FROM old_rows);
   RETURN NULL;
 END
 $$;
 
-CREATE TRIGGER certificates_end_with_client AFTER DELETE ON clients
-  REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION certificates_end_with_client();
+CREATE TRIGGER clients_certificates_revoked AFTER DELETE ON clients
+  REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION revoke_certificates_of_clients();
 
 CREATE TABLE notification_subscriptions (
   key bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT notification_subscriptions_pkey PRIMARY KEY,
@@ -1421,15 +1421,15 @@ CREATE INDEX notification_deliveries_owner
 CREATE INDEX notification_deliveries_subscription ON notification_deliveries (subscription_key, key);
 
 -- Fills in the owner of the subscription.
-CREATE FUNCTION notification_deliveries_have_an_owner() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION set_notification_delivery_owner() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   SELECT n.user_key INTO NEW.user_key FROM notification_subscriptions n WHERE n.key = NEW.subscription_key;
   RETURN NEW;
 END
 $$;
 
-CREATE TRIGGER notification_deliveries_have_an_owner BEFORE INSERT ON notification_deliveries
-  FOR EACH ROW WHEN (NEW.user_key IS NULL) EXECUTE FUNCTION notification_deliveries_have_an_owner();
+CREATE TRIGGER notification_deliveries_owner_set BEFORE INSERT ON notification_deliveries
+  FOR EACH ROW WHEN (NEW.user_key IS NULL) EXECUTE FUNCTION set_notification_delivery_owner();
 
 CREATE TABLE bootstrap_profiles (
   key bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT bootstrap_profiles_pkey PRIMARY KEY,

@@ -7,13 +7,15 @@ CREATE SEQUENCE entity_keys AS bigint;
 
 CREATE SEQUENCE fence AS bigint;
 
-CREATE OR REPLACE FUNCTION certificates_end_with_client()
+CREATE OR REPLACE FUNCTION add_journal_subjects()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-  UPDATE certificates SET revoked_at = now()
-   WHERE revoked_at IS NULL AND client_key IN (SELECT key FROM gone);
+  INSERT INTO journal_subjects (entity_key, occurred_at, xid, seq, operation)
+  SELECT DISTINCT subject.key, new_rows.occurred_at, new_rows.xid, new_rows.seq, new_rows.operation
+    FROM new_rows, unnest(new_rows.entity_keys || new_rows.actor_key) AS subject (key)
+   WHERE subject.key > 0;
   RETURN NULL;
 END
 $function$;
@@ -67,66 +69,64 @@ BEGIN
   RETURN made;
 END $function$;
 
-CREATE OR REPLACE FUNCTION journal_note_departed()
+CREATE OR REPLACE FUNCTION revoke_certificates_of_clients()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-  IF TG_TABLE_NAME = 'users' THEN
-    INSERT INTO departed_entities (key, type, id) SELECT key, 'user', id FROM gone;
-  ELSIF TG_TABLE_NAME = 'domains' THEN
-    DELETE FROM departed_entities d USING gone WHERE d.domain_key = gone.key;
-    INSERT INTO departed_entities (key, type, id) SELECT key, 'domain', id FROM gone;
-  ELSIF TG_TABLE_NAME = 'groups' THEN
-    INSERT INTO departed_entities (key, type, domain_key, id, parent_group_key)
-    SELECT key, 'group', domain_key, id, parent_key FROM gone
-     WHERE EXISTS (SELECT FROM domains d WHERE d.key = gone.domain_key);
-  ELSE
-    INSERT INTO departed_entities (key, type, domain_key, id, parent_group_key)
-    SELECT key, TG_ARGV[0], domain_key, id, parent_group_key FROM gone
-     WHERE EXISTS (SELECT FROM domains d WHERE d.key = gone.domain_key);
-  END IF;
+  UPDATE certificates SET revoked_at = now()
+   WHERE revoked_at IS NULL AND client_key IN (SELECT key FROM old_rows);
   RETURN NULL;
 END
 $function$;
 
-CREATE OR REPLACE FUNCTION journal_note_subjects()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-BEGIN
-  INSERT INTO journal_subjects (entity_key, occurred_at, xid, seq, operation)
-  SELECT DISTINCT subject.key, added.occurred_at, added.xid, added.seq, added.operation
-    FROM added, unnest(added.entity_keys || added.actor_key) AS subject (key)
-   WHERE subject.key > 0;
-  RETURN NULL;
-END
-$function$;
-
-CREATE OR REPLACE FUNCTION journal_uncount_days()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-BEGIN
-  MERGE INTO journal_days d USING (
-    SELECT scope.key, (gone.occurred_at AT TIME ZONE 'UTC')::date AS day, gone.operation, count(*) AS total
-      FROM gone CROSS JOIN LATERAL (
-        SELECT DISTINCT key FROM unnest(gone.entity_keys || gone.actor_key || gone.domain_key) AS named (key)) scope
-     GROUP BY 1, 2, 3) uncounted
-     ON d.scope_key = uncounted.key AND d.day = uncounted.day AND d.operation = uncounted.operation
-   WHEN MATCHED AND d.total <= uncounted.total THEN DELETE
-   WHEN MATCHED THEN UPDATE SET total = d.total - uncounted.total;
-  RETURN NULL;
-END
-$function$;
-
-CREATE OR REPLACE FUNCTION notification_deliveries_have_an_owner()
+CREATE OR REPLACE FUNCTION set_notification_delivery_owner()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
 BEGIN
   SELECT n.user_key INTO NEW.user_key FROM notification_subscriptions n WHERE n.key = NEW.subscription_key;
   RETURN NEW;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION store_removed_entities()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  IF TG_TABLE_NAME = 'users' THEN
+    INSERT INTO removed_entities (key, type, id) SELECT key, 'user', id FROM old_rows;
+  ELSIF TG_TABLE_NAME = 'domains' THEN
+    DELETE FROM removed_entities d USING old_rows WHERE d.domain_key = old_rows.key;
+    INSERT INTO removed_entities (key, type, id) SELECT key, 'domain', id FROM old_rows;
+  ELSIF TG_TABLE_NAME = 'groups' THEN
+    INSERT INTO removed_entities (key, type, domain_key, id, parent_group_key)
+    SELECT key, 'group', domain_key, id, parent_key FROM old_rows
+     WHERE EXISTS (SELECT FROM domains d WHERE d.key = old_rows.domain_key);
+  ELSE
+    INSERT INTO removed_entities (key, type, domain_key, id, parent_group_key)
+    SELECT key, TG_ARGV[0], domain_key, id, parent_group_key FROM old_rows
+     WHERE EXISTS (SELECT FROM domains d WHERE d.key = old_rows.domain_key);
+  END IF;
+  RETURN NULL;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION subtract_journal_days()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  MERGE INTO journal_days d USING (
+    SELECT scope.key, (old_rows.occurred_at AT TIME ZONE 'UTC')::date AS day, old_rows.operation, count(*) AS total
+      FROM old_rows CROSS JOIN LATERAL (
+        SELECT DISTINCT key FROM unnest(old_rows.entity_keys || old_rows.actor_key || old_rows.domain_key) AS named (key)) scope
+     GROUP BY 1, 2, 3) subtracted
+     ON d.scope_key = subtracted.key AND d.day = subtracted.day AND d.operation = subtracted.operation
+   WHEN MATCHED AND d.total <= subtracted.total THEN DELETE
+   WHEN MATCHED THEN UPDATE SET total = d.total - subtracted.total;
+  RETURN NULL;
 END
 $function$;
 
@@ -474,26 +474,6 @@ COMMENT ON COLUMN consumers.name IS 'Name of the consumer.';
 COMMENT ON COLUMN consumers.xid IS 'First half of the position: the transaction that wrote the row.';
 COMMENT ON COLUMN consumers.seq IS 'Second half of the position: the number of the row in its log.';
 COMMENT ON COLUMN consumers.updated_at IS 'When the consumer last moved.';
-
-CREATE TABLE departed_entities (
-  key bigint NOT NULL,
-  type text NOT NULL,
-  domain_key bigint,
-  id uuid NOT NULL,
-  parent_group_key bigint,
-  departed_at timestamp with time zone NOT NULL DEFAULT now(),
-  CONSTRAINT departed_entities_pkey PRIMARY KEY (key)
-);
-COMMENT ON TABLE departed_entities IS 'Keys of removed entities by id: the journal of a removed entity is asked for by its id, and who may read it depends on the group that held it.';
-COMMENT ON COLUMN departed_entities.key IS 'Key that the entity had.';
-COMMENT ON COLUMN departed_entities.type IS 'user, domain, group, channel or client.';
-COMMENT ON COLUMN departed_entities.domain_key IS 'Domain that it belonged to; NULL for users and domains.';
-COMMENT ON COLUMN departed_entities.id IS 'Id that it had.';
-COMMENT ON COLUMN departed_entities.parent_group_key IS 'Group that held it; NULL: none.';
-COMMENT ON COLUMN departed_entities.departed_at IS 'When it was removed.';
-CREATE INDEX departed_entities_domain ON departed_entities USING btree (domain_key);
-CREATE INDEX departed_entities_id ON departed_entities USING btree (id, type);
-CREATE INDEX departed_entities_time ON departed_entities USING btree (departed_at);
 
 CREATE TABLE domain_usage (
   domain_key bigint NOT NULL,
@@ -1334,6 +1314,26 @@ COMMENT ON COLUMN records.data_values IS 'Data values (SenML vd), decoded.';
 CREATE INDEX records_batch_seq_idx ON records USING brin (batch_seq) WITH (pages_per_range='32', autosummarize='on');
 CREATE INDEX records_channel_key_max_time_idx ON records USING btree (channel_key, max_time);
 CREATE INDEX records_channel_key_min_time_idx ON records USING btree (channel_key, min_time);
+
+CREATE TABLE removed_entities (
+  key bigint NOT NULL,
+  type text NOT NULL,
+  domain_key bigint,
+  id uuid NOT NULL,
+  parent_group_key bigint,
+  removed_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT removed_entities_pkey PRIMARY KEY (key)
+);
+COMMENT ON TABLE removed_entities IS 'Keys of removed entities by id: the journal of a removed entity is asked for by its id, and who may read it depends on the group that held it.';
+COMMENT ON COLUMN removed_entities.key IS 'Key that the entity had.';
+COMMENT ON COLUMN removed_entities.type IS 'user, domain, group, channel or client.';
+COMMENT ON COLUMN removed_entities.domain_key IS 'Domain that it belonged to; NULL for users and domains.';
+COMMENT ON COLUMN removed_entities.id IS 'Id that it had.';
+COMMENT ON COLUMN removed_entities.parent_group_key IS 'Group that held it; NULL: none.';
+COMMENT ON COLUMN removed_entities.removed_at IS 'When it was removed.';
+CREATE INDEX removed_entities_domain ON removed_entities USING btree (domain_key);
+CREATE INDEX removed_entities_id ON removed_entities USING btree (id, type);
+CREATE INDEX removed_entities_time ON removed_entities USING btree (removed_at);
 
 CREATE TABLE roles (
   key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),
@@ -2235,9 +2235,9 @@ CREATE TRIGGER channels_counted_inserted AFTER INSERT ON channels REFERENCING NE
 
 CREATE TRIGGER channels_counted_updated AFTER UPDATE ON channels REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_entities('channel');
 
-CREATE TRIGGER channels_departed AFTER DELETE ON channels REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed('channel');
+CREATE TRIGGER channels_removed AFTER DELETE ON channels REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION store_removed_entities('channel');
 
-CREATE TRIGGER certificates_end_with_client AFTER DELETE ON clients REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION certificates_end_with_client();
+CREATE TRIGGER clients_certificates_revoked AFTER DELETE ON clients REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION revoke_certificates_of_clients();
 
 CREATE TRIGGER clients_counted_deleted AFTER DELETE ON clients REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_entities('client');
 
@@ -2245,9 +2245,9 @@ CREATE TRIGGER clients_counted_inserted AFTER INSERT ON clients REFERENCING NEW 
 
 CREATE TRIGGER clients_counted_updated AFTER UPDATE ON clients REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_entities('client');
 
-CREATE TRIGGER clients_departed AFTER DELETE ON clients REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed('client');
+CREATE TRIGGER clients_removed AFTER DELETE ON clients REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION store_removed_entities('client');
 
-CREATE TRIGGER domains_departed AFTER DELETE ON domains REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed();
+CREATE TRIGGER domains_removed AFTER DELETE ON domains REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION store_removed_entities();
 
 CREATE TRIGGER groups_counted_deleted AFTER DELETE ON groups REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_entities('group');
 
@@ -2255,12 +2255,12 @@ CREATE TRIGGER groups_counted_inserted AFTER INSERT ON groups REFERENCING NEW TA
 
 CREATE TRIGGER groups_counted_updated AFTER UPDATE ON groups REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_entities('group');
 
-CREATE TRIGGER groups_departed AFTER DELETE ON groups REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed();
+CREATE TRIGGER groups_removed AFTER DELETE ON groups REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION store_removed_entities();
 
-CREATE TRIGGER journal_days_are_uncounted AFTER DELETE ON journal REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_uncount_days();
+CREATE TRIGGER journal_days_subtracted AFTER DELETE ON journal REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION subtract_journal_days();
 
-CREATE TRIGGER journal_subjects_are_noted AFTER INSERT ON journal REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION journal_note_subjects();
+CREATE TRIGGER journal_subjects_added AFTER INSERT ON journal REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION add_journal_subjects();
 
-CREATE TRIGGER notification_deliveries_have_an_owner BEFORE INSERT ON notification_deliveries FOR EACH ROW WHEN ((new.user_key IS NULL)) EXECUTE FUNCTION notification_deliveries_have_an_owner();
+CREATE TRIGGER notification_deliveries_owner_set BEFORE INSERT ON notification_deliveries FOR EACH ROW WHEN ((new.user_key IS NULL)) EXECUTE FUNCTION set_notification_delivery_owner();
 
-CREATE TRIGGER users_departed AFTER DELETE ON users REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION journal_note_departed();
+CREATE TRIGGER users_removed AFTER DELETE ON users REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION store_removed_entities();

@@ -26,7 +26,7 @@ async function findDomainIds(db: Queryable, keys: readonly number[]): Promise<Re
   if (keys.length === 0) return new Map()
   const { rows } = await sql<{ key: number; id: string }>`
     SELECT key, id FROM domains WHERE key = ANY (${keys}::bigint[])
-    UNION ALL SELECT key, id FROM departed_entities WHERE key = ANY (${keys}::bigint[])`.execute(db)
+    UNION ALL SELECT key, id FROM removed_entities WHERE key = ANY (${keys}::bigint[])`.execute(db)
   return new Map(rows.map(({ key, id }) => [key, id]))
 }
 

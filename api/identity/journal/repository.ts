@@ -65,14 +65,14 @@ export async function listRecords(
   const source = sourceOf(scope)
   const direction = dir === 'desc' ? sql`DESC` : sql`ASC`
   const { rows } = await withinPage(sql<Row>`
-    SELECT j.xid::text || '-' || j.seq AS id, j.operation, j.occurred_at, coalesce(d.id, gone.id) AS domain_id, j.actor_id, j.address,
+    SELECT j.xid::text || '-' || j.seq AS id, j.operation, j.occurred_at, coalesce(d.id, removed.id) AS domain_id, j.actor_id, j.address,
            j.request_id, j.token_type, j.super_admin,
            ${withAttributes ? sql`j.entity_keys, j.attributes` : sql`'{}'::bigint[] AS entity_keys, '{}'::jsonb AS attributes`}
       FROM (SELECT s.xid, s.seq, s.occurred_at FROM ${source.table} WHERE ${source.where} AND ${where}
              ORDER BY s.occurred_at ${direction}, s.xid ${direction}, s.seq ${direction} OFFSET ${offset} LIMIT ${limit}) page
       JOIN journal j ON j.xid = page.xid AND j.seq = page.seq
       LEFT JOIN domains d ON d.key = j.domain_key
-      LEFT JOIN departed_entities gone ON gone.key = j.domain_key
+      LEFT JOIN removed_entities removed ON removed.key = j.domain_key
      ORDER BY j.occurred_at ${direction}, j.xid ${direction}, j.seq ${direction}`).execute(db)
   return rows.map((row) => ({
     id: row.id,
@@ -106,13 +106,13 @@ export async function databaseTime(db: Queryable, secondsAgo: number): Promise<s
 }
 
 /** The keys that entities of this id had before they were deleted, the newest first. */
-export async function findDepartedKeys(
+export async function findRemovedKeys(
   db: Queryable,
   domainKey: number | null,
   type: string,
   id: string,
 ): Promise<number[]> {
-  const { rows } = await sql<{ key: number }>`SELECT key FROM departed_entities
+  const { rows } = await sql<{ key: number }>`SELECT key FROM removed_entities
     WHERE id = ${id}::uuid AND type = ${type} AND domain_key IS NOT DISTINCT FROM ${domainKey}::bigint ORDER BY key DESC LIMIT 100`.execute(
     db,
   )
@@ -124,6 +124,6 @@ export async function findUserKey(db: Queryable, id: string): Promise<{ key: num
   const { rows } = await sql<{ key: number }>`SELECT key FROM users WHERE id = ${id}::uuid`.execute(db)
   const key = rows[0]?.key
   if (key !== undefined) return { key, isGone: false }
-  const [departed] = await findDepartedKeys(db, null, 'user', id)
-  return departed === undefined ? undefined : { key: departed, isGone: true }
+  const [removed] = await findRemovedKeys(db, null, 'user', id)
+  return removed === undefined ? undefined : { key: removed, isGone: true }
 }

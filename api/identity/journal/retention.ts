@@ -138,8 +138,8 @@ async function removeBatch(tx: Transaction, days: number): Promise<RemovedBatch>
     WHERE oldest.occurred_at < now() - make_interval(days => ${days})`
   const { removed, xid, seq } = await removeRecords(tx, head)
   if (xid !== null && seq !== null) await storePosition(tx, REMOVED_POSITION, { xid: BigInt(xid), seq })
-  const { rows: departed } = await sql`DELETE FROM departed_entities WHERE key IN (
-    SELECT key FROM departed_entities WHERE departed_at < now() - make_interval(days => ${days}) LIMIT ${BATCH_RECORDS})
+  const { rows: entities } = await sql`DELETE FROM removed_entities WHERE key IN (
+    SELECT key FROM removed_entities WHERE removed_at < now() - make_interval(days => ${days}) LIMIT ${BATCH_RECORDS})
     RETURNING key`.execute(tx)
-  return { removed, isFull: Math.max(removed, departed.length) === BATCH_RECORDS }
+  return { removed, isFull: Math.max(removed, entities.length) === BATCH_RECORDS }
 }

@@ -10,7 +10,7 @@ import { allOf } from '../listing/index.ts'
 import { startOfPage, totalOf } from './counts.ts'
 import type { CountedScope } from './counts.ts'
 import type { JournalRecord, Scope } from './repository.ts'
-import { countRecords, databaseTime, findDepartedKeys, findUserKey, listRecords } from './repository.ts'
+import { countRecords, databaseTime, findRemovedKeys, findUserKey, listRecords } from './repository.ts'
 import type { JournalQuery } from './schema.ts'
 import { createTotalCache } from './total-cache.ts'
 import type { DeviceType } from './visibility.ts'
@@ -129,13 +129,13 @@ export function createJournalService({
   /** The keys that the id has and had, and what the caller may do there. */
   async function findEntity(domain: DomainAccess, type: DeviceType, id: string) {
     if (!isId(id)) throw new ServiceError('not_found', 'entity not found')
-    const departed = domain.isAdmin ? await findDepartedKeys(db, domain.domainKey, type, id) : []
+    const removedKeys = domain.isAdmin ? await findRemovedKeys(db, domain.domainKey, type, id) : []
     try {
       const { entity } = await access.locate(domain.principal, domain.domainId, type, id)
-      return { keys: [entity.key, ...departed], seesRoles: (await domain.actionsOn(entity)).has('view_role_users') }
+      return { keys: [entity.key, ...removedKeys], seesRoles: (await domain.actionsOn(entity)).has('view_role_users') }
     } catch (error) {
-      if (departed.length === 0 || !(error instanceof ServiceError) || error.kind !== 'not_found') throw error
-      return { keys: departed, seesRoles: true }
+      if (removedKeys.length === 0 || !(error instanceof ServiceError) || error.kind !== 'not_found') throw error
+      return { keys: removedKeys, seesRoles: true }
     }
   }
 

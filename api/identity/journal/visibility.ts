@@ -88,7 +88,7 @@ export async function findReachable(
   const parts = DEVICE_TYPES.flatMap((type) => [
     sql`SELECT ${type}::text AS type, e.key, e.id FROM ${sql.table(`${type}s`)} e
          WHERE e.key = ANY (${keys}::bigint[]) AND e.domain_key = ${domain.domainKey} AND ${domain.reachable(type, action, 'e', 'row')}`,
-    sql`SELECT e.type, e.key, e.id FROM departed_entities e
+    sql`SELECT e.type, e.key, e.id FROM removed_entities e
          WHERE e.key = ANY (${keys}::bigint[]) AND e.domain_key = ${domain.domainKey} AND e.type = ${type}
            AND ${domain.reachable(type, action, 'e', 'row')}`,
   ])
