@@ -1194,36 +1194,36 @@ CREATE INDEX mqtt_sessions_ends_at_idx ON mqtt_sessions (ends_at) WHERE ends_at 
 CREATE INDEX mqtt_sessions_node_idx ON mqtt_sessions (node) WHERE is_connected;
 CREATE INDEX mqtt_sessions_will_due_at_idx ON mqtt_sessions (will_due_at) WHERE will_due_at IS NOT NULL;
 
-CREATE TABLE mqtt_groups (
-  key bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT mqtt_groups_pkey PRIMARY KEY,
-  channel_key bigint NOT NULL CONSTRAINT mqtt_groups_channel_key_fkey REFERENCES channels (key) ON DELETE CASCADE,
+CREATE TABLE mqtt_share_groups (
+  key bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT mqtt_share_groups_pkey PRIMARY KEY,
+  channel_key bigint NOT NULL CONSTRAINT mqtt_share_groups_channel_key_fkey REFERENCES channels (key) ON DELETE CASCADE,
   name text NOT NULL,
   filter text NOT NULL,
   node text,
   epoch bigint NOT NULL DEFAULT 1,
   position text,
-  CONSTRAINT mqtt_groups_name_key UNIQUE (channel_key, name, filter)
+  CONSTRAINT mqtt_share_groups_name_key UNIQUE (channel_key, name, filter)
 );
-COMMENT ON TABLE mqtt_groups IS 'Shared subscriptions ($share): one reader of the log of messages over all processes.';
-COMMENT ON COLUMN mqtt_groups.key IS 'Internal key, never shown to users.';
-COMMENT ON COLUMN mqtt_groups.channel_key IS 'The channel.';
-COMMENT ON COLUMN mqtt_groups.name IS 'Share name.';
-COMMENT ON COLUMN mqtt_groups.filter IS 'Canonical filter of subtopics.';
-COMMENT ON COLUMN mqtt_groups.node IS 'Process that reads for the members; NULL: none.';
-COMMENT ON COLUMN mqtt_groups.epoch IS 'Raised with each process that begins to read; a process that holds an older epoch may no longer write.';
-COMMENT ON COLUMN mqtt_groups.position IS 'Position in the log of messages; NULL: that of its process.';
-CREATE INDEX mqtt_groups_node_idx ON mqtt_groups (node) WHERE node IS NOT NULL;
+COMMENT ON TABLE mqtt_share_groups IS 'Shared subscriptions ($share): one reader of the log of messages over all processes.';
+COMMENT ON COLUMN mqtt_share_groups.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN mqtt_share_groups.channel_key IS 'The channel.';
+COMMENT ON COLUMN mqtt_share_groups.name IS 'Share name.';
+COMMENT ON COLUMN mqtt_share_groups.filter IS 'Canonical filter of subtopics.';
+COMMENT ON COLUMN mqtt_share_groups.node IS 'Process that reads for the members; NULL: none.';
+COMMENT ON COLUMN mqtt_share_groups.epoch IS 'Raised with each process that begins to read; a process that holds an older epoch may no longer write.';
+COMMENT ON COLUMN mqtt_share_groups.position IS 'Position in the log of messages; NULL: that of its process.';
+CREATE INDEX mqtt_share_groups_node_idx ON mqtt_share_groups (node) WHERE node IS NOT NULL;
 
-CREATE TABLE mqtt_passed (
-  group_key bigint CONSTRAINT mqtt_passed_group_key_fkey REFERENCES mqtt_groups (key) ON DELETE CASCADE,
+CREATE TABLE mqtt_share_group_deliveries (
+  share_group_key bigint CONSTRAINT mqtt_share_group_deliveries_share_group_key_fkey REFERENCES mqtt_share_groups (key) ON DELETE CASCADE,
   batch_seq bigint,
   message integer,
-  CONSTRAINT mqtt_passed_pkey PRIMARY KEY (group_key, batch_seq, message)
+  CONSTRAINT mqtt_share_group_deliveries_pkey PRIMARY KEY (share_group_key, batch_seq, message)
 );
-COMMENT ON TABLE mqtt_passed IS 'Messages beyond the position of a shared subscription that are not delivered again: they were acknowledged, or sent with QoS 2.';
-COMMENT ON COLUMN mqtt_passed.group_key IS 'The shared subscription.';
-COMMENT ON COLUMN mqtt_passed.batch_seq IS 'Batch of the message.';
-COMMENT ON COLUMN mqtt_passed.message IS 'Message in its batch.';
+COMMENT ON TABLE mqtt_share_group_deliveries IS 'Messages beyond the position of a shared subscription that are not delivered again: they were acknowledged, or sent with QoS 2.';
+COMMENT ON COLUMN mqtt_share_group_deliveries.share_group_key IS 'The shared subscription.';
+COMMENT ON COLUMN mqtt_share_group_deliveries.batch_seq IS 'Batch of the message.';
+COMMENT ON COLUMN mqtt_share_group_deliveries.message IS 'Message in its batch.';
 
 CREATE TABLE mqtt_subscriptions (
   session_key bigint CONSTRAINT mqtt_subscriptions_session_key_fkey REFERENCES mqtt_sessions (key) ON DELETE CASCADE,
@@ -1233,7 +1233,7 @@ CREATE TABLE mqtt_subscriptions (
   options smallint NOT NULL,
   identifier integer,
   position text,
-  group_key bigint CONSTRAINT mqtt_subscriptions_group_key_fkey REFERENCES mqtt_groups (key),
+  share_group_key bigint CONSTRAINT mqtt_subscriptions_share_group_key_fkey REFERENCES mqtt_share_groups (key),
   CONSTRAINT mqtt_subscriptions_pkey PRIMARY KEY (session_key, filter),
   CONSTRAINT mqtt_subscriptions_connection_fkey FOREIGN KEY (client_key, channel_key)
     REFERENCES connections (client_key, channel_key) ON DELETE CASCADE
@@ -1246,9 +1246,9 @@ COMMENT ON COLUMN mqtt_subscriptions.channel_key IS 'Channel of the filter. A cl
 COMMENT ON COLUMN mqtt_subscriptions.options IS 'Options byte of SUBSCRIBE (MQTT 5.0 section 3.8.3.1).';
 COMMENT ON COLUMN mqtt_subscriptions.identifier IS 'Subscription identifier; NULL: none.';
 COMMENT ON COLUMN mqtt_subscriptions.position IS 'Position in the log of messages; NULL: that of the process of the session.';
-COMMENT ON COLUMN mqtt_subscriptions.group_key IS 'Shared subscription that it belongs to, which exists as long as it has members; NULL: none.';
+COMMENT ON COLUMN mqtt_subscriptions.share_group_key IS 'Shared subscription that it belongs to, which exists as long as it has members; NULL: none.';
 CREATE INDEX mqtt_subscriptions_connection_idx ON mqtt_subscriptions (client_key, channel_key);
-CREATE INDEX mqtt_subscriptions_group_key_idx ON mqtt_subscriptions (group_key) WHERE group_key IS NOT NULL;
+CREATE INDEX mqtt_subscriptions_share_group_key_idx ON mqtt_subscriptions (share_group_key) WHERE share_group_key IS NOT NULL;
 
 CREATE TABLE mqtt_received (
   session_key bigint CONSTRAINT mqtt_received_session_key_fkey REFERENCES mqtt_sessions (key) ON DELETE CASCADE,
@@ -1269,7 +1269,7 @@ CREATE TABLE mqtt_outbound (
   message integer,
   channel_key bigint NOT NULL,
   subtopic text NOT NULL,
-  facts jsonb NOT NULL,
+  properties jsonb NOT NULL,
   payload bytea NOT NULL,
   CONSTRAINT mqtt_outbound_pkey PRIMARY KEY (session_key, ordinal)
 );
@@ -1283,7 +1283,7 @@ COMMENT ON COLUMN mqtt_outbound.batch_seq IS 'Batch of the message; NULL: it was
 COMMENT ON COLUMN mqtt_outbound.message IS 'Message in its batch.';
 COMMENT ON COLUMN mqtt_outbound.channel_key IS 'Channel of the message.';
 COMMENT ON COLUMN mqtt_outbound.subtopic IS 'Subtopic of the message.';
-COMMENT ON COLUMN mqtt_outbound.facts IS 'What is said about the message beside its content.';
+COMMENT ON COLUMN mqtt_outbound.properties IS 'MQTT properties and flags of the message, as JSON.';
 COMMENT ON COLUMN mqtt_outbound.payload IS 'Content.';
 
 CREATE TABLE mqtt_takeovers (
@@ -1514,13 +1514,13 @@ CREATE INDEX bootstrap_configs_profile ON bootstrap_configs (profile_key) WHERE 
 CREATE TABLE bootstrap_channels (
   client_key bigint CONSTRAINT bootstrap_channels_config_fkey REFERENCES bootstrap_configs (client_key) ON DELETE CASCADE,
   channel_key bigint CONSTRAINT bootstrap_channels_channel_fkey REFERENCES channels (key) ON DELETE CASCADE,
-  place integer NOT NULL,
+  ordinal integer NOT NULL,
   CONSTRAINT bootstrap_channels_pkey PRIMARY KEY (client_key, channel_key)
 );
 COMMENT ON TABLE bootstrap_channels IS 'Channels of a configuration.';
 COMMENT ON COLUMN bootstrap_channels.client_key IS 'The configuration.';
 COMMENT ON COLUMN bootstrap_channels.channel_key IS 'The channel.';
-COMMENT ON COLUMN bootstrap_channels.place IS 'Order in which the channels were named.';
+COMMENT ON COLUMN bootstrap_channels.ordinal IS 'Order in which the channels were named.';
 CREATE INDEX bootstrap_channels_channel ON bootstrap_channels (channel_key);
 
 CREATE TABLE bootstrap_bindings (
@@ -1818,7 +1818,7 @@ CREATE TABLE runs (
   result_bytes bigint,
   output_truncated boolean NOT NULL DEFAULT false,
   parent_id uuid,
-  is_group boolean NOT NULL DEFAULT false,
+  is_broadcast boolean NOT NULL DEFAULT false,
   CONSTRAINT runs_assigned_check CHECK (worker_key IS NULL OR fence IS NOT NULL),
   CONSTRAINT runs_deadline_check CHECK (state IN (1, 2, 7) = (next_check_at IS NOT NULL)),
   CONSTRAINT runs_queue_check CHECK (queue_seq IS NULL OR (worker_key IS NULL AND (state = 1)))
@@ -1853,7 +1853,7 @@ COMMENT ON COLUMN runs.result_digest IS 'Digest of a result that does not fit: i
 COMMENT ON COLUMN runs.result_bytes IS 'Its size in bytes.';
 COMMENT ON COLUMN runs.output_truncated IS 'Whether output was dropped at max_output_bytes.';
 COMMENT ON COLUMN runs.parent_id IS 'Id of the broadcast that the run belongs to; NULL: none.';
-COMMENT ON COLUMN runs.is_group IS 'Whether the run is a broadcast: no worker gets it, and each of its runs on a worker names it as parent.';
+COMMENT ON COLUMN runs.is_broadcast IS 'Whether the run is a broadcast: no worker gets it, and each of its runs on a worker names it as parent.';
 -- What managers must tell workers to stop.
 CREATE INDEX runs_cancelled ON runs (worker_key) WHERE (cancel_requested_at IS NOT NULL) AND (next_check_at IS NOT NULL);
 CREATE INDEX runs_due ON runs (next_check_at) WHERE next_check_at IS NOT NULL;
@@ -2126,7 +2126,7 @@ CREATE TABLE task_publications (
   run_id uuid NOT NULL,
   fence bigint NOT NULL,
   call_id bigint NOT NULL,
-  tries smallint NOT NULL DEFAULT 0,
+  attempts smallint NOT NULL DEFAULT 0,
   due_at timestamptz NOT NULL DEFAULT now(),
   created_at timestamptz NOT NULL DEFAULT now(),
   CONSTRAINT task_publications_call_key UNIQUE (run_id, fence, call_id)
@@ -2142,7 +2142,7 @@ COMMENT ON COLUMN task_publications.task_key IS 'The task.';
 COMMENT ON COLUMN task_publications.run_id IS 'Id of the run.';
 COMMENT ON COLUMN task_publications.fence IS 'Fence of its assignment.';
 COMMENT ON COLUMN task_publications.call_id IS 'Number of the guest''s call; 0: the result of the run.';
-COMMENT ON COLUMN task_publications.tries IS 'Number of failed attempts.';
+COMMENT ON COLUMN task_publications.attempts IS 'Number of failed attempts.';
 COMMENT ON COLUMN task_publications.due_at IS 'When it may be taken.';
 COMMENT ON COLUMN task_publications.created_at IS 'When it was queued.';
 CREATE INDEX task_publications_domain ON task_publications (domain_key);

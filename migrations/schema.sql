@@ -181,13 +181,13 @@ CREATE INDEX bootstrap_bindings_client ON bootstrap_bindings USING btree (client
 CREATE TABLE bootstrap_channels (
   client_key bigint NOT NULL,
   channel_key bigint NOT NULL,
-  place integer NOT NULL,
+  ordinal integer NOT NULL,
   CONSTRAINT bootstrap_channels_pkey PRIMARY KEY (client_key, channel_key)
 );
 COMMENT ON TABLE bootstrap_channels IS 'Channels of a configuration.';
 COMMENT ON COLUMN bootstrap_channels.client_key IS 'The configuration.';
 COMMENT ON COLUMN bootstrap_channels.channel_key IS 'The channel.';
-COMMENT ON COLUMN bootstrap_channels.place IS 'Order in which the channels were named.';
+COMMENT ON COLUMN bootstrap_channels.ordinal IS 'Order in which the channels were named.';
 CREATE INDEX bootstrap_channels_channel ON bootstrap_channels USING btree (channel_key);
 
 CREATE TABLE bootstrap_configs (
@@ -928,27 +928,6 @@ COMMENT ON COLUMN modules.exports IS 'Exported functions.';
 COMMENT ON COLUMN modules.imports IS 'What it imports.';
 COMMENT ON COLUMN modules.created_at IS 'When it was uploaded.';
 
-CREATE TABLE mqtt_groups (
-  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-  channel_key bigint NOT NULL,
-  name text NOT NULL,
-  filter text NOT NULL,
-  node text,
-  epoch bigint NOT NULL DEFAULT 1,
-  "position" text,
-  CONSTRAINT mqtt_groups_pkey PRIMARY KEY (key),
-  CONSTRAINT mqtt_groups_name_key UNIQUE (channel_key, name, filter)
-);
-COMMENT ON TABLE mqtt_groups IS 'Shared subscriptions ($share): one reader of the log of messages over all processes.';
-COMMENT ON COLUMN mqtt_groups.key IS 'Internal key, never shown to users.';
-COMMENT ON COLUMN mqtt_groups.channel_key IS 'The channel.';
-COMMENT ON COLUMN mqtt_groups.name IS 'Share name.';
-COMMENT ON COLUMN mqtt_groups.filter IS 'Canonical filter of subtopics.';
-COMMENT ON COLUMN mqtt_groups.node IS 'Process that reads for the members; NULL: none.';
-COMMENT ON COLUMN mqtt_groups.epoch IS 'Raised with each process that begins to read; a process that holds an older epoch may no longer write.';
-COMMENT ON COLUMN mqtt_groups."position" IS 'Position in the log of messages; NULL: that of its process.';
-CREATE INDEX mqtt_groups_node_idx ON mqtt_groups USING btree (node) WHERE (node IS NOT NULL);
-
 CREATE TABLE mqtt_nodes (
   node text NOT NULL,
   seen_at timestamp with time zone NOT NULL DEFAULT now(),
@@ -970,7 +949,7 @@ CREATE TABLE mqtt_outbound (
   message integer,
   channel_key bigint NOT NULL,
   subtopic text NOT NULL,
-  facts jsonb NOT NULL,
+  properties jsonb NOT NULL,
   payload bytea NOT NULL,
   CONSTRAINT mqtt_outbound_pkey PRIMARY KEY (session_key, ordinal)
 );
@@ -984,19 +963,8 @@ COMMENT ON COLUMN mqtt_outbound.batch_seq IS 'Batch of the message; NULL: it was
 COMMENT ON COLUMN mqtt_outbound.message IS 'Message in its batch.';
 COMMENT ON COLUMN mqtt_outbound.channel_key IS 'Channel of the message.';
 COMMENT ON COLUMN mqtt_outbound.subtopic IS 'Subtopic of the message.';
-COMMENT ON COLUMN mqtt_outbound.facts IS 'What is said about the message beside its content.';
+COMMENT ON COLUMN mqtt_outbound.properties IS 'MQTT properties and flags of the message, as JSON.';
 COMMENT ON COLUMN mqtt_outbound.payload IS 'Content.';
-
-CREATE TABLE mqtt_passed (
-  group_key bigint NOT NULL,
-  batch_seq bigint NOT NULL,
-  message integer NOT NULL,
-  CONSTRAINT mqtt_passed_pkey PRIMARY KEY (group_key, batch_seq, message)
-);
-COMMENT ON TABLE mqtt_passed IS 'Messages beyond the position of a shared subscription that are not delivered again: they were acknowledged, or sent with QoS 2.';
-COMMENT ON COLUMN mqtt_passed.group_key IS 'The shared subscription.';
-COMMENT ON COLUMN mqtt_passed.batch_seq IS 'Batch of the message.';
-COMMENT ON COLUMN mqtt_passed.message IS 'Message in its batch.';
 
 CREATE TABLE mqtt_received (
   session_key bigint NOT NULL,
@@ -1070,6 +1038,38 @@ CREATE INDEX mqtt_sessions_ends_at_idx ON mqtt_sessions USING btree (ends_at) WH
 CREATE INDEX mqtt_sessions_node_idx ON mqtt_sessions USING btree (node) WHERE is_connected;
 CREATE INDEX mqtt_sessions_will_due_at_idx ON mqtt_sessions USING btree (will_due_at) WHERE (will_due_at IS NOT NULL);
 
+CREATE TABLE mqtt_share_group_deliveries (
+  share_group_key bigint NOT NULL,
+  batch_seq bigint NOT NULL,
+  message integer NOT NULL,
+  CONSTRAINT mqtt_share_group_deliveries_pkey PRIMARY KEY (share_group_key, batch_seq, message)
+);
+COMMENT ON TABLE mqtt_share_group_deliveries IS 'Messages beyond the position of a shared subscription that are not delivered again: they were acknowledged, or sent with QoS 2.';
+COMMENT ON COLUMN mqtt_share_group_deliveries.share_group_key IS 'The shared subscription.';
+COMMENT ON COLUMN mqtt_share_group_deliveries.batch_seq IS 'Batch of the message.';
+COMMENT ON COLUMN mqtt_share_group_deliveries.message IS 'Message in its batch.';
+
+CREATE TABLE mqtt_share_groups (
+  key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  channel_key bigint NOT NULL,
+  name text NOT NULL,
+  filter text NOT NULL,
+  node text,
+  epoch bigint NOT NULL DEFAULT 1,
+  "position" text,
+  CONSTRAINT mqtt_share_groups_pkey PRIMARY KEY (key),
+  CONSTRAINT mqtt_share_groups_name_key UNIQUE (channel_key, name, filter)
+);
+COMMENT ON TABLE mqtt_share_groups IS 'Shared subscriptions ($share): one reader of the log of messages over all processes.';
+COMMENT ON COLUMN mqtt_share_groups.key IS 'Internal key, never shown to users.';
+COMMENT ON COLUMN mqtt_share_groups.channel_key IS 'The channel.';
+COMMENT ON COLUMN mqtt_share_groups.name IS 'Share name.';
+COMMENT ON COLUMN mqtt_share_groups.filter IS 'Canonical filter of subtopics.';
+COMMENT ON COLUMN mqtt_share_groups.node IS 'Process that reads for the members; NULL: none.';
+COMMENT ON COLUMN mqtt_share_groups.epoch IS 'Raised with each process that begins to read; a process that holds an older epoch may no longer write.';
+COMMENT ON COLUMN mqtt_share_groups."position" IS 'Position in the log of messages; NULL: that of its process.';
+CREATE INDEX mqtt_share_groups_node_idx ON mqtt_share_groups USING btree (node) WHERE (node IS NOT NULL);
+
 CREATE TABLE mqtt_subscriptions (
   session_key bigint NOT NULL,
   filter text NOT NULL,
@@ -1078,7 +1078,7 @@ CREATE TABLE mqtt_subscriptions (
   options smallint NOT NULL,
   identifier integer,
   "position" text,
-  group_key bigint,
+  share_group_key bigint,
   CONSTRAINT mqtt_subscriptions_pkey PRIMARY KEY (session_key, filter)
 );
 COMMENT ON TABLE mqtt_subscriptions IS 'Subscriptions of MQTT sessions.';
@@ -1089,9 +1089,9 @@ COMMENT ON COLUMN mqtt_subscriptions.channel_key IS 'Channel of the filter. A cl
 COMMENT ON COLUMN mqtt_subscriptions.options IS 'Options byte of SUBSCRIBE (MQTT 5.0 section 3.8.3.1).';
 COMMENT ON COLUMN mqtt_subscriptions.identifier IS 'Subscription identifier; NULL: none.';
 COMMENT ON COLUMN mqtt_subscriptions."position" IS 'Position in the log of messages; NULL: that of the process of the session.';
-COMMENT ON COLUMN mqtt_subscriptions.group_key IS 'Shared subscription that it belongs to, which exists as long as it has members; NULL: none.';
+COMMENT ON COLUMN mqtt_subscriptions.share_group_key IS 'Shared subscription that it belongs to, which exists as long as it has members; NULL: none.';
 CREATE INDEX mqtt_subscriptions_connection_idx ON mqtt_subscriptions USING btree (client_key, channel_key);
-CREATE INDEX mqtt_subscriptions_group_key_idx ON mqtt_subscriptions USING btree (group_key) WHERE (group_key IS NOT NULL);
+CREATE INDEX mqtt_subscriptions_share_group_key_idx ON mqtt_subscriptions USING btree (share_group_key) WHERE (share_group_key IS NOT NULL);
 
 CREATE TABLE mqtt_takeovers (
   node text NOT NULL,
@@ -1490,7 +1490,7 @@ CREATE TABLE runs (
   result_bytes bigint,
   output_truncated boolean NOT NULL DEFAULT false,
   parent_id uuid,
-  is_group boolean NOT NULL DEFAULT false,
+  is_broadcast boolean NOT NULL DEFAULT false,
   CONSTRAINT runs_pkey PRIMARY KEY (key),
   CONSTRAINT runs_assigned_check CHECK (((worker_key IS NULL) OR (fence IS NOT NULL))),
   CONSTRAINT runs_deadline_check CHECK (((state = ANY (ARRAY[1, 2, 7])) = (next_check_at IS NOT NULL))),
@@ -1528,7 +1528,7 @@ COMMENT ON COLUMN runs.result_digest IS 'Digest of a result that does not fit: i
 COMMENT ON COLUMN runs.result_bytes IS 'Its size in bytes.';
 COMMENT ON COLUMN runs.output_truncated IS 'Whether output was dropped at max_output_bytes.';
 COMMENT ON COLUMN runs.parent_id IS 'Id of the broadcast that the run belongs to; NULL: none.';
-COMMENT ON COLUMN runs.is_group IS 'Whether the run is a broadcast: no worker gets it, and each of its runs on a worker names it as parent.';
+COMMENT ON COLUMN runs.is_broadcast IS 'Whether the run is a broadcast: no worker gets it, and each of its runs on a worker names it as parent.';
 CREATE INDEX runs_cancelled ON runs USING btree (worker_key) WHERE ((cancel_requested_at IS NOT NULL) AND (next_check_at IS NOT NULL));
 CREATE INDEX runs_due ON runs USING btree (next_check_at) WHERE (next_check_at IS NOT NULL);
 CREATE INDEX runs_held ON runs USING btree (worker_key) WHERE (next_check_at IS NOT NULL);
@@ -1689,7 +1689,7 @@ CREATE TABLE task_publications (
   run_id uuid NOT NULL,
   fence bigint NOT NULL,
   call_id bigint NOT NULL,
-  tries smallint NOT NULL DEFAULT 0,
+  attempts smallint NOT NULL DEFAULT 0,
   due_at timestamp with time zone NOT NULL DEFAULT now(),
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT task_publications_pkey PRIMARY KEY (key),
@@ -1706,7 +1706,7 @@ COMMENT ON COLUMN task_publications.task_key IS 'The task.';
 COMMENT ON COLUMN task_publications.run_id IS 'Id of the run.';
 COMMENT ON COLUMN task_publications.fence IS 'Fence of its assignment.';
 COMMENT ON COLUMN task_publications.call_id IS 'Number of the guest''s call; 0: the result of the run.';
-COMMENT ON COLUMN task_publications.tries IS 'Number of failed attempts.';
+COMMENT ON COLUMN task_publications.attempts IS 'Number of failed attempts.';
 COMMENT ON COLUMN task_publications.due_at IS 'When it may be taken.';
 COMMENT ON COLUMN task_publications.created_at IS 'When it was queued.';
 CREATE INDEX task_publications_domain ON task_publications USING btree (domain_key);
@@ -2188,15 +2188,15 @@ ALTER TABLE mailed_tokens ADD CONSTRAINT mailed_tokens_user_fkey FOREIGN KEY (us
 ALTER TABLE module_chunks ADD CONSTRAINT module_chunks_module_fkey FOREIGN KEY (module_key) REFERENCES modules(key) ON DELETE CASCADE;
 ALTER TABLE module_policies ADD CONSTRAINT module_policies_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
 ALTER TABLE module_uses ADD CONSTRAINT module_uses_domain_fkey FOREIGN KEY (domain_key) REFERENCES domains(key) ON DELETE CASCADE;
-ALTER TABLE mqtt_groups ADD CONSTRAINT mqtt_groups_channel_key_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
 ALTER TABLE mqtt_outbound ADD CONSTRAINT mqtt_outbound_session_key_fkey FOREIGN KEY (session_key) REFERENCES mqtt_sessions(key) ON DELETE CASCADE;
-ALTER TABLE mqtt_passed ADD CONSTRAINT mqtt_passed_group_key_fkey FOREIGN KEY (group_key) REFERENCES mqtt_groups(key) ON DELETE CASCADE;
 ALTER TABLE mqtt_received ADD CONSTRAINT mqtt_received_session_key_fkey FOREIGN KEY (session_key) REFERENCES mqtt_sessions(key) ON DELETE CASCADE;
 ALTER TABLE mqtt_retained ADD CONSTRAINT mqtt_retained_channel_key_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
 ALTER TABLE mqtt_sessions ADD CONSTRAINT mqtt_sessions_client_key_fkey FOREIGN KEY (client_key) REFERENCES clients(key) ON DELETE CASCADE;
+ALTER TABLE mqtt_share_group_deliveries ADD CONSTRAINT mqtt_share_group_deliveries_share_group_key_fkey FOREIGN KEY (share_group_key) REFERENCES mqtt_share_groups(key) ON DELETE CASCADE;
+ALTER TABLE mqtt_share_groups ADD CONSTRAINT mqtt_share_groups_channel_key_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
 ALTER TABLE mqtt_subscriptions ADD CONSTRAINT mqtt_subscriptions_connection_fkey FOREIGN KEY (client_key, channel_key) REFERENCES connections(client_key, channel_key) ON DELETE CASCADE;
-ALTER TABLE mqtt_subscriptions ADD CONSTRAINT mqtt_subscriptions_group_key_fkey FOREIGN KEY (group_key) REFERENCES mqtt_groups(key);
 ALTER TABLE mqtt_subscriptions ADD CONSTRAINT mqtt_subscriptions_session_key_fkey FOREIGN KEY (session_key) REFERENCES mqtt_sessions(key) ON DELETE CASCADE;
+ALTER TABLE mqtt_subscriptions ADD CONSTRAINT mqtt_subscriptions_share_group_key_fkey FOREIGN KEY (share_group_key) REFERENCES mqtt_share_groups(key);
 ALTER TABLE notification_deliveries ADD CONSTRAINT notification_deliveries_subscription_fkey FOREIGN KEY (subscription_key) REFERENCES notification_subscriptions(key) ON DELETE CASCADE;
 ALTER TABLE notification_subscriptions ADD CONSTRAINT notification_subscriptions_channel_fkey FOREIGN KEY (channel_key) REFERENCES channels(key) ON DELETE CASCADE;
 ALTER TABLE notification_subscriptions ADD CONSTRAINT notification_subscriptions_user_fkey FOREIGN KEY (user_key) REFERENCES users(key) ON DELETE CASCADE;

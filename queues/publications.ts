@@ -109,18 +109,18 @@ export type QueuedPublication = {
   runId: string
   fence: number
   callId: number
-  tries: number
+  attempts: number
   createdAt: string
 }
 
 // In the order in which they were written; another node takes others.
 const TAKE = sql<QueuedPublication>`
-  UPDATE task_publications p SET due_at = now() + make_interval(secs => ${TAKEN_MS / 1000}::float8), tries = least(p.tries + 1, 1000)
+  UPDATE task_publications p SET due_at = now() + make_interval(secs => ${TAKEN_MS / 1000}::float8), attempts = least(p.attempts + 1, 1000)
   FROM (SELECT key FROM task_publications WHERE due_at <= now() ORDER BY due_at, key LIMIT ${MAX_ROWS} FOR UPDATE SKIP LOCKED) due
   JOIN task_publications q ON q.key = due.key JOIN domains d ON d.key = q.domain_key
   WHERE p.key = due.key
   RETURNING p.key, d.id AS "domainId", p.user_key AS "userKey", p.channel_id AS "channelId", p.subtopic, p.payload,
-    p.run_id AS "runId", p.fence, p.call_id AS "callId", p.tries, p.created_at AS "createdAt"`
+    p.run_id AS "runId", p.fence, p.call_id AS "callId", p.attempts, p.created_at AS "createdAt"`
 
 export type PublicationReaderOptions = {
   database: Database
@@ -145,7 +145,7 @@ export function startPublicationReader({ database, bus, intervalMs, ...options }
       await publish(publication)
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error
-      if (isTemporary(error)) return 2 ** Math.min(publication.tries - 1, MAX_WAIT_DOUBLINGS)
+      if (isTemporary(error)) return 2 ** Math.min(publication.attempts - 1, MAX_WAIT_DOUBLINGS)
       onRefused(publication, error)
     }
     return undefined

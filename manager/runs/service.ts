@@ -107,7 +107,7 @@ export class RunsService {
     const run = await findDrivingRun(database.db, task.key)
     if (run === undefined) return { state: task.state, results: null, error: null, reason: null, runId: null }
     const { state, error, reason, id: runId } = run
-    if (run.isGroup) return { state, results: await this.#partsOf(runId), error, reason, runId }
+    if (run.isBroadcast) return { state, results: await this.#partsOf(runId), error, reason, runId }
     const hasResult = state !== TASK_STATE.scheduled && state !== TASK_STATE.running
     return { state, results: hasResult ? await readResult(database.db, run) : null, error, reason, runId }
   }

@@ -23,7 +23,7 @@ export type RunRecord = {
   id: string
   drivesTask: boolean
   /** A broadcast; its parts name it. */
-  isGroup: boolean
+  isBroadcast: boolean
   parentId: string | null
   state: TaskState
   attempt: number
@@ -53,7 +53,7 @@ type Row = {
   key: number
   id: string
   drives_task: boolean
-  is_group: boolean
+  is_broadcast: boolean
   parent_id: string | null
   state: TaskState
   attempt: number
@@ -82,7 +82,7 @@ const RESULT_BYTES = sql`coalesce(r.result_bytes, octet_length(r.results::text))
 
 /** Results as far as `isShown`; of the others, and of those in parts, the size. */
 const runsWith = (isShown: Sql<boolean>) => sql`
-  SELECT r.key, r.id, r.drives_task, r.is_group, r.parent_id, r.state, r.attempt, r.fence, w.id AS worker_id, r.module_digest,
+  SELECT r.key, r.id, r.drives_task, r.is_broadcast, r.parent_id, r.state, r.attempt, r.fence, w.id AS worker_id, r.module_digest,
     r.spec ->> 'module_reference' AS module_reference, r.spec -> 'module_notes' AS module_notes, r.created_at, r.assigned_at, r.running_at, r.finished_at, r.duration_ms,
     r.prepare_ms, r.reason, r.error, CASE WHEN ${isShown} THEN r.results END AS results, (${isShown}) IS TRUE AS is_result_shown, r.result_digest,
     CASE WHEN ${isShown} THEN r.result_bytes ELSE ${RESULT_BYTES} END AS result_bytes, r.output_truncated
@@ -95,7 +95,7 @@ function fromRow(row: Row, earlier: AttemptRecord[]): RunRecord {
     key: row.key,
     id: row.id,
     drivesTask: row.drives_task,
-    isGroup: row.is_group,
+    isBroadcast: row.is_broadcast,
     parentId: row.parent_id,
     state: row.state,
     attempt: row.attempt,

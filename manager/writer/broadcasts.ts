@@ -33,7 +33,7 @@ export async function findBroadcastWorkers(batch: RunBatch, needs: RunNeeds): Pr
 }
 
 const WRITE_GROUPS = `
-  UPDATE runs r SET parent_id = c.parent_id, is_group = c.parent_id IS NULL,
+  UPDATE runs r SET parent_id = c.parent_id, is_broadcast = c.parent_id IS NULL,
     queue_seq = CASE WHEN c.parent_id IS NULL THEN NULL ELSE r.queue_seq END,
     next_check_at = CASE WHEN c.parent_id IS NULL THEN now() + make_interval(secs => ${GROUP_CHECK_MS / 1000}) ELSE r.next_check_at END
   FROM unnest($1::uuid[], $2::uuid[]) AS c (id, parent_id)

@@ -16,7 +16,7 @@ type DueRow = RunRow & {
   worker_key: number | null
   is_queued: boolean
   is_cancelled: boolean
-  is_group: boolean
+  is_broadcast: boolean
   is_orphan: boolean
   manager_id: string | null
   ran_ms: number | null
@@ -24,7 +24,7 @@ type DueRow = RunRow & {
 
 const FIND_DUE = `
   SELECT ${RUN_COLUMNS}, r.worker_key, r.queue_seq IS NOT NULL AS is_queued, r.cancel_requested_at IS NOT NULL AS is_cancelled,
-    r.is_group, r.parent_id IS NOT NULL AND r.queue_seq IS NOT NULL AND NOT EXISTS (
+    r.is_broadcast, r.parent_id IS NOT NULL AND r.queue_seq IS NOT NULL AND NOT EXISTS (
       SELECT 1 FROM run_needs n JOIN workers p ON p.id = (n.definition ->> 'workerId')::uuid
       WHERE n.hash = r.needs AND p.manager_id IS NOT NULL AND p.lease_until > now()) AS is_orphan,
     w.manager_id, extract(epoch FROM now() - r.running_at)::float8 * 1000 AS ran_ms
@@ -58,7 +58,7 @@ export async function sweepRuns(batch: RunBatch, managerId: string): Promise<num
     const run = fromRunRow(row)
     const session = row.worker_key === null ? undefined : cluster.find(row.worker_key)
     if (run.state === TASK_STATE.unknown) later(run.key, UNKNOWN_CHECK_MS)
-    else if (row.is_group) {
+    else if (row.is_broadcast) {
       batch.touchGroup(run.id)
       later(run.key, GROUP_CHECK_MS)
     } else if (row.is_orphan) orphans.push(row)

@@ -28,7 +28,7 @@ const weeksOf = async (parent: string) => (await partitionsOf(parent)).map((name
 /** A record of each class on each day from so many days ago until so many; gives the weeks that they are in. */
 async function arrive(classes: readonly number[], fromDays: number, untilDays: number): Promise<string[]> {
   const { rows } = await server.database.pool.query<{ week: string }>(
-    `INSERT INTO records (channel_key, min_time, max_time, arrived_at, batch_seq, message, run, retention_days, protocol, series_keys, times)
+    `INSERT INTO records (channel_key, min_time, max_time, arrived_at, batch_seq, message, chunk, retention_days, protocol, series_keys, times)
      SELECT 1, now(), now(), now() - make_interval(days => ago), 0, 0, 0, class, 1, '{1}', ARRAY[now()]
        FROM unnest($1::smallint[]) AS class, generate_series($3::integer, $2::integer) AS ago
      RETURNING to_char(date_trunc('week', arrived_at, 'UTC') AT TIME ZONE 'UTC', 'YYYYMMDD') AS week`,

@@ -73,7 +73,7 @@ function taking(peer: Peer): string[] {
 /** The node that serves the group of the channel; null: none. */
 async function servedBy(channelId: string): Promise<string | null | undefined> {
   const { rows } = await sql<{ node: string | null }>`
-    SELECT g.node FROM mqtt_groups g JOIN channels c ON c.key = g.channel_key WHERE c.id = ${channelId}`.execute(
+    SELECT g.node FROM mqtt_share_groups g JOIN channels c ON c.key = g.channel_key WHERE c.id = ${channelId}`.execute(
     plant.api.database.db,
   )
   return rows[0]?.node

@@ -15,15 +15,15 @@ export async function writeOutbound(
     (one, other) => one.sessionKey - other.sessionKey || one.ordinal - other.ordinal,
   )
   await sql`
-    INSERT INTO mqtt_outbound (session_key, ordinal, packet_id, qos, state, batch_seq, message, channel_key, subtopic, facts, payload)
-    SELECT session_key, ordinal, packet_id, qos, state, batch_seq, message, channel_key, subtopic, facts::jsonb, payload FROM unnest(
+    INSERT INTO mqtt_outbound (session_key, ordinal, packet_id, qos, state, batch_seq, message, channel_key, subtopic, properties, payload)
+    SELECT session_key, ordinal, packet_id, qos, state, batch_seq, message, channel_key, subtopic, properties::jsonb, payload FROM unnest(
       ${rows.map(({ sessionKey }) => sessionKey)}::bigint[], ${rows.map(({ ordinal }) => ordinal)}::bigint[],
       ${rows.map(({ packetId }) => packetId)}::integer[], ${rows.map(({ qos }) => qos)}::smallint[],
       ${rows.map(({ state }) => OUTBOUND_STATES[state])}::smallint[], ${rows.map(({ batchSeq }) => batchSeq ?? null)}::bigint[],
       ${rows.map(({ message }) => message)}::integer[], ${rows.map(({ channelKey }) => channelKey)}::bigint[],
       ${rows.map(({ subtopic }) => subtopic)}::text[], ${rows.map(({ facts }) => JSON.stringify(facts))}::text[],
       ${rows.map(({ payload }) => payload)}::bytea[])
-      AS sent (session_key, ordinal, packet_id, qos, state, batch_seq, message, channel_key, subtopic, facts, payload)
+      AS sent (session_key, ordinal, packet_id, qos, state, batch_seq, message, channel_key, subtopic, properties, payload)
     ON CONFLICT ON CONSTRAINT mqtt_outbound_pkey DO UPDATE SET packet_id = EXCLUDED.packet_id, state = EXCLUDED.state`.execute(
     tx,
   )
@@ -45,10 +45,10 @@ export async function loadOutbound(
     message: number
     channel_key: number
     subtopic: string
-    facts: OutboundFacts
+    properties: OutboundFacts
     payload: Buffer
   }>`
-    SELECT session_key, ordinal, packet_id, qos, state, batch_seq, message, channel_key, subtopic, facts, payload
+    SELECT session_key, ordinal, packet_id, qos, state, batch_seq, message, channel_key, subtopic, properties, payload
       FROM mqtt_outbound WHERE session_key = ANY (${[...sessionKeys]}::bigint[]) ORDER BY session_key, ordinal`.execute(
     tx,
   )
@@ -63,7 +63,7 @@ export async function loadOutbound(
       message: row.message,
       channelKey: row.channel_key,
       subtopic: row.subtopic,
-      facts: row.facts,
+      facts: row.properties,
       payload: row.payload,
     }
     const mine = found.get(row.session_key)

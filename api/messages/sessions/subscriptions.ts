@@ -25,17 +25,17 @@ export async function writeSubscriptions(tx: Transaction, writes: readonly Subsc
   const groupKeyOf = ({ channelKey, group }: StoredSubscription) =>
     group === undefined ? null : (groups.get(groupIdOf({ channelKey, ...group })) ?? null)
   await sql`
-    INSERT INTO mqtt_subscriptions (session_key, filter, client_key, channel_key, options, identifier, position, group_key)
+    INSERT INTO mqtt_subscriptions (session_key, filter, client_key, channel_key, options, identifier, position, share_group_key)
     SELECT wanted.* FROM unnest(
       ${rows.map(({ sessionKey }) => sessionKey)}::bigint[], ${rows.map(({ filter }) => filter)}::text[],
       ${rows.map(({ clientKey }) => clientKey)}::bigint[], ${rows.map(({ channelKey }) => channelKey)}::bigint[],
       ${rows.map(({ options }) => options)}::smallint[], ${rows.map(({ identifier }) => identifier ?? null)}::integer[],
       ${rows.map(({ position, group }) => (group === undefined ? (position ?? null) : null))}::text[], ${rows.map(groupKeyOf)}::bigint[])
-      AS wanted (session_key, filter, client_key, channel_key, options, identifier, position, group_key)
+      AS wanted (session_key, filter, client_key, channel_key, options, identifier, position, share_group_key)
       JOIN connections c ON c.client_key = wanted.client_key AND c.channel_key = wanted.channel_key
      ORDER BY wanted.session_key, wanted.filter
     ON CONFLICT ON CONSTRAINT mqtt_subscriptions_pkey DO UPDATE
-       SET channel_key = EXCLUDED.channel_key, options = EXCLUDED.options, identifier = EXCLUDED.identifier, group_key = EXCLUDED.group_key,
+       SET channel_key = EXCLUDED.channel_key, options = EXCLUDED.options, identifier = EXCLUDED.identifier, share_group_key = EXCLUDED.share_group_key,
            position = coalesce(mqtt_subscriptions.position, EXCLUDED.position)`.execute(tx)
 }
 
@@ -91,7 +91,7 @@ export async function loadSubscriptions(
     group_filter: string | null
   }>`
     SELECT u.session_key, u.filter, u.channel_key, u.options, u.identifier, u.position, g.name, g.filter AS group_filter
-      FROM mqtt_subscriptions u LEFT JOIN mqtt_groups g ON g.key = u.group_key
+      FROM mqtt_subscriptions u LEFT JOIN mqtt_share_groups g ON g.key = u.share_group_key
      WHERE u.session_key = ANY (${[...sessionKeys]}::bigint[]) ORDER BY u.session_key, u.filter`.execute(tx)
   for (const row of rows) {
     const subscription = {

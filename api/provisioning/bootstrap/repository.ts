@@ -69,7 +69,7 @@ const IS_ACTIVE = sql<boolean>`(b.is_enabled AND NOT EXISTS (
 const COLUMNS = sql`b.domain_key, d.id AS domain_id, b.client_key, c.id AS client_id, c.parent_group_key, c.secret_sealed, b.external_id,
   b.external_key_mac, b.external_key_sealed, b.name, b.content, b.client_cert, b.client_private_key_sealed, b.ca_cert,
   ${IS_ACTIVE} AS is_active, b.profile_key, p.id AS profile_id, b.render_context_sealed,
-  (SELECT coalesce(jsonb_agg(jsonb_build_object('id', h.id, 'name', h.name, 'metadata', h.metadata) ORDER BY w.place), '[]')
+  (SELECT coalesce(jsonb_agg(jsonb_build_object('id', h.id, 'name', h.name, 'metadata', h.metadata) ORDER BY w.ordinal), '[]')
      FROM bootstrap_channels w JOIN channels h ON h.key = w.channel_key WHERE w.client_key = b.client_key) AS channels`
 
 const FROM = sql`bootstrap_configs b JOIN clients c ON c.key = b.client_key JOIN domains d ON d.key = b.domain_key
@@ -128,8 +128,8 @@ const INSERT = prepared(
      INSERT INTO bootstrap_configs (client_key, domain_key, external_id, external_key_mac, external_key_sealed, name, content, client_cert,
                                     client_private_key_sealed, ca_cert, is_enabled, profile_key, render_context_sealed, created_by)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING client_key)
-   INSERT INTO bootstrap_channels (client_key, channel_key, place)
-   SELECT client_key, key, place FROM made, unnest($15::bigint[]) WITH ORDINALITY AS list (key, place) ORDER BY key`,
+   INSERT INTO bootstrap_channels (client_key, channel_key, ordinal)
+   SELECT client_key, key, ordinal FROM made, unnest($15::bigint[]) WITH ORDINALITY AS list (key, ordinal) ORDER BY key`,
 )
 
 /** With its channels, in this order. */
@@ -161,9 +161,9 @@ export async function setChannels(tx: Transaction, clientKey: number, channelKey
   await sql`DELETE FROM bootstrap_channels WHERE client_key = ${clientKey} AND channel_key <> ALL (${channelKeys}::bigint[])`.execute(
     tx,
   )
-  await sql`INSERT INTO bootstrap_channels (client_key, channel_key, place)
-    SELECT ${clientKey}, key, place FROM unnest(${channelKeys}::bigint[]) WITH ORDINALITY AS list (key, place) ORDER BY key
-    ON CONFLICT ON CONSTRAINT bootstrap_channels_pkey DO UPDATE SET place = EXCLUDED.place`.execute(tx)
+  await sql`INSERT INTO bootstrap_channels (client_key, channel_key, ordinal)
+    SELECT ${clientKey}, key, ordinal FROM unnest(${channelKeys}::bigint[]) WITH ORDINALITY AS list (key, ordinal) ORDER BY key
+    ON CONFLICT ON CONSTRAINT bootstrap_channels_pkey DO UPDATE SET ordinal = EXCLUDED.ordinal`.execute(tx)
 }
 
 /** Clients or channels of the domain that the caller may do this with, by id; locked against deletion until the transaction ends. */

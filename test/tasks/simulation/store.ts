@@ -23,7 +23,7 @@ export type StoredRun = {
   next_check_at: number | null
   cancel_requested_at: number | null
   running_at: number | null
-  is_group: false
+  is_broadcast: false
 }
 
 export type StoredTask = {
@@ -236,7 +236,7 @@ const STATEMENTS: Readonly<Record<string, Statement>> = {
         next_check_at: store.now + (list<number>(checks)[at] ?? 0),
         cancel_requested_at: null,
         running_at: null,
-        is_group: false,
+        is_broadcast: false,
       }
       store.tables.runs.set(run.key, run)
       return [{ key: run.key, id: run.id, fence: run.fence }]
