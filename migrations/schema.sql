@@ -380,6 +380,9 @@ CREATE TABLE client_telemetry (
   outbound_messages bigint NOT NULL DEFAULT 0,
   is_online boolean NOT NULL DEFAULT false,
   state_since timestamp with time zone,
+  unparsed_messages bigint NOT NULL DEFAULT 0,
+  last_error text,
+  last_error_at timestamp with time zone,
   CONSTRAINT client_telemetry_pkey PRIMARY KEY (client_key)
 );
 COMMENT ON TABLE client_telemetry IS 'Activity of each client.';
@@ -390,6 +393,9 @@ COMMENT ON COLUMN client_telemetry.inbound_messages IS 'Number of messages that 
 COMMENT ON COLUMN client_telemetry.outbound_messages IS 'Number of messages that were delivered to its sessions.';
 COMMENT ON COLUMN client_telemetry.is_online IS 'Whether it has an open session.';
 COMMENT ON COLUMN client_telemetry.state_since IS 'Since when it is online or offline; NULL: it never had a session.';
+COMMENT ON COLUMN client_telemetry.unparsed_messages IS 'Number of messages that look like JSON or SenML and were stored as something else.';
+COMMENT ON COLUMN client_telemetry.last_error IS 'What was wrong with the last of them; NULL: there was none.';
+COMMENT ON COLUMN client_telemetry.last_error_at IS 'When that one was received.';
 
 CREATE TABLE clients (
   key bigint NOT NULL DEFAULT nextval('entity_keys'::regclass),

@@ -8,10 +8,11 @@ export {
   SENML_CBOR,
   SENML_JSON,
   TEXT_PLAIN,
+  sniff,
   sniffContent,
   parseContent,
 } from './ingest/content.ts'
-export type { ContentFacts } from './ingest/content.ts'
+export type { ContentFacts, Sniffed } from './ingest/content.ts'
 export { idempotencyOf } from './ingest/idempotency.ts'
 export type { SeriesLimits } from './ingest/series-table.ts'
 export type { Delivery, EndReason, FollowerOptions } from './live/follower.ts'

@@ -49,6 +49,9 @@ test('a client that was never seen is offline since never', async () => {
     last_seen: null,
     is_online: false,
     state_since: null,
+    unparsed_messages: 0,
+    last_error: null,
+    last_error_at: null,
   })
 })
 
@@ -164,13 +167,25 @@ test('GET telemetry shows what a client sent, received and follows, and since wh
     last_seen: ZERO_TIME,
     online: false,
     online_changed_at: ZERO_TIME,
+    unparsed_messages: 0,
+    last_error: '',
+    last_error_at: ZERO_TIME,
   })
   here.online(key, 'mqtt')
   here.subscribed(key, 'mqtt', 2)
   here.delivered(key, 7)
+  // As much of it as people read, and as the database takes.
+  here.unparsed(key, `first\0${'x'.repeat(1000)}\ud800`)
+  here.unparsed(key, 'second')
   await becomes(true, key)
   const shown = (await plant.owner.call('GET', telemetryUrl(device.id))).json<Record<string, string>>()
-  expect(shown).toMatchObject({ subscriptions: 2, outbound_messages: 7, online: true })
+  expect(shown).toMatchObject({
+    subscriptions: 2,
+    outbound_messages: 7,
+    online: true,
+    unparsed_messages: 2,
+    last_error: 'second',
+  })
   expect(Date.parse(shown['online_changed_at'] as string)).toBeGreaterThan(Date.now() - 60_000)
   here.unsubscribed(key, 'mqtt', 2)
   here.offline(key, 'mqtt')

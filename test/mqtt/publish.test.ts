@@ -116,6 +116,43 @@ test('a valid pack is SenML, other JSON is JSON, anything else raw: content is n
   ])
 })
 
+test('what looks like SenML or JSON and is stored as something else is counted, and its owner sees the last reason', async () => {
+  const device = await aDevice(plant, node.port)
+  using peer = await device.connect()
+  const shown = async () => {
+    const path = `/${plant.domainId}/journal/client/${device.id}/telemetry`
+    const {
+      unparsed_messages: messages,
+      last_error: error,
+      last_error_at: at,
+    } = (await plant.owner.call('GET', path)).json<{
+      unparsed_messages: number
+      last_error: string
+      last_error_at: string
+    }>()
+    return { messages, error, at }
+  }
+  const send = async (payload: string | Buffer) => {
+    peer.send(publish(device.topic, payload))
+    await peer.next('puback')
+  }
+  // What is meant to be nothing else.
+  for (const payload of [PACK, '{"on":true}', '[{"on":true}]', 'on', '', '21.5', Buffer.from([0x81, 0xff, 0x00])])
+    await send(payload)
+  expect(await shown()).toEqual({ messages: 0, error: '', at: '0001-01-01T00:00:00Z' })
+  const begun = new Date().toISOString()
+  await send('[{"n":"t","v":21.5},]')
+  await until(async () => (await shown()).messages === 1, 'it is counted')
+  expect((await shown()).error).toMatch(/^stored as bytes, not as JSON: .*JSON/)
+  await send(' {"n":"t",\u0000 "v":')
+  await send('[{"n":"t","u":"Cel","v":"warm"}]')
+  await until(async () => (await shown()).messages === 3, 'they are counted')
+  const { error, at } = await shown()
+  expect(error).toMatch(/^stored as JSON, not as SenML: .*\/0\/v/)
+  expect([at >= begun, at <= new Date(Date.now() + 1000).toISOString()]).toEqual([true, true])
+  expect((await device.stored('raw')).length).toBe(6)
+})
+
 test('both forms of topics and the route of the domain name the same stream', async () => {
   const device = await aDevice(plant, node.port)
   using peer = await device.connect()

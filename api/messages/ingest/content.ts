@@ -59,18 +59,47 @@ export function parseContent(contentType: string | undefined, body: Buffer, fact
   }
 }
 
+/** What became of bytes whose type nobody named; `fault`: they look like SenML or JSON, and why they were not taken for it. */
+export type Sniffed = { content: MessageContent; fault: string | undefined }
+
 /** A valid pack is SenML, other JSON objects are JSON, anything else is raw: never refused. */
 export function sniffContent(body: Buffer, facts: ContentFacts): MessageContent {
+  return sniff(body, facts).content
+}
+
+/** The same, and what its sender may want to know. */
+export function sniff(body: Buffer, facts: ContentFacts): Sniffed {
+  let notPack: string | undefined
   try {
-    return parsePackOrDocuments(body, facts)
+    const content = parsePackOrDocuments(body, facts, (reason) => (notPack = reason))
+    return { content, fault: notPack === undefined ? undefined : `stored as JSON, not as SenML: ${notPack}` }
   } catch (error) {
     const kind = kindOf(error)
-    if (kind === 'malformed' || kind === 'too_large') return { kind: 'raw', contentType: OCTET_STREAM, body }
-    throw error
+    if (kind !== 'malformed' && kind !== 'too_large') throw error
+    const fault = looksLikeJson(body) ? `stored as bytes, not as JSON: ${(error as Error).message}` : undefined
+    return { content: { kind: 'raw', contentType: OCTET_STREAM, body }, fault }
   }
 }
 
-function parsePackOrDocuments(body: Buffer, facts: ContentFacts): MessageContent {
+/** Blanks before a JSON text that are looked at. */
+const MAX_BLANKS = 64
+
+/** Its first letter is that of an object or a list. */
+function looksLikeJson(body: Buffer): boolean {
+  return /^\s*[[{]/.test(body.toString('latin1', 0, MAX_BLANKS))
+}
+
+/** Its first item has a name and a value of SenML. */
+function looksLikePack([first]: readonly unknown[]): boolean {
+  const has = (...labels: string[]) => isObject(first) && labels.some((label) => Object.hasOwn(first, label))
+  return has('n', 'bn') && has('v', 'vs', 'vb', 'vd', 's')
+}
+
+function parsePackOrDocuments(
+  body: Buffer,
+  facts: ContentFacts,
+  onNoPack: (reason: string) => void = () => undefined,
+): MessageContent {
   const records = resolvePlainPack(body, facts.receivedAtSeconds)
   if (records !== undefined) return { kind: 'records', records }
   const value = parseJsonBody(body)
@@ -80,6 +109,7 @@ function parsePackOrDocuments(body: Buffer, facts: ContentFacts): MessageContent
       return { kind: 'records', records: resolvePack(value, facts.receivedAtSeconds) }
     } catch (error) {
       if (!(error instanceof ServiceError) || error.kind !== 'malformed') throw error
+      if (looksLikePack(value)) onNoPack(error.message)
     }
   }
   return {

@@ -11,7 +11,7 @@ import type { Logger } from '#core/logging/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import type { Protocol } from '../model/message.ts'
 import { protocolNumber } from '../model/message.ts'
-import type { OpenSessions, PresenceChange } from './repository.ts'
+import type { OpenSessions, PresenceChange, Unparsed } from './repository.ts'
 import { clearDeadNodes, clearNode, sayAlive, writePresence } from './repository.ts'
 
 const WRITE_INTERVAL_MS = 1000
@@ -25,6 +25,8 @@ const DEAD_AFTER_SECONDS = 20
 const MAX_BACKOFF_MS = 10_000
 /** Clients whose count of deliveries waits to be written while the database is away; beyond, counts are lost. */
 const MAX_COUNTED = 200_000
+/** Of a reason that the owner of a client is shown. */
+const MAX_REASON_CHARS = 300
 
 export type PresenceOptions = {
   database: Database
@@ -47,6 +49,7 @@ export class Presence {
   /** Clients of whom a session began or ended since the last write. */
   #changed = new Set<number>()
   readonly #delivered = new Map<number, number>()
+  readonly #unparsed = new Map<number, Unparsed>()
   #beatAtMs = -Infinity
   #backoffMs: number
 
@@ -80,6 +83,14 @@ export class Presence {
     const before = this.#delivered.get(clientKey)
     if (before !== undefined || this.#delivered.size < MAX_COUNTED)
       this.#delivered.set(clientKey, (before ?? 0) + messages)
+  }
+
+  /** A message of the client was stored as something else than it looks like; `reason` is for its owner. */
+  unparsed(clientKey: number, reason: string): void {
+    const before = this.#unparsed.get(clientKey)
+    if (before === undefined && this.#unparsed.size >= MAX_COUNTED) return
+    const text = reason.slice(0, MAX_REASON_CHARS).replaceAll('\0', '').toWellFormed()
+    this.#unparsed.set(clientKey, { messages: (before?.messages ?? 0) + 1, reason: text, at: new Date() })
   }
 
   /** Ends all sessions of this node, and writes what is not written. */
@@ -132,7 +143,7 @@ export class Presence {
   }
 
   async #writeAll(): Promise<void> {
-    while (this.#changed.size > 0 || this.#delivered.size > 0) {
+    while (this.#changed.size > 0 || this.#delivered.size > 0 || this.#unparsed.size > 0) {
       const changes = this.#takeChanges()
       try {
         const left = await writePresence(this.#options.database, this.#node, changes)
@@ -148,9 +159,11 @@ export class Presence {
   /** What is to be written next, by the order of the keys; it is no longer waiting. */
   #takeChanges(): PresenceChange[] {
     const keys = new Set(this.#changed)
-    for (const key of this.#delivered.keys()) {
-      if (keys.size >= MAX_CHANGES) break
-      keys.add(key)
+    for (const counted of [this.#delivered, this.#unparsed]) {
+      for (const key of counted.keys()) {
+        if (keys.size >= MAX_CHANGES) break
+        keys.add(key)
+      }
     }
     return [...keys]
       .slice(0, MAX_CHANGES)
@@ -159,16 +172,22 @@ export class Presence {
         const isChanged = this.#changed.delete(clientKey)
         const outbound = this.#delivered.get(clientKey) ?? 0
         this.#delivered.delete(clientKey)
+        const unparsed = this.#unparsed.get(clientKey)
+        this.#unparsed.delete(clientKey)
         const sessions = (this.#open.get(clientKey) ?? []).filter((one) => one.sessions > 0).map((one) => ({ ...one }))
         if (sessions.length === 0) this.#open.delete(clientKey)
-        return { clientKey, isChanged, outbound, sessions }
+        return { clientKey, isChanged, outbound, unparsed, sessions }
       })
   }
 
   #putBack(changes: readonly PresenceChange[]): void {
-    for (const { clientKey, isChanged, outbound } of changes) {
+    for (const { clientKey, isChanged, outbound, unparsed } of changes) {
       if (isChanged) this.#changed.add(clientKey)
       if (outbound > 0) this.delivered(clientKey, outbound)
+      if (unparsed === undefined) continue
+      const later = this.#unparsed.get(clientKey)
+      const messages = unparsed.messages + (later?.messages ?? 0)
+      this.#unparsed.set(clientKey, { ...(later ?? unparsed), messages })
     }
   }
 }

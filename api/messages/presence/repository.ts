@@ -9,11 +9,15 @@ import { sql } from '#core/sql.ts'
 /** Of one client and protocol at one node. */
 export type OpenSessions = { protocol: number; sessions: number; subscriptions: number }
 
+/** Messages that were stored as something else than they look like, and what was wrong with the last of them. */
+export type Unparsed = { messages: number; reason: string; at: Date }
+
 export type PresenceChange = {
   clientKey: number
   /** Sessions began or ended: `sessions` is what is open now. */
   isChanged: boolean
   outbound: number
+  unparsed: Unparsed | undefined
   sessions: readonly OpenSessions[]
 }
 
@@ -62,14 +66,21 @@ export async function writePresence(
 
 async function addTelemetry(tx: Transaction, changes: readonly PresenceChange[]): Promise<void> {
   await sql`
-    INSERT INTO client_telemetry AS t (client_key, first_seen, last_seen, inbound_messages, outbound_messages)
-    SELECT client_key, now(), now(), 0, outbound
-      FROM unnest(${changes.map(({ clientKey }) => clientKey)}::bigint[], ${changes.map(({ outbound }) => outbound)}::bigint[])
-        AS c(client_key, outbound) ORDER BY 1
+    INSERT INTO client_telemetry AS t (client_key, first_seen, last_seen, inbound_messages, outbound_messages, unparsed_messages,
+      last_error, last_error_at)
+    SELECT client_key, now(), now(), 0, outbound, unparsed, error, error_at
+      FROM unnest(${changes.map(({ clientKey }) => clientKey)}::bigint[], ${changes.map(({ outbound }) => outbound)}::bigint[],
+                  ${changes.map(({ unparsed }) => unparsed?.messages ?? 0)}::bigint[],
+                  ${changes.map(({ unparsed }) => unparsed?.reason ?? null)}::text[],
+                  ${changes.map(({ unparsed }) => unparsed?.at.toISOString() ?? null)}::timestamptz[])
+        AS c(client_key, outbound, unparsed, error, error_at) ORDER BY 1
     ON CONFLICT ON CONSTRAINT client_telemetry_pkey DO UPDATE SET
       last_seen = CASE WHEN t.client_key = ANY (${changes.filter(({ isChanged }) => isChanged).map(({ clientKey }) => clientKey)}::bigint[])
                        THEN greatest(t.last_seen, EXCLUDED.last_seen) ELSE t.last_seen END,
-      outbound_messages = t.outbound_messages + EXCLUDED.outbound_messages`.execute(tx)
+      outbound_messages = t.outbound_messages + EXCLUDED.outbound_messages,
+      unparsed_messages = t.unparsed_messages + EXCLUDED.unparsed_messages,
+      last_error = CASE WHEN EXCLUDED.last_error_at >= coalesce(t.last_error_at, '-infinity') THEN EXCLUDED.last_error ELSE t.last_error END,
+      last_error_at = greatest(t.last_error_at, EXCLUDED.last_error_at)`.execute(tx)
 }
 
 async function replaceSessions(tx: Transaction, node: string, changes: readonly PresenceChange[]): Promise<void> {
@@ -135,6 +146,9 @@ export type TelemetryRow = {
   last_seen: string | null
   is_online: boolean
   state_since: string | null
+  unparsed_messages: number
+  last_error: string | null
+  last_error_at: string | null
 }
 
 /** What is known of a client; zeros and nulls of one that was never seen. */
@@ -142,7 +156,8 @@ export async function findTelemetry(db: Queryable, clientKey: number): Promise<T
   const { rows } = await sql<TelemetryRow>`
     SELECT coalesce((SELECT sum(subscriptions) FROM client_presence WHERE client_key = ${clientKey}), 0)::int AS subscriptions,
            coalesce(t.inbound_messages, 0) AS inbound_messages, coalesce(t.outbound_messages, 0) AS outbound_messages,
-           t.first_seen, t.last_seen, coalesce(t.is_online, false) AS is_online, t.state_since
+           t.first_seen, t.last_seen, coalesce(t.is_online, false) AS is_online, t.state_since,
+           coalesce(t.unparsed_messages, 0) AS unparsed_messages, t.last_error, t.last_error_at
       FROM (SELECT) AS always LEFT JOIN client_telemetry t ON t.client_key = ${clientKey}`.execute(db)
   return rows[0] as TelemetryRow
 }

@@ -34,6 +34,11 @@ export const ClientTelemetry = Type.Object({
   }),
   online: Type.Boolean({ description: 'It has a session open: MQTT, a WebSocket, an event stream or an observation' }),
   online_changed_at: Type.String({ format: 'date-time', description: `Since when it is online or offline; ${MOMENT}` }),
+  unparsed_messages: Type.Integer({
+    description: 'Messages over MQTT that look like SenML or JSON and were stored as something else',
+  }),
+  last_error: Type.String({ description: 'What was wrong with the last of them; empty: there was none' }),
+  last_error_at: Type.String({ format: 'date-time', description: `When it was received; ${MOMENT}` }),
 })
 export type ClientTelemetry = Static<typeof ClientTelemetry>
 
@@ -48,5 +53,8 @@ export function presentTelemetry(clientId: string, domainId: string, row: Teleme
     last_seen: formatTime(row.last_seen),
     online: row.is_online,
     online_changed_at: formatTime(row.state_since),
+    unparsed_messages: row.unparsed_messages,
+    last_error: row.last_error ?? '',
+    last_error_at: formatTime(row.last_error_at),
   }
 }

@@ -1,7 +1,7 @@
 /** What clients publish, and their wills, on the way into the log of messages. */
 import type { MessageAccess, MessageGate } from '#api/devices/index.ts'
-import type { IncomingMessage, MessageContent, Messages, StoredWill } from '#api/messages/index.ts'
-import { JSON_TYPE, SENML_JSON, sniffContent } from '#api/messages/index.ts'
+import type { IncomingMessage, Messages, Sniffed, StoredWill } from '#api/messages/index.ts'
+import { JSON_TYPE, SENML_JSON, sniff } from '#api/messages/index.ts'
 import { kindOf } from '#core/errors/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { envelopeOf } from '../envelope.ts'
@@ -17,7 +17,10 @@ export type Storing = {
 }
 
 /** Of no record. */
-const NOTHING: MessageContent = { kind: 'records', records: [] }
+const NOTHING: Sniffed = { content: { kind: 'records', records: [] }, fault: undefined }
+
+/** A message on its way into the log; `fault`: see `Sniffed`. */
+type Incoming = { message: IncomingMessage; fault: string | undefined }
 
 export function createStoring({ gate, messages, logger, host }: StoringDeps): Storing {
   function publish(publication: Publication): Promise<void> {
@@ -32,7 +35,14 @@ export function createStoring({ gate, messages, logger, host }: StoringDeps): St
         ? { receipt: { sessionKey: session.key, epoch: session.epoch, packetId } }
         : {}),
     })
-    return messages.publish(message)
+    return message.fault === undefined ? messages.publish(message.message) : told(message)
+  }
+
+  /** The sender is told of what it meant otherwise than it is stored, once it is. */
+  async function told({ message, fault }: Incoming): Promise<void> {
+    const { publisherKey } = message.access
+    await messages.publish(message)
+    if (fault !== undefined && publisherKey !== null) messages.presence.unparsed(publisherKey, fault)
   }
 
   /** It is authorised like a publish once more (contract section 7.3); a will that is not allowed any more is dropped. */
@@ -41,7 +51,7 @@ export function createStoring({ gate, messages, logger, host }: StoringDeps): St
       const { path, subtopic } = parseTopicName(will.topic)
       const access = await gate.authorize({ kind: 'device', clientKey }, path, 'publish')
       const { envelope, isRetained } = will
-      await messages.publish(
+      await told(
         incoming(access, subtopic, will.payload, {
           ...(envelope === undefined ? {} : { envelope }),
           ...(isRetained ? { isRetained: true } : {}),
@@ -58,27 +68,18 @@ export function createStoring({ gate, messages, logger, host }: StoringDeps): St
   return { publish, sendWill }
 }
 
-function incoming(
-  access: MessageAccess,
-  subtopic: string,
-  payload: Buffer,
-  more: Partial<IncomingMessage>,
-): IncomingMessage {
+function incoming(access: MessageAccess, subtopic: string, payload: Buffer, more: Partial<IncomingMessage>): Incoming {
   const receivedAtSeconds = Date.now() / 1000
   // The bytes of a chunk are not kept for the sake of one message.
   const body = Buffer.from(payload)
   // What only clears what is retained is stored nowhere.
-  const content =
-    more.isRetained === true && body.length === 0 ? NOTHING : sniffContent(body, { subtopic, receivedAtSeconds })
+  const isClearing = more.isRetained === true && body.length === 0
+  const { content, fault } = isClearing ? NOTHING : sniff(body, { subtopic, receivedAtSeconds })
   const contentType =
     content.kind === 'records' ? SENML_JSON : content.kind === 'documents' ? JSON_TYPE : content.contentType
+  const original = { contentType, body }
   return {
-    access,
-    subtopic,
-    protocol: 'mqtt',
-    receivedAtSeconds,
-    content,
-    original: { contentType, body },
-    ...more,
+    message: { access, subtopic, protocol: 'mqtt', receivedAtSeconds, content, original, ...more },
+    fault,
   }
 }
