@@ -1,6 +1,6 @@
-/** Composition of the platform: the rooms of the API, stacked, over one ground. */
+/** Composition of the platform: the rooms of the API, stacked, over one `Infrastructure`. */
 import type { FastifyRequest } from 'fastify'
-import type { Ground } from '#core/ground/index.ts'
+import type { Infrastructure } from '#core/infrastructure/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import { describeDocument } from '#core/http/index.ts'
 import type { Metrics, RoutePlugin, TlsFiles } from '#core/http/index.ts'
@@ -51,7 +51,7 @@ export type Api = {
 }
 
 export type ApiOptions = {
-  ground: Ground
+  infrastructure: Infrastructure
   config: IdentityConfig
   /** Undefined: every default. */
   provisioning?: ProvisioningConfig
@@ -71,7 +71,7 @@ export type ApiOptions = {
 export async function startApi(
   life: Lifecycle,
   {
-    ground,
+    infrastructure,
     config,
     provisioning: provisioningConfig,
     coap,
@@ -82,7 +82,7 @@ export async function startApi(
     notificationTimes,
   }: ApiOptions,
 ): Promise<Api> {
-  const { database, bus, limits, keyring, logger, dataDir, hasRoom, streams } = ground
+  const { database, bus, limits, keyring, logger, dataDir, hasRoom, streams } = infrastructure
   const identity = await life.start('identity', async () => {
     const value = await startIdentity({
       config,
@@ -108,7 +108,7 @@ export async function startApi(
       authenticate: (token, origin) => identity.tokens.authenticate(token, origin),
       streams,
       logger,
-      redisUrl: ground.config.redisUrl?.reveal(),
+      redisUrl: infrastructure.config.redisUrl?.reveal(),
       streamLength: config.eventStreamLength,
       signal: life.signal,
       ...(eventHeartbeatMs === undefined ? {} : { heartbeatMs: eventHeartbeatMs }),

@@ -6,7 +6,7 @@ import { AccessPolicy } from '#api/identity/index.ts'
 import type { EntityFacts, UserPrincipal } from '#api/identity/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
+import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#core/infrastructure/index.ts'
 import { newId } from '#core/ids.ts'
 import { createLifecycle } from '#core/program/index.ts'
 import { createLogger } from '#core/logging/index.ts'
@@ -33,8 +33,8 @@ export async function benchAccess(): Promise<void> {
   const logger = createLogger({ name: 'bench', level: 'error' })
   const life = createLifecycle(logger)
   try {
-    const config = readConfig(GROUND_SETTINGS, { SKEIN_DATA_DIR: dataDir })
-    const { database } = await startGround(life, { config, logger, kind: 'bench', maxConnections: 4 })
+    const config = readConfig(INFRASTRUCTURE_SETTINGS, { SKEIN_DATA_DIR: dataDir })
+    const { database } = await startInfrastructure(life, { config, logger, kind: 'bench', maxConnections: 4 })
     const world = await fill(database)
     await settle(database)
     // Nothing changes here, so facts are always fresh.

@@ -5,7 +5,7 @@ import { createJournalService } from '#api/identity/journal/index.ts'
 import type { JournalService } from '#api/identity/journal/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
+import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#core/infrastructure/index.ts'
 import { newId } from '#core/ids.ts'
 import { createLifecycle } from '#core/program/index.ts'
 import { createLogger } from '#core/logging/index.ts'
@@ -31,8 +31,8 @@ export async function benchJournal(): Promise<void> {
   const logger = createLogger({ name: 'bench', level: 'warn' })
   const life = createLifecycle(logger)
   try {
-    const config = readConfig(GROUND_SETTINGS, { SKEIN_DATA_DIR: dataDir })
-    const { database } = await startGround(life, { config, logger, kind: 'bench', maxConnections: 4 })
+    const config = readConfig(INFRASTRUCTURE_SETTINGS, { SKEIN_DATA_DIR: dataDir })
+    const { database } = await startInfrastructure(life, { config, logger, kind: 'bench', maxConnections: 4 })
     const world = await fill(database)
     const access = AccessPolicy.create({ database, isFresh: () => true })
     const fresh = () => createJournalService({ database, access })

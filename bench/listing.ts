@@ -12,7 +12,7 @@
 import { setTimeout } from 'node:timers/promises'
 import { IDENTITY_SETTINGS, startApi } from '#api/index.ts'
 import { readConfig } from '#core/config/index.ts'
-import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
+import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#core/infrastructure/index.ts'
 import { createHttpApp, createMetrics } from '#core/http/index.ts'
 import { createLifecycle } from '#core/program/index.ts'
 import { createLogger } from '#core/logging/index.ts'
@@ -49,19 +49,19 @@ export async function benchListing(): Promise<void> {
       SKEIN_ADMIN_SECRET: SECRET,
       SKEIN_USERS_UNIQUE_NAMES: 'false',
     }
-    const config = readConfig({ ...GROUND_SETTINGS, ...IDENTITY_SETTINGS }, environment)
-    const ground = await startGround(life, { config, logger, kind: 'bench', maxConnections: 8 })
-    const api = await startApi(life, { ground, config })
+    const config = readConfig({ ...INFRASTRUCTURE_SETTINGS, ...IDENTITY_SETTINGS }, environment)
+    const infrastructure = await startInfrastructure(life, { config, logger, kind: 'bench', maxConnections: 8 })
+    const api = await startApi(life, { infrastructure, config })
     const app = createHttpApp({
       logger,
-      health: { build: ground.build, metrics: createMetrics(), serviceOf: () => 'bench' },
+      health: { build: infrastructure.build, metrics: createMetrics(), serviceOf: () => 'bench' },
       maxBodyBytes: 1024 * 1024,
       corsOrigins: [],
       trustProxy: [],
       authenticate: api.authenticate,
     })
     await api.routes(app)
-    const { db } = ground.database
+    const { db } = infrastructure.database
     let largestId = ''
     app.get('/floor/statement', async () => (await sql`SELECT 1`.execute(db)).rows)
     app.get('/floor/row', async () => (await sql`SELECT id, name FROM clients WHERE key = 100`.execute(db)).rows)
@@ -72,10 +72,10 @@ export async function benchListing(): Promise<void> {
       return rows
     })
     const port = Number(new URL(await app.listen({ port: 0, host: '127.0.0.1' })).port)
-    const client = await ground.database.dedicated('bench')
+    const client = await infrastructure.database.dedicated('bench')
     await client.query('SET statement_timeout = 0')
     if (!(await isFilled(client))) {
-      await fill(app, client, ground.keyring)
+      await fill(app, client, infrastructure.keyring)
       await client.query('VACUUM ANALYZE')
       await client.query('CHECKPOINT')
     }

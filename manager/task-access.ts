@@ -1,7 +1,7 @@
 /** Authorisation for a manager that runs without the platform in its process: users and roles from the same database. */
 import { startIdentity } from '#api/identity/index.ts'
 import type { IdentityConfig } from '#api/identity/index.ts'
-import type { Ground } from '#core/ground/index.ts'
+import type { Infrastructure } from '#core/infrastructure/index.ts'
 import { createTaskAccess, type AuthMode, type TaskAccess, type TaskAccessDeps } from './access/access.ts'
 
 export type OwnTaskAccess = {
@@ -12,16 +12,22 @@ export type OwnTaskAccess = {
 }
 
 export async function startTaskAccess(options: {
-  ground: Ground
+  infrastructure: Infrastructure
   config: IdentityConfig
   mode: AuthMode
   corsOrigins: readonly string[]
 }): Promise<OwnTaskAccess> {
-  const { ground, config, mode, corsOrigins } = options
-  const identity = await startIdentity({ ...ground, config })
+  const { infrastructure, config, mode, corsOrigins } = options
+  const identity = await startIdentity({ ...infrastructure, config })
   const authenticate: OwnTaskAccess['authenticate'] = (request) => identity.authenticate(request)
   return {
-    access: createTaskAccess({ database: ground.database, access: identity.access, authenticate, mode, corsOrigins }),
+    access: createTaskAccess({
+      database: infrastructure.database,
+      access: identity.access,
+      authenticate,
+      mode,
+      corsOrigins,
+    }),
     authenticate,
     stop: () => identity.stop(),
   }

@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path'
 import { COAP_SETTINGS, IDENTITY_SETTINGS, MQTT_SETTINGS, PROVISIONING_SETTINGS, SEALED_COLUMNS } from '#api/config.ts'
-import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
+import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#core/infrastructure/index.ts'
 import { HTTP_SETTINGS } from '#core/http/settings.ts'
 import { runProgram } from '#core/program/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
@@ -42,7 +42,7 @@ await runProgram({
   name: 'start',
   summary: 'Runs the whole product on one machine.',
   settings: {
-    ground: GROUND_SETTINGS,
+    infrastructure: INFRASTRUCTURE_SETTINGS,
     http: HTTP_SETTINGS,
     identity: IDENTITY_SETTINGS,
     provisioning: PROVISIONING_SETTINGS,
@@ -57,8 +57,8 @@ await runProgram({
     const worker = launchLocalWorker({ environment, logger })
     const progress = createProgress(logger, process.stdout)
     const spawned = Promise.withResolvers<void>()
-    const starting = startGround(life, {
-      config: config.ground,
+    const starting = startInfrastructure(life, {
+      config: config.infrastructure,
       logger,
       kind: 'all',
       maxConnections: MAX_CONNECTIONS,
@@ -81,15 +81,15 @@ await runProgram({
       startApi,
       ...start
     } = await import('./start/rooms.ts')
-    const ground = await starting
-    const { database, keyring, build } = ground
+    const infrastructure = await starting
+    const { database, keyring, build } = infrastructure
     progress.step('starting the platform')
     const metrics = createMetrics()
     const { host, maxBodyBytes } = config.http
     const { coapPort } = config.coap
     const coap = coapPort === 0 ? undefined : { host, port: coapPort, maxBodyBytes }
     const api = await startApi(life, {
-      ground,
+      infrastructure,
       config: config.identity,
       provisioning: config.provisioning,
       coap,
@@ -125,17 +125,17 @@ await runProgram({
       mode: managerAuth,
       corsOrigins: config.http.corsOrigins,
     })
-    const tokenFile = join(ground.dataDir, 'worker-token')
+    const tokenFile = join(infrastructure.dataDir, 'worker-token')
     const manager = await life.start('task manager', async () => {
       const value = await start.startManager({
         // As this machine reaches it; a worker elsewhere finds it at the host at which it found the manager.
         config: { ...config.manager, proxyAddress: reachableFrom(proxy.address, HERE) },
         database,
-        bus: ground.bus,
+        bus: infrastructure.bus,
         keyring,
         access,
-        streams: ground.streams,
-        dataDir: ground.dataDir,
+        streams: infrastructure.streams,
+        dataDir: infrastructure.dataDir,
         logger,
         tls,
         tokenFile,
@@ -159,7 +159,7 @@ await runProgram({
       logger,
       build,
       metrics,
-      streams: ground.streams,
+      streams: infrastructure.streams,
       ports: [
         { port: config.http.httpPort, isOptional: false, setting: 'SKEIN_HTTP_PORT' },
         { port: config.manager.httpPort, isOptional: false, setting: 'SKEIN_MANAGER_HTTP_PORT' },
@@ -198,10 +198,10 @@ await runProgram({
         tokenFile,
         proxyAddress: proxy.address,
         publicUrl: config.identity.publicUrl,
-        databaseNote: ground.databaseNote,
+        databaseNote: infrastructure.databaseNote,
         takenPorts: listeners.taken,
         admin: api.identity.firstAdmin,
-        notices: [...ground.notices, ...isolationNotices(isolation)],
+        notices: [...infrastructure.notices, ...isolationNotices(isolation)],
       },
       process.stdout.isTTY,
     )

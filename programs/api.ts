@@ -7,7 +7,7 @@ import {
   SERVICE_PORTS,
   startApi,
 } from '#api/index.ts'
-import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
+import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#core/infrastructure/index.ts'
 import { HTTP_SETTINGS, createMetrics, startHttpServer, startTlsFiles } from '#core/http/index.ts'
 import { runProgram } from '#core/program/index.ts'
 import { SEALED_COLUMNS } from '#api/config.ts'
@@ -19,7 +19,7 @@ await runProgram({
   name: 'api',
   summary: 'Runs the platform: users, domains, clients, channels and messages over HTTP.',
   settings: {
-    ground: GROUND_SETTINGS,
+    infrastructure: INFRASTRUCTURE_SETTINGS,
     http: HTTP_SETTINGS,
     identity: IDENTITY_SETTINGS,
     provisioning: PROVISIONING_SETTINGS,
@@ -36,8 +36,8 @@ await runProgram({
     'SKEIN_MQTTS_',
   ],
   async run(life, config, logger) {
-    const ground = await startGround(life, {
-      config: config.ground,
+    const infrastructure = await startInfrastructure(life, {
+      config: config.infrastructure,
       logger,
       kind: 'api',
       maxConnections: MAX_CONNECTIONS,
@@ -48,7 +48,7 @@ await runProgram({
     const { coapPort } = config.coap
     const coap = coapPort === 0 ? undefined : { host, port: coapPort, maxBodyBytes }
     const api = await startApi(life, {
-      ground,
+      infrastructure,
       config: config.identity,
       provisioning: config.provisioning,
       coap,
@@ -61,9 +61,9 @@ await runProgram({
     const { listeners, scheme } = await startHttpServer(life, {
       config: config.http,
       logger,
-      build: ground.build,
+      build: infrastructure.build,
       metrics,
-      streams: ground.streams,
+      streams: infrastructure.streams,
       ports: [
         { port: config.http.httpPort, isOptional: false, setting: 'SKEIN_HTTP_PORT' },
         ...(coapPort === 0 ? [] : [{ port: coapPort, isOptional: true, setting: 'SKEIN_COAP_PORT' }]),

@@ -2,7 +2,7 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { IDENTITY_SETTINGS, createChannelReader } from '#api/index.ts'
-import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
+import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#core/infrastructure/index.ts'
 import { HTTP_SETTINGS, createMetrics, startHttpServer } from '#core/http/index.ts'
 import { runProgram } from '#core/program/index.ts'
 import { MANAGER_SETTINGS, authModeOf, startManager, startTaskAccess } from '#manager/index.ts'
@@ -14,11 +14,16 @@ const MAX_CONNECTIONS = 16
 await runProgram({
   name: 'manager',
   summary: 'Runs the task manager: tasks over HTTP, workers over gRPC.',
-  settings: { ground: GROUND_SETTINGS, http: HTTP_SETTINGS, identity: IDENTITY_SETTINGS, manager: MANAGER_SETTINGS },
+  settings: {
+    infrastructure: INFRASTRUCTURE_SETTINGS,
+    http: HTTP_SETTINGS,
+    identity: IDENTITY_SETTINGS,
+    manager: MANAGER_SETTINGS,
+  },
   ownPrefixes: ['SKEIN_MANAGER_', 'SKEIN_GRPC_', 'SKEIN_DATABASE_', 'SKEIN_TLS_'],
   async run(life, config, logger) {
-    const ground = await startGround(life, {
-      config: config.ground,
+    const infrastructure = await startInfrastructure(life, {
+      config: config.infrastructure,
       logger,
       kind: 'manager',
       maxConnections: MAX_CONNECTIONS,
@@ -26,7 +31,7 @@ await runProgram({
     })
     const { access, authenticate } = await life.start('identity', async () => {
       const value = await startTaskAccess({
-        ground,
+        infrastructure,
         config: config.identity,
         mode: authModeOf(config.manager.auth, {
           trustProxy: config.http.trustProxy,
@@ -36,9 +41,9 @@ await runProgram({
       })
       return { value, stop: () => value.stop() }
     })
-    await mkdir(ground.dataDir, { recursive: true })
+    await mkdir(infrastructure.dataDir, { recursive: true })
     const manager = await life.start('task manager', async () => {
-      const { database, bus, keyring, streams, dataDir } = ground
+      const { database, bus, keyring, streams, dataDir } = infrastructure
       const value = await startManager({
         config: config.manager,
         database,
@@ -48,18 +53,18 @@ await runProgram({
         streams,
         dataDir,
         logger,
-        tokenFile: join(ground.dataDir, 'worker-token'),
+        tokenFile: join(infrastructure.dataDir, 'worker-token'),
         readChannel: createChannelReader(database),
-        proxyTokenFile: join(ground.dataDir, 'proxy-token'),
+        proxyTokenFile: join(infrastructure.dataDir, 'proxy-token'),
       })
       return { value, stop: () => value.stop() }
     })
     const { listeners, scheme } = await startHttpServer(life, {
       config: config.http,
       logger,
-      build: ground.build,
+      build: infrastructure.build,
       metrics: createMetrics(),
-      streams: ground.streams,
+      streams: infrastructure.streams,
       ports: [{ port: config.manager.httpPort, isOptional: false, setting: 'SKEIN_MANAGER_HTTP_PORT' }],
       serviceOf: () => 'manager',
       authenticate,
@@ -69,7 +74,7 @@ await runProgram({
       `the task manager is at ${scheme}://${config.http.host}:${listeners.ports[0]}, workers dial ${manager.grpcAddress}`,
     )
     logger.info(
-      `a worker joins with: npm run worker -- --manager HOST:PORT --token "$(cat ${join(config.ground.dataDir, 'worker-token')})"`,
+      `a worker joins with: npm run worker -- --manager HOST:PORT --token "$(cat ${join(config.infrastructure.dataDir, 'worker-token')})"`,
     )
   },
 })

@@ -46,7 +46,7 @@ function room(
   return { name, folder, isOfParts: false, mayImport, face, rule, isDrawn: true, ...options }
 }
 
-/** From the ground up. A file belongs to the last room whose folder it lies in. */
+/** From the bottom up. A file belongs to the last room whose folder it lies in. */
 export const ROOMS: readonly Room[] = [
   room('core', 'core', [], 'core is technology without a domain: it imports no other room', {
     face: /^core\/([a-z0-9-]+\.ts|([a-z0-9-]+\/)+index\.ts)$/,
@@ -261,7 +261,7 @@ export type RoleRule = {
 
 /** Where SQL is written: by the slice that owns the tables. */
 const SQL_OWNERS =
-  /^core\/(database|log|ground|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|listing)\/|^queues\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^manager\/(access|tls|store|workers|modules|dispatch|workflows|schedules)\//
+  /^core\/(database|log|infrastructure|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|listing)\/|^queues\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^manager\/(access|tls|store|workers|modules|dispatch|workflows|schedules)\//
 
 /** Inside a slice: routes or adapter -> service -> repository -> database. */
 export const ROLE_RULES: readonly RoleRule[] = [

@@ -1,7 +1,7 @@
 /**
- * The slices of each room, from the ground up: a slice may import the ones that stand before it in its list and no others,
+ * The slices of each room, from the bottom up: a slice may import the ones that stand before it in its list and no others,
  * types included, so that no two slices import each other. Files of the room's own folder put the slices together: no slice
- * imports them; in core, where they are the ground, `.` stands for them. The sentence says what is found there.
+ * imports them; in core, where they are the lowest, `.` stands for them. The sentence says what is found there.
  */
 export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   core: {
@@ -22,7 +22,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     log: 'positions: append, follow, tail',
     transfer: 'files between our own processes',
     http: 'the edge of HTTP',
-    ground: 'what a process with a database stands on',
+    infrastructure: 'what a process with a database needs: server, schema, secret key, bus, limits',
   },
   identity: {
     wire: 'field types that every route of the platform shares',

@@ -5,7 +5,7 @@
 import type { AddressInfo } from 'node:net'
 import type { Api } from '#api/index.ts'
 import { readConfig } from '#core/config/index.ts'
-import type { Ground } from '#core/ground/index.ts'
+import type { Infrastructure } from '#core/infrastructure/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { newId } from '#core/ids.ts'
 import type { Lifecycle } from '#core/program/index.ts'
@@ -19,7 +19,7 @@ import type { Reference } from './values.ts'
 export async function taskRoutes(
   life: Lifecycle,
   api: Api,
-  { database, bus, keyring, streams, dataDir, logger }: Ground,
+  { database, bus, keyring, streams, dataDir, logger }: Infrastructure,
 ): Promise<RoutePlugin> {
   const access = createTaskAccess({
     database,

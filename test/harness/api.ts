@@ -7,8 +7,8 @@ import { IDENTITY_SETTINGS, PROVISIONING_SETTINGS, startApi } from '#api/index.t
 import type { Api, NotificationTimes } from '#api/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import type { Database, DatabaseAddress } from '#core/database/index.ts'
-import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
-import type { Ground } from '#core/ground/index.ts'
+import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#core/infrastructure/index.ts'
+import type { Infrastructure } from '#core/infrastructure/index.ts'
 import { createHttpApp, createMetrics } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import { newId } from '#core/ids.ts'
@@ -38,7 +38,7 @@ export type TestApi = AsyncDisposable & {
   readonly app: HttpApp
   readonly api: Api
   /** Of this process; `database` is the test's own. */
-  readonly ground: Ground
+  readonly infrastructure: Infrastructure
   readonly database: Database
   readonly address: DatabaseAddress
   /** A request without credentials. */
@@ -68,7 +68,7 @@ export type TestApiOptions = {
   notificationTimes?: NotificationTimes
   database?: Awaited<ReturnType<typeof createTestDatabase>>
   /** Routes of another room that are answered here too. */
-  alsoServes?: (life: Lifecycle, api: Api, ground: Ground) => Promise<RoutePlugin>
+  alsoServes?: (life: Lifecycle, api: Api, infrastructure: Infrastructure) => Promise<RoutePlugin>
 }
 
 const ADMIN = {
@@ -90,9 +90,9 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
     SKEIN_DATABASE_UNSAFE: 'true',
     ...options.environment,
   }
-  const config = readConfig({ ...GROUND_SETTINGS, ...IDENTITY_SETTINGS }, environment)
+  const config = readConfig({ ...INFRASTRUCTURE_SETTINGS, ...IDENTITY_SETTINGS }, environment)
   const life = createLifecycle(silentLogger)
-  const ground = await startGround(life, {
+  const infrastructure = await startInfrastructure(life, {
     config,
     logger: silentLogger,
     kind: 'test',
@@ -101,7 +101,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
     sealed: SEALED_COLUMNS,
   })
   const api = await startApi(life, {
-    ground,
+    infrastructure,
     config,
     provisioning: readConfig(PROVISIONING_SETTINGS, environment),
     tailIntervalMs: options.tailIntervalMs ?? 25,
@@ -110,7 +110,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
   })
   const app = createHttpApp({
     logger: silentLogger,
-    health: { build: ground.build, metrics: createMetrics(), serviceOf: () => 'test' },
+    health: { build: infrastructure.build, metrics: createMetrics(), serviceOf: () => 'test' },
     maxBodyBytes: MAX_BODY_BYTES,
     corsOrigins: [],
     trustProxy: options.trustProxy ?? [],
@@ -118,7 +118,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
   })
   await api.routes(app)
   await (
-    await options.alsoServes?.(life, api, ground)
+    await options.alsoServes?.(life, api, infrastructure)
   )?.(app)
   await app.ready()
 
@@ -154,7 +154,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
   return {
     app,
     api,
-    ground,
+    infrastructure,
     database: outside,
     address,
     anonymous,

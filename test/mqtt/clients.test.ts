@@ -41,7 +41,7 @@ beforeAll(async () => {
   node = await startNode(plant.api)
   const app = createHttpApp({
     logger,
-    health: { build: plant.api.ground.build, metrics: createMetrics(), serviceOf: () => 'test' },
+    health: { build: plant.api.infrastructure.build, metrics: createMetrics(), serviceOf: () => 'test' },
     maxBodyBytes: 1024 * 1024,
     corsOrigins: [],
     trustProxy: [],

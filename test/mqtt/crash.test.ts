@@ -112,7 +112,7 @@ function speaking() {
   let rounds = 0
   let undone = 0
   let isBroken = false
-  const { database } = plant.api.ground
+  const { database } = plant.api.infrastructure
   const breakable = Object.assign(Object.create(database) as typeof database, {
     transaction: (run: Parameters<typeof database.transaction>[0]) =>
       isBroken ? Promise.reject(new ServiceError('unavailable', 'the database is away')) : database.transaction(run),

@@ -53,7 +53,7 @@ export async function startNode(
     host: '127.0.0.1',
     port: 0,
     maxPacketBytes: MAX_PACKET_BYTES,
-    budget: api.ground.streams.budget,
+    budget: api.infrastructure.streams.budget,
     exchange(host) {
       const exchange = new PlatformExchange(
         {
@@ -64,7 +64,7 @@ export async function startNode(
             storeOf(
               startSessionStore({
                 ...store,
-                database: api.ground.database,
+                database: api.infrastructure.database,
                 journal: identity.journal,
                 logger,
                 roundMs,

@@ -37,7 +37,7 @@ beforeAll(async () => {
     port: undefined,
     tls: { port: 0, files: ensureTls(undefined), clientOf },
     maxPacketBytes: 65_536,
-    budget: api.ground.streams.budget,
+    budget: api.infrastructure.streams.budget,
     exchange: (host) =>
       new PlatformExchange(
         {
@@ -47,7 +47,7 @@ beforeAll(async () => {
           startStore: (store) =>
             startSessionStore({
               ...store,
-              database: api.ground.database,
+              database: api.infrastructure.database,
               journal: identity.journal,
               logger,
               maxSessionsPerClient: 20,

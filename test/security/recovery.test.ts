@@ -69,7 +69,7 @@ test.each([
     await until(async () => {
       const { rows } = await sql<{ count: number }>`
         SELECT count(*)::int AS count FROM pg_stat_activity
-        WHERE datname = current_database() AND wait_event_type = 'Lock'`.execute(api.ground.database.db)
+        WHERE datname = current_database() AND wait_event_type = 'Lock'`.execute(api.infrastructure.database.db)
       return rows[0] !== undefined && rows[0].count > 0
     }, 'the call waits for the user')
   })

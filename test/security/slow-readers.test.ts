@@ -45,8 +45,8 @@ afterAll(async () => {
   await whole[Symbol.asyncDispose]()
 })
 
-const budget = () => whole.plant.api.ground.streams.budget
-const limits = () => whole.plant.api.ground.streams.limits
+const budget = () => whole.plant.api.infrastructure.streams.budget
+const limits = () => whole.plant.api.infrastructure.streams.limits
 const asDevice = () => ({ authorization: `Client ${channel.device.secret}` })
 const asOwner = () => ({ authorization: `Bearer ${whole.plant.owner.accessToken}` })
 

@@ -42,7 +42,7 @@ export async function startWhole(environment: Record<string, string> = {}): Prom
     host: '127.0.0.1',
     ports: [{ port: 0, isOptional: false, setting: 'TEST' }],
     logger,
-    budget: plant.api.ground.streams.budget,
+    budget: plant.api.infrastructure.streams.budget,
   })
   const port = listeners.ports[0] as number
   const host = `127.0.0.1:${port}`

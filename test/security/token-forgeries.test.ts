@@ -29,7 +29,7 @@ beforeAll(async () => {
     SELECT kid, sealed_private_key AS sealed FROM signing_keys WHERE retired_at IS NULL`.execute(api.database.db)
   const [row] = rows
   kid = row?.kid ?? ''
-  ownKey = createPrivateKey(api.ground.keyring.open('signing key', kid, row?.sealed ?? Buffer.alloc(0)))
+  ownKey = createPrivateKey(api.infrastructure.keyring.open('signing key', kid, row?.sealed ?? Buffer.alloc(0)))
   ownPublicKey = createPublicKey(ownKey)
 })
 afterAll(async () => await api[Symbol.asyncDispose]())

@@ -9,7 +9,7 @@ import { IDENTITY_SETTINGS, startApi } from '#api/index.ts'
 import type { Api } from '#api/index.ts'
 import { readConfig } from '#core/config/index.ts'
 import type { DatabaseAddress } from '#core/database/index.ts'
-import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
+import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#core/infrastructure/index.ts'
 import { HTTP_SETTINGS, createHttpApp, createMetrics } from '#core/http/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
 import type { Keyring } from '#core/keyring/index.ts'
@@ -55,10 +55,16 @@ export async function startFullApp(
     rmSync(dataDir, { recursive: true, force: true })
   }
   try {
-    const config = readConfig(GROUND_SETTINGS, environment)
-    const ground = await startGround(life, { config, logger, kind: 'generate', maxConnections: 4, address })
-    const { database, bus, keyring, streams, dataDir, build } = ground
-    const api = await startApi(life, { ground, config: readConfig(IDENTITY_SETTINGS, environment) })
+    const config = readConfig(INFRASTRUCTURE_SETTINGS, environment)
+    const infrastructure = await startInfrastructure(life, {
+      config,
+      logger,
+      kind: 'generate',
+      maxConnections: 4,
+      address,
+    })
+    const { database, bus, keyring, streams, dataDir, build } = infrastructure
+    const api = await startApi(life, { infrastructure, config: readConfig(IDENTITY_SETTINGS, environment) })
     const manager = await life.start('task manager', async () => {
       const managerConfig = readConfig(MANAGER_SETTINGS, environment)
       const value = await startManager({

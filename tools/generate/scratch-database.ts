@@ -6,7 +6,7 @@ import pg from 'pg'
 import { migrate, readMigrations } from '#core/database/index.ts'
 import { startEmbeddedPostgres } from '#core/database/embedded/index.ts'
 import type { EmbeddedConnection } from '#core/database/embedded/index.ts'
-import { MIGRATIONS_FOLDER } from '#core/ground/index.ts'
+import { MIGRATIONS_FOLDER } from '#core/infrastructure/index.ts'
 import { createLogger } from '#core/logging/index.ts'
 import { shiftedClock } from '../shifted-clock.ts'
 

@@ -7,7 +7,7 @@ import {
   PUBLISHED_SETTINGS,
 } from '#api/index.ts'
 import type { Setting, Settings } from '#core/config/index.ts'
-import { GROUND_SETTINGS } from '#core/ground/index.ts'
+import { INFRASTRUCTURE_SETTINGS } from '#core/infrastructure/index.ts'
 import { HTTP_SETTINGS } from '#core/http/index.ts'
 import { LOG_LEVEL_SETTING } from '#core/logging/index.ts'
 import { MANAGER_SETTINGS } from '#manager/index.ts'
@@ -17,7 +17,7 @@ import { WORKER_SETTINGS } from '#worker/index.ts'
 /** npm script -> what it reads; a test compares it with `--help` of each program. */
 export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
   start: [
-    GROUND_SETTINGS,
+    INFRASTRUCTURE_SETTINGS,
     HTTP_SETTINGS,
     IDENTITY_SETTINGS,
     PROVISIONING_SETTINGS,
@@ -27,8 +27,8 @@ export const PROGRAM_SETTINGS: Readonly<Record<string, readonly Settings[]>> = {
     PROXY_SETTINGS,
     WORKER_SETTINGS,
   ],
-  api: [GROUND_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS, PROVISIONING_SETTINGS, COAP_SETTINGS, MQTT_SETTINGS],
-  manager: [GROUND_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS, MANAGER_SETTINGS],
+  api: [INFRASTRUCTURE_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS, PROVISIONING_SETTINGS, COAP_SETTINGS, MQTT_SETTINGS],
+  manager: [INFRASTRUCTURE_SETTINGS, HTTP_SETTINGS, IDENTITY_SETTINGS, MANAGER_SETTINGS],
   worker: [WORKER_SETTINGS, PUBLISHED_SETTINGS, LOG_LEVEL_SETTING],
   proxy: [PROXY_SETTINGS, LOG_LEVEL_SETTING],
 }

@@ -4,7 +4,7 @@ import type { ConfigOf } from '../config/index.ts'
 import { LOG_LEVEL_SETTING } from '../logging/index.ts'
 import { STREAM_SETTINGS } from '../streams/index.ts'
 
-export const GROUND_SETTINGS = {
+export const INFRASTRUCTURE_SETTINGS = {
   dataDir: text(
     'SKEIN_DATA_DIR',
     './data',
@@ -32,4 +32,4 @@ export const GROUND_SETTINGS = {
   ...STREAM_SETTINGS,
 } as const
 
-export type GroundConfig = ConfigOf<typeof GROUND_SETTINGS>
+export type GroundConfig = ConfigOf<typeof INFRASTRUCTURE_SETTINGS>

@@ -1,4 +1,4 @@
-/** The ground of a process on a given database: its key, its sign of life, and databases that refuse (decision 48, contract section 15). */
+/** The infrastructure of a process on a given database: its key, its sign of life, and databases that refuse (decision 48, contract section 15). */
 import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { readConfig } from '#core/config/index.ts'
 import { readBuildInfo } from '#core/build-info.ts'
-import { GROUND_SETTINGS, startGround } from '#core/ground/index.ts'
+import { INFRASTRUCTURE_SETTINGS, startInfrastructure } from '#core/infrastructure/index.ts'
 import { createLifecycle } from '#core/program/index.ts'
 import { sql } from '#core/sql.ts'
 import { createTestDatabase, silentLogger } from '../harness/database.ts'
@@ -16,7 +16,7 @@ let own: TestDatabase
 let dataDir: string
 beforeAll(async () => {
   own = await createTestDatabase()
-  dataDir = mkdtempSync(join(tmpdir(), 'skein-ground-'))
+  dataDir = mkdtempSync(join(tmpdir(), 'skein-infrastructure-'))
 })
 afterAll(async () => {
   await own[Symbol.asyncDispose]()
@@ -25,18 +25,18 @@ afterAll(async () => {
 
 const KEY = randomBytes(32).toString('base64')
 
-/** Starts and stops the ground as a process would; what it threw, or undefined. */
+/** Starts and stops the infrastructure as a process would; what it threw, or undefined. */
 async function start(environment: Record<string, string>, during: () => Promise<void> = () => Promise.resolve()) {
   const life = createLifecycle(silentLogger)
   const isOutside = environment['SKEIN_DATABASE_URL'] !== undefined
   try {
-    const config = readConfig(GROUND_SETTINGS, {
+    const config = readConfig(INFRASTRUCTURE_SETTINGS, {
       SKEIN_DATA_DIR: dataDir,
       SKEIN_DATABASE_UNSAFE: 'true',
       SKEIN_SECRET_KEY: KEY,
       ...environment,
     })
-    await startGround(life, {
+    await startInfrastructure(life, {
       config,
       logger: silentLogger,
       kind: 'test',

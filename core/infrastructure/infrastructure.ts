@@ -1,5 +1,5 @@
 /**
- * The ground that a process with a database stands on, in the order in which it is laid: server, safety, schema, secret
+ * What a process with a database needs, started in this order: server, safety, schema, secret
  * key, hints, sign of life. Stopped in reverse by the lifecycle.
  */
 import { join, resolve } from 'node:path'
@@ -27,7 +27,7 @@ import { sleep } from '../time.ts'
 import type { GroundConfig } from './settings.ts'
 import { sql } from '../sql.ts'
 
-export type Ground = {
+export type Infrastructure = {
   readonly config: GroundConfig
   readonly logger: Logger
   readonly build: BuildInfo
@@ -49,7 +49,7 @@ export type Ground = {
   readonly notices: readonly string[]
 }
 
-export type GroundOptions = {
+export type InfrastructureOptions = {
   config: GroundConfig
   logger: Logger
   /** What kind of process this is, for `nodes`. */
@@ -71,7 +71,7 @@ const NODE_BEAT_MS = 10_000
 /** Rows of nodes that were not seen for so long are removed. */
 const NODE_FORGET_SECONDS = 86_400
 
-export async function startGround(life: Lifecycle, options: GroundOptions): Promise<Ground> {
+export async function startInfrastructure(life: Lifecycle, options: InfrastructureOptions): Promise<Infrastructure> {
   const { config, logger, kind, onStep = () => undefined } = options
   const dataDir = resolve(config.dataDir)
   const build = readBuildInfo()
@@ -151,7 +151,7 @@ type Server = {
 
 async function findServer(
   life: Lifecycle,
-  { config, logger, address, onStep = () => undefined, onServerSpawn }: GroundOptions,
+  { config, logger, address, onStep = () => undefined, onServerSpawn }: InfrastructureOptions,
   dataDir: string,
 ): Promise<Server> {
   if (address !== undefined) return { address, note: 'given', notices: [], hasRoom: () => true }
