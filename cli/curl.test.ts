@@ -5,7 +5,7 @@ import { curlLine } from './curl.ts'
 const base = { method: 'GET', url: 'http://host/a', headers: {}, isInsecure: false, hidden: new Map<string, string>() }
 
 /** What a shell makes of the line: its words. */
-function wordsOf(line: string, environment: Record<string, string> = {}): string[] {
+function argumentsOf(line: string, environment: Record<string, string> = {}): string[] {
   const text = execFileSync('bash', ['--norc', '-c', `printf '%s\\n' ${line}`], {
     encoding: 'utf8',
     env: environment,
@@ -17,7 +17,7 @@ function wordsOf(line: string, environment: Record<string, string> = {}): string
 describe('a request as a line for the shell', () => {
   it('says method, headers, body and address', () => {
     const line = curlLine({ ...base, method: 'POST', headers: { Accept: 'x/y' }, body: '{"a": 1}', isInsecure: true })
-    expect(wordsOf(line)).toEqual([
+    expect(argumentsOf(line)).toEqual([
       'curl',
       '-sS',
       '-k',
@@ -33,16 +33,16 @@ describe('a request as a line for the shell', () => {
 
   it('keeps what a shell would touch', () => {
     const body = `it's $HOME and \`id\` "quoted" \\ !`
-    expect(wordsOf(curlLine({ ...base, body })).at(-2)).toBe(body)
+    expect(argumentsOf(curlLine({ ...base, body })).at(-2)).toBe(body)
     const hidden = new Map([['s3cret', '$PASSWORD']])
     const line = curlLine({ ...base, body: `${body} s3cret`, hidden })
     expect(line).not.toContain('s3cret')
-    expect(wordsOf(line, { PASSWORD: 'other' }).at(-2)).toBe(`${body} other`)
+    expect(argumentsOf(line, { PASSWORD: 'other' }).at(-2)).toBe(`${body} other`)
   })
 
   it('sends a file as a form or as the whole body', () => {
     const headers = { 'Content-Type': 'multipart/form-data; boundary=x' }
-    expect(wordsOf(curlLine({ ...base, headers, file: 'a b.wasm' }))).toEqual([
+    expect(argumentsOf(curlLine({ ...base, headers, file: 'a b.wasm' }))).toEqual([
       'curl',
       '-sS',
       '-F',
@@ -50,7 +50,7 @@ describe('a request as a line for the shell', () => {
       'http://host/a',
     ])
     const whole = curlLine({ ...base, headers: { 'Content-Type': 'application/wasm' }, file: 'a.wasm', isForm: false })
-    expect(wordsOf(whole)).toContain('@a.wasm')
-    expect(wordsOf(whole)).toContain('Content-Type: application/wasm')
+    expect(argumentsOf(whole)).toContain('@a.wasm')
+    expect(argumentsOf(whole)).toContain('Content-Type: application/wasm')
   })
 })

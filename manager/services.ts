@@ -102,7 +102,7 @@ export class ManagerServices {
         timing,
         logger,
         random: Math.random,
-        onCommitted: this.#events.poke,
+        onCommitted: this.#events.wake,
         onPublished: () => hintPublications(bus),
       },
       connect: () => database.dedicated('skein-run-writer'),

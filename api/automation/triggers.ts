@@ -55,7 +55,7 @@ export async function startTriggers({
     },
   })
   // Each node looks when it has stored something itself: whatever another one stored, that one looks for.
-  const unsubscribe = messages.onCommitted(() => follower.poke())
+  const unsubscribe = messages.onCommitted(() => follower.wake())
   return {
     async stop() {
       unsubscribe()

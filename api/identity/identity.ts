@@ -14,7 +14,7 @@ import { startCredentials } from './credentials.ts'
 import { createDomainStatusService, DomainsService, domainRoutes } from './domains/index.ts'
 import {
   createGroupsService,
-  createKinshipService,
+  createGroupHierarchyService,
   createMovesService,
   groupRoutes,
   hierarchyRoutes,
@@ -133,7 +133,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
     const domainStatuses = createDomainStatusService({ database, journal, access })
     const invitations = createInvitationsService({ database, journal, access })
     const groups = createGroupsService({ database, journal, access })
-    const kinship = createKinshipService({ database, access })
+    const hierarchy = createGroupHierarchyService({ database, access })
     const moves = createMovesService({ database, journal, access })
     const assignments = createAssignmentsService({ database, journal, access, memberships })
     journal.listen(access)
@@ -171,7 +171,7 @@ export async function startIdentity(deps: IdentityDeps): Promise<Identity> {
         await accessRoutes(createExplainer({ database, access }))(app)
         await roleRoutes(roles, memberships)(app)
         await groupRoutes(groups)(app)
-        await hierarchyRoutes(kinship, moves)(app)
+        await hierarchyRoutes(hierarchy, moves)(app)
         await assignmentRoutes(assignments)(app)
         await userGroupRoutes(groups)(app)
       },

@@ -56,7 +56,7 @@ export function startQueueReader({ database, bus, table, take, intervalMs, onErr
       return { pauseMs: Math.max(intervalMs, RETRY_MS), isPokable: false }
     }
   })
-  const unsubscribe = bus.subscribe(topicOf(table), rounds.poke)
+  const unsubscribe = bus.subscribe(topicOf(table), rounds.wake)
   return {
     async stop() {
       unsubscribe()

@@ -22,15 +22,15 @@ function noted(pause: Pause, work: () => Promise<void> = () => Promise.resolve()
   return { rounds, times: () => begins.map((begin) => begin - start) }
 }
 
-test('a poke ends the pause at once, and one that comes while a round is under way has another one follow', async () => {
-  const { rounds, times } = noted({ pauseMs: 1000, isPokable: true }, () => vi.advanceTimersByTimeAsync(0).then(poke))
+test('a wake ends the pause at once, and one that comes while a round is under way has another one follow', async () => {
+  const { rounds, times } = noted({ pauseMs: 1000, isPokable: true }, () => vi.advanceTimersByTimeAsync(0).then(wake))
   let pokes = 1
-  function poke() {
-    if (pokes-- > 0) rounds.poke()
+  function wake() {
+    if (pokes-- > 0) rounds.wake()
   }
   await vi.advanceTimersByTimeAsync(300)
   expect(times()).toEqual([0, 0])
-  rounds.poke()
+  rounds.wake()
   await vi.advanceTimersByTimeAsync(0)
   expect(times()).toEqual([0, 0, 300])
   await vi.advanceTimersByTimeAsync(1000)
@@ -41,23 +41,23 @@ test('a poke ends the pause at once, and one that comes while a round is under w
 test('what has to remain of a pause remains, however often it is poked', async () => {
   const { rounds, times } = noted({ pauseMs: 1000, restMs: 100, isPokable: true })
   for (let ms = 0; ms < 250; ms += 10) {
-    rounds.poke()
+    rounds.wake()
     await vi.advanceTimersByTimeAsync(10)
   }
   expect(times()).toEqual([0, 100, 200])
   await vi.advanceTimersByTimeAsync(550)
-  rounds.poke()
+  rounds.wake()
   await vi.advanceTimersByTimeAsync(0)
   expect(times()).toEqual([0, 100, 200, 300, 800])
   await rounds.stop()
 })
 
-test('no poke makes a pause longer, or ends that of a reader which failed', async () => {
+test('no wake makes a pause longer, or ends that of a reader which failed', async () => {
   const short = noted({ pauseMs: 50, restMs: 100, isPokable: true })
   const failed = noted({ pauseMs: 400, isPokable: false })
   await vi.advanceTimersByTimeAsync(10)
-  short.rounds.poke()
-  failed.rounds.poke()
+  short.rounds.wake()
+  failed.rounds.wake()
   await vi.advanceTimersByTimeAsync(100)
   expect(short.times()).toEqual([0, 50, 100])
   expect(failed.times()).toEqual([0])
@@ -69,7 +69,7 @@ test('no poke makes a pause longer, or ends that of a reader which failed', asyn
 test('a stop ends the pause', async () => {
   const { rounds, times } = noted({ pauseMs: 60_000, restMs: 60_000, isPokable: true })
   await vi.advanceTimersByTimeAsync(1)
-  rounds.poke()
+  rounds.wake()
   await rounds.stop()
   await vi.advanceTimersByTimeAsync(120_000)
   expect(times()).toEqual([0])

@@ -3,7 +3,7 @@ import { monotonicMs } from '../time.ts'
 
 export type Pause = {
   pauseMs: number
-  /** Whether a poke ends the pause; a reader that failed waits it out. */
+  /** Whether a wake ends the pause; a reader that failed waits it out. */
   isPokable: boolean
   /** So much of the pause remains also when poked, so that a busy writer does not have a round for each write; 0 unless said. */
   restMs?: number
@@ -11,7 +11,7 @@ export type Pause = {
 
 export type Rounds = {
   /** Something was written: begin a round now, or another one right after the present one. Any rate is fine. */
-  poke(): void
+  wake(): void
   /** Resolves when the round that runs has ended; none follows. */
   stop(): Promise<void>
 }
@@ -60,7 +60,7 @@ export function startRounds(round: () => Promise<Pause>): Rounds {
 
   const running = loop()
   return {
-    poke() {
+    wake() {
       isPoked = true
       if (isPokable) shorten?.()
     },

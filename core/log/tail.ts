@@ -25,7 +25,7 @@ export type LogTail = {
   /** Everything that was committed longer than `TAIL_STALE_MS` ago has been handed to `onRows` or led to `onReset`. */
   isFresh(): boolean
   /** Something was written: read now. Cheap, may be called at any rate. */
-  poke(): void
+  wake(): void
   stop(): Promise<void>
 }
 
@@ -96,7 +96,7 @@ export async function startLogTail(options: LogTailOptions): Promise<LogTail> {
   const rounds = startRounds(round)
   return {
     isFresh,
-    poke: rounds.poke,
+    wake: rounds.wake,
     async stop() {
       await rounds.stop()
       await client?.end().catch(() => undefined)

@@ -149,7 +149,7 @@ export function createEventsService({ database, access, logger }: EventsDeps) {
     },
 
     /** Something was written here: read now. */
-    poke: () => rounds.poke(),
+    wake: () => rounds.wake(),
 
     async stop(): Promise<void> {
       watch.stop()

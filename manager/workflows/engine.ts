@@ -47,7 +47,7 @@ export class WorkflowEngine {
   /** There is something to do: looks now. */
   wake(): void {
     this.#isWoken = true
-    this.#rounds.poke()
+    this.#rounds.wake()
   }
 
   /** A run ended here. */

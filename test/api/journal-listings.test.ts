@@ -39,7 +39,7 @@ async function countEverything(): Promise<void> {
   for (const kind of ['totals', 'days'] as const) {
     const counts = startJournalCounts({ database: api.database, logger: silentLogger }, kind)
     await until(async () => {
-      counts.poke()
+      counts.wake()
       const { rows } = await sql`SELECT FROM journal j WHERE (j.xid, j.seq) >
         (SELECT xid, seq FROM consumers WHERE name = ${`journal.${kind}`}) LIMIT 1`.execute(api.database.db)
       return rows.length === 0

@@ -203,7 +203,7 @@ test('reads at once when poked, and a stop waits for the round that runs', async
   })
   await append(database.db, log, 'poked')
   await until(() => {
-    follower.poke()
+    follower.wake()
     return isApplying
   }, 'the round runs')
   const stopped = follower.stop()

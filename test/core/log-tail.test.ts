@@ -156,7 +156,7 @@ test('more rows than are worth reading make the consumer forget everything, and 
 test('reads at once when poked, long before its interval', async () => {
   await using followed = await followedLog({ intervalMs: 3_600_000 })
   await append(database.db, followed.log, 'poked')
-  followed.tail.poke()
+  followed.tail.wake()
   await followed.arrived('poked')
 })
 

@@ -179,11 +179,11 @@ export class PeerServer {
 }
 
 /** Resolves when it happens or the time is over. */
-async function within(happening: Promise<void>, waitMs: number): Promise<void> {
+async function within(outcome: Promise<void>, waitMs: number): Promise<void> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, waitMs)))
   try {
-    await Promise.race([happening, late])
+    await Promise.race([outcome, late])
   } finally {
     clearTimeout(timer)
   }

@@ -15,7 +15,7 @@ export async function findParent(
   groupId: string,
 ): Promise<ParentGroup | undefined> {
   const [group] = await lockParentGroups(tx, domain, type, [groupId])
-  if (group !== undefined && !group.mayAdopt) throw needs('set_child', groupId)
+  if (group !== undefined && !group.canSetChild) throw needs('set_child', groupId)
   return group
 }
 
@@ -31,7 +31,7 @@ export async function requireParent(
 ): Promise<ParentGroup> {
   const [group] = isId(groupId) ? await lockParentGroups(tx, domain, type, [groupId]) : []
   if (group?.isReadable !== true) throw noGroup(groupId)
-  if (!group.mayAdopt) throw needs('set_child', groupId)
+  if (!group.canSetChild) throw needs('set_child', groupId)
   return group
 }
 

@@ -153,7 +153,7 @@ export type ParentGroup = {
   status: EnabledStatus
   isReadable: boolean
   /** `set_child` on the group. */
-  mayAdopt: boolean
+  canSetChild: boolean
   /** `client_create` or `channel_create` on the group; a role of the domain may give it as well. */
   mayCreateIn: boolean
 }
@@ -173,11 +173,11 @@ export async function lockParentGroups(
     id: string
     status: EnabledStatus
     is_readable: boolean
-    may_adopt: boolean
+    can_set_child: boolean
     may_create_in: boolean
   }>`
     SELECT g.key, g.id, g.status, ${domain.reachable('group', 'read', 'g', 'row')} AS is_readable,
-           ${domain.reachable('group', 'set_child', 'g', 'row')} AS may_adopt,
+           ${domain.reachable('group', 'set_child', 'g', 'row')} AS can_set_child,
            ${domain.reachable('group', `${type}_create`, 'g', 'row')} AS may_create_in
       FROM groups g WHERE g.domain_key = ${domain.domainKey} AND g.id = ANY (${ids}::uuid[])
      ORDER BY g.key FOR KEY SHARE OF g`.execute(tx)
@@ -186,7 +186,7 @@ export async function lockParentGroups(
     id: row.id,
     status: row.status,
     isReadable: row.is_readable,
-    mayAdopt: row.may_adopt,
+    canSetChild: row.can_set_child,
     mayCreateIn: row.may_create_in,
   }))
 }

@@ -80,7 +80,7 @@ export function startEventHub(options: { database: Database; journal: Journal; l
 
   const rounds = startRounds(round)
   const unsubscribe = journal.onGrowth(() => {
-    if (joined.size > 0) rounds.poke()
+    if (joined.size > 0) rounds.wake()
   })
 
   return {
@@ -91,7 +91,7 @@ export function startEventHub(options: { database: Database; journal: Journal; l
         lost: (kind) => subscriber.end(kind === 'unauthenticated' ? kind : 'forbidden'),
       })
       joined.set(subscriber, unwatch)
-      rounds.poke()
+      rounds.wake()
     },
     leave(subscriber) {
       joined.get(subscriber)?.()

@@ -56,7 +56,7 @@ export async function startEventPublisher(options: {
       return taken
     },
   })
-  const unsubscribe = journal.onGrowth(() => follower.poke())
+  const unsubscribe = journal.onGrowth(() => follower.wake())
   return {
     async stop() {
       unsubscribe()

@@ -1,7 +1,7 @@
 /** Routes of the hierarchy of groups (contract section 3, decision 26), below the domain and without it. */
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
-import type { KinshipService } from './kinship.ts'
+import type { GroupHierarchyService } from './hierarchy.ts'
 import type { MovesService } from './moves.ts'
 import { GROUP_PATHS, addressOf, presentPage } from './routes.ts'
 import {
@@ -18,10 +18,10 @@ import { nest, presentTree } from './tree.ts'
 
 const tags = ['groups']
 
-export function hierarchyRoutes(kinship: KinshipService, moves: MovesService): RoutePlugin {
+export function hierarchyRoutes(hierarchy: GroupHierarchyService, moves: MovesService): RoutePlugin {
   return (app) => {
     for (const path of GROUP_PATHS) {
-      addListRoutes(app, kinship, path)
+      addListRoutes(app, hierarchy, path)
       addParentRoutes(app, moves, path)
       addChildrenRoutes(app, moves, path)
     }
@@ -29,7 +29,11 @@ export function hierarchyRoutes(kinship: KinshipService, moves: MovesService): R
 }
 
 /** What is above and below a group. */
-function addListRoutes(app: HttpApp, kinship: KinshipService, { base, params }: (typeof GROUP_PATHS)[number]): void {
+function addListRoutes(
+  app: HttpApp,
+  hierarchy: GroupHierarchyService,
+  { base, params }: (typeof GROUP_PATHS)[number],
+): void {
   app.get(
     `${base}/hierarchy`,
     {
@@ -53,7 +57,7 @@ function addListRoutes(app: HttpApp, kinship: KinshipService, { base, params }: 
     },
     async (request) => {
       const { level, dir: direction, tree } = request.query
-      const kin = await kinship.hierarchy(request.principal, addressOf(request.params), request.query)
+      const kin = await hierarchy.hierarchy(request.principal, addressOf(request.params), request.query)
       const groups = tree === true ? presentTree(nest(kin), presentHierarchical) : kin.map(presentHierarchical)
       return { level, direction, groups }
     },
@@ -73,7 +77,7 @@ function addListRoutes(app: HttpApp, kinship: KinshipService, { base, params }: 
       },
     },
     async (request) =>
-      presentPage(await kinship.parents(request.principal, addressOf(request.params), request.query), request.query),
+      presentPage(await hierarchy.parents(request.principal, addressOf(request.params), request.query), request.query),
   )
   app.get(
     `${base}/children`,
@@ -90,7 +94,7 @@ function addListRoutes(app: HttpApp, kinship: KinshipService, { base, params }: 
       },
     },
     async (request) =>
-      presentPage(await kinship.children(request.principal, addressOf(request.params), request.query), request.query),
+      presentPage(await hierarchy.children(request.principal, addressOf(request.params), request.query), request.query),
   )
 }
 

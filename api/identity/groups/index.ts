@@ -1,6 +1,6 @@
 export { hierarchyRoutes } from './hierarchy-routes.ts'
-export { createKinshipService } from './kinship.ts'
-export type { KinshipService } from './kinship.ts'
+export { createGroupHierarchyService } from './hierarchy.ts'
+export type { GroupHierarchyService } from './hierarchy.ts'
 export { createMovesService } from './moves.ts'
 export type { MovesService } from './moves.ts'
 export { groupRoutes, presentPage } from './routes.ts'

@@ -20,7 +20,7 @@ import type { Filters } from '../listing/index.ts'
 import { withAccess } from './find.ts'
 import type { WithAccess } from './find.ts'
 import { countGroups, listGroups } from './repository.ts'
-import type { Kinship, ListedGroup } from './repository.ts'
+import type { HierarchyFilter, ListedGroup } from './repository.ts'
 import type { GroupQuery, ParentsQuery } from './schema.ts'
 
 /** A query that was understood; what is malformed in it is said before anything is looked up (decision 45). */
@@ -41,7 +41,7 @@ export async function listPage(
   db: Queryable,
   domains: readonly DomainAccess[],
   filter: GroupFilter,
-  kinship?: Kinship,
+  hierarchy?: HierarchyFilter,
 ): Promise<Page<WithAccess<ListedGroup>>> {
   const { query, filters } = filter
   const { offset, limit, order, dir = 'asc' } = query
@@ -50,8 +50,8 @@ export async function listPage(
   )
   // A tree needs parents before their children; without an order of its own a line of ancestors begins next to the group.
   const levels = query.tree === true ? 'upper first' : order === undefined ? 'lower first' : undefined
-  const sorting = { kinship, order: order ?? '', dir, levels } as const
-  if (kinship === undefined && levels === undefined) {
+  const sorting = { hierarchy, order: order ?? '', dir, levels } as const
+  if (hierarchy === undefined && levels === undefined) {
     const listed = { type: 'group', alias: 'g', shown, filters } as const
     const { total, keys } = await findPageKeys(db, listed, {
       offset,
@@ -69,7 +69,7 @@ export async function listPage(
     allOf([sql<boolean>`g.domain_key = ${domain.domainKey}`, accessible.isAmong('g', 'set'), ...narrowed('set')]),
   )
   const where = allOf([anyOf(inDomains), ...recordConditions(filter)])
-  const counted = await countGroups({ where, kinship }).execute(db)
+  const counted = await countGroups({ where, hierarchy }).execute(db)
   const total = counted.rows[0]?.total ?? 0
   const isShown = query.only_total !== true && total > offset
   const groups = isShown ? await listGroups(db, { ...sorting, where, offset, limit }) : []

@@ -150,12 +150,12 @@ export async function deleteGroup(tx: Transaction, key: number): Promise<void> {
 }
 
 /** The groups below or above one of them; levels are counted from it. */
-export type Kinship = { side: 'below' | 'above'; key: number; fromLevel: number; toLevel: number }
+export type HierarchyFilter = { side: 'below' | 'above'; key: number; fromLevel: number; toLevel: number }
 
 export type GroupListing = {
   where: Sql<boolean>
   /** Whose kin is listed; undefined: all groups. */
-  kinship: Kinship | undefined
+  hierarchy: HierarchyFilter | undefined
   order: string
   dir: 'asc' | 'desc'
   /** Which levels come first, before the order inside a level; undefined: levels do not matter. */
@@ -167,25 +167,25 @@ export type GroupListing = {
 export type ListedGroup = GroupRecord & { level: number }
 
 /** The listed table `g`, and its level as the listing counts it. */
-function tableOf(kinship: Kinship | undefined): { from: Sql<unknown>; level: Sql<number> } {
-  if (kinship === undefined) {
+function tableOf(hierarchy: HierarchyFilter | undefined): { from: Sql<unknown>; level: Sql<number> } {
+  if (hierarchy === undefined) {
     return {
       from: sql`groups g`,
       level: sql<number>`(SELECT max(c.depth) + 1 FROM group_closure c WHERE c.descendant_key = g.key)`,
     }
   }
   const [own, other] =
-    kinship.side === 'below' ? ['ancestor_key', 'descendant_key'] : ['descendant_key', 'ancestor_key']
+    hierarchy.side === 'below' ? ['ancestor_key', 'descendant_key'] : ['descendant_key', 'ancestor_key']
   return {
-    from: sql`group_closure kin JOIN groups g ON g.key = ${sql.ref(`kin.${other}`)} AND ${sql.ref(`kin.${own}`)} = ${kinship.key}
-      AND kin.depth BETWEEN ${kinship.fromLevel} AND ${kinship.toLevel}`,
-    level: kinship.side === 'below' ? sql<number>`kin.depth` : sql<number>`-kin.depth`,
+    from: sql`group_closure kin JOIN groups g ON g.key = ${sql.ref(`kin.${other}`)} AND ${sql.ref(`kin.${own}`)} = ${hierarchy.key}
+      AND kin.depth BETWEEN ${hierarchy.fromLevel} AND ${hierarchy.toLevel}`,
+    level: hierarchy.side === 'below' ? sql<number>`kin.depth` : sql<number>`-kin.depth`,
   }
 }
 
 /** Finds the page first: what a row shows beyond its own columns is looked up for the rows that are shown. */
 export async function listGroups(db: Queryable, listing: GroupListing): Promise<ListedGroup[]> {
-  const { from, level } = tableOf(listing.kinship)
+  const { from, level } = tableOf(listing.hierarchy)
   const byLevel =
     listing.levels === undefined ? sql`` : listing.levels === 'upper first' ? sql`${level},` : sql`${level} DESC,`
   const { rows } = await withinPage(sql<Row & { level: number }>`
@@ -197,12 +197,12 @@ export async function listGroups(db: Queryable, listing: GroupListing): Promise<
   return rows.map((row) => ({ ...groupFromRow(row), level: row.level }))
 }
 
-export function countGroups({ where, kinship }: Pick<GroupListing, 'where' | 'kinship'>): Sql<{ total: number }> {
-  return sql<{ total: number }>`SELECT count(*) AS total FROM ${tableOf(kinship).from} WHERE ${where}`
+export function countGroups({ where, hierarchy }: Pick<GroupListing, 'where' | 'hierarchy'>): Sql<{ total: number }> {
+  return sql<{ total: number }>`SELECT count(*) AS total FROM ${tableOf(hierarchy).from} WHERE ${where}`
 }
 
-export async function countKin(db: Queryable, kinship: Kinship): Promise<number> {
-  const { rows } = await countGroups({ where: sql<boolean>`true`, kinship }).execute(db)
+export async function countRelatives(db: Queryable, hierarchy: HierarchyFilter): Promise<number> {
+  const { rows } = await countGroups({ where: sql<boolean>`true`, hierarchy }).execute(db)
   return rows[0]?.total ?? 0
 }
 
@@ -210,12 +210,12 @@ export async function countKin(db: Queryable, kinship: Kinship): Promise<number>
  * The kin of a group whether the caller may read them or not, in the order of their paths, as many as fit on a page; `total`: all of
  * them.
  */
-export async function listKin(
+export async function listRelatives(
   db: Queryable,
-  kinship: Kinship,
+  hierarchy: HierarchyFilter,
   isReadable: Sql<boolean>,
 ): Promise<{ total: number; groups: (GroupRecord & { isReadable: boolean })[] }> {
-  const { from } = tableOf(kinship)
+  const { from } = tableOf(hierarchy)
   const { rows } = await withinPage(
     sql<Row & { is_readable: boolean }>`SELECT ${COLUMNS}, ${isReadable} AS is_readable FROM ${from} ORDER BY path`,
   ).execute(db)

@@ -80,7 +80,7 @@ export async function startJournal(options: {
   const counts = [startJournalCounts({ database, logger }, 'totals'), startJournalCounts({ database, logger }, 'days')]
   const mark = randomBytes(MARK_BYTES)
   const unsubscribe = bus.subscribe(JOURNAL_TOPIC, (sender) => {
-    if (!mark.equals(sender)) tail.poke()
+    if (!mark.equals(sender)) tail.wake()
   })
 
   return {

@@ -97,13 +97,13 @@ export async function findReachable(
 }
 
 /** What of a record the caller may see: nothing, all of it, or only these ids of clients, channels and groups. */
-export type Sight = 'none' | 'all' | { ids: ReadonlySet<string> }
+export type JournalVisibility = 'none' | 'all' | { ids: ReadonlySet<string> }
 
 export async function sightOf(
   db: Queryable,
   domain: DomainAccess,
   { operation, entityKeys }: { operation: string; entityKeys: readonly number[] },
-): Promise<Sight> {
+): Promise<JournalVisibility> {
   if (domain.isAdmin) return 'all'
   const family = familyOf(operation)
   const action = isAboutRoles(operation) ? 'view_role_users' : 'read'

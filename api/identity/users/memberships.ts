@@ -35,7 +35,7 @@ export function createMemberships({ database, access }: { database: Database; ac
   }
 
   async function count(where: Sql<boolean>): Promise<number> {
-    const { rows } = await countGroups({ where, kinship: undefined }).execute(db)
+    const { rows } = await countGroups({ where, hierarchy: undefined }).execute(db)
     return rows[0]?.total ?? 0
   }
 
@@ -61,7 +61,7 @@ export function createMemberships({ database, access }: { database: Database; ac
         count(where),
         query.only_total === true
           ? []
-          : listGroups(db, { where, kinship: undefined, order, dir, levels, offset, limit }),
+          : listGroups(db, { where, hierarchy: undefined, order, dir, levels, offset, limit }),
       ])
       return { total, offset, limit, items }
     },

@@ -25,7 +25,7 @@ const LOAD_WAIT_MS = 60_000
 const MAX_WAITING_LOADS = 100_000
 
 /** Where a follower goes on: behind `after`, with so many batches at once. */
-type Standing = { after: LiveToken; step: number }
+type CatchUpState = { after: LiveToken; step: number }
 
 export class CatchUp {
   readonly #database: Database
@@ -46,23 +46,23 @@ export class CatchUp {
   /** Resolves when the follower takes part, or is ended. */
   async run(follower: Follower, start: LiveToken): Promise<void> {
     const { db } = this.#database
-    let standing: Standing = { after: await this.#runBounded(follower, start), step: FIRST_STEP_BATCHES }
+    let state: CatchUpState = { after: await this.#runBounded(follower, start), step: FIRST_STEP_BATCHES }
     while (!follower.isEnded) {
       // Before the read: what was settled then is in it, or was delivered before.
       const settled = await settledEnd(db)
-      const { after, step } = standing
+      const { after, step } = state
       const { xmax, running } = after.snapshot
       const where = sql<boolean>`(xid >= ${xmax}::xid8 OR xid = ANY (${[...running]}::xid8[]))`
       const rows = await readSettled(db, BATCH_LOG, after.position, step, { where })
       const last = rows.at(-1)
       if (last !== undefined) {
         const next = { snapshot: after.snapshot, position: last.position }
-        standing = await this.#deliver(follower, () => Promise.resolve(rows.map(batchOf)), standing, next)
+        state = await this.#deliver(follower, () => Promise.resolve(rows.map(batchOf)), state, next)
       }
       if (rows.length === step) continue
       // Nothing up to there is missing any more, and need not be read again by those who hand over.
-      standing.after = { snapshot: behind(standing.after, settled.xid), position: standing.after.position }
-      if (await this.#reader.join(follower, standing.after)) return
+      state.after = { snapshot: behind(state.after, settled.xid), position: state.after.position }
+      if (await this.#reader.join(follower, state.after)) return
     }
   }
 
@@ -73,14 +73,14 @@ export class CatchUp {
     const backlog = await findBacklog(this.#database, follower.access.channelKey, start, maxMessages)
     if (backlog === undefined) return start
     if (backlog.skipped > 0 && !follower.isEnded) onSkipped(backlog.skipped)
-    let standing: Standing = { after: start, step: FIRST_STEP_BATCHES }
+    let state: CatchUpState = { after: start, step: FIRST_STEP_BATCHES }
     for (let at = 0; at < backlog.batches.length;) {
-      if (follower.isEnded) return standing.after
-      const some = backlog.batches.slice(at, at + standing.step)
+      if (follower.isEnded) return state.after
+      const some = backlog.batches.slice(at, at + state.step)
       at += some.length
       const { xid, seq } = some.at(-1) as Missed
       const next = { snapshot: start.snapshot, position: { xid, seq } }
-      standing = await this.#deliver(follower, () => loadLogRows(this.#database, some), standing, next)
+      state = await this.#deliver(follower, () => loadLogRows(this.#database, some), state, next)
     }
     return backlog.end
   }
@@ -89,9 +89,9 @@ export class CatchUp {
   async #deliver(
     follower: Follower,
     load: () => Promise<readonly StoredBatch[]>,
-    { after, step }: Standing,
+    { after, step }: CatchUpState,
     next: LiveToken,
-  ): Promise<Standing> {
+  ): Promise<CatchUpState> {
     const bytes = await this.#loads.run(follower.access.domainId, async () => {
       if (follower.isEnded) return 0
       const messages = await loadWanted(this.#database.db, follower, await load())

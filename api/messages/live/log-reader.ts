@@ -58,7 +58,7 @@ export class LogReader {
 
   /** Something was committed. */
   wake(): void {
-    this.#rounds.poke()
+    this.#rounds.wake()
   }
 
   /** The follower takes part from the end of the next read on. False when it has to catch up first. */

@@ -55,7 +55,7 @@ export class Projector {
   committed(batchSeq: number, batch: readonly StorableMessage[]): void {
     // A batch that does not fit is read from the tables later.
     if (!this.#partial.isFull) this.#partial.add(batchSeq, batch)
-    if (this.#partial.isFull || this.#partial.records >= MAX_PENDING_RECORDS) this.#rounds.poke()
+    if (this.#partial.isFull || this.#partial.records >= MAX_PENDING_RECORDS) this.#rounds.wake()
   }
 
   /** Resolves when the running round has ended; none follows. */

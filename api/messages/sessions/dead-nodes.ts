@@ -2,8 +2,8 @@
 import type { Journal } from '#api/identity/index.ts'
 import { sql } from '#core/sql.ts'
 import { partGroups } from './groups.ts'
-import type { SessionFacts } from './happenings.ts'
-import { recordHappening } from './happenings.ts'
+import type { SessionFacts } from './session-events.ts'
+import { recordSessionEvent } from './session-events.ts'
 
 /** Their sessions lost their connections: subscriptions stand where the node stood, wills and ends are counted from now on. */
 export async function clearDeadNodes(journal: Journal, deadAfterSeconds: number): Promise<void> {
@@ -25,7 +25,7 @@ export async function clearDeadNodes(journal: Journal, deadAfterSeconds: number)
                  ELSE now() + make_interval(secs => least((will->>'delaySeconds')::float8, expiry_seconds)) END
           FROM clients c WHERE c.key = s.client_key AND node = ${dead.node} AND is_connected
         RETURNING s.client_key, s.client_identifier, c.id AS client_id, c.domain_key`.execute(tx)
-      for (const session of lost) recordHappening(record, 'disconnect', session, dead.node)
+      for (const session of lost) recordSessionEvent(record, 'disconnect', session, dead.node)
       await partGroups(tx, dead.node)
       await sql`DELETE FROM mqtt_takeovers WHERE node = ${dead.node}`.execute(tx)
       await sql`DELETE FROM mqtt_nodes WHERE node = ${dead.node}`.execute(tx)

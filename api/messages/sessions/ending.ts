@@ -3,8 +3,8 @@ import type { Recorder } from '#api/identity/index.ts'
 import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import { isLasting } from './bound.ts'
-import type { SessionFacts } from './happenings.ts'
-import { recordHappening } from './happenings.ts'
+import type { SessionFacts } from './session-events.ts'
+import { recordSessionEvent } from './session-events.ts'
 
 type Ended = SessionFacts & { key: number; epoch: number; node: string; was_connected: boolean }
 
@@ -37,6 +37,6 @@ export async function endSessions(
         ${connected.map(({ node }) => node)}::text[], ${connected.map(({ key }) => key)}::bigint[], ${connected.map(({ epoch }) => epoch)}::bigint[])
       ON CONFLICT ON CONSTRAINT mqtt_takeovers_pkey DO NOTHING`.execute(tx)
   }
-  for (const row of connected) recordHappening(record, 'disconnect', row, row.node)
+  for (const row of connected) recordSessionEvent(record, 'disconnect', row, row.node)
   return rows.map((row) => row.client_identifier)
 }

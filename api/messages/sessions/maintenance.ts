@@ -86,7 +86,7 @@ export class SessionMaintenance {
 
   /** Begins a round now. */
   wake(): void {
-    this.#rounds.poke()
+    this.#rounds.wake()
   }
 
   /** Says where the sessions stand for the last time. */

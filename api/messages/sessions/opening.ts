@@ -4,8 +4,8 @@ import type { Transaction } from '#core/database/index.ts'
 import type { ServiceError } from '#core/errors/index.ts'
 import { sql } from '#core/sql.ts'
 import { countLasting, isLasting, tooManySessions } from './bound.ts'
-import type { SessionFacts } from './happenings.ts'
-import { recordHappening } from './happenings.ts'
+import type { SessionFacts } from './session-events.ts'
+import { recordSessionEvent } from './session-events.ts'
 import type { OpenSession, OpenedSession, SessionName, SessionOwner, StoredWill } from './rows.ts'
 import { loadOutbound, loadReceived } from './outbound.ts'
 import { loadSubscriptions, partFromNode } from './subscriptions.ts'
@@ -52,7 +52,7 @@ export async function openSessions(
   })
   await tellTakeovers(tx, node, [...known.values()])
   // Whose connection lost the session may write nothing more, not even that it is gone.
-  for (const row of known.values()) if (row.is_connected) recordHappening(record, 'disconnect', row, row.node)
+  for (const row of known.values()) if (row.is_connected) recordSessionEvent(record, 'disconnect', row, row.node)
   if (ended.length > 0) {
     await sql`DELETE FROM mqtt_sessions WHERE key = ANY (${ended.map(({ key }) => key)}::bigint[])`.execute(tx)
   }
@@ -68,7 +68,7 @@ export async function openSessions(
   ]
   // Last: until here the row names the node that had it, and where that stood.
   const opened = await upsert(tx, node, wanted)
-  for (const row of opened.values()) recordHappening(record, 'connect', row, node)
+  for (const row of opened.values()) recordSessionEvent(record, 'connect', row, node)
   return requests.map((request) => {
     if (!admittedIds.has(idOf(request))) return tooManySessions(maxSessionsPerClient)
     const row = known.get(idOf(request))

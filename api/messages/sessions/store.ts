@@ -1,8 +1,8 @@
 /** Durable sessions, as the adapter sees them: every write resolves after its commit. */
 import { newId } from '#core/ids.ts'
 import { sql } from '#core/sql.ts'
-import type { SessionFacts } from './happenings.ts'
-import { recordHappening } from './happenings.ts'
+import type { SessionFacts } from './session-events.ts'
+import { recordSessionEvent } from './session-events.ts'
 import { SessionMaintenance } from './maintenance.ts'
 import type { SessionMaintenanceOptions } from './maintenance.ts'
 import type {
@@ -79,7 +79,7 @@ export function startSessionStore(options: SessionStoreOptions): SessionStore {
           RETURNING s.client_key, s.client_identifier, c.id AS client_id, c.domain_key, s.is_connected, s.node`.execute(
           tx,
         )
-        for (const row of rows) if (row.is_connected) recordHappening(record, 'disconnect', row, row.node)
+        for (const row of rows) if (row.is_connected) recordSessionEvent(record, 'disconnect', row, row.node)
       })
     },
     async stop() {

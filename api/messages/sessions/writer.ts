@@ -11,8 +11,8 @@ import { sql } from '#core/sql.ts'
 import { lockClients } from './bound.ts'
 import { closeSessions } from './closing.ts'
 import { lockGroups, writePassed } from './groups.ts'
-import type { SessionFacts } from './happenings.ts'
-import { recordHappening } from './happenings.ts'
+import type { SessionFacts } from './session-events.ts'
+import { recordSessionEvent } from './session-events.ts'
 import { openSessions } from './opening.ts'
 import { forgetReceived, writeOutbound } from './outbound.ts'
 import type {
@@ -135,14 +135,14 @@ function recordAll(
     const [name] = nameOf(write)
     const session = name === undefined ? undefined : owned.get(idOf(name))
     if (session === undefined) continue
-    if (write.kind === 'close' && session.is_connected) recordHappening(record, 'disconnect', session, node)
+    if (write.kind === 'close' && session.is_connected) recordSessionEvent(record, 'disconnect', session, node)
     else if (write.kind === 'subscribe')
-      recordHappening(record, 'subscribe', session, node, {
+      recordSessionEvent(record, 'subscribe', session, node, {
         channelKeys: write.subscriptions.map(({ channelKey }) => channelKey),
         topics: write.subscriptions.map(({ filter }) => filter),
       })
     else if (write.kind === 'unsubscribe')
-      recordHappening(record, 'unsubscribe', session, node, { topics: write.filters })
+      recordSessionEvent(record, 'unsubscribe', session, node, { topics: write.filters })
   }
 }
 

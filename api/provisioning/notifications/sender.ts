@@ -88,8 +88,8 @@ export class Sender {
   }
 
   /** There may be something to send. */
-  poke(): void {
-    this.#rounds.poke()
+  wake(): void {
+    this.#rounds.wake()
   }
 
   async stop(): Promise<void> {
@@ -145,7 +145,7 @@ export class Sender {
       .then((isMore) => {
         count(this.#ofOwners, due.owner.key, -1)
         this.#inFlight.delete(work)
-        if (isMore) this.#rounds.poke()
+        if (isMore) this.#rounds.wake()
       })
     this.#inFlight.add(work)
   }

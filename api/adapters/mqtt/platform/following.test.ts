@@ -34,39 +34,39 @@ async function follow() {
   held.set(session, { session, clientKey: 1, cursors, will: undefined, finished: [], known: new Set(), skipped: 0 })
   session.subscriptions.set('f', { filter: 'f', streamKey: 7, session } as never)
   await following.begin(cursor)
-  return { log, failed, session, held, standing: new OffsetTracker(following, groups, held), end: follower?.onEnd }
+  return { log, failed, session, held, tracker: new OffsetTracker(following, groups, held), end: follower?.onEnd }
 }
 
 test('a session whose follower fell behind stands where it was left, wherever the log goes', async () => {
-  const { log, failed, session, held, standing, end } = await follow()
+  const { log, failed, session, held, tracker, end } = await follow()
   log.position = 'left'
   end?.('behind')
   log.position = 'later'
   expect(failed).toEqual([session])
   const one = [...held.values()][0]
-  expect(one && standing.atEnd(one)).toEqual([{ filter: 'f', position: 'left' }])
-  expect(standing.take()).toMatchObject({ node: 'later', moved: [{ filter: 'f', position: 'left' }] })
+  expect(one && tracker.atEnd(one)).toEqual([{ filter: 'f', position: 'left' }])
+  expect(tracker.take()).toMatchObject({ node: 'later', moved: [{ filter: 'f', position: 'left' }] })
 })
 
 test('where a session stands is told once, and again when it was not written', async () => {
-  const { held, standing } = await follow()
+  const { held, tracker } = await follow()
   const one = [...held.values()][0]
   for (const cursor of one?.cursors.values() ?? []) cursor.isStored = false
-  const told = standing.take()
+  const told = tracker.take()
   expect(told.moved).toMatchObject([{ session: { key: 1, epoch: 1 }, filter: 'f', position: undefined }])
-  expect(standing.take().moved).toEqual([])
+  expect(tracker.take().moved).toEqual([])
   told.undo()
-  expect(standing.take().moved).toHaveLength(1)
+  expect(tracker.take().moved).toHaveLength(1)
 })
 
 test('a session whose end is not written yet is told with the others until it is', async () => {
-  const { held, standing } = await follow()
+  const { held, tracker } = await follow()
   const one = [...held.values()][0]
   if (one === undefined) throw new Error('no session')
   {
-    using _told = standing.closing(one)
+    using _told = tracker.closing(one)
     held.clear()
-    expect(standing.take().moved).toMatchObject([{ filter: 'f', position: 'start' }])
+    expect(tracker.take().moved).toMatchObject([{ filter: 'f', position: 'start' }])
   }
-  expect(standing.take().moved).toEqual([])
+  expect(tracker.take().moved).toEqual([])
 })

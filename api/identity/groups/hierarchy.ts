@@ -7,12 +7,12 @@ import type { AccessPolicy, UserPrincipal } from '../access/index.ts'
 import { findReadable } from './find.ts'
 import type { Address, WithAccess } from './find.ts'
 import { listPage, parseFilter } from './listing.ts'
-import type { GroupRecord, Kinship, ListedGroup } from './repository.ts'
-import { countKin, listKin } from './repository.ts'
+import type { GroupRecord, HierarchyFilter, ListedGroup } from './repository.ts'
+import { countRelatives, listRelatives } from './repository.ts'
 import type { ChildrenQuery, HierarchyQuery, ParentsQuery } from './schema.ts'
 import { MAX_LEVELS } from './schema.ts'
 
-export type KinshipService = {
+export type GroupHierarchyService = {
   /** Readable groups below this one, level by level from here. */
   children(caller: UserPrincipal, at: Address, query: ChildrenQuery): Promise<Page<WithAccess<ListedGroup>>>
   /** Readable groups above this one, the nearest first. */
@@ -28,13 +28,13 @@ export type KinshipService = {
 /** Groups that one answer of a hierarchy may hold; more are read page by page from `/children`. */
 const MAX_HIERARCHY_GROUPS = 10_000
 
-export function createKinshipService({
+export function createGroupHierarchyService({
   database,
   access,
 }: {
   database: Database
   access: AccessPolicy
-}): KinshipService {
+}): GroupHierarchyService {
   const { db } = database
   return {
     async children(caller, at, query) {
@@ -54,18 +54,18 @@ export function createKinshipService({
     },
     async hierarchy(caller, at, { level, dir }) {
       const { domain, group } = await findReadable(db, access, caller, at)
-      const kinship: Kinship = {
+      const hierarchy: HierarchyFilter = {
         side: dir < 0 ? 'below' : 'above',
         key: group.key,
         fromLevel: 0,
         toLevel: level === 0 ? MAX_LEVELS : level,
       }
-      if ((await countKin(db, kinship)) > MAX_HIERARCHY_GROUPS)
+      if ((await countRelatives(db, hierarchy)) > MAX_HIERARCHY_GROUPS)
         throw new ServiceError(
           'unprocessable',
           `the hierarchy has more than ${MAX_HIERARCHY_GROUPS} groups: ask for fewer levels, or page by page from /children`,
         )
-      const { total, groups } = await listKin(db, kinship, domain.reachable('group', 'read', 'g'))
+      const { total, groups } = await listRelatives(db, hierarchy, domain.reachable('group', 'read', 'g'))
       if (groups.length < total)
         throw new ServiceError(
           'unprocessable',

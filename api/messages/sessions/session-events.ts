@@ -1,7 +1,7 @@
 /** What sessions did, in the journal: for operators and whoever follows events (contract sections 7.3 and 10). */
 import type { Recorder } from '#api/identity/index.ts'
 
-export type Happening = 'connect' | 'disconnect' | 'subscribe' | 'unsubscribe'
+export type SessionEvent = 'connect' | 'disconnect' | 'subscribe' | 'unsubscribe'
 
 /** A session and whose it is, as a query gives them. */
 export type SessionFacts = {
@@ -11,9 +11,9 @@ export type SessionFacts = {
   client_identifier: string
 }
 
-export function recordHappening(
+export function recordSessionEvent(
   record: Recorder,
-  what: Happening,
+  what: SessionEvent,
   session: SessionFacts,
   node: string,
   more: { channelKeys?: readonly number[]; topics?: readonly string[] } = {},
