@@ -6,7 +6,7 @@
 import type { Bus } from '#core/bus/index.ts'
 import { jsonArray } from '#core/database/index.ts'
 import type { Database, Queryable, Transaction } from '#core/database/index.ts'
-import { hintQueue, startQueueReader } from '#core/log/index.ts'
+import { hintQueue, startQueueReader } from '#core/changelog/index.ts'
 import { sql } from '#core/sql.ts'
 import type { DescribedExport } from '#core/wasm/index.ts'
 import type { TriggerMessage } from './trigger-message.ts'

@@ -7,7 +7,7 @@ import type { Bus } from '#core/bus/index.ts'
 import { jsonArray } from '#core/database/index.ts'
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { hintQueue, startQueueReader } from '#core/log/index.ts'
+import { hintQueue, startQueueReader } from '#core/changelog/index.ts'
 import { sql } from '#core/sql.ts'
 import { isTemporary } from './temporary.ts'
 

@@ -4,7 +4,7 @@
  */
 import type { Bus } from '#core/bus/index.ts'
 import type { Database, Queryable } from '#core/database/index.ts'
-import { hintQueue, startQueueReader } from '#core/log/index.ts'
+import { hintQueue, startQueueReader } from '#core/changelog/index.ts'
 import { sql } from '#core/sql.ts'
 import { hintMessages, queueMessages } from './messages.ts'
 import type { NewMessage } from './messages.ts'

@@ -10,7 +10,7 @@ import { createReader } from './reader/reader.ts'
 import type { LatestQuery, MessagesPage, MessagesQuery } from './reader/schema.ts'
 import { Follower } from './live/follower.ts'
 import type { Delivery, FollowerOptions } from './live/follower.ts'
-import { LiveHub } from './live/hub.ts'
+import { LiveFanOut } from './live/fan-out.ts'
 import { findLatest } from './live/latest.ts'
 import type { LiveMessage } from './live/live-message.ts'
 import type { LogMark } from './live/mark.ts'
@@ -73,13 +73,13 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
   const retention = await startRetention(database, logger)
   const projector = new Projector(database, logger, deps.projectorIntervalMs)
   const listeners = new Set<() => void>()
-  const hub = new LiveHub({ database, bus, logger })
-  deps.signal?.addEventListener('abort', () => hub.endAll(), { once: true })
+  const fanOut = new LiveFanOut({ database, bus, logger })
+  deps.signal?.addEventListener('abort', () => fanOut.endAll(), { once: true })
   const ingest = new Ingest({
     ...deps,
-    onCommitting: (batchSeq, batch) => hub.committing(batchSeq, messagesOf(batch)),
+    onCommitting: (batchSeq, batch) => fanOut.committing(batchSeq, messagesOf(batch)),
     onCommitted(batchSeq, batch) {
-      hub.committed(batchSeq, messagesOf(batch))
+      fanOut.committed(batchSeq, messagesOf(batch))
       projector.committed(batchSeq, batch)
       for (const listener of listeners) listener()
     },
@@ -93,11 +93,11 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
     export: (access, query, format) => exporter.open(access, query, format),
     readLatest: (access, query) => reader.latest(access, query),
     follow: (options, lastEventId) =>
-      hub.follow(new Follower(options), lastEventId === undefined ? undefined : parseToken(lastEventId)),
+      fanOut.follow(new Follower(options), lastEventId === undefined ? undefined : parseToken(lastEventId)),
     get position() {
-      return hub.position === undefined ? undefined : formatToken(hub.position)
+      return fanOut.position === undefined ? undefined : formatToken(fanOut.position)
     },
-    mark: () => hub.mark(),
+    mark: () => fanOut.mark(),
     latest: (access, filter) => findLatest(database, access, filter),
     tokenOf: (delivery) => (delivery === undefined ? '' : formatToken(delivery.token)),
     retained: (access, filter) => findRetained(database.db, access.channelKey, filter),
@@ -110,10 +110,10 @@ export async function startMessages(deps: MessagesDeps): Promise<Messages> {
       return ingest.pending
     },
     get followers() {
-      return hub.size
+      return fanOut.size
     },
     async close() {
-      await hub.stop()
+      await fanOut.stop()
       await Promise.all([ingest.close(), projector.stop(), retention.stop(), presence.stop()])
     },
   }

@@ -2,7 +2,7 @@
 import { Type } from 'typebox'
 import { EVENT_STREAM, formatEvent, responses, sendEventStream } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
-import { formatPosition } from '#core/log/index.ts'
+import { formatPosition } from '#core/changelog/index.ts'
 import type { Streams } from '#core/streams/index.ts'
 import type { TaskAccess } from '../access/access.ts'
 import type { Callers } from '../access/callers.ts'

@@ -4,8 +4,8 @@
  */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { LOG_START, comparePositions, parsePosition, settledEnd, startRounds } from '#core/log/index.ts'
-import type { Position } from '#core/log/index.ts'
+import { LOG_START, comparePositions, parsePosition, settledEnd, startRounds } from '#core/changelog/index.ts'
+import type { Position } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { Slots } from '#core/slots.ts'
 import { startAccessWatch } from '#core/streams/index.ts'

@@ -5,7 +5,7 @@
  */
 import type { Database, Queryable } from '#core/database/index.ts'
 import { ServiceError, kindOf } from '#core/errors/index.ts'
-import { startRounds } from '#core/log/index.ts'
+import { startRounds } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 import { monotonicMs } from '#core/time.ts'

@@ -1,7 +1,7 @@
 /** Notes of states as events: read in their final order, with ids in place of keys. */
 import type { Queryable } from '#core/database/index.ts'
-import { LOG_START, comparePositions, readSettled } from '#core/log/index.ts'
-import type { Position } from '#core/log/index.ts'
+import { LOG_START, comparePositions, readSettled } from '#core/changelog/index.ts'
+import type { Position } from '#core/changelog/index.ts'
 import { sql } from '#core/sql.ts'
 import { formatTime } from '#core/time.ts'
 import type { Note } from './notes.ts'

@@ -58,7 +58,7 @@ describe('boundaries', () => {
     ['an import for its effect', 'manager/planted.ts', `import '#worker/index.ts'`],
     ['a relative path out of the room', 'api/devices/planted.ts', `import { Id } from '../identity/index.ts'`],
     ['the inside of another room', 'api/devices/planted.ts', `import { Id } from '#api/identity/wire/fields.ts'`],
-    ['the inside of another part of core', 'core/bus/planted.ts', `import { toRow } from '../log/read.ts'`],
+    ['the inside of another part of core', 'core/bus/planted.ts', `import { toRow } from '../changelog/read.ts'`],
     ['its own room by the # path', 'manager/planted.ts', `import { DEFAULT_TIMING } from '#manager/model/timing.ts'`],
     ['a higher slice', 'api/identity/wire/planted.ts', `import { x } from '../journal/journal.ts'`],
     ['a higher slice of core', 'core/config/planted.ts', `import { createLogger } from '../logging/index.ts'`],

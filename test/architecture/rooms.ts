@@ -174,7 +174,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   {
     package: 'pg',
     owner: /^core\/database\//,
-    types: /^core\/log\/|^api\/messages\/(export|ingest|live|store|retention)\/|^manager\/writer\//,
+    types: /^core\/changelog\/|^api\/messages\/(export|ingest|live|store|retention)\/|^manager\/writer\//,
     rule: 'core/database makes connections; who writes on a dedicated one names its type',
   },
   { package: 'croner', owner: /^manager\/model\/cron\.ts$/, rule: 'schedules are read in one place' },
@@ -261,7 +261,7 @@ export type RoleRule = {
 
 /** Where SQL is written: by the slice that owns the tables. */
 const SQL_OWNERS =
-  /^core\/(database|log|infrastructure|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|listing)\/|^queues\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^manager\/(access|tls|store|workers|modules|dispatch|workflows|schedules)\//
+  /^core\/(database|changelog|infrastructure|keyring)\/|(^|\/)repository\.ts$|^api\/identity\/(access|journal|users|tokens|pats|throttle|roles|groups|domains|listing)\/|^queues\/|^api\/(devices|provisioning)\/|^api\/messages\/(deletion|export|ingest|live|presence|projections|reader|retained|sessions|store)\/|^manager\/(access|tls|store|workers|modules|dispatch|workflows|schedules)\//
 
 /** Inside a slice: routes or adapter -> service -> repository -> database. */
 export const ROLE_RULES: readonly RoleRule[] = [

@@ -19,7 +19,7 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     database: 'pool, transactions, migrations, the embedded server',
     keyring: 'keys that come of the secret key',
     limits: 'shared limits',
-    log: 'positions: append, follow, tail',
+    changelog: 'rows in the order of their commits: append, follow, tail',
     transfer: 'files between our own processes',
     http: 'the edge of HTTP',
     infrastructure: 'what a process with a database needs: server, schema, secret key, bus, limits',

@@ -1,8 +1,15 @@
 /** A follower of a log: each row takes effect exactly once, in order, whatever dies (mechanisms section 2). */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Database, Transaction } from '#core/database/index.ts'
-import { LOG_START, beginAtEnd, findPosition, readSettled, settledEnd, startLogFollower } from '#core/log/index.ts'
-import type { LogFollowerOptions, LogRow } from '#core/log/index.ts'
+import {
+  LOG_START,
+  beginAtEnd,
+  findPosition,
+  readSettled,
+  settledEnd,
+  startLogFollower,
+} from '#core/changelog/index.ts'
+import type { LogFollowerOptions, LogRow } from '#core/changelog/index.ts'
 import { sql } from '#core/sql.ts'
 import { createTestDatabase, silentLogger } from '../harness/database.ts'
 import type { TestDatabase } from '../harness/database.ts'

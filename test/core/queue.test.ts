@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createLocalBus } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { hintQueue, startQueueReader } from '#core/log/index.ts'
+import { hintQueue, startQueueReader } from '#core/changelog/index.ts'
 import { monotonicMs } from '#core/time.ts'
 import { sql } from '#core/sql.ts'
 import { createTestDatabase } from '../harness/database.ts'

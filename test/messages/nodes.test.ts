@@ -4,7 +4,7 @@
  */
 import { createClient } from 'redis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { TAIL_INTERVAL_MS } from '#core/log/index.ts'
+import { TAIL_INTERVAL_MS } from '#core/changelog/index.ts'
 import { RedisServer, hasRedisServer } from '../core/redis-server.ts'
 import type { TestApi } from '../harness/api.ts'
 import { startTestApi } from '../harness/api.ts'

@@ -7,7 +7,7 @@ import { startPlant } from '../messages/support.ts'
 import type { Node } from './support.ts'
 import { aDevice, startNode } from './support.ts'
 
-/** More batches than any step of the hub takes at once. */
+/** More batches than any step of the fan-out takes at once. */
 const BATCHES = 450
 /** Of a channel that nobody of these tests follows. */
 const FOREIGN = 300

@@ -2,8 +2,8 @@
  * A record of the journal as the event that goes out: one flat map, as the clients of this platform family read it
  * (contract section 10). Pure.
  */
-import { formatPosition } from '#core/log/index.ts'
-import type { Position } from '#core/log/index.ts'
+import { formatPosition } from '#core/changelog/index.ts'
+import type { Position } from '#core/changelog/index.ts'
 
 export type EventRecord = {
   position: Position

@@ -5,7 +5,7 @@ import type { Logger } from '#core/logging/index.ts'
 import type { Streams } from '#core/streams/index.ts'
 import type { AccessPolicy, Origin, UserPrincipal } from '../access/index.ts'
 import type { Journal } from '../journal/index.ts'
-import { startEventHub } from './hub.ts'
+import { startEventFanOut } from './fan-out.ts'
 import { startEventPublisher } from './publisher.ts'
 import { eventRoutes } from './routes.ts'
 import { createEventsService } from './service.ts'
@@ -32,19 +32,19 @@ export type Events = { readonly routes: RoutePlugin; stop(): Promise<void> }
 export async function startEvents(options: EventsOptions): Promise<Events> {
   const { database, journal, access, authenticate, streams, logger, redisUrl, streamLength, signal, heartbeatMs } =
     options
-  const hub = startEventHub({ database, journal, logger })
-  const onAbort = () => void hub.stop()
+  const fanOut = startEventFanOut({ database, journal, logger })
+  const onAbort = () => void fanOut.stop()
   signal.addEventListener('abort', onAbort, { once: true })
   const end = async () => {
     signal.removeEventListener('abort', onAbort)
-    await hub.stop()
+    await fanOut.stop()
   }
   try {
     const publisher =
       redisUrl === undefined || streamLength === 0
         ? undefined
         : await startEventPublisher({ database, journal, logger, redisUrl, streamLength })
-    const service = createEventsService({ database, access, authenticate, hub, budget: streams.budget, logger })
+    const service = createEventsService({ database, access, authenticate, fanOut, budget: streams.budget, logger })
     return {
       routes: eventRoutes({ events: service, streams, quietMs: heartbeatMs }),
       async stop() {

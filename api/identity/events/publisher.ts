@@ -5,7 +5,7 @@
  */
 import { connectStreamWriter } from '#core/bus/index.ts'
 import type { Database } from '#core/database/index.ts'
-import { beginAtEnd, startLogFollower } from '#core/log/index.ts'
+import { beginAtEnd, startLogFollower } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { JOURNAL_CONSUMERS } from '../journal/index.ts'
 import type { Journal } from '../journal/index.ts'

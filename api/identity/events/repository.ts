@@ -1,7 +1,7 @@
 /** SQL of events: records of the journal in the order in which they are final. */
 import type { Queryable } from '#core/database/index.ts'
-import { findPosition, readSettled } from '#core/log/index.ts'
-import type { LogRow, LogTable, Position } from '#core/log/index.ts'
+import { findPosition, readSettled } from '#core/changelog/index.ts'
+import type { LogRow, LogTable, Position } from '#core/changelog/index.ts'
 import { sql } from '#core/sql.ts'
 import { REMOVED_POSITION } from '../journal/index.ts'
 import type { EventRecord } from './event.ts'

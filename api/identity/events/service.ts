@@ -4,8 +4,8 @@
  */
 import type { Database } from '#core/database/index.ts'
 import { kindOf } from '#core/errors/index.ts'
-import { comparePositions, formatPosition, parsePosition, settledEnd } from '#core/log/index.ts'
-import type { Position } from '#core/log/index.ts'
+import { comparePositions, formatPosition, parsePosition, settledEnd } from '#core/changelog/index.ts'
+import type { Position } from '#core/changelog/index.ts'
 import type { StreamBudget, StreamOwner } from '#core/streams/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { withDeadline } from '#core/time.ts'
@@ -13,7 +13,7 @@ import type { AccessPolicy, DomainAccess, Origin, UserPrincipal } from '../acces
 import { narrowIds, sightOf } from '../journal/index.ts'
 import type { EventRecord } from './event.ts'
 import { serverSentEvent, wholeEvent } from './event.ts'
-import type { EventHub } from './hub.ts'
+import type { EventFanOut } from './fan-out.ts'
 import { findRemovedPosition, readDomainEvents } from './repository.ts'
 import { Subscriber } from './subscriber.ts'
 import type { SubscriberEnd } from './subscriber.ts'
@@ -60,13 +60,13 @@ export type EventsDeps = {
   database: Database
   access: AccessPolicy
   authenticate: (token: string, origin: Origin) => Promise<UserPrincipal>
-  hub: EventHub
+  fanOut: EventFanOut
   budget: StreamBudget
   logger: Logger
 }
 
 export function createEventsService(deps: EventsDeps): EventsService {
-  const { database, access, authenticate, hub, budget, logger } = deps
+  const { database, access, authenticate, fanOut, budget, logger } = deps
   const { db } = database
 
   async function enter(principal: UserPrincipal, domainId: string): Promise<DomainAccess> {
@@ -87,14 +87,14 @@ export function createEventsService(deps: EventsDeps): EventsService {
       const after = lastEventId === undefined || lastEventId === '' ? undefined : parsePosition(lastEventId)
       const { domainKey, domainId: id } = await enter(principal, domainId)
       const authorize = async () => await enter(await authenticate(token, origin), domainId)
-      /** Everything up to where the hub stands was written. */
+      /** Everything up to where the fan-out stands was written. */
       const state = { isCaughtUp: false }
       let subscriber: Subscriber | undefined
       return {
         owner: { user: principal.key, domain: id },
         keptBytes: () => subscriber?.keptBytes ?? 0,
         quiet() {
-          const position = state.isCaughtUp ? hub.currentPosition() : undefined
+          const position = state.isCaughtUp ? fanOut.currentPosition() : undefined
           // The position moves on with events that are none of the caller's business.
           return position === undefined ? ': quiet\n\n' : `: quiet\nid: ${formatPosition(position)}\n\n`
         },
@@ -106,10 +106,10 @@ export function createEventsService(deps: EventsDeps): EventsService {
             keep: budget.keep,
           })
           subscriber = following
-          hub.join(following)
+          fanOut.join(following)
           const close = () => {
             following.end('closed')
-            hub.leave(following)
+            fanOut.leave(following)
           }
           try {
             const begin = await findBegin(after)
@@ -129,7 +129,7 @@ export function createEventsService(deps: EventsDeps): EventsService {
 
   async function findBegin(after: Position | undefined): Promise<{ begin: Position; hasGap: boolean }> {
     const [end, removed] = await withDeadline(
-      Promise.all([settledEnd(db), findRemovedPosition(db), hub.position()]),
+      Promise.all([settledEnd(db), findRemovedPosition(db), fanOut.position()]),
       OPEN_DEADLINE_MS,
       'reading the journal',
     )
@@ -171,10 +171,10 @@ export function createEventsService(deps: EventsDeps): EventsService {
         })
       let position = begin
       while (subscriber.ended === undefined) {
-        const target = await hub.position()
+        const target = await fanOut.position()
         if (comparePositions(position, target) >= 0) {
           subscriber.after = position
-          if (hub.attach(subscriber, target)) break
+          if (fanOut.attach(subscriber, target)) break
           continue
         }
         const records = await readDomainEvents(db, subscriber.domainKey, {

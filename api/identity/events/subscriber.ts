@@ -1,7 +1,7 @@
 /** One open event stream: what waits to be written to it, bounded, and why it ended. */
 import type { EndReason } from '#core/http/index.ts'
-import { LOG_START, comparePositions } from '#core/log/index.ts'
-import type { Position } from '#core/log/index.ts'
+import { LOG_START, comparePositions } from '#core/changelog/index.ts'
+import type { Position } from '#core/changelog/index.ts'
 import type { EventRecord } from './event.ts'
 import { wholeEvent } from './event.ts'
 
@@ -65,7 +65,7 @@ export class Subscriber {
     return this.#ended
   }
 
-  /** Called by the hub for each record of the domain; those up to `after` were there before the stream. */
+  /** Called by the fan-out for each record of the domain; those up to `after` were there before the stream. */
   offer(record: EventRecord): void {
     if (this.#ended !== undefined || comparePositions(record.position, this.after) <= 0) return
     this.#waiting.push(record)

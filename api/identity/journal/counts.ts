@@ -3,8 +3,8 @@
  * counted and what came since, in one statement: exact at once, however far behind the consumer is.
  */
 import type { Database, Queryable } from '#core/database/index.ts'
-import { LOG_START, findPosition, startLogFollower } from '#core/log/index.ts'
-import type { LogFollower } from '#core/log/index.ts'
+import { LOG_START, findPosition, startLogFollower } from '#core/changelog/index.ts'
+import type { LogFollower } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'

@@ -3,8 +3,8 @@
  * consumer of the journal has not read yet stays, however old.
  */
 import type { Database, Transaction } from '#core/database/index.ts'
-import { comparePositions, listPositions, storePosition } from '#core/log/index.ts'
-import type { Position } from '#core/log/index.ts'
+import { comparePositions, listPositions, storePosition } from '#core/changelog/index.ts'
+import type { Position } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'

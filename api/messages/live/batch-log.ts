@@ -1,6 +1,6 @@
 /** The log of batches as live delivery reads it. */
-import { LOG_START } from '#core/log/index.ts'
-import type { LogRow, LogSnapshot, LogTable } from '#core/log/index.ts'
+import { LOG_START } from '#core/changelog/index.ts'
+import type { LogRow, LogSnapshot, LogTable } from '#core/changelog/index.ts'
 import type { StoredBatch } from './stored.ts'
 import type { LiveToken } from './token.ts'
 

@@ -1,6 +1,6 @@
 /** A follower that missed messages is handed them in steps, at its own pace, until little is left; then it joins the others. */
 import type { Database } from '#core/database/index.ts'
-import { readSettled, settledEnd } from '#core/log/index.ts'
+import { readSettled, settledEnd } from '#core/changelog/index.ts'
 import { Slots } from '#core/slots.ts'
 import { sql } from '#core/sql.ts'
 import { behind, findBacklog, loadLogRows } from './backlog.ts'

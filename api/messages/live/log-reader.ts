@@ -4,8 +4,8 @@
  */
 import type pg from 'pg'
 import type { Database } from '#core/database/index.ts'
-import { comparePositions, currentSnapshot, readNew, saw, startRounds } from '#core/log/index.ts'
-import type { LogRow, LogSnapshot, Pause, Rounds } from '#core/log/index.ts'
+import { comparePositions, currentSnapshot, readNew, saw, startRounds } from '#core/changelog/index.ts'
+import type { LogRow, LogSnapshot, Pause, Rounds } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { withDeadline } from '#core/time.ts'
 import { BATCH_LOG, batchOf, tokenOf } from './batch-log.ts'

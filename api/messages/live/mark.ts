@@ -1,6 +1,6 @@
 /** A moment in the log of messages: it tells what had been committed then from what came later. */
-import { saw } from '#core/log/index.ts'
-import type { LogSnapshot } from '#core/log/index.ts'
+import { saw } from '#core/changelog/index.ts'
+import type { LogSnapshot } from '#core/changelog/index.ts'
 import type { LiveMessage } from './live-message.ts'
 
 export class LogMark {

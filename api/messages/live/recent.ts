@@ -1,4 +1,4 @@
-/** What was stored a moment ago, kept until the hub has read of it in the log: it need not be loaded then. */
+/** What was stored a moment ago, kept until the fan-out has read of it in the log: it need not be loaded then. */
 import { LRUCache } from 'lru-cache'
 import type { LiveMessage } from './live-message.ts'
 

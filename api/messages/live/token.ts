@@ -3,8 +3,8 @@
  * everything up to a position. It travels as the id of an event and comes back as `Last-Event-ID`.
  */
 import { ServiceError } from '#core/errors/index.ts'
-import { LOG_START, formatPosition, parsePosition } from '#core/log/index.ts'
-import type { LogSnapshot, Position } from '#core/log/index.ts'
+import { LOG_START, formatPosition, parsePosition } from '#core/changelog/index.ts'
+import type { LogSnapshot, Position } from '#core/changelog/index.ts'
 
 export type LiveToken = { snapshot: LogSnapshot; position: Position }
 

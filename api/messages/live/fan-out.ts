@@ -26,7 +26,7 @@ const SWEEP_MS = 300
 
 export type LiveHubDeps = { database: Database; bus: Bus; logger: Logger }
 
-export class LiveHub {
+export class LiveFanOut {
   readonly #logger: Logger
   readonly #followers = new Followers()
   readonly #recent = new RecentBatches()
@@ -61,7 +61,7 @@ export class LiveHub {
   }
 
   /**
-   * Tells the hub of a batch that this process is about to commit: the log may show it before the database has answered. What
+   * Tells the fan-out of a batch that this process is about to commit: the log may show it before the database has answered. What
    * is not committed in the end nobody reads of.
    */
   committing(batchSeq: number, messages: readonly IncomingMessage[]): void {
@@ -73,7 +73,7 @@ export class LiveHub {
     this.#recent.add(batchSeq, followed, followers.state)
   }
 
-  /** Tells the hub of a batch that this process committed. */
+  /** Tells the fan-out of a batch that this process committed. */
   committed(batchSeq: number, messages: readonly IncomingMessage[]): void {
     if (this.#followers.size > 0) this.#reader.wake()
     this.#hints.committed(batchSeq, messages)

@@ -5,8 +5,8 @@
  */
 import type { Database } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { LOG_START, comparePositions, readSettled, settledEnd, startRounds } from '#core/log/index.ts'
-import type { Pause, Position } from '#core/log/index.ts'
+import { LOG_START, comparePositions, readSettled, settledEnd, startRounds } from '#core/changelog/index.ts'
+import type { Pause, Position } from '#core/changelog/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { startAccessWatch } from '#core/streams/index.ts'
 import type { Journal } from '../journal/index.ts'
@@ -15,12 +15,12 @@ import type { Subscriber } from './subscriber.ts'
 
 /** The journal is looked at so often when no hint comes. */
 const INTERVAL_MS = 250
-/** Nobody listens: the next reader wakes the hub. */
+/** Nobody listens: the next reader wakes the fan-out. */
 const IDLE_MS = 60_000
 const MAX_ROWS = 500
 const MAX_BACKOFF_MS = 5000
 
-export type EventHub = {
+export type EventFanOut = {
   /** Watches whether its caller still may; it is handed records after `attach`. Throws `unavailable`. */
   join(subscriber: Subscriber): void
   leave(subscriber: Subscriber): void
@@ -33,7 +33,7 @@ export type EventHub = {
   stop(): Promise<void>
 }
 
-export function startEventHub(options: { database: Database; journal: Journal; logger: Logger }): EventHub {
+export function startEventFanOut(options: { database: Database; journal: Journal; logger: Logger }): EventFanOut {
   const { database, journal, logger } = options
   const { db } = database
   /** With the way to watch it no more. */
