@@ -49,7 +49,7 @@ export const API_DOCUMENT: DocumentTexts = {
       refresh_token: 'eyJhbGciOiJFZERTQSJ9.e30.c2ln',
       access_type: 'Bearer',
     },
-    NewUser: {
+    UserCreate: {
       first_name: 'Jane',
       last_name: 'Doe',
       email: 'jane@example.com',
@@ -57,8 +57,8 @@ export const API_DOCUMENT: DocumentTexts = {
       tags: ['ops'],
       metadata: { shift: 'night' },
     },
-    NewDomain: { name: 'North plant', alias: 'north-plant', metadata: { country: 'NO' } },
-    NewClient: { name: 'pump 7', tags: ['pump'], metadata: { hall: 2 }, credentials: { identity: 'pump-7' } },
+    DomainCreate: { name: 'North plant', alias: 'north-plant', metadata: { country: 'NO' } },
+    ClientCreate: { name: 'pump 7', tags: ['pump'], metadata: { hall: 2 }, credentials: { identity: 'pump-7' } },
     Client: {
       id: CLIENT_ID,
       name: 'pump 7',
@@ -71,7 +71,7 @@ export const API_DOCUMENT: DocumentTexts = {
       created_at: CREATED_AT,
       updated_at: NEVER,
     },
-    NewChannel: { name: 'vibration', description: 'All pumps of hall 2', metadata: { unit: 'mm/s' } },
+    ChannelCreate: { name: 'vibration', description: 'All pumps of hall 2', metadata: { unit: 'mm/s' } },
     Channel: {
       id: CHANNEL_ID,
       name: 'vibration',
@@ -84,7 +84,7 @@ export const API_DOCUMENT: DocumentTexts = {
       created_at: CREATED_AT,
       updated_at: NEVER,
     },
-    NewGroup: { name: 'hall 2', description: 'Everything in hall 2', parent_id: GROUP_ID },
+    GroupCreate: { name: 'hall 2', description: 'Everything in hall 2', parent_id: GROUP_ID },
     Group: {
       id: GROUP_ID,
       domain_id: DOMAIN_ID,
@@ -127,7 +127,7 @@ export const API_DOCUMENT: DocumentTexts = {
       created_at: CREATED_AT,
       updated_at: NEVER,
     },
-    NewRole: { role_name: 'operators', optional_actions: ['read', 'update'], optional_members: [USER_ID] },
+    RoleCreate: { role_name: 'operators', optional_actions: ['read', 'update'], optional_members: [USER_ID] },
     Connecting: { client_ids: [CLIENT_ID], channel_ids: [CHANNEL_ID], types: ['publish', 'subscribe'] },
     Domain: {
       id: DOMAIN_ID,

@@ -33,8 +33,8 @@ export function pageQuery(bounds: { limit?: number; maxLimit?: number } = {}) {
 export const Direction = Type.Enum(['asc', 'desc'], { description: 'Sort direction' })
 
 /**
- * The fields beside the array of a page. With `only_total=true` nothing but `total` is sent, so the others are optional
- * in the schema.
+ * The fields beside the array of a page. With `only_total=true` the array is empty and only `total` stands beside it, so the
+ * others are optional in the schema.
  */
 export const pageFields = {
   total: Type.Integer({ minimum: 0, description: 'Rows that match' }),

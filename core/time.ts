@@ -38,6 +38,9 @@ const UNIT_MS: Record<string, number> = {
   h: 3_600_000,
 }
 
+/** What `parseDurationMs` takes, for documents; it knows the signs for microseconds too. */
+export const DURATION_PATTERN = String.raw`^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$`
+
 /**
  * Parses a Go duration (`90s`, `1h30m`, `250ms`) to milliseconds, as the clients of this platform family write them.
  * Throws `malformed` naming `path` for anything else, a negative one included: `/ttl` in a body, `ttl` elsewhere.

@@ -33,6 +33,7 @@ export type { Mail, Mailer } from './mail/index.ts'
 export { requireRoute, startDomainPurge } from './domains/index.ts'
 export type { DomainPurge } from './domains/index.ts'
 export {
+  ActionsFilter,
   ChosenId,
   EffectiveAccessFields,
   EnabledStatus,

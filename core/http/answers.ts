@@ -8,7 +8,7 @@ import type { ErrorKind } from '../errors/index.ts'
 /** The error body of the contract (decision 44). */
 export const ErrorBody = Type.Object(
   {
-    error: Type.Enum([...ERROR_KINDS], { description: 'The kind of the error, from a closed list' }),
+    error: Type.Enum([...ERROR_KINDS], { $id: 'ErrorKind', description: 'The kind of the error, from a closed list' }),
     message: Type.String({ description: 'A sentence that says what would be accepted' }),
     details: Type.Optional(Type.Array(Type.Object({ path: Type.String(), message: Type.String() }))),
     request_id: Type.Optional(Type.String({ description: 'Only with `internal`: what to look for in the log' })),
@@ -19,10 +19,13 @@ export const ErrorBody = Type.Object(
 /** A response without a body. */
 export const NoBody = Type.Unsafe<undefined>({ type: 'null', description: 'No body' })
 
+/** Bytes, as they are. */
+export const BINARY = Type.Unsafe<Buffer>({ type: 'string', format: 'binary' })
+
 /** Kinds that any route may answer, whatever it does. */
-const ALWAYS: readonly ErrorKind[] = ['malformed', 'internal', 'unavailable']
-/** What a changing request may meet too: a foreign page sent it, or what it brought is too large. */
-const ON_CHANGES: readonly ErrorKind[] = ['forbidden', 'too_large']
+const ALWAYS: readonly ErrorKind[] = ['malformed', 'method_not_allowed', 'too_large', 'internal', 'unavailable']
+/** What a changing request may meet too: a foreign page sent it. */
+const ON_CHANGES: readonly ErrorKind[] = ['forbidden']
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 const refusals = (kinds: readonly ErrorKind[]) =>

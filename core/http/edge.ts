@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto'
 import Fastify, { LogController } from 'fastify'
 import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { TSchema } from 'typebox'
 import { ServiceError } from '../errors/index.ts'
 import type { Logger } from '../logging/index.ts'
 import { declareEdgeAnswers } from './answers.ts'
@@ -20,6 +21,7 @@ import { registerLongAnswers } from './long-answers.ts'
 import { registerRequestMetrics } from './metrics.ts'
 import { registerNotFound } from './not-found.ts'
 import { registerOpenApi } from './openapi.ts'
+import type { Credential } from './openapi.ts'
 import { registerOriginRules } from './origin.ts'
 import { createRequestLog } from './request-log.ts'
 import type { SchemaTypes } from './schema-types.ts'
@@ -32,10 +34,14 @@ declare module 'fastify' {
     action?: string
     /** Needs no credentials; every such route stands in the reviewed list of public routes. */
     isPublic?: boolean
-    /** Credentials that are not a bearer token are read by the route itself, with the same refusals. */
-    ownCredentials?: boolean
+    /** The route reads its credentials itself, with the same refusals as the edge: which ones it takes, for the document. */
+    ownCredentials?: readonly Credential[]
     /** Media types of the success when it is not JSON alone, for the document. */
     mediaType?: string | readonly string[]
+    /** Request bodies by media type, for the document: of a route that takes several, or reads the body itself. */
+    bodies?: Readonly<Record<string, TSchema>>
+    /** Form of the `Location` that a success carries: `/clients/{id}`. */
+    location?: string
   }
 }
 
@@ -90,7 +96,7 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
   // With a callback, so that a route that reads its own credentials waits for no promise.
   app.addHook('onRequest', (request, _reply, done) => {
     const { isPublic, ownCredentials } = request.routeOptions.config
-    if (request.is404 || isPublic === true || ownCredentials === true) return done()
+    if (request.is404 || isPublic === true || ownCredentials !== undefined) return done()
     // oxlint-disable-next-line promise/no-callback-in-promise -- a callback is how this kind of hook goes on
     options.authenticate(request).then(() => done(), done)
   })

@@ -13,6 +13,8 @@ const MAX_FAULTY_ITEMS = 8
 
 type Shape = TSchema & {
   type?: string
+  enum?: unknown[]
+  const?: unknown
   items?: TSchema
   allOf?: TSchema[]
   anyOf?: TSchema[]
@@ -29,6 +31,8 @@ export function faultsOf(schema: TSchema, value: unknown, path: string): Fault[]
   if (shape.anyOf !== undefined) {
     const likely = shape.anyOf.filter((branch) => isOfType(branch, value))
     if (likely.length === 1 && likely[0] !== undefined) return faultsOf(likely[0], value, path)
+    const accepted = shape.anyOf.map(wordsOfBranch).join(' or ')
+    return [{ keyword: 'anyOf', instancePath: path, message: 'must be one of these', params: { accepted } }]
   }
   if (shape.allOf !== undefined) {
     const { allOf, ...whole } = shape
@@ -97,17 +101,37 @@ function faultsOfFirst<Key>(
 }
 
 function plainFaults(schema: TSchema, value: unknown, path: string): Fault[] {
+  const { description } = schema as { description?: string }
   return (Errors(schema, value) as Fault[]).map((fault) => ({
     ...fault,
     instancePath: `${path}${fault.instancePath}`,
+    ...(fault.instancePath === '' ? { params: { ...fault.params, description } } : {}),
   }))
 }
 
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Whether a branch of a union is about values of this kind: the reader is told of the one that he meant. */
+/** Whether a branch of a union is about values of this kind: the fault is that of the one that the caller meant. */
 function isOfType(branch: TSchema, value: unknown): boolean {
-  const { type } = branch as Shape
-  return (type === 'array' && Array.isArray(value)) || (type === 'object' && isObject(value))
+  const { type = typeof (branch as Shape).enum?.[0], anyOf } = branch as Shape
+  if (anyOf !== undefined) return anyOf.some((inner) => isOfType(inner, value))
+  if (type === 'array') return Array.isArray(value)
+  if (type === 'object') return isObject(value)
+  if (type === 'null') return value === null
+  return typeof value === (type === 'integer' ? 'number' : type)
+}
+
+/** What a branch of a union takes, in words. */
+function wordsOfBranch(branch: TSchema): string {
+  const { type, enum: values, const: value, anyOf } = branch as Shape
+  if (anyOf !== undefined) return anyOf.map(wordsOfBranch).join(' or ')
+  if (values !== undefined) return values.join(', ')
+  if (value !== undefined) return JSON.stringify(value)
+  return type === undefined ? 'any value' : withArticle(type)
+}
+
+export function withArticle(type: string): string {
+  if (type === 'null') return type
+  return /^[aeiou]/.test(type) ? `an ${type}` : `a ${type}`
 }

@@ -2,6 +2,8 @@
  * Gives each schema with a name (`$id`) one place in the document: where it is used stands a reference. Without this the
  * error body alone would stand there some hundreds of times.
  */
+import { SHOWN } from './shown.ts'
+
 type Json = unknown
 type JsonObject = Record<string, Json>
 
@@ -42,7 +44,8 @@ export function createSchemaNames(): SchemaNames {
   function mark(value: Json): Json {
     if (Array.isArray(value)) return value.map(mark)
     if (!isObject(value)) return value
-    const { $id: id, ...schema } = mapObject(value, mark)
+    const { $id: id, [SHOWN]: more, ...checked } = mapObject(value, mark)
+    const schema = { ...checked, ...(more as JsonObject | undefined) }
     if (typeof id !== 'string') return schema
     const { description } = schema
     return { [MARK]: nameOf(id, schema), ...(description === undefined ? {} : { description }) }
@@ -51,8 +54,8 @@ export function createSchemaNames(): SchemaNames {
   function spread(value: Json): Json {
     if (Array.isArray(value)) return value.map(spread)
     if (!isObject(value)) return value
-    const { $id: _id, ...schema } = mapObject(value, spread)
-    return schema
+    const { $id: _id, [SHOWN]: more, ...checked } = mapObject(value, spread)
+    return { ...checked, ...(more as JsonObject | undefined) }
   }
 
   function refer(value: Json): Json {

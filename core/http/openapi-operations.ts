@@ -7,10 +7,12 @@ import type { ErrorKind } from '../errors/index.ts'
 type Json = Record<string, unknown>
 type Parameter = { name: string; in: string; required?: boolean; description?: string; schema?: Json }
 type Response = { description: string; content?: Record<string, Json>; headers?: Json } | { $ref: string }
+type RequestBody = { required?: boolean; content: Record<string, { schema?: Json }> }
 type Operation = {
   operationId?: string
   description?: string
   parameters?: Parameter[]
+  requestBody?: RequestBody
   responses?: Record<string, Response>
 }
 export type Paths = Record<string, Record<string, Operation>>
@@ -40,8 +42,18 @@ const SUCCESSES: Record<string, string> = {
   204: 'Done; no body',
 }
 
-/** Refusals that say when to try again. */
-const RETRIED = new Set<number>([PROTOCOL_STATUS.rate_limited.http, PROTOCOL_STATUS.unavailable.http])
+const RETRY = { 'Retry-After': { description: 'Seconds', schema: { type: 'integer', minimum: 0 } } }
+/** Headers of the refusals of one status. */
+const OWN_HEADERS: Readonly<Record<number, Json>> = {
+  [PROTOCOL_STATUS.rate_limited.http]: RETRY,
+  [PROTOCOL_STATUS.unavailable.http]: RETRY,
+  [PROTOCOL_STATUS.unauthenticated.http]: {
+    'WWW-Authenticate': { description: 'The scheme to use', schema: { type: 'string' } },
+  },
+  [PROTOCOL_STATUS.method_not_allowed.http]: {
+    Allow: { description: 'The methods of the path', schema: { type: 'string' } },
+  },
+}
 
 /** What query parameters of these names mean wherever they stand without a description. */
 const PARAMETER_TEXTS: Record<string, string> = {
@@ -52,7 +64,7 @@ const PARAMETER_TEXTS: Record<string, string> = {
   status: 'Only those in this status',
   order: 'Sorted by this field',
   dir: 'Sort direction',
-  only_total: '`true`: nothing but `total` is answered',
+  only_total: '`true`: `total` alone, and an empty list',
   metadata: 'URL-encoded JSON object that the metadata must contain',
   email: 'Part of the email, whatever its case',
   username: 'Part of the username, whatever its case',
@@ -63,20 +75,32 @@ const PARAMETER_TEXTS: Record<string, string> = {
 /** Descriptions that say nothing about the parameter that they stand on. */
 const EMPTY_TEXTS = new Set(['', 'UUID', undefined])
 
+const REQUEST_ID = { $ref: '#/components/headers/RequestId' }
+
+/** Headers of more than one answer. */
+export const HEADERS = {
+  RequestId: {
+    description: 'The id of the request: the one that it came with, or a new one. Every answer has it',
+    schema: { type: 'string', maxLength: 128 },
+  },
+} as const
+
 /**
  * Completes every operation: a unique and readable `operationId`, words for parameters and answers that have none, defaults
- * that make a parameter optional, and the headers of refusals.
+ * that make a parameter optional, whether a body may be absent, and the headers of answers.
  */
-export function completeOperations(paths: Paths): Paths {
+export function completeOperations(paths: Paths, locationOf: (operationId: string) => string | undefined): Paths {
   const taken = new Set<string>()
   for (const [path, operations] of Object.entries(paths)) {
     for (const [method, operation] of Object.entries(operations)) {
       operation.operationId = uniqueId(operation.operationId ?? operationIdOf(method, path), taken)
+      const location = locationOf(operation.operationId)
       for (const parameter of operation.parameters ?? []) completeParameter(parameter)
+      if (operation.requestBody !== undefined) completeBody(operation.requestBody)
       operation.responses = Object.fromEntries(
         Object.entries(operation.responses ?? {}).map(([status, response]) => [
           status,
-          completeResponse(status, response),
+          completeResponse(status, response, location),
         ]),
       )
     }
@@ -107,8 +131,7 @@ export function operationIdOf(method: string, path: string): string {
   const scope = PARAMETER.exec(segments[0] ?? '')?.[1]
   const words = (scope === undefined ? segments : segments.slice(1)).map((segment) => {
     const parameter = PARAMETER.exec(segment)?.[1]
-    if (parameter === undefined) return pascal(segment)
-    return parameter === '*' ? 'Rest' : `By${pascal(parameter)}`
+    return parameter === undefined ? pascal(segment) : `By${pascal(parameter)}`
   })
   return `${method.toLowerCase()}${words.join('')}${scope === undefined ? '' : `In${pascal(scope.replace(/_id$/, ''))}`}`
 }
@@ -119,15 +142,26 @@ function completeParameter(parameter: Parameter): void {
   if (!EMPTY_TEXTS.has(parameter.description)) return
   const text =
     parameter.in === 'path'
-      ? name === '*'
-        ? 'The rest of the path'
-        : name.endsWith('_id')
-          ? `Id of the ${name.slice(0, -'_id'.length).replaceAll('_', ' ')}`
-          : `The ${name.replaceAll('_', ' ')}`
+      ? name.endsWith('_id')
+        ? `Id of the ${name.slice(0, -'_id'.length).replaceAll('_', ' ')}`
+        : `The ${name.replaceAll('_', ' ')}`
       : (PARAMETER_TEXTS[name] ??
         (name.endsWith('_id') ? `Id of the ${name.slice(0, -'_id'.length).replaceAll('_', ' ')}` : undefined) ??
         `Only with this ${name.replaceAll('_', ' ')}`)
   parameter.description = text
+}
+
+const isNull = (schema: unknown) => (schema as { type?: unknown } | null)?.type === 'null'
+
+/** A body that may be null may be absent too: that is how it is said, because generators make nothing of a union with null. */
+function completeBody(body: RequestBody): void {
+  for (const content of Object.values(body.content)) {
+    const { anyOf, ...around } = (content.schema ?? {}) as { anyOf?: Json[] }
+    if (anyOf?.some(isNull) !== true) continue
+    const rest = anyOf.filter((branch) => !isNull(branch))
+    content.schema = rest.length === 1 ? { ...around, ...rest[0] } : { ...around, anyOf: rest }
+    body.required = false
+  }
 }
 
 const ERROR_SCHEMA = '#/components/schemas/Error'
@@ -138,12 +172,11 @@ export function refusalResponses(): Record<string, Response> {
   return Object.fromEntries(
     statuses.map((status) => {
       const kinds = ERROR_KINDS.filter((kind) => PROTOCOL_STATUS[kind].http === status)
-      const headers = { 'Retry-After': { description: 'Seconds', schema: { type: 'integer', minimum: 0 } } }
       return [
         refusalName(status),
         {
           description: kinds.map((kind) => `\`${kind}\`: ${REFUSALS[kind]}`).join('. '),
-          ...(RETRIED.has(status) ? { headers } : {}),
+          headers: { 'X-Request-Id': REQUEST_ID, ...OWN_HEADERS[status] },
           content: { 'application/json': { schema: { $ref: ERROR_SCHEMA } } },
         },
       ]
@@ -153,13 +186,26 @@ export function refusalResponses(): Record<string, Response> {
 
 const refusalName = (status: number | string) => `Refusal${status}`
 
-function completeResponse(status: string, response: Response): Response {
-  if ('$ref' in response) return response
+/** Statuses of what was made. */
+const CREATED = new Set(['201', '202'])
+
+function completeResponse(status: string, given: Response, location: string | undefined): Response {
+  if ('$ref' in given) return given
+  const headers = {
+    'X-Request-Id': REQUEST_ID,
+    ...given.headers,
+    ...(location === undefined || !CREATED.has(status)
+      ? {}
+      : { Location: { description: `Path of what was made: \`${location}\``, schema: { type: 'string' } } }),
+  }
+  const response = { ...given, headers }
   const schema = response.content?.['application/json']?.['schema'] as { $ref?: string } | undefined
   if (schema?.$ref === ERROR_SCHEMA) return { $ref: `#/components/responses/${refusalName(status)}` }
   if (response.description !== 'Default Response' && response.description !== 'No body') return response
   return { ...response, description: SUCCESSES[status] ?? 'Done' }
 }
+
+const TEXT_OR_BYTES = { type: 'string', format: 'binary' }
 
 /** The successes of an operation in their own media types; its refusals stay JSON. The schema is that of JSON where it is one of them. */
 export function withMediaTypes(
@@ -177,7 +223,10 @@ export function withMediaTypes(
             {
               ...response,
               content: Object.fromEntries(
-                types.map((type) => [type, isMixed && type !== 'application/json' ? {} : content]),
+                types.map((type) => [
+                  type,
+                  isMixed && type !== 'application/json' ? { schema: TEXT_OR_BYTES } : content,
+                ]),
               ),
             },
           ]

@@ -4,11 +4,11 @@
  */
 import swagger from '@fastify/swagger'
 import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyContextConfig, FastifyInstance } from 'fastify'
 import { registerDocsPage } from './docs-page.ts'
 import type { HttpApp } from './app.ts'
 import { createSchemaNames } from './openapi-components.ts'
-import { completeOperations, operationIdOf, refusalResponses, withMediaTypes } from './openapi-operations.ts'
+import { HEADERS, completeOperations, operationIdOf, refusalResponses, withMediaTypes } from './openapi-operations.ts'
 import type { Paths } from './openapi-operations.ts'
 
 export type DocumentTexts = {
@@ -46,15 +46,33 @@ const SECURITY_SCHEMES = {
     name: 'Authorization',
     description: '`Client <secret>` of a device',
   },
+  basic: {
+    type: 'http',
+    scheme: 'basic',
+    description: 'Id and secret of a device',
+  },
+  external_key: {
+    type: 'apiKey',
+    in: 'header',
+    name: 'Authorization',
+    description: '`Client <external key>` of a device that asks for its configuration',
+  },
 } as const
 
-const PARAMETERS = new Set(['params', 'querystring', 'headers'])
+/** What a route that reads its own credentials takes; `none`: it works without any too. */
+export type Credential = keyof typeof SECURITY_SCHEMES | 'none'
+
+const PARAMETERS = new Set(['querystring', 'headers'])
+/** What the document calls the rest of a path, which the router calls `*`. */
+const REST = 'rest'
 
 type Security = Record<string, string[]>[]
 
-function securityOf(config: { isPublic?: boolean; ownCredentials?: boolean } | undefined): Security {
+function securityOf(config: { isPublic?: boolean; ownCredentials?: readonly Credential[] } | undefined): Security {
   if (config?.isPublic === true) return []
-  return config?.ownCredentials === true ? [{ client: [] }, { bearer: [] }] : [{ bearer: [] }]
+  return (config?.ownCredentials ?? ['bearer']).map((name): Record<string, string[]> =>
+    name === 'none' ? {} : { [name]: [] },
+  )
 }
 
 type Document = {
@@ -70,16 +88,16 @@ export function registerOpenApi(app: HttpApp, { version }: { version: string }):
   const texts: Texts = { tags: new Map(), examples: new Map(), introductions: [] }
   textsOf.set(app, texts)
   /** By operation id as the path gives it. */
-  const mediaTypes = new Map<string, readonly string[]>()
+  const configs = new Map<string, FastifyContextConfig>()
 
   function complete(made: object): object {
     const document = names.refer(made, texts.examples) as Document
-    const paths = completeOperations(document.paths ?? {})
+    const paths = completeOperations(document.paths ?? {}, (operationId) => configs.get(operationId)?.location)
     for (const operations of Object.values(paths)) {
       for (const operation of Object.values(operations)) {
-        const types = mediaTypes.get(operation.operationId ?? '')
+        const types = configs.get(operation.operationId ?? '')?.mediaType
         if (types !== undefined && operation.responses !== undefined)
-          operation.responses = withMediaTypes(operation.responses, types)
+          operation.responses = withMediaTypes(operation.responses, [types].flat())
       }
     }
     const used = new Set(
@@ -89,7 +107,7 @@ export function registerOpenApi(app: HttpApp, { version }: { version: string }):
     )
     const tags = [...used].toSorted().map((name) => ({ name, ...descriptionOf(texts.tags.get(name)) }))
     const description = [document.info.description, ...texts.introductions].join('\n\n')
-    const components = { ...document.components, responses: refusalResponses() }
+    const components = { ...document.components, responses: refusalResponses(), headers: HEADERS }
     return { ...document, info: { ...document.info, description }, tags, paths, components }
   }
 
@@ -112,21 +130,22 @@ export function registerOpenApi(app: HttpApp, { version }: { version: string }):
         : document.swaggerObject,
     transform: ({ schema, url, route }) => {
       const { config } = route
-      if (config?.mediaType !== undefined) {
-        for (const method of [route.method].flat()) {
-          const path = url.replaceAll(/:([a-z_]+)/g, '{$1}').replace('*', '{*}')
-          mediaTypes.set(operationIdOf(method, path), [config.mediaType].flat())
-        }
+      const shownUrl = url.replace('*', `:${REST}`)
+      for (const method of [route.method].flat()) {
+        const path = shownUrl.replaceAll(/:([a-z_]+)/g, '{$1}')
+        if (config !== undefined) configs.set(operationIdOf(method, path), config)
       }
       const action = config?.action === undefined ? undefined : `Needs the action \`${config.action}\`.`
       const description = [schema?.description, action].filter((part) => part !== undefined).join('\n\n')
-      const marked = Object.entries(schema ?? {}).map(([part, value]) => {
+      const body = config?.bodies === undefined ? {} : { body: contentOf(config.bodies) }
+      const marked = Object.entries({ ...schema, ...body }).map(([part, value]) => {
         if (part === 'body' || part === 'response') return [part, names.mark(value)]
+        if (part === 'params') return [part, withoutWildcard(names.spread(value))]
         return [part, PARAMETERS.has(part) ? names.spread(value) : value]
       })
       return {
         schema: { ...Object.fromEntries(marked), security: securityOf(config), ...descriptionOf(description) },
-        url,
+        url: shownUrl,
       }
     },
   }
@@ -137,4 +156,20 @@ export function registerOpenApi(app: HttpApp, { version }: { version: string }):
 
 function descriptionOf(description: string | undefined): { description?: string } {
   return description === undefined || description === '' ? {} : { description }
+}
+
+/** A body with a schema for each media type, as Fastify writes it. */
+function contentOf(bodies: Readonly<Record<string, unknown>>): object {
+  return { content: Object.fromEntries(Object.entries(bodies).map(([type, schema]) => [type, { schema }])) }
+}
+
+/** Parameters of a path under names that can stand in a template. */
+function withoutWildcard(schema: unknown): unknown {
+  const { properties = {}, required = [], ...rest } = schema as { properties?: object; required?: string[] }
+  const renamed = (name: string) => (name === '*' ? REST : name)
+  return {
+    ...rest,
+    properties: Object.fromEntries(Object.entries(properties).map(([name, value]) => [renamed(name), value])),
+    required: required.map(renamed),
+  }
 }

@@ -1,4 +1,5 @@
 /** The answers to what never reaches the router: the error body too, for bytes that are no request on the bare connection. */
+import { randomUUID } from 'node:crypto'
 import { STATUS_CODES } from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
@@ -33,6 +34,7 @@ export function answerBare(socket: Duplex, refusal: ServiceError): void {
       'Content-Type: application/json',
       `Content-Length: ${Buffer.byteLength(body)}`,
       'Connection: close',
+      `X-Request-Id: ${randomUUID()}`,
       ...Object.entries(ANSWER_HEADERS).map(([name, value]) => `${name}: ${value}`),
       '',
       body,
@@ -62,6 +64,7 @@ export function refuse(request: IncomingMessage, response: ServerResponse, refus
     'Content-Type': 'application/json',
     'Content-Length': Buffer.byteLength(body),
     Connection: 'close',
+    'X-Request-Id': randomUUID(),
     ...ANSWER_HEADERS,
   })
   response.write(body)

@@ -6,7 +6,7 @@ import type { TSchema } from 'typebox'
 import { ServiceError, fieldName } from '../errors/index.ts'
 import type { ErrorDetail } from '../errors/index.ts'
 import { checkOf } from './check.ts'
-import { faultsOf } from './faults.ts'
+import { faultsOf, withArticle } from './faults.ts'
 import type { Fault } from './faults.ts'
 
 /** More faults than this help nobody. */
@@ -117,8 +117,13 @@ function wordsOf(error: Fault): string {
     case 'enum':
       return `must be one of ${(params['allowedValues'] as unknown[]).join(', ')}`
     case 'const':
+      return `must be ${JSON.stringify(params['allowedValue'])}`
     case 'anyOf':
-      return 'must be one of the allowed values'
+      return `must be ${String(params['accepted'])}`
+    case 'pattern': {
+      const description = params['description']
+      return `must match ${String(params['pattern'])}${typeof description === 'string' ? `: ${description}` : ''}`
+    }
     case 'propertyNames':
       return `has a name that ${wordsOf(params['fault'] as Fault)}`
     case 'format':
@@ -126,9 +131,4 @@ function wordsOf(error: Fault): string {
     default:
       return error.message
   }
-}
-
-function withArticle(type: string): string {
-  if (type === 'null') return type
-  return /^[aeiou]/.test(type) ? `an ${type}` : `a ${type}`
 }

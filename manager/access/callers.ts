@@ -1,9 +1,13 @@
 /** The caller of a request, found before its body is read (contract decision 45: 401 before 415 and 400). */
 import type { FastifyRequest } from 'fastify'
+import type { Credential } from '#core/http/index.ts'
 import type { TaskAccess, TaskCaller } from './access.ts'
 
 /** In place of a user's key where no token is needed: users have positive ones. */
 export const NO_USER = 0
+
+/** What every route of the manager takes; without a token only from loopback, where the settings allow it. */
+export const BEARER: readonly Credential[] = ['bearer']
 
 export type Callers = {
   /** The hook of every route of the manager. */

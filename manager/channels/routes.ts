@@ -2,6 +2,7 @@
 import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import { TaskId } from '../tasks/schema.ts'
 import type { ReplaysService } from './replay-service.ts'
@@ -13,7 +14,7 @@ export function replayRoutes({ replays, callers }: { replays: ReplaysService; ca
       '/tasks/:task_id/replay',
       {
         onRequest: callers.onRequest,
-        config: { action: 'task_start', ownCredentials: true },
+        config: { action: 'task_start', ownCredentials: BEARER },
         schema: {
           tags: ['tasks'],
           summary: 'Run a task over stored messages',

@@ -9,7 +9,7 @@ export const NewReplay = Type.Object(
     from: Type.Number({ description: 'Seconds since 1970, inclusive' }),
     to: Type.Number({ description: 'Seconds since 1970, exclusive' }),
   },
-  { $id: 'NewReplay' },
+  { $id: 'ReplayCreate' },
 )
 export type NewReplay = Static<typeof NewReplay>
 

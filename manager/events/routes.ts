@@ -6,7 +6,7 @@ import { formatPosition } from '#core/changelog/index.ts'
 import type { Streams } from '#core/streams/index.ts'
 import type { TaskAccess } from '../access/access.ts'
 import type { Callers } from '../access/callers.ts'
-import { NO_USER } from '../access/callers.ts'
+import { BEARER, NO_USER } from '../access/callers.ts'
 import type { TaskEvent } from '../store/events.ts'
 import type { EventsService } from './service.ts'
 
@@ -18,7 +18,7 @@ export function taskEventRoutes({ events, access, callers, streams }: EventRoute
       '/events',
       {
         onRequest: callers.onRequest,
-        config: { action: 'task_read', ownCredentials: true, mediaType: EVENT_STREAM },
+        config: { action: 'task_read', ownCredentials: BEARER, mediaType: EVENT_STREAM },
         // The answer of GET does not end.
         exposeHeadRoute: false,
         schema: {

@@ -6,9 +6,9 @@ import { Type } from 'typebox'
 import type { Static, TNull, TObject, TOptional, TSchema, TUnion } from 'typebox'
 import { parseSize } from '#core/bytes/index.ts'
 import { refusedField } from '#core/errors/index.ts'
-import { recordOf } from '#core/http/index.ts'
+import { recordOf, shown } from '#core/http/index.ts'
 import { isId } from '#core/ids.ts'
-import { formatDurationMs, parseDurationMs } from '#core/time.ts'
+import { DURATION_PATTERN, formatDurationMs, parseDurationMs } from '#core/time.ts'
 import type { Json } from '#core/wasm/index.ts'
 import { COMPARATORS } from '#queues/index.ts'
 import { GRANT_KINDS, type Grant, type Target, type Trigger } from './channel-fields.ts'
@@ -101,7 +101,11 @@ const Labels = recordOf(Type.String({ maxLength: MAX_LABEL_CHARS }), {
   maxProperties: MAX_LABELS,
   description: 'Labels that the worker must carry',
 })
-const Duration = Type.String({ maxLength: 64, description: 'Go duration such as 90s or 1h30m' })
+const Duration = Type.String({
+  maxLength: 64,
+  description: 'Go duration such as 90s or 1h30m',
+  ...shown({ pattern: DURATION_PATTERN }),
+})
 const Size = Type.Union([Type.Integer({ minimum: 1 }), Type.String({ maxLength: 32 })], {
   description: 'Bytes, or a size such as 64MiB',
 })
@@ -110,7 +114,11 @@ const Metadata = recordOf(Type.Unknown())
 const CatchUp = Type.Enum(['none', 'once'], {
   description: 'What follows ticks that passed while no manager ran: nothing, or one run',
 })
-const ChannelId = Type.String({ maxLength: 36, description: 'Channel of the domain of the task' })
+const ChannelId = Type.String({
+  maxLength: 36,
+  description: 'Channel of the domain of the task',
+  ...shown({ format: 'uuid' }),
+})
 const Subtopic = Type.String({
   maxLength: MAX_SUBTOPIC_CHARS,
   description: 'It and what lies below it; none: the whole channel',
@@ -127,10 +135,18 @@ const TriggerField = Type.Object(
       ),
     ),
     debounce: Type.Optional(
-      Type.String({ maxLength: 64, description: 'The last message counts, once none followed for so long' }),
+      Type.String({
+        maxLength: 64,
+        description: 'The last message counts, once none followed for so long',
+        ...shown({ pattern: DURATION_PATTERN }),
+      }),
     ),
     rate_limit: Type.Optional(
-      Type.String({ maxLength: 64, description: 'Runs at most, such as 10/1m; what is beyond is dropped' }),
+      Type.String({
+        maxLength: 64,
+        description: 'Runs at most, such as 10/1m; what is beyond is dropped',
+        ...shown({ pattern: '^[0-9]+/[0-9]+(ms|s|m|h)$' }),
+      }),
     ),
   },
   { description: 'A message on the channel starts a run with its records' },

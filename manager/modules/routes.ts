@@ -1,11 +1,12 @@
 /** Module routes (task-manager.md sections 1 and 6). Each handler is one call. */
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '#core/errors/index.ts'
-import { NoBody, responses } from '#core/http/index.ts'
+import { BINARY, NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import type { Logger } from '#core/logging/index.ts'
 import { formatTime } from '#core/time.ts'
 import { registryLoginOf, sendBytes } from '#core/transfer/index.ts'
+import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import {
   Bytes,
@@ -36,7 +37,7 @@ export type ModuleRoutesDeps = { modules: ModulesService; callers: Callers; uplo
 export function moduleRoutes(deps: ModuleRoutesDeps): RoutePlugin {
   const { modules, callers } = deps
   const { onRequest } = callers
-  const config = (action: string) => ({ action, ownCredentials: true })
+  const config = (action: string) => ({ action, ownCredentials: BEARER })
   return (app) => {
     app.get(
       '/modules',
@@ -82,7 +83,7 @@ export function moduleRoutes(deps: ModuleRoutesDeps): RoutePlugin {
       '/modules',
       {
         onRequest,
-        config: config('task_create'),
+        config: { ...config('task_create'), location: '/modules/{digest}' },
         schema: {
           tags,
           summary: 'Pull a module ahead of its use',
@@ -204,7 +205,7 @@ function ticketRoutes(app: HttpApp, { modules, callers, uploads, logger }: Modul
     '/modules/tickets',
     {
       onRequest: callers.onRequest,
-      config: { action: 'task_read', ownCredentials: true },
+      config: { action: 'task_read', ownCredentials: BEARER },
       schema: {
         tags,
         summary: 'Get a ticket that lets a tool pull a module',
@@ -232,7 +233,7 @@ function ticketRoutes(app: HttpApp, { modules, callers, uploads, logger }: Modul
   app.get(
     '/modules/:digest/content',
     {
-      config: { ownCredentials: true, mediaType: 'application/wasm' },
+      config: { ownCredentials: BEARER, mediaType: 'application/wasm' },
       schema: {
         tags,
         summary: 'Read an upload, for the module proxy',
@@ -263,13 +264,17 @@ function pushRoute(app: HttpApp, { modules, callers }: ModuleRoutesDeps): void {
     {
       onRequest: callers.onRequest,
       bodyLimit: MAX_MODULE_BYTES,
-      config: { action: 'task_create', ownCredentials: true },
+      config: {
+        action: 'task_create',
+        ownCredentials: BEARER,
+        location: '/modules/{digest}',
+        bodies: { 'application/wasm': BINARY, 'application/octet-stream': BINARY },
+      },
       schema: {
         tags,
         summary: 'Push a module into a registry',
         description:
           'The body is the module. It becomes an artifact in the layout of the CNCF under the tag of `reference`. The registry decides who may write. `Registry-Authorization: Basic …` is shown to it alone and forgotten. The configured login is used for the operator, and for a domain below its own id in the configured registry; anywhere else a domain pushes without a login, and never below the id of another domain.',
-        consumes: ['application/wasm'],
         querystring: PushQuery,
         response: responses(
           { 201: Pushed },

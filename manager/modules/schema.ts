@@ -1,7 +1,7 @@
 /** Wire shapes of modules, pre-pulls, pushes and policies (task-manager.md section 6). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { recordOf } from '#core/http/index.ts'
+import { recordOf, shown } from '#core/http/index.ts'
 import { formatTime } from '#core/time.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import type { ModuleUse } from './uses.ts'
@@ -13,7 +13,7 @@ const MAX_KEYS = 16
 const MAX_KEY_CHARS = 8_192
 
 const Digest = Type.String({ pattern: '^sha256:[0-9a-f]{64}$', description: 'sha256: and 64 hexadecimal digits' })
-const DomainId = Type.String({ maxLength: 64, description: 'UUID' })
+const DomainId = Type.String({ maxLength: 64, description: 'UUID', ...shown({ format: 'uuid' }) })
 const Reference = Type.String({
   minLength: 1,
   maxLength: MAX_REFERENCE_CHARS,

@@ -2,6 +2,7 @@
 import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import { TaskId } from '../tasks/schema.ts'
 import type { Invocations } from './invocations.ts'
@@ -12,7 +13,7 @@ const tags = ['tasks']
 
 export function invokeRoutes({ invocations, callers }: { invocations: Invocations; callers: Callers }): RoutePlugin {
   const { onRequest } = callers
-  const config = { action: 'task_start', ownCredentials: true }
+  const config = { action: 'task_start', ownCredentials: BEARER }
   return (app) => {
     app.post(
       '/tasks/:task_id/invoke',

@@ -1,11 +1,11 @@
 /** Routes that read what became of runs: results, runs and output (task-manager.md section 1). */
 import { Type } from 'typebox'
-import { responses, sendEventStream } from '#core/http/index.ts'
+import { EVENT_STREAM, responses, sendEventStream } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import type { Streams } from '#core/streams/index.ts'
 import type { TaskAccess } from '../access/access.ts'
 import type { Callers } from '../access/callers.ts'
-import { NO_USER } from '../access/callers.ts'
+import { BEARER, NO_USER } from '../access/callers.ts'
 import { TaskId } from '../tasks/schema.ts'
 import { LogQuery, Run, RunPage, RunQuery, TaskResults, presentRun } from './schema.ts'
 import type { RunsService } from './service.ts'
@@ -18,7 +18,7 @@ export type RunRoutesDeps = { runs: RunsService; access: TaskAccess; callers: Ca
 
 export function runRoutes({ runs, access, callers, streams }: RunRoutesDeps): RoutePlugin {
   const { onRequest } = callers
-  const config = { action: 'task_read', ownCredentials: true }
+  const config = { action: 'task_read', ownCredentials: BEARER }
   return (app) => {
     app.get(
       '/tasks/:task_id/results',
@@ -77,7 +77,7 @@ export function runRoutes({ runs, access, callers, streams }: RunRoutesDeps): Ro
       '/tasks/:task_id/logs',
       {
         onRequest,
-        config,
+        config: { ...config, mediaType: ['text/plain', EVENT_STREAM] },
         schema: {
           tags,
           summary: 'Output of a run as text, or as it comes',

@@ -1,8 +1,9 @@
 /** Wire shapes of runs, results and starts (task-manager.md section 1). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { shown } from '#core/http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
-import { formatTime } from '#core/time.ts'
+import { DURATION_PATTERN, formatTime } from '#core/time.ts'
 import { CliArgs, Env, Inputs } from '../model/task-fields.ts'
 import { TaskId, Timestamp } from '../tasks/schema.ts'
 import type { TaskState } from '#proto/index.ts'
@@ -19,13 +20,18 @@ export const StartBody = Type.Optional(
 /** Of an invocation: the one for its result, the other for a worker. */
 const waits = {
   timeout: Type.Optional(
-    Type.String({ maxLength: 64, description: 'How long to wait for the results: 60s unless given, 1ms to 1h' }),
+    Type.String({
+      maxLength: 64,
+      description: 'How long to wait for the results: 60s unless given, 1ms to 1h',
+      ...shown({ pattern: DURATION_PATTERN }),
+    }),
   ),
   wait: Type.Optional(
     Type.String({
       maxLength: 64,
       description:
         'How long to wait for a worker that fits before the call is refused: 0s unless given, at most 60s. Where one fits and is busy, the run waits until `timeout`',
+      ...shown({ pattern: DURATION_PATTERN }),
     }),
   ),
 }
@@ -57,8 +63,8 @@ export type InvokeManyBody = Static<typeof InvokeManyBody>
 
 export type RunBody = { inputs?: Static<typeof Inputs>; cli_args?: string[]; env?: Record<string, string> }
 
-export const Started = Type.Object({ started: Type.Literal(true), run_id: TaskId })
-export const Stopped = Type.Object({ stopped: Type.Literal(true) })
+export const Started = Type.Object({ started: Type.Boolean({ description: 'true' }), run_id: TaskId })
+export const Stopped = Type.Object({ stopped: Type.Boolean({ description: 'true' }) })
 
 const State = Type.Integer({ minimum: 0, maximum: 7 })
 const Results = Type.Unknown({

@@ -2,6 +2,7 @@
 import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import { TaskId } from '../tasks/schema.ts'
 import { StartBody, Started, Stopped } from './schema.ts'
@@ -12,7 +13,7 @@ const tags = ['tasks']
 
 export function startRoutes({ runs, callers }: { runs: RunsService; callers: Callers }): RoutePlugin {
   const { onRequest } = callers
-  const config = { action: 'task_start', ownCredentials: true }
+  const config = { action: 'task_start', ownCredentials: BEARER }
   return (app) => {
     app.post(
       '/tasks/:task_id/start',

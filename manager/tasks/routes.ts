@@ -4,6 +4,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, requireStorable, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import { isId } from '#core/ids.ts'
+import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import type { BodyReceiver } from '../modules/received-body.ts'
 import { NewTask, Task, TaskId, TaskPage, TaskQuery, TaskUpdate, presentListedTask, presentTask } from './schema.ts'
@@ -23,13 +24,13 @@ export function taskRoutes({
   bodies: BodyReceiver
 }): RoutePlugin {
   const { onRequest } = callers
-  const config = (action: string) => ({ action, ownCredentials: true })
+  const config = (action: string) => ({ action, ownCredentials: BEARER })
   return (app) => {
     app.post(
       '/tasks',
       {
         onRequest,
-        config: config('task_create'),
+        config: { ...config('task_create'), location: '/tasks/{id}' },
         schema: {
           tags,
           summary: 'Create a task',

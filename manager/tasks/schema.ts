@@ -1,8 +1,9 @@
 /** Wire shapes of tasks (specification section Task, task-manager.md section 1). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { MetadataFilter, OrderKey } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import { recordOf } from '#core/http/index.ts'
+import { recordOf, shown } from '#core/http/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import type { TaskState } from '#proto/index.ts'
@@ -10,7 +11,7 @@ import { GIVEN_FIELDS, SHOWN_FIELDS, Secrets, TASK_FIELDS, showFields } from '..
 import type { TaskRecord } from '../store/tasks.ts'
 
 /** Lower-case UUID text; anything else is an unknown id, not a malformed one. */
-export const TaskId = Type.String({ maxLength: 64, description: 'UUID' })
+export const TaskId = Type.String({ maxLength: 64, description: 'UUID', ...shown({ format: 'uuid' }) })
 export const Timestamp = Type.String({ description: 'RFC 3339 in UTC; 0001-01-01T00:00:00Z: never' })
 
 const MAX_NAME_CHARS = 1024
@@ -28,7 +29,7 @@ const Name = TASK_FIELDS.name.given
 
 export const NewTask = Type.Object(
   { name: Name, domain_id: Type.Optional(nullable(TaskId)), ...writable },
-  { $id: 'NewTask' },
+  { $id: 'TaskCreate' },
 )
 export type NewTask = Static<typeof NewTask>
 export const TaskUpdate = Type.Object({ name: Type.Optional(Name), ...writable })
@@ -86,11 +87,9 @@ export const TaskQuery = Type.Object({
   ...pageQuery({ limit: PAGE_LIMIT, maxLimit: PAGE_LIMIT }),
   state: Type.Optional(Type.Integer({ minimum: 0, maximum: 7 })),
   name: Type.Optional(Type.String({ maxLength: MAX_NAME_CHARS })),
-  metadata: Type.Optional(
-    Type.String({ maxLength: 16_384, description: 'JSON object that the metadata must contain' }),
-  ),
+  metadata: Type.Optional(MetadataFilter),
   worker_id: Type.Optional(Type.String({ maxLength: 64, description: 'Tasks whose last run went to this worker' })),
-  order: Type.String({ maxLength: 32, default: 'updated_at', description: 'name, created_at or updated_at' }),
+  order: OrderKey,
   dir: Type.Optional(Direction),
 })
 export type TaskQuery = Static<typeof TaskQuery>

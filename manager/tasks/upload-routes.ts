@@ -2,8 +2,9 @@
 import type { FastifyInstance } from 'fastify'
 import { Type } from 'typebox'
 import { ServiceError } from '#core/errors/index.ts'
-import { readFilePart, responses } from '#core/http/index.ts'
+import { BINARY, readFilePart, responses } from '#core/http/index.ts'
 import type { HttpApp } from '#core/http/index.ts'
+import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import { MAX_MODULE_BYTES } from '../modules/received-body.ts'
 import type { BodyReceiver, ReceivedBody } from '../modules/received-body.ts'
@@ -11,6 +12,7 @@ import { Task, TaskId, presentTask } from './schema.ts'
 import type { TasksService } from './service.ts'
 
 const Params = Type.Object({ task_id: TaskId })
+const UploadForm = Type.Object({ file: BINARY })
 /** The envelope of a multipart body around its file. */
 const MULTIPART_OVERHEAD_BYTES = 64 * 1024
 const tags = ['tasks']
@@ -26,12 +28,11 @@ export function uploadRoute(app: HttpApp, { tasks, callers, bodies }: UploadDeps
     {
       onRequest: callers.onRequest,
       bodyLimit: MAX_MODULE_BYTES + MULTIPART_OVERHEAD_BYTES,
-      config: { action: 'task_update', ownCredentials: true },
+      config: { action: 'task_update', ownCredentials: BEARER, bodies: { 'multipart/form-data': UploadForm } },
       schema: {
         tags,
         summary: 'Give the task a WebAssembly module',
         description: 'multipart/form-data with the module in the field `file`.',
-        consumes: ['multipart/form-data'],
         params: Params,
         response: responses(
           { 200: Task },

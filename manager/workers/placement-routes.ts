@@ -2,6 +2,7 @@
 import { Type } from 'typebox'
 import { responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import { TaskId } from '../tasks/schema.ts'
 import { explainPlacement, type PlacementDeps } from './placement.ts'
@@ -14,7 +15,7 @@ export function placementRoutes({ callers, ...deps }: PlacementDeps & { callers:
       '/tasks/:task_id/placement',
       {
         onRequest,
-        config: { action: 'task_read', ownCredentials: true },
+        config: { action: 'task_read', ownCredentials: BEARER },
         schema: {
           tags: ['tasks'],
           summary: 'Why the newest run is where it is',

@@ -3,6 +3,7 @@ import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { formatTime } from '#core/time.ts'
+import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import { NewWorkerToken, Worker, WorkerId, WorkerPage, WorkerQuery, WorkerToken } from './schema.ts'
 import type { WorkersService } from './service.ts'
@@ -11,7 +12,7 @@ const Params = Type.Object({ worker_id: WorkerId })
 
 export function workerRoutes({ workers, callers }: { workers: WorkersService; callers: Callers }): RoutePlugin {
   const { onRequest } = callers
-  const config = (action: string) => ({ action, ownCredentials: true })
+  const config = (action: string) => ({ action, ownCredentials: BEARER })
   return (app) => {
     app.get(
       '/workers',

@@ -1,15 +1,15 @@
 /** Wire shapes of workers and of placements (specification section Worker node, task-manager.md section 1). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { recordOf } from '#core/http/index.ts'
+import { recordOf, shown } from '#core/http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
-import { formatTime } from '#core/time.ts'
+import { DURATION_PATTERN, formatTime } from '#core/time.ts'
 import { Timestamp } from '../tasks/schema.ts'
 import type { WorkerRecord } from '../store/workers.ts'
 
 const PAGE_LIMIT = 100
 
-export const WorkerId = Type.String({ maxLength: 64, description: 'UUID' })
+export const WorkerId = Type.String({ maxLength: 64, description: 'UUID', ...shown({ format: 'uuid' }) })
 
 export const Worker = Type.Object(
   {
@@ -73,9 +73,11 @@ export const NewWorkerToken = Type.Object(
         description: 'Workers that may join with it; 1 unless said',
       }),
     ),
-    expires_in: Type.Optional(Type.String({ maxLength: 64, description: 'Go duration, at most 1h' })),
+    expires_in: Type.Optional(
+      Type.String({ maxLength: 64, description: 'Go duration, at most 1h', ...shown({ pattern: DURATION_PATTERN }) }),
+    ),
   },
-  { $id: 'NewWorkerToken' },
+  { $id: 'WorkerTokenCreate' },
 )
 export type NewWorkerToken = Static<typeof NewWorkerToken>
 

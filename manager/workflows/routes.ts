@@ -2,6 +2,7 @@
 import { Type } from 'typebox'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
+import { BEARER } from '../access/callers.ts'
 import type { Callers } from '../access/callers.ts'
 import { TaskId } from '../tasks/schema.ts'
 import { NewWorkflow, Workflow, WorkflowPage, WorkflowQuery, WorkflowStarted, WorkflowStopped } from './schema.ts'
@@ -12,13 +13,13 @@ const tags = ['workflows']
 
 export function workflowRoutes({ workflows, callers }: { workflows: WorkflowsService; callers: Callers }): RoutePlugin {
   const { onRequest } = callers
-  const config = (action: string) => ({ action, ownCredentials: true })
+  const config = (action: string) => ({ action, ownCredentials: BEARER })
   return (app) => {
     app.post(
       '/workflows',
       {
         onRequest,
-        config: config('task_create'),
+        config: { ...config('task_create'), location: '/workflows/{id}' },
         schema: {
           tags,
           summary: 'Create a workflow with its tasks',

@@ -38,7 +38,7 @@ export const NewWorkflow = Type.Object(
     metadata: Type.Optional(Type.Union([recordOf(Type.Unknown()), Type.Null()])),
     tasks: Type.Array(WorkflowTask, { minItems: 1, maxItems: MAX_TASKS }),
   },
-  { $id: 'NewWorkflow' },
+  { $id: 'WorkflowCreate' },
 )
 export type NewWorkflow = Static<typeof NewWorkflow>
 
@@ -80,8 +80,8 @@ export const WorkflowQuery = Type.Object({
 })
 export const WorkflowSummary = Type.Omit(Workflow, ['tasks', 'tasks_total', 'run'])
 export const WorkflowPage = Type.Object({ ...pageFields, workflows: Type.Array(WorkflowSummary) })
-export const WorkflowStarted = Type.Object({ started: Type.Literal(true), run_id: TaskId })
-export const WorkflowStopped = Type.Object({ stopped: Type.Literal(true) })
+export const WorkflowStarted = Type.Object({ started: Type.Boolean({ description: 'true' }), run_id: TaskId })
+export const WorkflowStopped = Type.Object({ stopped: Type.Boolean({ description: 'true' }) })
 
 export function presentSummary(workflow: WorkflowRecord): Static<typeof WorkflowSummary> {
   return {

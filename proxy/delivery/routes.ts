@@ -49,7 +49,7 @@ function pullRoutes(app: HttpApp, { registry }: RoutesDeps): void {
     app.get(
       url,
       {
-        config: { ownCredentials: true, mediaType: 'application/octet-stream' },
+        config: { ownCredentials: ['bearer'], mediaType: 'application/octet-stream' },
         schema: { tags, summary: 'Pull manifests and blobs (OCI distribution)' },
       },
       (request, reply) => {

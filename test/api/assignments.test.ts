@@ -70,7 +70,7 @@ describe('a domain', () => {
       expect(idsOf((await usersOf(tenant.call, `${path}?username=${second.username}`)).users)).toEqual([second.id])
       expect((await usersOf(tenant.call, `${path}?status=disabled`)).users).toEqual([])
       expect((await usersOf(tenant.call, `${path}?limit=1&offset=2`)).users).toHaveLength(1)
-      expect((await tenant.call('GET', `${path}?only_total=true`)).json()).toEqual({ total: 3 })
+      expect((await tenant.call('GET', `${path}?only_total=true`)).json()).toEqual({ total: 3, users: [], members: [] })
       for (const query of ['limit=0', 'limit=101', 'status=gone', 'metadata=x'])
         expect((await tenant.call('GET', `${path}?${query}`)).status, query).toBe(400)
     }

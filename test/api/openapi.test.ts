@@ -7,7 +7,7 @@ import { describe, expect, test } from 'vitest'
 
 type Json = Record<string, unknown>
 type Parameter = { name: string; in: string; required?: boolean; description?: string; schema: Json }
-type Response = { description?: string; content?: Record<string, { schema: Json }>; $ref?: string }
+type Response = { description?: string; headers?: Json; content?: Record<string, { schema: Json }>; $ref?: string }
 type Operation = {
   operationId: string
   summary?: string
@@ -15,7 +15,7 @@ type Operation = {
   tags?: string[]
   security?: Record<string, unknown>[]
   parameters?: Parameter[]
-  requestBody?: { content: Record<string, { schema: Json }> }
+  requestBody?: { required: boolean; content: Record<string, { schema: Json }> }
   responses: Record<string, Response>
 }
 type Document = {
@@ -243,6 +243,11 @@ function faultsOf(kind: string, value: unknown, at: string): string[] {
   ]
 }
 
+function valuesIn(value: unknown): unknown[] {
+  const inside = Array.isArray(value) ? value : isObject(value) ? Object.values(value) : []
+  return [value, ...inside.flatMap(valuesIn)]
+}
+
 function refsOf(value: unknown): string[] {
   if (Array.isArray(value)) return value.flatMap(refsOf)
   if (!isObject(value)) return []
@@ -346,6 +351,101 @@ describe('the OpenAPI document', () => {
     for (const response of Object.values(document.components.responses)) expect(response.description).toMatch(/\S/)
   })
 
+  test('every answer carries the id of its request, and is what the edge may refuse with', () => {
+    const faults = operations.flatMap(({ name, operation }) =>
+      ['405', '413', ...Object.keys(operation.responses)].flatMap((status) => {
+        const response = operation.responses[status]
+        const whole = response?.$ref === undefined ? response : document.components.responses[`Refusal${status}`]
+        return whole?.headers?.['X-Request-Id'] === undefined ? [`${name} ${status}`] : []
+      }),
+    )
+    expect(faults).toEqual([])
+    expect(Object.keys(document.components.responses['Refusal405']?.headers ?? {})).toContain('Allow')
+  })
+
+  test('nothing is named so that a generated client does not compile', () => {
+    expect(operations.filter(({ path }) => path.includes('*')).map(({ name }) => name)).toEqual([])
+    // Go makes a function NewClient for every Client, Rust an enum Error for the values of a field `error` of Error.
+    const names = Object.keys(document.components.schemas)
+    expect(names.filter((name) => name.startsWith('New'))).toEqual([])
+    expect(document.components.schemas['Error']?.['properties']).toMatchObject({
+      error: { $ref: '#/components/schemas/ErrorKind' },
+    })
+    const flags = valuesIn(document).filter(
+      (value) =>
+        isObject(value) && Array.isArray(value['enum']) && value['enum'].some((one) => typeof one !== 'string'),
+    )
+    expect(flags).toEqual([])
+    // A field is only a field: what stands for the document alone has been put in place.
+    expect(JSON.stringify(document)).not.toContain('x-shown')
+  })
+
+  test('the array of a page is required', () => {
+    const faults = operations.flatMap(({ name, operation }) =>
+      Object.entries(operation.responses).flatMap(([status, response]) => {
+        const schema = resolved(response.content?.['application/json']?.schema ?? {}) as Json
+        const properties = (schema['properties'] ?? {}) as Record<string, Json>
+        if (properties['total'] === undefined || properties['offset'] === undefined) return []
+        return Object.entries(properties)
+          .filter(([field, { type }]) => type === 'array' && !(schema['required'] as string[]).includes(field))
+          .map(([field]) => `${name} ${status}: ${field}`)
+      }),
+    )
+    expect(faults).toEqual([])
+  })
+
+  test('each body says whether it may be absent, and what it is in each media type', () => {
+    const at = (method: string, path: string) => document.paths[path]?.[method]?.requestBody
+    for (const path of [
+      '/users/tokens/refresh',
+      '/tasks/{task_id}/start',
+      '/tasks/{task_id}/invoke',
+      '/workers/tokens',
+    ])
+      expect(at('post', path)?.required, path).toBe(false)
+    expect(at('post', '/users')?.required).toBe(true)
+    expect(Object.keys(at('put', '/modules')?.content ?? {})).toContain('application/wasm')
+    expect(at('put', '/tasks/{task_id}/upload')?.content['multipart/form-data']?.schema).toMatchObject({
+      required: ['file'],
+    })
+    const ocsp = at('post', '/certs/ocsp')?.content ?? {}
+    expect(ocsp['application/ocsp-request']?.schema).toEqual({ type: 'string', format: 'binary' })
+    expect(ocsp['application/json']?.schema).toMatchObject({ type: 'object' })
+    const logs = document.paths['/tasks/{task_id}/logs']?.['get']?.responses['200']
+    expect(Object.keys(logs?.content ?? {})).toEqual(['text/plain', 'text/event-stream'])
+  })
+
+  test("a device's secret is a credential where it works, and nowhere else", () => {
+    const taking = (scheme: string) =>
+      operations
+        .filter(({ operation }) => operation.security?.some((one) => scheme in one) === true)
+        .map(({ path }) => path)
+    const devices = [...new Set(taking('client'))]
+    expect(devices.filter((path) => !/\/c\/|\/messages|\/identify$/.test(path))).toEqual([])
+    expect(devices).toContain('/m/{domain_id}/c/{channel_id}')
+    expect([...new Set(taking('external_key'))].every((path) => path.includes('/bootstrap'))).toBe(true)
+    expect(document.paths['/users']?.['post']?.security).toEqual([{}, { bearer: [] }])
+    expect(document.paths['/tasks']?.['get']?.security).toEqual([{ bearer: [] }])
+  })
+
+  test('texts of a known form say their form', () => {
+    const schemaOf = (path: string, wanted: string) =>
+      document.paths[path]?.['get']?.parameters?.find(({ name }) => name === wanted)?.schema
+    expect(schemaOf('/{domain_id}/clients', 'domain_id')).toMatchObject({ format: 'uuid' })
+    expect(schemaOf('/{domain_id}/clients', 'actions')).toMatchObject({ pattern: '^[a-z_]+(,[a-z_]+)*$' })
+    expect(schemaOf('/{domain_id}/clients', 'metadata')).toMatchObject({ maxLength: 4096 })
+    expect(schemaOf('/invitations', 'relation')?.['enum']).toContain('administrator')
+    expect(schemaOf('/m/{domain_id}/c/{channel_id}', 'aggregation')?.['enum']).toEqual([
+      'max',
+      'min',
+      'avg',
+      'sum',
+      'count',
+    ])
+    expect(schemaOf('/m/{domain_id}/c/{channel_id}', 'interval')?.['pattern']).toContain('second|minute')
+    expect(document.components.schemas['Action']?.['enum']).toContain('connect_to_channel')
+  })
+
   test('no answer is without a description of its own', () => {
     const faults = operations.flatMap(({ name, operation }) =>
       Object.entries(operation.responses)
@@ -362,15 +462,15 @@ describe('the OpenAPI document', () => {
     const { schemas } = document.components
     for (const name of [
       'User',
-      'NewUser',
+      'UserCreate',
       'Domain',
-      'NewDomain',
+      'DomainCreate',
       'Client',
-      'NewClient',
+      'ClientCreate',
       'Channel',
-      'NewChannel',
+      'ChannelCreate',
       'Group',
-      'NewGroup',
+      'GroupCreate',
       'Role',
       'TokenPair',
       'JournalItem',

@@ -119,10 +119,19 @@ describe.each(TYPES)('roles of a %s', (type) => {
     })
   })
 
+  test('the Location of a new role leads to it', async () => {
+    for (const path of basesOf(type, id)) {
+      const made = await tenant.call('POST', path, { role_name: `at ${path}` })
+      expect(made.status).toBe(201)
+      const found = await tenant.call('GET', String(made.headers['location']))
+      expect(found.json<Role>().role_id, path).toBe(made.json<Role>().role_id)
+    }
+  })
+
   test('an action that the type does not have is 400 naming it', async () => {
     const refused = await tenant.call('POST', base, { role_name: 'odd', optional_actions: ['read', 'fly'] })
     expect(refused.status).toBe(400)
-    expect(refused.json()).toMatchObject({ message: expect.stringContaining('fly') as string })
+    expect(refused.json()).toMatchObject({ message: expect.stringMatching(/fly.*read.*manage_role/) as string })
   })
 
   test('the list begins with the built-in role, which holds every action and whose member is the creator', async () => {

@@ -74,7 +74,7 @@ describe('routes', () => {
 
   it('each names the action of its caller or stands on the reviewed list', () => {
     const faults = full.routes.filter(
-      ({ config }) => config?.action === undefined && config?.isPublic !== true && config?.ownCredentials !== true,
+      ({ config }) => config?.action === undefined && config?.isPublic !== true && config?.ownCredentials === undefined,
     )
     expect(faults.map(nameOf)).toEqual([])
     const unknown = full.routes
@@ -90,7 +90,7 @@ describe('routes', () => {
       .map((line) => line.split(/\s{2,}/))
     for (const [route, , reason] of listed) expect(reason, `${route} needs a reason`).toMatch(/\S/)
     const found = full.routes
-      .filter(({ config }) => config?.isPublic === true || config?.ownCredentials === true)
+      .filter(({ config }) => config?.isPublic === true || config?.ownCredentials !== undefined)
       .map((route) => `${nameOf(route)}  ${route.config?.isPublic === true ? 'public' : 'own'}`)
     expect(listed.map(([route, kind]) => `${route}  ${kind}`).toSorted()).toEqual([...new Set(found)].toSorted())
   })
@@ -124,7 +124,7 @@ describe('routes', () => {
       paths: Record<string, Record<string, { responses: Record<string, unknown>; security: unknown }>>
     }>()
     const faults = ours().flatMap((route) => {
-      const path = route.url.replaceAll(/:([a-z_]+)/g, '{$1}').replace('*', '{*}')
+      const path = route.url.replaceAll(/:([a-z_]+)/g, '{$1}').replace('*', '{rest}')
       return methodsOf(route).flatMap((method) => {
         const operation = document.paths[path]?.[method.toLowerCase()]
         if (operation === undefined) return [`${method} ${path} is missing`]

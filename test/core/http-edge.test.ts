@@ -465,7 +465,7 @@ describe('health, metrics, document', () => {
     const operation = (
       document['paths'] as Record<string, Record<string, { responses: Record<string, unknown>; security: unknown }>>
     )['/pumps']?.['post']
-    expect(Object.keys(operation?.responses ?? {})).toEqual(['201', '400', '403', '413', '415', '500', '503'])
+    expect(Object.keys(operation?.responses ?? {})).toEqual(['201', '400', '403', '405', '413', '415', '500', '503'])
     expect(operation?.security).toEqual([])
     expect(document['paths']).not.toHaveProperty('/docs')
   })

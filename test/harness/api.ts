@@ -15,6 +15,7 @@ import { newId } from '#core/ids.ts'
 import { createLifecycle } from '#core/program/index.ts'
 import type { Lifecycle } from '#core/program/index.ts'
 import { createTestDatabase, silentLogger } from './database.ts'
+import { requireDeclaredLocations } from './declared.ts'
 import { SEALED_COLUMNS } from '#api/config.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
@@ -116,6 +117,7 @@ export async function startTestApi(options: TestApiOptions = {}): Promise<TestAp
     trustProxy: options.trustProxy ?? [],
     authenticate: api.authenticate,
   })
+  requireDeclaredLocations(app)
   await api.routes(app)
   await (
     await options.alsoServes?.(life, api, infrastructure)

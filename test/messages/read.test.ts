@@ -362,6 +362,6 @@ test('only_total answers the total alone, of pages, aggregates and the newest re
   for (const query of ['', '/latest', `?aggregation=max&interval=1h&from=${START}&to=${START + 60}`]) {
     const url = `${path}${query}${query.includes('?') ? '&' : '?'}only_total=true`
     const response = await plant.api.as(`Client ${device.secret}`)('GET', url)
-    expect([query, response.status, response.json()]).toEqual([query, 200, { total: 3 }])
+    expect([query, response.status, response.json()]).toEqual([query, 200, { total: 3, messages: [] }])
   }
 })

@@ -22,6 +22,7 @@ import type { RunningProxy } from '../proxy/running-proxy.ts'
 import { WORKER_SETTINGS, startWorker } from '#worker/index.ts'
 import type { Worker } from '#worker/index.ts'
 import { shiftedClock } from '../../tools/shifted-clock.ts'
+import { requireDeclaredLocations } from '../harness/declared.ts'
 
 const level = process.env['SKEIN_TEST_LOG'] === undefined ? 'silent' : 'debug'
 export const logger = createLogger({ name: 'test', level })
@@ -134,6 +135,7 @@ export async function startTestManager(
     trustProxy: [],
     authenticate: () => Promise.resolve(),
   })
+  requireDeclaredLocations(app)
   await manager.routes(app)
   await app.ready()
   proxy.uploads = manager.readUpload

@@ -8,10 +8,13 @@ import type { ChannelPath, MessageAccess, MessageCredentials, MessageGate } from
 import { originOf } from '#api/identity/index.ts'
 import type { ConnectionType } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
-import type { HttpApp } from '#core/http/index.ts'
+import type { Credential, HttpApp } from '#core/http/index.ts'
 import type { StreamOwner } from '#core/streams/index.ts'
 import { peerCertificateOf, readCredentials } from '../credentials/credentials.ts'
 import type { Authenticators, CredentialTexts } from '../credentials/credentials.ts'
+
+/** What a message route takes. */
+export const MESSAGE_CREDENTIALS: readonly Credential[] = ['client', 'basic', 'bearer']
 
 export type MessageAccessDeps = Authenticators & { gate: MessageGate }
 

@@ -8,7 +8,7 @@ import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import type { Streams } from '#core/streams/index.ts'
 import { readCredentials } from '../credentials/credentials.ts'
 import type { MessageAccessDeps } from './access.ts'
-import { accessOf, authorizationQuery, checkAccess, credentialsOf, ownerOf } from './access.ts'
+import { MESSAGE_CREDENTIALS, accessOf, authorizationQuery, checkAccess, credentialsOf, ownerOf } from './access.ts'
 
 export type LiveDeps = MessageAccessDeps & { streams: Streams }
 
@@ -19,7 +19,7 @@ export function liveRoutes(messages: Messages, deps: LiveDeps): RoutePlugin {
       scope.get(
         '/m/:domain_id/c/:channel_id/live',
         {
-          config: { action: 'subscribe', ownCredentials: true, mediaType: EVENT_STREAM },
+          config: { action: 'subscribe', ownCredentials: MESSAGE_CREDENTIALS, mediaType: EVENT_STREAM },
           // The answer of GET does not end.
           exposeHeadRoute: false,
           schema: {

@@ -7,7 +7,7 @@ import { ServiceError } from '#core/errors/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import type { MessageAccessDeps } from './access.ts'
-import { accessOf, authorizationQuery, callerOf, checkAccess } from './access.ts'
+import { MESSAGE_CREDENTIALS, accessOf, authorizationQuery, callerOf, checkAccess } from './access.ts'
 import { MESSAGE_TYPES, contentTypeOf, messageBytes, takeMessageBodies } from './body.ts'
 
 const DomainChannel = Type.Object({
@@ -53,7 +53,7 @@ export function publishRoutes(messages: Messages, deps: MessageAccessDeps): Rout
     scope.post(
       path,
       {
-        config: { action: 'publish', ownCredentials: true },
+        config: { action: 'publish', ownCredentials: MESSAGE_CREDENTIALS },
         // Path, headers and query of a publish are text as they come; the schemas are for the reader of the document.
         validatorCompiler: () => (value: unknown) => ({ value }),
         schema: {

@@ -7,7 +7,7 @@ import type { ExportFormat, Messages, MessagesPage } from '#api/messages/index.t
 import { responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import type { MessageAccessDeps } from './access.ts'
-import { accessOf, authorizationQuery, checkAccess } from './access.ts'
+import { MESSAGE_CREDENTIALS, accessOf, authorizationQuery, checkAccess } from './access.ts'
 
 const DomainChannel = Type.Object({
   domain_id: Type.String({ description: 'Id or route of the domain' }),
@@ -29,7 +29,7 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
         scope.get(
           path,
           {
-            config: { action: 'subscribe', ownCredentials: true },
+            config: { action: 'subscribe', ownCredentials: MESSAGE_CREDENTIALS, mediaType: [...EXPORTED_TYPES] },
             schema: {
               tags: ['messages'],
               summary: 'Read stored messages, newest first',
@@ -60,7 +60,7 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
         scope.get(
           `${path}/latest`,
           {
-            config: { action: 'subscribe', ownCredentials: true },
+            config: { action: 'subscribe', ownCredentials: MESSAGE_CREDENTIALS },
             schema: {
               tags: ['messages'],
               summary: 'Read the newest record of every series',
@@ -88,8 +88,15 @@ export function readRoutes(messages: Messages, deps: MessageAccessDeps): RoutePl
 
 function answerOf(page: MessagesPage, { only_total: isTotalOnly }: LatestQuery): Static<typeof MessagesAnswer> {
   if (isTotalOnly !== true) return page
-  return { total: page.total, ...(page.total_exact === undefined ? {} : { total_exact: page.total_exact }) }
+  return {
+    total: page.total,
+    ...(page.total_exact === undefined ? {} : { total_exact: page.total_exact }),
+    messages: [],
+  }
 }
+
+/** What a page of messages may be answered as. */
+const EXPORTED_TYPES = ['application/json', 'text/csv', 'application/x-ndjson'] as const
 
 const EXPORTS: ReadonlyMap<string, ExportFormat | undefined> = new Map([
   ['text/csv', 'csv'],

@@ -20,7 +20,7 @@ const WITHIN = {
 const present = ({ channel, access }: ShownChannel): Channel => ({ ...presentChannel(channel), ...access })
 
 function presentPage(page: Page<ShownChannel>, onlyTotal: boolean | undefined): ChannelPage {
-  if (onlyTotal === true) return { total: page.total }
+  if (onlyTotal === true) return { total: page.total, channels: [] }
   return { total: page.total, offset: page.offset, limit: page.limit, channels: page.items.map(present) }
 }
 
@@ -31,7 +31,7 @@ export function channelRoutes(channels: ChannelsService): RoutePlugin {
       app.post(
         base,
         {
-          config: { action: 'channel_create' },
+          config: { action: 'channel_create', location: '/channels/{id}' },
           schema: {
             tags,
             summary: 'Create a channel',

@@ -40,7 +40,7 @@ export const NewChannel = Type.Object(
     route: Type.Optional(Route),
     retention_days: Type.Optional(RetentionDays),
   },
-  { $id: 'NewChannel' },
+  { $id: 'ChannelCreate' },
 )
 export type NewChannel = Static<typeof NewChannel>
 
@@ -61,7 +61,7 @@ export const ChannelQuery = Type.Object({
 })
 export type ChannelQuery = Static<typeof ChannelQuery>
 
-export const ChannelPage = Type.Object({ ...pageFields, channels: Type.Optional(Type.Array(Channel)) })
+export const ChannelPage = Type.Object({ ...pageFields, channels: Type.Array(Channel) })
 export type ChannelPage = Static<typeof ChannelPage>
 
 export function presentChannel(channel: ChannelRecord): Channel {

@@ -24,7 +24,7 @@ const WITHIN = {
 const present = ({ client, secret, access }: ShownClient): Client => ({ ...presentClient(client, secret), ...access })
 
 function presentPage(page: Page<ShownClient>, onlyTotal: boolean | undefined): ClientPage {
-  if (onlyTotal === true) return { total: page.total }
+  if (onlyTotal === true) return { total: page.total, clients: [] }
   return { total: page.total, offset: page.offset, limit: page.limit, clients: page.items.map(present) }
 }
 
@@ -57,7 +57,7 @@ function addCollectionRoutes(app: HttpApp, clients: ClientsService, { base, para
   app.post(
     base,
     {
-      config: { action: 'client_create' },
+      config: { action: 'client_create', location: '/clients/{id}' },
       schema: {
         tags,
         summary: 'Create a client',

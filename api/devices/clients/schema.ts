@@ -38,7 +38,7 @@ export const NewClient = Type.Object(
       Type.Object({ identity: Type.Optional(Type.String({ maxLength: 254 })), secret: Type.Optional(Secret) }),
     ),
   },
-  { $id: 'NewClient' },
+  { $id: 'ClientCreate' },
 )
 export type NewClient = Static<typeof NewClient>
 
@@ -59,7 +59,7 @@ export const ClientQuery = Type.Object({
 })
 export type ClientQuery = Static<typeof ClientQuery>
 
-export const ClientPage = Type.Object({ ...pageFields, clients: Type.Optional(Type.Array(Client)) })
+export const ClientPage = Type.Object({ ...pageFields, clients: Type.Array(Client) })
 export type ClientPage = Static<typeof ClientPage>
 
 /** `secret` is what this view of the record may show; empty hides it. */

@@ -2,6 +2,7 @@
 import { Type } from 'typebox'
 import type { Static, TObject, TString } from 'typebox'
 import {
+  ActionsFilter,
   ChosenId,
   EnabledStatus,
   Id,
@@ -83,7 +84,7 @@ export function queryFields(peer: ConnectableType) {
     user: Type.Optional(
       Type.String({ maxLength: 36, description: 'What this user reaches; for himself and administrators' }),
     ),
-    actions: Text('Comma-separated; the caller must hold all of them'),
+    actions: ActionsFilter('Comma-separated; the caller must hold all of them'),
     role_id: Type.Optional(Type.String({ maxLength: 64, description: 'The caller holds this role on it' })),
     role_name: Type.Optional(
       Type.String({ maxLength: 200, description: 'The caller holds a role of this name on it' }),

@@ -4,17 +4,22 @@
  */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
-import { Id, Timestamp, presentConnectionActions } from '#api/identity/index.ts'
+import { shown } from '#core/http/index.ts'
+import { CONNECTION_TYPES, Id, Timestamp, presentConnectionActions } from '#api/identity/index.ts'
 import { formatTime } from '#core/time.ts'
 import { MAX_BULK_ITEMS } from '../connectable/bulk.ts'
 import type { ConnectionRecord } from './repository.ts'
 
-const Ids = Type.Array(Type.String({ maxLength: 36 }), {
+const Ids = Type.Array(Type.String({ maxLength: 36, ...shown({ format: 'uuid' }) }), {
   minItems: 1,
   description: `UUIDs, at most ${MAX_BULK_ITEMS}`,
 })
 const Types = Type.Array(
-  Type.String({ maxLength: 16, description: 'publish, subscribe (any case), m_write, m_read' }),
+  Type.String({
+    maxLength: 16,
+    description: 'publish, subscribe (any case), m_write, m_read',
+    ...shown({ enum: [...CONNECTION_TYPES, 'm_write', 'm_read'] }),
+  }),
   { minItems: 1, maxItems: 4 },
 )
 

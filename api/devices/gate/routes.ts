@@ -36,7 +36,7 @@ export function identifyRoutes(gate: MessageGate): RoutePlugin {
       app.post(
         url,
         {
-          config: { ownCredentials: true },
+          config: { ownCredentials: ['client'] },
           schema: {
             tags: ['clients'],
             summary: 'The id of the client whose secret is given',

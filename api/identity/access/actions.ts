@@ -151,5 +151,5 @@ export function parseActions(type: EntityType, list: string | undefined): string
   const known = new Set<string>(ACTIONS[type])
   const unknown = actions.find((action) => !known.has(action))
   if (unknown === undefined) return actions
-  throw refusedField('actions', `must name actions of a ${type}, which ${unknown} is not`)
+  throw refusedField('actions', `must name actions of a ${type}, which ${unknown} is not: ${ACTIONS[type].join(', ')}`)
 }

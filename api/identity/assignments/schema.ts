@@ -1,9 +1,11 @@
 /** Wire shapes of assignments (contract 4.3). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { shown } from '#core/http/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import type { Page } from '#core/page.ts'
 import type { UserPrincipal } from '../access/index.ts'
+import { RELATIONS } from '../roles/index.ts'
 import type { UserRecord } from '../users/index.ts'
 import { User, presentTo } from '../users/index.ts'
 import { Id, MetadataFilter, Name, OrderKey } from '../wire/index.ts'
@@ -15,6 +17,7 @@ const UserIds = Type.Array(Id, { description: `At most ${MAX_ASSIGNED}` })
 const RelationWord = Type.String({
   maxLength: 32,
   description: 'administrator, editor, contributor, member, viewer or guest, in any case',
+  ...shown({ enum: [...RELATIONS] }),
 })
 
 export const Assignment = Type.Object({ relation: RelationWord, user_ids: UserIds })
@@ -53,8 +56,8 @@ export type AssignedQuery = Static<typeof AssignedQuery>
 
 export const AssignedPage = Type.Object({
   ...pageFields,
-  users: Type.Optional(Type.Array(User)),
-  members: Type.Optional(Type.Array(User, { description: 'The same as users' })),
+  users: Type.Array(User),
+  members: Type.Array(User, { description: 'The same as users' }),
 })
 
 export const Permissions = Type.Object({ permissions: Type.Array(Type.String()) })
@@ -64,7 +67,7 @@ export function presentAssigned(
   { total, offset, limit, items }: Page<UserRecord>,
   isOnlyTotal: boolean | undefined,
 ) {
-  if (isOnlyTotal === true) return { total }
+  if (isOnlyTotal === true) return { total, users: [], members: [] }
   const users = items.map((user) => presentTo(caller, user))
   return { total, offset, limit, users, members: users }
 }

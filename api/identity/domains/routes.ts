@@ -184,6 +184,6 @@ export function domainRoutes(domains: DomainsService, statuses: DomainStatusServ
 }
 
 function presentPage({ total, offset, limit, items }: Page<ListedDomain>, isOnlyTotal: boolean | undefined) {
-  if (isOnlyTotal === true) return { total }
+  if (isOnlyTotal === true) return { total, domains: [] }
   return { total, offset, limit, domains: items.map(presentListedDomain) }
 }

@@ -5,6 +5,7 @@ import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
 import { relationOf } from '../roles/index.ts'
 import {
+  ActionsFilter,
   ChosenId,
   EnabledStatus,
   Id,
@@ -71,7 +72,7 @@ export const NewDomain = Type.Object(
     status: Type.Optional(EnabledStatus),
     retention_days: Type.Optional(RetentionDays),
   },
-  { $id: 'NewDomain' },
+  { $id: 'DomainCreate' },
 )
 export type NewDomain = Static<typeof NewDomain>
 
@@ -95,12 +96,7 @@ export const DomainQuery = Type.Object({
   role_name: Type.Optional(
     Type.String({ maxLength: 200, description: 'Only where the caller holds a role of this name' }),
   ),
-  actions: Type.Optional(
-    Type.String({
-      maxLength: 4096,
-      description: 'Only where one role of the caller holds all of these; separated by commas',
-    }),
-  ),
+  actions: ActionsFilter('Only where one role of the caller holds all of these; separated by commas'),
   user: Type.Optional(
     Type.String({
       maxLength: 36,
@@ -117,7 +113,7 @@ export const DomainView = Type.Object({
   roles: Type.Optional(Type.Boolean({ description: "With the caller's roles in it" })),
 })
 
-export const DomainPage = Type.Object({ ...pageFields, domains: Type.Optional(Type.Array(Domain)) })
+export const DomainPage = Type.Object({ ...pageFields, domains: Type.Array(Domain) })
 
 export function presentDomain(domain: DomainRecord): Domain {
   return {

@@ -42,7 +42,7 @@ export function presentPage(
   query: { tree?: boolean; only_total?: boolean },
 ): GroupPage {
   const { total, offset, limit, items } = page
-  if (query.only_total === true) return { total }
+  if (query.only_total === true) return { total, groups: [] }
   const groups = query.tree === true ? presentTree(nest(items), presentListed) : items.map(presentListed)
   return { total, offset, limit, groups }
 }
@@ -67,7 +67,7 @@ function addCollectionRoutes(
   app.post(
     base,
     {
-      config: { action: 'group_create' },
+      config: { action: 'group_create', location: '/groups/{id}' },
       schema: {
         tags,
         summary: 'Create a group',

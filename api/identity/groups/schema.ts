@@ -4,6 +4,7 @@ import type { Static } from 'typebox'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
 import { formatTime } from '#core/time.ts'
 import {
+  ActionsFilter,
   ChosenId,
   EffectiveAccessFields,
   EnabledStatus,
@@ -89,7 +90,7 @@ export const NewGroup = Type.Object(
     metadata: Type.Optional(Metadata),
     status: Type.Optional(EnabledStatus),
   },
-  { $id: 'NewGroup' },
+  { $id: 'GroupCreate' },
 )
 export type NewGroup = Static<typeof NewGroup>
 
@@ -119,9 +120,7 @@ export const GroupQuery = Type.Object({
       description: 'What this user may read: himself, or any for who administers the domain',
     }),
   ),
-  actions: Type.Optional(
-    Type.String({ maxLength: 4096, description: 'Comma-separated; the caller may do all of them' }),
-  ),
+  actions: ActionsFilter('Comma-separated; the caller may do all of them'),
   role_id: Type.Optional(Type.String({ maxLength: 64, description: 'The caller holds this role on the group' })),
   role_name: Type.Optional(Type.String({ maxLength: 200, description: 'The caller holds a role of this name on it' })),
   access_type: Type.Optional(
@@ -166,7 +165,7 @@ export const ParentsQuery = Type.Object({
 })
 export type ParentsQuery = Static<typeof ParentsQuery>
 
-export const GroupPage = Type.Object({ ...pageFields, groups: Type.Optional(Type.Array(Group)) })
+export const GroupPage = Type.Object({ ...pageFields, groups: Type.Array(Group) })
 export type GroupPage = Static<typeof GroupPage>
 
 export const HierarchyQuery = Type.Object({

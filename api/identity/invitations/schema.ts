@@ -1,10 +1,11 @@
 /** Wire shapes of invitations: one record with the fields of both generations (contract 1.3). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { shown } from '#core/http/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
 import type { Page } from '#core/page.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
-import { relationOf } from '../roles/index.ts'
+import { RELATIONS, relationOf } from '../roles/index.ts'
 import { Id, Timestamp } from '../wire/index.ts'
 import type { InvitationRecord } from './repository.ts'
 
@@ -47,6 +48,7 @@ export const NewRelationInvitation = Type.Object({
   relation: Type.String({
     maxLength: 32,
     description: 'administrator, editor, contributor, member, viewer or guest, in any case',
+    ...shown({ enum: [...RELATIONS] }),
   }),
   resend: Resend,
 })
@@ -60,7 +62,9 @@ const filters = {
   invitee_user_id: Type.Optional(Id),
   user_id: Type.Optional(Type.String({ maxLength: 36, description: 'The same as invitee_user_id' })),
   role_id: Type.Optional(Type.String({ maxLength: 64 })),
-  relation: Type.Optional(Type.String({ maxLength: 32 })),
+  relation: Type.Optional(
+    Type.String({ maxLength: 32, description: 'In any case', ...shown({ enum: [...RELATIONS] }) }),
+  ),
   state: Type.Enum(['all', 'pending', 'accepted', 'rejected'], { default: 'all' }),
 }
 export const DomainInvitationQuery = Type.Object(filters)

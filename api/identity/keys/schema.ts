@@ -21,7 +21,7 @@ export const NewApiKey = Type.Object(
       }),
     ),
   },
-  { $id: 'NewApiKey' },
+  { $id: 'ApiKeyCreate' },
 )
 export type NewApiKey = Static<typeof NewApiKey>
 
@@ -51,7 +51,7 @@ export const ApiKey = Type.Object(
 
 export const ApiKeyQuery = Type.Object(pageQuery())
 export type ApiKeyQuery = Static<typeof ApiKeyQuery>
-export const ApiKeyPage = Type.Object({ ...pageFields, keys: Type.Optional(Type.Array(ApiKey)) }, { $id: 'ApiKeyPage' })
+export const ApiKeyPage = Type.Object({ ...pageFields, keys: Type.Array(ApiKey) }, { $id: 'ApiKeyPage' })
 
 export function presentIssuedApiKey(key: ApiKeyRecord, value: string): Static<typeof IssuedApiKey> {
   return { id: key.id, value, issued_at: formatTime(key.issuedAt), ...expiryOf(key) }

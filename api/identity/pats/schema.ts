@@ -1,8 +1,9 @@
 /** Wire shapes of personal access tokens and their scopes (contract section 6). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { shown } from '#core/http/index.ts'
 import { Direction, pageFields, pageQuery } from '#core/page.ts'
-import { formatTime } from '#core/time.ts'
+import { DURATION_PATTERN, formatTime } from '#core/time.ts'
 import { SCOPE_ENTITY_TYPES, SCOPE_OPERATIONS } from '../access/index.ts'
 import { Id, RequiredName, Timestamp } from '../wire/index.ts'
 import { PAT_STATUSES } from './record.ts'
@@ -32,18 +33,19 @@ export const Pat = Type.Object(
 )
 export type Pat = Static<typeof Pat>
 
-export const PatPage = Type.Object({ ...pageFields, pats: Type.Optional(Type.Array(Pat)) }, { $id: 'PatPage' })
+export const PatPage = Type.Object({ ...pageFields, pats: Type.Array(Pat) }, { $id: 'PatPage' })
 
 const Duration = Type.String({
   minLength: 1,
   maxLength: MAX_DURATION_CHARS,
   description: 'Lifetime from now, such as 24h, 90m or 1h30m',
+  ...shown({ pattern: DURATION_PATTERN }),
 })
 const Description = Type.String({ maxLength: MAX_DESCRIPTION_CHARS })
 
 export const NewPat = Type.Object(
   { name: RequiredName, description: Type.Optional(Description), duration: Duration },
-  { $id: 'NewPat' },
+  { $id: 'PatCreate' },
 )
 export type NewPat = Static<typeof NewPat>
 
@@ -73,7 +75,7 @@ export const NewScope = Type.Object(
     entity_id: Type.String({ minLength: 1, maxLength: 36, description: 'UUID, or `*` for any' }),
     operation: Type.Enum([...SCOPE_OPERATIONS]),
   },
-  { $id: 'NewPatScope' },
+  { $id: 'PatScopeCreate' },
 )
 export type NewScope = Static<typeof NewScope>
 
@@ -96,10 +98,7 @@ export const PatScope = Type.Object(
 )
 
 export const PatScopes = Type.Object({ scopes: Type.Array(PatScope) }, { $id: 'PatScopes' })
-export const PatScopePage = Type.Object(
-  { ...pageFields, scopes: Type.Optional(Type.Array(PatScope)) },
-  { $id: 'PatScopePage' },
-)
+export const PatScopePage = Type.Object({ ...pageFields, scopes: Type.Array(PatScope) }, { $id: 'PatScopePage' })
 
 export function presentPat(pat: PatRecord, secret?: string): Pat {
   return {

@@ -54,6 +54,15 @@ export function targetOf(base: RoleBase, params: PathParams): RoleTarget {
   }
 }
 
+/** Where the roles of a base are found, for the document. */
+export const locationForm = (base: RoleBase): string => `${base.path.replaceAll(/:([a-z_]+)/g, '{$1}')}/{role_id}`
+
+/** Where a role of the entity that the path names is found. */
+export function locationOf(base: RoleBase, params: PathParams, roleId: string): string {
+  const path = base.path.replaceAll(/:([a-z_]+)/g, (_, name: string) => encodeURIComponent(params[name] ?? ''))
+  return `${path}/${roleId}`
+}
+
 export const paramsIn = ({ params }: { params: unknown }): PathParams => params as PathParams
 export const roleIdIn = (request: { params: unknown }): string => paramsIn(request)['role_id'] ?? ''
 

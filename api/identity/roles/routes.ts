@@ -8,6 +8,8 @@ import {
   REFUSALS,
   ROLE_BASES,
   WRITING,
+  locationForm,
+  locationOf,
   pagingOf,
   paramsIn,
   roleIdIn,
@@ -72,7 +74,7 @@ function addEntityRoutes(app: HttpApp, roles: RolesService, base: RoleBase): voi
   app.post(
     base.path,
     {
-      config: { action: 'manage_role' },
+      config: { action: 'manage_role', location: locationForm(base) },
       schema: {
         tags,
         summary: `Create a role on a ${base.type}`,
@@ -89,7 +91,7 @@ function addEntityRoutes(app: HttpApp, roles: RolesService, base: RoleBase): voi
         actions: body.optional_actions ?? body.actions ?? [],
         members: body.optional_members ?? body.members ?? [],
       })
-      void reply.code(201)
+      void reply.code(201).header('Location', locationOf(base, paramsIn(request), created.role.id))
       return presentRole(created)
     },
   )

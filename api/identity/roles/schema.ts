@@ -2,10 +2,12 @@
 import { Type } from 'typebox'
 import type { Static, TObject, TSchema } from 'typebox'
 import { refusedField } from '#core/errors/index.ts'
+import { shown } from '#core/http/index.ts'
 import { MAX_LIMIT, MAX_OFFSET, pageFields, pageQuery } from '#core/page.ts'
 import { ZERO_TIME, formatTime } from '#core/time.ts'
+import { ACTIONS } from '../access/index.ts'
 import type { PlacedRole as PlacedRoleRecord } from '../access/index.ts'
-import { Id, PlacedRole, Timestamp } from '../wire/index.ts'
+import { ActionsFilter, Id, PlacedRole, Timestamp } from '../wire/index.ts'
 import type { EntityMember as EntityMemberRecord } from './memberships.ts'
 import type { ShownRole } from './service.ts'
 
@@ -18,10 +20,20 @@ const MAX_ACTIONS_PER_CALL = 200
 export const paramsOf = (names: readonly string[], more: Record<string, TSchema> = {}): TObject =>
   Type.Object({ ...Object.fromEntries(names.map((name) => [name, Id])), ...more })
 
-export const RoleId = Type.String({ maxLength: 64, description: '`<entity type>_<22 characters>`' })
+export const RoleId = Type.String({
+  maxLength: 64,
+  description: '`<entity type>_<22 characters>`',
+  ...shown({ pattern: '^(domain|client|channel|group)_[0-9A-Za-z_-]{22}$' }),
+})
 
 const RoleName = Type.String({ minLength: 1, maxLength: MAX_ROLE_NAME_CHARS })
-const Action = Type.String({ maxLength: 64 })
+/** The names of the older generation are taken too (decision 24). */
+const Action = Type.String({
+  maxLength: 64,
+  description: 'What exists on each type of entity `…/roles/available-actions` lists',
+  ...shown({ enum: [...new Set(Object.values(ACTIONS).flat())].toSorted() }),
+  $id: 'Action',
+})
 const Actions = Type.Array(Action, { maxItems: MAX_ACTIONS_PER_CALL })
 const UserIds = Type.Array(Id, { maxItems: MAX_USERS_PER_CALL })
 
@@ -54,7 +66,7 @@ export const NewRole = Type.Object(
     optional_members: Type.Optional(UserIds),
     members: Type.Optional(UserIds),
   },
-  { $id: 'NewRole', description: 'role_name or name is required; the names of either generation' },
+  { $id: 'RoleCreate', description: 'role_name or name is required; the names of either generation' },
 )
 export type NewRole = Static<typeof NewRole>
 
@@ -118,9 +130,7 @@ export const EntityMemberQuery = Type.Object({
   access_type: Type.Optional(AccessTypes),
   role_id: Type.Optional(Type.String({ maxLength: 64 })),
   role_name: Type.Optional(Type.String({ maxLength: MAX_ROLE_NAME_CHARS })),
-  actions: Type.Optional(
-    Type.String({ maxLength: 4096, description: 'Comma-separated; a role must hold all of them' }),
-  ),
+  actions: ActionsFilter('Comma-separated; a role must hold all of them'),
 })
 export type EntityMemberQuery = Static<typeof EntityMemberQuery>
 

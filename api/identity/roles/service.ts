@@ -266,7 +266,7 @@ function requireKnownActions(type: EntityType, actions: readonly string[]): stri
   const named = actions.map(actionNamed)
   const unknown = named.find((action) => !known.has(action))
   if (unknown === undefined) return inOrder(type, named)
-  throw refusedField('/actions', `must hold actions of a ${type}, and ${unknown} is none`)
+  throw refusedField('/actions', `must hold actions of a ${type}, which ${unknown} is not: ${ACTIONS[type].join(', ')}`)
 }
 
 function nameTaken(): ServiceError {

@@ -53,7 +53,7 @@ export function tokenRoutes(tokens: TokensService, keys: SigningKeys, access: Ac
     app.post(
       '/users/tokens/refresh',
       {
-        config: { ownCredentials: true },
+        config: { ownCredentials: ['bearer'] },
         schema: {
           tags: ['tokens'],
           summary: 'Exchange a refresh token for a new pair',
@@ -70,7 +70,7 @@ export function tokenRoutes(tokens: TokensService, keys: SigningKeys, access: Ac
     app.post(
       '/users/tokens/revoke',
       {
-        config: { ownCredentials: true },
+        config: { ownCredentials: ['bearer'] },
         schema: {
           tags: ['tokens'],
           summary: 'End the session of a refresh token',

@@ -64,10 +64,7 @@ export const Session = Type.Object(
   { $id: 'Session', description: 'A login and everything refreshed from it' },
 )
 
-export const SessionPage = Type.Object(
-  { ...pageFields, refresh_tokens: Type.Optional(Type.Array(Session)) },
-  { $id: 'SessionPage' },
-)
+export const SessionPage = Type.Object({ ...pageFields, refresh_tokens: Type.Array(Session) }, { $id: 'SessionPage' })
 
 export function presentSession(session: SessionRecord, currentId: string | undefined): Static<typeof Session> {
   return {

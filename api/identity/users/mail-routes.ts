@@ -38,7 +38,7 @@ export function mailRoutes(users: UsersService): RoutePlugin {
     app.put(
       '/password/reset',
       {
-        config: { ownCredentials: true },
+        config: { ownCredentials: ['bearer', 'none'] },
         schema: {
           tags: ['users'],
           summary: 'Choose a new password with the token from the mail',

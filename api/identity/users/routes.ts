@@ -27,7 +27,7 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
     app.post(
       '/users',
       {
-        config: { ownCredentials: true, action: 'user.create' },
+        config: { ownCredentials: ['none', 'bearer'], action: 'user.create', location: '/users/{id}' },
         schema: {
           tags: ['users'],
           summary: 'Register a user',
@@ -118,7 +118,7 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
       },
       async (request) => {
         const page = await users.list(request.principal, request.query)
-        if (request.query.only_total === true) return { total: page.total }
+        if (request.query.only_total === true) return { total: page.total, users: [] }
         return {
           total: page.total,
           offset: page.offset,
@@ -148,7 +148,7 @@ export function userRoutes(users: UsersService, tokens: Logins): RoutePlugin {
           request.params.user_id,
           query,
         )
-        if (query.only_total === true) return { total }
+        if (query.only_total === true) return { total, memberships: [] }
         const memberships =
           query.tree === true ? presentTree(nest(items), presentGroup) : items.map((group) => presentGroup(group))
         return { total, offset, limit, memberships }

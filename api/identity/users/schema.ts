@@ -69,7 +69,7 @@ export const NewUser = Type.Object(
     status: Type.Optional(EnabledStatus),
     role: Type.Optional(Type.Enum(['user', 'admin'], { description: 'Platform administrator only' })),
   },
-  { $id: 'NewUser' },
+  { $id: 'UserCreate' },
 )
 export type NewUser = Static<typeof NewUser>
 
@@ -156,9 +156,9 @@ export type FoundUser = Static<typeof FoundUser>
 
 export const FoundUserPage = Type.Object({ ...pageFields, users: Type.Array(FoundUser) })
 
-export const MembershipPage = Type.Object({ ...pageFields, memberships: Type.Optional(Type.Array(Group)) })
+export const MembershipPage = Type.Object({ ...pageFields, memberships: Type.Array(Group) })
 
-export const UserPage = Type.Object({ ...pageFields, users: Type.Optional(Type.Array(User)) })
+export const UserPage = Type.Object({ ...pageFields, users: Type.Array(User) })
 
 function displayName(user: UserRecord): string | undefined {
   return user.name ?? ([user.firstName, user.lastName].filter((part) => part !== null).join(' ') || undefined)

@@ -1,5 +1,6 @@
 export { EffectiveAccessFields } from './effective-access.ts'
 export {
+  ActionsFilter,
   ChosenId,
   EnabledStatus,
   Id,

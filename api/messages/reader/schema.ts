@@ -1,6 +1,7 @@
 /** What a reader asks and gets (contract section 8). */
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { shown } from '#core/http/index.ts'
 
 export const MAX_READ_LIMIT = 1000
 
@@ -9,6 +10,10 @@ export type Comparator = (typeof COMPARATORS)[number]
 
 export const AGGREGATIONS = ['max', 'min', 'avg', 'sum', 'count'] as const
 export type Aggregation = (typeof AGGREGATIONS)[number]
+
+const PROTOCOLS = ['http', 'mqtt', 'coap', 'ws'] as const
+/** A Go duration, or words. */
+const INTERVAL_PATTERN = String.raw`^(([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+|[0-9]{1,9} ?(second|minute|hour|day|week|month|year)s?)$`
 
 export const MessagesQuery = Type.Object({
   offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
@@ -19,7 +24,7 @@ export const MessagesQuery = Type.Object({
   }),
   subtopic: Type.Optional(Type.String({ description: 'Equality; `a/b` and `a.b` are the same' })),
   publisher: Type.Optional(Type.String({ description: 'Id of the client' })),
-  protocol: Type.Optional(Type.String({ description: 'http, mqtt, coap or ws' })),
+  protocol: Type.Optional(Type.String({ description: 'http, mqtt, coap or ws', ...shown({ enum: PROTOCOLS }) })),
   name: Type.Optional(Type.String({ description: 'Name of the record, base name included' })),
   v: Type.Optional(Type.Number({ description: 'Compared with the numeric value' })),
   vb: Type.Optional(Type.Boolean({ description: 'Equals the boolean value' })),
@@ -33,16 +38,25 @@ export const MessagesQuery = Type.Object({
   from: Type.Optional(Type.Number({ description: 'Seconds since 1970, inclusive; above 1e14: nanoseconds' })),
   to: Type.Optional(Type.Number({ description: 'Seconds since 1970, exclusive; above 1e14: nanoseconds' })),
   aggregation: Type.Optional(
-    Type.String({ description: 'max, min, avg, sum or count per interval and series; needs from and to' }),
+    Type.String({
+      description: 'max, min, avg, sum or count per interval and series; needs from and to',
+      ...shown({ enum: [...AGGREGATIONS] }),
+    }),
   ),
   interval: Type.Optional(
-    Type.String({ description: 'Of the aggregation: `90s`, `1h30m`, `15 minutes`, `1 day`, `1 month`; default 1s' }),
+    Type.String({
+      description: 'Of the aggregation: `90s`, `1h30m`, `15 minutes`, `1 day`, `1 month`; default 1s',
+      ...shown({ pattern: INTERVAL_PATTERN }),
+    }),
   ),
   tz: Type.Optional(
     Type.String({ description: 'Time zone in which days, weeks and months of the interval begin; default UTC' }),
   ),
   order: Type.Optional(
-    Type.String({ description: 'time (default), name, unit, publisher, subtopic, protocol or value' }),
+    Type.String({
+      description: 'time (default), name, unit, publisher, subtopic, protocol or value',
+      ...shown({ enum: ['time', 'name', 'unit', 'publisher', 'subtopic', 'protocol', 'value'] }),
+    }),
   ),
   dir: Type.Optional(Type.Enum(['asc', 'desc'])),
   only_total: Type.Optional(Type.Boolean({ description: 'Answer the total alone' })),
@@ -52,7 +66,12 @@ export type MessagesQuery = Static<typeof MessagesQuery>
 /** The newest record of each series of a channel that the filters let pass. */
 export const LatestQuery = Type.Object({
   ...Type.Pick(MessagesQuery, ['offset', 'limit', 'subtopic', 'publisher', 'name', 'only_total']).properties,
-  protocol: Type.Optional(Type.String({ description: 'By which the newest record came: http, mqtt, coap or ws' })),
+  protocol: Type.Optional(
+    Type.String({
+      description: 'By which the newest record came: http, mqtt, coap or ws',
+      ...shown({ enum: PROTOCOLS }),
+    }),
+  ),
 })
 export type LatestQuery = Static<typeof LatestQuery>
 
@@ -108,5 +127,9 @@ export const MessagesPage = Type.Object({
 })
 export type MessagesPage = Static<typeof MessagesPage>
 
-/** On the wire: with `only_total` everything else is left out (contract section 0). */
-export const MessagesAnswer = Type.Object({ ...Type.Partial(MessagesPage).properties, total: Type.Integer() })
+/** On the wire: with `only_total` the total and no messages. */
+export const MessagesAnswer = Type.Object({
+  ...Type.Partial(MessagesPage).properties,
+  total: Type.Integer(),
+  messages: Type.Array(StoredMessage),
+})

@@ -5,7 +5,7 @@ import { Type } from 'typebox'
 import { originOf } from '#api/identity/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { deviceKeyOf } from '#core/authorization.ts'
-import { responses } from '#core/http/index.ts'
+import { BINARY, responses } from '#core/http/index.ts'
 import type { RoutePlugin } from '#core/http/index.ts'
 import { DeviceConfig, presentForDevice } from './schema.ts'
 import type { BootstrapCipher } from './secure.ts'
@@ -15,7 +15,6 @@ const tags = ['bootstrap']
 const KINDS = ['unauthenticated', 'forbidden', 'not_found', 'unprocessable', 'rate_limited'] as const
 const SECURE_TYPE = 'application/octet-stream+json'
 const ExternalId = Type.String({ minLength: 1, maxLength: 1024 })
-const Bytes = Type.Unsafe<Buffer>({ type: 'string', format: 'binary' })
 
 /** The external key, or its cipher text. Throws `unauthenticated`. */
 function keyOf({ authorization }: IncomingHttpHeaders): string {
@@ -41,7 +40,7 @@ export function deviceBootstrapRoutes(
       app.get(
         `${collection}/bootstrap/:external_id`,
         {
-          config: { ownCredentials: true },
+          config: { ownCredentials: ['external_key'] },
           schema: {
             tags,
             summary: 'What a device needs to connect',
@@ -56,14 +55,14 @@ export function deviceBootstrapRoutes(
       app.get(
         `${collection}/bootstrap/secure/:external_id`,
         {
-          config: { ownCredentials: true, mediaType: SECURE_TYPE },
+          config: { ownCredentials: ['external_key'], mediaType: SECURE_TYPE },
           schema: {
             tags,
             summary: 'The same, encrypted',
             description:
               'Authorization: `Client <hex of IV and encrypted external key>`; answered as IV and encrypted JSON (AES-256-CFB). 404 while SKEIN_BOOTSTRAP_ENCRYPT_KEY is not set.',
             params: Type.Object({ external_id: ExternalId }),
-            response: responses({ 200: Bytes }, ...KINDS),
+            response: responses({ 200: BINARY }, ...KINDS),
           },
         },
         async (request, reply) => {
@@ -79,7 +78,7 @@ export function deviceBootstrapRoutes(
       app.get(
         `${collection}/bootstrap`,
         {
-          config: { ownCredentials: true },
+          config: { ownCredentials: ['external_key'] },
           schema: {
             tags,
             summary: 'Refused: the external id is missing',

@@ -30,7 +30,7 @@ export function bootstrapRoutes(bootstrap: BootstrapService): RoutePlugin {
       app.post(
         `/:domain_id/${path}`,
         {
-          config: { action: 'client_create' },
+          config: { action: 'client_create', location: `/${path}/{client_id}` },
           schema: {
             tags,
             summary: 'Create a bootstrap configuration',

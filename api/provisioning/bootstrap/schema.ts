@@ -98,7 +98,7 @@ export const NewBootstrapConfig = Type.Object(
     client_key: Type.Optional(Pem),
     ca_cert: Type.Optional(Pem),
   },
-  { $id: 'NewBootstrapConfig' },
+  { $id: 'BootstrapConfigCreate' },
 )
 export type NewBootstrapConfig = Static<typeof NewBootstrapConfig>
 

@@ -1,6 +1,6 @@
 /** What anybody may ask about certificates: the authority, the list of revoked ones, and the state of one (contract 9.3). */
 import { Type } from 'typebox'
-import { responses } from '#core/http/index.ts'
+import { BINARY, responses } from '#core/http/index.ts'
 import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
 import { formatTime } from '#core/time.ts'
@@ -14,7 +14,6 @@ const OCSP_REQUEST = 'application/ocsp-request'
 const PEM_FILE = 'application/x-pem-file'
 const OCSP_RESPONSE = 'application/ocsp-response'
 const MAX_OCSP_BYTES = 16_384
-const Bytes = Type.Unsafe<Buffer>({ type: 'string', format: 'binary' })
 
 export function publicCertificateRoutes(status: CertificateStatus, authority: Authority): RoutePlugin {
   return async (app) => {
@@ -45,7 +44,7 @@ export function publicCertificateRoutes(status: CertificateStatus, authority: Au
           description:
             'A ZIP file with `ca.crt`, or with `format=pem` the certificate itself. It is no secret; a `token` is not needed.',
           querystring: Type.Object({ format: Type.Enum(['zip', 'pem'], { default: 'zip' }) }),
-          response: responses({ 200: Bytes }),
+          response: responses({ 200: BINARY }),
         },
       },
       async (request, reply) => {
@@ -64,7 +63,7 @@ export function publicCertificateRoutes(status: CertificateStatus, authority: Au
           summary: 'The list of revoked certificates',
           description: 'DER; with `format=pem` PEM (RFC 5280 section 5).',
           querystring: Type.Object({ format: Type.Enum(['der', 'pem'], { default: 'der' }) }),
-          response: responses({ 200: Bytes }),
+          response: responses({ 200: BINARY }),
         },
       },
       async (request, reply) => {
@@ -83,7 +82,7 @@ export function publicCertificateRoutes(status: CertificateStatus, authority: Au
           summary: 'The state of a certificate, asked in the path',
           description: 'The request in base64 as RFC 6960 appendix A.1 says.',
           params: Type.Object({ '*': Type.String({ maxLength: 1024 }) }),
-          response: responses({ 200: Bytes }),
+          response: responses({ 200: BINARY }),
         },
       },
       async (request, reply) =>
@@ -102,14 +101,17 @@ function ocspRoute(scope: HttpApp, status: CertificateStatus): void {
   scope.post(
     '/certs/ocsp',
     {
-      config: { isPublic: true, mediaType: ['application/json', OCSP_RESPONSE] },
+      config: {
+        isPublic: true,
+        mediaType: ['application/json', OCSP_RESPONSE],
+        bodies: { [OCSP_REQUEST]: BINARY, 'application/json': OcspQuestion },
+      },
       bodyLimit: MAX_OCSP_BYTES,
       schema: {
         tags,
         summary: 'The state of a certificate',
         description: `OCSP (RFC 6960) with \`${OCSP_REQUEST}\`, answered as \`${OCSP_RESPONSE}\`; JSON is answered as JSON.`,
-        consumes: [OCSP_REQUEST, 'application/json'],
-        body: Type.Union([OcspQuestion, Bytes]),
+        body: Type.Union([OcspQuestion, BINARY]),
         response: responses({ 200: OcspState }),
       },
     },

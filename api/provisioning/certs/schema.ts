@@ -2,9 +2,10 @@
 import { isIP } from 'node:net'
 import { Type } from 'typebox'
 import type { Static } from 'typebox'
+import { shown } from '#core/http/index.ts'
 import { Id, Timestamp } from '#api/identity/index.ts'
 import { pageFields, pageQuery } from '#core/page.ts'
-import { formatTime } from '#core/time.ts'
+import { DURATION_PATTERN, formatTime } from '#core/time.ts'
 import type { Authority } from './authority.ts'
 import type { CertificateRecord } from './repository.ts'
 
@@ -13,7 +14,11 @@ const MAX_NAMES = 10
 const NamePart = Type.String({ minLength: 1, maxLength: 64 })
 const NameParts = Type.Optional(Type.Array(NamePart, { maxItems: MAX_NAMES }))
 
-export const Ttl = Type.String({ maxLength: 32, description: 'Go duration such as 8760h; absent or empty: 8760h' })
+export const Ttl = Type.String({
+  maxLength: 32,
+  description: 'Go duration such as 8760h; absent or empty: 8760h',
+  ...shown({ pattern: DURATION_PATTERN }),
+})
 
 export const CertificateOptions = Type.Object({
   common_name: Type.Optional(
@@ -55,7 +60,7 @@ export type CertificateOrder = Static<typeof CertificateOrder>
 /** For the client of the body, under its name of either generation. */
 export const NewCertificate = Type.Object(
   { client_id: Type.Optional(Id), thing_id: Type.Optional(Id), ...issuing },
-  { $id: 'NewCertificate' },
+  { $id: 'CertificateCreate' },
 )
 
 export const SigningOrder = Type.Object(

@@ -28,7 +28,7 @@ export function subscriptionRoutes(
     app.post(
       '/subscriptions',
       {
-        config,
+        config: { ...config, location: '/subscriptions/{id}' },
         schema: {
           tags,
           summary: 'Be told of the messages of a channel',

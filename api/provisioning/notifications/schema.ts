@@ -28,7 +28,7 @@ export const NewSubscription = Type.Object(
       description: 'An email address, or an https address that messages are posted to',
     }),
   },
-  { $id: 'NewSubscription' },
+  { $id: 'SubscriptionCreate' },
 )
 export type NewSubscription = Static<typeof NewSubscription>
 

@@ -31,6 +31,7 @@ const present = ({ profile, domainId }: ShownProfile): ProfileView => ({
   updated_at: formatTime(profile.updatedAt),
 })
 
+const LOCATION = '/clients/bootstrap/profiles/{id}'
 const locationOf = ({ profile }: ShownProfile) => `/clients/bootstrap/profiles/${profile.id}`
 
 export function profileRoutes(profiles: ProfilesService): RoutePlugin {
@@ -49,7 +50,7 @@ export function profileRoutes(profiles: ProfilesService): RoutePlugin {
     app.post(
       '/:domain_id/clients/bootstrap/profiles',
       {
-        config: { action: 'profile_create' },
+        config: { action: 'profile_create', location: LOCATION },
         schema: {
           tags,
           summary: 'Create a profile',
@@ -157,7 +158,7 @@ function uploadRoute(scope: HttpApp, profiles: ProfilesService): void {
   scope.post(
     '/:domain_id/clients/bootstrap/profiles/upload',
     {
-      config: { action: 'profile_create' },
+      config: { action: 'profile_create', location: LOCATION },
       schema: {
         tags,
         consumes: ['application/json', ...Object.values(UPLOADED).flat()],

@@ -55,7 +55,7 @@ const fields = {
   binding_slots: Type.Optional(Type.Array(BindingSlot, { maxItems: MAX_SLOTS })),
 }
 
-export const NewProfile = Type.Object({ name: RequiredName, ...fields }, { $id: 'NewBootstrapProfile' })
+export const NewProfile = Type.Object({ name: RequiredName, ...fields }, { $id: 'BootstrapProfileCreate' })
 export type NewProfile = Static<typeof NewProfile>
 
 export const ProfileUpdate = Type.Object(

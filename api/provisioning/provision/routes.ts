@@ -44,7 +44,7 @@ export function provisionRoutes({ provision, tokens, login, throttle }: Provisio
       app.post(
         url,
         {
-          config: { ownCredentials: true, action: 'client_create' },
+          config: { ownCredentials: ['bearer', 'none'], action: 'client_create' },
           schema: {
             tags,
             summary: 'Make everything that a device needs',
