@@ -56,3 +56,14 @@ test('looks no further than it tells, whatever the number of faulty items', () =
   expect(faultsOf(Type.Array(Item), items, '')).toHaveLength(8)
   expect(looked).toBeLessThan(1000)
 })
+
+test('says of a value of no kind of a union what its kinds are, and of a text its form', () => {
+  const Size = Type.Union([Type.Integer({ minimum: 1 }), Type.String({ maxLength: 3 }), Type.Null()])
+  expect(faultsOf(Size, true, '/size')).toMatchObject([
+    { keyword: 'anyOf', instancePath: '/size', params: { accepted: 'an integer or a string or null' } },
+  ])
+  expect(paths(Size, 'long', '/size')).toEqual(['/size maxLength'])
+  expect(paths(Size, 0, '/size')).toEqual(['/size minimum'])
+  const Form = Type.Object({ id: Type.String({ pattern: '^a+$', description: 'letters a' }) })
+  expect(faultsOf(Form, { id: 'b' }, '')).toMatchObject([{ keyword: 'pattern', params: { description: 'letters a' } }])
+})

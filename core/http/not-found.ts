@@ -1,5 +1,5 @@
 /** Unknown path 404, known path with another method 405 with `Allow` (contract section 12). */
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ServiceError } from '../errors/index.ts'
 import { sendError } from './error-handler.ts'
 
@@ -12,7 +12,7 @@ export function registerNotFound(app: FastifyInstance): void {
     routes.push({ url: route.url, methods: [route.method].flat() })
     patterns = undefined
   })
-  app.setNotFoundHandler((request, reply) => {
+  const answer = (request: FastifyRequest, reply: FastifyReply) => {
     const path = request.url.split('?', 1)[0] ?? '/'
     patterns ??= routes.map(({ url, methods }) => ({ pattern: patternOf(url), methods }))
     const allowed = new Set(patterns.filter((route) => route.pattern.test(path)).flatMap((route) => route.methods))
@@ -25,6 +25,12 @@ export function registerNotFound(app: FastifyInstance): void {
       reply,
       new ServiceError('method_not_allowed', `the path takes ${[...allowed].toSorted().join(', ')}`),
     )
+  }
+  app.setNotFoundHandler(answer)
+  // No path takes QUERY, and without a content type Fastify answers it before any handler (RFC 10008 section 2).
+  app.addHook('onRequest', (request, reply, done) => {
+    if (request.is404 && request.method === 'QUERY') void answer(request, reply)
+    else done()
   })
 }
 

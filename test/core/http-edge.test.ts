@@ -57,12 +57,14 @@ describe('paths and methods', () => {
     ['PUT', '/pumps/7', 'GET, HEAD'],
     ['GET', '/pumps/7/start', 'POST'],
     ['PROPFIND', '/pumps', 'GET, HEAD, POST'],
+    ['QUERY', '/pumps', 'GET, HEAD, POST'],
     ['POST', '/health', 'GET, HEAD'],
     ['DELETE', '/', 'GET, HEAD'],
   ])('%s %s is 405 and names the methods that it takes', async (method, path, allow) => {
     const answer = await call(method, path)
     expect(answer.status).toBe(405)
     expect(answer.headers.get('allow')).toBe(allow)
+    expect(answer.headers.get('x-request-id')).toMatch(/^\S+$/)
     expect(answer.json().error).toBe('method_not_allowed')
   })
 
@@ -330,7 +332,9 @@ describe('bytes below HTTP', () => {
   ])('%s is refused with the error body, and the connection ends', async (_what, bytes, status, error) => {
     const raw = openRaw(edge.port)
     raw.socket.write(bytes)
-    expect(parseAnswer(await raw.closed)).toMatchObject({ status, body: { error } })
+    const answer = parseAnswer(await raw.closed)
+    expect(answer).toMatchObject({ status, body: { error } })
+    expect(answer.headers).toMatch(/^x-request-id: \S+$/m)
   })
 
   test('an expectation that nobody knows is not one of ours, and the request is answered', async () => {
