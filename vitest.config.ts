@@ -41,6 +41,7 @@ export default defineConfig({
       suite('mqtt', ['test/mqtt/**/*.test.ts'], { needsPostgres: true, testTimeout: 120_000 }),
       suite('faults', ['test/faults/**/*.test.ts'], { testTimeout: 300_000 }),
       suite('cli', ['test/cli/**/*.test.ts'], { testTimeout: 240_000 }),
+      suite('openapi', ['test/openapi/**/*.test.ts'], { testTimeout: 900_000 }),
       suite('programs', ['test/programs/**/*.test.ts'], { needsBuild: true, testTimeout: 120_000 }),
     ],
   },

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 
-	skein "skein.test/client"
+	skein "skein.test/api/client"
 )
 
 func main() {

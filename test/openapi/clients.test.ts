@@ -1,0 +1,84 @@
+// openapi.json as generators read it: clients of three languages compile, and their first call works against the product
+import { execFileSync } from 'node:child_process'
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { compileClient, generateClient, openapiTools, runCommand, toolOf } from '../../tools/openapi-clients.ts'
+import type { Installation, Whole } from '../harness/whole.ts'
+import { createInstallation, startWhole } from '../harness/whole.ts'
+
+const HERE = import.meta.dirname
+const ROOT = join(HERE, '..', '..')
+const TYPESCRIPT = join(HERE, 'typescript')
+const PASSWORD = 'the-first-admin'
+const MADE = /^made [0-9a-f-]{36}\n$/
+
+const has = {
+  typescript: existsSync(join(TYPESCRIPT, 'node_modules')),
+  python: openapiTools() !== undefined,
+  go: openapiTools() !== undefined && isInstalled('go'),
+}
+
+let installation: Installation
+let whole: Whole
+let folder: string
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'skein-clients-'))
+  if (!Object.values(has).some(Boolean)) return
+  installation = await createInstallation()
+  whole = await startWhole(installation)
+})
+
+afterAll(async () => {
+  await whole?.[Symbol.asyncDispose]()
+  installation?.[Symbol.dispose]()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+test.runIf(process.env['CI'] === 'true')('generators and compilers are installed where tests decide', () => {
+  expect(has).toEqual({ typescript: true, python: true, go: true })
+})
+
+describe('a client', () => {
+  test.skipIf(!has.typescript)('of TypeScript (openapi-typescript) compiles and is used', async () => {
+    const generated = join(TYPESCRIPT, 'generated')
+    mkdirSync(generated, { recursive: true })
+    const bin = (name: string) => join(TYPESCRIPT, 'node_modules', '.bin', name)
+    await runCommand(
+      [bin('openapi-typescript'), join(ROOT, 'openapi.json'), '-o', join(generated, 'schema.d.ts')],
+      ROOT,
+    )
+    await runCommand([bin('tsc'), '-p', TYPESCRIPT], ROOT)
+    expect(
+      await runCommand([process.execPath, join(TYPESCRIPT, 'call.mts'), installation.base, PASSWORD], ROOT),
+    ).toMatch(MADE)
+  })
+
+  test.skipIf(!has.python)('of Python (openapi-generator) is imported and used', async () => {
+    const client = join(folder, 'python')
+    await generateClient('python', client)
+    await compileClient('python', client)
+    copyFileSync(join(HERE, 'python', 'call.py'), join(client, 'call.py'))
+    expect(await runCommand([toolOf('python'), 'call.py', installation.base, PASSWORD], client)).toMatch(MADE)
+  })
+
+  test.skipIf(!has.go)('of Go (openapi-generator) compiles and is used', async () => {
+    const client = join(folder, 'go')
+    await generateClient('go', client)
+    mkdirSync(join(client, 'call'))
+    copyFileSync(join(HERE, 'go', 'call.go'), join(client, 'call', 'main.go'))
+    await compileClient('go', client)
+    expect(await runCommand(['go', 'run', './call', installation.base, PASSWORD], client)).toMatch(MADE)
+  })
+})
+
+function isInstalled(program: string): boolean {
+  try {
+    execFileSync('which', [program], { stdio: 'ignore' })
+    return true
+  } catch {
+    return false
+  }
+}
