@@ -123,12 +123,12 @@ async function fuzz(name: string, authorization: string, ids: Ids, seconds: numb
   const reportFile = join(folder, `${name}.json`)
   writeFileSync(config, configOf(ids))
   const options = [
-    ...['--url', installation.base, '--header', `Authorization: ${authorization}`],
-    ...['--checks', CHECKS.join(','), '--phases', 'examples,coverage,fuzzing'],
-    ...['--seed', String(SEED), '--max-time', String(seconds), '--request-timeout', String(REQUEST_SECONDS)],
-    ...['--generation-database', 'none', '--suppress-health-check', 'all', '--warnings', 'off', '--no-color'],
-    ...['--report', 'json', '--report-json-path', reportFile],
-  ]
+    ['--url', installation.base, '--header', `Authorization: ${authorization}`],
+    ['--checks', CHECKS.join(','), '--phases', 'examples,coverage,fuzzing'],
+    ['--seed', String(SEED), '--max-time', String(seconds), '--request-timeout', String(REQUEST_SECONDS)],
+    ['--generation-database', 'none', '--suppress-health-check', 'all', '--warnings', 'off', '--no-color'],
+    ['--report', 'json', '--report-json-path', reportFile],
+  ].flat()
   const output = await runCommand(
     [toolOf('schemathesis'), '--config-file', config, 'run', DOCUMENT, ...options],
     folder,
