@@ -1,7 +1,7 @@
 /**
  * `npm run openapi:client -- <language> [<folder>]` makes the client of a language from openapi.json with openapi-generator and compiles it:
- * whether the document is one that the language can use. The generator is that of `OPENAPI_TOOLS`, a virtual environment with
- * test/openapi/requirements.txt in it; the compiler is the machine's.
+ * whether the document is one that the language can use. The generator is that of `OPENAPI_TOOLS`, a folder that
+ * test/openapi/install.sh has filled; the compiler is the machine's.
  */
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -63,16 +63,14 @@ export const CLIENTS = {
 } as const satisfies Record<string, ClientMaker>
 export type ClientLanguage = keyof typeof CLIENTS
 
-/** The virtual environment with the generator; undefined: there is none. */
+/** The folder with the generators; undefined: there is none. */
 export const openapiTools = (): string | undefined => process.env['OPENAPI_TOOLS']
 
-/** A program of the virtual environment. */
+/** A program of its virtual environment. */
 export function toolOf(name: string): string {
   const tools = openapiTools()
   if (tools === undefined) {
-    throw new Error(
-      'OPENAPI_TOOLS must name a virtual environment: python3 -m venv <folder> && <folder>/bin/pip install -r test/openapi/requirements.txt',
-    )
+    throw new Error('OPENAPI_TOOLS must name the folder of the generators: run test/openapi/install.sh <folder> first')
   }
   return join(tools, 'bin', name)
 }

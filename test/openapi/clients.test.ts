@@ -1,6 +1,6 @@
 // openapi.json as generators read it: clients of three languages compile, and their first call works against the product
 import { execFileSync } from 'node:child_process'
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -10,12 +10,11 @@ import { createInstallation, startWhole } from '../harness/whole.ts'
 
 const HERE = import.meta.dirname
 const ROOT = join(HERE, '..', '..')
-const TYPESCRIPT = join(HERE, 'typescript')
 const PASSWORD = 'the-first-admin'
 const MADE = /^made [0-9a-f-]{36}\n$/
 
 const has = {
-  typescript: existsSync(join(TYPESCRIPT, 'node_modules')),
+  typescript: openapiTools() !== undefined,
   python: openapiTools() !== undefined,
   go: openapiTools() !== undefined && isInstalled('go'),
 }
@@ -43,17 +42,20 @@ test.runIf(process.env['CI'] === 'true')('generators and compilers are installed
 
 describe('a client', () => {
   test.skipIf(!has.typescript)('of TypeScript (openapi-typescript) compiles and is used', async () => {
-    const generated = join(TYPESCRIPT, 'generated')
+    // Beside its packages, where they are found.
+    const client = join(openapiTools() ?? '', 'typescript')
+    const generated = join(client, 'generated')
     mkdirSync(generated, { recursive: true })
-    const bin = (name: string) => join(TYPESCRIPT, 'node_modules', '.bin', name)
+    for (const file of ['call.mts', 'tsconfig.json']) copyFileSync(join(HERE, 'typescript', file), join(client, file))
+    const bin = (name: string) => join(client, 'node_modules', '.bin', name)
     await runCommand(
       [bin('openapi-typescript'), join(ROOT, 'openapi.json'), '-o', join(generated, 'schema.d.ts')],
       ROOT,
     )
-    await runCommand([bin('tsc'), '-p', TYPESCRIPT], ROOT)
-    expect(
-      await runCommand([process.execPath, join(TYPESCRIPT, 'call.mts'), installation.base, PASSWORD], ROOT),
-    ).toMatch(MADE)
+    await runCommand([bin('tsc'), '-p', client], ROOT)
+    expect(await runCommand([process.execPath, join(client, 'call.mts'), installation.base, PASSWORD], ROOT)).toMatch(
+      MADE,
+    )
   })
 
   test.skipIf(!has.python)('of Python (openapi-generator) is imported and used', async () => {
