@@ -387,8 +387,8 @@ CREATE TABLE client_telemetry (
 );
 COMMENT ON TABLE client_telemetry IS 'Activity of each client.';
 COMMENT ON COLUMN client_telemetry.client_key IS 'The client.';
-COMMENT ON COLUMN client_telemetry.first_seen IS 'When it first published.';
-COMMENT ON COLUMN client_telemetry.last_seen IS 'When it last published.';
+COMMENT ON COLUMN client_telemetry.first_seen IS 'When it first published or opened a session.';
+COMMENT ON COLUMN client_telemetry.last_seen IS 'When it last published, or opened or closed a session.';
 COMMENT ON COLUMN client_telemetry.inbound_messages IS 'Number of messages that it published.';
 COMMENT ON COLUMN client_telemetry.outbound_messages IS 'Number of messages that were delivered to its sessions.';
 COMMENT ON COLUMN client_telemetry.is_online IS 'Whether it has an open session.';
@@ -753,7 +753,7 @@ CREATE TABLE journal_days (
   CONSTRAINT journal_days_pkey PRIMARY KEY (scope_key, day, operation)
 );
 COMMENT ON TABLE journal_days IS 'As journal_totals, per day: a page of the journal far behind the first begins at its day.';
-COMMENT ON COLUMN journal_days.scope_key IS 'Domain or entity.';
+COMMENT ON COLUMN journal_days.scope_key IS 'Domain or user.';
 COMMENT ON COLUMN journal_days.day IS 'Day in UTC.';
 COMMENT ON COLUMN journal_days.operation IS 'As in journal.';
 COMMENT ON COLUMN journal_days.total IS 'Number of records.';
@@ -779,8 +779,8 @@ CREATE TABLE journal_totals (
   total bigint NOT NULL,
   CONSTRAINT journal_totals_pkey PRIMARY KEY (scope_key, operation)
 );
-COMMENT ON TABLE journal_totals IS 'How many journal records a domain and an entity have of each operation, up to the position of the consumer that counts them: counting millions for each page would take seconds.';
-COMMENT ON COLUMN journal_totals.scope_key IS 'Domain or entity.';
+COMMENT ON TABLE journal_totals IS 'How many journal records a domain and a user have of each operation, up to the position of the consumer that counts them: counting millions for each page would take seconds.';
+COMMENT ON COLUMN journal_totals.scope_key IS 'Domain or user.';
 COMMENT ON COLUMN journal_totals.operation IS 'As in journal.';
 COMMENT ON COLUMN journal_totals.total IS 'Number of records.';
 
@@ -879,7 +879,7 @@ COMMENT ON COLUMN module_policies.key IS 'Internal key, never shown to users.';
 COMMENT ON COLUMN module_policies.domain_key IS 'The domain; NULL: tasks of no domain.';
 COMMENT ON COLUMN module_policies.signatures IS 'off, warn or require.';
 COMMENT ON COLUMN module_policies.keys IS 'Public keys in PEM.';
-COMMENT ON COLUMN module_policies.updated_at IS 'When it was last changed; NULL: never.';
+COMMENT ON COLUMN module_policies.updated_at IS 'When it was last changed.';
 
 CREATE TABLE module_uses (
   key bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1030,7 +1030,7 @@ COMMENT ON COLUMN mqtt_sessions.client_identifier IS 'MQTT client identifier.';
 COMMENT ON COLUMN mqtt_sessions.epoch IS 'Raised with each connection; a process that holds an older epoch may no longer write.';
 COMMENT ON COLUMN mqtt_sessions.node IS 'Process that has the connection, or had the last one.';
 COMMENT ON COLUMN mqtt_sessions.is_connected IS 'Whether the session has a connection.';
-COMMENT ON COLUMN mqtt_sessions.version IS 'MQTT protocol version: 4 or 5.';
+COMMENT ON COLUMN mqtt_sessions.version IS 'MQTT protocol level: 3 (MQTT 3.1), 4 (3.1.1) or 5.';
 COMMENT ON COLUMN mqtt_sessions.address IS 'Network address of the client.';
 COMMENT ON COLUMN mqtt_sessions.expiry_seconds IS 'Session expiry interval in seconds; 0: the session ends with its connection.';
 COMMENT ON COLUMN mqtt_sessions.connected_at IS 'When it last connected.';
@@ -1121,7 +1121,7 @@ CREATE TABLE nodes (
 );
 COMMENT ON TABLE nodes IS 'One row per running process. A contract migration waits until no older one is alive.';
 COMMENT ON COLUMN nodes.id IS 'Name of the process, unique for each start.';
-COMMENT ON COLUMN nodes.kind IS 'The program: api, manager, worker, proxy or all.';
+COMMENT ON COLUMN nodes.kind IS 'The program: api, manager or all.';
 COMMENT ON COLUMN nodes.version IS 'Version of Skein that the process runs.';
 COMMENT ON COLUMN nodes.migration IS 'Number of the newest migration that the process knows.';
 COMMENT ON COLUMN nodes.started_at IS 'When the process started.';
@@ -1227,7 +1227,7 @@ COMMENT ON COLUMN pats.user_key IS 'The user the token acts as.';
 COMMENT ON COLUMN pats.name IS 'Name of the token.';
 COMMENT ON COLUMN pats.description IS 'Description of the token.';
 COMMENT ON COLUMN pats.secret_hash IS 'SHA-256 of the whole token, which holds 32 random bytes.';
-COMMENT ON COLUMN pats.issued_at IS 'When the token was issued, or its secret last replaced.';
+COMMENT ON COLUMN pats.issued_at IS 'When the token was issued.';
 COMMENT ON COLUMN pats.expires_at IS 'When it expires.';
 COMMENT ON COLUMN pats.updated_at IS 'When it was last changed; NULL: never.';
 COMMENT ON COLUMN pats.last_used_at IS 'When it was last used; NULL: never.';
@@ -1610,7 +1610,7 @@ COMMENT ON COLUMN sessions.id IS 'Id of the session, which its tokens carry.';
 COMMENT ON COLUMN sessions.user_key IS 'The user who logged in.';
 COMMENT ON COLUMN sessions.domain_key IS 'Domain to which the login is bound; NULL: none.';
 COMMENT ON COLUMN sessions.generation IS 'Number of refreshes. A refresh token names the generation that it belongs to.';
-COMMENT ON COLUMN sessions.address IS 'Network address of the last use.';
+COMMENT ON COLUMN sessions.address IS 'Network address from which the user logged in.';
 COMMENT ON COLUMN sessions.user_agent IS 'User-Agent header of the login.';
 COMMENT ON COLUMN sessions.created_at IS 'When the user logged in.';
 COMMENT ON COLUMN sessions.last_used_at IS 'When the session was last refreshed.';
