@@ -221,6 +221,36 @@ test('every page and total agrees with the plain order of what was sent, whateve
   )
 }, 120_000)
 
+test('a page inside a quarter of an hour with very many records agrees too', async () => {
+  const channel = newChannel()
+  const sent: Sent[][] = []
+  const quarterSeconds = Math.ceil(START_SECONDS / 900) * 900
+  for (let turn = 0; turn < 30; turn++) {
+    const records = Array.from({ length: 7_000 }, (_, index) => ({
+      name: index % 3 === 0 ? 'a' : 'b',
+      seconds: quarterSeconds + ((index * 7 + turn) % 890) + 0.25,
+      value: index,
+    }))
+    await publish({ publisher: 0, subtopic: '', projectedBefore: undefined, records }, channel)
+    sent.push(records.map((record) => ({ publisher: 0, subtopic: '', ...record })))
+    if (turn === 20) await messages.project('own')
+  }
+  for (const dir of ['desc', 'asc'] as const) {
+    const all = reference(sent, dir)
+    for (const filters of [{}, { from: quarterSeconds + 10.5, to: quarterSeconds + 800.1 }, { name: 'a' }]) {
+      const wanted = all.filter((record) => matches(record, filters))
+      for (const offset of [100, 9_999, 60_000, wanted.length - 5, wanted.length]) {
+        const query = { format: 'messages', offset, limit: 20, dir, ...filters } as MessagesQuery
+        const found = await messages.read(channel.accessOf(0), query)
+        expect(found.total).toBe(wanted.length)
+        expect(found.messages.map(({ time, name, value }) => [time, name, value])).toEqual(
+          wanted.slice(offset, offset + 20).map(({ seconds, name, value }) => [seconds, name, value]),
+        )
+      }
+    }
+  }
+}, 120_000)
+
 const AGGREGATIONS = ['sum', 'avg', 'min', 'max', 'count'] as const
 const INTERVALS = ['1s', '15m', '45 minutes', '1 hour', '1 day', '1 month'] as const
 /** Decimals whose doubles give another sum in another order. */

@@ -25,6 +25,15 @@ export type ValueCondition = { record: Sql<boolean>; row: Sql<boolean> }
 /** A range of times in epoch seconds, the end exclusive. */
 export type TimeRange = { fromSeconds: number | undefined; toSeconds: number | undefined }
 
+/** What lies in both ranges. */
+export function intersection(one: TimeRange, other: TimeRange): TimeRange {
+  const [from, to] = [
+    Math.max(one.fromSeconds ?? -Infinity, other.fromSeconds ?? -Infinity),
+    Math.min(one.toSeconds ?? Infinity, other.toSeconds ?? Infinity),
+  ]
+  return { fromSeconds: from === -Infinity ? undefined : from, toSeconds: to === Infinity ? undefined : to }
+}
+
 export type RecordConditions = {
   /** About a row `m` of the table `records`: it may hold records that match. */
   rows: Sql<boolean>

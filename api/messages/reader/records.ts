@@ -4,9 +4,9 @@ import type { Transaction } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { RECORDS } from '../store/opened.ts'
-import { findBuckets } from './buckets.ts'
+import { findBuckets, findSeconds } from './buckets.ts'
 import type { RecordConditions, Scope } from './conditions.ts'
-import { all, conditionsIn, matchingIn, scopeOf } from './conditions.ts'
+import { all, conditionsIn, intersection, matchingIn, scopeOf } from './conditions.ts'
 import type { Filter } from './filter.ts'
 import { byTime, directionOf } from './order.ts'
 import type { Parts } from './parts.ts'
@@ -20,6 +20,9 @@ import { pageRowsOf } from './window.ts'
 const BUCKETS_OFFSET = 100
 /** Rows that are looked at for a page whose buckets can be found by the rollups. */
 const MAX_LOOKED_ROWS = 5_000
+
+/** Matches in the buckets of a page that are opened and sorted; of more, the seconds of the page are found first. */
+const MAX_OPENED_RECORDS = 200_000
 
 /** The columns that a page can be ordered by; an unknown order is that of time. */
 const ORDER_COLUMNS: Readonly<Record<string, Sql<unknown>>> = {
@@ -66,8 +69,17 @@ export class RecordsQuery {
       const near = await pageByTime(this.#tx, conditions, window, isKnown ? MAX_LOOKED_ROWS : Infinity)
       if (near !== undefined) return near
     }
+    return await this.#pageOfBuckets(conditions, window)
+  }
+
+  async #pageOfBuckets(conditions: RecordConditions, window: Window): Promise<PageRows<RecordRow>> {
     const found = await findBuckets(this.#tx, this.#parts, window)
-    return { ...(await pageOfBuckets(this.#tx, conditions, found, window)), total: found.total }
+    const { total } = found
+    if (found.records <= MAX_OPENED_RECORDS)
+      return { ...(await pageOfBuckets(this.#tx, conditions, found, window)), total }
+    const seconds = await findSeconds(this.#tx, conditions, found, window)
+    const within = conditionsIn(this.#scope, intersection(this.#filter, seconds))
+    return { ...(await pageOfBuckets(this.#tx, within, { ...found, offset: seconds.offset }, window)), total }
   }
 
   total(): Promise<number> {

@@ -44,7 +44,7 @@ export async function pageByTime(
 export async function pageOfBuckets(
   tx: Transaction,
   conditions: RecordConditions,
-  { buckets, offset }: PageBuckets,
+  { buckets, offset }: Pick<PageBuckets, 'buckets' | 'offset'>,
   window: Window,
 ): Promise<PageRows<RecordRow>> {
   if (buckets.length === 0) return pageRowsOf([])
