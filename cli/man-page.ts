@@ -57,7 +57,7 @@ export async function renderManPage(): Promise<string> {
     '.SH FILES',
     '.TP',
     '.B ./config.toml, ~/.config/skein/config.toml',
-    'Configuration; the first that is there counts. Of the file in the current folder, addresses, TLS verification and tokens',
+    'Configuration; the first file that exists is used. Of the file in the current folder, addresses, TLS verification and tokens',
     'count only after you agree, or with \\-\\-config.',
     '.TP',
     '.B ~/.config/skein/contexts.json',

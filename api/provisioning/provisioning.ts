@@ -86,7 +86,7 @@ export async function startProvisioning(deps: ProvisioningDeps): Promise<Provisi
     certificates,
     warningFor: (host) =>
       login.isOn && !isLoopbackHost(host)
-        ? 'whoever reaches this address may make clients and channels by /mapping, in the name of the user of SKEIN_PROVISION_…'
+        ? 'callers without a login who reach this address can create clients and channels with /mapping, as the user of SKEIN_PROVISION_…'
         : undefined,
     routes: async (app) => {
       await certificates.routes(app)

@@ -14,10 +14,10 @@ export function accessRoutes(explainer: Explainer): RoutePlugin {
         config: { action: 'view_role_users' },
         schema: {
           tags: ['roles'],
-          summary: 'Explain why somebody may do something, or may not',
+          summary: 'Explain why a user may do something, or may not',
           description:
-            'Names the roles that decide, the groups on the way and what would change it. Everybody may ask about himself; ' +
-            'about others whoever may see the members of the entity, and the administrators of the domain.',
+            'Names the roles that decide, the groups on the way and what would change it. Every user may ask about themselves; ' +
+            'about others those with view_role_users on the entity, and the administrators of the domain.',
           params: Type.Object({ domain_id: Id }),
           querystring: AccessQuestion,
           response: responses({ 200: AccessAnswer }, 'unauthenticated', 'forbidden', 'not_found'),

@@ -69,7 +69,7 @@ export function invitationRoutes(invitations: InvitationsService): RoutePlugin {
         schema: {
           tags,
           summary: 'View an invitation',
-          description: 'To the invitee, to whoever sent it and to the administrators of the domain.',
+          description: 'For the invitee, the sender and the administrators of the domain.',
           params: Params,
           response: responses({ 200: Invitation }, 'unauthenticated', 'forbidden', 'not_found'),
         },

@@ -16,7 +16,11 @@ export const Invitation = Type.Object(
     user_id: Type.String({ description: 'The same as invitee_user_id' }),
     domain_id: Id,
     domain_name: Type.String(),
-    relation: Type.Optional(Type.String({ description: 'The role as a relation of the older generations' })),
+    relation: Type.Optional(
+      Type.String({
+        description: 'A relation instead of a role: administrator, editor, contributor, member, viewer or guest',
+      }),
+    ),
     role_id: Type.Optional(Type.String({ description: 'Absent when the role was deleted' })),
     role_name: Type.Optional(Type.String()),
     actions: Type.Optional(Type.Array(Type.String())),

@@ -66,7 +66,7 @@ export const NewRole = Type.Object(
     optional_members: Type.Optional(UserIds),
     members: Type.Optional(UserIds),
   },
-  { $id: 'RoleCreate', description: 'role_name or name is required; the names of either generation' },
+  { $id: 'RoleCreate', description: 'role_name or name is required' },
 )
 export type NewRole = Static<typeof NewRole>
 

@@ -39,7 +39,7 @@ export const BindingSlot = Type.Object({
   fields: Type.Optional(
     Type.Array(Type.String({ maxLength: MAX_SLOT_CHARS }), {
       maxItems: MAX_FIELDS,
-      description: 'What the template uses of it, for whoever binds; not checked',
+      description: 'The fields that the template uses, as a note for the user who binds the slot; not checked',
     }),
   ),
 })

@@ -68,7 +68,7 @@ export function provisionRoutes({ provision, tokens, login, throttle }: Provisio
           schema: {
             tags,
             summary: 'The content that bootstrap configurations get',
-            description: 'For whoever may create clients: in the domain of the path, else in any.',
+            description: 'Requires client_create in the domain of the path, or in any domain.',
             params,
             response: responses({ 200: MappingContent }, 'unauthenticated', 'forbidden', 'unprocessable'),
           },
