@@ -21,8 +21,8 @@ export const WORKER_SETTINGS = {
     'Folder of this worker alone: its id, unsent results and modules; two workers on one machine need two',
     { defaultText: 'worker/ in SKEIN_DATA_DIR' },
   ),
-  manager: text('SKEIN_WORKER_MANAGER', '127.0.0.1:7071', 'Manager to join, host:port; --manager goes before it'),
-  token: secret('SKEIN_WORKER_TOKEN', 'Join token; needed at the first start, --token goes before it'),
+  manager: text('SKEIN_WORKER_MANAGER', '127.0.0.1:7071', 'Manager to join, host:port; --manager overrides it'),
+  token: secret('SKEIN_WORKER_TOKEN', 'Join token; required at the first start; --token overrides it'),
   name: optionalText('SKEIN_WORKER_NAME', 'Name shown to people', { defaultText: 'host name' }),
   labels: labels('SKEIN_WORKER_LABELS', 'Labels that tasks select workers by, such as zone=north,gpu=no'),
   slots: optionalInteger('SKEIN_WORKER_SLOTS', { min: 1, max: 1000 }, 'Runs that execute at a time', {
