@@ -32,7 +32,7 @@ export function overview(): string {
 export function flagHelp(): string {
   return [
     'Flags that mean the same everywhere. A flag overrides the environment, the environment overrides the context,',
-    'the context before the configuration file.',
+    'and the context overrides the configuration file.',
     ...FLAG_GROUPS.flatMap((group) => [
       '',
       `${group}:`,
