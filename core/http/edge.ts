@@ -83,7 +83,7 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
   app.setSchemaErrorFormatter(
     (errors) => (errors as unknown as Error[])[0] ?? new ServiceError('malformed', 'the request is not valid'),
   )
-  registerNotFound(app as unknown as FastifyInstance)
+  const answerUnknown = registerNotFound(app as unknown as FastifyInstance)
   registerErrorHandler(app as unknown as FastifyInstance)
   registerBodyParsers(app as unknown as FastifyInstance)
   registerLongAnswers(app as unknown as FastifyInstance, options.maxBodyBytes)
@@ -93,6 +93,12 @@ export function createHttpApp(options: EdgeOptions): HttpApp {
   })
   registerOriginRules(app as unknown as FastifyInstance, options.corsOrigins)
   registerRequestMetrics(app as unknown as FastifyInstance, options.health.metrics)
+  // No path takes QUERY, and without a content type Fastify answers it with 400 before any handler (RFC 10008 section 2).
+  app.addHook('onRequest', (request, reply, done) => {
+    if (request.is404 && request.method === 'QUERY')
+      void answerUnknown(request as FastifyRequest, reply as unknown as FastifyReply)
+    else done()
+  })
   // With a callback, so that a route that reads its own credentials waits for no promise.
   app.addHook('onRequest', (request, _reply, done) => {
     const { isPublic, ownCredentials } = request.routeOptions.config

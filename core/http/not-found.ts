@@ -3,8 +3,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ServiceError } from '../errors/index.ts'
 import { sendError } from './error-handler.ts'
 
-/** Must be called before any route is added: it watches them. */
-export function registerNotFound(app: FastifyInstance): void {
+/** Must be called before any route is added: it watches them. Gives what answers a request that no route takes. */
+export function registerNotFound(app: FastifyInstance): (request: FastifyRequest, reply: FastifyReply) => FastifyReply {
   const routes: { url: string; methods: string[] }[] = []
   // Made of the routes when the first path is unknown: a start needs none of it.
   let patterns: { pattern: RegExp; methods: string[] }[] | undefined
@@ -27,11 +27,7 @@ export function registerNotFound(app: FastifyInstance): void {
     )
   }
   app.setNotFoundHandler(answer)
-  // No path takes QUERY, and without a content type Fastify answers it before any handler (RFC 10008 section 2).
-  app.addHook('onRequest', (request, reply, done) => {
-    if (request.is404 && request.method === 'QUERY') void answer(request, reply)
-    else done()
-  })
+  return answer
 }
 
 function patternOf(url: string): RegExp {

@@ -16,7 +16,7 @@ const UNGRANTED_ACTIONS = new Set(Object.keys(OUTSIDE_ACTIONS))
 const GRANTED_ACTIONS = new Set<string>(Object.values(ACTIONS).flat())
 /** Pages and the document itself: what they answer is not the API's. */
 const isDocumentation = ({ url }: RouteOptions) =>
-  url === '/openapi.json' || url === '/docs' || url.startsWith('/docs/')
+  url === '/' || url === '/openapi.json' || url === '/docs' || url.startsWith('/docs/')
 
 const methodsOf = (route: RouteOptions) => [route.method].flat().filter((method) => method !== 'HEAD')
 const nameOf = (route: RouteOptions) => `${methodsOf(route).join(',')} ${route.url}`
