@@ -77,6 +77,11 @@ const FORMS: Record<
     `/${verb}`,
     { channel_ids: [channelId], client_ids: [clientId] },
   ],
+  'one of each under older names': (verb, { clientId, channelId }) => [
+    'POST',
+    `/${verb}`,
+    { thing_id: clientId, channel_id: channelId },
+  ],
   'an array behind the verb alone': (verb, { clientId, channelId }) => [
     'POST',
     `/${verb}`,

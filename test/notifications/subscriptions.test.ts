@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { readMails } from '../api/mailbox.ts'
-import { grantRole, newTenant, revokeRoles } from '../api/support.ts'
+import { grantRole, newTenant, revokeRoles, tenantOf } from '../api/support.ts'
 import type { Channel, Client, Tenant } from '../api/support.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestApi } from '../harness/api.ts'
@@ -165,6 +165,43 @@ describe('a subscription', () => {
     })
     expect((await list('topic=none')).status).toBe(404)
     expect((await list('limit=-2')).status).toBe(400)
+  })
+})
+
+describe('a token that is bound to a domain (decision 69)', () => {
+  const boundTo = async (domainId: string) => {
+    const issued = await api.anonymous('POST', '/users/tokens/issue', {
+      identity: tenant.user.username,
+      secret: tenant.user.secret,
+      domain_id: domainId,
+    })
+    expect(issued.status, issued.text).toBe(201)
+    return api.as(`Bearer ${issued.json<{ access_token: string }>().access_token}`)
+  }
+
+  it('subscribes to channels of that domain, and sees and ends those subscriptions alone', async () => {
+    const second = await tenant.call('POST', '/domains', { name: 'second' })
+    const other = tenantOf(tenant.user, second.json<{ id: string }>().id)
+    const elsewhere = await other.newChannel()
+    const call = await boundTo(tenant.domainId)
+    const contact = newContact()
+    const made = await call('POST', '/subscriptions', { topic: `channels.${channel.id}.bound`, contact })
+    expect(made.status, made.text).toBe(201)
+    const own = String(made.headers['location'])
+    const foreign = await subscribe(elsewhere.id, contact, other)
+    expect((await call('POST', '/subscriptions', { topic: elsewhere.id, contact: newContact() })).status).toBe(404)
+    expect((await call('GET', `/subscriptions?contact=${encodeURIComponent(contact)}`)).json()).toMatchObject({
+      total: 1,
+      subscriptions: [{ topic: `channels.${channel.id}.bound` }],
+    })
+    for (const method of ['GET', 'DELETE']) {
+      expect((await call(method, `/subscriptions/${foreign.id}`)).status).toBe(404)
+    }
+    expect((await call('GET', `/subscriptions/${foreign.id}/dead-letters`)).status).toBe(404)
+    await send(7, '/bound')
+    await until(() => postsTo(contact).length === 1, 'the topic with a leading `channels.` is that channel')
+    expect((await call('DELETE', own)).status).toBe(204)
+    expect((await tenant.call('GET', `/subscriptions/${foreign.id}`)).status).toBe(200)
   })
 })
 

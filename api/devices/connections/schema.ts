@@ -30,6 +30,8 @@ const fields = {
   subjects: Type.Optional(Ids),
   objects: Type.Optional(Ids),
   actions: Type.Optional(Types),
+  thing_id: Type.Optional(Type.String({ maxLength: 36, description: 'One client, under its older name' })),
+  channel_id: Type.Optional(Type.String({ maxLength: 36, description: 'One channel' })),
 }
 
 export const Connecting = Type.Object(fields, {

@@ -36,11 +36,16 @@ function parseOne(connection: Connecting): Wanted {
     bits |= CONNECTION_BITS[type]
   }
   return {
-    clientIds: requireIds(connection.client_ids ?? connection.subjects, '/client_ids'),
-    channelIds: requireIds(connection.channel_ids ?? connection.objects, '/channel_ids'),
+    clientIds: requireIds(connection.client_ids ?? connection.subjects ?? single(connection.thing_id), '/client_ids'),
+    channelIds: requireIds(
+      connection.channel_ids ?? connection.objects ?? single(connection.channel_id),
+      '/channel_ids',
+    ),
     bits: bits === 0 ? BOTH : bits,
   }
 }
+
+const single = (id: string | undefined) => (id === undefined ? undefined : [id])
 
 function requireIds(ids: readonly string[] | undefined, path: string): string[] {
   if (ids === undefined) throw refuse(path, 'is required')

@@ -134,7 +134,7 @@ export const OUTSIDE_ACTIONS: Readonly<Record<string, OutsideRule>> = {
   // Whoever may make credentials may do everything that they may: no token that is less than a login.
   'session.manage': { pat: 'never', loginOnly: true, bound: 'refused' },
   // What is subscribed goes on without the credential that subscribed it.
-  'subscription.manage': { pat: 'never', bound: 'refused' },
+  'subscription.manage': { pat: 'never', bound: 'allowed' },
   'key.manage': { pat: 'never', loginOnly: true, bound: 'allowed' },
   'pat.manage': { pat: 'never', loginOnly: true, bound: 'refused' },
   'signing_key.rotate': { pat: 'never', loginOnly: true, bound: 'refused' },

@@ -124,13 +124,21 @@ export async function countSubscriptions(tx: Transaction, userKey: number): Prom
   return rows[0]?.total ?? 0
 }
 
+/** Whose subscriptions: all of a user, or those to channels of the domain that a token is bound to. */
+export type SubscriptionOwner = { key: number; boundDomainKey: number | undefined }
+
+const isOf = ({ key, boundDomainKey }: SubscriptionOwner): Sql<boolean> =>
+  boundDomainKey === undefined
+    ? sql<boolean>`n.user_key = ${key}`
+    : sql<boolean>`(n.user_key = ${key}
+        AND EXISTS (SELECT FROM channels h WHERE h.key = n.channel_key AND h.domain_key = ${boundDomainKey}))`
+
 export async function findSubscription(
   db: Queryable,
-  userKey: number,
+  owner: SubscriptionOwner,
   id: string,
 ): Promise<SubscriptionRecord | undefined> {
-  const { rows } =
-    await sql<Row>`SELECT ${COLUMNS} FROM ${FROM} WHERE n.id = ${id} AND n.user_key = ${userKey}`.execute(db)
+  const { rows } = await sql<Row>`SELECT ${COLUMNS} FROM ${FROM} WHERE n.id = ${id} AND ${isOf(owner)}`.execute(db)
   return rows[0] === undefined ? undefined : fromRow(rows[0])
 }
 
@@ -141,10 +149,10 @@ export async function removeSubscription(tx: Transaction, key: number): Promise<
 
 export async function listSubscriptions(
   db: Queryable,
-  userKey: number,
+  owner: SubscriptionOwner,
   query: { topic: string | undefined; contact: string | undefined; offset: number; limit: number },
 ): Promise<{ total: number; subscriptions: SubscriptionRecord[] }> {
-  const conditions: Sql<boolean>[] = [sql`n.user_key = ${userKey}`]
+  const conditions: Sql<boolean>[] = [isOf(owner)]
   if (query.topic !== undefined) conditions.push(sql`n.topic = ${query.topic}`)
   if (query.contact !== undefined) conditions.push(sql`n.contact = ${query.contact}`)
   const where = allOf(conditions)

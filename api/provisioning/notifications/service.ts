@@ -36,7 +36,7 @@ export type SubscriptionsService = {
    */
   create(caller: UserPrincipal, input: NewSubscription): Promise<string>
   get(caller: UserPrincipal, id: string): Promise<SubscriptionRecord>
-  /** The caller's own. Throws `not_found` when a filter finds none. */
+  /** The caller's own; with a token that is bound to a domain those to its channels. Throws `not_found` when a filter finds none. */
   list(caller: UserPrincipal, query: SubscriptionQuery): Promise<Page<SubscriptionRecord>>
   remove(caller: UserPrincipal, id: string): Promise<void>
   /** Sends the link again to the address that has not agreed. Throws `rate_limited`. */
@@ -83,7 +83,7 @@ export function createSubscriptionsService(deps: {
   }
 
   async function find(caller: UserPrincipal, id: string): Promise<SubscriptionRecord> {
-    const found = isId(id) ? await findSubscription(database.db, caller.key, id) : undefined
+    const found = isId(id) ? await findSubscription(database.db, caller, id) : undefined
     if (found === undefined) throw notFound()
     return found
   }
@@ -123,7 +123,7 @@ export function createSubscriptionsService(deps: {
     get: find,
     async list(caller, { topic, contact, offset, limit }) {
       const asked = limit === -1 ? MAX_LISTED : limit
-      const { total, subscriptions } = await listSubscriptions(database.db, caller.key, {
+      const { total, subscriptions } = await listSubscriptions(database.db, caller, {
         topic,
         contact,
         offset,

@@ -2,16 +2,20 @@
 import { isMailAddress } from '#api/identity/index.ts'
 import { parseMessagePath, parseSubtopicFilter } from '#api/messages/index.ts'
 import { refusedField } from '#core/errors/index.ts'
+import { isId } from '#core/ids.ts'
 import { isPublicAddress } from '#core/public-address.ts'
 import { isIP } from 'node:net'
 
 export type Topic = { domain: string | undefined; channel: string; filter: string }
 
-/** A message path, or `<channel>[.<subtopic>]`. Throws `malformed`. */
+/** A message path, or `[channels.]<channel>[.<subtopic>]`. Throws `malformed`. */
 export function parseTopic(text: string): Topic {
   const path = parseMessagePath(text)
   if (path !== undefined) return { domain: path.domain, channel: path.channel, filter: parseSubtopicFilter(path.rest) }
-  const match = /^([^./\s]+)(?:[./](.*))?$/s.exec(text)
+  const [first = '', second = ''] = text.split(/[./]/, 2)
+  // The oldest clients write `channels.<id>`.
+  const own = first === 'channels' && isId(second) ? text.slice('channels.'.length) : text
+  const match = /^([^./\s]+)(?:[./](.*))?$/s.exec(own)
   if (match === null) throw refusedField('/topic', 'must be a message path or <channel>[.<subtopic>]')
   return { domain: undefined, channel: match[1] as string, filter: parseSubtopicFilter(match[2] ?? '') }
 }
