@@ -77,8 +77,8 @@ type Row = {
   output_truncated: boolean
 }
 
-/** Bytes of a result, in the row or in parts. */
-const RESULT_BYTES = sql`coalesce(r.result_bytes, octet_length(r.results::text))`
+/** Bytes of a result of `runs r`, in the row or in parts. */
+export const RESULT_BYTES = sql`coalesce(r.result_bytes, octet_length(r.results::text))`
 
 /** Results as far as `isShown`; of the others, and of those in parts, the size. */
 const runsWith = (isShown: Sql<boolean>) => sql`

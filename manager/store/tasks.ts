@@ -1,11 +1,13 @@
 /** SQL of the tasks table, but for the states, which the run writer owns. Rows in, domain values out. */
 import { refusing, withinPage, type Database, type Queryable, type Transaction } from '#core/database/index.ts'
 import { ServiceError } from '#core/errors/index.ts'
+import { MAX_LISTED_RESULT_BYTES } from '#core/page.ts'
 import { sql } from '#core/sql.ts'
 import type { Sql } from '#core/sql.ts'
 import { TASK_STATE, type TaskState } from '#proto/index.ts'
 import { isVisible, type VisibleDomains } from '../access/access.ts'
 import { noteTasks } from './notes.ts'
+import { RESULT_BYTES } from './runs.ts'
 import { fromModuleRow, type ModuleFacts, type ModuleRow } from './catalogue.ts'
 import type { RunIf } from '../model/references.ts'
 import { TASK_COLUMNS, TASK_FIELDS, type TaskColumn, type TaskFields } from '../model/task-fields.ts'
@@ -43,6 +45,11 @@ type TaskFacts = {
   depends_on: string[]
   run_if: RunIf
   run_id: string | null
+  /** Of the last run; null also for one that is larger than is shown, which `result_bytes` says. */
+  results: unknown
+  result_bytes: number | null
+  error: string | null
+  reason: string | null
   start_time: string | null
   finish_time: string | null
   created_at: string
@@ -56,16 +63,21 @@ export type TaskIdentity = { key: number; id: string; domainId: string | null }
 
 type TaskRow = TaskFields & TaskFacts & Omit<ModuleRow, 'key'> & { module_key: number | null }
 
-/** A list says which module a task has; what it exports and imports is shown with the task alone. */
-const LISTED_TASK = sql`NULL AS exports, NULL AS imports`
-const WHOLE_TASK = sql`m.exports, m.imports`
+/** What its last run gave, as far as it is shown. */
+const resultIf = (isShown: Sql<boolean>) => sql`
+  CASE WHEN ${isShown} THEN r.results END AS results, CASE WHEN NOT ${isShown} THEN ${RESULT_BYTES} END AS result_bytes`
+
+/** A list says which module a task has; what it exports and imports is shown with the task alone, and so is a long result. */
+const LISTED_TASK = sql`NULL AS exports, NULL AS imports,
+  ${resultIf(sql<boolean>`(r.result_digest IS NULL AND ${RESULT_BYTES} <= ${MAX_LISTED_RESULT_BYTES})`)}`
+const WHOLE_TASK = sql`m.exports, m.imports, ${resultIf(sql<boolean>`(r.result_digest IS NULL)`)}`
 
 const tasksWith = (description: Sql<unknown>) => sql`
   SELECT t.key, t.id, t.domain_id, t.user_key, t.state, t.module_key, ${sql.raw(columnsOf(TASK_COLUMNS))}, t.next_tick_at,
     t.secret_names, t.depends_on, t.run_if, t.start_time, t.finish_time, t.created_at, t.updated_at, f.id AS workflow_id,
     CASE WHEN g.task_key IS NOT NULL THEN json_build_object('matched', g.matched, 'dropped', g.dropped,
       'dropped_reason', g.dropped_reason, 'last_match_at', g.last_match_at) END AS trigger_status,
-    r.id AS run_id, m.digest, m.size_bytes, m.kind, m.runtime, ${description}
+    r.id AS run_id, r.error, r.reason, m.digest, m.size_bytes, m.kind, m.runtime, ${description}
   FROM tasks t LEFT JOIN modules m ON m.key = t.module_key LEFT JOIN runs r ON r.key = t.run_key
     LEFT JOIN workflows f ON f.key = t.workflow_key LEFT JOIN task_triggers g ON g.task_key = t.key`
 

@@ -74,6 +74,18 @@ export const Task = Type.Object(
     run_if: Type.Optional(RunIf),
     module: Type.Optional(Module),
     run_id: Type.Optional(TaskId),
+    results: Type.Unknown({
+      description:
+        'Of the last run, as `/tasks/{task_id}/results` shows it; null: none, those of a broadcast, or more than is shown here',
+    }),
+    result_bytes: Type.Optional(
+      Type.Integer({
+        description:
+          'Size of a result that only `/tasks/{task_id}/results` shows: above 4 KiB in a list, above 256 KiB in the single record',
+      }),
+    ),
+    error: nullable(Type.String({ description: 'Why the last run failed' })),
+    reason: nullable(Type.String({ description: 'The kind of the failure, such as timeout, trap or oom' })),
     start_time: Timestamp,
     finish_time: Timestamp,
     created_at: Timestamp,
@@ -148,6 +160,10 @@ export function presentListedTask(task: TaskRecord): ListedTask {
       : { workflow_id: task.workflow_id, depends_on: task.depends_on, run_if: task.run_if }),
     ...(module === null ? {} : { module: { digest: module.digest, size: module.sizeBytes, kind: module.kind } }),
     ...(task.run_id === null ? {} : { run_id: task.run_id }),
+    results: task.results ?? null,
+    ...(task.result_bytes === null ? {} : { result_bytes: task.result_bytes }),
+    error: task.error,
+    reason: task.reason,
     start_time: formatTime(task.start_time),
     finish_time: formatTime(task.finish_time),
     created_at: formatTime(task.created_at),

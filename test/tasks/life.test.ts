@@ -43,6 +43,30 @@ test('add is uploaded, started, runs on the worker and its result is recorded', 
   })
 })
 
+test('the record of a task carries results, error, reason and run_id of its last run', async () => {
+  const id = await client.task('add', { inputs: [2, 40] })
+  const fresh = (await client.get(`/tasks/${id}`)).body
+  expect(fresh).toMatchObject({ results: null, error: null, reason: null })
+  expect(fresh['run_id']).toBeUndefined()
+  const { body: started } = await client.post(`/tasks/${id}/start`)
+  await client.ended(id)
+  const good = { state: 3, results: [42], error: null, reason: null, run_id: started['run_id'] }
+  expect((await client.get(`/tasks/${id}`)).body).toMatchObject(good)
+  const { body: page } = await client.get('/tasks?order=created_at&dir=desc&limit=1')
+  expect((page['tasks'] as object[])[0]).toMatchObject({ id, ...good })
+  const failing = await client.task('endless', { timeout: '200ms' })
+  await client.post(`/tasks/${failing}/start`)
+  await client.ended(failing)
+  expect((await client.get(`/tasks/${failing}`)).body).toMatchObject({
+    state: 4,
+    results: null,
+    reason: 'timeout',
+    error: expect.stringContaining('200') as string,
+  })
+  await client.put(`/tasks/${id}`, { inputs: [1, 1] })
+  expect((await client.get(`/tasks/${id}`)).body).toMatchObject({ state: 0, results: null })
+})
+
 test('the upload shows what the module exports and imports', async () => {
   const { body } = await client.post('/tasks', { name: 'add' })
   const uploaded = await client.upload(String(body['id']), exampleModule('add'))
