@@ -1,4 +1,5 @@
 /** The manual page skein(1), made from the tables. Written to docs/skein.1 by `npm run generate`. */
+import type { CommandLineVariable } from '#core/config/command-line-variables.ts'
 import type { Group } from './command.ts'
 import { FLAGS } from './flags.ts'
 import type { Flag } from './flags.ts'
@@ -6,17 +7,21 @@ import { GROUPS } from './groups.ts'
 import { exampleLine } from './help.ts'
 import { usageOf } from './resolve.ts'
 
+const MEANINGS: Readonly<Record<CommandLineVariable, string>> = {
+  SKEIN_URL: 'address of every service',
+  SKEIN_MANAGER_URL: 'address of the task manager',
+  SKEIN_TOKEN: 'token to use in place of the login',
+  SKEIN_PASSWORD: 'password of skein login',
+  SKEIN_REGISTRY_PASSWORD: 'password of skein modules push --registry-user',
+  SKEIN_DOMAIN: 'domain to work in',
+  SKEIN_CONTEXT: 'context to work with',
+  SKEIN_CONFIG: 'configuration file',
+  SKEIN_CONFIG_DIR: 'folder of configuration file and contexts, in place of ~/.config/skein',
+}
+
 /** What the command line reads from its environment. */
 export const VARIABLES: readonly (readonly [string, string])[] = [
-  ['SKEIN_URL', 'address of every service'],
-  ['SKEIN_MANAGER_URL', 'address of the task manager'],
-  ['SKEIN_TOKEN', 'token to use in place of the login'],
-  ['SKEIN_PASSWORD', 'password of skein login'],
-  ['SKEIN_REGISTRY_PASSWORD', 'password of skein modules push --registry-user'],
-  ['SKEIN_DOMAIN', 'domain to work in'],
-  ['SKEIN_CONTEXT', 'context to work with'],
-  ['SKEIN_CONFIG', 'configuration file'],
-  ['SKEIN_CONFIG_DIR', 'folder of configuration file and contexts, in place of ~/.config/skein'],
+  ...Object.entries(MEANINGS),
   ['NODE_EXTRA_CA_CERTS', 'certificates of authorities to trust, as PEM'],
   ['NO_COLOR', 'no colours when it is set'],
 ]

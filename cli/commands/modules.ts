@@ -136,7 +136,7 @@ async function push(cli: Cli, given: Given): Promise<void> {
       onSent: (bytes) => progress.at(bytes, size),
     })
     progress.end()
-    cli.output.note(`pushed ${basename(file)} (${formatBytes(size)}) ${loginOf(reply)}`)
+    cli.output.note(`pushed ${basename(file)} (${size} bytes) ${loginOf(reply)}`)
     cli.show('data', reply)
   } finally {
     progress.end()

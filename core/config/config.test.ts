@@ -189,4 +189,6 @@ test('a misspelt variable is told with the nearest name, and those of other prog
       'SKEIN_HTTP_',
     ]),
   ).toEqual(['SKEIN_HTTP_ODD is not a setting', 'SKEIN_HTTP_PROT is not a setting; did you mean SKEIN_HTTP_PORT?'])
+  // The command line in the same shell has its own.
+  expect(unknownVariables([settings], { SKEIN_MANAGER_URL: 'x', SKEIN_TOKEN: 'x' }, ['SKEIN_'])).toEqual([])
 })

@@ -1,6 +1,8 @@
 /** Reads every setting once, reports all faults together, and never repeats a secret. */
 import { ServiceError } from '../errors/index.ts'
 import type { ErrorDetail } from '../errors/index.ts'
+import { nearestName } from '../nearest.ts'
+import { COMMAND_LINE_VARIABLES } from './command-line-variables.ts'
 import type { ConfigOf, Setting, Settings } from './settings.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
@@ -72,32 +74,17 @@ export function unknownVariables(
   environment: Environment,
   prefixes: readonly string[],
 ): string[] {
-  const known = new Set(
+  const known = new Set<string>(
     settings
       .flatMap((one) => Object.values(one))
       .flatMap((setting: Setting<unknown>) => [setting.name, ...setting.aliases]),
   )
+  const isElsewhere = new Set<string>(COMMAND_LINE_VARIABLES)
   return Object.keys(environment)
-    .filter((name) => prefixes.some((prefix) => name.startsWith(prefix)) && !known.has(name))
+    .filter((name) => prefixes.some((prefix) => name.startsWith(prefix)) && !known.has(name) && !isElsewhere.has(name))
     .toSorted()
     .map((name) => {
-      const near = [...known].find((candidate) => isNear(candidate, name))
+      const near = nearestName(name, known)
       return near === undefined ? `${name} is not a setting` : `${name} is not a setting; did you mean ${near}?`
     })
-}
-
-function isNear(left: string, right: string): boolean {
-  if (Math.abs(left.length - right.length) > 2) return false
-  let previous = Array.from({ length: right.length + 1 }, (_, index) => index)
-  for (let row = 1; row <= left.length; row++) {
-    const current = [row]
-    for (let column = 1; column <= right.length; column++) {
-      const cost = left[row - 1] === right[column - 1] ? 0 : 1
-      current.push(
-        Math.min((previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1, (previous[column - 1] ?? 0) + cost),
-      )
-    }
-    previous = current
-  }
-  return (previous[right.length] ?? 0) <= 2
 }

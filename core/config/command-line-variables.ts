@@ -1,0 +1,13 @@
+/** What `skein` reads from its environment. A shell in which it is used may start the programs too, which leave these to it. */
+export const COMMAND_LINE_VARIABLES = [
+  'SKEIN_URL',
+  'SKEIN_MANAGER_URL',
+  'SKEIN_TOKEN',
+  'SKEIN_PASSWORD',
+  'SKEIN_REGISTRY_PASSWORD',
+  'SKEIN_DOMAIN',
+  'SKEIN_CONTEXT',
+  'SKEIN_CONFIG',
+  'SKEIN_CONFIG_DIR',
+] as const
+export type CommandLineVariable = (typeof COMMAND_LINE_VARIABLES)[number]
