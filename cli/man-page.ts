@@ -1,5 +1,5 @@
 /** The manual page skein(1), made from the tables. Written to docs/skein.1 by `npm run generate`. */
-import type { CommandLineVariable } from '#core/config/command-line-variables.ts'
+import type { CommandLineVariable } from '#core/config/index.ts'
 import type { Group } from './command.ts'
 import { FLAGS } from './flags.ts'
 import type { Flag } from './flags.ts'

@@ -15,5 +15,6 @@ export {
   text,
 } from './settings.ts'
 export type { ConfigOf, Setting, Settings } from './settings.ts'
+export type { CommandLineVariable } from './command-line-variables.ts'
 export { processEnvironment, readConfig, readConfigs, unknownVariables } from './read-config.ts'
 export type { ConfigsOf, Environment, SettingGroups } from './read-config.ts'
