@@ -35,169 +35,178 @@ const STALLED_READER_MS = 60_000
 export type ModuleRoutesDeps = { modules: ModulesService; callers: Callers; uploads: UploadReader; logger: Logger }
 
 export function moduleRoutes(deps: ModuleRoutesDeps): RoutePlugin {
-  const { modules, callers } = deps
-  const { onRequest } = callers
-  const config = (action: string) => ({ action, ownCredentials: BEARER })
   return (app) => {
-    app.get(
-      '/modules',
-      {
-        onRequest,
-        config: config('task_read'),
-        schema: {
-          tags,
-          summary: 'List modules',
-          description:
-            'What tasks of your domains have uploaded, and what they have used from registries: where it is cached, when it was used last. The most recently used comes first.',
-          querystring: ModuleQuery,
-          response: responses({ 200: ModulePage }, 'unauthenticated', 'forbidden'),
-        },
-      },
-      async (request) => {
-        const { offset, limit, domain_id: domainId, source } = request.query
-        const query = { offset, limit, domainId, ...(source === undefined ? {} : { source }) }
-        const page = await modules.list(callers.of(request), query)
-        return { offset, limit, total: page.total, modules: page.modules.map(presentModule) }
-      },
-    )
-    app.get(
-      '/modules/:digest',
-      {
-        onRequest,
-        config: config('task_read'),
-        schema: {
-          tags,
-          summary: 'View a module',
-          description:
-            'What it exports, and one entry for each of your domains and each reference under which it was used.',
-          params: ModuleParams,
-          response: responses({ 200: ModuleList }, 'unauthenticated', 'not_found'),
-        },
-      },
-      async (request) => {
-        const found = await modules.get(callers.of(request), request.params.digest)
-        return { exports: found.exports, modules: found.modules.map(presentModule) }
-      },
-    )
-    app.post(
-      '/modules',
-      {
-        onRequest,
-        config: { ...config('task_create'), location: '/modules/{digest}' },
-        schema: {
-          tags,
-          summary: 'Pull a module ahead of its use',
-          description:
-            'The reference is resolved at once, under the signature policy of the domain. The module is then brought to the proxy and, where asked for, to workers; GET /modules/{digest} shows where it is.',
-          body: PrePull,
-          response: responses(
-            { 202: PrePulled },
-            'unauthenticated',
-            'forbidden',
-            'unprocessable',
-            'unsupported_media_type',
-            'too_large',
-            'rate_limited',
-            'unavailable',
-            'timeout',
-          ),
-        },
-      },
-      async (request, reply) => {
-        const { reference, domain_id: domainId, workers, labels } = request.body
-        const order = { reference, domainId: domainId ?? undefined, workers, labels: labels ?? {} }
-        const found = await modules.pullAhead(callers.of(request), order)
-        void reply.code(202).header('Location', `/modules/${found.digest}`)
-        return {
-          digest: found.digest,
-          size: found.sizeBytes,
-          reference: found.reference,
-          signed: found.signed,
-          notes: found.notes,
-          workers: found.workers,
-        }
-      },
-    )
+    catalogueRoutes(app, deps)
+    policyRoutes(app, deps)
     ticketRoutes(app, deps)
     // The body is read by this route alone, as it comes, so its parser stays in a scope of its own.
     void app.register((scope, _options, done) => {
       pushRoute(scope as unknown as HttpApp, deps)
       done()
     })
-    app.delete(
-      '/modules/:digest',
-      {
-        onRequest,
-        config: config('task_delete'),
-        schema: {
-          tags,
-          summary: 'Forget a module of a registry',
-          description:
-            'It leaves the list and, when no other domain used it, the cache of the proxy. Workers drop it when they need the room. An upload goes with its tasks.',
-          params: ModuleParams,
-          querystring: PolicyQuery,
-          response: responses(
-            { 204: NoBody },
-            'unauthenticated',
-            'forbidden',
-            'not_found',
-            'invalid_state',
-            'unavailable',
-            'timeout',
-          ),
-        },
-      },
-      async (request, reply) => {
-        await modules.remove(callers.of(request), request.params.digest, request.query.domain_id)
-        void reply.code(204)
-        return null
-      },
-    )
-    app.get(
-      '/modules/policy',
-      {
-        onRequest,
-        config: config('task_read'),
-        schema: {
-          tags,
-          summary: 'View what is asked of the signatures of modules',
-          querystring: PolicyQuery,
-          response: responses({ 200: ModulePolicyBody }, 'unauthenticated', 'forbidden'),
-        },
-      },
-      async (request) => {
-        const { signatures, keys } = await modules.policy(callers.of(request), request.query.domain_id)
-        return { signatures, keys: [...keys] }
-      },
-    )
-    app.put(
-      '/modules/policy',
-      {
-        onRequest,
-        config: config('worker_manage'),
-        schema: {
-          tags,
-          summary: 'Say what is asked of the signatures of modules',
-          description:
-            'off: nobody looks; warn: a run says so when its module is not signed; require: a module that no key of the list signed does not start. Signatures are those of `cosign sign --key`.',
-          querystring: PolicyQuery,
-          body: ModulePolicyBody,
-          response: responses(
-            { 200: ModulePolicyBody },
-            'unauthenticated',
-            'forbidden',
-            'unsupported_media_type',
-            'too_large',
-          ),
-        },
-      },
-      async (request) => {
-        const { signatures, keys = [] } = request.body
-        await modules.setPolicy(callers.of(request), request.query.domain_id, { signatures, keys })
-        return { signatures, keys }
-      },
-    )
   }
+}
+
+const configOf = (action: string) => ({ action, ownCredentials: BEARER })
+
+function catalogueRoutes(app: HttpApp, { modules, callers }: ModuleRoutesDeps): void {
+  const { onRequest } = callers
+  app.get(
+    '/modules',
+    {
+      onRequest,
+      config: configOf('task_read'),
+      schema: {
+        tags,
+        summary: 'List modules',
+        description:
+          'What tasks of your domains have uploaded, and what they have used from registries: where it is cached, when it was used last. The most recently used comes first.',
+        querystring: ModuleQuery,
+        response: responses({ 200: ModulePage }, 'unauthenticated', 'forbidden'),
+      },
+    },
+    async (request) => {
+      const { offset, limit, domain_id: domainId, source } = request.query
+      const query = { offset, limit, domainId, ...(source === undefined ? {} : { source }) }
+      const page = await modules.list(callers.of(request), query)
+      return { offset, limit, total: page.total, modules: page.modules.map(presentModule) }
+    },
+  )
+  app.get(
+    '/modules/:digest',
+    {
+      onRequest,
+      config: configOf('task_read'),
+      schema: {
+        tags,
+        summary: 'View a module',
+        description:
+          'What it exports, and one entry for each of your domains and each reference under which it was used.',
+        params: ModuleParams,
+        response: responses({ 200: ModuleList }, 'unauthenticated', 'not_found'),
+      },
+    },
+    async (request) => {
+      const found = await modules.get(callers.of(request), request.params.digest)
+      return { exports: found.exports, modules: found.modules.map(presentModule) }
+    },
+  )
+  app.post(
+    '/modules',
+    {
+      onRequest,
+      config: { ...configOf('task_create'), location: '/modules/{digest}' },
+      schema: {
+        tags,
+        summary: 'Pull a module ahead of its use',
+        description:
+          'The reference is resolved at once, under the signature policy of the domain. The module is then brought to the proxy and, where asked for, to workers; GET /modules/{digest} shows where it is.',
+        body: PrePull,
+        response: responses(
+          { 202: PrePulled },
+          'unauthenticated',
+          'forbidden',
+          'unprocessable',
+          'unsupported_media_type',
+          'too_large',
+          'rate_limited',
+          'unavailable',
+          'timeout',
+        ),
+      },
+    },
+    async (request, reply) => {
+      const { reference, domain_id: domainId, workers, labels } = request.body
+      const order = { reference, domainId: domainId ?? undefined, workers, labels: labels ?? {} }
+      const found = await modules.pullAhead(callers.of(request), order)
+      void reply.code(202).header('Location', `/modules/${found.digest}`)
+      return {
+        digest: found.digest,
+        size: found.sizeBytes,
+        reference: found.reference,
+        signed: found.signed,
+        notes: found.notes,
+        workers: found.workers,
+      }
+    },
+  )
+  app.delete(
+    '/modules/:digest',
+    {
+      onRequest,
+      config: configOf('task_delete'),
+      schema: {
+        tags,
+        summary: 'Forget a module of a registry',
+        description:
+          'It leaves the list and, when no other domain used it, the cache of the proxy. Workers drop it when they need the room. An upload goes with its tasks.',
+        params: ModuleParams,
+        querystring: PolicyQuery,
+        response: responses(
+          { 204: NoBody },
+          'unauthenticated',
+          'forbidden',
+          'not_found',
+          'invalid_state',
+          'unavailable',
+          'timeout',
+        ),
+      },
+    },
+    async (request, reply) => {
+      await modules.remove(callers.of(request), request.params.digest, request.query.domain_id)
+      void reply.code(204)
+      return null
+    },
+  )
+}
+
+function policyRoutes(app: HttpApp, { modules, callers }: ModuleRoutesDeps): void {
+  const { onRequest } = callers
+  app.get(
+    '/modules/policy',
+    {
+      onRequest,
+      config: configOf('task_read'),
+      schema: {
+        tags,
+        summary: 'View what is asked of the signatures of modules',
+        querystring: PolicyQuery,
+        response: responses({ 200: ModulePolicyBody }, 'unauthenticated', 'forbidden'),
+      },
+    },
+    async (request) => {
+      const { signatures, keys } = await modules.policy(callers.of(request), request.query.domain_id)
+      return { signatures, keys: [...keys] }
+    },
+  )
+  app.put(
+    '/modules/policy',
+    {
+      onRequest,
+      config: configOf('worker_manage'),
+      schema: {
+        tags,
+        summary: 'Say what is asked of the signatures of modules',
+        description:
+          'off: nobody looks; warn: a run says so when its module is not signed; require: a module that no key of the list signed does not start. Signatures are those of `cosign sign --key`.',
+        querystring: PolicyQuery,
+        body: ModulePolicyBody,
+        response: responses(
+          { 200: ModulePolicyBody },
+          'unauthenticated',
+          'forbidden',
+          'unsupported_media_type',
+          'too_large',
+        ),
+      },
+    },
+    async (request) => {
+      const { signatures, keys = [] } = request.body
+      await modules.setPolicy(callers.of(request), request.query.domain_id, { signatures, keys })
+      return { signatures, keys }
+    },
+  )
 }
 
 function ticketRoutes(app: HttpApp, { modules, callers, uploads, logger }: ModuleRoutesDeps): void {

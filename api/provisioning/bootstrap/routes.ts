@@ -2,7 +2,7 @@
 import { Type } from 'typebox'
 import { Id } from '#api/identity/index.ts'
 import { NoBody, responses } from '#core/http/index.ts'
-import type { RoutePlugin } from '#core/http/index.ts'
+import type { HttpApp, RoutePlugin } from '#core/http/index.ts'
 import {
   BootstrapPage,
   BootstrapPatch,
@@ -26,191 +26,204 @@ const present = ({ config, secrets }: ShownConfig) => presentConfig(config, secr
 
 export function bootstrapRoutes(bootstrap: BootstrapService): RoutePlugin {
   return (app) => {
-    for (const path of ['clients/configs', 'clients/bootstrap/enrollments'])
-      app.post(
-        `/:domain_id/${path}`,
-        {
-          config: { action: 'client_create', location: `/${path}/{client_id}` },
-          schema: {
-            tags,
-            summary: 'Create a bootstrap configuration',
-            description:
-              'For a client that exists (which takes `update` on it), or for a new one. It begins inactive, unless `status` says otherwise. With `profile_id` it is an enrolment: the device is given what its profile renders, and it takes `profile_read` too.',
-            params: Type.Object({ domain_id: Id }),
-            body: NewBootstrapConfig,
-            response: responses({ 201: NoBody }, ...KINDS, 'conflict', 'unprocessable'),
-          },
-        },
-        async (request, reply) => {
-          const clientId = await bootstrap.create(request.principal, request.params.domain_id, request.body)
-          return await reply.code(201).header('Location', `/${path}/${clientId}`).send()
-        },
-      )
-    app.get(
-      '/:domain_id/clients/configs',
+    configRoutes(app, bootstrap)
+    fieldRoutes(app, bootstrap)
+    stateRoutes(app, bootstrap)
+  }
+}
+
+function configRoutes(app: HttpApp, bootstrap: BootstrapService): void {
+  for (const path of ['clients/configs', 'clients/bootstrap/enrollments'])
+    app.post(
+      `/:domain_id/${path}`,
       {
-        config: { action: 'client_update' },
+        config: { action: 'client_create', location: `/${path}/{client_id}` },
         schema: {
           tags,
-          summary: 'List bootstrap configurations',
+          summary: 'Create a bootstrap configuration',
           description:
-            'Those of the clients that the caller may update: a configuration shows the secrets of its client.',
+            'For a client that exists (which takes `update` on it), or for a new one. It begins inactive, unless `status` says otherwise. With `profile_id` it is an enrolment: the device is given what its profile renders, and it takes `profile_read` too.',
           params: Type.Object({ domain_id: Id }),
-          querystring: BootstrapQuery,
-          response: responses({ 200: BootstrapPage }, 'unauthenticated', 'forbidden'),
+          body: NewBootstrapConfig,
+          response: responses({ 201: NoBody }, ...KINDS, 'conflict', 'unprocessable'),
+        },
+      },
+      async (request, reply) => {
+        const clientId = await bootstrap.create(request.principal, request.params.domain_id, request.body)
+        return await reply.code(201).header('Location', `/${path}/${clientId}`).send()
+      },
+    )
+  app.get(
+    '/:domain_id/clients/configs',
+    {
+      config: { action: 'client_update' },
+      schema: {
+        tags,
+        summary: 'List bootstrap configurations',
+        description:
+          'Those of the clients that the caller may update: a configuration shows the secrets of its client.',
+        params: Type.Object({ domain_id: Id }),
+        querystring: BootstrapQuery,
+        response: responses({ 200: BootstrapPage }, 'unauthenticated', 'forbidden'),
+      },
+    },
+    async (request) => {
+      const page = await bootstrap.list(request.principal, request.params.domain_id, request.query)
+      return { total: page.total, offset: page.offset, limit: page.limit, configs: page.items.map(present) }
+    },
+  )
+  app.get(
+    '/:domain_id/clients/configs/:client_id',
+    {
+      config: { action: 'update' },
+      schema: {
+        tags,
+        summary: 'View a bootstrap configuration',
+        params,
+        response: responses({ 200: BootstrapView }, ...KINDS),
+      },
+    },
+    async (request) =>
+      present(await bootstrap.get(request.principal, request.params.domain_id, request.params.client_id)),
+  )
+  app.put(
+    '/:domain_id/clients/configs/:client_id',
+    {
+      config: { action: 'update' },
+      schema: {
+        tags,
+        summary: 'Change name and content of a bootstrap configuration',
+        params,
+        body: BootstrapUpdate,
+        response: responses({ 200: NoBody }, ...KINDS),
+      },
+    },
+    async (request, reply) => {
+      const { domain_id: domainId, client_id: clientId } = request.params
+      await bootstrap.update(request.principal, domainId, clientId, request.body)
+      return await reply.code(200).send()
+    },
+  )
+  app.patch(
+    '/:domain_id/clients/configs/:client_id',
+    {
+      config: { action: 'update' },
+      schema: {
+        tags,
+        summary: 'Change parts of a bootstrap configuration',
+        description: 'The newer form; it also changes the external key and the variables of a profile.',
+        params,
+        body: BootstrapPatch,
+        response: responses({ 200: NoBody }, ...KINDS, 'conflict'),
+      },
+    },
+    async (request, reply) => {
+      const { domain_id: domainId, client_id: clientId } = request.params
+      await bootstrap.update(request.principal, domainId, clientId, request.body)
+      return await reply.code(200).send()
+    },
+  )
+  app.delete(
+    '/:domain_id/clients/configs/:client_id',
+    {
+      config: { action: 'update' },
+      schema: {
+        tags,
+        summary: 'Delete a bootstrap configuration; its client stays',
+        params,
+        response: responses({ 204: NoBody }, ...KINDS),
+      },
+    },
+    async (request, reply) => {
+      await bootstrap.remove(request.principal, request.params.domain_id, request.params.client_id)
+      return await reply.code(204).send()
+    },
+  )
+}
+
+/** Single fields of a configuration. */
+function fieldRoutes(app: HttpApp, bootstrap: BootstrapService): void {
+  app.patch(
+    '/:domain_id/clients/configs/certs/:client_id',
+    {
+      config: { action: 'update' },
+      schema: {
+        tags,
+        summary: 'Change the certificates of a bootstrap configuration',
+        description: 'The private key is kept encrypted and given to the device alone.',
+        params,
+        body: CertificatesUpdate,
+        response: responses({ 200: CertificatesView }, ...KINDS),
+      },
+    },
+    async (request) => {
+      const { domain_id: domainId, client_id: clientId } = request.params
+      const config = await bootstrap.updateCertificates(request.principal, domainId, clientId, request.body)
+      return { client_id: clientId, client_cert: config.clientCert, client_key: '', ca_cert: config.caCert }
+    },
+  )
+  app.put(
+    '/:domain_id/clients/configs/connections/:client_id',
+    {
+      config: { action: 'update' },
+      schema: {
+        tags,
+        summary: 'Replace the channels of a bootstrap configuration',
+        description: 'While it is active the client is connected and disconnected accordingly, in the same step.',
+        params,
+        body: ConnectionsUpdate,
+        response: responses({ 200: NoBody }, ...KINDS, 'unprocessable'),
+      },
+    },
+    async (request, reply) => {
+      const { domain_id: domainId, client_id: clientId } = request.params
+      await bootstrap.updateConnections(request.principal, domainId, clientId, request.body.channels)
+      return await reply.code(200).send()
+    },
+  )
+}
+
+function stateRoutes(app: HttpApp, bootstrap: BootstrapService): void {
+  app.put(
+    '/:domain_id/clients/state/:client_id',
+    {
+      config: { action: 'update' },
+      schema: {
+        tags,
+        summary: 'Activate a bootstrap configuration, or not',
+        description: '1 connects the client with all its channels in both directions, 0 disconnects it from them.',
+        params,
+        body: StateUpdate,
+        response: responses({ 200: NoBody }, ...KINDS, 'unprocessable'),
+      },
+    },
+    async (request, reply) => {
+      const { domain_id: domainId, client_id: clientId } = request.params
+      await bootstrap.setState(request.principal, domainId, clientId, request.body.state === 1)
+      return await reply.code(200).send()
+    },
+  )
+  for (const [verb, isActive] of [
+    ['enable', true],
+    ['disable', false],
+  ] as const) {
+    app.post(
+      `/:domain_id/clients/configs/:client_id/${verb}`,
+      {
+        config: { action: 'update' },
+        schema: {
+          tags,
+          summary: isActive ? 'Activate a bootstrap configuration' : 'Deactivate a bootstrap configuration',
+          description: 'The newer form of the call that sets the state.',
+          params,
+          response: responses({ 200: BootstrapView }, ...KINDS, 'unprocessable'),
         },
       },
       async (request) => {
-        const page = await bootstrap.list(request.principal, request.params.domain_id, request.query)
-        return { total: page.total, offset: page.offset, limit: page.limit, configs: page.items.map(present) }
-      },
-    )
-    app.get(
-      '/:domain_id/clients/configs/:client_id',
-      {
-        config: { action: 'update' },
-        schema: {
-          tags,
-          summary: 'View a bootstrap configuration',
-          params,
-          response: responses({ 200: BootstrapView }, ...KINDS),
-        },
-      },
-      async (request) =>
-        present(await bootstrap.get(request.principal, request.params.domain_id, request.params.client_id)),
-    )
-    app.put(
-      '/:domain_id/clients/configs/:client_id',
-      {
-        config: { action: 'update' },
-        schema: {
-          tags,
-          summary: 'Change name and content of a bootstrap configuration',
-          params,
-          body: BootstrapUpdate,
-          response: responses({ 200: NoBody }, ...KINDS),
-        },
-      },
-      async (request, reply) => {
         const { domain_id: domainId, client_id: clientId } = request.params
-        await bootstrap.update(request.principal, domainId, clientId, request.body)
-        return await reply.code(200).send()
+        await bootstrap.setState(request.principal, domainId, clientId, isActive)
+        return present(await bootstrap.get(request.principal, domainId, clientId))
       },
     )
-    app.patch(
-      '/:domain_id/clients/configs/:client_id',
-      {
-        config: { action: 'update' },
-        schema: {
-          tags,
-          summary: 'Change parts of a bootstrap configuration',
-          description: 'The newer form; it also changes the external key and the variables of a profile.',
-          params,
-          body: BootstrapPatch,
-          response: responses({ 200: NoBody }, ...KINDS, 'conflict'),
-        },
-      },
-      async (request, reply) => {
-        const { domain_id: domainId, client_id: clientId } = request.params
-        await bootstrap.update(request.principal, domainId, clientId, request.body)
-        return await reply.code(200).send()
-      },
-    )
-    app.delete(
-      '/:domain_id/clients/configs/:client_id',
-      {
-        config: { action: 'update' },
-        schema: {
-          tags,
-          summary: 'Delete a bootstrap configuration; its client stays',
-          params,
-          response: responses({ 204: NoBody }, ...KINDS),
-        },
-      },
-      async (request, reply) => {
-        await bootstrap.remove(request.principal, request.params.domain_id, request.params.client_id)
-        return await reply.code(204).send()
-      },
-    )
-    app.patch(
-      '/:domain_id/clients/configs/certs/:client_id',
-      {
-        config: { action: 'update' },
-        schema: {
-          tags,
-          summary: 'Change the certificates of a bootstrap configuration',
-          description: 'The private key is kept encrypted and given to the device alone.',
-          params,
-          body: CertificatesUpdate,
-          response: responses({ 200: CertificatesView }, ...KINDS),
-        },
-      },
-      async (request) => {
-        const { domain_id: domainId, client_id: clientId } = request.params
-        const config = await bootstrap.updateCertificates(request.principal, domainId, clientId, request.body)
-        return { client_id: clientId, client_cert: config.clientCert, client_key: '', ca_cert: config.caCert }
-      },
-    )
-    app.put(
-      '/:domain_id/clients/configs/connections/:client_id',
-      {
-        config: { action: 'update' },
-        schema: {
-          tags,
-          summary: 'Replace the channels of a bootstrap configuration',
-          description: 'While it is active the client is connected and disconnected accordingly, in the same step.',
-          params,
-          body: ConnectionsUpdate,
-          response: responses({ 200: NoBody }, ...KINDS, 'unprocessable'),
-        },
-      },
-      async (request, reply) => {
-        const { domain_id: domainId, client_id: clientId } = request.params
-        await bootstrap.updateConnections(request.principal, domainId, clientId, request.body.channels)
-        return await reply.code(200).send()
-      },
-    )
-    app.put(
-      '/:domain_id/clients/state/:client_id',
-      {
-        config: { action: 'update' },
-        schema: {
-          tags,
-          summary: 'Activate a bootstrap configuration, or not',
-          description: '1 connects the client with all its channels in both directions, 0 disconnects it from them.',
-          params,
-          body: StateUpdate,
-          response: responses({ 200: NoBody }, ...KINDS, 'unprocessable'),
-        },
-      },
-      async (request, reply) => {
-        const { domain_id: domainId, client_id: clientId } = request.params
-        await bootstrap.setState(request.principal, domainId, clientId, request.body.state === 1)
-        return await reply.code(200).send()
-      },
-    )
-    for (const [verb, isActive] of [
-      ['enable', true],
-      ['disable', false],
-    ] as const) {
-      app.post(
-        `/:domain_id/clients/configs/:client_id/${verb}`,
-        {
-          config: { action: 'update' },
-          schema: {
-            tags,
-            summary: isActive ? 'Activate a bootstrap configuration' : 'Deactivate a bootstrap configuration',
-            description: 'The newer form of the call that sets the state.',
-            params,
-            response: responses({ 200: BootstrapView }, ...KINDS, 'unprocessable'),
-          },
-        },
-        async (request) => {
-          const { domain_id: domainId, client_id: clientId } = request.params
-          await bootstrap.setState(request.principal, domainId, clientId, isActive)
-          return present(await bootstrap.get(request.principal, domainId, clientId))
-        },
-      )
-    }
   }
 }
