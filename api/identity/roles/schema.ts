@@ -96,7 +96,8 @@ export const MemberIdsBody = Type.Object({ member_ids: Type.Array(Id, { minItems
 export const AvailableActions = Type.Object({ available_actions: Type.Array(Type.String()) })
 export const ActionList = Type.Array(Type.String())
 export const ActionsObject = Type.Object({ actions: ActionList })
-export const MemberList = Type.Array(Id)
+/** Plain text: stands in a union with a page, and Java has no union of lists whose items have a format. */
+export const MemberList = Type.Array(Type.String({ description: 'Id of a user' }))
 export const MembersObject = Type.Object({ members: MemberList })
 export const MemberPage = Type.Object({ ...pageFields, members: MemberList })
 export const RolePage = Type.Object({ ...pageFields, roles: Type.Array(Role) })
