@@ -1,5 +1,5 @@
 /** Where the files of this installation lie: in the checkout, or in what `npm run build` made of it. */
-import { createRequire } from 'node:module'
+import { findPackageJSON } from 'node:module'
 import { basename, dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
@@ -19,8 +19,6 @@ export function entryPoint(path: `${string}.ts`): URL {
 
 /** A folder of a package whose files are read when a program runs; `tools/build.ts` copies it. */
 export function packageFolder(name: string, folder: string): string {
-  const home = IS_BUILT
-    ? join(HOME, 'packages', name)
-    : dirname(createRequire(import.meta.url).resolve(`${name}/package.json`))
+  const home = IS_BUILT ? join(HOME, 'packages', name) : dirname(findPackageJSON(name, import.meta.url) ?? '')
   return join(home, folder)
 }

@@ -18,6 +18,8 @@ export type JobThreadOptions = {
   /** Jobs that wait, of one owner and of all. */
   maxWaitingOfOwner: number
   maxWaiting: number
+  /** Each job has a thread of its own, so that nothing keeps the memory of the one before. */
+  isEndedAfterJob?: boolean
 }
 
 export type JobThread<Job, Answer> = {
@@ -78,7 +80,10 @@ export function createJobThread<Job, Answer>(options: JobThreadOptions): JobThre
       execArgv: [],
       resourceLimits: { maxOldGenerationSizeMb: options.maxHeapMib },
     })
-    started.on('message', (answer: Answer) => finish((one) => one.resolve(answer)))
+    started.on('message', (answer: Answer) => {
+      if (options.isEndedAfterJob === true) forget()
+      finish((one) => one.resolve(answer))
+    })
     // Beyond its memory the thread ends by itself; what it was given is nothing honest.
     started.on('error', () => {
       if (thread === started) end(`the ${what} takes too much memory to read: write it in a simpler way`)
@@ -86,12 +91,16 @@ export function createJobThread<Job, Answer>(options: JobThreadOptions): JobThre
     return started
   }
 
-  function end(reason: string): void {
+  function forget(): void {
     const ended = thread
     thread = undefined
     // A thread that ends has nothing to say any more.
     ended?.removeAllListeners('message')
     void ended?.terminate()
+  }
+
+  function end(reason: string): void {
+    forget()
     finish((one) => one.reject(new ServiceError('too_large', reason)))
   }
 

@@ -24,7 +24,10 @@ const ENTRY_POINT = /\bentryPoint\('([^']+)'\)/g
 /** Optional, and loaded by `pg` only on request. */
 const EXTERNAL = ['pg-native']
 /** Packages whose files are read when a program runs: see `packageFolder`. */
-const PACKAGE_FOLDERS: readonly (readonly [name: string, folder: string])[] = [['@fastify/swagger-ui', 'static']]
+const PACKAGE_FOLDERS: readonly (readonly [name: string, folder: string])[] = [
+  ['@fastify/swagger-ui', 'static'],
+  ['@bytecodealliance/jco-transpile', 'vendor'],
+]
 /** Code of processes that may read nothing but itself. */
 const STAGED = [RUNNER_CODE, TRANSPILER_CODE]
 const LICENSE_FILE = /^(licen[cs]e|notice|copying)/i

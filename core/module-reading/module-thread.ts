@@ -33,6 +33,8 @@ function answerOf(job: ModuleJob): ModuleAnswer {
       if (examined.kind === 'component' && !examined.exports.some((exported) => exported.kind === 'function')) {
         throw new ModuleRefusal('the component exports no function that could be called')
       }
+      if (examined.kind === 'core' && !WebAssembly.validate(bytes))
+        throw new ModuleRefusal('the module is not valid: no engine takes the code of its functions')
       return { digest: digestOf(bytes), examined, bytes }
     }
     // What workers refuse is shown as well.

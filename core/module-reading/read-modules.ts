@@ -6,6 +6,7 @@ import { entryPoint } from '../installation.ts'
 import { createJobThread } from '../job-thread.ts'
 import { ModuleRefusal } from '../wasm/index.ts'
 import type { DescribedExport, ExaminedModule, ModuleKind } from '../wasm/index.ts'
+import type { ComponentAnswer, ComponentJob } from './component-thread.ts'
 import type { ModuleAnswer, ModuleJob } from './module-thread.ts'
 
 const thread = createJobThread<ModuleJob, ModuleAnswer>({
@@ -20,6 +21,18 @@ const thread = createJobThread<ModuleJob, ModuleAnswer>({
   maxWaiting: 256,
 })
 
+/** Beside it: this one is ended after each component. */
+const componentThread = createJobThread<ComponentJob, ComponentAnswer>({
+  script: entryPoint('core/module-reading/component-thread.ts'),
+  what: 'component',
+  // One of 12 MB takes 0.6 s on a slow machine.
+  maxJobMs: 20_000,
+  maxHeapMib: 256,
+  maxWaitingOfOwner: 64,
+  maxWaiting: 256,
+  isEndedAfterJob: true,
+})
+
 export type JudgedModule = ExaminedModule & {
   /** `sha256:` and 64 hexadecimal digits. */
   digest: string
@@ -28,13 +41,22 @@ export type JudgedModule = ExaminedModule & {
 }
 
 /**
- * `examineModule`, and the digest. The bytes must have a buffer of their own: it is taken away. Throws as that does, `too_large` for a module
+ * `examineModule`, whether an engine would take it, and the digest. The bytes must have a buffer of their own: it is taken away. Throws as that does, `too_large` for a module
  * that takes too long to read, `rate_limited` when too many wait. `owner` is who it is read for.
  */
-export async function judgeModule(bytes: Uint8Array<ArrayBuffer>, owner: string): Promise<JudgedModule> {
-  const answer = await ask({ wanted: 'verdict', bytes }, owner)
+export async function judgeModule(given: Uint8Array<ArrayBuffer>, owner: string): Promise<JudgedModule> {
+  const answer = await ask({ wanted: 'verdict', bytes: given }, owner)
   if (!('examined' in answer)) throw new Error('the thread that reads modules answered something else')
-  return { ...answer.examined, digest: answer.digest, bytes: answer.bytes }
+  const { examined, digest } = answer
+  const bytes = examined.kind === 'component' ? await validated(answer.bytes, owner) : answer.bytes
+  return { ...examined, digest, bytes }
+}
+
+/** The bytes of a component that is valid. */
+async function validated(bytes: Uint8Array<ArrayBuffer>, owner: string): Promise<Uint8Array<ArrayBuffer>> {
+  const answer = await componentThread.run({ bytes }, owner, [bytes.buffer])
+  if (answer.refusal !== undefined) throw new ModuleRefusal(answer.refusal)
+  return answer.bytes
 }
 
 /** What a module of any features exports. The bytes must have a buffer of their own: it is taken away. Throws as `judgeModule` does. */

@@ -19,7 +19,7 @@ const MAX_NAMED_IMPORTS = 10
 
 /**
  * Throws ModuleRefusal when it is no WebAssembly, breaks a bound, or imports what no worker offers, each with a sentence
- * that names it. Function bodies are measured and not typed: that costs as much as compiling them and is the engine's.
+ * that names it. Function bodies are measured and not typed: that is the engine's, and `judgeModule` asks it.
  */
 export function examineModule(bytes: Uint8Array, bounds: ModuleBounds = DEFAULT_MODULE_BOUNDS): ExaminedModule {
   const kind = readModuleKind(bytes)

@@ -1,0 +1,104 @@
+/**
+ * Whether a component is valid, decided by the reader of the Component Model's own tools, `wasm-tools component wit`: a core module that is run here
+ * as a guest. It has no host functions but a source of random numbers, and its memory has a maximum. What it does not look at are the bodies of
+ * functions of the core modules: the engine validates those.
+ */
+import { randomFillSync } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { leb128 } from '../bytes/index.ts'
+import { packageFolder } from '../installation.ts'
+import { ModuleRefusal, PAGE_BYTES, readComponent, readModule } from '../wasm/index.ts'
+import type { ModuleLayout } from '../wasm/index.ts'
+
+const TOOLS = { name: '@bytecodealliance/jco-transpile', folder: 'vendor', file: 'wasm-tools.core.wasm' } as const
+const VALIDATE = 'local:wasm-tools/tools#component-wit'
+/** Of the tools: themselves, and so much for each byte of the component. One of 12 MB takes 17 MB. */
+const BASE_MEMORY_BYTES = 32 * 1024 * 1024
+const MEMORY_PER_BYTE = 4
+/** Pages that the tools ask for at once when they grow. */
+const NEARLY_FULL_PAGES = 64
+/** Errors of WASI preview 1. */
+const [SUCCESS, BAD_DESCRIPTOR] = [0, 8] as const
+const MAX_REASON_CHARACTERS = 300
+
+type Tools = {
+  memory: WebAssembly.Memory
+  cabi_realloc: (pointer: number, size: number, align: number, newSize: number) => number
+  [VALIDATE]: (pointer: number, length: number) => number
+}
+
+/** The memory in which a component of so many bytes is validated. */
+export const validationMemoryBytes = (componentBytes: number): number =>
+  BASE_MEMORY_BYTES + MEMORY_PER_BYTE * componentBytes
+
+/** Throws ModuleRefusal saying why no engine would take the component, or that it takes more than this memory to find out. */
+export function validateComponent(bytes: Uint8Array<ArrayBuffer>, memoryBytes: number): void {
+  const maxPages = Math.ceil(memoryBytes / PAGE_BYTES)
+  const tools = startTools(maxPages)
+  const reason = reasonOf(tools, bytes, maxPages)
+  if (reason !== undefined) throw new ModuleRefusal(`the component is not valid: ${reason}`)
+  for (const [index, module] of readComponent(bytes).coreModules.entries())
+    if (!WebAssembly.validate(Buffer.from(module)))
+      throw new ModuleRefusal(`the component is not valid: the code of its core module ${index} is not`)
+}
+
+function reasonOf(tools: Tools, bytes: Uint8Array, maxPages: number): string | undefined {
+  try {
+    const at = tools.cabi_realloc(0, 0, 1, bytes.length) >>> 0
+    new Uint8Array(tools.memory.buffer, at, bytes.length).set(bytes)
+    const answerAt = tools[VALIDATE](at, bytes.length) >>> 0
+    const answer = new DataView(tools.memory.buffer, answerAt, 12)
+    if (answer.getUint8(0) === 0) return undefined
+    return sentence(Buffer.from(tools.memory.buffer, answer.getUint32(4, true), answer.getUint32(8, true)))
+  } catch (error) {
+    if (!(error instanceof WebAssembly.RuntimeError) && !(error instanceof RangeError)) throw error
+    const isFull =
+      tools.memory.buffer.byteLength / PAGE_BYTES + NEARLY_FULL_PAGES + bytes.length / PAGE_BYTES > maxPages
+    return isFull ? `it takes more than ${maxPages * PAGE_BYTES} bytes of memory to read` : 'it cannot be read'
+  }
+}
+
+/** One line of what the tools say, for people; names of the component are part of it. */
+function sentence(text: Buffer): string {
+  const line = text.toString().replaceAll(/\s*\n\s*(Caused by:)?\s*/g, ' ')
+  return line.replaceAll(/\p{C}/gu, '').trim().slice(0, MAX_REASON_CHARACTERS).toWellFormed()
+}
+
+function startTools(maxPages: number): Tools {
+  const layout = readModule(readFileSync(join(packageFolder(TOOLS.name, TOOLS.folder), TOOLS.file)), { allowGc: true })
+  const module = new WebAssembly.Module(withMaximum(layout, maxPages))
+  let memory: WebAssembly.Memory | undefined
+  const view = () => new DataView((memory as WebAssembly.Memory).buffer)
+  const offered: Record<string, (...values: number[]) => number> = {
+    random_get(at = 0, length = 0) {
+      randomFillSync(new Uint8Array(view().buffer, at >>> 0, length >>> 0))
+      return SUCCESS
+    },
+    environ_sizes_get(countAt = 0, bytesAt = 0) {
+      view().setUint32(countAt >>> 0, 0, true)
+      view().setUint32(bytesAt >>> 0, 0, true)
+      return SUCCESS
+    },
+    environ_get: () => SUCCESS,
+    proc_exit() {
+      throw new WebAssembly.RuntimeError('exit')
+    },
+  }
+  const refuse = () => BAD_DESCRIPTOR
+  const imports = Object.fromEntries(layout.imports.map(({ name }) => [name, offered[name] ?? refuse] as const))
+  const { exports } = new WebAssembly.Instance(module, { wasi_snapshot_preview1: imports })
+  const tools = exports as unknown as Tools
+  memory = tools.memory
+  return tools
+}
+
+/** The module with this maximum of its one memory. */
+function withMaximum({ bytes, sections, memories }: ModuleLayout, maxPages: number): Buffer<ArrayBuffer> {
+  const [limits, ...more] = memories
+  const section = sections.find(({ contentStart, end }) => limits && limits.start >= contentStart && limits.start < end)
+  if (limits === undefined || section === undefined || more.length > 0) throw new Error('the tools have one memory')
+  const content = Buffer.from([1, 1, ...leb128(limits.min), ...leb128(maxPages)])
+  const head = Buffer.from([section.id, ...leb128(content.length)])
+  return Buffer.concat([bytes.subarray(0, section.start), head, content, bytes.subarray(section.end)])
+}

@@ -1,0 +1,73 @@
+// task-manager.md section 1: PUT /tasks/{id}/upload refuses an invalid module
+import { parse } from '@bytecodealliance/jco-transpile/wasm-tools'
+import { afterAll, expect, test } from 'vitest'
+import { judgeModule } from '#core/module-reading/index.ts'
+import { kindOf } from '#core/errors/index.ts'
+import { transpileComponent } from '../../worker/transpile/generate.ts'
+import { exampleModule, startSite } from './support.ts'
+
+const { client, close } = await startSite()
+afterAll(close)
+
+const COMPONENT = `(component
+  (core module $m (memory (export "memory") 1)
+    (func (export "add") (param i32 i32) (result i32) (i32.add (local.get 0) (local.get 1)))
+    (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 16))
+    (func (export "len") (param i32 i32) (result i32) (local.get 1)))
+  (core instance $i (instantiate $m))
+  (func $add (param "a" s32) (param "b" s32) (result s32) (canon lift (core func $i "add")))
+  (func $len (param "s" string) (result u32)
+    (canon lift (core func $i "len") (memory (core memory $i "memory")) (realloc (core func $i "realloc"))))
+  (export "add" (func $add)) (export "len" (func $len)))`
+const CHANGES = 120
+
+async function upload(bytes: Buffer) {
+  const { body } = await client.post('/tasks', { name: 'add' })
+  const id = String(body['id'])
+  return { id, ...(await client.upload(id, bytes)) }
+}
+
+test('a component that no engine takes is refused at upload and says why; a valid one runs', async () => {
+  const valid = Buffer.from(await parse(COMPONENT))
+  const { id, status } = await upload(valid)
+  expect(status).toBe(200)
+  expect((await client.post(`/tasks/${id}/invoke`, { inputs: [1, 2] })).body['results']).toBe(3)
+  const other = await parse(COMPONENT.replace('(param "b" s32) (result s32)', '(result s32)'))
+  expect(await upload(Buffer.from(other))).toMatchObject({
+    status: 400,
+    body: { error: 'malformed', message: expect.stringMatching(/^the component is not valid: .+/) as string },
+  })
+})
+
+test('a core module whose code has other types than it says is refused at upload', async () => {
+  const bytes = exampleModule('add')
+  // i32.add becomes f64.add.
+  bytes[bytes.lastIndexOf(0x6a)] = 0xa0
+  expect(await upload(bytes)).toMatchObject({
+    status: 400,
+    body: { message: 'the module is not valid: no engine takes the code of its functions' },
+  })
+})
+
+test('what the upload takes of a component with one byte changed can be transpiled and compiled', async () => {
+  const valid = Buffer.from(await parse(COMPONENT))
+  let taken = 0
+  for (let change = 0; change < CHANGES; change++) {
+    const changed = new Uint8Array(valid)
+    // Places and values that cover the whole without a pattern; the same in every run.
+    changed[(change * 7919) % changed.length] = (change * 104_729) % 256
+    const isTaken = await judgeModule(new Uint8Array(changed), 'test').then(
+      () => true,
+      (error: unknown) => {
+        expect(kindOf(error)).toBe('malformed')
+        return false
+      },
+    )
+    if (!isTaken) continue
+    taken++
+    const files = await transpileComponent(changed)
+    for (const [name, bytes] of files)
+      if (name.endsWith('.wasm')) expect(WebAssembly.validate(Buffer.from(bytes))).toBe(true)
+  }
+  expect(taken).toBeGreaterThan(CHANGES / 20)
+}, 120_000)
