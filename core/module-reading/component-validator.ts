@@ -68,8 +68,8 @@ function sentence(text: Buffer): string {
 function startTools(maxPages: number): Tools {
   const layout = readModule(readFileSync(join(packageFolder(TOOLS.name, TOOLS.folder), TOOLS.file)), { allowGc: true })
   const module = new WebAssembly.Module(withMaximum(layout, maxPages))
-  let memory: WebAssembly.Memory | undefined
-  const view = () => new DataView((memory as WebAssembly.Memory).buffer)
+  // Called when the tools run, which is later.
+  const view = () => new DataView(tools.memory.buffer)
   const offered: Record<string, (...values: number[]) => number> = {
     random_get(at = 0, length = 0) {
       randomFillSync(new Uint8Array(view().buffer, at >>> 0, length >>> 0))
@@ -89,7 +89,6 @@ function startTools(maxPages: number): Tools {
   const imports = Object.fromEntries(layout.imports.map(({ name }) => [name, offered[name] ?? refuse] as const))
   const { exports } = new WebAssembly.Instance(module, { wasi_snapshot_preview1: imports })
   const tools = exports as unknown as Tools
-  memory = tools.memory
   return tools
 }
 
