@@ -33,7 +33,7 @@ const clients = () => `/${tenant.domainId}/clients`
 
 describe('a path', () => {
   test('that nobody serves is 404, whatever the method and with or without credentials', async () => {
-    for (const path of ['/nothing', '/users/a/b/c', `/${newId()}/nothing`, '/', '/%F0%9F%98%80'])
+    for (const path of ['/nothing', '/users/a/b/c', `/${newId()}/nothing`, '/%F0%9F%98%80'])
       for (const [caller, method] of [
         [call, 'GET'],
         [call, 'POST'],

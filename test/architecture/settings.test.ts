@@ -79,7 +79,10 @@ const VARIABLE = /\b(?:SKEIN|PROXY)_[A-Z0-9]+(?:_[A-Z0-9]+)*(_?)/g
 
 /** Names of variables in a text; `SKEIN_HTTP_` with its bar at the end is a prefix and none. */
 function variablesIn(text: string): string[] {
-  return [...text.matchAll(VARIABLE)].filter((match) => match[1] === '').map((match) => match[0])
+  // SKEIN_TEST_… are read by the test harness alone (docs/guides/testing.md).
+  return [...text.matchAll(VARIABLE)]
+    .filter((match) => match[1] === '' && !match[0].startsWith('SKEIN_TEST_'))
+    .map((match) => match[0])
 }
 
 /** The upper-case constants of the code that look like variables and are none. */

@@ -4,16 +4,12 @@
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, inject, it, test } from 'vitest'
-import { migrate, readMigrations } from '#core/database/index.ts'
-import { MIGRATIONS_FOLDER } from '#core/infrastructure/index.ts'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { grantRole, newTenant } from '../api/support.ts'
 import type { Client, Tenant } from '../api/support.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestApi, TestUser } from '../harness/api.ts'
-import { silentLogger } from '../harness/database.ts'
 
 const PROFILE_ACTIONS = ['profile_create', 'profile_read', 'profile_update', 'profile_delete']
 const HARMLESS = '{"id":"{{.Bindings.device.Snapshot.id}}"}'
@@ -205,42 +201,4 @@ describe('a change of a profile', () => {
     expect(await change(await tokenFor([enrolled.id, bound.id]))).toBe(403)
     expect(await change(await tokenFor(['*']))).toBe(200)
   })
-})
-
-test('after an update editors that could create clients have the actions, and no other role gains any', async () => {
-  const name = `test_${newId().replaceAll('-', '')}`
-  const admin = new pg.Client({ ...inject('postgres'), database: 'postgres' })
-  await admin.connect()
-  await admin.query(`CREATE DATABASE ${name} TEMPLATE template0`)
-  const client = new pg.Client({ ...inject('postgres'), database: name })
-  await client.connect()
-  try {
-    const migrations = await readMigrations(MIGRATIONS_FOLDER)
-    const at = migrations.findIndex((one) => one.name.includes('own_profiles'))
-    expect(at).toBeGreaterThan(0)
-    await migrate(client, migrations.slice(0, at), silentLogger)
-    const domain = `(SELECT key FROM domains WHERE name = 'plant')`
-    await client.query(`INSERT INTO domains (id, name, route) VALUES ('${newId()}', 'plant', 'plant')`)
-    const insert = (type: string, entity: string, role: string, actions: string[]) =>
-      client.query(
-        `INSERT INTO roles (id, entity_type, domain_key, entity_key, name, actions) VALUES ($1, $2, ${domain}, ${entity}, $3, $4)`,
-        [newId(), type, role, actions],
-      )
-    await insert('domain', domain, 'editor', ['read', 'client_create'])
-    await insert('domain', `${domain} + 1000`, 'editor', ['read'])
-    await insert('domain', domain, 'operator', ['read', 'client_create'])
-    await insert('group', domain, 'editors', ['client_create'])
-    await migrate(client, migrations, silentLogger)
-    const { rows } = await client.query<{ actions: string[] }>(`SELECT actions FROM roles ORDER BY key`)
-    expect(rows.map(({ actions }) => actions)).toEqual([
-      ['read', 'client_create', ...PROFILE_ACTIONS],
-      ['read'],
-      ['read', 'client_create'],
-      ['client_create'],
-    ])
-  } finally {
-    await client.end()
-    await admin.query(`DROP DATABASE ${name} WITH (FORCE)`)
-    await admin.end()
-  }
 })

@@ -5,17 +5,13 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import pg from 'pg'
-import { afterAll, beforeAll, beforeEach, describe, expect, inject, it, test } from 'vitest'
-import { migrate, readMigrations } from '#core/database/index.ts'
-import { MIGRATIONS_FOLDER } from '#core/infrastructure/index.ts'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { newId } from '#core/ids.ts'
 import { readMails } from '../api/mailbox.ts'
 import { newTenant } from '../api/support.ts'
 import type { Channel, Client, Tenant } from '../api/support.ts'
 import { startTestApi } from '../harness/api.ts'
 import type { TestApi } from '../harness/api.ts'
-import { silentLogger } from '../harness/database.ts'
 import { until } from '../harness/until.ts'
 
 const PUBLIC_URL = 'https://skein.example.com'
@@ -243,65 +239,4 @@ describe('the link', () => {
     for (const address of addresses.slice(0, 20)) await linkOf(address)
     for (const address of addresses.slice(20)) expect(readMails(dataDir, address)).toEqual([])
   })
-})
-
-test('after an update the verified addresses of owners go on, and all others wait for their link', async () => {
-  const name = `test_${newId().replaceAll('-', '')}`
-  const admin = new pg.Client({ ...inject('postgres'), database: 'postgres' })
-  await admin.connect()
-  await admin.query(`CREATE DATABASE ${name} TEMPLATE template0`)
-  const db = new pg.Client({ ...inject('postgres'), database: name })
-  await db.connect()
-  try {
-    const migrations = await readMigrations(MIGRATIONS_FOLDER)
-    const at = migrations.findIndex((one) => one.name.includes('fair_notifications'))
-    expect(at).toBeGreaterThan(0)
-    await migrate(db, migrations.slice(0, at), silentLogger)
-    const key = async (statement: string, values: unknown[]) =>
-      (await db.query<{ key: string }>(`${statement} RETURNING key`, values)).rows[0]?.key
-    const domain = await key(`INSERT INTO domains (id, name, route) VALUES ($1, 'plant', 'plant')`, [newId()])
-    const place = await key(`INSERT INTO channels (id, domain_key, name) VALUES ($1, $2, 'c')`, [newId(), domain])
-    const user = (email: string, verified: string | null) =>
-      key(`INSERT INTO users (id, email, secret_hash, verified_at) VALUES ($1, $2, 'x', $3)`, [
-        newId(),
-        email,
-        verified,
-      ])
-    const [proved, other] = [await user('Ann@example.com', '2026-01-01'), await user('bob@example.com', null)]
-    for (const [owner, contact] of [
-      [proved, 'ann@example.com'],
-      [proved, 'stranger@example.org'],
-      [other, 'bob@example.com'],
-      [other, 'https://hooks.example.com/'],
-    ]) {
-      const subscription = await key(
-        `INSERT INTO notification_subscriptions (id, user_key, channel_key, topic, filter, contact) VALUES ($1, $2, $3, 't', '', $4)`,
-        [newId(), owner, place, contact],
-      )
-      await db.query(`INSERT INTO notification_deliveries (subscription_key, payload) VALUES ($1, '{}')`, [
-        subscription,
-      ])
-    }
-    await migrate(db, migrations, silentLogger)
-    const { rows } = await db.query<{ contact: string; confirmed: boolean; owned: boolean }>(
-      `SELECT n.contact, n.confirmed_at IS NOT NULL AS confirmed, w.user_key = n.user_key AS owned
-         FROM notification_subscriptions n JOIN notification_deliveries w ON w.subscription_key = n.key ORDER BY n.key`,
-    )
-    expect(rows).toEqual([
-      { contact: 'ann@example.com', confirmed: true, owned: true },
-      { contact: 'stranger@example.org', confirmed: false, owned: true },
-      { contact: 'bob@example.com', confirmed: false, owned: true },
-      { contact: 'https://hooks.example.com/', confirmed: false, owned: true },
-    ])
-    // What an older node puts down beside this version has an owner too.
-    await db.query(
-      `INSERT INTO notification_deliveries (subscription_key, payload) SELECT key, '{}' FROM notification_subscriptions`,
-    )
-    const { rows: ownerless } = await db.query(`SELECT FROM notification_deliveries WHERE user_key IS NULL`)
-    expect(ownerless).toEqual([])
-  } finally {
-    await db.end()
-    await admin.query(`DROP DATABASE ${name} WITH (FORCE)`)
-    await admin.end()
-  }
 })
