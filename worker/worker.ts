@@ -74,7 +74,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<Worker> 
   const certificate = await ClientCertificate.open(join(folder, 'certificate'))
   let identity = await readIdentity(identityPath)
   if (certificate.hasEnded(Date.now())) {
-    logger.warn('the certificate of this worker has ended; it joins as a new worker')
+    logger.warn('the certificate of this worker has expired; joining as a new worker')
     await certificate.forget()
     identity = undefined
   }

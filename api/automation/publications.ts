@@ -46,7 +46,7 @@ export function startPublications({ database, bus, gate, messages, logger, inter
       })
     },
     onRefused: ({ runId, channelId }, { message: reason }) =>
-      logger.warn({ run: runId, channel: channelId, reason }, 'what a task published was refused'),
+      logger.warn({ run: runId, channel: channelId, reason }, 'refused what a task published'),
     onError: (error) => logger.warn({ err: error }, "failed to publish tasks' output"),
   })
 }

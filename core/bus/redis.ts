@@ -26,11 +26,12 @@ export async function createRedisBus({ url, logger }: { url: string; logger: Log
   for (const client of [publisher, subscriber]) {
     let isAway = false
     client.on('error', (error: Error) => {
-      if (!isAway) logger.warn({ err: error }, 'Redis is away; hints between processes stop, the log takes over')
+      if (!isAway)
+        logger.warn({ err: error }, 'Redis is unavailable; processes poll the changelog instead of receiving hints')
       isAway = true
     })
     client.on('ready', () => {
-      if (isAway) logger.info('Redis is back')
+      if (isAway) logger.info('Redis is available again')
       isAway = false
     })
   }
@@ -61,7 +62,7 @@ export async function createRedisBus({ url, logger }: { url: string; logger: Log
       if (isFirst)
         subscriber
           .subscribe(topic, onMessage, true)
-          .catch((error: unknown) => logger.warn({ err: error, topic }, 'not subscribed in Redis'))
+          .catch((error: unknown) => logger.warn({ err: error, topic }, 'failed to subscribe in Redis'))
       return () => {
         if (remove()) subscriber.unsubscribe(topic, onMessage, true).catch(() => undefined)
       }

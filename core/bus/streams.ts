@@ -36,11 +36,11 @@ export function createStreamWriter(options: { url: string; maxLength: number; lo
   let isClosed = false
   let isAway = false
   client.on('error', (error: Error) => {
-    if (!isAway && !isClosed) logger.warn({ err: error }, 'Redis is away; events wait in the journal until it is back')
+    if (!isAway && !isClosed) logger.warn({ err: error }, 'Redis is unavailable; events wait in the journal')
     isAway = true
   })
   client.on('ready', () => {
-    if (isAway) logger.info('Redis is back; events flow again')
+    if (isAway) logger.info('Redis is available again; sending events')
     isAway = false
   })
   // A Redis that is away at the start is no reason not to start.

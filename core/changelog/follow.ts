@@ -138,7 +138,7 @@ export function startLogFollower(options: LogFollowerOptions): LogFollower {
       backoffMs = intervalMs
       return { pauseMs: hasMore ? 0 : pauses.next(!isThere), isPokable: true, restMs: isThere ? restMs : 0 }
     } catch (error) {
-      logger.warn({ err: error, consumer }, 'a log consumer failed and tries again')
+      logger.warn({ err: error, consumer }, 'a changelog consumer failed; retrying')
       backoffMs = Math.min(backoffMs * 2, MAX_BACKOFF_MS)
       return { pauseMs: backoffMs, isPokable: false }
     }

@@ -77,7 +77,7 @@ export async function startLogTail(options: LogTailOptions): Promise<LogTail> {
   async function round(): Promise<Pause> {
     try {
       await readOnce()
-      if (isAway) logger.info({ log: table.name }, 'the log can be read again')
+      if (isAway) logger.info({ log: table.name }, 'the changelog can be read again')
       isAway = false
       return { pauseMs: intervalMs, isPokable: true }
     } catch (error) {

@@ -101,7 +101,7 @@ function watchConnections(pool: pg.Pool, silenceMs: number, logger: Logger): voi
   pool.on('release', (_error, client) => void taken.delete(client))
   pool.on('connect', (client) => {
     client.on('error', (error) => {
-      if (taken.has(client)) logger.warn({ err: error }, 'a database connection broke under a statement')
+      if (taken.has(client)) logger.warn({ err: error }, 'a database connection broke during a statement')
     })
     const socket = socketOf(client)
     socket?.setTimeout(silenceMs, () => {

@@ -100,7 +100,7 @@ function refuseOtherText({ number, name }: { number: number; name: string }): Se
 async function takeLock(client: Client, logger: Logger, deadlineMs: number): Promise<void> {
   const { rows } = await client.query<{ taken: boolean }>('SELECT pg_try_advisory_lock($1) AS taken', [MIGRATION_LOCK])
   if (rows[0]?.taken === true) return
-  logger.info('another process brings the database up to date; waiting for it')
+  logger.info('another process is migrating the database; waiting for it')
   try {
     await client.query(`SET lock_timeout = ${deadlineMs}`)
     await client.query('SELECT pg_advisory_lock($1)', [MIGRATION_LOCK])

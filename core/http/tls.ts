@@ -66,7 +66,7 @@ export async function startTlsFiles(
       if (files === undefined || isSame(files, current)) return
       current = files
       for (const listener of listeners) listener(files)
-      logger.info({ cert: config.tlsCert }, 'the certificate files of the listeners have changed and are in use')
+      logger.info({ cert: config.tlsCert }, 'reloaded the certificate files of the listeners')
     } catch (error) {
       const { message } = error as Error
       if (message !== complaint) logger.warn(`${message}; the certificate that was read before stays in use`)

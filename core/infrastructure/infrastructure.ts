@@ -176,8 +176,8 @@ async function findServer(
       dataDir,
       log: (line) => logger.debug({ from: 'postgres' }, line),
       ...(onServerSpawn === undefined ? {} : { onSpawn: onServerSpawn }),
-      onExit: (exit) => logger.error({ exit }, 'PostgreSQL ended unexpectedly and is started again'),
-      onRestart: ({ downMs }) => logger.info({ downMs: Math.round(downMs) }, 'PostgreSQL is back'),
+      onExit: (exit) => logger.error({ exit }, 'PostgreSQL ended unexpectedly; restarting it'),
+      onRestart: ({ downMs }) => logger.info({ downMs: Math.round(downMs) }, 'PostgreSQL is available again'),
       onGiveUp: (error) => life.fail(error),
     })
     return { value, stop: () => value.stop() }
@@ -232,7 +232,9 @@ async function startBeat(
     while (!stopping.signal.aborted) {
       await sleep(NODE_BEAT_MS, stopping.signal).catch(() => undefined)
       if (stopping.signal.aborted) return
-      await beat().catch((error: unknown) => logger.debug({ err: error }, 'the sign of life could not be written'))
+      await beat().catch((error: unknown) =>
+        logger.debug({ err: error }, 'failed to write the heartbeat of the process'),
+      )
     }
   })()
   return {

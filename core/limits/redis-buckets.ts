@@ -68,7 +68,8 @@ export function createSharedLimits({ url, logger }: { url: string; logger: Logge
   let isClosed = false
   let isAway = false
   client.on('error', (error: Error) => {
-    if (!isAway && !isClosed) logger.warn({ err: error }, 'Redis is away; each node counts for itself what is limited')
+    if (!isAway && !isClosed)
+      logger.warn({ err: error }, 'Redis is unavailable; each node counts its own requests for rate limits')
     isAway = true
   })
   client.on('ready', () => (isAway = false))

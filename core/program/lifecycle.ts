@@ -45,7 +45,7 @@ export function createLifecycle(logger: Logger, stopDeadlineMs: number = STOP_DE
         logger.debug({ part: part.name, ms: Math.round(monotonicMs() - before) }, 'stopped')
       } catch (error) {
         exitCode = EXIT_FAILED
-        logger.error({ part: part.name, err: error }, 'did not stop cleanly')
+        logger.error({ part: part.name, err: error }, 'failed to stop cleanly')
       }
     }
     end({ exitCode, failure })

@@ -71,7 +71,7 @@ export function startMessageRuns({ database, bus, access, runs, logger, interval
       work.dropped += 1
       work.reason = reason
     } catch (error) {
-      if (!work.isOver) logger.debug({ err: error, task: taskId }, 'a message has not started its runs yet')
+      if (!work.isOver) logger.debug({ err: error, task: taskId }, 'failed to start the runs of a message; retrying')
       work.isOver = true
       work.isBlocked = true
     }

@@ -127,7 +127,7 @@ export function createRunOutput({ database, logger }: { database: Database; logg
       const truncated = part.truncated || data.byteLength < part.data.byteLength
       logs.submit({ ...part, data, truncated, runKey: run.key }).catch((error: unknown) => {
         droppedLogs += 1
-        logger.debug({ err: error }, 'output of a run was dropped')
+        logger.debug({ err: error }, 'dropped output of a run')
       })
     },
 

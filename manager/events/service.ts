@@ -64,7 +64,7 @@ export function createEventsService({ database, access, logger }: EventsDeps) {
       position = read
       return { pauseMs: isAll ? READ_INTERVAL_MS : 0, isPokable: true }
     } catch (error) {
-      logger.warn({ err: error }, 'the events of tasks could not be read')
+      logger.warn({ err: error }, 'failed to read the events of tasks')
       return { pauseMs: READ_INTERVAL_MS, isPokable: false }
     }
   })

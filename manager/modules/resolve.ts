@@ -45,7 +45,7 @@ export function createImageResolver({ proxy, policies, record, logger }: ImageRe
     const found = await slots.run(domainId, () => proxy.resolve(reference, domainId, policy))
     // A list for people: a start does not fail because of it.
     await record(domainId, reference, found).catch((error: unknown) =>
-      logger.warn({ err: error, digest: found.digest }, 'the use of a module was not recorded'),
+      logger.warn({ err: error, digest: found.digest }, 'failed to record the use of a module'),
     )
     return found
   }

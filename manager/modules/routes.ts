@@ -257,7 +257,7 @@ function ticketRoutes(app: HttpApp, { modules, callers, uploads, logger }: Modul
       reply.hijack()
       const headers = { 'content-type': 'application/wasm' }
       await sendBytes(request.raw, reply.raw, upload, headers, { stallMs: STALLED_READER_MS })
-        .catch((error: unknown) => logger.warn({ err: error, digest }, 'an upload could not be sent to its end'))
+        .catch((error: unknown) => logger.warn({ err: error, digest }, 'failed to send an upload'))
         .finally(upload.close)
     },
   )

@@ -219,7 +219,7 @@ export class ModulesService {
         (await this.#deps.proxy.describe([...digests], withExports)).map((module) => [module.digest, module]),
       )
     } catch (error) {
-      this.#deps.logger.info({ err: error }, 'the module proxy did not say what it has')
+      this.#deps.logger.info({ err: error }, 'failed to ask the module proxy which modules it has')
       return undefined
     }
   }
@@ -259,7 +259,7 @@ export class ModulesService {
         session.prefetch(found, this.#deps.cluster.peersOf(session, found.digest))
       }
     } catch (error) {
-      this.#deps.logger.warn({ reference: found.reference, err: error }, 'a module could not be pulled ahead')
+      this.#deps.logger.warn({ reference: found.reference, err: error }, 'failed to pull a module ahead')
     }
   }
 }

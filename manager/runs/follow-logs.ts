@@ -83,7 +83,7 @@ export function createLogFollowing({ database, logger }: { database: Database; l
       })
       read(runKey, stream, reader, AbortSignal.any([leaving.signal, stopping.signal]))
         .catch((error: unknown) => {
-          logger.warn({ err: error }, 'the output of a run could not be read')
+          logger.warn({ err: error }, 'failed to read the output of a run')
           reader.end('stopping')
         })
         .finally(() => {

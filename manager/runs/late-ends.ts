@@ -16,7 +16,7 @@ export function startLateEnds({ database, endings, logger, intervalMs }: LateEnd
       (rows) => {
         for (const row of rows) endings.tell(fromRow(row))
       },
-      (error: unknown) => logger.warn({ err: error }, 'failed to read the ends of runs; trying again'),
+      (error: unknown) => logger.warn({ err: error }, 'failed to read the ends of runs; retrying'),
     )
   }, intervalMs)
   return { stop: () => clearInterval(timer) }

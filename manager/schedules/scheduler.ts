@@ -60,7 +60,7 @@ export function startScheduler({ database, runs, logger, intervalMs }: Scheduler
         if (!(error instanceof ServiceError) || kindOf(error) === 'internal') throw error
         // Nobody to come back for: the task says itself why, and the next tick tries again.
         if (error.kind === 'unavailable' || error.kind === 'timeout') throw error
-        logger.info({ task: row.id, reason: error.message }, 'a tick of a schedule started nothing')
+        logger.info({ task: row.id, reason: error.message }, 'a schedule was due and started nothing')
       }
     }
     await advance(database.db, row, next)
@@ -77,13 +77,13 @@ export function startScheduler({ database, runs, logger, intervalMs }: Scheduler
       const work = due.map(async (row) => {
         await tick(row).catch((error: unknown) => {
           deferred.set(row.key, now + DEFER_MS)
-          logger.warn({ err: error, task: row.id }, 'a tick of a schedule could not be started yet')
+          logger.warn({ err: error, task: row.id }, 'failed to start a run of a schedule; retrying')
         })
       })
       await Promise.all(work)
       return { pauseMs: due.length === MAX_DUE ? 0 : intervalMs, isPokable: true }
     } catch (error) {
-      logger.warn({ err: error }, 'schedules could not be looked at')
+      logger.warn({ err: error }, 'failed to check schedules; retrying')
       return { pauseMs: intervalMs, isPokable: false }
     }
   })

@@ -98,7 +98,7 @@ export class LeaseKeeper {
       if (monotonicMs() - this.#reachableSinceMs > this.leaseMs()) await this.#loseTheSilent()
     } catch (error) {
       this.#reachableSinceMs = monotonicMs()
-      this.#deps.logger.warn({ err: error }, 'failed to write heartbeats; trying again')
+      this.#deps.logger.warn({ err: error }, 'failed to write heartbeats; retrying')
     }
   }
 

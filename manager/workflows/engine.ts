@@ -68,7 +68,7 @@ export class WorkflowEngine {
         try {
           while (await this.#advance(key));
         } catch (error) {
-          logger.warn({ err: error }, 'failed to advance a workflow; trying again')
+          logger.warn({ err: error }, 'failed to advance a workflow; retrying')
         }
       }
       return { pauseMs: intervalMs, isPokable: true }

@@ -86,7 +86,7 @@ export async function sweepRuns(batch: RunBatch, managerId: string): Promise<num
     await batch.rows('defer-checks', DEFER, [sorted.map((row) => row.key), sorted.map((row) => row.delayMs)])
   }
   if (dropped.length > 0)
-    batch.context.logger.warn({ managerId, runs: dropped.length }, 'runs that no worker holds were queued again')
+    batch.context.logger.warn({ managerId, runs: dropped.length }, 'requeued runs that no worker holds')
   return rows.length
 }
 

@@ -33,7 +33,7 @@ export function startSweeper({ database, writer, timing, keptRunsMs, logger }: S
         cleanedMs = monotonicMs()
         await forgetOld(database, keptRunsMs)
       } catch (error) {
-        if (!signal.aborted) logger.warn({ err: error }, 'failed to check runs with passed deadlines; trying again')
+        if (!signal.aborted) logger.warn({ err: error }, 'failed to check runs with passed deadlines; retrying')
       }
     }
   }

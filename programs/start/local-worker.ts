@@ -60,7 +60,7 @@ export function launchLocalWorker({ environment, logger }: { environment: Enviro
       child = undefined
       if (stopping.signal.aborted) return
       if (monotonicMs() - sinceMs > STABLE_MS) pauseMs = FIRST_PAUSE_MS
-      logger.warn({ reason, pauseMs }, 'the local worker ended and is started again')
+      logger.warn({ reason, pauseMs }, 'the local worker exited; restarting it')
       await sleep(pauseMs, stopping.signal).catch(() => undefined)
       pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS)
     }

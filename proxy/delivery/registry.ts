@@ -141,7 +141,7 @@ export class Registry {
 
   #report(error: unknown, { url }: IncomingMessage): void {
     const { logger } = this.#deps
-    if (kindOf(error) === 'internal') logger.error({ err: error, url }, 'a module could not be served')
+    if (kindOf(error) === 'internal') logger.error({ err: error, url }, 'failed to serve a module')
     else logger.info({ url, reason: error instanceof Error ? error.message : '' }, 'a module was refused')
   }
 }

@@ -60,7 +60,10 @@ export class References {
     } catch (error) {
       const earlier = isRetryable(error) && !deadlines.isClosed ? await this.#tags.fallBack(name) : undefined
       if (earlier === undefined) throw error
-      logger.warn({ reference: name, err: error }, 'the registry is down; the last known answer for this tag is used')
+      logger.warn(
+        { reference: name, err: error },
+        'the registry is unavailable; using the last known digest of this tag',
+      )
       return earlier
     }
   }

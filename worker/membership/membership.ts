@@ -238,10 +238,9 @@ export class Membership {
       if (renewed.certificate === undefined) return
       await certificate.accept(renewed.certificate)
       this.#showNewCertificate()
-      logger.info('the certificate of this worker was renewed')
+      logger.info('renewed the certificate of this worker')
     } catch (error) {
-      if (!this.#abort.signal.aborted)
-        logger.warn({ err: error }, 'the certificate of this worker could not be renewed')
+      if (!this.#abort.signal.aborted) logger.warn({ err: error }, 'failed to renew the certificate of this worker')
     }
   }
 
@@ -255,7 +254,7 @@ export class Membership {
     const hasSlept = lease.hasSlept()
     lease.end()
     if (!runs.endForLease() && !hasSlept) return
-    logger.warn({ hasSlept }, 'the lease ended; what was running is stopped, others may have it now')
+    logger.warn({ hasSlept }, 'the lease ended; stopping its runs, which other workers may take')
     // The manager must hear that these runs are gone, and Hello is where it asks.
     this.#sessionAbort.abort(new ServiceError('unavailable', 'the lease ended'))
   }

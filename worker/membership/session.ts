@@ -139,7 +139,7 @@ class Session {
             .get(toModuleRequest(module), AbortSignal.timeout(60_000))
             .then((held) => held.release())
             .catch((error: unknown) =>
-              logger.debug({ digest: module.digest, err: error }, 'a module could not be prefetched'),
+              logger.debug({ digest: module.digest, err: error }, 'failed to prefetch a module'),
             )
         }
         return

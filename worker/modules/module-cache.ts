@@ -191,7 +191,7 @@ export class ModuleCache {
       entry.users--
       entry.isVerified = isWhole
       if (isWhole) return
-      this.#options.logger.warn({ digest: wanted.digest }, 'a module was damaged on disk and is fetched anew')
+      this.#options.logger.warn({ digest: wanted.digest }, 'a module was damaged on disk; fetching it again')
       await this.#remove(wanted.digest, entry)
     }
     await this.#downloadWithRetries(wanted, hex)

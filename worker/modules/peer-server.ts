@@ -111,8 +111,7 @@ export class PeerServer {
         this.#streams -= 1
       }
     } catch (error) {
-      if (kindOf(error) === 'internal')
-        logger.error({ err: error }, 'a module could not be given to a worker of the site')
+      if (kindOf(error) === 'internal') logger.error({ err: error }, 'failed to send a module to a worker of the site')
       refuseTransfer(response, error, { missing: 'BLOB_UNKNOWN', challenge: 'Bearer service="skein"' })
     }
   }

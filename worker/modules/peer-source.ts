@@ -51,7 +51,7 @@ export function createPeerSource({ trust, source, logger, waits = PEER_TIMEOUTS 
       } catch (error) {
         signal.throwIfAborted()
         const { digest } = wanted
-        logger.debug({ digest, peer: peer.workerId, err: error }, 'a worker of the site could not give a module')
+        logger.debug({ digest, peer: peer.workerId, err: error }, 'a worker of the site failed to send a module')
       }
       if (hasBegun) break
     }

@@ -365,7 +365,10 @@ export class RunnerSupervisor {
     const wasSentAway = runner.state === 'dying' && runner.killCause === undefined
     if (!runner.hasStarted && !wasSentAway) this.#countStartFailure(cause)
     if (isHoldingRuns(runner) || runner.state !== 'dying') {
-      this.#deps.logger.warn({ pid: runner.process.pid, cause, underWay: runsUnderWay(runner).length }, 'a runner died')
+      this.#deps.logger.warn(
+        { pid: runner.process.pid, cause, underWay: runsUnderWay(runner).length },
+        'a runner process exited',
+      )
     }
     const waiting = runner.threads.flatMap((thread) => thread.runs.slice(1))
     const culprits = runner.threads.flatMap((thread) => (thread.killing === undefined ? [] : [thread.killing.run]))

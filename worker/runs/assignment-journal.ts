@@ -36,7 +36,7 @@ export class AssignmentJournal {
         if (!name.endsWith(SUFFIX)) throw new Error('it is a draft')
         found.push(fromBinary(AssignmentSchema, await readFile(path)))
       } catch (error) {
-        this.#logger.warn({ path, err: error }, 'an assignment on disk could not be read and is dropped')
+        this.#logger.warn({ path, err: error }, 'failed to read an assignment on disk; dropping it')
         await rm(path, { force: true })
       }
     }

@@ -224,7 +224,7 @@ export class Runs {
   }
 
   acknowledge(run: RunRef, isRecorded: boolean): void {
-    if (!isRecorded) this.#deps.logger.info({ run: keyOf(run) }, 'a result was stale and is dropped')
+    if (!isRecorded) this.#deps.logger.info({ run: keyOf(run) }, 'dropped a stale result')
     this.#deps.spool.acknowledge(keyOf(run))
   }
 
@@ -275,7 +275,7 @@ export class Runs {
   /** What nobody else gets is on disk before the manager hears that we have it. */
   async #keep(assignment: CheckedAssignment): Promise<void> {
     await this.#deps.journal.add(keyOf(assignment.run), assignment).catch((error: unknown) => {
-      this.#deps.logger.error({ err: error }, 'an assignment could not be kept and would not survive a restart')
+      this.#deps.logger.error({ err: error }, 'failed to store an assignment; a restart would lose it')
     })
   }
 
@@ -349,7 +349,7 @@ export class Runs {
       if (kindOf(error) === 'rate_limited') return { state: 'crowded', cause: message }
       const reason = kindOf(error) === 'malformed' ? 'module_invalid' : 'fetch_failed'
       if (kindOf(error) === 'internal')
-        this.#deps.logger.error({ err: error, digest: assignment.module.digest }, 'a run could not be prepared')
+        this.#deps.logger.error({ err: error, digest: assignment.module.digest }, 'failed to prepare a run')
       return { state: 'failed', reason, error: message, durationMs: 0 }
     }
   }
@@ -407,7 +407,7 @@ export class Runs {
     const stored = this.#deps.spool.add(keyOf(assignment.run), toBinary(RunResultSchema, result), urgency)
     this.#outbox?.ended(result)
     await stored.catch((error: unknown) => {
-      this.#deps.logger.error({ err: error }, 'a result could not be spooled and would be lost in a crash')
+      this.#deps.logger.error({ err: error }, 'failed to spool a result; a crash would lose it')
     })
   }
 }

@@ -205,7 +205,7 @@ export class OpenObservation implements Observation {
     const { access, filter } = this.#observing
     this.#deps.messages.latest(access, filter).then(
       (message) => void (this.#isFree && this.#notify(message)),
-      (error: unknown) => this.#deps.logger.warn({ err: error }, 'an observer could not be asked for a sign of life'),
+      (error: unknown) => this.#deps.logger.warn({ err: error }, 'failed to ping an observer'),
     )
   }
 

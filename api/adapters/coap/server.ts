@@ -98,7 +98,7 @@ export class CoapServer {
   /** Answers what was taken, takes nothing more and closes the socket. */
   async stop(): Promise<void> {
     await withDeadline(this.#exchanges.drain(), DRAIN_MS, 'answering the last requests of CoAP').catch(
-      (error: unknown) => this.#logger.warn({ err: error }, 'CoAP requests remain without an answer'),
+      (error: unknown) => this.#logger.warn({ err: error }, 'CoAP requests time out: the peer does not answer'),
     )
     clearInterval(this.#clock)
     await this.#socket.close()

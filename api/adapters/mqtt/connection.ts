@@ -430,7 +430,7 @@ export class Connection
     }
     if (error instanceof ProtocolError) return this.close(error.reasonCode, error.message)
     const kind = kindOf(error)
-    if (kind === 'internal') this.host.logger.error({ err: error }, 'a connection of MQTT failed')
+    if (kind === 'internal') this.host.logger.error({ err: error }, 'an MQTT connection failed')
     this.close(reasonCodeOf(kind), kind === 'internal' ? 'internal error' : (error as Error).message)
   }
 

@@ -102,7 +102,7 @@ export function startDomainPurge(deps: {
         await sleep(PURGE_INTERVAL_MS, stopping.signal)
       } catch (error) {
         if (stopping.signal.aborted) return
-        logger.warn({ err: error }, 'deleted domains could not be removed and are tried again')
+        logger.warn({ err: error }, 'failed to remove deleted domains; retrying')
         await sleep(PURGE_INTERVAL_MS, stopping.signal).catch(() => undefined)
       }
     }

@@ -72,7 +72,7 @@ export function startEventFanOut(options: { database: Database; journal: Journal
       backoffMs = INTERVAL_MS
       return { pauseMs: hasMore ? 0 : INTERVAL_MS, isPokable: true }
     } catch (error) {
-      logger.warn({ err: error }, 'the journal cannot be read for event streams; tried again')
+      logger.warn({ err: error }, 'failed to read the journal for event streams; retrying')
       backoffMs = Math.min(backoffMs * 2, MAX_BACKOFF_MS)
       return { pauseMs: backoffMs, isPokable: false }
     }

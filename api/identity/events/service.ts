@@ -114,7 +114,7 @@ export function createEventsService(deps: EventsDeps): EventsService {
           try {
             const begin = await findBegin(after)
             write(following, stream, authorize, { ...begin, state }).catch((error: unknown) => {
-              logger.warn({ err: error }, 'events could not be read for a stream: it ends')
+              logger.warn({ err: error }, 'failed to read events for a stream; ending it')
               stream.end('behind')
             })
             return { close }

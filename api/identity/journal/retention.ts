@@ -42,13 +42,13 @@ export function startJournalRetention(options: {
       if (!batch.isFull) break
       await sleep(BATCH_PAUSE_MS, signal)
     }
-    if (removed > 0) logger.info({ removed, days }, 'old records of the journal were removed')
+    if (removed > 0) logger.info({ removed, days }, 'removed old records of the journal')
   }
 
   const loop = (async () => {
     while (!signal.aborted) {
       await removeAll().catch((error: unknown) => {
-        if (!signal.aborted) logger.warn({ err: error }, 'old records of the journal could not be removed; tried again')
+        if (!signal.aborted) logger.warn({ err: error }, 'failed to remove old records of the journal; retrying')
       })
       await sleep(INTERVAL_MS, signal).catch(() => undefined)
     }

@@ -59,7 +59,7 @@ export class CountMerger {
       await sleep(MERGE_INTERVAL_MS, this.#stopping.signal).catch(() => undefined)
       if (this.#stopping.signal.aborted) return
       await mergeCounts(this.#db).catch((error: unknown) => {
-        this.#logger.warn({ err: error }, 'failed to merge the counts of entities; trying again in a minute')
+        this.#logger.warn({ err: error }, 'failed to merge the counts of entities; retrying in a minute')
       })
     }
   }

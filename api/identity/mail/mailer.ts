@@ -70,10 +70,10 @@ export function createMailer({ transport, logger, retryDelaysMs = RETRY_DELAYS_M
         const delayMs = isRefused(error) ? undefined : retryDelaysMs[failures]
         const facts = { to: mail.to, attempts: failures + 1, ...reasonOf(error) }
         if (delayMs === undefined) {
-          logger.error(facts, 'a mail could not be sent and was given up')
+          logger.error(facts, 'failed to send a mail; giving up')
           return false
         }
-        logger.warn({ ...facts, retryInMs: delayMs }, 'a mail could not be sent yet')
+        logger.warn({ ...facts, retryInMs: delayMs }, 'failed to send a mail; retrying')
         await sleep(delayMs, stopping.signal).catch(() => undefined)
       }
     }
@@ -82,11 +82,14 @@ export function createMailer({ transport, logger, retryDelaysMs = RETRY_DELAYS_M
   return {
     async send(mail) {
       if (!isMailAddress(mail.to)) {
-        logger.error('a mail was not sent: its recipient is no address')
+        logger.error('a mail was not sent: the recipient is not a valid address')
         return false
       }
       if (held.size >= MAX_MAILS || stopping.signal.aborted) {
-        logger.error({ to: mail.to, waiting: held.size }, 'a mail was not sent: too many wait, or the process stops')
+        logger.error(
+          { to: mail.to, waiting: held.size },
+          'a mail was not sent: the queue is full or the process is stopping',
+        )
         return false
       }
       const work = deliver(mail)

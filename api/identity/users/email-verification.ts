@@ -72,7 +72,7 @@ export function createEmailVerification(deps: EmailVerificationDeps): EmailVerif
     mailNewAddress(user) {
       if (!isRequired || user.email === null || user.status !== 'enabled') return
       void send('system', user.id).catch((error: unknown) =>
-        logger.error({ err: error }, 'a link to verify an address could not be made'),
+        logger.error({ err: error }, 'failed to create a link to verify an address'),
       )
     },
     async verifyEmail(token, origin) {

@@ -47,7 +47,7 @@ export function startPurge(deps: { database: Database; journal: Journal; logger:
         await round()
       } catch (error) {
         pauseMs = RETRY_INTERVAL_MS
-        logger.warn({ err: error }, 'deleted users could not be removed, will try again')
+        logger.warn({ err: error }, 'failed to remove deleted users; retrying')
       }
       await sleep(pauseMs, stopping.signal).catch(() => undefined)
     }

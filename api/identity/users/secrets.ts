@@ -80,7 +80,7 @@ export function createSecrets(deps: SecretsDeps): Secrets {
     for (let next = requests.shift(); next !== undefined && !isStopping; next = requests.shift()) {
       const { email, origin } = next
       await sendLink(email, origin).catch((error: unknown) =>
-        logger.error({ err: error }, 'a link for a new password could not be made'),
+        logger.error({ err: error }, 'failed to create a link for a new password'),
       )
     }
     working = undefined

@@ -95,7 +95,7 @@ export class LiveFanOut {
     }
     if (after !== undefined) {
       this.#catchUp.run(follower, after).catch((error: unknown) => {
-        this.#logger.warn({ err: error }, 'a follower of messages could not catch up; its stream ends')
+        this.#logger.warn({ err: error }, 'a follower of messages failed to catch up; ending its stream')
         follower.end('behind')
         this.#followers.remove(follower)
       })

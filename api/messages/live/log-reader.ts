@@ -102,7 +102,7 @@ export class LogReader {
       this.#backoffMs = INTERVAL_MS
       return { pauseMs: INTERVAL_MS, isPokable: true }
     } catch (error) {
-      logger.warn({ err: error }, 'failed to read the log of messages for followers; retrying')
+      logger.warn({ err: error }, 'failed to read the changelog of messages for followers; retrying')
       const broken = this.#client
       this.#client = undefined
       void broken?.end().catch(() => undefined)

@@ -101,7 +101,7 @@ export class Presence {
       await this.#writeAll()
       await clearNode(database, this.#node)
     } catch (error) {
-      logger.warn({ err: error }, 'failed to store offline state; other nodes find out')
+      logger.warn({ err: error }, 'failed to store offline state; other nodes detect it')
     }
   }
 
@@ -124,7 +124,7 @@ export class Presence {
       this.#backoffMs = this.#writeIntervalMs
       return { pauseMs: this.#writeIntervalMs, isPokable: false }
     } catch (error) {
-      this.#options.logger.warn({ err: error }, 'failed to store who is online; retrying')
+      this.#options.logger.warn({ err: error }, 'failed to store online state; retrying')
       // The row of this node may be gone: it is made anew, with everything that belongs to it.
       this.#beatAtMs = Math.min(this.#beatAtMs, monotonicMs() - BEAT_MS)
       this.#backoffMs = Math.min(this.#backoffMs * 2, MAX_BACKOFF_MS)

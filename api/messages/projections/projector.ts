@@ -93,7 +93,7 @@ export class Projector {
     try {
       await this.#summaries.keepUp()
     } catch (error) {
-      this.#logger.debug({ err: error }, 'failed to summarise the index of batches; the next round does')
+      this.#logger.debug({ err: error }, 'failed to summarise the index of batches; retrying in the next round')
     }
   }
 }

@@ -30,7 +30,7 @@ export async function startRetention(database: Database, logger: Logger): Promis
         await forgetOldBatches(database)
       } catch (error) {
         if (stopping.signal.aborted) return
-        logger.warn({ err: error }, 'housekeeping of messages failed and is tried again')
+        logger.warn({ err: error }, 'failed to maintain the partitions of messages; retrying')
       }
     }
   }

@@ -54,7 +54,7 @@ export function createAccess(gate: MessageGate): Access {
     const clients = await gate.identifyAll(identity.credentials)
     const isSame = ({ clientKey }: { clientKey: number }) => clientKey === identity.ownerKey
     if (identity.ownerKey !== undefined && !clients.some(isSame))
-      throw new ServiceError('unauthenticated', 'the client is not what it was')
+      throw new ServiceError('unauthenticated', 'the client was changed or disabled')
     for (const subscription of session.subscriptions.values()) await filter(identity, subscription.topicFilter)
   }
 
