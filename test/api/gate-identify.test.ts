@@ -30,11 +30,15 @@ test('a client learns its id by its secret, with the domain in the path and with
 test('no, another scheme, a wrong and a foreign secret are the same 401', async () => {
   const foreign = await (await newTenant(api)).newClient()
   const answers = [
-    await identify('wrong-secret-that-is-long'),
+    await identify('wrong-secret-that-is-long', tenant.domainId),
     await identify(foreign.credentials.secret, tenant.domainId),
     await identify(foreign.credentials.secret, newId()),
   ]
+  // Which of the two is wrong is told to nobody.
   expect(new Set(answers.map((answer) => `${answer.status} ${answer.text}`)).size).toBe(1)
+  expect(answers[0]?.text).toContain('wrong domain or secret')
+  const withoutDomain = await identify('wrong-secret-that-is-long')
+  expect([withoutDomain.status, withoutDomain.text]).toEqual([401, expect.stringContaining('client secret')])
   for (const authorization of [undefined, 'Client ', `Bearer ${tenant.user.accessToken}`, 'Basic secret']) {
     const headers: Record<string, string> = authorization === undefined ? {} : { authorization }
     expect((await api.anonymous('POST', '/clients/identify', undefined, headers)).status).toBe(401)
