@@ -120,7 +120,7 @@ export async function readJsonInTurns(
   for (let itemBegin = scanner.at; ; itemBegin = scanner.at) {
     let end: number | undefined
     while (end === undefined) {
-      if (scanner.at >= bytes.length) throw new ServiceError('malformed', 'the body must be JSON: it ends too early')
+      if (scanner.at >= bytes.length) throw new ServiceError('malformed', 'invalid JSON: unexpected end')
       end = scanner.findEnd(0, Math.min(bytes.length, scanner.at + BYTES_PER_LOOK))
       if (scanner.at - itemBegin > MAX_WHOLE_BYTES) throw tooMuch(`${MAX_WHOLE_BYTES} bytes in one item`)
       if (turns.isOver) await turns.next()
@@ -134,7 +134,7 @@ export async function readJsonInTurns(
     scanner.step()
     if (closing === COMMA) continue
     if (closing === END_OF_ARRAY && findText(bytes, scanner.at) === bytes.length) return items
-    throw new ServiceError('malformed', `the body must be JSON: it is none after item ${items.length - 1}`)
+    throw new ServiceError('malformed', `invalid JSON after item ${items.length - 1}`)
   }
 }
 

@@ -91,19 +91,19 @@ function parseJson(bytes: Buffer, index: number | undefined): unknown {
   try {
     value = JSON.parse(bytes.toString('utf8'))
   } catch (error) {
-    const item = index === undefined ? '' : `: item ${index}`
-    throw new ServiceError('malformed', `the body must be JSON${item}${placeOf(error as Error)}`)
+    const item = index === undefined ? '' : ` in item ${index}`
+    throw new ServiceError('malformed', `invalid JSON${item}${placeOf(error as Error)}`)
   }
   if (index === undefined) requireStorable(value, '', 0)
   else requireStorable(value, `/${index}`, 1)
   return value
 }
 
-/** Where JSON ended to be JSON. The engine's own sentence quotes the body, and a body may hold a password. */
+/** Where the JSON is invalid. The engine's own message quotes the body, and a body may contain a password. */
 function placeOf(error: Error): string {
   const place = /\(line (\d+) column (\d+)\)$/.exec(error.message)
-  if (place !== null) return `: it is none from line ${place[1]} column ${place[2]} on`
-  return error.message.startsWith('Unexpected end') ? ': it ends too early' : ''
+  if (place !== null) return ` at line ${place[1]}, column ${place[2]}`
+  return error.message.startsWith('Unexpected end') ? ': unexpected end' : ''
 }
 
 /**

@@ -154,7 +154,7 @@ test('after the last attempt the mail is given up, and the log names neither lin
   })
   expect(await mailer.send(mail({ subject: 'Quiet please' }))).toBe(false)
   await mailer.stop()
-  expect(written()).toContain('given up')
+  expect(written()).toContain('giving up')
   expect(written()).toContain('"attempts":4')
   expect(written()).not.toContain('do-not-log-this')
   expect(written()).not.toContain('Quiet please')

@@ -86,7 +86,7 @@ describe('the bus over a Redis that is away', () => {
       logger: createLogger({ name: 'test', level: 'info', stream }),
     })
     await until(() => lines.length >= 2, 'both connections are missed')
-    expect(lines.every((line) => line.includes('Redis is away'))).toBe(true)
+    expect(lines.every((line) => line.includes('Redis is unavailable'))).toBe(true)
     expect(lines.join('')).not.toContain('hunter2')
     await bus.close()
   })

@@ -155,7 +155,7 @@ describe('bodies', () => {
       const before = edge.lines.length
       const answer = await postJson(body)
       expect(answer.status).toBe(400)
-      expect(answer.json().message).toMatch(/^the body must be JSON/)
+      expect(answer.json().message).toMatch(/^invalid JSON/)
       expect(answer.text).not.toContain('unter')
       expect(JSON.stringify(edge.lines.slice(before))).not.toContain('unter')
     },

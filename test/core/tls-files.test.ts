@@ -127,7 +127,7 @@ test('new certificate files are in use without a restart, open connections go on
     await put('new', 'key')
     await until(async () => (await shownOn(port)) === 'new', 'new connections get the new certificate')
     expect(await askOn(agent, port)).toBe('200 old')
-    expect(told('are in use')).toBe(1)
+    expect(told('reloaded the certificate files')).toBe(1)
   } finally {
     agent.destroy()
     await listeners.stop()
