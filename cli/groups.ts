@@ -1,5 +1,5 @@
 /** The command groups by name; each is loaded when it is needed, so that `skein --help` loads none. */
-import type { GroupEntry } from './command.ts'
+import type { GroupEntry } from './shared/command.ts'
 
 export const GROUPS: readonly GroupEntry[] = [
   {

@@ -1,9 +1,9 @@
 /** `--help`, made from the tables. */
-import type { Command, Group, GroupEntry } from './command.ts'
-import { FLAGS, flagNamed } from './flags.ts'
-import type { Flag } from './flags.ts'
+import type { Command, Group, GroupEntry } from './shared/command.ts'
+import { FLAGS, flagNamed } from './shared/flags.ts'
+import type { Flag } from './shared/flags.ts'
 import { GROUPS } from './groups.ts'
-import { usageOf } from './resolve.ts'
+import { usageOf } from './shared/resolve.ts'
 
 const FLAG_WIDTH = 30
 const GROUP_WIDTH = 14

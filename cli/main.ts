@@ -4,12 +4,12 @@
  */
 import { EXIT_FAILED, EXIT_WRONG_USAGE } from '#core/errors/index.ts'
 import { HOME } from '#core/installation.ts'
-import type { Group } from './command.ts'
-import { CommandError, InterruptedError, UsageError } from './failures.ts'
-import { flagNamed, splitFlags } from './flags.ts'
-import type { GivenFlags } from './flags.ts'
+import type { Group } from './shared/command.ts'
+import { CommandError, InterruptedError, UsageError } from './shared/failures.ts'
+import { flagNamed, splitFlags } from './shared/flags.ts'
+import type { GivenFlags } from './shared/flags.ts'
 import { findGroup } from './groups.ts'
-import type { Invocation } from './invocation.ts'
+import type { Invocation } from './shared/invocation.ts'
 
 const stop = new AbortController()
 
@@ -23,10 +23,10 @@ async function main(argv: readonly string[]): Promise<void> {
     throw new UsageError(`there is no command group ${groupName}`, 'skein <group> <command>; see skein --help')
   const group = await entry.load()
   if (flags.has('help')) return await showHelp([groupName, ...words], true)
-  const { resolveCommand, usageOf } = await import('./resolve.ts')
+  const { resolveCommand, usageOf } = await import('./shared/resolve.ts')
   const resolved = resolveCommand(group, groupName, words)
   requireKnownFlags(flags, resolved.command.flags ?? [], usageOf(groupName, resolved.command))
-  const { runCommand } = await import('./run-command.ts')
+  const { runCommand } = await import('./shared/run-command.ts')
   await runCommand(await invocation(flags), group, resolved)
 }
 
@@ -79,7 +79,7 @@ async function version(): Promise<string> {
 }
 
 async function report(error: unknown): Promise<number> {
-  const { createOutput } = await import('./output.ts')
+  const { createOutput } = await import('./shared/output.ts')
   const output = createOutput({ stdout: process.stdout, stderr: process.stderr }, false, process.env)
   if (error instanceof UsageError) {
     if (error.usage === undefined) output.error(error.message)

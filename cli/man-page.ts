@@ -1,11 +1,11 @@
 /** The manual page skein(1), made from the tables. Written to docs/skein.1 by `npm run generate`. */
 import type { CommandLineVariable } from '#core/config/index.ts'
-import type { Group } from './command.ts'
-import { FLAGS } from './flags.ts'
-import type { Flag } from './flags.ts'
+import type { Group } from './shared/command.ts'
+import { FLAGS } from './shared/flags.ts'
+import type { Flag } from './shared/flags.ts'
 import { GROUPS } from './groups.ts'
 import { exampleLine } from './help.ts'
-import { usageOf } from './resolve.ts'
+import { usageOf } from './shared/resolve.ts'
 
 const MEANINGS: Readonly<Record<CommandLineVariable, string>> = {
   SKEIN_URL: 'address of every service',

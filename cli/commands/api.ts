@@ -1,9 +1,9 @@
 /** `skein api`: any request, with the login and the form of output of the other commands. */
-import type { ApiRequest, Cli, Group } from '../command.ts'
-import { UsageError } from '../failures.ts'
-import { SERVICES } from '../services.ts'
-import { arg, parseJson } from '../values.ts'
-import type { Given } from '../values.ts'
+import type { ApiRequest, Cli, Group } from '../shared/command.ts'
+import { UsageError } from '../shared/failures.ts'
+import { SERVICES } from '../shared/services.ts'
+import { arg, parseJson } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
 
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
 

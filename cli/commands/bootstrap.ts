@@ -1,10 +1,10 @@
 /** `skein bootstrap`. */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
-import type { Cli, Command, Group } from '../command.ts'
-import { CommandError } from '../failures.ts'
-import { open } from '../http.ts'
-import { arg, contentOf, jsonObject, list, parseJson } from '../values.ts'
-import type { Given } from '../values.ts'
+import type { Cli, Command, Group } from '../shared/command.ts'
+import { CommandError } from '../shared/failures.ts'
+import { open } from '../shared/http.ts'
+import { arg, contentOf, jsonObject, list, parseJson } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
 
 const CONFIGS = '/{domain!}/clients/configs'
 const IV_BYTES = 16

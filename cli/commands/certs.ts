@@ -1,6 +1,6 @@
 /** `skein certs`. */
-import type { Group } from '../command.ts'
-import { arg, contentOf } from '../values.ts'
+import type { Group } from '../shared/command.ts'
+import { arg, contentOf } from '../shared/values.ts'
 
 const CERTS = '/{domain!}/certs'
 const TTL = '8760h'

@@ -1,7 +1,7 @@
 /** `skein channels`. */
-import { LISTING } from '../command.ts'
-import type { Call, Command, Group } from '../command.ts'
-import { arg, json, jsonObject, list } from '../values.ts'
+import { LISTING } from '../shared/command.ts'
+import type { Call, Command, Group } from '../shared/command.ts'
+import { arg, json, jsonObject, list } from '../shared/values.ts'
 import { roleCommands } from './roles.ts'
 
 const SERVICE = 'channels'

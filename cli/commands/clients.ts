@@ -1,8 +1,8 @@
 /** `skein clients`, which the oldest generation called `things`. */
-import { LISTING } from '../command.ts'
-import type { Call, Command, Group } from '../command.ts'
-import { arg, json, jsonObject, list } from '../values.ts'
-import type { Given } from '../values.ts'
+import { LISTING } from '../shared/command.ts'
+import type { Call, Command, Group } from '../shared/command.ts'
+import { arg, json, jsonObject, list } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
 import { roleCommands } from './roles.ts'
 
 const SERVICE = 'clients'

@@ -1,7 +1,7 @@
 /** `skein completion <shell>`. */
-import type { Group, GroupEntry } from '../command.ts'
-import { renderCompletion } from '../completion.ts'
-import { arg } from '../values.ts'
+import type { Group, GroupEntry } from '../shared/command.ts'
+import { renderCompletion } from '../shared/completion.ts'
+import { arg } from '../shared/values.ts'
 
 export const completionOf = (groups: readonly GroupEntry[]): Group => ({
   name: 'completion',

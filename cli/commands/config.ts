@@ -1,7 +1,7 @@
 /** `skein config <key> <value>`. */
-import type { Group } from '../command.ts'
-import { CONFIG_KEYS, readConfigFile, setConfigKey } from '../config-file.ts'
-import { arg } from '../values.ts'
+import type { Group } from '../shared/command.ts'
+import { CONFIG_KEYS, readConfigFile, setConfigKey } from '../shared/config-file.ts'
+import { arg } from '../shared/values.ts'
 
 export const config: Group = {
   name: 'config',

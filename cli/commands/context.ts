@@ -1,12 +1,12 @@
 /** `skein context`: several installations, and the domain in use. */
-import type { Cli, Command, Group } from '../command.ts'
-import { domainIdOf } from '../domain-names.ts'
-import { CommandError } from '../failures.ts'
-import { changeContexts, claimsOf, readContexts } from '../login-store.ts'
-import type { Contexts } from '../login-store.ts'
-import { SERVICES } from '../services.ts'
-import { arg } from '../values.ts'
-import type { Given } from '../values.ts'
+import type { Cli, Command, Group } from '../shared/command.ts'
+import { domainIdOf } from '../shared/domain-names.ts'
+import { CommandError } from '../shared/failures.ts'
+import { changeContexts, claimsOf, readContexts } from '../shared/login-store.ts'
+import type { Contexts } from '../shared/login-store.ts'
+import { SERVICES } from '../shared/services.ts'
+import { arg } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
 
 export const context: Group = {
   name: 'context',

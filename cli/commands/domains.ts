@@ -1,7 +1,7 @@
 /** `skein domains`. */
-import { LISTING } from '../command.ts'
-import type { Command, Group } from '../command.ts'
-import { arg, jsonObject, list } from '../values.ts'
+import { LISTING } from '../shared/command.ts'
+import type { Command, Group } from '../shared/command.ts'
+import { arg, jsonObject, list } from '../shared/values.ts'
 import { roleCommands } from './roles.ts'
 
 function act(words: string, summary: string): Command {

@@ -1,10 +1,10 @@
 /** `skein events`: changes as they happen, of a domain and of the task manager. */
-import type { ApiRequest, Cli, Group } from '../command.ts'
-import { follow } from '../event-stream.ts'
-import { UsageError } from '../failures.ts'
-import { oneLine } from '../plain-text.ts'
-import { isRecord, plainText } from '../values.ts'
-import type { Given } from '../values.ts'
+import type { ApiRequest, Cli, Group } from '../shared/command.ts'
+import { follow } from '../shared/event-stream.ts'
+import { UsageError } from '../shared/failures.ts'
+import { oneLine } from '../shared/plain-text.ts'
+import { isRecord, plainText } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
 import { STATE_NAMES } from './task-states.ts'
 
 export const events: Group = {

@@ -1,9 +1,9 @@
 /** `skein groups`. */
-import { LISTING } from '../command.ts'
-import type { Call, Command, Group } from '../command.ts'
-import { CommandError } from '../failures.ts'
-import { arg, jsonObject, list } from '../values.ts'
-import type { Given } from '../values.ts'
+import { LISTING } from '../shared/command.ts'
+import type { Call, Command, Group } from '../shared/command.ts'
+import { CommandError } from '../shared/failures.ts'
+import { arg, jsonObject, list } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
 import { idAndRest, roleCommands } from './roles.ts'
 
 const SERVICE = 'groups'

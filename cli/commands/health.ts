@@ -1,9 +1,9 @@
 /** `skein health <service>`. */
-import type { Cli, Group } from '../command.ts'
-import { UsageError } from '../failures.ts'
-import type { ServiceName } from '../services.ts'
-import { arg } from '../values.ts'
-import type { Given } from '../values.ts'
+import type { Cli, Group } from '../shared/command.ts'
+import { UsageError } from '../shared/failures.ts'
+import type { ServiceName } from '../shared/services.ts'
+import { arg } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
 
 /** Names of services as this family gives them. */
 export const HEALTH_SERVICES: Readonly<Record<string, ServiceName>> = {

@@ -1,5 +1,5 @@
 /** `skein invitations`. */
-import type { Command, Group } from '../command.ts'
+import type { Command, Group } from '../shared/command.ts'
 
 /** Role ids of domains begin so; the names of relations do not. */
 const isRoleId = (relation: string | undefined) => relation?.startsWith('domain_') === true

@@ -1,6 +1,6 @@
 /** `skein journal`. */
-import type { Group } from '../command.ts'
-import { arg } from '../values.ts'
+import type { Group } from '../shared/command.ts'
+import { arg } from '../shared/values.ts'
 
 export const journal: Group = {
   name: 'journal',

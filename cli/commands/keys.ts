@@ -1,6 +1,6 @@
 /** `skein keys`: API keys. */
-import type { Group } from '../command.ts'
-import { secondsOf } from '../duration.ts'
+import type { Group } from '../shared/command.ts'
+import { secondsOf } from '../shared/duration.ts'
 
 const API_KEY_TYPE = 3
 

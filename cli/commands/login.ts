@@ -1,10 +1,10 @@
 /** `skein login`, `skein logout`, `skein token`. */
-import type { Cli, Group } from '../command.ts'
-import { CommandError } from '../failures.ts'
-import { changeContexts } from '../login-store.ts'
-import { ask, readLine } from '../prompt.ts'
-import { isRecord, plainText } from '../values.ts'
-import type { Given } from '../values.ts'
+import type { Cli, Group } from '../shared/command.ts'
+import { CommandError } from '../shared/failures.ts'
+import { changeContexts } from '../shared/login-store.ts'
+import { ask, readLine } from '../shared/prompt.ts'
+import { isRecord, plainText } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
 
 export const login: Group = {
   name: 'login',

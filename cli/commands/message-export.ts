@@ -4,10 +4,10 @@ import { rename, rm } from 'node:fs/promises'
 import { extname } from 'node:path'
 import { Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import type { ApiRequest, Cli } from '../command.ts'
-import { CommandError, InterruptedError } from '../failures.ts'
-import { open } from '../http.ts'
-import { createProgress, formatBytes } from '../progress.ts'
+import type { ApiRequest, Cli } from '../shared/command.ts'
+import { CommandError, InterruptedError } from '../shared/failures.ts'
+import { open } from '../shared/http.ts'
+import { createProgress, formatBytes } from '../shared/progress.ts'
 
 const MEDIA_TYPES: Readonly<Record<string, string>> = {
   '.csv': 'text/csv',

@@ -1,10 +1,10 @@
 /** `skein messages`: send, read, follow. */
-import type { ApiRequest, Cli, Group } from '../command.ts'
-import { CommandError, UsageError } from '../failures.ts'
-import { follow } from '../event-stream.ts'
-import { oneLine } from '../plain-text.ts'
-import { arg, contentOf, isRecord, plainText, splitTopic } from '../values.ts'
-import type { Given } from '../values.ts'
+import type { ApiRequest, Cli, Group } from '../shared/command.ts'
+import { CommandError, UsageError } from '../shared/failures.ts'
+import { follow } from '../shared/event-stream.ts'
+import { oneLine } from '../shared/plain-text.ts'
+import { arg, contentOf, isRecord, plainText, splitTopic } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
 import { exportMessages } from './message-export.ts'
 
 const FILTERS = [

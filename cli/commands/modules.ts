@@ -1,11 +1,11 @@
 /** `skein modules`. */
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
-import type { Cli, Group, Reply } from '../command.ts'
-import { CommandError } from '../failures.ts'
-import { createProgress, formatBytes } from '../progress.ts'
-import { arg, isRecord, json } from '../values.ts'
-import type { Given } from '../values.ts'
+import type { Cli, Group, Reply } from '../shared/command.ts'
+import { CommandError } from '../shared/failures.ts'
+import { createProgress, formatBytes } from '../shared/progress.ts'
+import { arg, isRecord, json } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
 
 const SERVICE = 'manager'
 /** A registry may be slow to take a large module. */

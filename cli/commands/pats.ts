@@ -1,7 +1,7 @@
 /** `skein pats`: personal access tokens. */
-import type { Command, Group } from '../command.ts'
-import type { ServiceName } from '../services.ts'
-import { arg, json, list } from '../values.ts'
+import type { Command, Group } from '../shared/command.ts'
+import type { ServiceName } from '../shared/services.ts'
+import { arg, json, list } from '../shared/values.ts'
 
 const SERVICE: ServiceName = 'auth'
 const ONE = '/pats/{pat_id}'

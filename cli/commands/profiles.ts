@@ -1,6 +1,6 @@
 /** `skein profiles`. */
-import type { Group } from '../command.ts'
-import { arg, isRecord, json, jsonObject } from '../values.ts'
+import type { Group } from '../shared/command.ts'
+import { arg, isRecord, json, jsonObject } from '../shared/values.ts'
 
 const PROFILES = '/{domain!}/clients/bootstrap/profiles'
 const ENROLMENTS = '/{domain!}/clients/bootstrap/enrollments'

@@ -1,8 +1,8 @@
 /** `skein provision test`: a first walk through the platform, from nothing to stored messages. */
 import { randomBytes } from 'node:crypto'
-import type { ApiRequest, Cli } from '../command.ts'
-import { CommandError } from '../failures.ts'
-import { isRecord, plainText } from '../values.ts'
+import type { ApiRequest, Cli } from '../shared/command.ts'
+import { CommandError } from '../shared/failures.ts'
+import { isRecord, plainText } from '../shared/values.ts'
 
 const PASSWORD = '12345678'
 const COUNT = 2

@@ -1,7 +1,7 @@
 /** `skein provision`. */
-import type { Group } from '../command.ts'
-import { connectFromFile, createFromFile } from '../provisioning.ts'
-import { arg } from '../values.ts'
+import type { Group } from '../shared/command.ts'
+import { connectFromFile, createFromFile } from '../shared/provisioning.ts'
+import { arg } from '../shared/values.ts'
 import { runTrial } from './provision-trial.ts'
 
 export const provision: Group = {

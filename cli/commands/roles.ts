@@ -1,9 +1,9 @@
 /** Role commands of an entity, the same for domains, groups, channels and clients. */
-import { PAGE } from '../command.ts'
-import type { Command } from '../command.ts'
-import type { ServiceName } from '../services.ts'
-import { arg, isRecord, json, jsonObject, list } from '../values.ts'
-import type { Given } from '../values.ts'
+import { PAGE } from '../shared/command.ts'
+import type { Command } from '../shared/command.ts'
+import type { ServiceName } from '../shared/services.ts'
+import { arg, isRecord, json, jsonObject, list } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
 
 export type RoleEntity = {
   service: ServiceName

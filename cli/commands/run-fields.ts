@@ -1,6 +1,6 @@
 /** What flags say about one run of a task. */
-import { inputsOf, pairs } from '../values.ts'
-import type { Given } from '../values.ts'
+import { inputsOf, pairs } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
 
 export const RUN_FLAGS = ['inputs', 'cli-args', 'env'] as const
 

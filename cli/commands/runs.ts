@@ -1,6 +1,6 @@
 /** `skein runs`. */
-import type { Group } from '../command.ts'
-import { arg } from '../values.ts'
+import type { Group } from '../shared/command.ts'
+import { arg } from '../shared/values.ts'
 import { printLogs } from './task-logs.ts'
 import { STATE_NAMES } from './task-states.ts'
 import { RUN_COLUMNS } from './tasks.ts'

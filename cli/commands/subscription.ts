@@ -1,5 +1,5 @@
 /** `skein subscription`: notifications. */
-import type { Group } from '../command.ts'
+import type { Group } from '../shared/command.ts'
 
 export const subscription: Group = {
   name: 'subscription',

@@ -1,8 +1,8 @@
 /** What a task wrote: printed once, or followed; unchanged to a pipe. */
-import type { ApiRequest, Cli } from '../command.ts'
-import { follow } from '../event-stream.ts'
-import { isRecord } from '../values.ts'
-import type { Given } from '../values.ts'
+import type { ApiRequest, Cli } from '../shared/command.ts'
+import { follow } from '../shared/event-stream.ts'
+import { isRecord } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
 
 export async function printLogs(cli: Cli, given: Given, taskId: string, runId: string | undefined): Promise<void> {
   const stream = given.flags.get('stream')

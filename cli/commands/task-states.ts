@@ -1,5 +1,5 @@
 /** The states of tasks and runs, by their number (task-manager, section 2). */
-import { UsageError } from '../failures.ts'
+import { UsageError } from '../shared/failures.ts'
 
 export const STATE_NAMES: readonly string[] = [
   'pending',

@@ -3,8 +3,8 @@ import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { HOME, entryPoint } from '#core/installation.ts'
-import type { Cli, Group } from '../command.ts'
-import { CommandError } from '../failures.ts'
+import type { Cli, Group } from '../shared/command.ts'
+import { CommandError } from '../shared/failures.ts'
 
 export const up: Group = {
   name: 'up',

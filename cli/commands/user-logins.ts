@@ -1,7 +1,7 @@
 /** `skein users`: what belongs to logging in, from tokens and passwords to sessions. */
-import type { Command } from '../command.ts'
-import { arg } from '../values.ts'
-import type { Given } from '../values.ts'
+import type { Command } from '../shared/command.ts'
+import { arg } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
 
 const tokenBody = (given: Given) => ({
   identity: arg(given, 'username'),

@@ -1,9 +1,9 @@
 /** `skein users`. */
-import { LISTING } from '../command.ts'
-import type { Command, Group } from '../command.ts'
-import { CommandError } from '../failures.ts'
-import { arg, jsonObject, list } from '../values.ts'
-import type { Given } from '../values.ts'
+import { LISTING } from '../shared/command.ts'
+import type { Command, Group } from '../shared/command.ts'
+import { CommandError } from '../shared/failures.ts'
+import { arg, jsonObject, list } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
 import { PASSWORD_COMMANDS, SESSION_COMMANDS, TOKEN_COMMANDS } from './user-logins.ts'
 
 const LISTED = ['id', 'credentials.username', 'email', 'first_name', 'last_name', 'role', 'status']

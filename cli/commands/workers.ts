@@ -1,10 +1,10 @@
 /** `skein workers`. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Call, Cli, Command, Group } from '../command.ts'
-import { secondsOf } from '../duration.ts'
-import { renderAnswer } from '../table.ts'
-import { isRecord } from '../values.ts'
-import type { Given } from '../values.ts'
+import type { Call, Cli, Command, Group } from '../shared/command.ts'
+import { secondsOf } from '../shared/duration.ts'
+import { renderAnswer } from '../shared/table.ts'
+import { isRecord } from '../shared/values.ts'
+import type { Given } from '../shared/values.ts'
 
 const COLUMNS = ['id', 'name', 'state', 'alive', 'task_count', 'slots', 'free_slots', 'version', 'last_alive_at']
 const REDRAW = '2s'

@@ -1,7 +1,7 @@
 /** `skein workflows`. */
-import { LISTING } from '../command.ts'
-import type { Group } from '../command.ts'
-import { jsonObject } from '../values.ts'
+import { LISTING } from '../shared/command.ts'
+import type { Group } from '../shared/command.ts'
+import { jsonObject } from '../shared/values.ts'
 import { STATE_NAMES } from './task-states.ts'
 
 const SERVICE = 'manager'

@@ -233,7 +233,7 @@ async function startBeat(
       await sleep(NODE_BEAT_MS, stopping.signal).catch(() => undefined)
       if (stopping.signal.aborted) return
       await beat().catch((error: unknown) =>
-        logger.debug({ err: error }, 'failed to write the heartbeat of the process'),
+        logger.debug({ err: error }, 'failed to record that the process is alive'),
       )
     }
   })()

@@ -207,7 +207,8 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   { package: 'asn1js', owner: /^core\/x509\//, rule: 'DER is read and written in core/x509' },
   {
     package: 'smol-toml',
-    owner: /^(cli\/config-file|api\/provisioning\/provision\/layout|api\/provisioning\/profiles\/notations)\.ts$/,
+    owner:
+      /^(cli\/shared\/config-file|api\/provisioning\/provision\/layout|api\/provisioning\/profiles\/notations)\.ts$/,
     rule: 'the configuration file of the command line, the layout of provisioning and documents of profiles are TOML',
   },
   {
@@ -217,7 +218,7 @@ export const PACKAGE_OWNERS: readonly PackageOwner[] = [
   },
   {
     package: 'csv-parse',
-    owner: /^cli\/provisioning-file\.ts$/,
+    owner: /^cli\/shared\/provisioning-file\.ts$/,
     rule: 'the command line reads a file at once; the platform reads files in turns (api/provisioning/bulk/csv.ts)',
   },
   { package: 'reflect-metadata', owner: /^core\/x509\/library\.ts$/, rule: 'nothing but @peculiar/x509 needs it' },

@@ -113,6 +113,10 @@ export const SLICES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     runs: 'what the worker does with an assignment',
     membership: 'one session with the manager after the other',
   },
+  cli: {
+    shared: 'arguments, settings, login, requests and output: what every command uses',
+    commands: 'one file for each group of commands: rows of data',
+  },
   proxy: {
     oci: 'references, registries, tokens, manifests, blobs and signatures',
     cache: 'blobs by digest and tags on disk',
@@ -132,4 +136,5 @@ export const ORDERED_ROOMS: readonly string[] = [
   'manager',
   'worker',
   'proxy',
+  'cli',
 ]

@@ -9,7 +9,7 @@ import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { CONFIG_KEYS } from '#cli/config-file.ts'
+import { CONFIG_KEYS } from '#cli/shared/config-file.ts'
 import { productSources } from '../architecture/source-imports.ts'
 import { createHome } from '../cli/skein.ts'
 import type { Home } from '../cli/skein.ts'
@@ -305,6 +305,6 @@ describe('a terminal', () => {
       )
       .map(({ path }) => path)
       .toSorted()
-    expect(writers).toEqual(['cli/commands/completion.ts', 'cli/main.ts', 'cli/prompt.ts'])
+    expect(writers).toEqual(['cli/commands/completion.ts', 'cli/main.ts', 'cli/shared/prompt.ts'])
   })
 })

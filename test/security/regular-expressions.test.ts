@@ -23,7 +23,7 @@ const REVIEWED: readonly { path: string; source: string; because: string }[] = [
 /** Reviewed: expressions that are put together when the program runs. */
 const COMPUTED: readonly { path: string; text: string; because: string }[] = [
   {
-    path: 'cli/output.ts',
+    path: 'cli/shared/output.ts',
     text: "`(\\\\u001B\\\\[(?:${Object.values(CODES).flat().join('|')})m)`",
     because: 'alternatives of fixed numbers, without repetition',
   },
@@ -43,7 +43,7 @@ const COMPUTED: readonly { path: string; text: string; because: string }[] = [
     because: 'a fixed number of characters, without a choice',
   },
   {
-    path: 'cli/config-file.ts',
+    path: 'cli/shared/config-file.ts',
     text: '`^\\\\s*${key}\\\\s*=`',
     because: 'the key is one of a list of words, and each line is looked at from its beginning',
   },
