@@ -61,7 +61,16 @@ function reasonOf(tools: Tools, bytes: Uint8Array, maxPages: number): string | u
 
 /** One line of what the tools say, for people; names of the component are part of it. */
 function sentence(text: Buffer): string {
-  const line = text.toString().replaceAll(/\s*\n\s*(Caused by:)?\s*/g, ' ')
+  const parts = text
+    .toString()
+    .split('\n')
+    .map((part) =>
+      part
+        .trim()
+        .replace(/^Caused by:/, '')
+        .trimStart(),
+    )
+  const line = parts.filter((part) => part !== '').join(' ')
   return line.replaceAll(/\p{C}/gu, '').trim().slice(0, MAX_REASON_CHARACTERS).toWellFormed()
 }
 
