@@ -232,9 +232,7 @@ async function startBeat(
     while (!stopping.signal.aborted) {
       await sleep(NODE_BEAT_MS, stopping.signal).catch(() => undefined)
       if (stopping.signal.aborted) return
-      await beat().catch((error: unknown) =>
-        logger.debug({ err: error }, 'failed to record that the process is alive'),
-      )
+      await beat().catch((error: unknown) => logger.debug({ err: error }, 'failed to record that the process is alive'))
     }
   })()
   return {
