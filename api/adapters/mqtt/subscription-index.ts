@@ -9,12 +9,16 @@ export type SharedMatch = { members: readonly Subscription[]; next: number }
 
 export type Matches = { own: readonly Match[]; shared: readonly SharedMatch[] }
 
+/** A node of a radix tree: a filter of hundreds of levels costs one or two of them, not one for each level. */
 type Node = {
+  /** Levels between the parent and this node; empty for the root alone. */
+  label: readonly string[]
+  /** By the first level of their labels. */
   children: Map<string, Node>
   subscriptions: Set<Subscription>
 }
 
-const newNode = (): Node => ({ children: new Map(), subscriptions: new Set() })
+const newNode = (label: readonly string[]): Node => ({ label, children: new Map(), subscriptions: new Set() })
 
 /** Topics whose matches are remembered. */
 const MAX_REMEMBERED = 1000
@@ -22,7 +26,7 @@ const NO_MATCHES: Matches = { own: [], shared: [] }
 
 /** Everybody who subscribed to topics of one stream. */
 export class SubscriptionIndex {
-  readonly #root = newNode()
+  readonly #root = newNode([])
   readonly #separator: string
   #remembered = new Map<string, Matches>()
   #size = 0
@@ -37,12 +41,9 @@ export class SubscriptionIndex {
   }
 
   add(subscription: Subscription): void {
+    const { levels } = subscription
     let node = this.#root
-    for (const level of subscription.levels) {
-      let child = node.children.get(level)
-      if (child === undefined) node.children.set(level, (child = newNode()))
-      node = child
-    }
+    for (let at = 0; at < levels.length; at += node.label.length) node = childFor(node, levels, at)
     if (node.subscriptions.has(subscription)) return
     node.subscriptions.add(subscription)
     this.#size++
@@ -50,22 +51,20 @@ export class SubscriptionIndex {
   }
 
   delete(subscription: Subscription): void {
-    const path: { node: Node; level: string }[] = []
-    let node = this.#root
-    for (const level of subscription.levels) {
-      const child = node.children.get(level)
-      if (child === undefined) return
-      path.push({ node, level })
-      node = child
+    const { levels } = subscription
+    let [parent, node] = [this.#root, this.#root]
+    for (let at = 0; at < levels.length; at += node.label.length) {
+      const child = node.children.get(levels[at] ?? '')
+      if (child === undefined || commonLength(child.label, levels, at) < child.label.length) return
+      ;[parent, node] = [node, child]
     }
     if (!node.subscriptions.delete(subscription)) return
     this.#size--
     this.#remembered.clear()
-    for (const { node: parent, level } of path.toReversed()) {
-      const child = parent.children.get(level)
-      if (child === undefined || child.subscriptions.size > 0 || child.children.size > 0) break
-      parent.children.delete(level)
-    }
+    if (node === this.#root || node.subscriptions.size > 0) return
+    if (node.children.size === 0) parent.children.delete(node.label[0] ?? '')
+    else mergeWithOnlyChild(node)
+    if (parent !== this.#root && parent.subscriptions.size === 0) mergeWithOnlyChild(parent)
   }
 
   sessions(): Set<Session> {
@@ -91,20 +90,68 @@ export class SubscriptionIndex {
   }
 }
 
+/** The child of a node on the way to these levels from `at` on; it is made, or split off from one whose label goes elsewhere. */
+function childFor(node: Node, levels: readonly string[], at: number): Node {
+  const first = levels[at] ?? ''
+  const child = node.children.get(first)
+  if (child === undefined) {
+    const leaf = newNode(levels.slice(at))
+    node.children.set(first, leaf)
+    return leaf
+  }
+  const common = commonLength(child.label, levels, at)
+  if (common === child.label.length) return child
+  const fork = newNode(child.label.slice(0, common))
+  child.label = child.label.slice(common)
+  fork.children.set(child.label[0] ?? '', child)
+  node.children.set(first, fork)
+  return fork
+}
+
+/** How many levels of a label are those of the path from `at` on. */
+function commonLength(label: readonly string[], levels: readonly string[], at: number): number {
+  let length = 0
+  while (length < label.length && label[length] === levels[at + length]) length++
+  return length
+}
+
+/** A node without subscriptions and with one child is only a longer label of that child. */
+function mergeWithOnlyChild(node: Node): void {
+  const [child, ...others] = node.children.values()
+  if (child === undefined || others.length > 0) return
+  node.label = [...node.label, ...child.label]
+  node.children = child.children
+  node.subscriptions = child.subscriptions
+}
+
 function collect(node: Node, levels: readonly string[], at: number, found: Subscription[]): void {
   // [MQTT-4.7.2-1]: wildcards at the beginning do not match what begins with `$`.
   const mayBeWildcard = at > 0 || levels[0]?.startsWith('$') !== true
-  // `#` stands for the parent level too (section 4.7.1.2).
-  if (mayBeWildcard) for (const subscription of node.children.get('#')?.subscriptions ?? []) found.push(subscription)
+  if (at === levels.length) for (const subscription of node.subscriptions) found.push(subscription)
   const level = levels[at]
-  if (level === undefined) {
-    for (const subscription of node.subscriptions) found.push(subscription)
-    return
+  const exact = level === undefined ? undefined : node.children.get(level)
+  if (exact !== undefined) follow(exact, levels, at, found)
+  if (!mayBeWildcard) return
+  for (const wildcard of WILDCARDS) {
+    const child = node.children.get(wildcard)
+    if (child !== undefined) follow(child, levels, at, found)
   }
-  const exact = node.children.get(level)
-  if (exact !== undefined) collect(exact, levels, at + 1, found)
-  const any = mayBeWildcard ? node.children.get('+') : undefined
-  if (any !== undefined) collect(any, levels, at + 1, found)
+}
+
+const WILDCARDS = ['#', '+'] as const
+
+/** Collects below a child whose label matches the levels from `at` on. */
+function follow(child: Node, levels: readonly string[], at: number, found: Subscription[]): void {
+  for (const [index, part] of child.label.entries()) {
+    // It is the last level of a filter, and stands for the parent level too (section 4.7.1.2).
+    if (part === '#') {
+      for (const subscription of child.subscriptions) found.push(subscription)
+      return
+    }
+    const level = levels[at + index]
+    if (level === undefined || (part !== '+' && part !== level)) return
+  }
+  collect(child, levels, at + child.label.length, found)
 }
 
 function group(found: readonly Subscription[]): Matches {

@@ -82,7 +82,13 @@ export function carriedBy(packet: keyof typeof CARRIED, reasonCode: number): num
   return CARRIED[packet].has(nearest) ? nearest : REASON.unspecified
 }
 
-/** What a name for people calls a reason code, for logs and metrics. */
+const NAMES: ReadonlyMap<number, string> = new Map(
+  Object.entries(REASON)
+    .toReversed()
+    .map(([name, code]) => [code, name]),
+)
+
+/** The name of a reason code, for logs and metrics. */
 export function reasonName(reasonCode: number): string {
-  return Object.entries(REASON).find(([, code]) => code === reasonCode)?.[0] ?? `0x${reasonCode.toString(16)}`
+  return NAMES.get(reasonCode) ?? `0x${reasonCode.toString(16)}`
 }
