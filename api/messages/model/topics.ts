@@ -61,15 +61,23 @@ export function parseSubtopicFilter(text: string): string {
 
 /** True where the filter of `parseSubtopicFilter` covers the subtopic of `parseSubtopic`. */
 export function matchesSubtopic(filter: string, subtopic: string): boolean {
-  if (filter === subtopic) return true
-  const wanted = split(filter)
-  const given = split(subtopic)
-  for (const [index, element] of wanted.entries()) {
-    // MQTT 3.1.1 section 4.7.1.2: `#` covers the parent level too.
-    if (element === ANY_REST) return true
-    if (index >= given.length || (element !== ANY_ELEMENT && element !== given[index])) return false
+  return createSubtopicMatcher(filter)(subtopic)
+}
+
+/** The same for many subtopics: the filter is split once. */
+export function createSubtopicMatcher(filter: string): (subtopic: string) => boolean {
+  let wanted: string[] | undefined
+  return (subtopic) => {
+    if (filter === subtopic) return true
+    wanted ??= split(filter)
+    const given = split(subtopic)
+    for (const [index, element] of wanted.entries()) {
+      // MQTT 3.1.1 section 4.7.1.2: `#` covers the parent level too.
+      if (element === ANY_REST) return true
+      if (index >= given.length || (element !== ANY_ELEMENT && element !== given[index])) return false
+    }
+    return wanted.length === given.length
   }
-  return wanted.length === given.length
 }
 
 function elementsOf(text: string): string[] {

@@ -2,9 +2,10 @@
 import { withinPage } from '#core/database/index.ts'
 import type { Queryable } from '#core/database/index.ts'
 import { sql } from '#core/sql.ts'
+import { inTurns } from '#core/turns.ts'
 import type { Envelope } from '../model/envelope.ts'
 import { parseEnvelope } from '../model/envelope.ts'
-import { matchesSubtopic } from '../model/topics.ts'
+import { createSubtopicMatcher } from '../model/topics.ts'
 
 export type RetainedMessage = {
   subtopic: string
@@ -48,7 +49,13 @@ export async function findRetained(db: Queryable, channelKey: number, filter: st
     SELECT subtopic, publisher_id, qos, envelope, payload, stored_at FROM mqtt_retained
      WHERE channel_key = ${channelKey} AND ${wanted} AND (expires_at IS NULL OR expires_at > now())
      ORDER BY subtopic LIMIT ${MAX_FOUND}`.execute(db)
-  return rows.filter(({ subtopic }) => matchesSubtopic(filter, subtopic)).map(fromRow)
+  const matches = createSubtopicMatcher(filter)
+  const found: RetainedMessage[] = []
+  // Thousands of subtopics of hundreds of levels would hold the event loop.
+  await inTurns(rows, (row) => {
+    if (matches(row.subtopic)) found.push(fromRow(row))
+  })
+  return found
 }
 
 export async function listRetained(
