@@ -9,6 +9,7 @@ import type { Incoming } from './http.ts'
 import { changeContexts, claimsOf, readContexts } from './login-store.ts'
 import type { Login } from './login-store.ts'
 import { SERVICES } from './services.ts'
+import { resolveAddress } from './settings.ts'
 import type { Settings } from './settings.ts'
 import { isRecord } from './values.ts'
 
@@ -124,16 +125,17 @@ export function createSession(settings: Settings, send: (request: ApiRequest) =>
       return hidden
     },
     async keep(next) {
-      const origins = [...new Set(SERVICES.map((service) => new URL(settings.address(service).url).origin))]
-      login = { ...next, origins }
-      const kept = login
       await changeContexts(contextsPath, (all) => {
         const before = all.contexts[contextName]
-        all.contexts[contextName] = {
-          ...before,
-          addresses: { ...before?.addresses, ...settings.givenAddresses },
-          login: kept,
-        }
+        const addresses = { ...before?.addresses, ...settings.givenAddresses }
+        // Where this command goes, and where the next ones go that are told nothing: `--url` may hide an address of the environment.
+        const urls = SERVICES.flatMap((service) => [
+          settings.address(service).url,
+          resolveAddress(service, [{ from: 'context', addresses }]).url,
+        ])
+        const kept = { ...next, origins: [...new Set(urls.map((url) => new URL(url).origin))] }
+        login = kept
+        all.contexts[contextName] = { ...before, addresses, login: kept }
         if (Object.keys(all.contexts).length === 1) all.current = contextName
       })
     },

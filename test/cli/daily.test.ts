@@ -37,7 +37,7 @@ const newHome = () => createHome({ SKEIN_URL: installation.base, SKEIN_MANAGER_U
 const logIn = (at: Home) => at.run(['login', 'admin', '--password-stdin'], { input: `${ADMIN_SECRET}\n` })
 const contextsOf = (at: Home) =>
   JSON.parse(readFileSync(join(at.folder, 'skein', 'contexts.json'), 'utf8')) as {
-    contexts: Record<string, { login?: { access_token: string; refresh_token: string }; domain?: string }>
+    contexts: Record<string, { login?: { access_token: string; refresh_token: string; origins: string[] }; domain?: string }>
   }
 
 beforeAll(async () => {
@@ -88,6 +88,15 @@ describe('the login', () => {
     for (const name of ['contexts.json', 'config.toml']) expect(statSync(join(folder, name)).mode & 0o777).toBe(0o600)
     const { access_token: token } = contextsOf(home).contexts['default']?.login ?? { access_token: '?' }
     expect(readFileSync(join(folder, 'config.toml'), 'utf8')).not.toContain(token)
+  })
+
+  it('is valid for every address that the context keeps of it, whatever `--url` overrides for one command', async () => {
+    using at = newHome()
+    const login = ['login', 'admin', '--password-stdin', '--url', installation.base]
+    expect((await at.run(login, { input: `${ADMIN_SECRET}\n` })).code).toBe(0)
+    expect(contextsOf(at).contexts['default']?.login?.origins.toSorted()).toEqual(
+      [installation.base, managerUrl].map((url) => new URL(url).origin).toSorted(),
+    )
   })
 
   it('outlives its access token, also for many commands at the same moment', async () => {
