@@ -37,7 +37,10 @@ const newHome = () => createHome({ SKEIN_URL: installation.base, SKEIN_MANAGER_U
 const logIn = (at: Home) => at.run(['login', 'admin', '--password-stdin'], { input: `${ADMIN_SECRET}\n` })
 const contextsOf = (at: Home) =>
   JSON.parse(readFileSync(join(at.folder, 'skein', 'contexts.json'), 'utf8')) as {
-    contexts: Record<string, { login?: { access_token: string; refresh_token: string; origins: string[] }; domain?: string }>
+    contexts: Record<
+      string,
+      { login?: { access_token: string; refresh_token: string; origins: string[] }; domain?: string }
+    >
   }
 
 beforeAll(async () => {
