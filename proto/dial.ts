@@ -1,4 +1,4 @@
-/** How one of our processes dials another: addresses, and TLS to exactly the certificate that is known. */
+/** Connections between Skein processes: addresses, and TLS to a pinned certificate. */
 import { isIP } from 'node:net'
 import { X509Certificate } from 'node:crypto'
 import { createSecureContext } from 'node:tls'
@@ -6,7 +6,7 @@ import type { PeerCertificate, SecureContext } from 'node:tls'
 import { credentials } from '@grpc/grpc-js'
 import type { ChannelCredentials, ClientOptions } from '@grpc/grpc-js'
 
-/** Credentials, and the channel options that belong to them. */
+/** Credentials with their channel options. */
 export type Dialling = {
   credentials: ChannelCredentials
   options: Partial<ClientOptions>
@@ -21,9 +21,13 @@ export type DirectTls = {
 }
 
 /** Without TLS. */
-export const dialPlainly = (): Dialling => ({ credentials: credentials.createInsecure(), options: {}, tls: undefined })
+export const dialWithoutTls = (): Dialling => ({
+  credentials: credentials.createInsecure(),
+  options: {},
+  tls: undefined,
+})
 
-/** TLS to an address whose certificate is judged as given. */
+/** TLS with custom verification of the server's certificate. */
 export function dialOverTls(
   address: string,
   secureContext: SecureContext,
@@ -37,8 +41,8 @@ export function dialOverTls(
 }
 
 /**
- * grpc-js asks for the host as TLS server name, which may not be an IP address (RFC 6066 section 3, enforced by Node). A
- * reserved name stands in for it; what is checked is the certificate, by `checkServerIdentity`.
+ * grpc-js uses the host as TLS server name, which must not be an IP address (RFC 6066 section 3, enforced by Node). A
+ * reserved name replaces it; `checkServerIdentity` verifies the certificate.
  */
 export function serverName(address: string): Partial<ClientOptions> {
   return isIP(hostOf(address)) === 0 ? {} : { 'grpc.ssl_target_name_override': nameOf(address) }
@@ -66,8 +70,8 @@ export function isLoopback(address: string): boolean {
 }
 
 /**
- * An address as it is reached from elsewhere: a service that listens on every address, or on loopback, of the machine of
- * `peer` is dialled at the host of `peer`.
+ * An address as other machines reach it: a service that listens on every address, or on loopback, of the machine of
+ * `peer` is reachable at the host of `peer`.
  */
 export function reachableFrom(address: string, peer: string): string {
   const host = hostOf(address)
@@ -77,19 +81,19 @@ export function reachableFrom(address: string, peer: string): string {
   return `${peerHost.includes(':') ? `[${peerHost}]` : peerHost}:${portOf(address)}`
 }
 
-/** SHA-256 of a certificate in hexadecimal digits, as join tokens carry it. */
+/** SHA-256 of a certificate in hexadecimal digits, as in join tokens. */
 export function fingerprintOf(certificate: { fingerprint256: string }): string {
   return certificate.fingerprint256.replaceAll(':', '').toLowerCase()
 }
 
-/** What a client shows of itself over TLS, PEM. */
+/** Certificate and key of a client for TLS, PEM. */
 export type ClientPair = { cert: string; key: string }
 
-/** TLS to the server that shows this very certificate (PEM); whom it was issued to and by does not matter. */
+/** TLS to the server with exactly this certificate (PEM), independent of its subject and issuer. */
 export function dialPinned(address: string, certificatePem: string, shown?: ClientPair): Dialling {
   const fingerprint = fingerprintOf(new X509Certificate(certificatePem))
   const context = createSecureContext({ ca: certificatePem, allowPartialTrustChain: true, ...shown })
   return dialOverTls(address, context, (_name, seen) =>
-    fingerprintOf(seen) === fingerprint ? undefined : new Error('the certificate is another one'),
+    fingerprintOf(seen) === fingerprint ? undefined : new Error('the certificate does not have the pinned fingerprint'),
   )
 }

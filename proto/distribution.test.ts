@@ -12,7 +12,7 @@ describe('the name of a module', () => {
     ['[::1]:5000/m@sha256:1', '0-0-0-0-0-0-0-1_5000/m'],
     ['[2001:db8::7]/a/b@sha256:1', '2001-db8-0-0-0-0-0-7/a/b'],
     ['', `uploads/${hex}`],
-  ])('of %s is a name of the specification', (reference, name) => {
+  ])('of %s is a valid repository name', (reference, name) => {
     expect(repositoryNameOf({ digest, reference })).toBe(name)
     expect(parsePullPath(`/v2/${name}/blobs/${digest}`)).toEqual({ name, kind: 'blobs', reference: digest })
   })
@@ -31,7 +31,7 @@ describe('a path', () => {
     '/v2/m/blobs/..%2fx',
     `/v2/${'m'.repeat(256)}/blobs/x`,
     `/v2/m/manifests/${'x'.repeat(129)}`,
-  ])('%s leads nowhere', (path) => {
+  ])('%s is not a pull path', (path) => {
     expect(parsePullPath(path)).toBeUndefined()
   })
 })

@@ -1,23 +1,26 @@
-/** The pull half of the OCI distribution specification as proxy and workers serve it: what a module is called there, and the paths. */
+/**
+ * The pull half of the OCI distribution specification in proxy and workers: the repository name of a module, and the
+ * paths.
+ */
 
 /** A GET or HEAD below `/v2/`. */
 export type PullPath = {
   name: string
   kind: 'manifests' | 'blobs'
-  /** Of a blob its digest, of a manifest a tag or a digest. */
+  /** The digest of a blob; a tag or digest of a manifest. */
   reference: string
 }
 
-/** OCI distribution, "Pulling manifests": clients may limit a name to 255 characters. */
+/** OCI distribution, "Pulling manifests": clients can limit a name to 255 characters. */
 const MAX_NAME_CHARS = 255
 const PATH = /^\/v2\/([a-z0-9._/-]+)\/(manifests|blobs)\/([A-Za-z0-9._:-]{1,128})$/
 const NAME = /^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*$/
-/** First part of the names of modules that no registry has. */
+/** First component of the names of uploaded modules. */
 const UPLOADS = 'uploads'
-/** What an upload has in place of a tag. */
+/** The tag of an upload. */
 export const UPLOAD_TAG = 'latest'
 
-/** Undefined: no path of a manifest or blob. */
+/** Undefined: not a path of a manifest or blob. */
 export function parsePullPath(path: string): PullPath | undefined {
   if (path.length > MAX_NAME_CHARS + 160) return undefined
   const [, name = '', kind, reference = ''] = PATH.exec(path) ?? []
@@ -30,9 +33,9 @@ export function formatPullPath({ name, kind, reference }: PullPath): string {
 }
 
 /**
- * What the module is called below `/v2/`. From a registry: its host and repository, a port joined by `_` because a name has no
- * colon (`127.0.0.1:5000/acme/add` is `127.0.0.1_5000/acme/add`, `[::1]:5000` begins `0-0-0-0-0-0-0-1_5000`). Uploaded:
- * `uploads/` and the hexadecimal digits of its digest.
+ * The repository name of the module below `/v2/`. From a registry: its host and repository, a port joined by `_` because
+ * a name has no colon (`127.0.0.1:5000/acme/add` is `127.0.0.1_5000/acme/add`, `[::1]:5000` begins
+ * `0-0-0-0-0-0-0-1_5000`). Uploaded: `uploads/` and the hexadecimal digits of its digest.
  */
 export function repositoryNameOf({ digest, reference }: { digest: string; reference: string }): string {
   if (reference === '') return `${UPLOADS}/${digest.slice(digest.indexOf(':') + 1)}`

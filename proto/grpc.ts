@@ -1,6 +1,6 @@
 /**
- * Where generated messages and grpc-js meet: service definitions, typed handlers and a typed client from one generated
- * service description. The only place that serializes, so that no caller holds a Buffer of a message.
+ * Connects generated messages with grpc-js: service definitions, typed handlers and a typed client from one generated
+ * service description. The only place that serializes messages.
  */
 import {
   fromBinary,
@@ -31,7 +31,7 @@ import { SessionRequestSchema, SessionResponseSchema } from './gen/cluster/v1/wo
 import type { SessionRequest, SessionResponse } from './gen/cluster/v1/worker_pb.ts'
 import { readAtOnce, readInTurns, writeInTurns } from './large-messages.ts'
 
-/** What a generated service looks like to the type system. */
+/** The type of a generated service. */
 export type GeneratedService = DescService & {
   method: Record<string, Pick<DescMethod, 'input' | 'output' | 'methodKind'>>
 }
@@ -60,13 +60,13 @@ export type ServiceClient<S extends GeneratedService> = {
       ? (options?: StreamCallOptions) => ClientDuplexStream<Input<S['method'][K]>, Output<S['method'][K]>>
       : never
 } & {
-  /** Closes the channel; calls under way end as cancelled. */
+  /** Closes the channel; active calls end as cancelled. */
   close(): void
 }
 
 export type { ServerDuplexStream, ServerUnaryCall }
 
-/** A service as grpc-js wants it, for `server.addService(serviceDefinition(WorkerService), handlers)`. */
+/** The grpc-js definition of a service, for `server.addService(serviceDefinition(WorkerService), handlers)`. */
 export function serviceDefinition<S extends GeneratedService>(service: S): ServiceDefinition<ServiceHandlers<S>> {
   const definition = Object.fromEntries(service.methods.map((method) => [method.localName, methodDefinition(method)]))
   return definition as unknown as ServiceDefinition<ServiceHandlers<S>>
@@ -74,7 +74,10 @@ export function serviceDefinition<S extends GeneratedService>(service: S): Servi
 
 type AnyMessage = MessageShape<DescMessage>
 
-/** A message of a session as it is on the wire: a request that is read in its turn, or a response that was written in turns. */
+/**
+ * A serialized message of a session: a request that is decoded incrementally, or a response that was encoded
+ * incrementally.
+ */
 class Encoded {
   readonly bytes: Buffer
 
@@ -83,16 +86,19 @@ class Encoded {
   }
 }
 
-/** What a worker says on its session, in order; a large message is read in turns. Throws `UnreadableMessage`. */
+/**
+ * The messages of a worker on its session, in order; a large message is decoded incrementally. Throws
+ * `UnreadableMessage`.
+ */
 export async function* sessionRequests(
   call: ServerDuplexStream<SessionRequest, SessionResponse>,
 ): AsyncGenerator<SessionRequest, void, void> {
-  // A worker that ends its side is still to be told the status: the iterator leaves the stream as it is.
+  // A worker that half-closes still needs the status: the iterator must not destroy the stream.
   const requests = call.iterator({ destroyOnReturn: false }) as AsyncIterable<unknown>
   for await (const request of requests) yield await readInTurns(SessionRequestSchema, (request as Encoded).bytes)
 }
 
-/** One response of a session that has very many fields, made of its parts in turns. */
+/** A response of a session with very many fields, encoded incrementally from its parts. */
 export async function largeResponse(
   parts: Iterable<MessageInitShape<typeof SessionResponseSchema>>,
 ): Promise<SessionResponse> {
@@ -103,7 +109,7 @@ function methodDefinition(method: DescMethod): MethodDefinition<AnyMessage, AnyM
   const write = (schema: DescMessage) => (message: AnyMessage | Encoded) =>
     message instanceof Encoded ? message.bytes : asBuffer(toBinary(schema, message))
   const read = (schema: DescMessage) => (bytes: Buffer) => fromBinary(schema, bytes)
-  /** A caller may mean harm: the fields are counted before they are read. */
+  /** A caller can be malicious: the fields are counted before they are decoded. */
   const readRequest = (schema: DescMessage) =>
     schema.typeName === SessionRequestSchema.typeName
       ? (bytes: Buffer) => new Encoded(bytes) as unknown as AnyMessage
@@ -120,14 +126,14 @@ function methodDefinition(method: DescMethod): MethodDefinition<AnyMessage, AnyM
   }
 }
 
-/** A view of the same bytes: grpc-js asks for a Buffer, protobuf-es gives a Uint8Array. */
+/** A view of the same bytes: grpc-js requires a Buffer, protobuf-es returns a Uint8Array. */
 function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }
 
 /**
- * A typed client on a channel of its own. Nothing is dialled before the first call. Errors are grpc-js ServiceErrors
- * with `code`; the caller decides what they mean.
+ * A typed client with a channel of its own, which connects at the first call. Errors are grpc-js ServiceErrors with
+ * `code`; the caller interprets them.
  */
 export function createServiceClient<S extends GeneratedService>(
   service: S,
@@ -175,7 +181,7 @@ function callOf(client: Client, method: DescMethod) {
         )
     case 'server_streaming':
     case 'client_streaming':
-      throw new Error(`${path}: the protocol has no methods that stream one way`)
+      throw new Error(`${path}: methods that stream in one direction are not supported`)
   }
 }
 

@@ -1,4 +1,4 @@
-/** The contract between manager, worker and proxy. `gen/` is written by `npm run generate:proto`, never by hand. */
+/** The protocol of manager, worker and proxy. `npm run generate:proto` writes `gen/`; do not edit it. */
 export * from './gen/cluster/v1/run_pb.ts'
 export * from './gen/cluster/v1/worker_pb.ts'
 export { TaskState as WireTaskState } from './gen/cluster/v1/run_pb.ts'
@@ -7,7 +7,7 @@ export type { TaskState, TaskStateName } from './task-state.ts'
 export {
   dialOverTls,
   dialPinned,
-  dialPlainly,
+  dialWithoutTls,
   fingerprintOf,
   hostOf,
   isLoopback,

@@ -1,34 +1,37 @@
 /**
- * Messages of very many fields. Making an object of a field costs a thousand times what sending it does, so fields are counted before any is made,
- * and what has many is read and written in turns: the parts of a message, one after the other, are the message (Protocol Buffers, "Encoding").
+ * Messages with very many fields. Decoding a field costs a thousand times as much as sending it, so fields are counted
+ * before any is decoded, and large messages are decoded and encoded incrementally: the concatenated parts of a message
+ * are the message (Protocol Buffers, "Encoding").
  */
 import { setImmediate } from 'node:timers/promises'
 import { create, fromBinary, mergeFromBinary, toBinary } from '@bufbuild/protobuf'
 import type { DescMessage, MessageInitShape, MessageShape } from '@bufbuild/protobuf'
 
-/** Up to here a message is read at once: some ten milliseconds. */
+/** Up to this limit a message is decoded at once, in some ten milliseconds. */
 const MAX_FIELDS_AT_ONCE = 2_000
-/** Of a message that is read in turns: the runs of the largest backlog, with six fields each. */
+/** Limit for incremental decoding: the runs of the largest backlog, with six fields each. */
 const MAX_FIELDS = 700_000
-/** Of one part of it. */
+/** Fields per part. */
 const FIELDS_PER_PART = 500
-/** Parts are read, and written, for so long at a stretch. */
+/** Parts are decoded, and encoded, for this long before other work gets a turn. */
 const TURN_MS = 10
-/** What nobody here knows is not kept. */
+/** Unknown fields are dropped. */
 const OPTIONS = { readUnknownFields: false }
 
 const WIRE = { varint: 0, bits64: 1, bytes: 2, bits32: 5 } as const
 const MAX_VARINT_BYTES = 10
 
-/** A message that breaks a bound or is none at all. */
+/** A message that exceeds a limit or is malformed. */
 export class UnreadableMessage extends Error {}
 
-/** The place of one field: of its tag, of its content and behind it. `message`: what its content is, if that is a message. */
+/**
+ * The location of one field: of its tag, its content and its end. `message`: the type of the content, if it is a message.
+ */
 type Field = { start: number; contentStart: number; end: number; message: DescMessage | 'entry' | undefined }
 
 type Kind = DescMessage | 'entry'
 
-/** Throws for bytes that are no fields. Groups have not been part of the language since proto3. */
+/** Throws for malformed bytes. Groups are not part of the language since proto3. */
 function* fieldsOf(kind: Kind, bytes: Uint8Array, from: number, to: number): Generator<Field> {
   let at = from
   const varint = () => {
@@ -38,7 +41,7 @@ function* fieldsOf(kind: Kind, bytes: Uint8Array, from: number, to: number): Gen
       value += (byte & 0x7f) * 2 ** (7 * index)
       if (byte < 0x80) return value
     }
-    throw new UnreadableMessage('the message is damaged')
+    throw new UnreadableMessage('the message is malformed')
   }
   while (at < to) {
     const start = at
@@ -52,8 +55,8 @@ function* fieldsOf(kind: Kind, bytes: Uint8Array, from: number, to: number): Gen
       const length = varint()
       contentStart = at
       at += length
-    } else throw new UnreadableMessage('the message has a field of a kind that is not accepted')
-    if (at > to) throw new UnreadableMessage('the message is damaged')
+    } else throw new UnreadableMessage('the message has a field with an unsupported wire type')
+    if (at > to) throw new UnreadableMessage('the message is malformed')
     const message = wireType === WIRE.bytes ? messageIn(kind, Math.floor(tag / 8)) : undefined
     yield { start, contentStart, end: at, message }
   }
@@ -75,7 +78,7 @@ function messageIn(kind: Kind, number: number): Kind | undefined {
   return known.get(number)
 }
 
-/** How many fields a message has, those of the messages in it included. Throws above `max`, and for bytes that are no message. */
+/** The number of fields of a message, including nested ones. Throws above `max`, and for malformed bytes. */
 function countFields(schema: DescMessage, bytes: Uint8Array, max: number): number {
   let at = 0
   let count = 0
@@ -88,9 +91,9 @@ function countFields(schema: DescMessage, bytes: Uint8Array, max: number): numbe
       if (byte < 0x80) return value
       factor *= 0x80
     }
-    throw new UnreadableMessage('the message is damaged')
+    throw new UnreadableMessage('the message is malformed')
   }
-  // The same as `fieldsOf`, without an object for each field: of a hostile message this is all that is ever done.
+  // The same as `fieldsOf`, without an object per field: for a hostile message this is all the work that is done.
   const countIn = (kind: Kind, to: number): void => {
     while (at < to) {
       if (++count > max) throw new UnreadableMessage(`the message has more than ${max} fields`)
@@ -102,25 +105,28 @@ function countFields(schema: DescMessage, bytes: Uint8Array, max: number): numbe
       else if (wireType === WIRE.bytes) {
         const length = varint(to)
         const end = at + length
-        if (end > to) throw new UnreadableMessage('the message is damaged')
+        if (end > to) throw new UnreadableMessage('the message is malformed')
         const message = length === 0 ? undefined : messageIn(kind, Math.floor(tag / 8))
         if (message === undefined) at = end
         else countIn(message, end)
-      } else throw new UnreadableMessage('the message has a field of a kind that is not accepted')
-      if (at > to) throw new UnreadableMessage('the message is damaged')
+      } else throw new UnreadableMessage('the message has a field with an unsupported wire type')
+      if (at > to) throw new UnreadableMessage('the message is malformed')
     }
   }
   countIn(schema, bytes.length)
   return count
 }
 
-/** The message, of at most as many fields as are read at once. Throws `UnreadableMessage`. */
+/** Decodes a message with few enough fields to be decoded at once. Throws `UnreadableMessage`. */
 export function readAtOnce<S extends DescMessage>(schema: S, bytes: Uint8Array): MessageShape<S> {
   countFields(schema, bytes, MAX_FIELDS_AT_ONCE)
   return fromBinary(schema, bytes, OPTIONS)
 }
 
-/** The message, in turns where it has many fields. Throws `UnreadableMessage`, and where an item of a list in it has too many. */
+/**
+ * Decodes a message, incrementally if it has many fields. Throws `UnreadableMessage`, also if an item of a list in it has
+ * too many.
+ */
 export async function readInTurns<S extends DescMessage>(schema: S, bytes: Uint8Array): Promise<MessageShape<S>> {
   if (countFields(schema, bytes, MAX_FIELDS) <= MAX_FIELDS_AT_ONCE) return fromBinary(schema, bytes, OPTIONS)
   const message = create(schema)
@@ -128,7 +134,7 @@ export async function readInTurns<S extends DescMessage>(schema: S, bytes: Uint8
   return message
 }
 
-/** The bytes of a message that has many fields: of its parts, which are made and written in turns. */
+/** Encodes a message with many fields incrementally, from its parts. */
 export async function writeInTurns<S extends DescMessage>(
   schema: S,
   parts: Iterable<MessageInitShape<S>>,
@@ -149,7 +155,7 @@ async function inTurns<Part>(parts: Iterable<Part>, work: (part: Part) => unknow
   }
 }
 
-/** Parts of a few fields each; one after the other they are the whole. */
+/** Parts with a few fields each; concatenated they are the whole. */
 function* partsOf(schema: DescMessage, bytes: Uint8Array): Generator<Uint8Array> {
   let from = 0
   let fields = 0
@@ -171,7 +177,7 @@ function* partsOf(schema: DescMessage, bytes: Uint8Array): Generator<Uint8Array>
   yield bytes.subarray(from)
 }
 
-/** A field with a message of many fields, as that field again and again, each time with a few of them. */
+/** Splits a field with a large message into several occurrences of that field with a few fields each. */
 function* splitField(outer: Field, message: DescMessage, bytes: Uint8Array): Generator<Uint8Array> {
   const tag = bytes.subarray(outer.start, outer.start + tagBytes(bytes, outer.start))
   const wrapped = (from: number, to: number) => Buffer.concat([tag, lengthOf(to - from), bytes.subarray(from, to)])

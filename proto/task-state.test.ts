@@ -20,7 +20,7 @@ test('the names of both numberings agree', () => {
   }
 })
 
-test('unspecified and unknown numbers are no state', () => {
+test('unspecified and unknown numbers are not states', () => {
   expect(taskStateFromWire(WireTaskState.UNSPECIFIED)).toBeUndefined()
   expect(taskStateFromWire(99)).toBeUndefined()
 })

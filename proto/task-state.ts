@@ -1,10 +1,10 @@
 /**
- * The two numberings of task states. HTTP and the database count from 0 (`state: 0` of a task just created), the
- * protocol keeps 0 for "unspecified". Nothing else in the tree converts between them.
+ * The two numberings of task states. HTTP and the database count from 0 (`state: 0` of a new task); the protocol uses 0
+ * for "unspecified". Only this file converts between them.
  */
 import { TaskState as WireTaskState } from './gen/cluster/v1/run_pb.ts'
 
-/** States as HTTP and the database number them (task-manager.md section 2). */
+/** States as numbered by HTTP and the database (task-manager.md section 2). */
 export const TASK_STATE = {
   pending: 0,
   scheduled: 1,
@@ -37,7 +37,7 @@ export function taskStateToWire(state: TaskState): WireTaskState {
   return TO_WIRE[state]
 }
 
-/** The state behind a number of the protocol; undefined for "unspecified" and for states of a newer peer. */
+/** The state of a protocol number; undefined for "unspecified" and for states of a newer peer. */
 export function taskStateFromWire(state: number): TaskState | undefined {
   return FROM_WIRE.get(state)
 }

@@ -7,7 +7,7 @@ const digest = `sha256:${'a'.repeat(64)}`
 const reference = `ghcr.io/acme/add@sha256:${'b'.repeat(64)}`
 const grant = { reader, digest, reference }
 
-/** The signature of the key that tickets of `a token of both` are signed with. */
+/** The signature with the key of the tickets of `a token of both`. */
 function signBySameKey(text: string): string {
   const seed = Buffer.from(hkdfSync('sha256', 'a token of both', 'skein', 'module tickets', 32))
   const der = Buffer.concat([Buffer.from('302e020100300506032b657004220420', 'hex'), seed])
@@ -23,17 +23,17 @@ describe('a ticket', () => {
   const [header = '', payload = '', signature = ''] = ticket.split('.')
   const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
 
-  test('is signed here as the product signs it', () => {
+  test('is signed in this test as the product signs it', () => {
     const [head, claims, own] = ticket.split('.')
     expect(signBySameKey(`${head}.${claims}`)).toBe(own)
   })
 
-  test('names the reader that may pull this module from this reference until it expires', () => {
+  test('contains the reader, the module and the reference, and expires', () => {
     expect(verify(ticket, 999)).toEqual(grant)
     expect(verify(ticket, 1000)).toBeUndefined()
   })
 
-  test('is the same for everybody who has the token, and no one else', () => {
+  test('is the same for all holders of the token, and invalid for another token', () => {
     expect(createTicketSigner('a token of both').sign(grant, 1000)).toBe(ticket)
     expect(verify(createTicketSigner('another token').sign(grant, 1000), 999)).toBeUndefined()
   })
@@ -46,12 +46,12 @@ describe('a ticket', () => {
     ['in another order', { exp: 1000, sub: reader, digest, reference }],
     ['with an extension that must be understood', { sub: reader, exp: 1000, digest, reference }, { crit: ['exp'] }],
     ['compressed', { sub: reader, exp: 1000, digest, reference }, { zip: 'DEF' }],
-  ])('%s is refused, whoever signed it', (_, claims, more = {}) => {
+  ])('%s is refused, also with a valid signature', (_, claims, more = {}) => {
     const text = [{ alg: 'EdDSA', typ: 'JWT', ...more }, claims].map((part) => encode(part)).join('.')
     expect(verify(`${text}.${signBySameKey(text)}`, 999)).toBeUndefined()
   })
 
-  test('with a member twice is refused, whoever signed it', () => {
+  test('with a member twice is refused, also with a valid signature', () => {
     const twice = `{"sub":"worker:other",${JSON.stringify({ sub: reader, exp: 1000, digest, reference }).slice(1)}`
     const text = `${header}.${Buffer.from(twice).toString('base64url')}`
     expect(verify(`${text}.${signBySameKey(text)}`, 999)).toBeUndefined()
